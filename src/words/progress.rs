@@ -12,7 +12,7 @@ word_set! {
     /// Which channel is tested when.
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Policy {
-        /// One thread: fill a channel's window, test its oldest request until one is not done, go to the next channel.
+        /// One thread visits every channel in turn, full or not: post until the window is full, then test the oldest request until one is not done.
         Opportunistic = "opportunistic",
         /// Test a channel only while its window is full, and then only that one: the classic stall.
         WindowFullOnly = "window-full-only",

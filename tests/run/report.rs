@@ -147,7 +147,7 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
     told(&reports, &["history", "--reports", "RUN"], 0).says(&["killed", "tcpxctl diagnose RUN"]);
     // Behind the history's index.
     let run = &ended.run_folders()[1];
-    let why = "the coordinator was killed before it wrote run.json; what is known is the first ";
+    let why = "the coordinator was killed before it wrote run.json; events.jsonl covers the first ";
     told(run, &["diagnose", "RUN"], 4).says(&[
         why,
         "s in events.jsonl",
@@ -164,12 +164,12 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
     let events = run.join("events.jsonl");
     std::fs::write(&events, "").unwrap();
     told(run, &["diagnose", "RUN"], 0)
-        .says(&["killed before it wrote run.json, and events.jsonl tells nothing"]);
+        .says(&["killed before it wrote run.json, and events.jsonl has no usable events"]);
     std::fs::remove_file(events).unwrap();
     told(run, &["diagnose", "RUN"], 2).says(&["cannot read events.jsonl of"]);
     std::fs::remove_dir_all(run.join("nodes")).unwrap();
     let ended = told(run, &["diagnose", "RUN"], 2);
-    assert_eq!(ended.err.matches("is no run folder").count(), 1, "{ended}");
+    assert_eq!(ended.err.matches("is not a run folder").count(), 1, "{ended}");
 }
 
 /// The JUnit XML of a run folder.

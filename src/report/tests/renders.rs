@@ -84,7 +84,7 @@ fn a_run_without_a_record_is_reported_and_missing_data_listed() {
         (story.state, story.outcome, story.scenario.as_str()),
         (StoryState::Killed, None, "never-consumed")
     );
-    let why = "the coordinator was killed before it wrote run.json; what is known is the first ";
+    let why = "the coordinator was killed before it wrote run.json; events.jsonl covers the first ";
     assert!(
         story
             .reason

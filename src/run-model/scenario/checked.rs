@@ -1,10 +1,9 @@
-//! A scenario as meant: every key with its value, defaults filled in.
+//! A resolved scenario: every key with its value, defaults filled in.
 //!
-//! The same types are what a file is read into, what `--dry-run` prints, what
-//! is shipped whole to agents and workers as JSON, and what the JSON Schema is
-//! made from, so a key is described once. The names of the fields are the names
-//! of the keys. Reading alone proves only the types; [`Scenario::check`] (in
-//! `rules`) proves the ranges, on a file and on JSON from a peer alike.
+//! A file is read into these types, `--dry-run` prints them, agents and workers receive them as
+//! JSON, and the JSON Schema is generated from them, so each key is described once. Field names
+//! are key names. Reading checks only the types; [`Scenario::check`] (in `rules`) checks the
+//! ranges, for a file and for JSON from a peer alike.
 //!
 //! Not here: where a value came from (`resolve`), and what only the plugin or
 //! the machine can decide (`auto` stays `auto`).
@@ -70,8 +69,8 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// The environment of the worker on `node` that plays `side`, with the
-    /// plugin's fault where it is meant for that side.
+    /// The environment of the worker on `node` with role `side`, including the plugin's fault if
+    /// the fault applies to that side.
     pub fn worker_env(&self, side: Side, node: &str) -> Table {
         let mut env = self.env.worker(side, node);
         if let Some(spec) = self.fault.as_ref().and_then(|fault| fault.of_plugin(side)) {
@@ -80,7 +79,7 @@ impl Scenario {
         env
     }
 
-    /// The name of the evidence that is judged where there is nothing to run.
+    /// The name of the recorded evidence to judge, if the fault cannot be injected.
     pub fn evidence_only(&self) -> Option<&str> {
         match &self.fault {
             Some(Fault::Evidence { kind, .. }) => Some(kind),
@@ -366,15 +365,14 @@ pub struct Expect {
     pub max_wrong_bytes: Option<u64>,
 }
 
-/// A rate in 10^9 bytes per second, kept to six decimals: with at most twelve
-/// digits a JSON reader gets the very same number back, so both ends hash the
-/// same scenario.
+/// A rate in 10^9 bytes per second, rounded to six decimals: a number of at most twelve digits
+/// survives JSON exactly, so both ends hash the same scenario.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "f64", into = "f64")]
 pub struct GbPerS(f64);
 
 impl GbPerS {
-    /// The number itself.
+    /// The rate in 10^9 bytes per second.
     pub fn get(self) -> f64 {
         self.0
     }

@@ -1,8 +1,8 @@
-//! What is wrong with a scenario, where it stands, and what was expected.
+//! Errors in a scenario: what is wrong, where, and what was expected.
 //!
-//! A [`Diagnostic`] is rendered as rustc renders its own: title, file, line,
-//! caret, help. Only the line in question is shown, bounded in length and
-//! without control characters, because the file is foreign text.
+//! A [`Diagnostic`] is rendered like those of rustc: title, file, line, caret, help. Only the line
+//! in question is shown, bounded in length and without control characters, because the file may
+//! hold anything.
 #![forbid(unsafe_code)]
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
@@ -14,10 +14,10 @@ use tcpx_words::abi_version::UnknownVersion;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units;
 
-/// Why a scenario cannot be run. Always the request's fault, never the system's.
+/// Why a scenario cannot be run. The request is wrong, never the system under test.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// The file is not there, or not ours to read.
+    /// The file does not exist or cannot be read.
     #[error("cannot read scenario {}: {source}", shown_path(path))]
     Unreadable {
         /// As it was given.
@@ -28,14 +28,11 @@ pub enum ScenarioError {
         /// A file there is whose name is close.
         nearest: Option<PathBuf>,
     },
-    /// A directory where a file was wanted.
+    /// The path is a directory.
     #[error("{} is a directory, not a scenario file", shown_path(.0))]
     Directory(PathBuf),
     /// Refused without parsing.
-    #[error(
-        "{} is larger than {limit} bytes, so it is no scenario",
-        shown_path(path)
-    )]
+    #[error("{} is not a scenario: larger than {limit} bytes", shown_path(path))]
     TooLarge {
         /// As it was given.
         path: PathBuf,
@@ -43,7 +40,7 @@ pub enum ScenarioError {
         limit: u64,
     },
     /// Not UTF-8.
-    #[error("{} is not text: byte {offset} is not UTF-8", shown_path(path))]
+    #[error("{} is not UTF-8 text: byte {offset} is invalid", shown_path(path))]
     NotText {
         /// As it was given.
         path: PathBuf,
@@ -53,7 +50,7 @@ pub enum ScenarioError {
     /// An environment variable is not UTF-8.
     #[error("environment variable {0} is not text")]
     VariableNotText(&'static str),
-    /// An environment variable that should name a version of the table.
+    /// An environment variable with an unknown ncclNet version.
     #[error("environment variable {name} is `{value}`: {error}")]
     Variable {
         /// The variable.
@@ -80,8 +77,7 @@ impl ScenarioError {
         Outcome::Usage
     }
 
-    /// At a place where there is one, which is always but for a value that no
-    /// source gave.
+    /// An error with its place. Only a value that no source gave has no place.
     pub(super) fn written(
         place: Option<Place>,
         title: String,
@@ -195,8 +191,8 @@ const VALUE_CHARS_MAX: usize = 60;
 const EXCERPT_CHARS_MAX: usize = 100;
 
 impl Place {
-    /// The place of `span` in `text`; any span will do, a wrong one is moved to
-    /// the nearest character.
+    /// The place of `span` in `text`. A span that is out of range or within a character is moved
+    /// to the nearest character boundary.
     pub(super) fn new(source: &str, text: &str, span: Range<usize>) -> Self {
         let start = text.floor_char_boundary(span.start.min(text.len()));
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
@@ -206,7 +202,7 @@ impl Place {
         let end = text.ceil_char_boundary(span.end.clamp(start, line_end));
         let before = &text[line_start..start];
         let column = before.chars().count() + 1;
-        // Of what stands before the caret, the end is what matters.
+        // Before the caret, keep the end of the line's text.
         let kept = before
             .char_indices()
             .rev()
@@ -226,7 +222,7 @@ impl Place {
         }
     }
 
-    /// What stands there, as it is shown; `empty` where nothing does.
+    /// The marked text as it is shown; `empty` if there is none.
     pub(super) fn marked(&self) -> &str {
         self.excerpt
             .get(self.span.clone())
@@ -275,7 +271,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Foreign text on one line, bounded.
+/// Text on one line, without control characters, cut to `chars_max` characters.
 pub(super) fn printable(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((cut, _)) => units::printable(&text[..cut]) + "…",
@@ -283,8 +279,8 @@ pub(super) fn printable(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// As above, but character for character, so that a caret stays where it was:
-/// what cannot be shown is `\u{fffd}`.
+/// As above, but keeps the number of characters, so that the caret stays in place: a character
+/// that cannot be shown becomes `\u{fffd}`.
 fn clean(text: &str, chars_max: usize) -> String {
     text.chars()
         .take(chars_max)

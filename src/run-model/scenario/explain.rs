@@ -1,8 +1,7 @@
-//! From a reader's complaint to a sentence about a key.
+//! Rewords errors of `toml` and `serde` in terms of scenario keys.
 //!
-//! `toml` and `serde` know the place and the kind of a mistake, but speak of
-//! fields, variants and `u32`. Here the place becomes a key, and what was
-//! expected comes from the rule of that key.
+//! Their errors have a place and a kind, but name fields, variants and `u32`. Here the place is
+//! mapped to a key, and the expected value comes from the rule of that key.
 #![forbid(unsafe_code)]
 
 use super::error::{Place, Refused, ScenarioError, printable};
@@ -14,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::de::DeValue;
 
-/// Where every key and its value stand, by dotted key.
+/// Places of every key and value, by dotted key.
 pub(super) struct Index(BTreeMap<String, Spot>);
 
 struct Spot {
@@ -72,7 +71,7 @@ fn index(tree: &Tree<'_>, path: &mut Vec<String>, spots: &mut BTreeMap<String, S
     }
 }
 
-/// A value that the types refuse, or a key that nobody knows.
+/// Words an error about a value of the wrong type or an unknown key.
 pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources) -> ScenarioError {
     let message = printable(error.message(), 1000);
     let subject = subject(&message);
@@ -119,7 +118,7 @@ pub(super) fn refused(refused: Refused, index: &Index, sources: &Sources) -> Sce
         .and_then(|span| sources.place(span))
     {
         Some(place) => {
-            // As it is written there, which need not be as it is printed.
+            // Quote the value as the file has it, which may differ from its JSON form.
             let title = match index.value(&refused.key) {
                 Some(_) => format!("`{}` cannot be {}", refused.key, place.marked()),
                 None => format!("`{}` is missing or wrong", refused.key),
@@ -135,7 +134,7 @@ pub(super) fn refused(refused: Refused, index: &Index, sources: &Sources) -> Sce
     }
 }
 
-/// Our own messages open with the key they are about, in backquotes.
+/// The key that a message of this crate is about: it comes first, in backquotes.
 fn subject(message: &str) -> Option<&str> {
     let key = message
         .strip_prefix('`')
@@ -157,7 +156,7 @@ fn expected(key: &str, message: &str, candidates: &[&str]) -> String {
     }
 }
 
-/// What the rule of this key, or of a table around it, wants.
+/// The expected value by the rule of this key, or of a table around it.
 fn rule(key: &str) -> Option<&'static str> {
     let own = RULES
         .iter()
@@ -166,7 +165,7 @@ fn rule(key: &str) -> Option<&'static str> {
     own.or_else(|| key.rsplit_once('.').and_then(|(table, _)| rule(table)))
 }
 
-/// What serde calls a Rust type, in the words of a file.
+/// Translates serde's name of a type to the terms of a TOML file.
 fn plainly(said: &str) -> String {
     let is_whole = ["u8", "u16", "u32", "u64", "i64"].contains(&said);
     match said {
@@ -180,8 +179,8 @@ fn plainly(said: &str) -> String {
     }
 }
 
-/// The words that would do: serde's stand after `expected`, each in backquotes,
-/// ours after `one of`.
+/// The valid words that a message lists: serde's after `expected`, each in backquotes, this
+/// crate's after `one of`.
 fn candidates(message: &str) -> Vec<&str> {
     if message.starts_with("unknown field") || message.starts_with("unknown variant") {
         let offered = message
@@ -208,8 +207,7 @@ fn known_key(name: &str, here: &[&str]) -> Option<String> {
         .or_else(offer)
 }
 
-/// The candidate closest to what was written, when it is close enough to be
-/// what was meant.
+/// The candidate closest to `written`, if it is close enough to be a typing error.
 pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (written.chars().count() / 3).max(1);
     let distances =

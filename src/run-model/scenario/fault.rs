@@ -1,12 +1,11 @@
-//! What is broken on purpose, and by whom.
+//! The fault that a scenario injects.
 //!
 //! In a file this is one flat table whose keys depend on `by`. It is read into
 //! that flat table first, so that a misspelt key is still reported at its own
 //! place, and then into the enum, which cannot hold a key of another kind.
 //!
-//! Not here: doing it. Plugin faults are a grammar of the software plugin's own,
-//! which also loses packets; driver faults are `transfer`'s `rogue`; signals are
-//! the agent's to send; what is evidence of a fault is written down by the worker.
+//! Not here: injecting it. The software plugin has its own syntax for plugin faults and also drops
+//! packets; driver faults are in `transfer/rogue.rs` of the engine; the agent sends signals.
 #![forbid(unsafe_code)]
 
 use schemars::JsonSchema;
@@ -37,16 +36,16 @@ pub enum Fault {
         /// How many chunks go well before it.
         after_chunk: u64,
     },
-    /// The network between the nodes is hurt: the software plugin's data sockets
-    /// are. `scripts/lab hurt` hurts the network itself.
+    /// The network loses packets, simulated at the software plugin's data sockets.
+    /// `scripts/lab hurt` breaks the network itself.
     Network {
         /// How.
         kind: NetworkFault,
         /// The end it is done at.
         side: Sides,
-        /// The channel it happens on; all where absent.
+        /// The channel it happens on; absent: all channels.
         channel: Option<u32>,
-        /// Of a hundred packets so many; all where absent.
+        /// Percentage of packets to drop; absent: all packets.
         percent: Option<u32>,
         /// How many chunks go well before it.
         after_chunk: u64,
@@ -60,9 +59,9 @@ pub enum Fault {
         /// How many chunks go well before it.
         after_chunk: u64,
     },
-    /// Nothing is run: a document of evidence is judged.
+    /// The fault cannot be injected: nothing is run, and recorded evidence of it is judged.
     Evidence {
-        /// Its name.
+        /// Name of the evidence.
         kind: String,
         /// The end at which it happened.
         side: Sides,
@@ -81,7 +80,7 @@ impl Fault {
         }
     }
 
-    /// What the software plugin of one end is told, if anything.
+    /// The value of `TCPXSOFT_FAULT` for the software plugin of one end, if the fault applies.
     pub fn of_plugin(&self, at: Side) -> Option<String> {
         match self {
             Self::Plugin { side, spec } if side.include(at) => Some(spec.clone()),
@@ -119,7 +118,7 @@ word_set! {
 }
 
 impl Sides {
-    /// Is `side` among them?
+    /// Whether `side` is one of them.
     pub fn include(self, side: Side) -> bool {
         matches!(
             (self, side),
@@ -149,7 +148,7 @@ word_set! {
         Crash = "crash",
         /// The worker calls exit.
         Exit = "exit",
-        /// The agent is gone without a word, and its worker with it.
+        /// The agent is killed without a message, and its worker ends with it.
         KillAgent = "kill-agent",
     }
 }
@@ -166,7 +165,7 @@ word_set! {
         Network = "network",
         /// The operating system.
         Process = "process",
-        /// Nobody: there is only evidence of it.
+        /// Not injected: only its recorded evidence can be judged.
         Evidence = "evidence",
     }
 }
@@ -195,7 +194,7 @@ struct Written {
     /// How many chunks go well before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     after_chunk: Option<u64>,
-    /// By the network: of a hundred packets so many.
+    /// By the network: percentage of packets to drop.
     #[serde(skip_serializing_if = "Option::is_none")]
     percent: Option<u32>,
 }
@@ -240,7 +239,7 @@ impl TryFrom<Written> for Fault {
             .find(|(key, present)| *present && !by.keys().contains(key));
         if let Some((key, _)) = stray {
             return Err(format!(
-                "`fault.{key}` does not go with by = \"{by}\": that takes {}",
+                "`fault.{key}` is not valid with by = \"{by}\": expected {}",
                 by.keys().join(", ")
             ));
         }
@@ -292,7 +291,7 @@ fn one_of<T: Copy + ToString>(by: By, words: &[T], word: &str) -> Result<T, Stri
         .find(|known| known.to_string() == word);
     found.ok_or_else(|| {
         format!(
-            "`fault.kind` is nothing a {by} does: expected one of {}",
+            "`fault.kind` is not a {by} fault: expected one of {}",
             listed(words)
         )
     })

@@ -1,10 +1,7 @@
-//! What was written, and where: files, flags and variables as text, laid over
-//! one another key by key.
+//! The sources of a scenario: files, flags and variables as text, merged key by key.
 //!
-//! Every source stands in one address space, one after the other, so that a
-//! span still says which source it points into once the tables are merged: a
-//! mistake in the merged table is reported at its place in the file, or in the
-//! `--set` flag, it came from.
+//! All sources share one address space, one after the other. So a span in the merged table still
+//! tells its source, and an error is reported at its place in the file or `--set` flag.
 //!
 //! Not here: what keys there are, or what they mean (`checked`, `rules`).
 #![forbid(unsafe_code)]
@@ -25,10 +22,10 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Deeper than any key.
 pub(super) const DEPTH_MAX: usize = 6;
 
-/// Who gave a value, from the weakest to the strongest.
+/// The kind of source of a value, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
-    /// Nobody: it is built in.
+    /// The built-in default.
     Default,
     /// `$XDG_CONFIG_HOME/tcpxctl/config.toml`.
     UserConfig,
@@ -150,8 +147,8 @@ fn move_table<'a>(table: Tree<'a>, base: usize, depth: usize) -> Tree<'a> {
     table.into_iter().map(entry).collect()
 }
 
-/// What lies deeper than any key is cut off: it is refused whatever it holds,
-/// and nobody after this need mind how deep it goes.
+/// Moves spans by `base`. Tables deeper than any key are emptied: they are refused anyway, and
+/// later code then need not bound its recursion.
 pub(super) fn move_value<'a>(
     value: Spanned<DeValue<'a>>,
     base: usize,
@@ -178,7 +175,7 @@ fn moved(span: &Range<usize>, base: usize) -> Range<usize> {
     span.start + base..span.end + base
 }
 
-/// Reads a file that may be anything.
+/// Reads a text file of at most [`FILE_BYTES_MAX`] bytes.
 pub(super) fn read(path: &Path) -> Result<String, ScenarioError> {
     let unreadable = |source| ScenarioError::Unreadable {
         path: path.to_owned(),
@@ -208,7 +205,7 @@ pub(super) fn read(path: &Path) -> Result<String, ScenarioError> {
     })
 }
 
-/// As [`read`], for a file that need not be there.
+/// As [`read`]; `None` if the file does not exist.
 pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, ScenarioError> {
     match read(path) {
         Ok(text) => Ok(Some(text)),

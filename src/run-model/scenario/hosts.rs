@@ -1,4 +1,4 @@
-//! Lists of nodes, as they lie under `node_ips/`: one host per line.
+//! Lists of nodes under `node_ips/`: one host per line.
 //!
 //! ```text
 //! # control addresses; the data NICs are found on the node
@@ -7,9 +7,9 @@
 //! node2 slots=8
 //! ```
 //!
-//! Fields after the host are `key=value`, in any order. The fields of an mpirun
-//! hostfile (`slots`, `max_slots`, `max-slots`) are read over, so that one file
-//! serves both. `#` starts a remark at the beginning of a line or after a space.
+//! Fields after the host are `key=value`, in any order. The fields of an mpirun hostfile
+//! (`slots`, `max_slots`, `max-slots`) are ignored, so that both programs can use one file. `#`
+//! starts a comment at the beginning of a line or after a space.
 //!
 //! Not here: looking a name up, or reaching it.
 #![forbid(unsafe_code)]
@@ -29,10 +29,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// One line of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// What the node is called in tables and in `[env.node.NAME]`; the host
-    /// itself where the line gives no name.
+    /// Name of the node in tables and in `[env.node.NAME]`; the host if the line gives no name.
     pub name: String,
-    /// An address or a host name: the way there.
+    /// Address or host name to connect to.
     pub host: String,
     /// The user to log in as.
     pub user: Option<String>,
@@ -45,7 +44,7 @@ pub struct Host {
 /// Why a list cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
-    /// Not there, not ours, or not text.
+    /// It does not exist, cannot be read, or is not UTF-8 text.
     #[error("cannot read the list of hosts {}: {source}", shown(path))]
     Unreadable {
         /// As it was given.
@@ -56,14 +55,14 @@ pub enum HostsError {
     },
     /// Refused without reading it all.
     #[error(
-        "{} is larger than {FILE_BYTES_MAX} bytes, so it is no list of hosts",
+        "{} is not a list of hosts: larger than {FILE_BYTES_MAX} bytes",
         shown(path)
     )]
     TooLarge {
         /// As it was given.
         path: PathBuf,
     },
-    /// A line that is no host.
+    /// A line that is not a host.
     #[error("{}:{line}: {problem}", shown(path))]
     Line {
         /// As it was given.
@@ -73,7 +72,7 @@ pub enum HostsError {
         /// What is wrong with it.
         problem: String,
     },
-    /// There is nothing in it.
+    /// It has no host.
     #[error("{} names no host", shown(path))]
     Empty {
         /// As it was given.
@@ -118,7 +117,7 @@ pub fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
         });
     }
     let text =
-        String::from_utf8(bytes).map_err(|_| unreadable(io::Error::other("it is not text")))?;
+        String::from_utf8(bytes).map_err(|_| unreadable(io::Error::other("not UTF-8 text")))?;
     let at = |(line, problem)| HostsError::Line {
         path: path.to_owned(),
         line,
@@ -153,7 +152,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Host>, (usize, String)> {
     Ok(hosts)
 }
 
-/// Where each address and name first stood.
+/// Line of each address and name, to find duplicates.
 #[derive(Default)]
 struct Seen {
     addresses: BTreeMap<(String, Option<u16>), usize>,
@@ -163,10 +162,10 @@ struct Seen {
 impl Seen {
     fn refuse_again(&mut self, host: &Host, line: usize) -> Result<(), String> {
         if let Some(first) = self.addresses.insert((host.host.clone(), host.port), line) {
-            return Err(format!("{} is on line {first} already", host.host));
+            return Err(format!("{} is already on line {first}", host.host));
         }
         match self.names.insert(host.name.clone(), line) {
-            Some(first) => Err(format!("the name {} is on line {first} already", host.name)),
+            Some(first) => Err(format!("the name {} is already on line {first}", host.name)),
             None => Ok(()),
         }
     }
@@ -223,14 +222,14 @@ fn field(host: &mut Host, key: &str, value: &str) -> Result<(), String> {
             let port = value.parse().ok().filter(|port| *port > 0);
             host.port = Some(port.ok_or_else(|| wrong("a port from 1 to 65535"))?);
         }
-        // What begins with a dash would be an option to ssh.
+        // ssh would take a value that begins with a dash for an option.
         "key"
             if !value.is_empty() && !value.starts_with('-') && value == printable(value, 4096) =>
         {
             host.key = Some(PathBuf::from(value));
         }
         "key" => return Err(wrong("a file")),
-        // mpirun's; how many processes to run is the scenario's affair.
+        // Used by mpirun; here the scenario decides how many processes run.
         "slots" | "max_slots" | "max-slots" => {}
         _ => {
             return Err(format!(
@@ -247,7 +246,7 @@ fn is_host(text: &str) -> bool {
         || (is_name(text) && !text.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
-/// Also what ssh and the file system take for a name, and not for an option.
+/// Whether ssh and the file system accept it as a name, and not as an option.
 fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=253).contains(&text.len())
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_read_as_people_keep_them() {
+    fn lists_with_comments_blank_lines_and_mpirun_fields_are_read() {
         check("", "");
         check("10.0.1.25\n10.0.0.226", "10.0.1.25; 10.0.0.226");
         check(
@@ -344,8 +343,8 @@ mod tests {
             "a colour=red",
             "line 1: `colour` is not one of name, user, port, key",
         );
-        check("a\nb\na", "line 3: a is on line 1 already");
-        check("a\nb name=a", "line 2: the name a is on line 1 already");
+        check("a\nb\na", "line 3: a is already on line 1");
+        check("a\nb name=a", "line 2: the name a is already on line 1");
     }
 
     #[test]
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_junk_and_an_empty_file_are_no_lists() {
+    fn a_folder_binary_data_and_an_empty_file_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("list");
         let said = |path: &Path| {
@@ -380,7 +379,7 @@ mod tests {
             (&b"# none\n"[..], "/list names no host"),
             (
                 b"\xff\xfe",
-                "cannot read the list of hosts /list: it is not text",
+                "cannot read the list of hosts /list: not UTF-8 text",
             ),
             (b"a b\n", "/list:1: `b` is not of the form key=value"),
         ] {
@@ -390,7 +389,7 @@ mod tests {
         std::fs::write(&file, vec![b'#'; 1 + (1 << 20)]).expect("a file");
         assert_eq!(
             said(&file),
-            "/list is larger than 1048576 bytes, so it is no list of hosts"
+            "/list is not a list of hosts: larger than 1048576 bytes"
         );
     }
 

@@ -1,4 +1,4 @@
-//! What makes two scenarios the same one.
+//! The identity of a scenario: its hash.
 //!
 //! A scenario is flattened to its leaves, `transfer.chunk = "512KiB"`, sorted by
 //! key. The hash is taken over them, so neither the order of the keys in a file
@@ -39,7 +39,7 @@ impl Scenario {
             .collect()
     }
 
-    /// Reads a scenario that was shipped whole.
+    /// Reads a scenario that another process sent as JSON.
     ///
     /// # Errors
     /// JSON that is not a scenario, or a value outside its range.

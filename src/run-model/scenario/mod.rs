@@ -1,11 +1,9 @@
-//! Scenarios: what to run, as written and as meant.
+//! Scenarios: the input of a run.
 //!
-//! A scenario is a TOML file; `scenarios/` holds the shipped ones and
-//! `scenarios/schema.json` says what may stand in them. [`resolve()`] lays the
-//! defaults, the user's config, the file, the `TCPXCTL_*` variables and the
-//! flags over one another, expands sweeps, and checks every value. What comes
-//! out is a [`Scenario`] that is shipped whole, so peers cannot disagree.
-//! `hosts` reads the lists under `node_ips/`.
+//! A scenario is a TOML file; `scenarios/` holds the shipped ones and their schema,
+//! `schema.json`. [`resolve()`] merges the defaults, the user's config, the file, the `TCPXCTL_*`
+//! variables and the flags, expands sweeps, and checks every value. The resulting [`Scenario`] is
+//! sent whole to both ends, so they cannot disagree. `hosts` reads the lists under `node_ips/`.
 
 mod checked;
 mod error;

@@ -1,10 +1,10 @@
-//! From files, variables and flags to checked scenarios.
+//! Resolves files, variables and flags to checked scenarios.
 //!
 //! A flag beats a `TCPXCTL_*` variable, which beats the scenario, which beats
 //! the user's config, which beats the default; tables are merged key by key.
 //! Three variables are read: `TCPXCTL_SET="transfer.connections=8,limits.total=2m"`
-//! does what as many `--set` flags would, `TCPXCTL_PLUGIN` names the plugin, as a
-//! path where there is a slash in it, and `TCPXCTL_ABI` the version of its table.
+//! has the effect of that many `--set` flags, `TCPXCTL_PLUGIN` names the plugin (a path if it
+//! contains a slash), and `TCPXCTL_ABI` is the version of its table.
 #![forbid(unsafe_code)]
 
 use super::checked::Scenario;
@@ -23,15 +23,15 @@ use tcpx_words::folders::user_config;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// By which people choose the version of the plugin's table for every command.
+/// Environment variable with the version of the plugin's table, for every command.
 pub(super) const ABI_VARIABLE: &str = "TCPXCTL_ABI";
 
-/// Everything that can have a say.
+/// All sources of a scenario.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
-    /// The scenario file; without one there are the defaults.
+    /// The scenario file; without it, the defaults are used.
     pub scenario: Option<PathBuf>,
-    /// The user's config, read if it is there.
+    /// The user's config, read if it exists.
     pub user_config: Option<PathBuf>,
     /// The value of `TCPXCTL_SET`.
     pub variable_set: Option<String>,
@@ -39,12 +39,12 @@ pub struct Inputs {
     pub variable_plugin: Option<String>,
     /// The value of `TCPXCTL_ABI`.
     pub variable_abi: Option<AbiVersion>,
-    /// Flags: the flag as it was written, and the `key=value` it stands for.
+    /// Flags: the flag as typed, and the `key=value` it is short for.
     pub flags: Vec<(String, String)>,
 }
 
 impl Inputs {
-    /// What the environment says; `variable` is usually [`std::env::var_os`].
+    /// Inputs from the environment; `variable` is usually [`std::env::var_os`].
     ///
     /// # Errors
     /// A variable that is not UTF-8, or names no version.
@@ -90,10 +90,10 @@ pub struct Resolved {
     origins: BTreeMap<String, Origin>,
 }
 
-/// Who gave a value, and where.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// Who.
+    /// Kind of source.
     pub layer: Layer,
     /// The file and line, the flag or the variable; empty for a default.
     pub at: String,
@@ -137,7 +137,7 @@ pub fn resolve(inputs: &Inputs) -> Result<Vec<Resolved>, ScenarioError> {
     merge(&sources)
 }
 
-/// The same, of texts that have been read.
+/// As [`resolve`], for sources that have been read.
 pub(super) fn merge(sources: &Sources) -> Result<Vec<Resolved>, ScenarioError> {
     let mut merged = Tree::new();
     for (base, source) in sources.iter() {
@@ -183,7 +183,7 @@ fn files(inputs: &Inputs) -> Result<Sources, ScenarioError> {
     Ok(sources)
 }
 
-/// What the variables and flags say, over what the files did.
+/// Adds variables and flags, which override the files.
 pub(super) fn add_settings(inputs: &Inputs, sources: &mut Sources) {
     if let Some(plugin) = &inputs.variable_plugin {
         let key = if plugin.contains('/') { "path" } else { "name" };
@@ -257,7 +257,7 @@ fn refuse_name(config: &Tree<'_>, sources: &Sources) -> Result<(), ScenarioError
     let Some((key, _)) = config.get_key_value("name") else {
         return Ok(());
     };
-    let title = "`name` belongs into a scenario, not into the user's config".to_owned();
+    let title = "`name` belongs in a scenario, not in the user's config".to_owned();
     Err(ScenarioError::written(
         sources.place(&key.span()),
         title,
@@ -294,7 +294,7 @@ fn require_name(
     ))
 }
 
-/// A derived reader would take a list for a table whose fields come in order.
+/// Refuses a list in place of a table, which derived readers would accept as its fields in order.
 fn refuse_lists_of_tables(merged: &Tree<'_>, sources: &Sources) -> Result<(), ScenarioError> {
     let list = merged
         .iter()

@@ -1,9 +1,8 @@
-//! What every value must be, beyond its type: one line per key.
+//! The range of every value: one rule per key.
 //!
-//! The same table answers twice: "is this scenario sound?", for a file and for
-//! JSON from a peer, and "what was expected here?", for a value of a wrong type.
-//! Bounds that an editor can check stand in the schema too; a test in `schema`
-//! holds the two together.
+//! The table checks a scenario, from a file or as JSON from a peer, and it words what was expected
+//! for a value of the wrong type. Bounds that an editor can check are in the schema too; a test in
+//! `schema` compares the two.
 #![forbid(unsafe_code)]
 
 use super::checked::{Memory, PluginLibrary, Scenario, Unpack};
@@ -25,7 +24,7 @@ pub(crate) const TCPX_CHUNK_MAX: ByteCount = ByteCount(4 << 20);
 /// A plugin counts a request's bytes, and a registration's, in C ints.
 const CHUNK_MAX: u64 = i32::MAX as u64;
 const TOTAL_MAX: u64 = 1 << 40;
-/// Longer than any run should take; a deadline beyond it is a slip of the unit.
+/// Longer than any run should take; a longer deadline is most likely a wrong unit.
 const LIMIT_MAX: Duration = Duration::from_secs(24 * 3600);
 const VARIABLES_MAX: usize = 256;
 const VARIABLES_BYTES_MAX: usize = 64 << 10;
@@ -38,7 +37,7 @@ pub(super) struct Rule {
     pub key: &'static str,
     pub expected: &'static str,
     holds: fn(&Scenario) -> bool,
-    /// Does it also say what a value of the wrong type should have been?
+    /// Whether `expected` also describes the type.
     pub is_about_type: bool,
 }
 
@@ -52,7 +51,7 @@ const fn rule(key: &'static str, expected: &'static str, holds: fn(&Scenario) ->
     }
 }
 
-/// A rule about a key in the light of others.
+/// A rule about a key that depends on other keys.
 const fn together(key: &'static str, expected: &'static str, holds: fn(&Scenario) -> bool) -> Rule {
     Rule {
         key,
@@ -127,7 +126,7 @@ pub(super) const RULES: &[Rule] = &[
         "adaptive, spin, yield, or a sleep up to 100ms such as \"sleep:10us\"",
         idle,
     ),
-    // The type sees to it.
+    // Checked by the type; the rule only words the error.
     rule("plugin", "a table with either `name` or `path`", |_| true),
     rule(
         "plugin.name",
@@ -243,7 +242,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 impl Scenario {
-    /// Is every value within its range?
+    /// Checks that every value is within its range.
     ///
     /// # Errors
     /// The first key that is not, with what was expected.
@@ -252,11 +251,11 @@ impl Scenario {
             .map_or(Ok(()), |refused| Err(ScenarioError::Refused(refused)))
     }
 
-    /// What can only be said once the plugin is known.
+    /// Checks what depends on the plugin. `longest` is the device with the smallest maximum message
+    /// size, and that size in bytes.
     ///
     /// # Errors
-    /// A chunk above 4 MiB for a plugin of the TCPX family, or above the longest message
-    /// of the device that says so, which is given with its name.
+    /// A chunk above 4 MiB with a plugin of the TCPX family, or above that size.
     pub fn check_against_plugin(
         &self,
         family: PluginFamily,

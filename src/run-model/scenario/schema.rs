@@ -19,7 +19,7 @@ pub fn json_schema() -> Value {
         .into_root_schema_for::<Scenario>()
         .to_value();
     schema["title"] = json!("tcpxctl scenario");
-    // Whoever writes a file says how it is called.
+    // A file must give its name.
     schema["required"] = json!(["name"]);
     if let Some(name) = schema
         .pointer_mut("/properties/name")
@@ -51,7 +51,7 @@ fn collect(schema: &Value, path: &mut Vec<String>, keys: &mut Vec<String>) {
     }
 }
 
-/// TOML knows no null, and takes a list where a sweep is possible.
+/// Adapts the schema to TOML: there is no null, and a key that can be swept takes a list.
 fn refine(path: &mut Vec<String>, schema: &mut Value) {
     drop_null(schema);
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -80,7 +80,7 @@ fn drop_null(schema: &mut Value) {
     }
 }
 
-/// One such thing, or a list of them.
+/// Allows one value of this schema, or a list of them.
 fn let_sweep(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else {
         return;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_is_about_a_key_there_is() {
+    fn every_rule_is_about_an_existing_key() {
         let keys = keys();
         let is_known = |key: &str| {
             keys.iter()

@@ -1,7 +1,7 @@
 //! `key=value`, as in `--set transfer.connections=8`.
 //!
-//! The key is dotted as in TOML. The value is read as TOML, and as plain text
-//! where it is none, so that `transfer.chunk=1MiB` needs no quotes.
+//! The key is dotted as in TOML. The value is read as TOML, or as plain text if it is not valid
+//! TOML, so that `transfer.chunk=1MiB` needs no quotes.
 #![forbid(unsafe_code)]
 
 use super::error::ScenarioError;
@@ -47,10 +47,8 @@ pub(super) fn parse<'a>(
         )
     };
     const FORM: &str = "write it as KEY=VALUE, such as transfer.connections=8";
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| wrong("there is no `=` in it", FORM))?;
-    let path = key_path(key).ok_or_else(|| wrong("this is not a key", FORM))?;
+    let (key, value) = text.split_once('=').ok_or_else(|| wrong("no `=`", FORM))?;
+    let path = key_path(key).ok_or_else(|| wrong("not a key", FORM))?;
     let value_base = base + key.len() + 1;
     let value = match DeValue::parse(value.trim_ascii_start()) {
         Ok(parsed) => move_value(

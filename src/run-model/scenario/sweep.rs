@@ -1,5 +1,5 @@
-//! A list where a single value belongs is a sweep: one scenario per value, and
-//! per combination of values where there are several lists.
+//! Sweeps: a list in place of a single value is one scenario per value, and several lists are one
+//! scenario per combination.
 #![forbid(unsafe_code)]
 
 use super::error::{ScenarioError, printable};
@@ -8,7 +8,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// More combinations than anyone means to wait for.
+/// Most combinations of one sweep.
 pub(crate) const POINTS_MAX: usize = 1000;
 
 /// A key that takes several values.
@@ -18,7 +18,7 @@ struct Axis<'a> {
     values: Vec<Spanned<DeValue<'a>>>,
 }
 
-/// Does a list under this key mean one run per item? Elsewhere a list is a value.
+/// Whether a list under this key is a sweep. Elsewhere a list is a value.
 pub(super) fn may_sweep(path: &[impl AsRef<str>]) -> bool {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     matches!(
@@ -44,7 +44,7 @@ pub(super) fn expand<'a>(
         let label = match axis.values.len() {
             0 => "expected at least one value".to_owned(),
             _ if count > POINTS_MAX => {
-                format!("makes it {count} scenarios; at most {POINTS_MAX} are run")
+                format!("{count} combinations; the limit is {POINTS_MAX}")
             }
             _ => continue,
         };

@@ -50,11 +50,11 @@ word_set! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gpus {
-    /// All there are; a host pair where there is none.
+    /// All GPUs; a host pair if there is none.
     Auto,
-    /// All there are; so many stand-ins over host memory where there is none.
+    /// All GPUs; this many stand-ins over host memory if there is none.
     OrStandIns(u32),
-    /// So many stand-ins over host memory.
+    /// This many stand-ins over host memory.
     StandIns(u32),
     /// These CUDA devices.
     #[serde(untagged)]
@@ -65,9 +65,9 @@ pub enum Gpus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Nics {
-    /// Every up interface but the one that routes to the peer.
+    /// Every interface that is up, except the one that routes to the peer.
     Auto,
-    /// The first so many of those, whatever they are called.
+    /// The first of those, this many.
     First(u32),
     /// These interfaces.
     #[serde(untagged)]

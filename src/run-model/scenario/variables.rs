@@ -30,7 +30,7 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// What the worker on `node` that plays `side` gets.
+    /// The variables of the worker on `node` with role `side`.
     pub fn worker(&self, side: Side, node: &str) -> Table {
         let role = match side {
             Side::Send => &self.send,

@@ -60,7 +60,7 @@ fn a_config_that_is_not_there_is_no_mistake_and_a_wrong_one_is() {
     std::fs::write(&config, "[transfer]\nchunk = 0\n").expect("a file");
     assert!(outcome(&folder, &inputs).contains("~/config.toml:2:9"));
     std::fs::write(&config, "name = \"mine\"\n").expect("a file");
-    assert!(outcome(&folder, &inputs).contains("`name` belongs into a scenario"));
+    assert!(outcome(&folder, &inputs).contains("`name` belongs in a scenario"));
 }
 
 #[test]
