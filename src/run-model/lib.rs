@@ -1,12 +1,11 @@
-//! What a run is: its scenario, its events, and the folder that keeps it.
+//! The model of a run: its scenario, its events, its state, and its folder.
 //!
-//! `ids` say who takes part and how they are named, `event` what happens, `phase`
-//! where a worker is and how it ended, `results` what it reports, `finding` what a
-//! rule says. `state` is everything that is known of a run by now,
-//! `timeline` the same with what is needed to go back. `scenario` is what was asked for, `record` the files of a run.
+//! `scenario` is the input of a run. `ids` identify and name nodes, pairs and workers. `event` is
+//! the stream of a run; `phase`, `results` and `finding` are types in it. `state` folds the events,
+//! `timeline` also keeps the history for a view. `record` is the files of a run.
 //!
-//! Everything above the engine speaks these types. Nothing here loads a plugin,
-//! starts a process or opens a connection.
+//! Every crate above the engine uses these types. Nothing here loads a plugin, starts a process
+//! or opens a connection.
 
 pub mod event;
 pub mod finding;

@@ -1,4 +1,4 @@
-//! Numbers that a run leaves behind: a channel's counters, an iteration's time.
+//! Counters of a channel, and the time of an iteration.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
@@ -9,16 +9,16 @@ use tcpx_words::side::Side;
 pub struct Iteration {
     /// Counted from 0, warm-up included.
     pub index: u32,
-    /// Does not count.
+    /// Whether it is a warm-up iteration, which is not measured.
     pub warmup: bool,
-    /// Between the two barriers, on this end's clock.
+    /// Time between its two barriers, by this end's clock.
     pub nanoseconds: u64,
-    /// Bytes of both directions in which this end took part.
+    /// Bytes this end sent and received.
     pub bytes: u64,
     /// Bytes that this end has compared with the pattern since measuring began.
     #[serde(default)]
     pub verified_bytes: u64,
-    /// Of all that it compared, warm-up included, those that were wrong.
+    /// Bytes that differed from the pattern, warm-up included.
     #[serde(default)]
     pub wrong_bytes: u64,
 }
@@ -26,19 +26,19 @@ pub struct Iteration {
 /// Counters of one channel at one moment, from the recorder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChannelNow {
-    /// Which end of its connection.
+    /// Whether it sends or receives.
     pub side: Side,
     /// Index within its direction, in the order in which comms were made.
     pub index: usize,
-    /// Plugin device.
+    /// The plugin's device number; -1 if unknown.
     pub device: i64,
     /// Requests posted since the comm was made.
     pub posted: u64,
-    /// Done.
+    /// Requests done.
     pub done: u64,
-    /// Handed back; for a send the same as done.
+    /// Requests consumed; for a send the same as done.
     pub consumed: u64,
-    /// Bytes done.
+    /// Bytes of all requests done.
     pub bytes: u64,
     /// Bytes of all requests posted.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -47,25 +47,25 @@ pub struct ChannelNow {
     pub in_flight_high_water: u64,
     /// Calls of `test`.
     pub tests: u64,
-    /// Of them not done.
+    /// Calls of `test` that returned "not done".
     pub tests_not_done: u64,
-    /// Results other than success.
+    /// Calls that returned an error.
     pub rc_errors: u64,
-    /// Milliseconds since any request changed state.
+    /// Milliseconds since a request last changed state.
     pub quiet_ms: u64,
     /// Milliseconds since the oldest request in flight was posted.
     pub head_age_ms: Option<u64>,
-    /// The plugin call it is inside of.
+    /// The plugin call that has not returned.
     pub in_call: Option<String>,
-    /// Post to done, microseconds.
+    /// Time from post to done, microseconds.
     pub latency_us: Option<LatencyUs>,
     /// Requests in flight, oldest first, a letter each: `p` posted, `d` done, `u` unpacked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub requests: String,
-    /// Unpacked, where somebody says so.
+    /// Requests unpacked, if the program reports unpacking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpacked: Option<u64>,
-    /// Posts that were answered with "call again".
+    /// Posts that returned success without a request: try again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub null_requests: u64,
     /// The last call that failed, and its code.
@@ -77,7 +77,7 @@ pub struct ChannelNow {
     /// An address of the other end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// The comm was closed; these are its last counters.
+    /// Whether the comm is closed, so that these are its last counters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed: bool,
 }
@@ -86,15 +86,15 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// How long something took: post to done, or there and back.
+/// Distribution of a latency, microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
-    /// Half are faster.
+    /// Median.
     pub p50: f64,
-    /// 99 in 100 are faster.
+    /// 99th percentile.
     pub p99: f64,
-    /// 999 in 1000 are faster.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The slowest.
+    /// Maximum.
     pub max: f64,
 }

@@ -1,9 +1,7 @@
-//! A run's files, wherever they lie: in its folder, or in a bundle that is read in
-//! place.
+//! The files of a run, from its folder or from a bundle.
 //!
-//! Whoever reads a run names files as the folder has them (`run.json`,
-//! `nodes/peer/recorder.tcpxrec`) and gets them opened. Those of a bundle are
-//! anonymous memory of this process, so nothing is ever unpacked onto a disk.
+//! Files are named by their path in the run folder (`run.json`, `nodes/peer/recorder.tcpxrec`).
+//! A bundle is not unpacked to disk: its files are opened as anonymous memory.
 #![forbid(unsafe_code)]
 
 use super::archive::{Archive, ArchiveError};
@@ -18,21 +16,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tcpx_words::error::{NextStep, Outcome};
 
-/// Files of one run that are looked at.
+/// Most files of one run.
 const FILES_MAX: usize = 4096;
-/// Folders below a run that hold folders of their own.
+/// Most levels of folders below a run folder.
 const DEPTH_MAX: usize = 6;
 
 /// Why a run cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// Nothing of that name.
+    /// No file or folder has that name.
     #[error("there is no run at {}", .0.display())]
     Nothing(PathBuf),
     /// A folder without anything that a run writes.
-    #[error("{} is no run folder: it has neither run.json nor events.jsonl", .0.display())]
+    #[error("{} is not a run folder: it has neither run.json nor events.jsonl", .0.display())]
     NoRun(PathBuf),
-    /// It is there and cannot be read.
+    /// It exists and cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// Which.
@@ -40,7 +38,7 @@ pub enum FilesError {
         /// Why.
         source: io::Error,
     },
-    /// A file that is no bundle, or one that breaks its rules.
+    /// A file that is not a bundle, or a bundle that is refused.
     #[error("cannot read the bundle {}: {source}", path.display())]
     Bundle {
         /// Which.
@@ -66,27 +64,27 @@ impl NextStep for FilesError {
             Self::Nothing(_) | Self::NoRun(_) => Some(
                 "name a folder under reports/ or a bundle; `tcpxctl history` lists the runs".into(),
             ),
-            Self::Bundle { .. } => Some("a bundle is what `tcpxctl bundle` wrote, .tar.gz".into()),
+            Self::Bundle { .. } => Some("give a .tar.gz file that `tcpxctl bundle` wrote".into()),
             Self::Unreadable { .. } => None,
         }
     }
 }
 
-/// What a folder without `run.json` is.
+/// Why a run has no `run.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Its coordinator writes in it now.
+    /// Its coordinator is still running.
     GoesOn,
-    /// Its coordinator is gone, and had no time to say how it ended.
+    /// Its coordinator ended without writing it.
     Killed,
-    /// Nothing was run; the nodes were examined.
+    /// Nothing was run: the folder holds a report of the doctor.
     Examined,
-    /// Either of the first two: it is not where it was written.
+    /// Still running or killed, which cannot be told of a copy.
     Open,
 }
 
 impl Unfinished {
-    /// In a word, as histories have it.
+    /// One word for the list of runs.
     pub const fn word(self) -> &'static str {
         match self {
             Self::GoesOn => "running",
@@ -96,55 +94,55 @@ impl Unfinished {
         }
     }
 
-    /// In words, with how far the event stream goes.
+    /// A sentence, with how much of the run `events.jsonl` covers: `known_ms` milliseconds.
     pub fn words(self, known_ms: f64) -> String {
         let what = match self {
-            Self::GoesOn => "the run goes on and has no run.json yet",
+            Self::GoesOn => "no run.json yet: the run is still going",
             Self::Killed => "the coordinator was killed before it wrote run.json",
             Self::Examined => return "nothing was run: the nodes were examined".to_owned(),
             Self::Open => {
-                "there is no run.json: the run went on when this was taken of it, or had been killed"
+                "no run.json: the run was still going when it was copied, or had been killed"
             }
         };
         match known_ms > 0.0 {
             true => format!(
-                "{what}; what is known is the first {:.1} s in events.jsonl",
+                "{what}; events.jsonl covers the first {:.1} s",
                 known_ms / 1e3
             ),
-            false => format!("{what}, and events.jsonl tells nothing"),
+            false => format!("{what}, and events.jsonl has no usable events"),
         }
     }
 }
 
-/// Where a folder has what the doctor said of its nodes.
+/// Name of the doctor's report in a run folder.
 pub const DOCTOR: &str = "doctor.json";
 
 /// A run's files.
 #[derive(Debug)]
 pub enum RunFiles {
-    /// Of a run folder.
+    /// The files of a run folder.
     Folder(PathBuf),
-    /// Of a bundle.
+    /// The files of a bundle.
     Bundle {
-        /// Where it lies.
+        /// Path of the bundle.
         path: PathBuf,
-        /// What it holds.
+        /// Its contents.
         archive: Archive,
     },
 }
 
 impl RunFiles {
-    /// Whether a file is compressed, as bundles are and recorders are not.
+    /// Whether a file begins like a gzip file, as bundles do and recorder files do not.
     pub fn is_bundle(path: &Path) -> bool {
         let mut magic = [0; 2];
         let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
         read.is_ok() && magic == [0x1f, 0x8b]
     }
 
-    /// Of a run folder, or of a bundle.
+    /// Opens a run folder or a bundle.
     ///
     /// # Errors
-    /// Neither is there, or a bundle that breaks the rules.
+    /// The path is neither, or the bundle is refused.
     pub fn open(path: &Path) -> Result<Self, FilesError> {
         let unreadable = |source| FilesError::Unreadable {
             path: path.to_owned(),
@@ -175,15 +173,15 @@ impl RunFiles {
         })
     }
 
-    /// The folder or the bundle.
+    /// Path of the folder or the bundle.
     pub fn path(&self) -> &Path {
         match self {
             Self::Folder(path) | Self::Bundle { path, .. } => path,
         }
     }
 
-    /// Why there is no `run.json`; none where there is one. A coordinator holds a lock
-    /// on its event stream for as long as it lives.
+    /// Why there is no `run.json`; `None` if there is one. A running coordinator holds a lock on
+    /// `events.jsonl`.
     pub fn unfinished(&self) -> Option<Unfinished> {
         if self.size("run.json").is_some() {
             return None;
@@ -202,7 +200,7 @@ impl RunFiles {
         })
     }
 
-    /// What the run is called: its folder's name.
+    /// The id of the run: the name of its folder.
     pub fn id(&self) -> String {
         match self {
             Self::Folder(path) => {
@@ -217,7 +215,7 @@ impl RunFiles {
         }
     }
 
-    /// Names of all regular files, in order.
+    /// Paths of all regular files, sorted.
     pub fn names(&self) -> Vec<String> {
         match self {
             Self::Folder(path) => {
@@ -230,7 +228,7 @@ impl RunFiles {
         }
     }
 
-    /// Bytes of a file.
+    /// Size of a file, bytes.
     pub fn size(&self, name: &str) -> Option<u64> {
         match self {
             Self::Folder(path) => Some(std::fs::symlink_metadata(path.join(name)).ok()?.len()),
@@ -241,7 +239,7 @@ impl RunFiles {
     /// Opens a file for reading; never follows a link.
     ///
     /// # Errors
-    /// It is not there, is no regular file, or cannot be read.
+    /// It does not exist, is not a regular file, or cannot be read.
     pub fn file(&self, name: &str) -> io::Result<File> {
         match self {
             Self::Folder(path) => {
@@ -254,7 +252,7 @@ impl RunFiles {
                     true => Ok(file),
                     false => Err(io::Error::new(
                         io::ErrorKind::InvalidInput,
-                        "it is no regular file",
+                        "not a regular file",
                     )),
                 }
             }
@@ -268,20 +266,20 @@ impl RunFiles {
         }
     }
 
-    /// A whole file of at most `max` bytes.
+    /// Reads a whole file of at most `max` bytes.
     ///
     /// # Errors
-    /// As [`RunFiles::file`], or it is longer.
+    /// As [`RunFiles::file`], or the file is longer.
     pub fn read(&self, name: &str, max: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file(name)?.take(max + 1).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > max {
-            true => Err(io::Error::other(format!("it has more than {max} bytes"))),
+            true => Err(io::Error::other(format!("it is longer than {max} bytes"))),
             false => Ok(bytes),
         }
     }
 
-    /// The files of one kind with the workers they are of, in the order of these.
+    /// The files of one kind with the workers they belong to, ordered by worker.
     pub fn of_workers(&self, kind: WorkerFile, names: &Names) -> Vec<(WorkerId, String)> {
         let worker = |name: String| Some((worker_of(&name, kind, names)?, name));
         let mut found: Vec<_> = self.names().into_iter().filter_map(worker).collect();
@@ -290,8 +288,8 @@ impl RunFiles {
     }
 }
 
-/// The worker that a file is of: `nodes/peer/recorder-pair3.tcpxrec`, or as runs
-/// before `tcpxctl.run/2` named it, `nodes/peer/recorder-gpu3.tcpxrec`.
+/// The worker that a file belongs to: `nodes/peer/recorder-pair3.tcpxrec`, or in
+/// `tcpxctl.run/1`, `nodes/peer/recorder-gpu3.tcpxrec`.
 fn worker_of(name: &str, kind: WorkerFile, names: &Names) -> Option<WorkerId> {
     let (folder, file) = name.strip_prefix("nodes/")?.split_once('/')?;
     let is_folder = |node: &NodeIntro| tcpx_words::units::file_name(&node.name) == folder;
@@ -334,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_run_is_said_and_links_are_not_followed() {
+    fn paths_that_are_no_runs_are_refused_and_links_are_not_followed() {
         let folder = tempfile::tempdir().expect("a folder");
         assert!(matches!(
             RunFiles::open(&folder.path().join("x")),

@@ -1,8 +1,8 @@
 //! The run folder: `reports/<utc>-<scenario>/` with `run.json`, `events.jsonl`,
 //! `scenario.toml`, and for each node `nodes/<node>/recorder.tcpxrec`.
 //!
-//! Made before anything runs, so that an unwritable place is said at once; what
-//! cannot be written later is said too and never changes how the run ended.
+//! The folder is made before anything runs, so that an unwritable location is reported at once. A
+//! file that cannot be written later is reported and never changes the outcome of the run.
 #![forbid(unsafe_code)]
 
 use super::Frame;
@@ -19,7 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tcpx_words::error::NextStep;
 
-/// Folders of one second that are told apart.
+/// Most run folders of one scenario and second.
 const SAME_SECOND_MAX: u32 = 1000;
 
 /// Why there is no run folder.
@@ -38,27 +38,27 @@ impl NextStep for FolderError {
 
 /// One run's folder, while it is written.
 pub struct RunFolder {
-    /// Its name; the run's id.
+    /// Name of the folder; the run's id.
     pub id: String,
-    /// Where it is.
+    /// Path of the folder.
     pub path: PathBuf,
-    /// None on a disk that was full from the start.
+    /// Writer of `events.jsonl`; `None` if the disk was full from the start.
     events: Option<Lines>,
-    /// The event stream once more, locked until the record is there: whoever finds
-    /// neither lock nor record knows that we were killed.
+    /// `events.jsonl` again, locked until `run.json` is written: a reader that finds neither
+    /// knows that this process was killed.
     _lock: Option<File>,
-    /// Recorders that are being written, by path.
+    /// Open recorder files, by path.
     recorders: BTreeMap<PathBuf, File>,
-    /// The first write that failed.
+    /// Error of the first write that failed.
     failed: Option<io::Error>,
 }
 
-/// A piece beyond this is not kept.
+/// Largest offset of a recorder file that is kept.
 const RECORDER_BYTES_MAX: u64 = 4 << 30;
 
 impl RunFolder {
-    /// Makes `<parent>/<stamp>-<name>`, mode 0700; a second run of the same
-    /// second gets a number. On a full disk there is a run and no folder.
+    /// Makes `<parent>/<stamp>-<name>`, mode 0700, with a number behind it if it exists. On a
+    /// full disk the run goes ahead without a folder.
     pub fn create(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
         match Self::make(parent, stamp, name) {
             Err(error)
@@ -101,7 +101,7 @@ impl RunFolder {
                 Ok(()) => {
                     let events = create(&path.join("events.jsonl")).map_err(failed)?;
                     let lock = events.try_clone().map_err(failed)?;
-                    // Where there are no locks a run that goes on looks like one that was killed.
+                    // Without locks, a running run looks like a killed one to readers.
                     let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
                     return Ok(Self {
                         id,
@@ -125,8 +125,8 @@ impl RunFolder {
         }
     }
 
-    /// Appends one event, soon and without waiting: readers follow the file, and
-    /// a run that is killed leaves what it saw.
+    /// Appends one event within milliseconds and without blocking: readers follow the file, and
+    /// a killed run leaves its events.
     pub fn event(&mut self, event: &impl Serialize) {
         let Some(events) = &mut self.events else {
             return;
@@ -140,14 +140,14 @@ impl RunFolder {
         }
     }
 
-    /// Puts a piece of a worker's recorder where it belongs. What no piece covers
-    /// stays a hole.
+    /// Writes a piece of a worker's recorder file at its offset. Ranges without a piece stay holes.
     pub fn recording(&mut self, worker: WorkerId, names: &Names, offset: u64, bytes: &[u8]) {
         let written = self.recorder_of(worker, names).and_then(|file| {
             if offset > RECORDER_BYTES_MAX {
                 let name = names.worker(worker);
                 return Err(io::Error::other(format!(
-                    "the recorder of {name} is too long to be kept"
+                    "the recorder of {name} is larger than {} GiB; the rest was not kept",
+                    RECORDER_BYTES_MAX >> 30
                 )));
             }
             file.write_all_at(bytes, offset)
@@ -155,8 +155,7 @@ impl RunFolder {
         self.note(written);
     }
 
-    /// Keeps everything around a worker at the moment of a stall, the newest where
-    /// there were several.
+    /// Writes a worker's freeze-frame; a later one replaces it.
     pub fn frame(&mut self, worker: WorkerId, names: &Names, frame: &Frame) {
         let path = self
             .path
@@ -186,17 +185,20 @@ impl RunFolder {
         }
     }
 
-    /// Writes the scenario as resolved, to be run again as it is.
+    /// Writes the resolved scenario, so that the run can be repeated.
     pub fn scenario(&mut self, resolved: &str) {
         let written = write_whole(&self.path.join("scenario.toml"), resolved.as_bytes());
         self.note(written);
     }
 
-    /// Writes `run.json`; the error is the first that any write met.
+    /// Writes `run.json`.
+    ///
+    /// # Errors
+    /// The first error of any write to the folder.
     pub fn finish(mut self, run: &RunRecord) -> io::Result<PathBuf> {
         let events = self.events.take().map_or(Ok(()), Lines::end);
         self.note(events);
-        // What matters most is tried last whatever happened to the rest.
+        // Try to write run.json even if other files failed.
         let text = serde_json::to_string_pretty(run).map_err(io::Error::from);
         let written = text.and_then(|text| {
             write_whole(&self.path.join("run.json"), format!("{text}\n").as_bytes())
@@ -209,12 +211,12 @@ impl RunFolder {
     }
 }
 
-/// A file that a run folder has of one worker.
+/// A kind of file that a run folder has for each worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerFile {
-    /// Its flight recorder.
+    /// The flight recorder.
     Recorder,
-    /// What surrounded it when a stall was declared.
+    /// The freeze-frame of a stall.
     Frame,
 }
 
@@ -227,8 +229,8 @@ impl WorkerFile {
     }
 }
 
-/// Where a run folder has a worker's file: `nodes/peer/recorder.tcpxrec`, and with
-/// several pairs `nodes/peer/recorder-pair3.tcpxrec`.
+/// Path of a worker's file in the run folder: `nodes/peer/recorder.tcpxrec`, or with several pairs
+/// `nodes/peer/recorder-pair3.tcpxrec`.
 pub fn worker_file(kind: WorkerFile, worker: WorkerId, names: &Names) -> String {
     let (stem, extension) = kind.affixes();
     let pair = worker.pair().filter(|_| names.pairs.len() > 1);
@@ -247,13 +249,13 @@ fn create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// A reader sees the whole file or none.
+/// Writes a file so that readers see either all of it or no file.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let partial = path.with_extension("partial");
     let written = create(&partial).and_then(|mut file| file.write_all(bytes));
     let moved = written.and_then(|()| std::fs::rename(&partial, path));
     if moved.is_err() {
-        // It would be taken for a file of the record.
+        // A leftover would be taken for a file of the run.
         let _ = std::fs::remove_file(&partial);
     }
     moved
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_a_file_is_refused_by_name() {
+    fn a_parent_that_is_a_file_is_refused() {
         let parent = tempfile::NamedTempFile::new().expect("a file");
         let error = RunFolder::create(parent.path(), "now", "4conn")
             .map(|folder| folder.id)

@@ -1,7 +1,7 @@
-//! Everything around a worker at one moment: taken on both nodes when a stall is
-//! declared, before anything is ended.
+//! Freeze-frames: counters, sockets, NICs, threads and logs around a worker, taken on both nodes
+//! when a stall is declared, before anything is stopped.
 //!
-//! Bounded in size, and in time by whoever takes it. What cannot be read says why.
+//! Bounded in size; the caller bounds the time. A part that cannot be read holds the reason.
 #![forbid(unsafe_code)]
 
 use super::ChannelNow;
@@ -11,20 +11,20 @@ use tcpx_node::{
     Fact, NicNow, Root, TcpSocket, Thread, kernel_log_tail, manager_log_tail, sockets_of,
 };
 
-/// A node at the moment of a stall.
+/// A worker and its node at the time of a stall.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
     /// `tcpxctl.frame/1`
     pub schema: String,
-    /// By the node's clock, microseconds since 1970.
+    /// When it was taken, by the node's clock, microseconds since 1970.
     pub at_us: u64,
-    /// What taking it took, milliseconds.
+    /// Time to take it, milliseconds.
     pub took_ms: f64,
-    /// Of the worker.
+    /// Process id of the worker.
     pub pid: u32,
-    /// The plugin call that it is inside of.
+    /// The plugin call that has not returned.
     pub in_call: Option<String>,
-    /// The recorder's counters.
+    /// Counters of every channel, from the recorder.
     pub channels: Vec<ChannelNow>,
     /// TCP sockets of the worker.
     pub sockets: Fact<Vec<TcpSocket>>,
@@ -39,7 +39,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Takes it. The counters are the caller's, who has the recorder open.
+    /// Takes a freeze-frame. The caller, which has the recorder open, gives the counters.
     pub fn take(
         pid: u32,
         nics: &[String],
@@ -64,7 +64,7 @@ impl Frame {
         frame
     }
 
-    /// Whether the process is stopped: all threads are, as job control does it.
+    /// Whether all threads of the process are stopped, as by SIGSTOP; `None` if unknown.
     pub fn is_stopped(&self) -> Option<bool> {
         let threads = self.threads.known().filter(|threads| !threads.is_empty())?;
         Some(threads.iter().all(Thread::is_stopped))
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_is_said_to_be() {
+    fn a_frame_of_a_process_that_has_ended_holds_reasons() {
         let frame = Frame::take(u32::MAX - 1, &["no-such".into()], Vec::new(), None);
         assert!(frame.sockets.why().is_some() && frame.threads.why().is_some());
         assert_eq!(

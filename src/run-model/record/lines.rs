@@ -1,8 +1,7 @@
-//! Lines to a file by a thread of their own.
+//! Writes `events.jsonl` in a thread of its own.
 //!
-//! A disk can take seconds for one write while others flush to it. Whoever
-//! watches a run must not wait for that: its agents take a coordinator that is
-//! silent for too long for lost.
+//! One write can take seconds while other processes flush to the same disk. The coordinator must
+//! not wait for it, because agents give up on a coordinator that is silent for 8 s.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -12,19 +11,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Bytes that may wait to be written; lines beyond them are lost and counted.
+/// Most bytes queued for writing; further lines are dropped and counted.
 const WAITING_MAX: usize = 64 << 20;
-/// How long the last of them may take at the end.
+/// Longest time to write the rest of the queue at the end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long lines are gathered for one write.
+/// Time for which lines are gathered for one write.
 const GATHERING: Duration = Duration::from_millis(50);
 
 pub(super) struct Lines {
     to_writer: mpsc::Sender<Vec<u8>>,
     waiting: Arc<AtomicUsize>,
     ended: mpsc::Receiver<io::Result<()>>,
-    /// Dropped, nothing is gathered any longer.
+    /// Dropping it makes the writer stop gathering.
     gathering: mpsc::Sender<()>,
     lost: u64,
 }
@@ -48,24 +47,27 @@ impl Lines {
         }
     }
 
-    /// Appends a line; never waits.
+    /// Queues a line; never blocks.
     pub(super) fn push(&mut self, line: Vec<u8>) {
         if self.waiting.load(Ordering::Relaxed) + line.len() > WAITING_MAX {
             self.lost += 1;
             return;
         }
         self.waiting.fetch_add(line.len(), Ordering::Relaxed);
-        // A writer that is gone says why at the end.
+        // If the writer has failed, `end` returns its error.
         let _ = self.to_writer.send(line);
     }
 
-    /// Waits for the last line; the error is the first that the writer met.
+    /// Waits until the queue is written.
+    ///
+    /// # Errors
+    /// The first write error, a timeout, or dropped lines.
     pub(super) fn end(self) -> io::Result<()> {
         drop((self.to_writer, self.gathering));
         let slow = |_| {
             Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "the disk is too slow for the events",
+                "events.jsonl could not be written completely within 5 s",
             ))
         };
         self.ended.recv_timeout(PATIENCE).unwrap_or_else(slow)?;
@@ -73,7 +75,7 @@ impl Lines {
             return Ok(());
         }
         Err(io::Error::other(format!(
-            "{} events were not kept: the disk is too slow",
+            "{} events were dropped: events.jsonl could not be written fast enough",
             self.lost
         )))
     }
@@ -86,7 +88,7 @@ fn write_all(
     waiting: &AtomicUsize,
 ) -> io::Result<()> {
     while let Ok(mut text) = lines.recv() {
-        // A line at a time would wake this thread as often as one is written.
+        // Waking for each line would cost a wake-up per event.
         let _ = until.recv_timeout(GATHERING);
         lines.try_iter().for_each(|line| text.extend(line));
         file.write_all(&text)?;
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_nothing_is_an_error_at_the_end_only() {
+    fn a_full_disk_is_an_error_at_the_end_only() {
         let full = OpenOptions::new()
             .write(true)
             .open("/dev/full")
@@ -129,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_has_a_bound() {
-        // Nobody reads: the writer stands still.
+    fn the_queue_is_bounded() {
+        // The reading end is never read, so the writer blocks.
         let (_reader, writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let mut lines = Lines::new(File::from(std::os::fd::OwnedFd::from(writer)));
         (0..200).for_each(|_| lines.push(vec![b'x'; 1 << 20]));

@@ -1,12 +1,11 @@
-//! The record of a run: counters sampled while it goes, and what is kept after.
+//! The record of a run: its counters, its folder and its files.
 //!
-//! `sample.rs` looks into a worker's recorder from outside, `series.rs` keeps what
-//! it saw over time; `folder.rs` makes the
-//! run folder and writes into it; `model.rs` is `run.json`, `counters.rs` the
-//! numbers in it, `brief.rs` as much of it as a list of runs shows. `frame.rs` is everything around a worker at the moment of a
-//! stall. `files.rs` opens what is there, `archive.rs` the same in a bundle;
-//! `thin.rs` reads an event stream without most of its samples. `live` is what a
-//! view is told.
+//! `sample.rs` reads counters from a worker's recorder, `series.rs` keeps them over time.
+//! `folder.rs` makes and writes the run folder, `lines.rs` its `events.jsonl`. `model.rs` is
+//! `run.json`, `counters.rs` the numbers in it, `brief.rs` the part that a list of runs shows.
+//! `frame.rs` is the freeze-frame of a stall. `files.rs` opens a run folder, `archive.rs` a
+//! bundle; `replay.rs` folds the events of either, `thin.rs` skips most of their samples.
+//! `live` reads the recorders of running processes for a view.
 
 mod archive;
 mod brief;
