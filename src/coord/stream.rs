@@ -1,17 +1,17 @@
-//! Many small things that arrive one by one: taken in handfuls, because one at a
-//! time costs a wake-up each. A few in a row are answered at once.
+//! Batches a stream of many small messages, because handling each at once costs a wake-up per
+//! message. A few messages in a row are handled without delay.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-/// How many came lately.
+/// Number of messages in the current span.
 pub(super) struct Stream {
     since: Instant,
     count: usize,
 }
 
 impl Stream {
-    /// More than so many within `SPAN` are a stream.
+    /// More messages than this within `SPAN` are a stream.
     const MANY: usize = 50;
     const SPAN: Duration = Duration::from_millis(100);
     const REST: Duration = Duration::from_millis(5);
@@ -23,7 +23,7 @@ impl Stream {
         }
     }
 
-    /// So many came: sleeps a little when they are part of a stream.
+    /// Counts messages, and sleeps for a short time if they are part of a stream.
     pub(super) fn rest(&mut self, count: usize) {
         self.count += count;
         let is_over = self.since.elapsed() > Self::SPAN;
@@ -31,7 +31,7 @@ impl Stream {
             std::thread::sleep(Self::REST);
         }
         if is_over {
-            // A stream goes on until a span has few.
+            // A stream continues until a span has few messages.
             self.count = if self.count > Self::MANY {
                 Self::MANY
             } else {

@@ -1,13 +1,12 @@
 //! The agent: one per node, between coordinator and worker.
 //!
-//! It loads no plugin. It starts the worker, passes messages through, reads the
-//! worker's recorder from outside, so even a worker stuck inside one plugin call
-//! is seen, declares a stall, and leaves nothing behind: when its stdin ends or
-//! the coordinator has been silent for 8 s, the worker is killed and its
-//! recorder removed.
+//! It loads no plugin. It starts the workers of its node and passes messages through. It reads
+//! each worker's recorder from outside, which works even while the worker is stuck in a plugin
+//! call, and declares stalls. When its stdin ends or the coordinator has been silent for 8 s, it
+//! kills the workers and removes their recorders.
 //!
-//! `stall_watch.rs` says when channels stand still; `one_gpu.rs` narrows what a worker
-//! sees where its plugin cannot be told of one GPU.
+//! `stall_watch.rs` decides when channels stand still. `one_gpu.rs` shows a worker a single GPU if
+//! its plugin cannot be told which one to use.
 #![forbid(unsafe_code)]
 
 mod one_gpu;
@@ -39,10 +38,10 @@ use tcpx_run_model::record::sample::Sampler;
 use tcpx_run_model::record::{ChannelNow, Frame};
 use tcpx_run_model::scenario::ProcessFault;
 
-/// Between two looks at the recorder.
+/// Time between two samples of a worker's recorder.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// Between two looks at what somebody watches.
+/// Time between two samples of the recorders that a view watches.
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 
 enum Input {
@@ -64,7 +63,7 @@ struct Running {
     worker: Worker,
     phase: Phase,
     sampler: Option<Sampler>,
-    /// Interfaces of its plugin.
+    /// Interface names of its plugin's devices.
     nics: Vec<String>,
     stall: StallWatch,
     looks: usize,
@@ -76,7 +75,7 @@ struct Running {
 /// Serves one coordinator over stdin and stdout.
 pub fn main() -> ExitCode {
     if std::env::var_os(BOOT_VARIABLE).is_some() {
-        // The shell line that started us from it left it open.
+        // The shell line runs this program from the descriptor and leaves it open.
         drop(inherited(BOOT_FD));
     }
     let (to_inputs, inputs) = mpsc::channel();
@@ -101,7 +100,7 @@ pub fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Set by the shell line of `reach::install`, which runs us from a descriptor.
+/// Set by the shell line of `reach::install`, which runs the program from descriptor `BOOT_FD`.
 const BOOT_VARIABLE: &str = "TCPXCTL_BOOT";
 const BOOT_FD: i32 = 3;
 
@@ -124,7 +123,7 @@ fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<Input>) {
 
 impl Agent {
     fn say(&self, number: u32, message: &FromAgent) {
-        // A coordinator that is gone shows as the end of stdin.
+        // Errors are ignored: the end of stdin shows that the coordinator is gone.
         let _ = self
             .to_coordinator
             .send(&(tcpx_words::units::now_us(), number, message));
@@ -153,7 +152,7 @@ impl Agent {
             {
                 Ok(Input::Coordinator((number, message))) => {
                     heard_at = Instant::now();
-                    self.obey(number, message);
+                    self.dispatch(number, message);
                 }
                 Ok(Input::CoordinatorGone) => break,
                 Ok(Input::Worker(number, heard)) => self.relay(number, heard),
@@ -187,7 +186,7 @@ impl Agent {
         self.end_workers();
     }
 
-    fn obey(&mut self, number: u32, message: ToAgent) {
+    fn dispatch(&mut self, number: u32, message: ToAgent) {
         match message {
             ToAgent::Launch(launch) => self.launch(number, *launch),
             ToAgent::ToWorker(message) => {
@@ -230,8 +229,8 @@ impl Agent {
         }
     }
 
-    /// Takes a freeze-frame beside the loop: a file under `/proc` may make its
-    /// reader wait, and then there is none.
+    /// Takes a freeze-frame in a thread, because reading a file under `/proc` may block; then
+    /// there is no freeze-frame.
     fn freeze(&mut self, number: u32) {
         let Some(running) = self.workers.get_mut(&number) else {
             return;
@@ -241,18 +240,18 @@ impl Agent {
         let inputs = self.to_inputs.clone();
         std::thread::spawn(move || {
             let frame = Frame::take(pid, &nics, channels, in_call);
-            // An agent that has ended wants none.
+            // The agent may have ended.
             let _ = inputs.send(Input::Frame(number, Box::new(frame)));
         });
     }
 
-    /// Tells what the recorders of this node show.
+    /// Sends the events of the watched recorders.
     fn watch(&mut self) {
         let Some(recorders) = &mut self.watched else {
             return;
         };
         let mut events: Vec<Event> = Vec::new();
-        // Only a file that was named can be an error.
+        // `look` fails only for a single named file, which no order asks for.
         let _ = recorders.look(tcpx_words::units::now_us() * 1000, &mut events);
         if matches!(recorders.which(), RecorderFilter::Workers(_)) {
             events.retain(|event| matches!(event.kind, EventKind::Detail(_)));
@@ -266,7 +265,9 @@ impl Agent {
         if number >= WORKERS_MAX || self.workers.contains_key(&number) {
             return self.say(
                 number,
-                &FromAgent::Broken(format!("there can be no worker {number}, or there is one")),
+                &FromAgent::Broken(format!(
+                    "worker number {number} is in use or not below {WORKERS_MAX}"
+                )),
             );
         }
         let inputs = self.to_inputs.clone();
@@ -354,7 +355,7 @@ impl Agent {
         self.say(number, &message);
     }
 
-    /// Sends the recorder's file, for the record of the run.
+    /// Sends the recorder file, for the run folder.
     fn hand_over(&self, number: u32, sampler: &Sampler) {
         for (offset, bytes) in sampler.pieces() {
             self.say(
@@ -367,7 +368,7 @@ impl Agent {
         }
     }
 
-    /// One look at the recorder: a sample, and perhaps a verdict.
+    /// Samples a worker's recorder, sends the counters, and declares a stall or a recovery.
     fn look(&mut self, number: u32, now: Instant) {
         let Some(running) = self.workers.get_mut(&number) else {
             return;
@@ -401,12 +402,12 @@ impl Agent {
     }
 }
 
-/// Channels of one sample that are passed on at every look; with more, looks are
-/// passed over, so that reading along costs the same.
+/// A worker with at most this many channels has every sample sent; with more, samples are
+/// skipped so that sending costs the same.
 const CHANNELS_PER_LOOK: usize = 16;
 
 impl Running {
-    /// Whether this look is passed on.
+    /// Whether to send this sample.
     fn is_due(&mut self, channels: usize) -> bool {
         self.looks += 1;
         self.looks
@@ -417,7 +418,7 @@ impl Running {
         self.sampler.as_mut().map(Sampler::now).unwrap_or_default()
     }
 
-    /// Does to the worker what was ordered, once it has come as far.
+    /// Injects the process fault once enough chunks are done.
     fn commit_fault(&mut self, channels: &[ChannelNow]) {
         let done: u64 = channels.iter().map(|channel| channel.done).sum();
         let Some(order) = self.fault.take_if(|order| done >= order.after_chunk) else {
@@ -428,7 +429,7 @@ impl Running {
             ProcessFault::Kill => self.worker.signal(Signal::KILL),
             ProcessFault::Crash => self.worker.signal(Signal::ABORT),
             ProcessFault::Exit => self.worker.tell(&ToWorker::Exit),
-            // Nobody hears of it, and the worker ends with its stream.
+            // Sends no message; the worker ends when its control stream closes.
             ProcessFault::KillAgent => _ = kill_process(getpid(), Signal::KILL),
         }
     }
@@ -445,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_of_the_login_is_the_servers() {
+    fn the_address_is_that_of_the_ssh_server() {
         assert_eq!(
             reached_at(Some("10.0.1.25 50022 10.0.0.226 22")),
             "10.0.0.226".parse().ok()

@@ -1,10 +1,10 @@
-//! One GPU per worker, where the plugin cannot be told of any other.
+//! Shows a worker a single GPU if its plugin cannot be told which one to use.
 //!
-//! A plugin asks its CUDA runtime which GPU is current. One that brings a shared
-//! runtime can be told through it. One with the runtime linked in cannot, so its
-//! worker is started with that GPU as the only one it sees, which is then number 0.
-//! TCPX 3.1.9 takes GPUs 4 to 7 for the other NUMA node by their number, and this
-//! makes every GPU number 0: that is said.
+//! A plugin asks its CUDA runtime which GPU is current. A shared runtime can be given the current
+//! GPU from outside; a runtime that is linked into the plugin cannot. The worker of such a plugin
+//! is started with its GPU as the only visible one, which is then number 0. TCPX 3.1.9 takes GPUs
+//! 4 to 7 for the other NUMA node by their number, so a line of output warns that every GPU is
+//! number 0.
 #![forbid(unsafe_code)]
 
 use crate::protocol::message::{Launch, Task};
@@ -15,11 +15,11 @@ use tcpx_node::plugin_files::Source;
 use tcpx_run_model::scenario::Memory;
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
-/// What a plugin with a shared runtime names among the libraries it needs.
+/// Occurs in a plugin that needs the shared runtime.
 const SHARED: &[u8] = b"libcudart.so";
 
-/// The worker's environment, and what there is to say about it. `has` tells which
-/// variables the node has set already; they win.
+/// The worker's environment, and a warning for the user. `has` tells which variables are set on
+/// the node; those are not changed.
 pub(super) fn environment(
     launch: &Launch,
     has: impl Fn(&str) -> bool,
@@ -33,12 +33,12 @@ pub(super) fn environment(
     env.insert(GPU.to_owned(), "0".to_owned());
     let said = format!(
         "the plugin's CUDA runtime is linked in: this worker sees GPU {gpu} only, as number 0 ({VISIBLE}={gpu}); \
-         TCPX 3.1.9 goes by the number and takes GPUs 4 to 7 for NUMA node 0"
+         TCPX 3.1.9 picks the NUMA node by GPU number, so it treats GPUs 4 to 7 as on NUMA node 0"
     );
     (env, Some(said))
 }
 
-/// The GPU that must be the only one, if there is one.
+/// The GPU that must be the only visible one; `None` if all may be visible.
 fn only_one(launch: &Launch) -> Option<u32> {
     let Task::Pair(task) = &launch.task else {
         return None;
@@ -54,7 +54,7 @@ fn only_one(launch: &Launch) -> Option<u32> {
     (gpu != 0 && !elsewhere && !has_shared_runtime(path)).then_some(gpu)
 }
 
-/// A file that cannot be read is for the worker to complain about.
+/// A file that cannot be read counts as shared; the worker reports the error.
 fn has_shared_runtime(plugin: &Path) -> bool {
     std::fs::read(plugin).map_or(true, |bytes| memchr::memmem::find(&bytes, SHARED).is_some())
 }

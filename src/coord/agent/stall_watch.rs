@@ -1,4 +1,4 @@
-//! Whether the channels of one worker stand still, seen from outside it.
+//! Detects that channels of one worker stand still, from its counters.
 #![forbid(unsafe_code)]
 
 use crate::protocol::limits::OVERSLEPT;
@@ -7,13 +7,13 @@ use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::timeline::stands_still;
 use tcpx_words::side::Side;
 
-/// Declares a stall once per standstill: for `after`, some channel has requests
-/// in flight of which none changed state, or is inside one and the same call.
+/// Declares a stall once per standstill: for `after`, a channel has had requests in flight of
+/// which none changed state, or the same call has not returned.
 pub(super) struct StallWatch {
     after: Duration,
     declared: bool,
     inside: Vec<Inside>,
-    /// Since when it has looked without a gap, and when it looked last.
+    /// Start of the samples without a gap, and time of the last sample.
     awake: Option<(Instant, Instant)>,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct StallWatch {
 #[derive(PartialEq)]
 struct Inside {
     channel: (Side, usize),
-    /// Posts and tests that have returned: another call, another number.
+    /// Counts of returned calls, which tell one call from the next.
     calls: [u64; 4],
     since: Instant,
 }
@@ -56,7 +56,7 @@ impl StallWatch {
         let inside = |one: &Inside| now.duration_since(one.since) >= self.after;
         let stuck = channels.iter().any(quiet) || self.inside.iter().any(inside);
         match (stuck, self.declared) {
-            // While this process slept the whole machine may have.
+            // After a gap in the samples, the whole machine may have been asleep.
             (true, false) if now.duration_since(since) < self.after => Verdict::Quiet,
             (true, false) => {
                 self.declared = true;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_slept_itself_looks_again_for_as_long() {
+    fn after_a_gap_the_watch_needs_the_whole_time_again() {
         let (mut watch, now) = awake();
         let at = |second| now + Duration::from_secs(second);
         let verdicts = [60, 61, 62, 63]

@@ -1,8 +1,7 @@
-//! How long each phase of a worker may take, seen from outside it.
+//! Deadlines of a worker's phases, which the coordinator checks.
 //!
-//! The worker keeps its own deadlines; these are for the plugin call that does
-//! not return and so keeps the worker from looking at the clock. While bytes
-//! move, the stall watch of the agent takes this place.
+//! A worker checks its own deadlines, but not while a plugin call does not return. These deadlines
+//! are for that case. While bytes move, the stall watch of the agent is used instead.
 #![forbid(unsafe_code)]
 
 use crate::protocol::limits::connecting;
@@ -12,11 +11,11 @@ use tcpx_run_model::phase::Phase;
 use tcpx_run_model::scenario::Limits;
 use tcpx_words::error::Outcome;
 
-/// What the worker's own deadline of the same length is given to come first.
+/// Added so that the worker's own deadline of the same length passes first.
 const SLACK: Duration = Duration::from_millis(1500);
 
-/// The longest that `phase` may last, with the limit's name and whose problem it
-/// is when it lasts longer; `None` where somebody else watches.
+/// The longest that `phase` may last, with the name of the limit and the outcome if it lasts
+/// longer; `None` for phases that are watched elsewhere.
 pub(super) fn of_phase(
     phase: Phase,
     limits: &Limits,
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_phase_that_nobody_else_watches_has_a_limit() {
+    fn every_phase_that_is_not_watched_elsewhere_has_a_limit() {
         let of = |phase, work: &Work| {
             of_phase(phase, &Limits::default(), work, |_| None).map(|(_, _, whose)| whose)
         };

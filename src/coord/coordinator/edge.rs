@@ -1,5 +1,4 @@
-//! The edge between the protocol and the model: what agents and workers say, as
-//! events of the run.
+//! Converts messages of agents and workers to events of the run model.
 #![forbid(unsafe_code)]
 
 use crate::protocol::message::{FromAgent, FromWorker, Loaded};
@@ -9,10 +8,10 @@ use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::PluginRecord;
 use tcpx_words::units::printable;
 
-/// Channels of one sample that are taken from elsewhere.
+/// Most channels of one sample of another node.
 const CHANNELS_MAX: usize = 65_536;
 
-/// What a message is as an event; none for what only the protocol needs.
+/// Converts a message to an event; `None` for messages that only the protocol needs.
 pub(super) fn event_of(message: FromAgent) -> Option<EventKind> {
     Some(match message {
         FromAgent::Worker(message) => return event_of_worker(message),
@@ -83,8 +82,8 @@ pub(crate) fn plugin_ready(loaded: &Loaded) -> PluginReady {
     }
 }
 
-/// What recorders on a node show, as ours: its node is `node`, its time `ms`, and
-/// its text is made fit for a terminal. None for what no recorder shows.
+/// Converts an event that an agent read from a recorder: sets its node to `node` and its time to
+/// `ms`, and removes control characters. `None` for kinds that do not come from recorders.
 pub(super) fn seen_from_here(mut theirs: Event, node: NodeId, ms: f64) -> Option<Event> {
     theirs.node = Some(node);
     theirs.ms = ms;
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recorder_elsewhere_shows_is_of_that_node_and_made_safe() {
+    fn events_of_recorders_on_another_node_get_its_id_and_safe_texts() {
         let line = LogLine {
             level: 3,
             function: "f".into(),

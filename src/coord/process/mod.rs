@@ -1,5 +1,5 @@
-//! Worker processes: started with their streams, heard, and ended with whatever
-//! they forked.
+//! Worker processes: starting them with their streams, reading their messages, and killing them
+//! together with the processes they forked.
 
 pub(crate) mod spawn;
 pub(crate) mod supervise;

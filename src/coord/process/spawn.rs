@@ -1,4 +1,4 @@
-//! A child with two extra descriptors, and an end that runs no exit handlers.
+//! Starts a child with two extra descriptors, and exits without exit handlers.
 //!
 //! The descriptors are close-on-exec here and duplicated to high numbers in the
 //! child only, so no other child of this process inherits them: the worker must
@@ -15,13 +15,13 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Where a worker finds its control stream.
+/// Descriptor of a worker's control stream.
 pub(crate) const CONTROL_FD: i32 = 200;
-/// Where a worker writes the plugin's log lines, one per packet.
+/// Descriptor to which a worker writes the plugin's log lines, one per packet.
 pub(crate) const LOG_FD: i32 = 201;
 
-/// This program, for a child to run: its file, or the one still open where that
-/// was replaced meanwhile, as an upgrade of a node that serves does.
+/// Path of this program, to start a child: its file, or `/proc/self/exe` if an upgrade has
+/// replaced the file meanwhile.
 pub(crate) fn ourselves() -> PathBuf {
     std::env::current_exe()
         .ok()
@@ -64,8 +64,8 @@ pub(crate) fn keep_descriptor_zero() {
     }
 }
 
-/// A duplicate of a descriptor that somebody else owns, to ask it about its
-/// addresses; `None` when it was closed meanwhile.
+/// Duplicates a descriptor that the plugin owns, to query its addresses; `None` if it was closed
+/// meanwhile.
 pub(crate) fn peek(number: i32) -> Option<OwnedFd> {
     // SAFETY: duplicating a number is safe whatever it names.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
@@ -76,7 +76,7 @@ pub(crate) fn peek(number: i32) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Ends at once: no destructors, no exit handlers. A plugin's may block for ever.
+/// Exits at once, without destructors and exit handlers: a plugin's may block forever.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: does not return.
     unsafe { libc::_exit(code) }

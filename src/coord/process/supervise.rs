@@ -1,11 +1,11 @@
-//! One worker process, seen from its parent: everything it says, prints, logs,
-//! and how it ends, as one stream.
+//! One worker process, seen from its parent: its messages, output, log lines and exit as one
+//! stream.
 //!
-//! Used by the agent, and directly by commands that need one plugin for one
-//! question. A worker leads a process group of its own. Whichever way it ends, what
-//! its plugin forked is ended with it, unless that left the group (`setsid`). The
-//! group is signalled only while the worker is not reaped: until then its id is
-//! nobody else's. A terminal's Ctrl-C does not reach it; its parent ends it.
+//! Used by the agent, and directly by commands that run a single task. A worker leads a process
+//! group of its own. However it ends, the processes that its plugin forked are killed with it,
+//! unless they left the group (`setsid`). The group is signalled only until the worker is reaped,
+//! because its id may be reused afterwards. Ctrl-C of a terminal does not reach it; its parent
+//! stops it.
 #![forbid(unsafe_code)]
 
 use crate::process::spawn::{inherit, ourselves};
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 use tcpx_words::log::LogLine;
 
-/// What a parent learns.
+/// One event of a worker process.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A message of the worker.
@@ -36,14 +36,14 @@ pub(crate) enum Heard {
     Output {
         /// `stdout` or `stderr`.
         stream: &'static str,
-        /// Cleaned of control characters.
+        /// The line, without control characters.
         text: String,
     },
-    /// It is gone; nothing follows.
+    /// It ended; the last event.
     Exited {
-        /// Exit code, when it exited.
+        /// Exit code, if it exited.
         code: Option<i32>,
-        /// Signal, when it was killed.
+        /// Number of the signal, if a signal killed it.
         signal: Option<i32>,
     },
 }
@@ -56,20 +56,20 @@ pub(crate) struct Worker {
     pub pid: u32,
 }
 
-/// Lines of plain output that are passed on; the rest is counted.
+/// Most lines of output that are passed on; the rest are counted.
 const OUTPUT_LINES_MAX: u64 = 200;
 /// Bytes of one log packet.
 const PACKET_MAX: usize = 64 * 1024;
-/// How long output may trail behind the end of the process. A grandchild that
-/// holds the pipe open must not hold us.
+/// Time to read the rest of the output after the process has ended. A grandchild may hold the
+/// pipe open for longer.
 const TRAILING: Duration = Duration::from_millis(300);
-/// The same for its messages, which are what it did: on a machine that is busy
-/// with other things the thread that reads them may be as late as this.
+/// Time to read the rest of its messages, which hold its results: on a busy machine the reading
+/// thread may be this late.
 const MESSAGES_TRAILING: Duration = Duration::from_secs(3);
 
 impl Worker {
-    /// Starts `program worker` with `env` on top of our own environment.
-    /// Everything it does arrives at `heard`, last of all `Exited`.
+    /// Starts `tcpxctl worker` with `env` in addition to this process's environment. Its events
+    /// are passed to `heard`, the last one is `Exited`.
     pub(crate) fn start(
         env: &BTreeMap<String, String>,
         heard: impl Fn(Heard) + Clone + Send + 'static,
@@ -112,17 +112,17 @@ impl Worker {
         })
     }
 
-    /// Sends one message; a worker that is gone says so through `Exited`.
+    /// Sends one order. Errors are ignored: if the worker has ended, `Exited` follows.
     pub(crate) fn tell(&self, message: &ToWorker) {
         let _ = self.control.send(message);
     }
 
-    /// Ends it and what it forked, without asking.
+    /// Kills it and the processes it forked.
     pub(crate) fn kill(&self) {
         self.group.send(kill_process_group, Signal::KILL);
     }
 
-    /// Sends it a signal; a worker that is gone says so through `Exited`.
+    /// Sends it a signal. Errors are ignored: if the worker has ended, `Exited` follows.
     pub(crate) fn signal(&self, signal: Signal) {
         self.group.send(kill_process, signal);
     }
@@ -134,10 +134,10 @@ impl Drop for Worker {
     }
 }
 
-/// A worker and whatever it forked.
+/// A worker and the processes it forked.
 struct Group {
     leader: Pid,
-    /// From then on the id may be somebody else's.
+    /// Once reaped, the id may belong to another process.
     is_reaped: Mutex<bool>,
 }
 
@@ -148,12 +148,12 @@ impl Group {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if !*is_reaped {
-            // What is gone needs no signal.
+            // An error means that the process has ended.
             let _ = send(self.leader, signal);
         }
     }
 
-    /// Waits until the worker has ended, ends what it left behind, and reaps it.
+    /// Waits until the worker has ended, kills the processes it left, and reaps it.
     fn end(&self, mut child: Child) -> io::Result<ExitStatus> {
         let has_ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         // Refused where SIGCHLD is ignored: the system reaped it, and its id is free.
@@ -237,7 +237,7 @@ fn wait(
 ) {
     let status = group.end(child);
     let (Err(_) | Ok(())) = all_told.recv_timeout(MESSAGES_TRAILING);
-    // Nobody sends; the readers' ends disappear one by one.
+    // Nothing is ever sent: the channels close when the readers have ended.
     let (Err(_) | Ok(())) = all_ended.recv_timeout(TRAILING);
     let (code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
     heard(Heard::Exited { code, signal });

@@ -1,21 +1,21 @@
-//! Times that both ends of a stream keep.
+//! Timeouts that both ends of a stream keep.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 use tcpx_run_model::scenario::Limits;
 
-/// Silence of the coordinator that ends an agent, and of an agent that means it is lost.
+/// An agent exits after this long without a message of the coordinator; the coordinator counts an
+/// agent as lost after this long without a message.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(8);
-/// Between heartbeats.
+/// Time between two heartbeats.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
-/// A turn of a loop that took this long says that its process was stopped or
-/// starved: what it did not hear or see meanwhile proves nothing.
+/// A turn of a loop that took longer shows that its process was stopped or starved of CPU, so
+/// that missing messages and progress in that time prove nothing.
 pub(crate) const OVERSLEPT: Duration = Duration::from_secs(2);
 
-/// How long connects and accepts may answer "not yet": the scenario's limit, or
-/// what the plugin's own fixed waits need. It sleeps 100 ms per socket on both
-/// ends, then waits for flow steering (5 s by default). `variable` reads the
-/// worker's environment.
+/// Time in which connect and accept may return success without a comm: the scenario's limit, or
+/// twice the plugin's own fixed waits if those are longer. TCPX sleeps 100 ms per socket on both
+/// ends, then waits for flow steering (5 s by default). `variable` reads the worker's environment.
 pub(crate) fn connecting(limits: &Limits, variable: impl Fn(&str) -> Option<String>) -> Duration {
     let number = |name: &str, default: u64| {
         variable(name)
@@ -41,7 +41,7 @@ mod tests {
     use tcpx_words::units::TimeSpan;
 
     #[test]
-    fn the_plugin_s_own_waits_are_waited_for() {
+    fn the_limit_covers_the_fixed_waits_of_the_plugin() {
         let limits = Limits {
             connect: TimeSpan::from_secs(1),
             ..Limits::default()

@@ -1,9 +1,8 @@
-//! What coordinator, agent and worker say to each other, as data.
+//! The messages between coordinator, agents and workers.
 //!
-//! Coordinator and agent: one JSON document per line over the agent's stdin and
-//! stdout. Agent and worker: the same over an inherited socket. A line that is
-//! no message before the first message is a banner of some login shell, and is
-//! passed on as text.
+//! Coordinator and agent exchange one JSON document per line over the agent's stdin and stdout,
+//! agent and worker the same over an inherited socket. Lines before the first message that are
+//! not messages are the banner of a login shell and are passed on as text.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
@@ -29,34 +28,34 @@ use tcpx_words::log::{LogLine, LogSummary};
 /// Version of everything in this file.
 pub(crate) const PROTOCOL: u32 = 7;
 
-/// To an agent.
+/// An order of the coordinator to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ToAgent {
-    /// Say which plugin this means on your node, and where else you looked.
+    /// Resolve this plugin on the agent's node and answer with `Chosen`.
     Choose(PluginChoice),
     /// Start a worker; one per number at a time.
     Launch(Box<Launch>),
-    /// Pass on to the worker.
+    /// Pass an order on to the worker.
     ToWorker(ToWorker),
-    /// End the worker: ask, and kill what has not ended after `grace_ms`.
+    /// Stop the worker, and kill it if it has not ended after `grace_ms`.
     Stop {
-        /// Milliseconds between asking and killing.
+        /// Milliseconds between the stop order and the kill.
         grace_ms: u64,
     },
-    /// Answer with a `Sample` of every channel now.
+    /// Answer with a `Sample` of every channel.
     Snapshot,
-    /// Answer with a `Frozen`, soon: everything around the worker at this moment.
+    /// Take a freeze-frame of the worker now and answer with `Frozen`.
     Freeze,
-    /// From now on tell what recorders of this node show, twenty times a second.
-    /// Of files that are named, whose counters come anyway, only the close look.
+    /// From now on send the events of these recorders, twenty times a second. For recorders of
+    /// workers, whose counters are sent anyway, send only the details of the channel.
     Watch {
-        /// Which recorders.
+        /// The recorders to read.
         which: RecorderFilter,
-        /// This channel closely.
+        /// The channel to send details of.
         closely: Option<ChannelKey>,
     },
-    /// Once a second, so that silence means something; it is echoed.
+    /// Sent once a second, so that silence shows a lost coordinator; answered with `Echo`.
     Heartbeat {
         /// The coordinator's clock, microseconds since 1970.
         us: u64,
@@ -66,26 +65,26 @@ pub(crate) enum ToAgent {
 /// A worker to start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Launch {
-    /// Environment on top of the agent's own.
+    /// Environment in addition to the agent's own.
     pub env: BTreeMap<String, String>,
-    /// Work for it.
+    /// The task to run.
     pub task: Task,
-    /// No state change for this long is a stall.
+    /// Milliseconds without a state change that are a stall.
     pub stall_after_ms: u64,
-    /// What is to happen to it.
+    /// The process fault to inject.
     pub fault: Option<ProcessOrder>,
 }
 
-/// Something that is to happen to a worker.
+/// A process fault to inject into a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessOrder {
-    /// What.
+    /// The kind of fault.
     pub kind: ProcessFault,
-    /// Once it has so many chunks done.
+    /// Number of chunks done at which it is injected.
     pub after_chunk: u64,
 }
 
-/// From an agent.
+/// A message of an agent to the coordinator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FromAgent {
@@ -93,24 +92,23 @@ pub(crate) enum FromAgent {
     Hello {
         /// [`PROTOCOL`]
         protocol: u32,
-        /// Of the agent's program.
+        /// Version of the agent's tcpxctl.
         version: String,
-        /// Of the agent.
+        /// Process id of the agent.
         pid: u32,
-        /// What the node is.
+        /// NICs, GPUs, NUMA, limits and environment of the node.
         facts: Box<NodeFacts>,
-        /// The node's own address of the ssh connection that brought us here,
-        /// as its sshd tells.
+        /// The node's address of the ssh connection that started the agent, from sshd.
         reached_at: Option<IpAddr>,
     },
     /// Answer to `Choose`.
     Chosen(Result<Choice, NoPlugin>),
     /// Answer to `Heartbeat`.
     Echo {
-        /// As it was sent.
+        /// The value that was sent.
         us: u64,
     },
-    /// From the worker.
+    /// A message of the worker.
     Worker(FromWorker),
     /// Counters of every channel of the worker.
     Sample(Vec<ChannelNow>),
@@ -118,7 +116,7 @@ pub(crate) enum FromAgent {
     Stall(Vec<ChannelNow>),
     /// Channels moved again after a `Stall`.
     Recovered,
-    /// Everything around the worker; answer to `Freeze`.
+    /// Freeze-frame of the worker; answer to `Freeze`.
     Frozen(Box<Frame>),
     /// A line the plugin logged.
     PluginLine(LogLine),
@@ -129,41 +127,41 @@ pub(crate) enum FromAgent {
         /// One line.
         text: String,
     },
-    /// A piece of the worker's recorder file, once the worker has ended. What no
-    /// piece covers is zero.
+    /// A piece of the worker's recorder file, sent after the worker ended. Ranges without a piece
+    /// are zero.
     Recording {
-        /// Where in the file it belongs.
+        /// Offset in the file, bytes.
         offset: u64,
-        /// Its bytes.
+        /// Contents from `offset` on.
         base64: String,
     },
-    /// What recorders of this node show, since a `Watch`.
+    /// Events of the recorders that a `Watch` asked for.
     Watched(Vec<Event>),
-    /// The worker is gone.
+    /// The worker process ended.
     Exited(Exit),
-    /// The agent cannot go on.
+    /// The agent failed, and why.
     Broken(String),
-    /// Once a second.
+    /// Sent once a second, so that silence shows a lost agent.
     Heartbeat,
 }
 
-/// A message with the clock of the agent's node, microseconds since 1970, and
-/// the number of the worker that it is about.
+/// A message with the time of the agent's node, microseconds since 1970, and the number of the
+/// worker that it is about.
 pub(crate) type Stamped = (u64, u32, FromAgent);
 
-/// A message with the number of the worker that it is for; what is for the agent
-/// itself has any.
+/// An order with the number of the worker that it is for; orders to the agent itself have any
+/// number.
 pub(crate) type Addressed = (u32, ToAgent);
 
-/// Workers of one agent: GPUs of one node, with room.
+/// Most workers of one agent: more than a node has GPUs.
 pub(crate) const WORKERS_MAX: u32 = 64;
 
-/// No plugin of that name on a node.
+/// Why a plugin cannot be found on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoPlugin {
     /// What is wrong.
     pub why: String,
-    /// What to do.
+    /// What the user should do.
     pub next_step: Option<String>,
 }
 
@@ -176,23 +174,23 @@ impl From<LoadError> for NoPlugin {
     }
 }
 
-/// To a worker.
+/// An order to a worker, from its agent or passed on by it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ToWorker {
-    /// Its work; first message, once.
+    /// Run this task; the first order, sent once.
     Start(Box<Task>),
-    /// Where the peer's worker listens.
+    /// Connect the bootstrap to the peer's worker at this address.
     PeerListens(SocketAddr),
-    /// Everyone who measures at the same time has warmed up: measure.
+    /// All workers that measure together have warmed up: measure.
     Measure,
-    /// Drain if possible, then end.
+    /// Drain if possible, then exit.
     Stop,
-    /// Call exit, as a plugin may: a fault that was asked for.
+    /// Call exit, as a plugin may: an injected fault.
     Exit,
 }
 
-/// What a worker can be asked to do.
+/// A task of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
@@ -212,27 +210,27 @@ pub enum Task {
     },
     /// One end of a pair.
     Pair(Box<PairTask>),
-    /// Read everything of the node that `doctor` judges; loads no plugin.
+    /// Read all facts of the node that `doctor` checks; loads no plugin.
     Examine(Box<Examine>),
 }
 
-/// What to look at on another node.
+/// Parameters of [`Task::Examine`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Examine {
-    /// Whether it is to run Google's plugin.
+    /// Whether the node should run Google's plugin.
     pub tcpx: bool,
-    /// The plugin in question; without it every file that could be meant.
+    /// The plugin file to inspect; `None` for every candidate.
     pub plugin: Option<PathBuf>,
-    /// Sockets that the other node opened, to be tried from here.
+    /// Listening sockets of the other node, to connect to from this one.
     pub offer: Option<Offer>,
 }
 
-/// What another node was found to be.
+/// Result of [`Task::Examine`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Examined {
-    /// Its facts.
+    /// Facts of the node.
     pub facts: Facts,
-    /// What came of the offer.
+    /// Result of connecting to the offered sockets.
     pub tried: Option<ProbedRails>,
 }
 
@@ -287,67 +285,67 @@ pub enum Work {
     Mr,
 }
 
-/// From a worker.
+/// A message of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FromWorker {
-    /// It goes on to the next phase.
+    /// It entered this phase.
     Phase(Phase),
-    /// Where its recorder is.
+    /// Path of its recorder file.
     Recorder(std::path::PathBuf),
     /// The plugin is loaded and initialised.
     Loaded(Box<Loaded>),
-    /// Its bootstrap listens here.
+    /// Address at which its bootstrap listens.
     Listening(SocketAddr),
     /// One iteration ended.
     Iteration(Iteration),
     /// One handshake of all connections ended.
     Handshake(Vec<ConnectionTimes>),
-    /// What the process held before the first handshake and after the last,
-    /// complete or not.
+    /// Descriptors and threads before the first handshake and after the last one, complete or
+    /// not.
     Held {
         /// With the plugin loaded and nothing connected.
         before: Held,
-        /// With everything given back.
+        /// With every comm closed.
         after: Held,
     },
     /// The registration sweep.
     Mr(Vec<MrRow>),
     /// The GPUs as CUDA lists them, or why it lists none.
     Gpus(Result<CudaNode, String>),
-    /// The critical checks of its node.
+    /// Result of the critical checks of its node.
     Preflight(Preflight),
-    /// Its node, examined.
+    /// Answer to [`Task::Examine`].
     Examined(Box<Examined>),
-    /// A row of the contract suite.
+    /// Result of a row of the contract suite.
     Contract(ContractRow),
     /// A transfer ended, complete or not.
     Transfer(Box<TransferResult>),
     /// The task could not be completed.
     Failed(Failure),
-    /// Nothing more comes.
+    /// The last message.
     Finished(LogSummary),
 }
 
-/// A plugin that is ready.
+/// A plugin that is loaded and initialised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// The file; `None` for the one linked in.
+    /// The file; `None` for the software plugin linked into this program.
     pub file: Option<FileFacts>,
-    /// The table's symbol.
+    /// Symbol of the table in use.
     pub symbol: String,
-    /// Every ncclNet symbol it exports.
+    /// Every ncclNet symbol the file exports.
     pub exports: Vec<String>,
-    /// What the table says.
+    /// Name and version of the table.
     pub about: About,
-    /// The version line it logged, as far as one was recognised.
+    /// The version it logged, if a version line was recognised.
     pub version: Option<String>,
-    /// In the plugin's order.
+    /// Its devices, by the plugin's index.
     pub devices: Vec<Device>,
-    /// How it was found.
+    /// How the file was chosen.
     pub choice: Choice,
-    /// Milliseconds in dlopen and in init.
+    /// Milliseconds in dlopen.
     pub load_ms: f64,
-    /// See `load_ms`.
+    /// Milliseconds in init.
     pub init_ms: f64,
 }

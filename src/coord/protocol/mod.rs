@@ -1,10 +1,9 @@
-//! What coordinator, agents and workers say to each other, and nothing else that
-//! they share: no role imports another but through here.
+//! What the roles share: coordinator, agent and worker import each other's code only through
+//! this module.
 //!
-//! `message.rs` is the messages as data, `wire.rs` how they travel, `limits.rs` the
-//! times that both ends of a stream keep, `variables.rs` what a worker is told by
-//! its environment. Private to this crate: what happens in a run is an `Event` of
-//! `tcpx-run-model`, made of these messages by the coordinator's `edge.rs`.
+//! `message.rs` has the messages, `wire.rs` their framing, `limits.rs` the timeouts that both ends
+//! of a stream keep, `variables.rs` the environment variables that a worker reads. Private to this
+//! crate: the coordinator's `edge.rs` converts messages to `Event`s of `tcpx-run-model`.
 
 pub(crate) mod limits;
 pub(crate) mod message;

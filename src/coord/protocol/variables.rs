@@ -1,17 +1,16 @@
-//! Environment variables that a worker is told things by, and a plugin's name told
-//! from what a scenario calls it.
+//! Environment variables that a worker reads, and the resolution of a scenario's plugin.
 #![forbid(unsafe_code)]
 
 use tcpx_node::plugin_files::{self, Choice, LoadError};
 use tcpx_run_model::scenario::{PluginChoice, PluginLibrary};
 
-/// Which GPU a worker takes, when it is not the scenario's first: set by the agent
-/// that starts a worker for one GPU only, and by people.
+/// The GPU that a worker uses instead of the scenario's: set by the user, or by an agent that
+/// shows its worker one GPU only.
 pub(crate) const GPU: &str = "TCPXCTL_GPU";
-/// Whether the software plugin takes device memory, and which.
+/// The kind of device memory that the software plugin accepts: `standin` or `device`.
 pub(crate) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
 
-/// What a scenario's plugin means on this node.
+/// Resolves a scenario's plugin to a file on this node.
 ///
 /// # Errors
 /// No file of that name is a plugin.

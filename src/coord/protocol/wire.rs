@@ -6,17 +6,17 @@ use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// Longest line that is a message: a sample of 1024 channels is about 400 KiB.
+/// Most bytes of a message: a sample of 1024 channels is about 400 KiB.
 pub(crate) const LINE_MAX: usize = 4 << 20;
-/// Longest line of plain text that is kept.
+/// Bytes kept of a line of plain text.
 pub(crate) const TEXT_MAX: usize = 4096;
 
-/// What a reader found.
+/// One line that was read.
 #[derive(Debug)]
 pub(crate) enum Received<T> {
     /// A message.
     Message(T),
-    /// A line that is none: a banner, or something the program printed.
+    /// Any other line: a banner, or output of the program.
     Text(String),
 }
 
@@ -56,7 +56,7 @@ impl<R: Read> Receiver<R> {
         tcpx_words::units::printable(&String::from_utf8_lossy(cut))
     }
 
-    /// Fills `line`; what exceeds the bound is skipped up to the line's end.
+    /// Fills `line`; bytes beyond the bound are skipped up to the end of the line.
     fn read_line(&mut self) -> io::Result<Option<()>> {
         self.line.clear();
         let mut any = false;
@@ -97,7 +97,7 @@ impl<W: Write> Sender<W> {
         Self { to: Mutex::new(to) }
     }
 
-    /// One message, flushed.
+    /// Sends one message and flushes.
     pub(crate) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
         line.push(b'\n');
