@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
-use tcpx_coord::{FromWorker, Loaded, Task};
+use tcpx_coord::{Loaded, Task, WorkerMessage};
 use tcpx_coord::{Node, Problem, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_engine::plugin::Device;
@@ -124,7 +124,7 @@ impl<'a> Found<'a> {
                     &env,
                     patience,
                     |message| match message {
-                        FromWorker::Loaded(loaded) => Some(*loaded),
+                        WorkerMessage::Loaded(loaded) => Some(*loaded),
                         _ => None,
                     },
                 )
@@ -135,7 +135,7 @@ impl<'a> Found<'a> {
             &BTreeMap::new(),
             patience,
             |message| match message {
-                FromWorker::Gpus(gpus) => Some(gpus),
+                WorkerMessage::Gpus(gpus) => Some(gpus),
                 _ => None,
             },
         );

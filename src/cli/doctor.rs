@@ -26,7 +26,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use tcpx_coord::{Examine, FromWorker, Loaded, Task};
+use tcpx_coord::{Examine, Loaded, Task, WorkerMessage};
 use tcpx_coord::{Node, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_node::doctor::lint::VariableTable;
@@ -181,7 +181,7 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
         .find(|one| one.real_path.known().is_some());
     let node = Node::here(&PluginChoice::named("builtin"));
     let cuda = node.ask(Task::Gpus, env, LOAD_PATIENCE, |message| match message {
-        FromWorker::Gpus(found) => Some(found),
+        WorkerMessage::Gpus(found) => Some(found),
         _ => None,
     });
     let devices = |cuda: CudaNode| match cuda.devices.len() {
@@ -195,7 +195,7 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
                 plugin: Choice::of_file(one.path.clone().into()),
             };
             let loaded = node.ask(task, env, LOAD_PATIENCE, |message| match message {
-                FromWorker::Loaded(loaded) => Some(*loaded),
+                WorkerMessage::Loaded(loaded) => Some(*loaded),
                 _ => None,
             });
             loaded.map_err(|problem| problem.message)
@@ -260,7 +260,7 @@ fn on_peer(
         scope.environment,
         PEER_PATIENCE,
         |message| match message {
-            FromWorker::Examined(found) => Some(*found),
+            WorkerMessage::Examined(found) => Some(*found),
             _ => None,
         },
     );

@@ -9,7 +9,7 @@ use super::which::Which;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
-use tcpx_coord::{ONE_COUPLE, PairOutcome, RunOutcome, RunRequest, Work, run};
+use tcpx_coord::{ONE_NODE_PAIR, PairOutcome, RunOutcome, RunRequest, Work, run};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::results::{ConnectionTimes, Held, Preflight};
@@ -166,7 +166,7 @@ pub(crate) fn pair(
         run_id: &run_id,
         interrupted: &interrupted,
         ways: &ways,
-        couples: ONE_COUPLE,
+        node_pairs: ONE_NODE_PAIR,
         bootstrap_port: nodes.bootstrap_port(),
         preflight,
         closely: None,

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 use tcpx_coord::reach::Transport;
-use tcpx_coord::{Closely, ONE_COUPLE, RunOutcome, RunRequest, Work, conclude};
+use tcpx_coord::{FocusedChannel, ONE_NODE_PAIR, RunOutcome, RunRequest, Work, conclude};
 use tcpx_diagnose::Watcher;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, shown_names};
@@ -208,14 +208,14 @@ fn one(
     let mut progress = Progress::new(scenario);
     let bootstrap_port = arguments.nodes.bootstrap_port();
     let preflight = !arguments.no_preflight;
-    let closely = Closely::default();
+    let closely = FocusedChannel::default();
     let request = RunRequest {
         scenario,
         work: Work::Transfer,
         run_id: &id,
         interrupted,
         ways,
-        couples: ONE_COUPLE,
+        node_pairs: ONE_NODE_PAIR,
         bootstrap_port,
         preflight,
         closely: arguments.live.then_some(&closely),

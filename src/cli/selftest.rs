@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tables::Tables;
-use tcpx_coord::{FromWorker, Loaded, Task};
+use tcpx_coord::{Loaded, Task, WorkerMessage};
 use tcpx_coord::{Node, Problem, environment};
 use tcpx_engine::contract::{self, ContractVerdict};
 use tcpx_node::plugin_files::Choice;
@@ -139,7 +139,7 @@ impl Bench<'_> {
         let task = Task::Probe { plugin };
         self.node
             .ask(task, &self.env, self.patience, |message| match message {
-                FromWorker::Loaded(loaded) => Some(*loaded),
+                WorkerMessage::Loaded(loaded) => Some(*loaded),
                 _ => None,
             })
     }
@@ -153,7 +153,7 @@ impl Bench<'_> {
         let asked = self
             .node
             .ask(task, &self.env, self.patience, |message| match message {
-                FromWorker::Contract(row) => Some(row),
+                WorkerMessage::Contract(row) => Some(row),
                 _ => None,
             });
         match asked {

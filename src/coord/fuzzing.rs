@@ -4,7 +4,7 @@
 //! Absent from a normal build.
 #![forbid(unsafe_code)]
 
-use crate::protocol::message::{Addressed, FromWorker, Stamped, ToWorker};
+use crate::protocol::message::{AddressedOrder, StampedMessage, WorkerMessage, WorkerOrder};
 use crate::protocol::wire::{Received, Receiver, Sender, TEXT_MAX};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,10 +19,10 @@ pub fn bootstrap(data: &[u8]) {
 pub fn lines(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').count();
     for heard in [
-        heard::<Stamped>,
-        heard::<Addressed>,
-        heard::<FromWorker>,
-        heard::<ToWorker>,
+        heard::<StampedMessage>,
+        heard::<AddressedOrder>,
+        heard::<WorkerMessage>,
+        heard::<WorkerOrder>,
     ] {
         assert!(heard(data) <= lines);
     }
@@ -103,10 +103,10 @@ mod tests {
                 }
             }
         }
-        all::<Stamped>("valid-from-agent");
-        all::<Addressed>("valid-to-agent");
-        all::<FromWorker>("valid-from-worker");
-        all::<ToWorker>("valid-to-worker");
+        all::<StampedMessage>("valid-from-agent");
+        all::<AddressedOrder>("valid-to-agent");
+        all::<WorkerMessage>("valid-from-worker");
+        all::<WorkerOrder>("valid-to-worker");
     }
 
     fn received_text<T>(received: &Received<T>) -> &str {
@@ -128,7 +128,7 @@ mod tests {
         let facts = Box::new(NodeFacts::read(
             &Root::captured(empty.path()).expect("a root"),
         ));
-        let hello = FromAgent::Hello {
+        let hello = AgentMessage::Hello {
             protocol: PROTOCOL,
             version: "0.1.0".to_owned(),
             pid: 7,
@@ -188,7 +188,7 @@ mod tests {
             together: true,
         };
         let launch = |task| {
-            ToAgent::Launch(Box::new(Launch {
+            CoordinatorOrder::Launch(Box::new(Launch {
                 env: BTreeMap::new(),
                 task,
                 stall_after_ms: 3000,
@@ -196,28 +196,28 @@ mod tests {
             }))
         };
         let address = "10.0.1.25:4000".parse().expect("an address");
-        let stamped = |message: FromAgent| said(&(1_700_000_000_000_000_u64, 0_u32, message));
+        let stamped = |message: AgentMessage| said(&(1_700_000_000_000_000_u64, 0_u32, message));
         write("valid-from-agent-hello", &[&|| stamped(hello.clone())]);
         write(
             "valid-from-agent",
             &[
-                &|| stamped(FromAgent::Heartbeat),
-                &|| stamped(FromAgent::Sample(vec![now()])),
-                &|| stamped(FromAgent::PluginLine(line.clone())),
-                &|| stamped(FromAgent::Exited(exit.clone())),
-                &|| stamped(FromAgent::Worker(FromWorker::Failed(failure.clone()))),
+                &|| stamped(AgentMessage::Heartbeat),
+                &|| stamped(AgentMessage::Sample(vec![now()])),
+                &|| stamped(AgentMessage::PluginLine(line.clone())),
+                &|| stamped(AgentMessage::Exited(exit.clone())),
+                &|| stamped(AgentMessage::Worker(WorkerMessage::Failed(failure.clone()))),
             ],
         );
         write(
             "valid-to-agent",
             &[&|| said(&(0, launch(probe()))), &|| {
-                said(&(7, ToAgent::Stop { grace_ms: 500 }))
+                said(&(7, CoordinatorOrder::Stop { grace_ms: 500 }))
             }],
         );
         write(
             "valid-to-worker",
             &[&|| {
-                said(&ToWorker::Start(Box::new(Task::Pair(Box::new(
+                said(&WorkerOrder::Start(Box::new(Task::Pair(Box::new(
                     pair.clone(),
                 )))))
             }],
@@ -233,10 +233,10 @@ mod tests {
         write(
             "valid-from-worker",
             &[
-                &|| said(&FromWorker::Phase(Phase::Loading)),
-                &|| said(&FromWorker::Listening(address)),
-                &|| said(&FromWorker::Iteration(iteration)),
-                &|| said(&FromWorker::Finished(LogSummary::default())),
+                &|| said(&WorkerMessage::Phase(Phase::Loading)),
+                &|| said(&WorkerMessage::Listening(address)),
+                &|| said(&WorkerMessage::Iteration(iteration)),
+                &|| said(&WorkerMessage::Finished(LogSummary::default())),
             ],
         );
         seeds::write("agent_lines", "log-packet", said(&line).trim_ascii_end());

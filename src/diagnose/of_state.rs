@@ -16,7 +16,7 @@ use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{PairId, WorkerId};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::{ChannelNow, RunRecord};
-use tcpx_run_model::state::{Counts, KeptLine, Look, RunState, WorkerState};
+use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, RunState, WorkerState};
 use tcpx_run_model::timeline::Timeline;
 use tcpx_words::payload::Mismatch;
 use tcpx_words::plugin_family::PluginFamily;
@@ -234,7 +234,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Node 
 fn channels(
     worker: &WorkerState,
     counters: &[ChannelNow],
-    looks: &VecDeque<Look>,
+    looks: &VecDeque<CallSample>,
     at_ms: f64,
 ) -> Vec<Channel> {
     let channel = |(place, now): (usize, &ChannelNow)| Channel {
@@ -247,12 +247,17 @@ fn channels(
 
 /// What a channel did since one of its requests last changed state, as far back as looks
 /// were kept.
-fn watched(looks: &VecDeque<Look>, place: usize, now: &ChannelNow, at_ms: f64) -> Option<Watched> {
+fn watched(
+    looks: &VecDeque<CallSample>,
+    place: usize,
+    now: &ChannelNow,
+    at_ms: f64,
+) -> Option<Watched> {
     let since_ms = at_ms - now.quiet_ms as f64;
     let oldest = looks
         .iter()
         .find(|look| look.at_ms >= since_ms && look.at_ms < at_ms)?;
-    let (before, after) = (oldest.channels.get(place)?, Counts::of(now));
+    let (before, after) = (oldest.channels.get(place)?, CallCounts::of_channel(now));
     Some(Watched {
         ms: at_ms - oldest.at_ms,
         tests: after.tests.saturating_sub(before.tests),

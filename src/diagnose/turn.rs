@@ -144,7 +144,7 @@ mod tests {
     fn whose_turn_it_was_is_known_at_any_moment() {
         let mut state = RunState::default();
         state.introduce_two_nodes();
-        let mut timeline = Timeline::of(state);
+        let mut timeline = Timeline::from_state(state);
         apply(&mut timeline, 0.0, 0, counters(Side::Send, [12, 4, 4], 0));
         apply(&mut timeline, 0.0, 1, counters(Side::Recv, [16, 16, 0], 0));
         apply(

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tcpx_node::NodeFacts;
 use tcpx_words::error::Outcome;
-pub use worker::{At, Counts, Framed, Look, StallPicture, WorkerState};
+pub use worker::{At, CallCounts, CallSample, Framed, StallPicture, WorkerState};
 
 /// Milliseconds without a state change that are a stall if no scenario is known.
 pub(crate) const STALL_AFTER_MS: u64 = 3000;

@@ -104,7 +104,7 @@ pub fn stands_still(channel: &ChannelNow, after_ms: u64) -> bool {
 
 impl Timeline {
     /// A timeline that begins with this state.
-    pub fn of(state: RunState) -> Self {
+    pub fn from_state(state: RunState) -> Self {
         Self {
             state,
             ..Self::default()

@@ -169,7 +169,11 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
     told(run, &["diagnose", "RUN"], 2).says(&["cannot read events.jsonl of"]);
     std::fs::remove_dir_all(run.join("nodes")).unwrap();
     let ended = told(run, &["diagnose", "RUN"], 2);
-    assert_eq!(ended.err.matches("is not a run folder").count(), 1, "{ended}");
+    assert_eq!(
+        ended.err.matches("is not a run folder").count(),
+        1,
+        "{ended}"
+    );
 }
 
 /// The JUnit XML of a run folder.

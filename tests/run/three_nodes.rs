@@ -49,7 +49,7 @@ fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
         run_id: &id,
         interrupted: &interrupted,
         ways: &ways,
-        couples: &[[0, 1], [1, 2], [2, 0]],
+        node_pairs: &[[0, 1], [1, 2], [2, 0]],
         bootstrap_port: 0,
         preflight: false,
         closely: None,

@@ -13,17 +13,17 @@ mod one_gpu;
 mod stall_watch;
 
 use crate::process::spawn::inherited;
-use crate::process::supervise::{Heard, Worker};
+use crate::process::supervise::{Worker, WorkerEvent};
 use crate::protocol::limits::{HEARTBEAT, OVERSLEPT, SILENCE_MAX};
 use crate::protocol::message::{
-    Addressed, FromAgent, FromWorker, Launch, NoPlugin, PROTOCOL, ProcessOrder, ToAgent, ToWorker,
-    WORKERS_MAX,
+    AddressedOrder, AgentMessage, CoordinatorOrder, Launch, NoPlugin, PROTOCOL, ProcessOrder,
+    WORKERS_MAX, WorkerMessage, WorkerOrder,
 };
 use crate::protocol::variables::choose;
 use crate::protocol::wire::{Received, Receiver, Sender};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use rustix::process::{Signal, getpid, kill_process};
-use stall_watch::{StallWatch, Verdict};
+use stall_watch::{StallChange, StallWatch};
 use std::collections::BTreeMap;
 use std::io::{self, Stdin, Stdout};
 use std::net::IpAddr;
@@ -44,17 +44,17 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Time between two samples of the recorders that a view watches.
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 
-enum Input {
-    Coordinator(Addressed),
+enum AgentInput {
+    Coordinator(AddressedOrder),
     CoordinatorGone,
-    Worker(u32, Heard),
+    Worker(u32, WorkerEvent),
     Frame(u32, Box<Frame>),
 }
 
 struct Agent {
     to_coordinator: Sender<Stdout>,
-    inputs: mpsc::Receiver<Input>,
-    to_inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Receiver<AgentInput>,
+    to_inputs: mpsc::Sender<AgentInput>,
     workers: BTreeMap<u32, Running>,
     watched: Option<Recorders>,
 }
@@ -88,7 +88,7 @@ pub fn main() -> ExitCode {
         workers: BTreeMap::new(),
         watched: None,
     };
-    let hello = FromAgent::Hello {
+    let hello = AgentMessage::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -109,20 +109,20 @@ fn reached_at(connection: Option<&str>) -> Option<IpAddr> {
     connection?.split(' ').nth(2)?.parse().ok()
 }
 
-fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<Input>) {
+fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<AgentInput>) {
     let mut receiver = Receiver::new(stdin);
     while let Ok(Some(received)) = receiver.next() {
         if let Received::Message(message) = received
-            && inputs.send(Input::Coordinator(message)).is_err()
+            && inputs.send(AgentInput::Coordinator(message)).is_err()
         {
             return;
         }
     }
-    let _ = inputs.send(Input::CoordinatorGone);
+    let _ = inputs.send(AgentInput::CoordinatorGone);
 }
 
 impl Agent {
-    fn say(&self, number: u32, message: &FromAgent) {
+    fn say(&self, number: u32, message: &AgentMessage) {
         // Errors are ignored: the end of stdin shows that the coordinator is gone.
         let _ = self
             .to_coordinator
@@ -150,13 +150,15 @@ impl Agent {
                 .inputs
                 .recv_timeout(next.saturating_duration_since(Instant::now()))
             {
-                Ok(Input::Coordinator((number, message))) => {
+                Ok(AgentInput::Coordinator((number, message))) => {
                     heard_at = Instant::now();
                     self.dispatch(number, message);
                 }
-                Ok(Input::CoordinatorGone) => break,
-                Ok(Input::Worker(number, heard)) => self.relay(number, heard),
-                Ok(Input::Frame(number, frame)) => self.say(number, &FromAgent::Frozen(frame)),
+                Ok(AgentInput::CoordinatorGone) => break,
+                Ok(AgentInput::Worker(number, heard)) => self.relay(number, heard),
+                Ok(AgentInput::Frame(number, frame)) => {
+                    self.say(number, &AgentMessage::Frozen(frame))
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
@@ -177,7 +179,7 @@ impl Agent {
             }
             if now >= beat_at {
                 beat_at = now + HEARTBEAT;
-                self.say(0, &FromAgent::Heartbeat);
+                self.say(0, &AgentMessage::Heartbeat);
             }
             if now.duration_since(heard_at) > SILENCE_MAX {
                 break;
@@ -186,37 +188,37 @@ impl Agent {
         self.end_workers();
     }
 
-    fn dispatch(&mut self, number: u32, message: ToAgent) {
+    fn dispatch(&mut self, number: u32, message: CoordinatorOrder) {
         match message {
-            ToAgent::Launch(launch) => self.launch(number, *launch),
-            ToAgent::ToWorker(message) => {
+            CoordinatorOrder::Launch(launch) => self.launch(number, *launch),
+            CoordinatorOrder::ToWorker(message) => {
                 if let Some(running) = self.workers.get(&number) {
                     running.worker.tell(&message);
                 }
             }
-            ToAgent::Stop { grace_ms } => {
+            CoordinatorOrder::Stop { grace_ms } => {
                 if let Some(running) = self.workers.get_mut(&number) {
-                    running.worker.tell(&ToWorker::Stop);
+                    running.worker.tell(&WorkerOrder::Stop);
                     running.kill_at =
                         Some(Instant::now() + Duration::from_millis(grace_ms.min(60_000)));
                 }
             }
-            ToAgent::Snapshot => {
+            CoordinatorOrder::Snapshot => {
                 let channels = self
                     .workers
                     .get_mut(&number)
                     .map(Running::now)
                     .unwrap_or_default();
-                self.say(number, &FromAgent::Sample(channels));
+                self.say(number, &AgentMessage::Sample(channels));
             }
-            ToAgent::Freeze => self.freeze(number),
-            ToAgent::Choose(wanted) => {
+            CoordinatorOrder::Freeze => self.freeze(number),
+            CoordinatorOrder::Choose(wanted) => {
                 self.say(
                     number,
-                    &FromAgent::Chosen(choose(&wanted).map_err(NoPlugin::from)),
+                    &AgentMessage::Chosen(choose(&wanted).map_err(NoPlugin::from)),
                 );
             }
-            ToAgent::Watch { which, closely } => {
+            CoordinatorOrder::Watch { which, closely } => {
                 let watched = self
                     .watched
                     .take()
@@ -225,7 +227,7 @@ impl Agent {
                     .insert(watched.unwrap_or_else(|| Recorders::new(which)))
                     .want(closely);
             }
-            ToAgent::Heartbeat { us } => self.say(number, &FromAgent::Echo { us }),
+            CoordinatorOrder::Heartbeat { us } => self.say(number, &AgentMessage::Echo { us }),
         }
     }
 
@@ -241,7 +243,7 @@ impl Agent {
         std::thread::spawn(move || {
             let frame = Frame::take(pid, &nics, channels, in_call);
             // The agent may have ended.
-            let _ = inputs.send(Input::Frame(number, Box::new(frame)));
+            let _ = inputs.send(AgentInput::Frame(number, Box::new(frame)));
         });
     }
 
@@ -257,7 +259,7 @@ impl Agent {
             events.retain(|event| matches!(event.kind, EventKind::Detail(_)));
         }
         if !events.is_empty() {
-            self.say(0, &FromAgent::Watched(events));
+            self.say(0, &AgentMessage::Watched(events));
         }
     }
 
@@ -265,18 +267,18 @@ impl Agent {
         if number >= WORKERS_MAX || self.workers.contains_key(&number) {
             return self.say(
                 number,
-                &FromAgent::Broken(format!(
+                &AgentMessage::Broken(format!(
                     "worker number {number} is in use or not below {WORKERS_MAX}"
                 )),
             );
         }
         let inputs = self.to_inputs.clone();
-        let heard = move |heard| drop(inputs.send(Input::Worker(number, heard)));
+        let heard = move |heard| drop(inputs.send(AgentInput::Worker(number, heard)));
         let (env, said) = one_gpu::environment(&launch, |name| std::env::var_os(name).is_some());
         if let Some(text) = said {
             self.say(
                 number,
-                &FromAgent::Output {
+                &AgentMessage::Output {
                     stream: "stderr".into(),
                     text,
                 },
@@ -284,7 +286,7 @@ impl Agent {
         }
         match Worker::start(&env, heard) {
             Ok(worker) => {
-                worker.tell(&ToWorker::Start(Box::new(launch.task)));
+                worker.tell(&WorkerOrder::Start(Box::new(launch.task)));
                 let running = Running {
                     worker,
                     phase: Phase::Starting,
@@ -300,21 +302,21 @@ impl Agent {
             }
             Err(error) => self.say(
                 number,
-                &FromAgent::Broken(format!("cannot start a worker: {error}")),
+                &AgentMessage::Broken(format!("cannot start a worker: {error}")),
             ),
         }
     }
 
-    fn relay(&mut self, number: u32, heard: Heard) {
+    fn relay(&mut self, number: u32, heard: WorkerEvent) {
         let message = match heard {
-            Heard::Message(message) => {
+            WorkerEvent::Message(message) => {
                 if let Some(running) = self.workers.get_mut(&number) {
                     match &message {
-                        FromWorker::Phase(phase) => running.phase = *phase,
-                        FromWorker::Recorder(path) => {
+                        WorkerMessage::Phase(phase) => running.phase = *phase,
+                        WorkerMessage::Recorder(path) => {
                             running.sampler = Some(Sampler::new(path.clone()))
                         }
-                        FromWorker::Loaded(loaded) => {
+                        WorkerMessage::Loaded(loaded) => {
                             running.nics = loaded
                                 .devices
                                 .iter()
@@ -324,14 +326,14 @@ impl Agent {
                         _ => {}
                     }
                 }
-                FromAgent::Worker(message)
+                AgentMessage::Worker(message)
             }
-            Heard::Log(line) => FromAgent::PluginLine(line),
-            Heard::Output { stream, text } => FromAgent::Output {
+            WorkerEvent::Log(line) => AgentMessage::PluginLine(line),
+            WorkerEvent::Output { stream, text } => AgentMessage::Output {
                 stream: stream.to_owned(),
                 text,
             },
-            Heard::Exited { code, signal } => {
+            WorkerEvent::Exited { code, signal } => {
                 let Some(mut running) = self.workers.remove(&number) else {
                     return;
                 };
@@ -349,7 +351,7 @@ impl Agent {
                     in_call,
                     channels,
                 };
-                FromAgent::Exited(exit)
+                AgentMessage::Exited(exit)
             }
         };
         self.say(number, &message);
@@ -360,7 +362,7 @@ impl Agent {
         for (offset, bytes) in sampler.pieces() {
             self.say(
                 number,
-                &FromAgent::Recording {
+                &AgentMessage::Recording {
                     offset,
                     base64: BASE64.encode(bytes),
                 },
@@ -385,12 +387,12 @@ impl Agent {
         running.commit_fault(&channels);
         let verdict = running.stall.look(&channels, now);
         if running.is_due(channels.len()) {
-            self.say(number, &FromAgent::Sample(channels));
+            self.say(number, &AgentMessage::Sample(channels));
         }
         match verdict {
-            Verdict::Quiet => {}
-            Verdict::Stalled(channels) => self.say(number, &FromAgent::Stall(channels)),
-            Verdict::Recovered => self.say(number, &FromAgent::Recovered),
+            StallChange::Quiet => {}
+            StallChange::Stalled(channels) => self.say(number, &AgentMessage::Stall(channels)),
+            StallChange::Recovered => self.say(number, &AgentMessage::Recovered),
         }
     }
 
@@ -428,7 +430,7 @@ impl Running {
             ProcessFault::Stop => self.worker.signal(Signal::STOP),
             ProcessFault::Kill => self.worker.signal(Signal::KILL),
             ProcessFault::Crash => self.worker.signal(Signal::ABORT),
-            ProcessFault::Exit => self.worker.tell(&ToWorker::Exit),
+            ProcessFault::Exit => self.worker.tell(&WorkerOrder::Exit),
             // Sends no message; the worker ends when its control stream closes.
             ProcessFault::KillAgent => _ = kill_process(getpid(), Signal::KILL),
         }

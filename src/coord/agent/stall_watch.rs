@@ -26,7 +26,7 @@ struct Inside {
     since: Instant,
 }
 
-pub(super) enum Verdict {
+pub(super) enum StallChange {
     Quiet,
     Stalled(Vec<ChannelNow>),
     Recovered,
@@ -42,7 +42,7 @@ impl StallWatch {
         }
     }
 
-    pub(super) fn look(&mut self, channels: &[ChannelNow], now: Instant) -> Verdict {
+    pub(super) fn look(&mut self, channels: &[ChannelNow], now: Instant) -> StallChange {
         self.note_calls(channels, now);
         let (since, last) = self.awake.unwrap_or((now, now));
         let since = if now.duration_since(last) > OVERSLEPT {
@@ -57,16 +57,16 @@ impl StallWatch {
         let stuck = channels.iter().any(quiet) || self.inside.iter().any(inside);
         match (stuck, self.declared) {
             // After a gap in the samples, the whole machine may have been asleep.
-            (true, false) if now.duration_since(since) < self.after => Verdict::Quiet,
+            (true, false) if now.duration_since(since) < self.after => StallChange::Quiet,
             (true, false) => {
                 self.declared = true;
-                Verdict::Stalled(channels.to_vec())
+                StallChange::Stalled(channels.to_vec())
             }
             (false, true) => {
                 self.declared = false;
-                Verdict::Recovered
+                StallChange::Recovered
             }
-            _ => Verdict::Quiet,
+            _ => StallChange::Quiet,
         }
     }
 
@@ -111,11 +111,11 @@ mod tests {
         }
     }
 
-    fn letter(verdict: &Verdict) -> char {
+    fn letter(verdict: &StallChange) -> char {
         match verdict {
-            Verdict::Quiet => '.',
-            Verdict::Stalled(_) => 'S',
-            Verdict::Recovered => 'R',
+            StallChange::Quiet => '.',
+            StallChange::Stalled(_) => 'S',
+            StallChange::Recovered => 'R',
         }
     }
 

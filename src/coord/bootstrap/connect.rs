@@ -8,8 +8,8 @@
 
 use super::auth::{Secret, random};
 use super::config::Config;
-use super::error::{BootstrapError, Cause, Whom};
-use super::exchange::Link;
+use super::error::{BootstrapError, Cause, Endpoint};
+use super::exchange::PeerLink;
 use super::handshake::{Handshake, Step};
 use super::message::{Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
@@ -37,10 +37,10 @@ pub(crate) fn connect(
     mine: &Config,
     deadline: Deadline,
     stop: &AtomicBool,
-) -> Result<Link, BootstrapError> {
+) -> Result<PeerLink, BootstrapError> {
     let mine = mine.without_secrets(secret);
     let config_sha256 = mine.sha256();
-    let mut wait = Wait::new(Whom::Peer(address), Awaited::Connection, deadline, stop);
+    let mut wait = Wait::new(Endpoint::Peer(address), Awaited::Connection, deadline, stop);
     let mut pause = PAUSE_MIN;
     let mut last = None;
     loop {
@@ -48,7 +48,7 @@ pub(crate) fn connect(
         let hasty = wait.remaining() < PAUSE_MAX;
         match attempt(address, secret, config_sha256, &mut wait) {
             Ok((wire, theirs)) => {
-                return Link::establish(wire, Role::Connects, &mine, theirs, wait);
+                return PeerLink::establish(wire, Role::Connects, &mine, theirs, wait);
             }
             Err(error) if error.cause.may_pass() => last = Some(error.cause),
             Err(error) if hasty => return Err(explained(error, last, &wait)),

@@ -1,5 +1,5 @@
 //! How a bootstrap fails: who was spoken to, what was awaited and for how long
-//! (`At`, the same for all), and what happened (`Cause`, one variant each).
+//! (`ErrorContext`, the same for all), and what happened (`Cause`, one variant each).
 #![forbid(unsafe_code)]
 
 use super::config::Difference;
@@ -16,16 +16,16 @@ use tcpx_words::error::{NextStep, Outcome};
 #[error("{at}: {cause}{}", at.strangers)]
 pub(crate) struct BootstrapError {
     /// Where it stood.
-    pub at: Box<At>,
+    pub at: Box<ErrorContext>,
     /// What happened.
     pub cause: Cause,
 }
 
 /// Where a bootstrap stood when it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct At {
+pub(crate) struct ErrorContext {
     /// The other end, or our own address while there is none.
-    pub whom: Whom,
+    pub endpoint: Endpoint,
     /// What was awaited: `its proof`, ``barrier `warm-up` ``.
     pub awaited: String,
     /// How long it had been awaited.
@@ -36,9 +36,9 @@ pub(crate) struct At {
     pub strangers: Strangers,
 }
 
-/// Whom one waits for.
+/// Endpoint one waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whom {
+pub(crate) enum Endpoint {
     /// The peer at this address.
     Peer(SocketAddr),
     /// Whoever connects to this address of ours.
@@ -221,7 +221,7 @@ impl BootstrapError {
 impl NextStep for BootstrapError {
     fn next_step(&self) -> Option<String> {
         let other_run = "wait for the other tcpxctl run on this port to end, or choose another --bootstrap-port";
-        let address = self.at.whom.address();
+        let address = self.at.endpoint.address();
         Some(match &self.cause {
             Cause::Refused => {
                 format!("look whether the peer's worker runs and no firewall rejects {address}")
@@ -230,16 +230,16 @@ impl NextStep for BootstrapError {
             Cause::TimedOut { .. } if self.at.strangers.other_version > 0 => {
                 "install the same tcpxctl on both nodes".to_owned()
             }
-            Cause::TimedOut { limit, .. } => match self.at.whom {
-                Whom::Anyone(_) => {
+            Cause::TimedOut { limit, .. } => match self.at.endpoint {
+                Endpoint::Anyone(_) => {
                     format!(
                         "look whether the peer's worker runs and reaches {address}, or raise {limit}"
                     )
                 }
-                Whom::Peer(_) if self.at.awaited == Awaited::Connection.to_string() => {
+                Endpoint::Peer(_) if self.at.awaited == Awaited::Connection.to_string() => {
                     format!("look whether a firewall drops TCP to {address}, or raise {limit}")
                 }
-                Whom::Peer(_) => return None,
+                Endpoint::Peer(_) => return None,
             },
             Cause::Unreachable(_) => {
                 format!("look at the route with `ip route get {}`", address.ip())
@@ -263,7 +263,7 @@ impl NextStep for BootstrapError {
     }
 }
 
-impl Whom {
+impl Endpoint {
     /// The address, whosever it is.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
@@ -272,11 +272,11 @@ impl Whom {
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for ErrorContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.whom {
-            Whom::Peer(address) => write!(f, "bootstrap with {address}")?,
-            Whom::Anyone(address) => write!(f, "bootstrap listening on {address}")?,
+        match self.endpoint {
+            Endpoint::Peer(address) => write!(f, "bootstrap with {address}")?,
+            Endpoint::Anyone(address) => write!(f, "bootstrap listening on {address}")?,
         }
         write!(
             f,
@@ -332,8 +332,8 @@ mod tests {
     use super::*;
 
     fn error(cause: Cause) -> BootstrapError {
-        let at = At {
-            whom: Whom::Peer("10.0.0.226:7000".parse().expect("an address")),
+        let at = ErrorContext {
+            endpoint: Endpoint::Peer("10.0.0.226:7000".parse().expect("an address")),
             awaited: "its hello".to_owned(),
             waited: Duration::from_millis(1500),
             tries: 3,
@@ -355,7 +355,7 @@ mod tests {
             limit: "limits.connect",
             allowed: Duration::from_millis(1500),
         });
-        error.at.whom = Whom::Anyone("10.0.1.25:7000".parse().expect("an address"));
+        error.at.endpoint = Endpoint::Anyone("10.0.1.25:7000".parse().expect("an address"));
         error.at.strangers = Strangers {
             turned_away: 3,
             wrong_secret: 1,

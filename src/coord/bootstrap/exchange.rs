@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::config::Config;
-use super::error::{BootstrapError, Cause, Strangers, Whom, printable};
+use super::error::{BootstrapError, Cause, Endpoint, Strangers, printable};
 use super::message::{Flow, HANDLES_MAX, Handle, Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
 use super::wire::Wire;
@@ -24,7 +24,7 @@ const ABORT_LINGER: Duration = Duration::from_millis(250);
 const REASON_CHARS_SHOWN: usize = 400;
 
 /// A connection between two workers that share a secret and a configuration.
-pub(crate) struct Link {
+pub(crate) struct PeerLink {
     pub(super) wire: Wire,
     role: Role,
     pub(super) peer: SocketAddr,
@@ -32,7 +32,7 @@ pub(crate) struct Link {
     pub(super) strangers: Strangers,
 }
 
-impl Link {
+impl PeerLink {
     /// Compares configurations with a peer that has proved itself and claimed `theirs`.
     pub(super) fn establish(
         mut wire: Wire,
@@ -52,7 +52,11 @@ impl Link {
             epoch: 0,
             strangers: Strangers::default(),
         };
-        match link.agree(mine, theirs, wait.with(Whom::Peer(peer), Awaited::Config)) {
+        match link.agree(
+            mine,
+            theirs,
+            wait.with(Endpoint::Peer(peer), Awaited::Config),
+        ) {
             Ok(()) => Ok(link),
             Err(error) => {
                 // What only this end knows; the rest the peer finds as we did.
@@ -212,7 +216,7 @@ impl Link {
     }
 
     fn wait<'a>(&self, awaited: Awaited<'a>, deadline: Deadline, stop: &'a AtomicBool) -> Wait<'a> {
-        Wait::new(Whom::Peer(self.peer), awaited, deadline, stop)
+        Wait::new(Endpoint::Peer(self.peer), awaited, deadline, stop)
     }
 
     /// Sends; when the peer is gone, what it said last explains more than that.
@@ -236,11 +240,11 @@ impl Link {
     }
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for PeerLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "Link({:?}, peer {}, epoch {})",
+            "PeerLink({:?}, peer {}, epoch {})",
             self.role, self.peer, self.epoch
         )
     }

@@ -10,8 +10,8 @@
 
 use super::auth::{Secret, random};
 use super::config::Config;
-use super::error::{BootstrapError, Cause, Strangers, Whom};
-use super::exchange::Link;
+use super::error::{BootstrapError, Cause, Endpoint, Strangers};
+use super::exchange::PeerLink;
 use super::handshake::{Handshake, Step, refusal};
 use super::message::{Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
@@ -58,8 +58,8 @@ struct Proven {
     config_sha256: [u8; 32],
 }
 
-/// The door: who stands before it, and how many were sent away.
-struct Door<'a> {
+/// The pending_peers: who stands before it, and how many were sent away.
+struct PendingPeers<'a> {
     listener: &'a Listener,
     secret: &'a Secret,
     config_sha256: [u8; 32],
@@ -111,7 +111,7 @@ impl Listener {
         open().map_err(|source| {
             let never = AtomicBool::new(false);
             let wait = Wait::new(
-                Whom::Anyone(address),
+                Endpoint::Anyone(address),
                 Awaited::Port,
                 Deadline::after("bind", Duration::ZERO),
                 &never,
@@ -139,24 +139,29 @@ impl Listener {
         mine: &Config,
         deadline: Deadline,
         stop: &AtomicBool,
-    ) -> Result<Link, BootstrapError> {
+    ) -> Result<PeerLink, BootstrapError> {
         let mine = mine.without_secrets(secret);
-        let wait = Wait::new(Whom::Anyone(self.address), Awaited::Peer, deadline, stop);
-        let mut door = Door {
+        let wait = Wait::new(
+            Endpoint::Anyone(self.address),
+            Awaited::Peer,
+            deadline,
+            stop,
+        );
+        let mut pending_peers = PendingPeers {
             listener: &self,
             secret,
             config_sha256: mine.sha256(),
             pending: Vec::new(),
             strangers: Strangers::default(),
         };
-        let proven = door.wait_for_the_peer(&wait);
-        let strangers = door.strangers;
+        let proven = pending_peers.wait_for_the_peer(&wait);
+        let strangers = pending_peers.strangers;
         drop(self);
         let proven = proven.map_err(|mut error| {
             error.at.strangers = strangers;
             error
         })?;
-        let mut link = Link::establish(
+        let mut link = PeerLink::establish(
             proven.wire,
             Role::Listens,
             &mine,
@@ -168,7 +173,7 @@ impl Listener {
     }
 }
 
-impl<'a> Door<'a> {
+impl<'a> PendingPeers<'a> {
     fn wait_for_the_peer(&mut self, wait: &Wait<'_>) -> Result<Proven, BootstrapError> {
         loop {
             self.poll(wait.slice()?)
@@ -220,7 +225,7 @@ impl<'a> Door<'a> {
                         source,
                     });
                 }
-                // Out of descriptors or memory, most likely: a place at the door is both.
+                // Out of descriptors or memory, most likely: a place at the pending_peers is both.
                 Err(_) => {
                     self.evict_one();
                     return Ok(());

@@ -51,7 +51,7 @@ pub(crate) use auth::Secret;
 pub(crate) use config::Config;
 pub(crate) use connect::connect;
 pub(crate) use error::{BootstrapError, Cause};
-pub(crate) use exchange::Link;
+pub(crate) use exchange::PeerLink;
 pub(crate) use listen::Listener;
 pub(crate) use message::{Handle, PROTOCOL_VERSION};
 pub(crate) use wait::Deadline;

@@ -5,7 +5,7 @@
 //! time; only what must not happen is waited for with a short deadline.
 
 use super::auth::Secret;
-use super::error::{Strangers, Whom};
+use super::error::{Endpoint, Strangers};
 use super::handshake::{Handshake, Step};
 use super::listen::StrangerLimits;
 use super::message::{BARRIER_NAME_MAX, BODY_MAX, Flow, HANDLES_MAX, Message, Role};
@@ -23,7 +23,7 @@ use tcpx_words::error::{NextStep, Outcome};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-type Ended = Result<Link, BootstrapError>;
+type Ended = Result<PeerLink, BootstrapError>;
 
 fn secret() -> Secret {
     Secret::from_bytes([7; 32])
@@ -86,7 +86,7 @@ fn pair_of(listens: (&Secret, &Config), connects: (&Secret, &Config)) -> (Ended,
     })
 }
 
-fn pair() -> (Link, Link) {
+fn pair() -> (PeerLink, PeerLink) {
     let (secret, config) = (secret(), config());
     let (listens, connects) = pair_of((&secret, &config), (&secret, &config));
     (listens.expect("listens"), connects.expect("connects"))
@@ -155,7 +155,7 @@ fn stranger(address: SocketAddr, says: &[u8]) -> TcpStream {
     stream
 }
 
-fn send_raw(link: &mut Link, message: &Message) {
+fn send_raw(link: &mut PeerLink, message: &Message) {
     link.wire.queue(message).expect("fits");
     link.wire.flush().expect("leaves");
 }
@@ -278,7 +278,7 @@ fn a_socket_that_connects_to_itself_has_found_nobody() {
     let mut wire = Wire::new(socket.into()).expect("a wire");
     let (secret, wait) = (
         secret(),
-        Wait::new(Whom::Peer(loopback()), Awaited::Hello, ample(), &NEVER),
+        Wait::new(Endpoint::Peer(loopback()), Awaited::Hello, ample(), &NEVER),
     );
     let mut handshake = Handshake::new(Role::Connects, &secret, [0; 32], [1; 32]);
     wire.send(&handshake.hello(), &wait).expect("sends");
@@ -570,7 +570,7 @@ fn a_configuration_that_was_not_proved_is_garbage() {
     let accepting = thread::spawn(move || listener.accept(&secret(), &config(), ample(), &NEVER));
     let (secret, wait) = (
         secret(),
-        Wait::new(Whom::Peer(address), Awaited::Hello, ample(), &NEVER),
+        Wait::new(Endpoint::Peer(address), Awaited::Hello, ample(), &NEVER),
     );
     let mut wire = Wire::new(TcpStream::connect(address).expect("connects")).expect("a wire");
     let mut handshake = Handshake::new(Role::Connects, &secret, [9; 32], [1; 32]);
@@ -757,7 +757,7 @@ fn handles_in_another_number_or_direction_are_refused() {
 fn two_full_lists_of_handles_cross_through_buffers_that_hold_neither() {
     let (listens, connects) = pair();
     let mine = vec![[7; 128]; HANDLES_MAX];
-    let cross = |mut link: Link| {
+    let cross = |mut link: PeerLink| {
         let socket = SockRef::from(&link.wire.as_fd()).set_send_buffer_size(4096);
         socket.expect("a small buffer");
         let theirs = link.exchange_handles(&mine, HANDLES_MAX, ample(), &NEVER);

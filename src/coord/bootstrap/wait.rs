@@ -4,7 +4,7 @@
 //! before it looks at the flag and the clock again.
 #![forbid(unsafe_code)]
 
-use super::error::{At, BootstrapError, Cause, Strangers, Whom};
+use super::error::{BootstrapError, Cause, Endpoint, ErrorContext, Strangers};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub(super) enum Awaited<'a> {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wait<'a> {
-    whom: Whom,
+    endpoint: Endpoint,
     awaited: Awaited<'a>,
     since: Instant,
     tries: u32,
@@ -65,13 +65,13 @@ pub(super) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     pub(super) fn new(
-        whom: Whom,
+        endpoint: Endpoint,
         awaited: Awaited<'a>,
         deadline: Deadline,
         stop: &'a AtomicBool,
     ) -> Self {
         Self {
-            whom,
+            endpoint,
             awaited,
             since: Instant::now(),
             tries: 0,
@@ -81,8 +81,8 @@ impl<'a> Wait<'a> {
     }
 
     /// The same wait, now with this peer, for this.
-    pub(super) fn with(mut self, whom: Whom, awaited: Awaited<'a>) -> Self {
-        (self.whom, self.awaited) = (whom, awaited);
+    pub(super) fn with(mut self, endpoint: Endpoint, awaited: Awaited<'a>) -> Self {
+        (self.endpoint, self.awaited) = (endpoint, awaited);
         self
     }
 
@@ -124,8 +124,8 @@ impl<'a> Wait<'a> {
     }
 
     pub(super) fn error(&self, cause: Cause) -> BootstrapError {
-        let at = At {
-            whom: self.whom,
+        let at = ErrorContext {
+            endpoint: self.endpoint,
             awaited: self.awaited.to_string(),
             waited: self.since.elapsed(),
             tries: self.tries,

@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 use super::assign::or_builtin;
-use super::launch::{Agent, AgentEvent, LaunchError, Said};
-use crate::process::supervise::{Heard, Worker};
+use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
+use crate::process::supervise::{Worker, WorkerEvent};
 use crate::protocol::limits::HEARTBEAT;
-use crate::protocol::message::{FromAgent, FromWorker, Launch, NoPlugin, Task, ToAgent, ToWorker};
+use crate::protocol::message::{
+    AgentMessage, CoordinatorOrder, Launch, NoPlugin, Task, WorkerMessage, WorkerOrder,
+};
 use crate::protocol::variables::choose;
 use crate::reach::Transport;
 use serde::Serialize;
@@ -125,7 +127,7 @@ impl Node {
         task: Task,
         env: &BTreeMap<String, String>,
         patience: Duration,
-        pick: impl Fn(FromWorker) -> Option<T>,
+        pick: impl Fn(WorkerMessage) -> Option<T>,
     ) -> Result<T, Problem> {
         let answer = Answer {
             phase: Phase::Starting,
@@ -150,7 +152,7 @@ impl Node {
                     stall_after_ms: u64::MAX,
                     fault: None,
                 };
-                agent.tell(0, &ToAgent::Launch(Box::new(launch)));
+                agent.tell(0, &CoordinatorOrder::Launch(Box::new(launch)));
                 let answer = ask_agent(answer, agent, events, &wait);
                 leave(agent, events);
                 answer
@@ -204,7 +206,7 @@ impl Wait<'_> {
     }
 }
 
-fn ask_child<T, P: Fn(FromWorker) -> Option<T>>(
+fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
     mut answer: Answer<T, P>,
     task: Task,
     env: &BTreeMap<String, String>,
@@ -213,13 +215,15 @@ fn ask_child<T, P: Fn(FromWorker) -> Option<T>>(
     let (to_heard, heard) = mpsc::channel();
     let worker = Worker::start(env, move |one| drop(to_heard.send(one)))
         .map_err(|error| Problem::not_run(format!("cannot start a worker: {error}")))?;
-    worker.tell(&ToWorker::Start(Box::new(task)));
+    worker.tell(&WorkerOrder::Start(Box::new(task)));
     let mut recorder = None;
     loop {
         match wait.next(&heard) {
-            Ok(Heard::Message(FromWorker::Recorder(path))) => recorder = Some(Sampler::new(path)),
+            Ok(WorkerEvent::Message(WorkerMessage::Recorder(path))) => {
+                recorder = Some(Sampler::new(path))
+            }
             Ok(heard) => {
-                if matches!(heard, Heard::Exited { .. }) {
+                if matches!(heard, WorkerEvent::Exited { .. }) {
                     answer.inside = recorder.as_mut().and_then(Sampler::in_call);
                 }
                 if let Some(done) = answer.hear(heard) {
@@ -235,7 +239,7 @@ fn ask_child<T, P: Fn(FromWorker) -> Option<T>>(
     }
 }
 
-fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
+fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
     mut answer: Answer<T, P>,
     agent: &Agent,
     events: &mpsc::Receiver<AgentEvent>,
@@ -254,23 +258,23 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
             agent.beat();
         }
         let heard = match wait.next(events) {
-            Ok(AgentEvent::Said(Said { message, .. })) => match message {
-                FromAgent::Worker(message) => Heard::Message(message),
-                FromAgent::PluginLine(line) => Heard::Log(line),
-                FromAgent::Exited(exit) => {
+            Ok(AgentEvent::Message(ReceivedMessage { message, .. })) => match message {
+                AgentMessage::Worker(message) => WorkerEvent::Message(message),
+                AgentMessage::PluginLine(line) => WorkerEvent::Log(line),
+                AgentMessage::Exited(exit) => {
                     answer.inside = exit.in_call;
-                    Heard::Exited {
+                    WorkerEvent::Exited {
                         code: exit.code,
                         signal: exit.signal,
                     }
                 }
-                FromAgent::Broken(why) => return Err(Problem::not_run(why)),
+                AgentMessage::Broken(why) => return Err(Problem::not_run(why)),
                 _ => continue,
             },
             Ok(AgentEvent::Gone(_)) | Err(Silence::Gone) => {
                 return Err(lost("the agent is gone".into()));
             }
-            Ok(AgentEvent::Noise(..)) | Err(Silence::Yet) => continue,
+            Ok(AgentEvent::Text(..)) | Err(Silence::Yet) => continue,
             Err(Silence::Over) => return Err(answer.is_late(wait)),
         };
         if let Some(done) = answer.hear(heard) {
@@ -281,13 +285,13 @@ fn ask_agent<T, P: Fn(FromWorker) -> Option<T>>(
 
 /// Stops the worker and waits until it has exited, so that the next task can start one.
 fn leave(agent: &Agent, events: &mpsc::Receiver<AgentEvent>) {
-    agent.tell(0, &ToAgent::Stop { grace_ms: 100 });
+    agent.tell(0, &CoordinatorOrder::Stop { grace_ms: 100 });
     let until = Instant::now() + 2 * HEARTBEAT;
     while let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now())) {
         if matches!(
             event,
-            AgentEvent::Said(Said {
-                message: FromAgent::Exited(_),
+            AgentEvent::Message(ReceivedMessage {
+                message: AgentMessage::Exited(_),
                 ..
             }) | AgentEvent::Gone(_)
         ) {
@@ -307,19 +311,19 @@ struct Answer<T, P> {
     pick: P,
 }
 
-impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
+impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
     /// Takes one message; returns the result once it is complete.
-    fn hear(&mut self, heard: Heard) -> Option<Result<T, Problem>> {
+    fn hear(&mut self, heard: WorkerEvent) -> Option<Result<T, Problem>> {
         match heard {
-            Heard::Message(FromWorker::Phase(next)) => self.phase = next,
-            Heard::Message(FromWorker::Failed(failed)) => {
+            WorkerEvent::Message(WorkerMessage::Phase(next)) => self.phase = next,
+            WorkerEvent::Message(WorkerMessage::Failed(failed)) => {
                 self.failure = Some(Problem {
                     outcome: failed.outcome,
                     message: format!("{}: {}", failed.phase, failed.message),
                     next_step: failed.next_step,
                 });
             }
-            Heard::Message(FromWorker::Finished(_)) => {
+            WorkerEvent::Message(WorkerMessage::Finished(_)) => {
                 return Some(match (self.answer.take(), self.failure.take()) {
                     (Some(answer), None) => Ok(answer),
                     (_, Some(failure)) => Err(failure),
@@ -328,14 +332,14 @@ impl<T, P: Fn(FromWorker) -> Option<T>> Answer<T, P> {
                     )),
                 });
             }
-            Heard::Message(message) => {
+            WorkerEvent::Message(message) => {
                 self.answer = self.answer.take().or_else(|| (self.pick)(message))
             }
-            Heard::Log(line) if line.level == tcpx_abi::level::WARN => {
+            WorkerEvent::Log(line) if line.level == tcpx_abi::level::WARN => {
                 self.last_warning = Some(line.text)
             }
-            Heard::Log(_) | Heard::Output { .. } => {}
-            Heard::Exited { code, signal } => {
+            WorkerEvent::Log(_) | WorkerEvent::Output { .. } => {}
+            WorkerEvent::Exited { code, signal } => {
                 let how = how_ended(code, signal);
                 let said = self
                     .last_warning

@@ -43,7 +43,7 @@ pub(crate) struct EndPlan {
 
 /// Why nothing can be launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct AssignError {
     /// What is wrong.
     pub why: String,
     /// What to do.
@@ -62,7 +62,7 @@ pub(super) fn assign(
     ends: [(&str, &Greeting); 2],
     port: u16,
     before: usize,
-) -> Result<Vec<PairPlan>, Refusal> {
+) -> Result<Vec<PairPlan>, AssignError> {
     let nodes = ends.map(|(_, greeting)| greeting);
     let (sends, listener) = match scenario.transfer.direction {
         Direction::Forward => ([true, false], End::Second),
@@ -70,7 +70,7 @@ pub(super) fn assign(
         Direction::Both | Direction::PingPong => ([true, true], End::Second),
     };
     let both = sends == [true, true];
-    let place = Place::of(nodes);
+    let place = Place::of_nodes(nodes);
     let listen = place.address_of(listener, ends)?;
     let plugins = plugins(scenario, ends, place)?;
     let gpus = if *work == Work::Transfer {
@@ -128,7 +128,7 @@ pub(super) fn assign(
 
 /// Whether both ends are on one machine, as far as is known.
 pub(super) fn is_one_machine(nodes: [&Greeting; 2]) -> bool {
-    Place::of(nodes) != Place::Apart
+    Place::of_nodes(nodes) != Place::Apart
 }
 
 /// The GPUs that take part on both nodes; one pair of hosts where none does.
@@ -136,7 +136,7 @@ fn gpus(
     scenario: &Scenario,
     nodes: [&Greeting; 2],
     plugins: &[Choice; 2],
-) -> Result<Vec<Option<u32>>, Refusal> {
+) -> Result<Vec<Option<u32>>, AssignError> {
     let there = |node: &&Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
     let on_both = nodes.iter().map(there).min().unwrap_or(0);
     let takes_gpus = match scenario.transfer.memory {
@@ -171,7 +171,7 @@ fn gpus(
             "topology.gpus names {} GPUs, and a node has {WORKERS_MAX} workers at most",
             gpus.len()
         );
-        return Err(Refusal {
+        return Err(AssignError {
             why,
             next_step: Some("name fewer".into()),
         });
@@ -267,7 +267,7 @@ enum Place {
 }
 
 impl Place {
-    fn of(nodes: [&Greeting; 2]) -> Self {
+    fn of_nodes(nodes: [&Greeting; 2]) -> Self {
         match nodes[0].facts.host.is_same_stack(&nodes[1].facts.host) {
             Some(true)
                 if nodes
@@ -282,7 +282,7 @@ impl Place {
     }
 
     /// Where an end can be reached by the other.
-    fn address_of(self, end: End, ends: [(&str, &Greeting); 2]) -> Result<IpAddr, Refusal> {
+    fn address_of(self, end: End, ends: [(&str, &Greeting); 2]) -> Result<IpAddr, AssignError> {
         let ((name, node), (_, other)) = (ends[end as usize], ends[end.other() as usize]);
         if self == Self::Here {
             return Ok(Ipv4Addr::LOCALHOST.into());
@@ -298,7 +298,7 @@ impl Place {
             .into_iter()
             .flatten()
             .find(|address| has_address(&node.facts, *address));
-        own.ok_or_else(|| Refusal {
+        own.ok_or_else(|| AssignError {
             why: format!("no address is known by which {name} can be reached"),
             next_step: Some("name the nodes by their own addresses".into()),
         })
@@ -332,7 +332,7 @@ fn plugins(
     scenario: &Scenario,
     ends: [(&str, &Greeting); 2],
     place: Place,
-) -> Result<[Choice; 2], Refusal> {
+) -> Result<[Choice; 2], AssignError> {
     let of = |end: End| {
         let (name, node) = ends[end as usize];
         let plugin = node.plugin.clone();
@@ -342,7 +342,7 @@ fn plugins(
         } else {
             or_builtin(plugin, &scenario.plugin)
         };
-        plugin.map_err(|no| Refusal {
+        plugin.map_err(|no| AssignError {
             why: format!("{name}: {}", no.why),
             next_step: no.next_step,
         })
@@ -359,7 +359,7 @@ fn plugins(
         && scenario.transfer.memory == Memory::Device
         && !both(PluginFamily::is_software)
     {
-        return Err(Refusal {
+        return Err(AssignError {
             why: "both ends are the same machine: packets that never leave it are not steered into device memory"
                 .into(),
             next_step: Some("use another peer, or transfer.memory = \"host\"".into()),

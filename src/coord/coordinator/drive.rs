@@ -2,11 +2,11 @@
 //! `run`, and carries out its effects.
 #![forbid(unsafe_code)]
 
-use super::assign::{self, Refusal};
-use super::launch::{Agent, AgentEvent, LaunchError, Said};
-use super::pair::{Effect as PairEffect, Pair, PairOutcome, Setup};
+use super::assign::{self, AssignError};
+use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
+use super::pair::{Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
-use super::run::{Effect, Input, Now, Run};
+use super::run::{Now, Run, RunEffect, RunInput};
 use crate::bootstrap::Secret;
 use crate::protocol::limits::OVERSLEPT;
 use crate::protocol::message::Work;
@@ -38,23 +38,23 @@ pub struct RunRequest<'a> {
     pub interrupted: &'a Arc<AtomicBool>,
     /// How to reach each node.
     pub ways: &'a [Box<dyn Transport>],
-    /// Which nodes meet: places in `ways`. Both sides of a couple are different nodes.
-    pub couples: &'a [[usize; 2]],
+    /// Which nodes meet: places in `ways`. Both sides of a node_pair are different nodes.
+    pub node_pairs: &'a [[usize; 2]],
     /// Port that the first listening worker uses, the next one for the next pair and so on; 0
     /// for any free port.
     pub bootstrap_port: u16,
     /// Whether each worker makes the critical checks of its node first.
     pub preflight: bool,
     /// The channel that a live view shows in detail.
-    pub closely: Option<&'a Closely>,
+    pub closely: Option<&'a FocusedChannel>,
 }
 
 /// The first node with the second: the node pairs of every run of two nodes.
-pub const ONE_COUPLE: &[[usize; 2]] = &[[0, 1]];
+pub const ONE_NODE_PAIR: &[[usize; 2]] = &[[0, 1]];
 
 /// The channel that a live view shows in detail, and its recorder file: written by the view, read
 /// by the coordinator a few times a second.
-pub type Closely = Mutex<Option<(ChannelKey, PathBuf)>>;
+pub type FocusedChannel = Mutex<Option<(ChannelKey, PathBuf)>>;
 
 /// Result of a run.
 #[derive(Debug, Clone)]
@@ -224,7 +224,7 @@ impl Drive<'_> {
                 .get(node.index())
                 .is_some_and(|way| way.node() == Local.node())
         };
-        let setup = Setup {
+        let setup = PairSetup {
             id,
             nodes,
             lanes,
@@ -238,7 +238,7 @@ impl Drive<'_> {
     }
 
     /// Every pair of the run with the effects that start it.
-    fn pairs(&self, now: Now) -> Result<Vec<(Pair, Vec<PairEffect>)>, Refusal> {
+    fn pairs(&self, now: Now) -> Result<Vec<(Pair, Vec<PairEffect>)>, AssignError> {
         let request = self.request;
         let greetings: Vec<_> = self.agents.iter().map(|agent| &agent.greeting).collect();
         let names: Vec<String> = self
@@ -255,24 +255,24 @@ impl Drive<'_> {
             .zip(greetings.iter().map(|greeting| &*greeting.facts))
             .collect();
         let is_one_machine = request
-            .couples
+            .node_pairs
             .iter()
-            .any(|couple| assign::is_one_machine(couple.map(|at| greetings[at])));
+            .any(|node_pair| assign::is_one_machine(node_pair.map(|at| greetings[at])));
         if let Some(why) = require::missing(&request.scenario.requires, &nodes, is_one_machine) {
-            return Err(Refusal {
+            return Err(AssignError {
                 why,
                 next_step: None,
             });
         }
-        let no_numbers = |error| Refusal {
+        let no_numbers = |error| AssignError {
             why: format!("cannot generate the run's secret: {error}"),
             next_step: None,
         };
         let mut plans = Vec::new();
-        for couple in request.couples {
-            let ends = couple.map(|at| (names[at].as_str(), greetings[at]));
+        for node_pair in request.node_pairs {
+            let ends = node_pair.map(|at| (names[at].as_str(), greetings[at]));
             let first = plans.len();
-            let nodes = couple.map(|at| NodeId(u32::try_from(at).unwrap_or(u32::MAX)));
+            let nodes = node_pair.map(|at| NodeId(u32::try_from(at).unwrap_or(u32::MAX)));
             for (lanes, mut plan) in assign::assign(
                 request.scenario,
                 &request.work,
@@ -324,7 +324,7 @@ impl Drive<'_> {
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone()
             });
-            let tick = Input::Tick {
+            let tick = RunInput::Tick {
                 interrupted: self.request.interrupted.load(Ordering::Relaxed),
                 overslept: began.elapsed() > OVERSLEPT,
                 closely: closely.flatten(),
@@ -335,34 +335,36 @@ impl Drive<'_> {
 
     fn hear(&mut self, event: AgentEvent) {
         self.step(match event {
-            AgentEvent::Said(Said {
+            AgentEvent::Message(ReceivedMessage {
                 node,
                 node_us,
                 worker,
                 message,
-            }) => Input::Said {
+            }) => RunInput::AgentMessage {
                 node,
                 node_us,
                 worker,
                 message,
             },
-            AgentEvent::Noise(node, text) => Input::Noise { node, text },
-            AgentEvent::Gone(node) => Input::AgentGone(node),
+            AgentEvent::Text(node, text) => RunInput::AgentText { node, text },
+            AgentEvent::Gone(node) => RunInput::AgentGone(node),
         });
     }
 
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: RunInput) {
         let now = self.now();
         let effects = self.run.step(now, input);
         self.carry_out(effects);
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect>) {
+    fn carry_out(&mut self, effects: Vec<RunEffect>) {
         for effect in effects {
             match effect {
-                Effect::Tell(node, worker, order) => self.agents[node.index()].tell(worker, &order),
-                Effect::Emit(event) => (self.observe)(&event, self.run.state()),
-                Effect::LetGo { node, is_lost } => self.agents[node.index()].finish(is_lost),
+                RunEffect::Tell(node, worker, order) => {
+                    self.agents[node.index()].tell(worker, &order)
+                }
+                RunEffect::Emit(event) => (self.observe)(&event, self.run.state()),
+                RunEffect::LetGo { node, is_lost } => self.agents[node.index()].finish(is_lost),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Converts messages of agents and workers to events of the run model.
 #![forbid(unsafe_code)]
 
-use crate::protocol::message::{FromAgent, FromWorker, Loaded};
+use crate::protocol::message::{AgentMessage, Loaded, WorkerMessage};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use tcpx_run_model::event::{Event, EventKind, PluginDevice, PluginReady};
 use tcpx_run_model::ids::NodeId;
@@ -12,45 +12,47 @@ use tcpx_words::units::printable;
 const CHANNELS_MAX: usize = 65_536;
 
 /// Converts a message to an event; `None` for messages that only the protocol needs.
-pub(super) fn event_of(message: FromAgent) -> Option<EventKind> {
+pub(super) fn event_of(message: AgentMessage) -> Option<EventKind> {
     Some(match message {
-        FromAgent::Worker(message) => return event_of_worker(message),
-        FromAgent::Sample(channels) => EventKind::Sample(channels),
-        FromAgent::Stall(channels) => EventKind::Stall(channels),
-        FromAgent::Recovered => EventKind::Recovered,
-        FromAgent::Frozen(frame) => EventKind::Frame(frame),
-        FromAgent::PluginLine(line) => EventKind::PluginLine(line),
-        FromAgent::Output { stream, text } => EventKind::Output { stream, text },
+        AgentMessage::Worker(message) => return event_of_worker(message),
+        AgentMessage::Sample(channels) => EventKind::Sample(channels),
+        AgentMessage::Stall(channels) => EventKind::Stall(channels),
+        AgentMessage::Recovered => EventKind::Recovered,
+        AgentMessage::Frozen(frame) => EventKind::Frame(frame),
+        AgentMessage::PluginLine(line) => EventKind::PluginLine(line),
+        AgentMessage::Output { stream, text } => EventKind::Output { stream, text },
         // Ignore chunks that are not valid base64.
-        FromAgent::Recording { offset, base64 } => EventKind::RecorderPiece {
+        AgentMessage::Recording { offset, base64 } => EventKind::RecorderPiece {
             offset,
             bytes: BASE64.decode(base64).ok()?,
         },
-        FromAgent::Exited(exit) => EventKind::Exited(exit),
-        FromAgent::Broken(why) => EventKind::AgentBroken(why),
-        FromAgent::Hello { .. }
-        | FromAgent::Chosen(_)
-        | FromAgent::Echo { .. }
-        | FromAgent::Watched(_)
-        | FromAgent::Heartbeat => return None,
+        AgentMessage::Exited(exit) => EventKind::Exited(exit),
+        AgentMessage::Broken(why) => EventKind::AgentBroken(why),
+        AgentMessage::Hello { .. }
+        | AgentMessage::Chosen(_)
+        | AgentMessage::Echo { .. }
+        | AgentMessage::Watched(_)
+        | AgentMessage::Heartbeat => return None,
     })
 }
 
-fn event_of_worker(message: FromWorker) -> Option<EventKind> {
+fn event_of_worker(message: WorkerMessage) -> Option<EventKind> {
     Some(match message {
-        FromWorker::Phase(phase) => EventKind::Phase(phase),
-        FromWorker::Recorder(path) => EventKind::Recorder(path),
-        FromWorker::Loaded(loaded) => EventKind::Plugin(Box::new(plugin_ready(&loaded))),
-        FromWorker::Preflight(found) => EventKind::Preflight(found),
-        FromWorker::Iteration(iteration) => EventKind::Iteration(iteration),
-        FromWorker::Handshake(times) => EventKind::Handshake(times),
-        FromWorker::Held { before, after } => EventKind::Held { before, after },
-        FromWorker::Mr(rows) => EventKind::Registrations(rows),
-        FromWorker::Transfer(result) => EventKind::Transfer(result),
-        FromWorker::Failed(failure) => EventKind::Failed(failure),
-        FromWorker::Finished(log) => EventKind::Finished(log),
-        FromWorker::Listening(address) => EventKind::Listening(address),
-        FromWorker::Gpus(_) | FromWorker::Examined(_) | FromWorker::Contract(_) => return None,
+        WorkerMessage::Phase(phase) => EventKind::Phase(phase),
+        WorkerMessage::Recorder(path) => EventKind::Recorder(path),
+        WorkerMessage::Loaded(loaded) => EventKind::Plugin(Box::new(plugin_ready(&loaded))),
+        WorkerMessage::Preflight(found) => EventKind::Preflight(found),
+        WorkerMessage::Iteration(iteration) => EventKind::Iteration(iteration),
+        WorkerMessage::Handshake(times) => EventKind::Handshake(times),
+        WorkerMessage::Held { before, after } => EventKind::Held { before, after },
+        WorkerMessage::Mr(rows) => EventKind::Registrations(rows),
+        WorkerMessage::Transfer(result) => EventKind::Transfer(result),
+        WorkerMessage::Failed(failure) => EventKind::Failed(failure),
+        WorkerMessage::Finished(log) => EventKind::Finished(log),
+        WorkerMessage::Listening(address) => EventKind::Listening(address),
+        WorkerMessage::Gpus(_) | WorkerMessage::Examined(_) | WorkerMessage::Contract(_) => {
+            return None;
+        }
     })
 }
 
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn a_piece_of_a_recorder_that_is_not_base64_is_ignored() {
         let piece = |base64: &str| {
-            event_of(FromAgent::Recording {
+            event_of(AgentMessage::Recording {
                 offset: 64,
                 base64: base64.into(),
             })
@@ -159,6 +161,6 @@ mod tests {
             })
         );
         assert_eq!(piece("?"), None);
-        assert_eq!(event_of(FromAgent::Heartbeat), None);
+        assert_eq!(event_of(AgentMessage::Heartbeat), None);
     }
 }

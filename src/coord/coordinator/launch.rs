@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 use crate::protocol::limits::{HEARTBEAT, SILENCE_MAX};
-use crate::protocol::message::{FromAgent, NoPlugin, PROTOCOL, Stamped, ToAgent};
+use crate::protocol::message::{
+    AgentMessage, CoordinatorOrder, NoPlugin, PROTOCOL, StampedMessage,
+};
 use crate::protocol::wire::{Received, Receiver, Sender};
-use crate::reach::{Addresses, Hold, Link, ReachError, Transport};
+use crate::reach::{Addresses, AgentLink, Hold, ReachError, Transport};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::mpsc;
@@ -21,16 +23,16 @@ use tcpx_words::units::now_us;
 #[derive(Debug)]
 pub(crate) enum AgentEvent {
     /// A message.
-    Said(Said),
+    Message(ReceivedMessage),
     /// Text before the first message, or a line that is none.
-    Noise(NodeId, String),
+    Text(NodeId, String),
     /// Its stream ended.
     Gone(NodeId),
 }
 
 /// A message of an agent.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ReceivedMessage {
     /// Which agent's.
     pub(crate) node: NodeId,
     /// Its node's clock, microseconds since 1970.
@@ -38,7 +40,7 @@ pub(crate) struct Said {
     /// The worker that it is about.
     pub(crate) worker: u32,
     /// What it is.
-    pub(crate) message: FromAgent,
+    pub(crate) message: AgentMessage,
 }
 
 /// Why an agent could not be had.
@@ -146,7 +148,7 @@ impl Agent {
         events: &mpsc::Sender<AgentEvent>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, LaunchError> {
-        let Link {
+        let AgentLink {
             to_agent,
             from_agent,
             beside,
@@ -159,7 +161,7 @@ impl Agent {
         let events = events.clone();
         std::thread::spawn(move || read_agent(node, from_agent, &first, &events));
         // An agent that is gone shows through its stream.
-        let _ = to_agent.send(&(0, ToAgent::Choose(wanted.clone())));
+        let _ = to_agent.send(&(0, CoordinatorOrder::Choose(wanted.clone())));
         let greeting = greeting(way.node(), &hello, addresses)?;
         let agent = Self {
             to_agent: Some(to_agent),
@@ -225,7 +227,7 @@ impl Agent {
 
     /// Sends one message for one worker; an agent that is gone shows through its
     /// stream.
-    pub(crate) fn tell(&self, worker: u32, message: &ToAgent) {
+    pub(crate) fn tell(&self, worker: u32, message: &CoordinatorOrder) {
         if let Some(to_agent) = &self.to_agent {
             let _ = to_agent.send(&(worker, message));
         }
@@ -233,7 +235,7 @@ impl Agent {
 
     /// Says that the coordinator is there, and asks for the node's clock.
     pub(crate) fn beat(&self) {
-        self.tell(0, &ToAgent::Heartbeat { us: now_us() });
+        self.tell(0, &CoordinatorOrder::Heartbeat { us: now_us() });
     }
 
     /// Lets it go: it ends by itself when its stdin does, taking its worker with
@@ -252,7 +254,7 @@ impl Drop for Agent {
 }
 
 /// Before the first message, or a line that is none.
-type First = Result<FromAgent, String>;
+type First = Result<AgentMessage, String>;
 
 fn greeting(
     node: &str,
@@ -267,7 +269,7 @@ fn greeting(
             &mut known,
         ) {
             (
-                Ok(Ok(FromAgent::Hello {
+                Ok(Ok(AgentMessage::Hello {
                     protocol: PROTOCOL,
                     version,
                     pid,
@@ -279,7 +281,7 @@ fn greeting(
                 known = Some((version, pid, facts, reached_at));
             }
             (
-                Ok(Ok(FromAgent::Hello {
+                Ok(Ok(AgentMessage::Hello {
                     protocol, version, ..
                 })),
                 _,
@@ -290,7 +292,7 @@ fn greeting(
                     theirs: protocol,
                 });
             }
-            (Ok(Ok(FromAgent::Chosen(plugin))), Some(_)) => {
+            (Ok(Ok(AgentMessage::Chosen(plugin))), Some(_)) => {
                 if let Some((version, pid, facts, reached_at)) = known {
                     return Ok(Greeting {
                         version,
@@ -360,7 +362,7 @@ fn for_each_line(
         for line in beside {
             // Whoever has gone does not want it.
             let _ = first.send(Err(line.clone()));
-            let _ = events.send(AgentEvent::Noise(node, line));
+            let _ = events.send(AgentEvent::Text(node, line));
         }
     });
 }
@@ -373,10 +375,10 @@ fn read_agent(
 ) {
     let mut receiver = Receiver::new(stdout);
     let mut greeted = false;
-    while let Ok(Some(received)) = receiver.next::<Stamped>() {
+    while let Ok(Some(received)) = receiver.next::<StampedMessage>() {
         match received {
             Received::Message((node_us, worker, message)) if greeted => {
-                drop(events.send(AgentEvent::Said(Said {
+                drop(events.send(AgentEvent::Message(ReceivedMessage {
                     node,
                     node_us,
                     worker,
@@ -384,10 +386,10 @@ fn read_agent(
                 })));
             }
             Received::Message((_, _, message)) => {
-                greeted = matches!(message, FromAgent::Chosen { .. });
+                greeted = matches!(message, AgentMessage::Chosen { .. });
                 drop(first.send(Ok(message)));
             }
-            Received::Text(text) if greeted => drop(events.send(AgentEvent::Noise(node, text))),
+            Received::Text(text) if greeted => drop(events.send(AgentEvent::Text(node, text))),
             Received::Text(text) => drop(first.send(Err(text))),
         }
     }

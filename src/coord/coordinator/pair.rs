@@ -17,7 +17,9 @@ use super::standstill::Standstill;
 use super::verdict::{Verdict, cause, death_words, last_warning, no_way, stall_words, stuck_call};
 use crate::bootstrap::Secret;
 use crate::protocol::limits::HEARTBEAT;
-use crate::protocol::message::{Launch, PairTask, ProcessOrder, Task, ToAgent, ToWorker, Work};
+use crate::protocol::message::{
+    CoordinatorOrder, Launch, PairTask, ProcessOrder, Task, Work, WorkerOrder,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tcpx_run_model::event::EventKind;
@@ -62,7 +64,7 @@ pub struct PairOutcome {
 
 /// The constant parameters of a pair.
 #[derive(Debug, Clone)]
-pub(super) struct Setup {
+pub(super) struct PairSetup {
     pub(super) id: PairId,
     pub(super) nodes: [NodeId; 2],
     pub(super) lanes: Vec<Lane>,
@@ -76,7 +78,7 @@ pub(super) struct Setup {
 
 /// The stage of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum PairStage {
     /// No failure and no stall so far.
     Running,
     /// A stall was declared.
@@ -95,7 +97,7 @@ pub(super) enum Stage {
 
 /// An input of a pair. Its events were folded into the run's state before.
 #[derive(Debug, Clone)]
-pub(super) enum Input<'a> {
+pub(super) enum PairInput<'a> {
     /// An event of the worker of one end.
     Event(End, &'a EventKind),
     /// The agent of one end is lost, and the worker with it.
@@ -114,25 +116,25 @@ pub(super) enum Input<'a> {
     /// The stream of one end's agent was closed: do not wait for its worker.
     LetGo(End),
     /// Time has passed.
-    Tick(Tick),
+    Tick(PairTick),
 }
 
 /// Conditions that the coordinator checks several times a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Tick {
+pub(super) struct PairTick {
     /// The user interrupted the run.
     pub(super) interrupted: bool,
     /// An agent is silent: if it turns out to be lost, that is the cause of a stall.
-    pub(super) hushed: bool,
+    pub(super) agent_silent: bool,
     /// The coordinator was stopped or starved of CPU since the last tick.
     pub(super) overslept: bool,
 }
 
 /// What the caller of `step` must do.
 #[derive(Debug, Clone)]
-pub(super) enum Effect {
+pub(super) enum PairEffect {
     /// Send an order to the agent of one end about its worker of this pair.
-    Tell(End, ToAgent),
+    Tell(End, CoordinatorOrder),
     /// Record a decision as an event.
     Note(String),
     /// Emit a stall that the coordinator declared, as neither agent could see it alone.
@@ -144,14 +146,14 @@ pub(super) enum Effect {
 /// One pair, as the coordinator sees it.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
-    setup: Setup,
-    stage: Stage,
+    setup: PairSetup,
+    stage: PairStage,
     launched: Duration,
     env: [BTreeMap<String, String>; 2],
     gone: [bool; 2],
     frozen: bool,
     standstill: Standstill,
-    hush: Hush,
+    agent_silence: AgentSilence,
     stall: Option<DeclaredStall>,
     verdict: Option<Verdict>,
     failures: Vec<(End, Failure)>,
@@ -161,7 +163,7 @@ pub(super) struct Pair {
 
 /// Whether an agent is silent. A stall that is declared meanwhile waits until both are heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hush {
+enum AgentSilence {
     No,
     Yes,
     /// An agent is silent and this node's agent has declared a stall.
@@ -170,16 +172,16 @@ enum Hush {
 
 impl Pair {
     /// A pair whose workers are not started yet.
-    pub(super) fn new(setup: Setup, now: Duration) -> Self {
+    pub(super) fn new(setup: PairSetup, now: Duration) -> Self {
         Self {
             standstill: Standstill::new(&setup.scenario, now),
             setup,
-            stage: Stage::Running,
+            stage: PairStage::Running,
             launched: now,
             env: Default::default(),
             gone: [false; 2],
             frozen: false,
-            hush: Hush::No,
+            agent_silence: AgentSilence::No,
             stall: None,
             verdict: None,
             failures: Vec::new(),
@@ -188,14 +190,14 @@ impl Pair {
         }
     }
 
-    /// Starts both workers. With `together`, they wait for [`Input::Measure`] after warm-up.
+    /// Starts both workers. With `together`, they wait for [`PairInput::Measure`] after warm-up.
     pub(super) fn launch(
         &mut self,
         plans: [EndPlan; 2],
         names: [String; 2],
         secret: &Secret,
         together: bool,
-    ) -> Vec<Effect> {
+    ) -> Vec<PairEffect> {
         let mut effects = Vec::new();
         for ((end, plan), name) in End::ALL.into_iter().zip(plans).zip(names) {
             let task = PairTask {
@@ -213,7 +215,10 @@ impl Pair {
                 stall_after_ms,
                 fault,
             };
-            effects.push(Effect::Tell(end, ToAgent::Launch(Box::new(launch))));
+            effects.push(PairEffect::Tell(
+                end,
+                CoordinatorOrder::Launch(Box::new(launch)),
+            ));
         }
         effects
     }
@@ -259,8 +264,8 @@ impl Pair {
         now: Duration,
         why: String,
         next_step: Option<String>,
-    ) -> Vec<Effect> {
-        let note = Effect::Note(format!("{}: {why}", Outcome::NotRun));
+    ) -> Vec<PairEffect> {
+        let note = PairEffect::Note(format!("{}: {why}", Outcome::NotRun));
         self.bad_since = Some(now);
         self.verdict = Some(Verdict {
             outcome: Outcome::NotRun,
@@ -268,7 +273,7 @@ impl Pair {
             next_step,
         });
         self.gone = [true; 2];
-        self.stage = Stage::Over;
+        self.stage = PairStage::Over;
         vec![note]
     }
 
@@ -293,13 +298,13 @@ impl Pair {
             .find(|end| self.setup.nodes[*end as usize] == node)
     }
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> PairStage {
         self.stage
     }
 
     /// Whether both workers have ended.
     pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == PairStage::Over
     }
 
     /// Whether it has failed.
@@ -312,7 +317,7 @@ impl Pair {
         !self.gone[end as usize]
     }
 
-    /// Whether both workers have warmed up and wait for [`Input::Measure`].
+    /// Whether both workers have warmed up and wait for [`PairInput::Measure`].
     pub(super) fn is_gathered(&self, state: &RunState) -> bool {
         self.phases(state) == [Phase::Gathering; 2]
     }
@@ -341,18 +346,18 @@ impl Pair {
     pub(super) fn step(
         &mut self,
         now: Duration,
-        input: &Input<'_>,
+        input: &PairInput<'_>,
         state: &RunState,
-    ) -> Vec<Effect> {
+    ) -> Vec<PairEffect> {
         let mut effects = Vec::new();
-        if self.stage == Stage::Over {
+        if self.stage == PairStage::Over {
             return effects;
         }
         match input {
-            Input::Event(end, kind) => self.event(*end, kind, now, state, &mut effects),
+            PairInput::Event(end, kind) => self.event(*end, kind, now, state, &mut effects),
             // A worker that was told to stop gets no other order.
-            Input::Measure if self.is_stopping() => {}
-            Input::AgentLost {
+            PairInput::Measure if self.is_stopping() => {}
+            PairInput::AgentLost {
                 end,
                 how,
                 silence,
@@ -360,21 +365,22 @@ impl Pair {
             } => {
                 self.agent_lost(*end, how, *silence, *next_step, now, state, &mut effects);
             }
-            Input::Measure => {
-                effects.extend(
-                    End::ALL.map(|end| Effect::Tell(end, ToAgent::ToWorker(ToWorker::Measure))),
-                );
+            PairInput::Measure => {
+                effects.extend(End::ALL.map(|end| {
+                    PairEffect::Tell(end, CoordinatorOrder::ToWorker(WorkerOrder::Measure))
+                }));
             }
-            Input::RunStops => self.stop(now, &mut effects),
-            Input::LetGo(end) => self.gone[*end as usize] = true,
-            Input::Tick(tick) => self.tick(*tick, now, state, &mut effects),
+            PairInput::RunStops => self.stop(now, &mut effects),
+            PairInput::LetGo(end) => self.gone[*end as usize] = true,
+            PairInput::Tick(tick) => self.tick(*tick, now, state, &mut effects),
         }
         if self.gone == [true; 2] {
-            self.stage = Stage::Over;
+            self.stage = PairStage::Over;
         }
         // Drop orders for workers that have ended meanwhile.
-        effects
-            .retain(|effect| !matches!(effect, Effect::Tell(end, _) if self.gone[*end as usize]));
+        effects.retain(
+            |effect| !matches!(effect, PairEffect::Tell(end, _) if self.gone[*end as usize]),
+        );
         effects
     }
 
@@ -384,13 +390,13 @@ impl Pair {
         kind: &EventKind,
         now: Duration,
         state: &RunState,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<PairEffect>,
     ) {
         match kind {
             EventKind::Sample(channels) => {
                 if self.standstill.sample(end, channels, now) {
                     self.recovered(effects);
-                    effects.push(Effect::MovesAgain);
+                    effects.push(PairEffect::MovesAgain);
                 }
                 return;
             }
@@ -398,9 +404,9 @@ impl Pair {
             EventKind::Recovered => return self.recovered(effects),
             EventKind::Frame(_) => self.frozen = true,
             EventKind::Listening(address) if !self.is_stopping() => {
-                effects.push(Effect::Tell(
+                effects.push(PairEffect::Tell(
                     end.other(),
-                    ToAgent::ToWorker(ToWorker::PeerListens(*address)),
+                    CoordinatorOrder::ToWorker(WorkerOrder::PeerListens(*address)),
                 ));
             }
             EventKind::Exited(exit) => return self.exited(end, exit, now, state, effects),
@@ -428,7 +434,7 @@ impl Pair {
         );
         if is_said && self.standstill.moved(now) {
             self.recovered(effects);
-            effects.push(Effect::MovesAgain);
+            effects.push(PairEffect::MovesAgain);
         }
     }
 
@@ -438,7 +444,7 @@ impl Pair {
         failure: &Failure,
         now: Duration,
         state: &RunState,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<PairEffect>,
     ) {
         let mut failure = failure.clone();
         let [from, to] = [end, end.other()].map(|end| self.host(end, state));
@@ -468,7 +474,7 @@ impl Pair {
         exit: &Exit,
         now: Duration,
         state: &RunState,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<PairEffect>,
     ) {
         self.gone[end as usize] = true;
         let worker = self.worker(end, state);
@@ -491,7 +497,7 @@ impl Pair {
         next_step: Option<&str>,
         now: Duration,
         state: &RunState,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<PairEffect>,
     ) {
         if self.gone[end as usize] {
             return;
@@ -517,18 +523,26 @@ impl Pair {
         );
     }
 
-    fn tick(&mut self, tick: Tick, now: Duration, state: &RunState, effects: &mut Vec<Effect>) {
-        if tick.overslept || tick.hushed {
+    fn tick(
+        &mut self,
+        tick: PairTick,
+        now: Duration,
+        state: &RunState,
+        effects: &mut Vec<PairEffect>,
+    ) {
+        if tick.overslept || tick.agent_silent {
             self.standstill.overslept(now);
         }
-        if tick.hushed {
-            if self.hush == Hush::No {
-                self.hush = Hush::Yes;
+        if tick.agent_silent {
+            if self.agent_silence == AgentSilence::No {
+                self.agent_silence = AgentSilence::Yes;
             }
-            if let Stage::Stalled { give_up_at } = &mut self.stage {
+            if let PairStage::Stalled { give_up_at } = &mut self.stage {
                 *give_up_at = (*give_up_at).max(now + HEARTBEAT);
             }
-        } else if let Hush::Stalled(by) = std::mem::replace(&mut self.hush, Hush::No) {
+        } else if let AgentSilence::Stalled(by) =
+            std::mem::replace(&mut self.agent_silence, AgentSilence::No)
+        {
             let end = by.and_then(|node| self.end_of(node));
             self.stalled(end, now, state, effects);
         }
@@ -536,7 +550,7 @@ impl Pair {
     }
 
     fn is_stopping(&self) -> bool {
-        matches!(self.stage, Stage::Stopping { .. })
+        matches!(self.stage, PairStage::Stopping { .. })
     }
 
     /// Checks the deadlines of the pair and decides by the first that has passed. Nothing is
@@ -546,7 +560,7 @@ impl Pair {
         interrupted: bool,
         now: Duration,
         state: &RunState,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<PairEffect>,
     ) {
         if self.is_stopping() {
             return;
@@ -561,7 +575,7 @@ impl Pair {
                 effects,
             );
         }
-        if let Stage::Stalled { give_up_at } = self.stage
+        if let PairStage::Stalled { give_up_at } = self.stage
             && now >= give_up_at
         {
             let next = "compare the channels of both ends: which has posted, and which is not done";
@@ -576,9 +590,9 @@ impl Pair {
             self.check_phase(end, now, state, effects);
         }
         let moves = |phase: &Phase| matches!(phase, Phase::WarmUp | Phase::Measuring);
-        let should_move = self.stage == Stage::Running && self.phases(state).iter().all(moves);
+        let should_move = self.stage == PairStage::Running && self.phases(state).iter().all(moves);
         if should_move && self.standstill.begins(now) {
-            effects.push(Effect::StandsStill);
+            effects.push(PairEffect::StandsStill);
             self.stalled(None, now, state, effects);
         }
     }
@@ -590,7 +604,7 @@ impl Pair {
         end: End,
         now: Duration,
         state: &RunState,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<PairEffect>,
     ) {
         if self.gone[end as usize] {
             return;
@@ -641,7 +655,7 @@ impl Pair {
         why: String,
         next_step: Option<String>,
         now: Duration,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<PairEffect>,
     ) {
         self.bad_since.get_or_insert(now);
         // A lost agent explains only failures that the other end can cause. A worker that died
@@ -649,7 +663,7 @@ impl Pair {
         let comes_after = self.failures.iter().any(|(_, failure)| !failure.follows)
             && outcome != Outcome::PluginDied;
         if self.verdict.is_none() && !comes_after {
-            effects.push(Effect::Note(format!("{outcome}: {why}")));
+            effects.push(PairEffect::Note(format!("{outcome}: {why}")));
             self.verdict = Some(Verdict {
                 outcome,
                 why,
@@ -658,16 +672,18 @@ impl Pair {
         }
         // Take freeze-frames while the call still hangs.
         if outcome == Outcome::Stalled && !self.is_stopping() && !self.frozen {
-            effects.extend(End::ALL.map(|end| Effect::Tell(end, ToAgent::Freeze)));
+            effects.extend(End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Freeze)));
         }
         self.stop(now, effects);
     }
 
-    fn stop(&mut self, now: Duration, effects: &mut Vec<Effect>) {
+    fn stop(&mut self, now: Duration, effects: &mut Vec<PairEffect>) {
         if !self.is_stopping() {
-            self.stage = Stage::Stopping { since: now };
+            self.stage = PairStage::Stopping { since: now };
             let grace_ms = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
-            effects.extend(End::ALL.map(|end| Effect::Tell(end, ToAgent::Stop { grace_ms })));
+            effects.extend(
+                End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Stop { grace_ms })),
+            );
         }
     }
 
@@ -676,11 +692,11 @@ impl Pair {
         end: Option<End>,
         now: Duration,
         state: &RunState,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<PairEffect>,
     ) {
         let by = end.map(|end| self.setup.nodes[end as usize]);
-        if self.hush != Hush::No {
-            self.hush = Hush::Stalled(by);
+        if self.agent_silence != AgentSilence::No {
+            self.agent_silence = AgentSilence::Stalled(by);
             return;
         }
         // A stall after the stop order is expected.
@@ -694,33 +710,33 @@ impl Pair {
                 recovered: false,
             });
         }
-        if self.stage == Stage::Running {
+        if self.stage == PairStage::Running {
             let patience = Duration::from(self.setup.scenario.limits.give_up_after);
-            self.stage = Stage::Stalled {
+            self.stage = PairStage::Stalled {
                 give_up_at: now + patience,
             };
             let seen_by = self.seen_by(state);
-            effects.push(Effect::Note(format!(
+            effects.push(PairEffect::Note(format!(
                 "stall declared by {seen_by}; giving up in {patience:?} unless it moves"
             )));
-            effects.extend(End::ALL.map(|end| Effect::Tell(end, ToAgent::Snapshot)));
-            effects.extend(End::ALL.map(|end| Effect::Tell(end, ToAgent::Freeze)));
+            effects.extend(End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Snapshot)));
+            effects.extend(End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Freeze)));
         }
     }
 
-    fn recovered(&mut self, effects: &mut Vec<Effect>) {
+    fn recovered(&mut self, effects: &mut Vec<PairEffect>) {
         // Progress after the stop order is not a recovery.
-        if !matches!(self.stage, Stage::Running | Stage::Stalled { .. }) {
+        if !matches!(self.stage, PairStage::Running | PairStage::Stalled { .. }) {
             return;
         }
-        self.stage = Stage::Running;
-        if self.hush != Hush::No {
-            self.hush = Hush::Yes;
+        self.stage = PairStage::Running;
+        if self.agent_silence != AgentSilence::No {
+            self.agent_silence = AgentSilence::Yes;
         }
         if let Some(stall) = &mut self.stall {
             stall.recovered = true;
         }
-        effects.push(Effect::Note("the stalled channels move again".into()));
+        effects.push(PairEffect::Note("the stalled channels move again".into()));
     }
 
     /// The name of the worker whose agent declared the stall, or `the coordinator`.

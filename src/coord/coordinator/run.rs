@@ -8,10 +8,10 @@
 
 use super::edge;
 use super::end::End;
-use super::pair::{Effect as PairEffect, Input as PairInput, Pair, PairOutcome, Stage, Tick};
+use super::pair::{Pair, PairEffect, PairInput, PairOutcome, PairStage, PairTick};
 use super::pulse::Pulse;
 use crate::protocol::limits::HEARTBEAT;
-use crate::protocol::message::{FromAgent, ToAgent};
+use crate::protocol::message::{AgentMessage, CoordinatorOrder};
 use std::path::PathBuf;
 use std::time::Duration;
 use tcpx_run_model::event::{Event, EventKind};
@@ -40,16 +40,16 @@ pub(super) struct Now {
 
 /// What happens to a run.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(super) enum RunInput {
     /// A message of an agent about its worker with this number.
-    Said {
+    AgentMessage {
         node: NodeId,
         node_us: u64,
         worker: u32,
-        message: FromAgent,
+        message: AgentMessage,
     },
     /// Text that a login shell or the agent printed.
-    Noise { node: NodeId, text: String },
+    AgentText { node: NodeId, text: String },
     /// An agent's stream ended.
     AgentGone(NodeId),
     /// Time has passed.
@@ -65,9 +65,9 @@ pub(super) enum Input {
 
 /// What the caller of `step` must do.
 #[derive(Debug)]
-pub(super) enum Effect {
+pub(super) enum RunEffect {
     /// Send an order to an agent about its worker with this number.
-    Tell(NodeId, u32, ToAgent),
+    Tell(NodeId, u32, CoordinatorOrder),
     /// Pass an event to the observers.
     Emit(Box<Event>),
     /// Close the stream of an agent, which ends it and its workers.
@@ -121,7 +121,7 @@ impl Run {
     }
 
     /// Adds pairs with the effects that start each.
-    pub(super) fn add(&mut self, pairs: Vec<(Pair, Vec<PairEffect>)>, now: Now) -> Vec<Effect> {
+    pub(super) fn add(&mut self, pairs: Vec<(Pair, Vec<PairEffect>)>, now: Now) -> Vec<RunEffect> {
         let mut effects = Vec::new();
         let intro = |pair: &Pair| PairIntro {
             nodes: pair.nodes(),
@@ -158,26 +158,26 @@ impl Run {
     }
 
     /// Takes one input; what is to be done, in order.
-    pub(super) fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
+    pub(super) fn step(&mut self, now: Now, input: RunInput) -> Vec<RunEffect> {
         let mut effects = Vec::new();
         match input {
-            Input::Said {
+            RunInput::AgentMessage {
                 node,
                 node_us,
                 worker,
                 message,
             } => self.said(node, node_us, worker, message, now, &mut effects),
-            Input::Noise { node, text } => {
+            RunInput::AgentText { node, text } => {
                 let kind = EventKind::Output {
                     stream: "login".into(),
                     text,
                 };
                 self.emit(now, Who::Node(node), None, kind, &mut effects);
             }
-            Input::AgentGone(node) => {
+            RunInput::AgentGone(node) => {
                 self.agent_lost(node, "is gone", Duration::ZERO, None, now, &mut effects)
             }
-            Input::Tick {
+            RunInput::Tick {
                 interrupted,
                 overslept,
                 closely,
@@ -197,7 +197,7 @@ impl Run {
         who: Who,
         node_us: Option<u64>,
         kind: EventKind,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<RunEffect>,
     ) {
         let ms = now.elapsed.as_secs_f64() * 1e3;
         let event = Event {
@@ -206,7 +206,7 @@ impl Run {
             ..Event::new(ms, who, kind)
         };
         self.state.apply(&event);
-        effects.push(Effect::Emit(Box::new(event)));
+        effects.push(RunEffect::Emit(Box::new(event)));
     }
 
     fn said(
@@ -214,22 +214,22 @@ impl Run {
         node: NodeId,
         node_us: u64,
         worker: u32,
-        message: FromAgent,
+        message: AgentMessage,
         now: Now,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<RunEffect>,
     ) {
         let Some(agent) = self.agents.get_mut(node.index()) else {
             return;
         };
         agent.pulse.heard(now.elapsed);
         match message {
-            FromAgent::Echo { us } => return agent.pulse.echoed(us, node_us, now.us),
-            FromAgent::Watched(theirs) => {
+            AgentMessage::Echo { us } => return agent.pulse.echoed(us, node_us, now.us),
+            AgentMessage::Watched(theirs) => {
                 let ms = now.elapsed.as_secs_f64() * 1e3;
                 let seen = theirs
                     .into_iter()
                     .filter_map(|event| edge::seen_from_here(event, node, ms));
-                effects.extend(seen.map(|event| Effect::Emit(Box::new(event))));
+                effects.extend(seen.map(|event| RunEffect::Emit(Box::new(event))));
                 return;
             }
             _ => {}
@@ -257,7 +257,7 @@ impl Run {
         pair: PairId,
         input: &PairInput<'_>,
         now: Now,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<RunEffect>,
     ) {
         let Some(one) = self.pairs.get_mut(pair.index()) else {
             return;
@@ -274,12 +274,12 @@ impl Run {
         nodes: [NodeId; 2],
         wanted: Vec<PairEffect>,
         now: Now,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<RunEffect>,
     ) {
         for effect in wanted {
             match effect {
                 PairEffect::Tell(end, order) => {
-                    effects.push(Effect::Tell(nodes[end as usize], pair.0, order))
+                    effects.push(RunEffect::Tell(nodes[end as usize], pair.0, order))
                 }
                 PairEffect::Note(text) => {
                     self.emit(now, Who::Pair(pair), None, EventKind::Note(text), effects)
@@ -300,7 +300,7 @@ impl Run {
         }
     }
 
-    fn each_pair(&mut self, input: &PairInput<'_>, now: Now, effects: &mut Vec<Effect>) {
+    fn each_pair(&mut self, input: &PairInput<'_>, now: Now, effects: &mut Vec<RunEffect>) {
         for number in 0..self.pairs.len() {
             let pair = self.pairs[number].id();
             self.pair_step(pair, input, now, effects);
@@ -314,7 +314,7 @@ impl Run {
         silence: Duration,
         next_step: Option<&'static str>,
         now: Now,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<RunEffect>,
     ) {
         for number in 0..self.pairs.len() {
             let Some(end) = self.pairs[number].end_of(node) else {
@@ -333,11 +333,12 @@ impl Run {
         }
     }
 
-    fn tick(&mut self, interrupted: bool, overslept: bool, now: Now, effects: &mut Vec<Effect>) {
+    fn tick(&mut self, interrupted: bool, overslept: bool, now: Now, effects: &mut Vec<RunEffect>) {
         if now.elapsed >= self.beat_at {
             self.beat_at = now.elapsed + HEARTBEAT;
-            let beat =
-                |node: usize| Effect::Tell(node_id(node), 0, ToAgent::Heartbeat { us: now.us });
+            let beat = |node: usize| {
+                RunEffect::Tell(node_id(node), 0, CoordinatorOrder::Heartbeat { us: now.us })
+            };
             let there = (0..self.agents.len()).filter(|node| !self.agents[*node].is_let_go);
             effects.extend(there.map(beat));
         }
@@ -360,10 +361,10 @@ impl Run {
             let is_quiet = |node: &NodeId| {
                 self.agents[node.index()].pulse.silence(now.elapsed) > AGENT_QUIET_MAX
             };
-            let hushed = pair.nodes().iter().any(is_quiet);
-            let input = PairInput::Tick(Tick {
+            let agent_silent = pair.nodes().iter().any(is_quiet);
+            let input = PairInput::Tick(PairTick {
                 interrupted,
-                hushed,
+                agent_silent,
                 overslept,
             });
             self.pair_step(pair.id(), &input, now, effects);
@@ -379,10 +380,10 @@ impl Run {
     }
 
     /// Closes the stream of agents whose workers have not stopped in time.
-    fn end_overdue(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    fn end_overdue(&mut self, now: Now, effects: &mut Vec<RunEffect>) {
         let is_overdue = |pair: &Pair| match pair.stage() {
-            Stage::Stopping { since } => now.elapsed.saturating_sub(since) > STOPPING_MAX,
-            Stage::Running | Stage::Stalled { .. } | Stage::Over => false,
+            PairStage::Stopping { since } => now.elapsed.saturating_sub(since) > STOPPING_MAX,
+            PairStage::Running | PairStage::Stalled { .. } | PairStage::Over => false,
         };
         let overdue: Vec<(PairId, [NodeId; 2])> = self
             .pairs
@@ -399,14 +400,14 @@ impl Run {
                 let agent = &mut self.agents[node.index()];
                 if !std::mem::replace(&mut agent.is_let_go, true) {
                     let is_lost = agent.pulse.is_lost(now.elapsed);
-                    effects.push(Effect::LetGo { node, is_lost });
+                    effects.push(RunEffect::LetGo { node, is_lost });
                 }
                 self.let_go_of_workers(node, now, effects);
             }
         }
     }
 
-    fn let_go_of_workers(&mut self, node: NodeId, now: Now, effects: &mut Vec<Effect>) {
+    fn let_go_of_workers(&mut self, node: NodeId, now: Now, effects: &mut Vec<RunEffect>) {
         for number in 0..self.pairs.len() {
             let Some(end) = self.pairs[number].end_of(node) else {
                 continue;
@@ -418,7 +419,7 @@ impl Run {
 
     /// Starts the measurement of all pairs once all have warmed up: rates of several pairs can be
     /// added only while all of them move bytes.
-    fn let_measure(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    fn let_measure(&mut self, now: Now, effects: &mut Vec<RunEffect>) {
         if !self.measures
             && !self.pairs.is_empty()
             && self.pairs.iter().all(|pair| pair.is_gathered(&self.state))
@@ -429,15 +430,20 @@ impl Run {
     }
 
     /// Stops all pairs when one has failed.
-    fn stop_together(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let runs = |pair: &Pair| matches!(pair.stage(), Stage::Running | Stage::Stalled { .. });
+    fn stop_together(&mut self, now: Now, effects: &mut Vec<RunEffect>) {
+        let runs =
+            |pair: &Pair| matches!(pair.stage(), PairStage::Running | PairStage::Stalled { .. });
         if self.pairs.iter().any(Pair::is_bad) && self.pairs.iter().any(runs) {
             self.each_pair(&PairInput::RunStops, now, effects);
         }
     }
 
     /// Asks the agents for the channel that a live view shows in detail.
-    fn look_closely(&mut self, wanted: Option<(ChannelKey, PathBuf)>, effects: &mut Vec<Effect>) {
+    fn look_closely(
+        &mut self,
+        wanted: Option<(ChannelKey, PathBuf)>,
+        effects: &mut Vec<RunEffect>,
+    ) {
         if wanted == self.closely {
             return;
         }
@@ -451,11 +457,11 @@ impl Run {
                 .map(|(channel, path)| (channel.worker, path.clone()))
                 .collect();
             let closely = theirs.map(|(channel, _)| channel.clone());
-            let order = ToAgent::Watch {
+            let order = CoordinatorOrder::Watch {
                 which: RecorderFilter::Workers(workers),
                 closely,
             };
-            effects.push(Effect::Tell(node, 0, order));
+            effects.push(RunEffect::Tell(node, 0, order));
         }
         self.closely = wanted;
     }

@@ -2,10 +2,10 @@
 //! run whatever happens to it.
 
 use super::end::End;
-use super::pair::{Effect as PairEffect, Input as PairInput, Pair, Setup, Stage, Tick};
-use super::run::{Effect, Input, Now, Run};
+use super::pair::{Pair, PairEffect, PairInput, PairSetup, PairStage, PairTick};
+use super::run::{Now, Run, RunEffect, RunInput};
 use crate::protocol::limits::SILENCE_MAX;
-use crate::protocol::message::{FromAgent, FromWorker, ToAgent, ToWorker, Work};
+use crate::protocol::message::{AgentMessage, CoordinatorOrder, Work, WorkerMessage, WorkerOrder};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,8 +23,8 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-fn setup(number: u32, nodes: [u32; 2]) -> Setup {
-    Setup {
+fn setup(number: u32, nodes: [u32; 2]) -> PairSetup {
+    PairSetup {
         id: PairId(number),
         nodes: nodes.map(NodeId),
         lanes: vec![Lane::Host],
@@ -125,7 +125,7 @@ impl Bench {
     }
 
     fn tick(&mut self, at: f64) -> Vec<PairEffect> {
-        self.step(at, &PairInput::Tick(Tick::default()))
+        self.step(at, &PairInput::Tick(PairTick::default()))
     }
 
     /// In each of its stages; the last input came at 10 s.
@@ -148,12 +148,14 @@ impl Bench {
     }
 }
 
-fn stage_word(stage: Stage) -> String {
+fn stage_word(stage: PairStage) -> String {
     match stage {
-        Stage::Running => "running".into(),
-        Stage::Stalled { give_up_at } => format!("stalled until {:.1} s", give_up_at.as_secs_f64()),
-        Stage::Stopping { since } => format!("stopping since {:.1} s", since.as_secs_f64()),
-        Stage::Over => "over".into(),
+        PairStage::Running => "running".into(),
+        PairStage::Stalled { give_up_at } => {
+            format!("stalled until {:.1} s", give_up_at.as_secs_f64())
+        }
+        PairStage::Stopping { since } => format!("stopping since {:.1} s", since.as_secs_f64()),
+        PairStage::Over => "over".into(),
     }
 }
 
@@ -161,11 +163,11 @@ fn effect_word(effect: &PairEffect) -> String {
     match effect {
         PairEffect::Tell(end, order) => {
             let order = match order {
-                ToAgent::Stop { .. } => "stop",
-                ToAgent::Freeze => "freeze",
-                ToAgent::Snapshot => "snapshot",
-                ToAgent::ToWorker(ToWorker::Measure) => "measure",
-                ToAgent::ToWorker(ToWorker::PeerListens(_)) => "peer-listens",
+                CoordinatorOrder::Stop { .. } => "stop",
+                CoordinatorOrder::Freeze => "freeze",
+                CoordinatorOrder::Snapshot => "snapshot",
+                CoordinatorOrder::ToWorker(WorkerOrder::Measure) => "measure",
+                CoordinatorOrder::ToWorker(WorkerOrder::PeerListens(_)) => "peer-listens",
                 _ => "other",
             };
             format!(
@@ -184,10 +186,10 @@ fn effect_word(effect: &PairEffect) -> String {
 }
 
 /// An input's name, when it comes, and how it is given.
-type Row = (&'static str, f64, fn(&mut Bench, f64) -> Vec<PairEffect>);
+type InputRow = (&'static str, f64, fn(&mut Bench, f64) -> Vec<PairEffect>);
 
 /// Every input, 1 s after the stage was reached unless its time matters.
-const INPUTS: &[Row] = &[
+const INPUTS: &[InputRow] = &[
     ("sample that moves", 11.0, |bench, at| {
         bench.event(at, End::First, EventKind::Sample(channels(17, 17)))
     }),
@@ -238,9 +240,9 @@ const INPUTS: &[Row] = &[
     ("interrupted", 11.0, |bench, at| {
         bench.step(
             at,
-            &PairInput::Tick(Tick {
+            &PairInput::Tick(PairTick {
                 interrupted: true,
-                ..Tick::default()
+                ..PairTick::default()
             }),
         )
     }),
@@ -249,9 +251,9 @@ const INPUTS: &[Row] = &[
     ("nothing for 20 s, an agent unheard", 30.0, |bench, at| {
         bench.step(
             at,
-            &PairInput::Tick(Tick {
-                hushed: true,
-                ..Tick::default()
+            &PairInput::Tick(PairTick {
+                agent_silent: true,
+                ..PairTick::default()
             }),
         )
     }),
@@ -281,9 +283,9 @@ fn a_stall_that_an_agent_saw_while_the_other_was_unheard_is_declared_once_both_a
     let mut bench = Bench::measuring();
     bench.step(
         2.0,
-        &PairInput::Tick(Tick {
-            hushed: true,
-            ..Tick::default()
+        &PairInput::Tick(PairTick {
+            agent_silent: true,
+            ..PairTick::default()
         }),
     );
     assert!(
@@ -291,9 +293,9 @@ fn a_stall_that_an_agent_saw_while_the_other_was_unheard_is_declared_once_both_a
             .event(3.0, End::First, EventKind::Stall(channels(16, 0)))
             .is_empty()
     );
-    assert_eq!(bench.pair.stage(), Stage::Running);
+    assert_eq!(bench.pair.stage(), PairStage::Running);
     bench.tick(4.0);
-    assert!(matches!(bench.pair.stage(), Stage::Stalled { .. }));
+    assert!(matches!(bench.pair.stage(), PairStage::Stalled { .. }));
 }
 
 #[test]
@@ -315,7 +317,7 @@ fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
 }
 
 /// A run of three nodes and three pairs, each node in two of them.
-fn triangle() -> (Run, Vec<Effect>) {
+fn triangle() -> (Run, Vec<RunEffect>) {
     let state = introduced(&["a", "b", "c"]);
     let now = Now {
         elapsed: Duration::ZERO,
@@ -356,46 +358,46 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     )
 }
 
-fn input(one: Happening) -> Input {
-    let said = |message| Input::Said {
+fn input(one: Happening) -> RunInput {
+    let said = |message| RunInput::AgentMessage {
         node: NodeId(one.node),
         node_us: 7,
         worker: one.worker,
         message,
     };
-    let worker = |message| said(FromAgent::Worker(message));
+    let worker = |message| said(AgentMessage::Worker(message));
     match one.what {
-        0 => worker(FromWorker::Phase(Phase::WarmUp)),
-        1 => worker(FromWorker::Phase(Phase::Gathering)),
-        2 | 3 => worker(FromWorker::Phase(Phase::Measuring)),
-        4 => worker(FromWorker::Phase(Phase::Connecting)),
-        5 => worker(FromWorker::Failed(failure(false))),
-        6 => worker(FromWorker::Failed(failure(true))),
-        7 => worker(FromWorker::Finished(LogSummary::default())),
-        8 => said(FromAgent::Exited(exit(1))),
-        9 => said(FromAgent::Stall(channels(16, 0))),
-        10 => said(FromAgent::Recovered),
-        11 => said(FromAgent::Broken("no memory".into())),
-        12 => said(FromAgent::Echo {
+        0 => worker(WorkerMessage::Phase(Phase::WarmUp)),
+        1 => worker(WorkerMessage::Phase(Phase::Gathering)),
+        2 | 3 => worker(WorkerMessage::Phase(Phase::Measuring)),
+        4 => worker(WorkerMessage::Phase(Phase::Connecting)),
+        5 => worker(WorkerMessage::Failed(failure(false))),
+        6 => worker(WorkerMessage::Failed(failure(true))),
+        7 => worker(WorkerMessage::Finished(LogSummary::default())),
+        8 => said(AgentMessage::Exited(exit(1))),
+        9 => said(AgentMessage::Stall(channels(16, 0))),
+        10 => said(AgentMessage::Recovered),
+        11 => said(AgentMessage::Broken("no memory".into())),
+        12 => said(AgentMessage::Echo {
             us: u64::from(one.worker),
         }),
-        13 => Input::AgentGone(NodeId(one.node)),
-        14 => Input::Noise {
+        13 => RunInput::AgentGone(NodeId(one.node)),
+        14 => RunInput::AgentText {
             node: NodeId(one.node),
             text: "motd".into(),
         },
-        15 => Input::Tick {
+        15 => RunInput::Tick {
             interrupted: true,
             overslept: false,
             closely: None,
         },
-        16 => Input::Tick {
+        16 => RunInput::Tick {
             interrupted: false,
             overslept: true,
             closely: None,
         },
-        17 => said(FromAgent::Sample(channels(u64::from(one.worker), 0))),
-        _ => Input::Tick {
+        17 => said(AgentMessage::Sample(channels(u64::from(one.worker), 0))),
+        _ => RunInput::Tick {
             interrupted: false,
             overslept: false,
             closely: None,
@@ -428,21 +430,21 @@ proptest! {
             let now = Now { elapsed, us: 1_700_000_000_000_000 + elapsed.as_micros() as u64 };
             let mut effects = Vec::new();
             for node in (0..3).map(NodeId).filter(|_| are_heard) {
-                effects.extend(run.step(now, Input::Said { node, node_us: 7, worker: 0, message: FromAgent::Heartbeat }));
+                effects.extend(run.step(now, RunInput::AgentMessage { node, node_us: 7, worker: 0, message: AgentMessage::Heartbeat }));
             }
             effects.extend(run.step(now, input(one)));
             for effect in &effects {
                 match effect {
-                    Effect::Tell(node, worker, order) => {
+                    RunEffect::Tell(node, worker, order) => {
                         let key = (*node, *worker);
-                        if matches!(order, ToAgent::Stop { .. }) {
+                        if matches!(order, CoordinatorOrder::Stop { .. }) {
                             told_to_stop.insert(key);
                         }
-                        let of_worker = !matches!(order, ToAgent::Heartbeat { .. } | ToAgent::Watch { .. });
+                        let of_worker = !matches!(order, CoordinatorOrder::Heartbeat { .. } | CoordinatorOrder::Watch { .. });
                         prop_assert!(!of_worker || !over.contains(worker), "{order:?} after pair {worker} ended");
                     }
-                    Effect::LetGo { node, .. } => drop(went_away.insert(*node)),
-                    Effect::Emit(event) => {
+                    RunEffect::LetGo { node, .. } => drop(went_away.insert(*node)),
+                    RunEffect::Emit(event) => {
                         if let (EventKind::Exited(_) | EventKind::AgentBroken(_), Some(worker)) = (&event.kind, event.worker()) {
                             went_away.insert(worker.node);
                         }
@@ -454,7 +456,7 @@ proptest! {
                     }
                 }
             }
-            if let Input::AgentGone(node) = input(one) {
+            if let RunInput::AgentGone(node) = input(one) {
                 went_away.insert(node);
             }
             over.extend((0..3u32).filter(|pair| run.is_pair_over(PairId(*pair))));

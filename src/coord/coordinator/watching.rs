@@ -5,10 +5,10 @@
 #![forbid(unsafe_code)]
 
 use super::edge::seen_from_here;
-use super::launch::{Agent, AgentEvent, LaunchError, Said};
+use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
 use super::pulse::Pulse;
 use crate::protocol::limits::HEARTBEAT;
-use crate::protocol::message::{FromAgent, ToAgent};
+use crate::protocol::message::{AgentMessage, CoordinatorOrder};
 use crate::reach::Transport;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ impl Watching {
             });
             agent.tell(
                 0,
-                &ToAgent::Watch {
+                &CoordinatorOrder::Watch {
                     which: RecorderFilter::All,
                     closely,
                 },
@@ -118,7 +118,7 @@ impl Watching {
         let now = self.began.elapsed();
         for event in self.events.try_iter().take(EVENTS_MAX) {
             match event {
-                AgentEvent::Said(Said {
+                AgentEvent::Message(ReceivedMessage {
                     node,
                     node_us,
                     message,
@@ -129,8 +129,8 @@ impl Watching {
                     };
                     pulse.heard(now);
                     match message {
-                        FromAgent::Echo { us } => pulse.echoed(us, node_us, now_us()),
-                        FromAgent::Watched(theirs) => {
+                        AgentMessage::Echo { us } => pulse.echoed(us, node_us, now_us()),
+                        AgentMessage::Watched(theirs) => {
                             events.extend(theirs.into_iter().filter_map(|event| {
                                 let us = event
                                     .node_us
@@ -142,7 +142,7 @@ impl Watching {
                         _ => {}
                     }
                 }
-                AgentEvent::Noise(node, text) => {
+                AgentEvent::Text(node, text) => {
                     let kind = EventKind::Output {
                         stream: "login".into(),
                         text,

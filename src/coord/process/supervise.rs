@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 use crate::process::spawn::{inherit, ourselves};
-use crate::protocol::message::{FromWorker, ToWorker};
+use crate::protocol::message::{WorkerMessage, WorkerOrder};
 use crate::protocol::wire::{Received, Receiver, Sender};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use rustix::process::{
@@ -27,9 +27,9 @@ use tcpx_words::log::LogLine;
 
 /// One event of a worker process.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum WorkerEvent {
     /// A message of the worker.
-    Message(FromWorker),
+    Message(WorkerMessage),
     /// A line of the plugin's log.
     Log(LogLine),
     /// A line it printed.
@@ -72,7 +72,7 @@ impl Worker {
     /// are passed to `heard`, the last one is `Exited`.
     pub(crate) fn start(
         env: &BTreeMap<String, String>,
-        heard: impl Fn(Heard) + Clone + Send + 'static,
+        heard: impl Fn(WorkerEvent) + Clone + Send + 'static,
     ) -> io::Result<Self> {
         let (control, theirs) = UnixStream::pair()?;
         let (log, log_theirs) = socketpair(
@@ -113,7 +113,7 @@ impl Worker {
     }
 
     /// Sends one order. Errors are ignored: if the worker has ended, `Exited` follows.
-    pub(crate) fn tell(&self, message: &ToWorker) {
+    pub(crate) fn tell(&self, message: &WorkerOrder) {
         let _ = self.control.send(message);
     }
 
@@ -171,15 +171,15 @@ impl Group {
 
 fn read_messages(
     from: UnixStream,
-    heard: impl Fn(Heard) + Send + 'static,
+    heard: impl Fn(WorkerEvent) + Send + 'static,
     ended: mpsc::Sender<()>,
 ) {
     std::thread::spawn(move || {
         let mut receiver = Receiver::new(from);
         while let Ok(Some(received)) = receiver.next() {
             match received {
-                Received::Message(message) => heard(Heard::Message(message)),
-                Received::Text(text) => heard(Heard::Output {
+                Received::Message(message) => heard(WorkerEvent::Message(message)),
+                Received::Text(text) => heard(WorkerEvent::Output {
                     stream: "control",
                     text,
                 }),
@@ -189,7 +189,7 @@ fn read_messages(
     });
 }
 
-fn read_log(from: OwnedFd, heard: impl Fn(Heard) + Send + 'static, ended: mpsc::Sender<()>) {
+fn read_log(from: OwnedFd, heard: impl Fn(WorkerEvent) + Send + 'static, ended: mpsc::Sender<()>) {
     std::thread::spawn(move || {
         let mut packet = vec![0; PACKET_MAX];
         while let Ok((len, _)) = recv(&from, &mut packet[..], RecvFlags::empty()) {
@@ -197,7 +197,7 @@ fn read_log(from: OwnedFd, heard: impl Fn(Heard) + Send + 'static, ended: mpsc::
                 break;
             }
             if let Ok(line) = serde_json::from_slice(&packet[..len]) {
-                heard(Heard::Log(line));
+                heard(WorkerEvent::Log(line));
             }
         }
         drop(ended);
@@ -207,7 +207,7 @@ fn read_log(from: OwnedFd, heard: impl Fn(Heard) + Send + 'static, ended: mpsc::
 fn read_output(
     stream: &'static str,
     from: Option<impl Read + Send + 'static>,
-    heard: impl Fn(Heard) + Send + 'static,
+    heard: impl Fn(WorkerEvent) + Send + 'static,
     ended: mpsc::Sender<()>,
 ) {
     let Some(from) = from else { return };
@@ -217,12 +217,12 @@ fn read_output(
         while let Ok(Some(text)) = receiver.next_text() {
             lines += 1;
             if lines <= OUTPUT_LINES_MAX {
-                heard(Heard::Output { stream, text });
+                heard(WorkerEvent::Output { stream, text });
             }
         }
         if lines > OUTPUT_LINES_MAX {
             let text = format!("({} more lines were not kept)", lines - OUTPUT_LINES_MAX);
-            heard(Heard::Output { stream, text });
+            heard(WorkerEvent::Output { stream, text });
         }
         drop(ended);
     });
@@ -233,12 +233,12 @@ fn wait(
     child: Child,
     all_told: &mpsc::Receiver<()>,
     all_ended: &mpsc::Receiver<()>,
-    heard: &impl Fn(Heard),
+    heard: &impl Fn(WorkerEvent),
 ) {
     let status = group.end(child);
     let (Err(_) | Ok(())) = all_told.recv_timeout(MESSAGES_TRAILING);
     // Nothing is ever sent: the channels close when the readers have ended.
     let (Err(_) | Ok(())) = all_ended.recv_timeout(TRAILING);
     let (code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
-    heard(Heard::Exited { code, signal });
+    heard(WorkerEvent::Exited { code, signal });
 }

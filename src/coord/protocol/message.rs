@@ -31,13 +31,13 @@ pub(crate) const PROTOCOL: u32 = 7;
 /// An order of the coordinator to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum ToAgent {
+pub(crate) enum CoordinatorOrder {
     /// Resolve this plugin on the agent's node and answer with `Chosen`.
     Choose(PluginChoice),
     /// Start a worker; one per number at a time.
     Launch(Box<Launch>),
     /// Pass an order on to the worker.
-    ToWorker(ToWorker),
+    ToWorker(WorkerOrder),
     /// Stop the worker, and kill it if it has not ended after `grace_ms`.
     Stop {
         /// Milliseconds between the stop order and the kill.
@@ -87,7 +87,7 @@ pub(crate) struct ProcessOrder {
 /// A message of an agent to the coordinator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum FromAgent {
+pub(crate) enum AgentMessage {
     /// First message.
     Hello {
         /// [`PROTOCOL`]
@@ -109,7 +109,7 @@ pub(crate) enum FromAgent {
         us: u64,
     },
     /// A message of the worker.
-    Worker(FromWorker),
+    Worker(WorkerMessage),
     /// Counters of every channel of the worker.
     Sample(Vec<ChannelNow>),
     /// Channels with requests in flight and no state change for `stall_after`.
@@ -147,11 +147,11 @@ pub(crate) enum FromAgent {
 
 /// A message with the time of the agent's node, microseconds since 1970, and the number of the
 /// worker that it is about.
-pub(crate) type Stamped = (u64, u32, FromAgent);
+pub(crate) type StampedMessage = (u64, u32, AgentMessage);
 
 /// An order with the number of the worker that it is for; orders to the agent itself have any
 /// number.
-pub(crate) type Addressed = (u32, ToAgent);
+pub(crate) type AddressedOrder = (u32, CoordinatorOrder);
 
 /// Most workers of one agent: more than a node has GPUs.
 pub(crate) const WORKERS_MAX: u32 = 64;
@@ -177,7 +177,7 @@ impl From<LoadError> for NoPlugin {
 /// An order to a worker, from its agent or passed on by it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum ToWorker {
+pub(crate) enum WorkerOrder {
     /// Run this task; the first order, sent once.
     Start(Box<Task>),
     /// Connect the bootstrap to the peer's worker at this address.
@@ -288,7 +288,7 @@ pub enum Work {
 /// A message of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FromWorker {
+pub enum WorkerMessage {
     /// It entered this phase.
     Phase(Phase),
     /// Path of its recorder file.

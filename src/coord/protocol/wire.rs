@@ -157,7 +157,7 @@ mod tests {
         fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut receiver = Receiver::new(&bytes[..]);
             let mut lines = 0;
-            while let Ok(Some(_)) = receiver.next::<crate::protocol::message::FromAgent>() {
+            while let Ok(Some(_)) = receiver.next::<crate::protocol::message::AgentMessage>() {
                 lines += 1;
             }
             prop_assert!(lines <= bytes.len());

@@ -1,7 +1,7 @@
 //! This machine: the agent is a child process.
 #![forbid(unsafe_code)]
 
-use super::{Addresses, Hold, Link, ReachError, Transport, Until, lines};
+use super::{Addresses, AgentLink, Hold, ReachError, Transport, Until, lines};
 use crate::process::spawn::ourselves;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ impl Transport for Local {
         "this machine"
     }
 
-    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
+    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
         let failed = |error| {
             ReachError::new(
                 self.node(),
@@ -31,7 +31,7 @@ impl Transport for Local {
 }
 
 /// Starts `command` with its stdin and stdout as the link.
-pub(super) fn started(mut command: Command) -> std::io::Result<Link> {
+pub(super) fn started(mut command: Command) -> std::io::Result<AgentLink> {
     // A group of its own: Ctrl-C is for the coordinator, which ends the rest in order.
     let mut child = command
         .stdin(Stdio::piped())
@@ -41,7 +41,7 @@ pub(super) fn started(mut command: Command) -> std::io::Result<Link> {
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(std::io::Error::other("no pipes to it"));
     };
-    Ok(Link {
+    Ok(AgentLink {
         to_agent: Box::new(stdin),
         from_agent: Box::new(stdout),
         beside: child.stderr.take().map(lines),

@@ -11,7 +11,7 @@
 //! what then runs.
 #![forbid(unsafe_code)]
 
-use super::{Link, ReachError, Until, line};
+use super::{AgentLink, ReachError, Until, line};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -136,10 +136,10 @@ impl Boot {
 /// In words that name the node and what it said.
 pub fn bring(
     node: &str,
-    mut link: Link,
+    mut link: AgentLink,
     boot: &Boot,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Link, ReachError> {
+) -> Result<AgentLink, ReachError> {
     let (to_answers, answers) = mpsc::channel();
     let (to_caller, from_agent) = mpsc::channel();
     let mut from = link.from_agent;
@@ -169,7 +169,7 @@ pub fn bring(
     let from_agent = from_agent
         .recv_timeout(ANSWER_MAX)
         .map_err(|_| dialogue.lost("it fell silent"))?;
-    Ok(Link {
+    Ok(AgentLink {
         from_agent,
         beside: dialogue.beside,
         ..link

@@ -6,7 +6,7 @@
 //! whose stdin and stdout are the connection.
 #![forbid(unsafe_code)]
 
-use super::{Addresses, Half, Hold, Link, REACH_MAX, ReachError, Transport, Until};
+use super::{Addresses, AgentLink, Half, Hold, REACH_MAX, ReachError, Transport, Until};
 use crate::bootstrap::Secret;
 use crate::process::spawn::ourselves;
 use std::fs::OpenOptions;
@@ -46,7 +46,7 @@ impl Transport for Join {
         &self.address
     }
 
-    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
+    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
         let wrong = |error| {
             ReachError::new(
                 &self.address,
@@ -73,12 +73,12 @@ impl Transport for Join {
     }
 }
 
-fn link(stream: TcpStream) -> io::Result<Link> {
+fn link(stream: TcpStream) -> io::Result<AgentLink> {
     let addresses = Addresses {
         here: Some(stream.local_addr()?.ip()),
         there: Some(stream.peer_addr()?.ip()),
     };
-    Ok(Link {
+    Ok(AgentLink {
         to_agent: Box::new(Half(stream.try_clone()?)),
         from_agent: Box::new(stream.try_clone()?),
         beside: None,

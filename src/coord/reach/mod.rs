@@ -1,4 +1,4 @@
-//! Ways to a node: how its agent is started and spoken to.
+//! Transports: starting an agent on a node and connecting to its stdin and stdout.
 //!
 //! | way | for |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `rsh` | any program that runs a command there: ssh, `kubectl exec`, `srun` |
 //! | `join` | a node where somebody typed `tcpxctl serve` |
 //!
-//! Each ends in a [`Link`]: two streams that carry the agent's lines, whatever
+//! Each ends in an [`AgentLink`]: two streams that carry the agent's lines, whatever
 //! it prints beside them, and something to hold that ends it. The last two of
 //! the table and ssh start the agent through a shell line that brings the
 //! program there first (`install`).
@@ -44,11 +44,11 @@ pub trait Transport: Send + Sync {
     ///
     /// # Errors
     /// In words that name the node.
-    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError>;
+    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError>;
 }
 
 /// A started agent.
-pub struct Link {
+pub struct AgentLink {
     /// Its stdin.
     pub to_agent: Box<dyn Write + Send>,
     /// Its stdout, possibly behind a banner.
@@ -102,7 +102,7 @@ pub struct Addresses {
     pub there: Option<IpAddr>,
 }
 
-/// Why a node's agent could not be had.
+/// Why a node's agent could not be started.
 #[derive(Debug)]
 pub struct ReachError {
     /// The node, as its user calls it.

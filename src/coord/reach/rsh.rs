@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::install::{Boot, bring};
-use super::{Addresses, Link, ReachError, Transport, child};
+use super::{Addresses, AgentLink, ReachError, Transport, child};
 use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};
 use tcpx_words::error::Outcome;
@@ -67,7 +67,7 @@ impl Transport for Rsh {
         &self.node
     }
 
-    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
+    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
         let arguments = self.arguments(&self.boot.line());
         let mut command = Command::new(&arguments[0]);
         command.args(&arguments[1..]).stderr(Stdio::piped());

@@ -4,7 +4,7 @@
 
 use super::install::Boot;
 pub use super::target::Target;
-use super::{Link, ReachError, Transport};
+use super::{AgentLink, ReachError, Transport};
 use tcpx_words::error::Outcome;
 
 /// A node that this build cannot reach.
@@ -28,7 +28,7 @@ impl Transport for Ssh {
         &self.target.name
     }
 
-    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
+    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
         let what = "this build of tcpxctl cannot open ssh connections";
         Err(
             ReachError::new(&self.target.name, Outcome::NotRun, what).next(

@@ -7,13 +7,13 @@
 //! accepts before it connects: a v4 plugin waits inside either call.
 #![forbid(unsafe_code)]
 
-use super::links::Links;
+use super::links::PeerLinks;
 use super::load::{Ready, load};
 use super::sockets::{self, Flow};
 use super::{Context, TaskResult, handshake, memory, mr, transfer};
-use crate::bootstrap::{self, Config, Deadline, Link, Listener, Secret};
+use crate::bootstrap::{self, Config, Deadline, Listener, PeerLink, Secret};
 use crate::protocol::limits::connecting;
-use crate::protocol::message::{FromWorker, PairTask, ToWorker, Work};
+use crate::protocol::message::{PairTask, Work, WorkerMessage, WorkerOrder};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
         .collect();
     ready.memory = memory?;
     context.enter(Phase::Bootstrapping);
-    let mut link = Links(
+    let mut link = PeerLinks(
         task.gpus
             .iter()
             .map(|gpu| meet(context, task, &ready, *gpu))
@@ -120,7 +120,12 @@ fn bind(context: &Context, task: &PairTask) -> TaskResult<()> {
     })
 }
 
-fn meet(context: &Context, task: &PairTask, ready: &Ready, gpu: Option<u32>) -> TaskResult<Link> {
+fn meet(
+    context: &Context,
+    task: &PairTask,
+    ready: &Ready,
+    gpu: Option<u32>,
+) -> TaskResult<PeerLink> {
     let secret = Secret::from_hex(&task.secret).map_err(|_| {
         context.failure(
             Outcome::Usage,
@@ -135,12 +140,12 @@ fn meet(context: &Context, task: &PairTask, ready: &Ready, gpu: Option<u32>) -> 
         Some(ip) => {
             let listener = Listener::bind(SocketAddr::new(ip, task.port))
                 .map_err(|e| context.bootstrap_failure(&e))?;
-            context.tell(&FromWorker::Listening(listener.local_addr()));
+            context.tell(&WorkerMessage::Listening(listener.local_addr()));
             listener.accept(&secret, &config, deadline(), &context.stop)
         }
         None => {
             let message = context.receive(patience + LOADING, "where the peer listens")?;
-            let ToWorker::PeerListens(address) = message else {
+            let WorkerOrder::PeerListens(address) = message else {
                 return Err(context.failure(
                     Outcome::Usage,
                     "expected the peer's address".into(),
@@ -194,7 +199,7 @@ pub(super) fn connect_all(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Links,
+    link: &mut PeerLinks,
 ) -> TaskResult<Connected> {
     context.enter(Phase::Connecting);
     let count = task.gpus.len() * ready.connections;
@@ -251,7 +256,7 @@ fn finish_all(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Links,
+    link: &mut PeerLinks,
     handles: &[[u8; 128]],
     listeners: &mut [Listening],
 ) -> TaskResult<Connected> {

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Context, TaskResult};
-use crate::protocol::message::{Examine, Examined, FromWorker, PairTask};
+use crate::protocol::message::{Examine, Examined, PairTask, WorkerMessage};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -30,7 +30,10 @@ pub(super) fn run(context: &Context, task: &Examine) {
         .offer
         .as_ref()
         .map(|offer| try_offer(offer, &rails(&facts.node, &rail_names(&facts, subject))));
-    context.tell(&FromWorker::Examined(Box::new(Examined { facts, tried })));
+    context.tell(&WorkerMessage::Examined(Box::new(Examined {
+        facts,
+        tried,
+    })));
 }
 
 /// The critical checks: a few milliseconds that save a stall whose reason was
@@ -53,7 +56,7 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
     let found = examine(&catalogue, &read(Depth::Critical, plugin), subject);
     let such = |verdict: CheckVerdict| found.rows.iter().filter(move |row| row.verdict == verdict);
     let ids = |verdict: CheckVerdict| such(verdict).map(|row| row.id.clone()).collect();
-    context.tell(&FromWorker::Preflight(Preflight {
+    context.tell(&WorkerMessage::Preflight(Preflight {
         passed: found.count(CheckVerdict::Pass),
         failed: ids(CheckVerdict::Fail),
         open: ids(CheckVerdict::Unknown),

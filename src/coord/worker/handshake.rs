@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::connect::connect_all;
-use super::links::Links;
+use super::links::PeerLinks;
 use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
-use crate::protocol::message::{FromWorker, PairTask};
+use crate::protocol::message::{PairTask, WorkerMessage};
 use std::time::{Duration, Instant};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::Held;
@@ -19,12 +19,12 @@ pub(super) fn run(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Links,
+    link: &mut PeerLinks,
     repeat: u32,
 ) -> TaskResult<()> {
     let before = held();
     let done = (0..repeat.max(1)).try_for_each(|round| one(context, task, ready, link, round));
-    context.tell(&FromWorker::Held {
+    context.tell(&WorkerMessage::Held {
         before,
         after: settled(before),
     });
@@ -35,11 +35,11 @@ fn one(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Links,
+    link: &mut PeerLinks,
     round: u32,
 ) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
-    context.tell(&FromWorker::Handshake(connected.times));
+    context.tell(&WorkerMessage::Handshake(connected.times));
     context.enter(Phase::Closing);
     // Both have seen their comms before either closes one.
     let last = Deadline::after(

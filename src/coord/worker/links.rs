@@ -1,14 +1,14 @@
 //! The bootstrap connections of one worker: one per GPU, of one pair of hosts one.
 #![forbid(unsafe_code)]
 
-use crate::bootstrap::{BootstrapError, Deadline, Handle, Link};
+use crate::bootstrap::{BootstrapError, Deadline, Handle, PeerLink};
 use std::sync::atomic::AtomicBool;
 use tcpx_words::error::Outcome;
 
 /// In the order of the task's GPUs.
-pub(super) struct Links(pub(super) Vec<Link>);
+pub(super) struct PeerLinks(pub(super) Vec<PeerLink>);
 
-impl Links {
+impl PeerLinks {
     /// Returns when both ends have come here, on every connection.
     pub(super) fn barrier(
         &mut self,

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Context, RECORDER, TaskResult, VERSION};
-use crate::protocol::message::{FromWorker, Loaded};
+use crate::protocol::message::{Loaded, WorkerMessage};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -120,7 +120,7 @@ pub(super) fn load(
         load_ms,
         init_ms,
     };
-    context.tell(&FromWorker::Loaded(Box::new(loaded.clone())));
+    context.tell(&WorkerMessage::Loaded(Box::new(loaded.clone())));
     Ok(Ready {
         net,
         tap,
@@ -181,7 +181,7 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
     match Recorder::create(&options) {
         Ok(recorder) => {
             *RECORDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder.path());
-            context.tell(&FromWorker::Recorder(recorder.path()));
+            context.tell(&WorkerMessage::Recorder(recorder.path()));
             Recording(Some(Arc::new(recorder)))
         }
         Err(error) => {
@@ -237,6 +237,6 @@ pub(super) fn contract_row(context: &mut Context, choice: &Choice, row: &str) ->
                     Some("see `tcpxctl selftest --list`".into()),
                 )
             })?;
-    context.tell(&FromWorker::Contract(row));
+    context.tell(&WorkerMessage::Contract(row));
     Ok(())
 }

@@ -18,7 +18,7 @@ mod transfer;
 
 use crate::bootstrap::{BootstrapError, Cause};
 use crate::process::spawn::{CONTROL_FD, LOG_FD, exit_now, inherited, keep_descriptor_zero};
-use crate::protocol::message::{FromWorker, Task, ToWorker};
+use crate::protocol::message::{Task, WorkerMessage, WorkerOrder};
 use crate::protocol::wire::{Received, Receiver, Sender};
 use rustix::net::SendFlags;
 use rustix::process::{Signal, getpgrp, getpid, kill_process_group};
@@ -39,7 +39,7 @@ use tcpx_words::log::LogLine;
 /// What the worker's tasks share.
 pub(super) struct Context {
     to_agent: Arc<Sender<UnixStream>>,
-    inbox: mpsc::Receiver<ToWorker>,
+    inbox: mpsc::Receiver<WorkerOrder>,
     /// Set when the coordinator wants an end.
     pub(super) stop: Arc<AtomicBool>,
     phase: Phase,
@@ -78,19 +78,19 @@ pub fn main() -> ExitCode {
         announced: Cell::new(false),
     };
     let code = match context.inbox.recv() {
-        Ok(ToWorker::Start(task)) => context.run(*task),
+        Ok(WorkerOrder::Start(task)) => context.run(*task),
         _ => Outcome::Usage.exit_code(),
     };
     end(i32::from(code))
 }
 
-fn read_control(from: UnixStream, inbox: &mpsc::Sender<ToWorker>, stop: &AtomicBool) {
+fn read_control(from: UnixStream, inbox: &mpsc::Sender<WorkerOrder>, stop: &AtomicBool) {
     let mut receiver = Receiver::new(from);
     while let Ok(Some(received)) = receiver.next() {
         match received {
-            Received::Message(ToWorker::Stop) => stop.store(true, Ordering::Relaxed),
+            Received::Message(WorkerOrder::Stop) => stop.store(true, Ordering::Relaxed),
             // The recorder stays, as it would if the plugin had done it.
-            Received::Message(ToWorker::Exit) => exit_now(1),
+            Received::Message(WorkerOrder::Exit) => exit_now(1),
             // The main thread may be gone already; then nothing waits for it.
             Received::Message(message) => drop(inbox.send(message)),
             Received::Text(_) => {}
@@ -141,7 +141,7 @@ impl Context {
             Task::Probe { plugin } => load::load(self, &plugin, 0, "probe").map(drop),
             Task::Gpus => {
                 let gpus = tcpx_engine::gpu::cuda_node().map_err(|error| error.to_string());
-                self.tell(&FromWorker::Gpus(gpus));
+                self.tell(&WorkerMessage::Gpus(gpus));
                 Ok(())
             }
             Task::Contract { plugin, row } => load::contract_row(self, &plugin, &row),
@@ -161,12 +161,12 @@ impl Context {
             }
         };
         self.enter(Phase::Finished);
-        self.tell(&FromWorker::Finished(tcpx_engine::plugin::log_summary()));
+        self.tell(&WorkerMessage::Finished(tcpx_engine::plugin::log_summary()));
         code
     }
 
     /// Sends one message. A lost agent ends the process through the reader.
-    pub(super) fn tell(&self, message: &FromWorker) {
+    pub(super) fn tell(&self, message: &WorkerMessage) {
         let _ = self.to_agent.send(message);
     }
 
@@ -174,7 +174,7 @@ impl Context {
     /// makes the peer fail too, and the first to speak is taken for the cause.
     pub(super) fn announce(&self, failure: &Failure) {
         if !self.announced.replace(true) {
-            self.tell(&FromWorker::Failed(failure.clone()));
+            self.tell(&WorkerMessage::Failed(failure.clone()));
         }
     }
 
@@ -182,12 +182,12 @@ impl Context {
     pub(super) fn enter(&mut self, phase: Phase) {
         if self.phase != phase {
             self.phase = phase;
-            self.tell(&FromWorker::Phase(phase));
+            self.tell(&WorkerMessage::Phase(phase));
         }
     }
 
     /// The next message for the main thread, or why there is none.
-    pub(super) fn receive(&self, deadline: Duration, what: &str) -> TaskResult<ToWorker> {
+    pub(super) fn receive(&self, deadline: Duration, what: &str) -> TaskResult<WorkerOrder> {
         let started = std::time::Instant::now();
         while started.elapsed() < deadline {
             if self.stop.load(Ordering::Relaxed) {

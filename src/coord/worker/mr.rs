@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::connect::{Connected, connect_all};
-use super::links::Links;
+use super::links::PeerLinks;
 use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
-use crate::protocol::message::{FromWorker, PairTask};
+use crate::protocol::message::{PairTask, WorkerMessage};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -42,13 +42,13 @@ pub(super) fn run(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Links,
+    link: &mut PeerLinks,
 ) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.enter(Phase::Registering);
     let rows = sweep(context, ready, &connected);
     context.enter(Phase::Closing);
-    context.tell(&FromWorker::Mr(rows?));
+    context.tell(&WorkerMessage::Mr(rows?));
     let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
     link.barrier("registered", 0, last, &context.stop)
         .map_err(|error| context.bootstrap_failure(&error))?;

@@ -6,12 +6,12 @@
 #![forbid(unsafe_code)]
 
 use super::connect::connect_all;
-use super::links::Links;
+use super::links::PeerLinks;
 use super::load::Ready;
 use super::memory::memory_failure;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
-use crate::protocol::message::{FromWorker, PairTask, ToWorker};
+use crate::protocol::message::{PairTask, WorkerMessage, WorkerOrder};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tcpx_engine::gpu::Unpack;
@@ -32,7 +32,7 @@ pub(super) fn run(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
-    link: &mut Links,
+    link: &mut PeerLinks,
 ) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.enter(Phase::Registering);
@@ -71,7 +71,7 @@ pub(super) fn run(
     }
     let ran = transfer.iterate(context, task, ready, link);
     context.enter(Phase::Closing);
-    context.tell(&FromWorker::Transfer(Box::new(transfer.result(ready))));
+    context.tell(&WorkerMessage::Transfer(Box::new(transfer.result(ready))));
     ran?;
     // Nobody closes before both ends have everything.
     let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
@@ -89,7 +89,7 @@ pub(super) fn run(
 fn gather(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     context.enter(Phase::Gathering);
     match context.receive(task.scenario.limits.total.into(), "the other GPUs")? {
-        ToWorker::Measure => Ok(()),
+        WorkerOrder::Measure => Ok(()),
         _ => Err(context.failure(Outcome::Usage, "expected the order to measure".into(), None)),
     }
 }
@@ -184,7 +184,7 @@ impl Transfer {
         context: &mut Context,
         task: &PairTask,
         ready: &Ready,
-        link: &mut Links,
+        link: &mut PeerLinks,
     ) -> TaskResult<()> {
         let wanted = &task.scenario.transfer;
         let directions = u64::from(task.sends) + u64::from(task.receives);
@@ -237,7 +237,7 @@ impl Transfer {
                 wrong_bytes: tallied(|tally| tally.wrong_bytes),
             };
             self.iterations.push(iteration);
-            context.tell(&FromWorker::Iteration(iteration));
+            context.tell(&WorkerMessage::Iteration(iteration));
         }
         Ok(())
     }

@@ -34,12 +34,12 @@ pub struct SampleLine<C> {
 }
 
 #[derive(Deserialize)]
-struct Line<'a, C> {
+struct SampleFields<'a, C> {
     #[serde(borrow)]
     at: Cow<'a, str>,
     ms: f64,
     #[serde(borrow)]
-    node: Node<'a>,
+    node: NodeField<'a>,
     #[serde(default)]
     pair: Option<PairId>,
     #[serde(default)]
@@ -53,27 +53,27 @@ struct Line<'a, C> {
     node_us: Option<u64>,
     sample: Option<Vec<C>>,
     /// Version 1.
-    said: Option<Said<C>>,
+    said: Option<V1Message<C>>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Node<'a> {
+enum NodeField<'a> {
     Id(NodeId),
     #[serde(borrow)]
     Name(Cow<'a, str>),
 }
 
 #[derive(Deserialize)]
-struct Said<C> {
+struct V1Message<C> {
     sample: Vec<C>,
 }
 
-impl<C> Line<'_, C> {
+impl<C> SampleFields<'_, C> {
     fn worker(&self) -> Option<WorkerId> {
         let (node, pair) = match &self.node {
-            Node::Id(node) => (*node, self.pair),
-            Node::Name(name) => (v1::node_of(name)?, Some(PairId(self.gpu.unwrap_or(0)))),
+            NodeField::Id(node) => (*node, self.pair),
+            NodeField::Name(name) => (v1::node_of(name)?, Some(PairId(self.gpu.unwrap_or(0)))),
         };
         let unit = match (pair, self.pid) {
             (Some(pair), _) => Unit::Pair(pair),
@@ -90,7 +90,7 @@ impl<C> Line<'_, C> {
 impl<C: DeserializeOwned> SampleLine<C> {
     /// Reads one sample line, of this version or version 1.
     pub fn parse(line: &[u8]) -> Option<Self> {
-        let mut line: Line<'_, C> = serde_json::from_slice(line).ok()?;
+        let mut line: SampleFields<'_, C> = serde_json::from_slice(line).ok()?;
         let worker = line.worker()?;
         let channels = line.sample.take().or_else(|| Some(line.said?.sample))?;
         line.ms.is_finite().then_some(Self {
@@ -104,7 +104,7 @@ impl<C: DeserializeOwned> SampleLine<C> {
 /// Reads a sample line as an event. The derived reader of [`Event`] would buffer and read every
 /// value twice, because of its flattened field.
 pub(super) fn parse(line: &[u8]) -> Option<Event> {
-    let mut line: Line<'_, ChannelNow> = serde_json::from_slice(line).ok()?;
+    let mut line: SampleFields<'_, ChannelNow> = serde_json::from_slice(line).ok()?;
     let worker = line.worker()?;
     let channels = line
         .sample

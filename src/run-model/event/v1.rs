@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tcpx_words::plugin_family::PluginFamily;
 
 #[derive(Deserialize)]
-struct Line {
+struct V1Line {
     at: String,
     ms: f64,
     node: String,
@@ -19,7 +19,7 @@ struct Line {
     #[serde(default)]
     node_us: Option<u64>,
     #[serde(flatten)]
-    what: Map<String, Value>,
+    content: Map<String, Value>,
 }
 
 /// The node with this name in version 1.
@@ -32,9 +32,9 @@ pub(crate) fn node_of(name: &str) -> Option<NodeId> {
 }
 
 pub(super) fn parse(line: &[u8]) -> Option<Event> {
-    let line: Line = serde_json::from_slice(line).ok()?;
+    let line: V1Line = serde_json::from_slice(line).ok()?;
     let node = node_of(&line.node);
-    let (key, value) = line.what.into_iter().next()?;
+    let (key, value) = line.content.into_iter().next()?;
     let kind = match key.as_str() {
         "said" => said(value)?,
         "found" => kind("findings", value)?,

@@ -118,7 +118,7 @@ impl RunBrief {
         match serde_json::from_slice::<Record>(bytes) {
             Ok(record) => {
                 known_version(record.schema.as_deref())?;
-                Ok(Self::of(record))
+                Ok(Self::from_record(record))
             }
             Err(error) => {
                 let schema = serde_json::from_slice::<Schema>(bytes)
@@ -130,7 +130,7 @@ impl RunBrief {
         }
     }
 
-    fn of(record: Record) -> Self {
+    fn from_record(record: Record) -> Self {
         let mut names: Vec<String> = record.nodes.into_iter().map(|node| node.name).collect();
         if names.iter().all(String::is_empty) {
             names = shown_names(&["", ""]);

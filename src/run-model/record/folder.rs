@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::Frame;
-use super::lines::Lines;
+use super::event_writer::EventWriter;
 use super::model::RunRecord;
 use crate::ids::{Names, WorkerId};
 use rustix::fs::{FlockOperation, flock};
@@ -43,7 +43,7 @@ pub struct RunFolder {
     /// Path of the folder.
     pub path: PathBuf,
     /// Writer of `events.jsonl`; `None` if the disk was full from the start.
-    events: Option<Lines>,
+    events: Option<EventWriter>,
     /// `events.jsonl` again, locked until `run.json` is written: a reader that finds neither
     /// knows that this process was killed.
     _lock: Option<File>,
@@ -106,7 +106,7 @@ impl RunFolder {
                     return Ok(Self {
                         id,
                         path,
-                        events: Some(Lines::new(events)),
+                        events: Some(EventWriter::new(events)),
                         _lock: Some(lock),
                         recorders: BTreeMap::new(),
                         failed: None,
@@ -196,7 +196,7 @@ impl RunFolder {
     /// # Errors
     /// The first error of any write to the folder.
     pub fn finish(mut self, run: &RunRecord) -> io::Result<PathBuf> {
-        let events = self.events.take().map_or(Ok(()), Lines::end);
+        let events = self.events.take().map_or(Ok(()), EventWriter::end);
         self.note(events);
         // Try to write run.json even if other files failed.
         let text = serde_json::to_string_pretty(run).map_err(io::Error::from);

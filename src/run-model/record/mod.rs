@@ -1,7 +1,7 @@
 //! The record of a run: its counters, its folder and its files.
 //!
 //! `sample.rs` reads counters from a worker's recorder, `series.rs` keeps them over time.
-//! `folder.rs` makes and writes the run folder, `lines.rs` its `events.jsonl`. `model.rs` is
+//! `folder.rs` makes and writes the run folder, `event_writer.rs` its `events.jsonl`. `model.rs` is
 //! `run.json`, `counters.rs` the numbers in it, `brief.rs` the part that a list of runs shows.
 //! `frame.rs` is the freeze-frame of a stall. `files.rs` opens a run folder, `archive.rs` a
 //! bundle; `replay.rs` folds the events of either, `thin.rs` skips most of their samples.
@@ -10,10 +10,10 @@
 mod archive;
 mod brief;
 mod counters;
+mod event_writer;
 mod files;
 mod folder;
 mod frame;
-mod lines;
 pub mod live;
 mod model;
 mod model_v1;

@@ -11,7 +11,7 @@
 
 use super::fault::Fault;
 use super::topology::{Bindings, Topology};
-use super::variables::{Table, Variables};
+use super::variables::{EnvTable, Variables};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tcpx_words::abi_version::AbiVersion;
@@ -71,7 +71,7 @@ impl Default for Scenario {
 impl Scenario {
     /// The environment of the worker on `node` with role `side`, including the plugin's fault if
     /// the fault applies to that side.
-    pub fn worker_env(&self, side: Side, node: &str) -> Table {
+    pub fn worker_env(&self, side: Side, node: &str) -> EnvTable {
         let mut env = self.env.worker(side, node);
         if let Some(spec) = self.fault.as_ref().and_then(|fault| fault.of_plugin(side)) {
             env.insert("TCPXSOFT_FAULT".to_owned(), spec);

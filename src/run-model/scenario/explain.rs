@@ -22,7 +22,7 @@ struct Spot {
 }
 
 impl Index {
-    pub(super) fn of(tree: &Tree<'_>) -> Self {
+    pub(super) fn from_tree(tree: &Tree<'_>) -> Self {
         let mut spots = BTreeMap::new();
         index(tree, &mut Vec::new(), &mut spots);
         Self(spots)

@@ -16,7 +16,7 @@ use tcpx_words::word_set;
 
 /// A fault, by who commits it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "FaultTable", into = "FaultTable")]
 pub enum Fault {
     /// The software plugin misbehaves.
     Plugin {
@@ -70,13 +70,13 @@ pub enum Fault {
 
 impl Fault {
     /// Who commits it.
-    pub fn by(&self) -> By {
+    pub fn by(&self) -> FaultBy {
         match self {
-            Self::Plugin { .. } => By::Plugin,
-            Self::Driver { .. } => By::Driver,
-            Self::Network { .. } => By::Network,
-            Self::Process { .. } => By::Process,
-            Self::Evidence { .. } => By::Evidence,
+            Self::Plugin { .. } => FaultBy::Plugin,
+            Self::Driver { .. } => FaultBy::Driver,
+            Self::Network { .. } => FaultBy::Network,
+            Self::Process { .. } => FaultBy::Process,
+            Self::Evidence { .. } => FaultBy::Evidence,
         }
     }
 
@@ -156,7 +156,7 @@ word_set! {
 word_set! {
     /// Who commits a fault.
     #[derive(JsonSchema)]
-    pub enum By {
+    pub enum FaultBy {
         /// The software plugin.
         Plugin = "plugin",
         /// The program that drives the plugin.
@@ -173,9 +173,9 @@ word_set! {
 /// `[fault]` as it stands in a file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct FaultTable {
     /// Who commits it; the other keys depend on this one.
-    by: Option<By>,
+    by: Option<FaultBy>,
     /// The end it happens at: send, recv or both.
     #[serde(skip_serializing_if = "Option::is_none")]
     side: Option<Sides>,
@@ -199,7 +199,7 @@ struct Written {
     percent: Option<u32>,
 }
 
-impl By {
+impl FaultBy {
     /// The keys that belong to it, beside `by`.
     const fn keys(self) -> &'static [&'static str] {
         match self {
@@ -212,7 +212,7 @@ impl By {
     }
 }
 
-impl Written {
+impl FaultTable {
     fn present(&self) -> [(&'static str, bool); 6] {
         [
             ("side", self.side.is_some()),
@@ -227,12 +227,12 @@ impl Written {
 
 // The messages open with the key they are about, in backquotes: that is how the
 // reader of a file finds the place to point at.
-impl TryFrom<Written> for Fault {
+impl TryFrom<FaultTable> for Fault {
     type Error = String;
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: FaultTable) -> Result<Self, String> {
         let by = written
             .by
-            .ok_or_else(|| format!("`fault` needs `by`: one of {}", listed(By::ALL)))?;
+            .ok_or_else(|| format!("`fault` needs `by`: one of {}", listed(FaultBy::ALL)))?;
         let stray = written
             .present()
             .into_iter()
@@ -248,11 +248,11 @@ impl TryFrom<Written> for Fault {
         let kind = || written.kind.clone().ok_or_else(|| needs("kind"));
         let after_chunk = written.after_chunk.unwrap_or(0);
         Ok(match by {
-            By::Plugin => Self::Plugin {
+            FaultBy::Plugin => Self::Plugin {
                 side,
                 spec: written.spec.ok_or_else(|| needs("spec"))?,
             },
-            By::Driver => {
+            FaultBy::Driver => {
                 let kind = one_of(by, DriverFault::ALL, &kind()?)?;
                 Self::Driver {
                     side,
@@ -261,7 +261,7 @@ impl TryFrom<Written> for Fault {
                     after_chunk,
                 }
             }
-            By::Network => {
+            FaultBy::Network => {
                 let kind = one_of(by, NetworkFault::ALL, &kind()?)?;
                 Self::Network {
                     kind,
@@ -271,12 +271,12 @@ impl TryFrom<Written> for Fault {
                     after_chunk,
                 }
             }
-            By::Process => Self::Process {
+            FaultBy::Process => Self::Process {
                 kind: one_of(by, ProcessFault::ALL, &kind()?)?,
                 side,
                 after_chunk,
             },
-            By::Evidence => Self::Evidence {
+            FaultBy::Evidence => Self::Evidence {
                 kind: kind()?,
                 side,
             },
@@ -284,7 +284,7 @@ impl TryFrom<Written> for Fault {
     }
 }
 
-fn one_of<T: Copy + ToString>(by: By, words: &[T], word: &str) -> Result<T, String> {
+fn one_of<T: Copy + ToString>(by: FaultBy, words: &[T], word: &str) -> Result<T, String> {
     let found = words
         .iter()
         .copied()
@@ -305,12 +305,12 @@ fn listed(words: &[impl ToString]) -> String {
         .join(", ")
 }
 
-impl From<Fault> for Written {
+impl From<Fault> for FaultTable {
     fn from(fault: Fault) -> Self {
         let none = Self::default();
         match fault {
             Fault::Plugin { side, spec } => Self {
-                by: Some(By::Plugin),
+                by: Some(FaultBy::Plugin),
                 side: Some(side),
                 spec: Some(spec),
                 ..none
@@ -321,7 +321,7 @@ impl From<Fault> for Written {
                 channel,
                 after_chunk,
             } => Self {
-                by: Some(By::Driver),
+                by: Some(FaultBy::Driver),
                 side: Some(side),
                 kind: Some(kind.to_string()),
                 channel: Some(channel),
@@ -335,7 +335,7 @@ impl From<Fault> for Written {
                 percent,
                 after_chunk,
             } => Self {
-                by: Some(By::Network),
+                by: Some(FaultBy::Network),
                 side: Some(side),
                 kind: Some(kind.to_string()),
                 channel,
@@ -348,14 +348,14 @@ impl From<Fault> for Written {
                 side,
                 after_chunk,
             } => Self {
-                by: Some(By::Process),
+                by: Some(FaultBy::Process),
                 side: Some(side),
                 kind: Some(kind.to_string()),
                 after_chunk: Some(after_chunk),
                 ..none
             },
             Fault::Evidence { kind, side } => Self {
-                by: Some(By::Evidence),
+                by: Some(FaultBy::Evidence),
                 side: Some(side),
                 kind: Some(kind),
                 ..none

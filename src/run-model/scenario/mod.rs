@@ -31,9 +31,9 @@ pub use checked::{
 };
 pub use error::{Diagnostic, Place, Refused, ScenarioError};
 pub use explain::nearest;
-pub use fault::{By, Fault, NetworkFault, ProcessFault, Sides};
+pub use fault::{Fault, FaultBy, NetworkFault, ProcessFault, Sides};
 pub use file::{FILE_BYTES_MAX, Layer};
 pub use resolve::{Inputs, Origin, Resolved, resolve};
 pub use schema::json_schema;
 pub use topology::{Bindings, CpuSet, Gpus, NicMap, Nics, Processes, Topology};
-pub use variables::{Table, Variables};
+pub use variables::{EnvTable, Variables};

@@ -220,7 +220,7 @@ pub(super) fn add_settings(inputs: &Inputs, sources: &mut Sources) {
 }
 
 fn check(point: String, tree: Tree<'_>, sources: &Sources) -> Result<Resolved, ScenarioError> {
-    let index = Index::of(&tree);
+    let index = Index::from_tree(&tree);
     let reader = toml::de::Deserializer::from(Spanned::new(0..0, tree));
     let scenario = Scenario::deserialize(reader)
         .map_err(|error| explain::mistyped(&error, &index, sources))?;

@@ -10,28 +10,28 @@ use std::fmt;
 use tcpx_words::side::Side;
 
 /// Variables by name.
-pub type Table = BTreeMap<String, String>;
+pub type EnvTable = BTreeMap<String, String>;
 
 /// The `[env]` table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Variables {
     /// For every worker.
     #[serde(flatten)]
-    pub all: Table,
+    pub all: EnvTable,
     /// For the workers that send: `[env.send]`.
-    #[serde(skip_serializing_if = "Table::is_empty")]
-    pub send: Table,
+    #[serde(skip_serializing_if = "EnvTable::is_empty")]
+    pub send: EnvTable,
     /// For the workers that receive: `[env.recv]`.
-    #[serde(skip_serializing_if = "Table::is_empty")]
-    pub recv: Table,
+    #[serde(skip_serializing_if = "EnvTable::is_empty")]
+    pub recv: EnvTable,
     /// By node name: `[env.node.NAME]`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub node: BTreeMap<String, Table>,
+    pub node: BTreeMap<String, EnvTable>,
 }
 
 impl Variables {
     /// The variables of the worker on `node` with role `side`.
-    pub fn worker(&self, side: Side, node: &str) -> Table {
+    pub fn worker(&self, side: Side, node: &str) -> EnvTable {
         let role = match side {
             Side::Send => &self.send,
             Side::Recv => &self.recv,
@@ -54,7 +54,7 @@ impl Variables {
     }
 
     /// Every table with the key it stands under.
-    pub(super) fn tables(&self) -> impl Iterator<Item = (Vec<String>, &Table)> {
+    pub(super) fn tables(&self) -> impl Iterator<Item = (Vec<String>, &EnvTable)> {
         let key = |parts: &[&str]| {
             parts
                 .iter()
@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-fn plain(table: BTreeMap<String, Text>) -> Table {
+fn plain(table: BTreeMap<String, Text>) -> EnvTable {
     table
         .into_iter()
         .map(|(name, text)| (name, text.0))

@@ -58,11 +58,11 @@ impl KeptLine {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lines {
+pub(super) struct KeptLines {
     kept: Vec<KeptLine>,
 }
 
-impl Lines {
+impl KeptLines {
     pub(super) fn kept(&self) -> &[KeptLine] {
         &self.kept
     }

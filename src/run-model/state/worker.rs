@@ -1,7 +1,7 @@
 //! State of one worker, or of one process that was found, from the events so far.
 #![forbid(unsafe_code)]
 
-use super::lines::{KeptLine, Lines};
+use super::lines::{KeptLine, KeptLines};
 use super::same_counts;
 use crate::event::{EventKind, PluginReady};
 use crate::ids::WorkerId;
@@ -32,16 +32,16 @@ pub struct At<T> {
 
 /// Call counts of a worker's channels at one moment, which the rules compare over a standstill.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Look {
+pub struct CallSample {
     /// When they were sampled, milliseconds since the command started.
     pub at_ms: f64,
     /// Counts by the channel's index in the sample.
-    pub channels: Vec<Counts>,
+    pub channels: Vec<CallCounts>,
 }
 
 /// Calls of one channel since its comm was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub struct CallCounts {
     /// All calls that have returned.
     pub calls: u64,
     /// Calls of `test`.
@@ -52,9 +52,9 @@ pub struct Counts {
     pub in_call: bool,
 }
 
-impl Counts {
+impl CallCounts {
     /// The counts of one sampled channel.
-    pub fn of(one: &ChannelNow) -> Self {
+    pub fn of_channel(one: &ChannelNow) -> Self {
         let calls = [
             one.posted,
             one.done,
@@ -137,7 +137,7 @@ pub struct WorkerState {
     /// Its counters when the stall of its pair was declared.
     pub at_stall: Option<StallPicture>,
     /// Earlier call counts, the oldest first.
-    pub looks: VecDeque<Look>,
+    pub looks: VecDeque<CallSample>,
     /// Iterations that ended, warm-up included.
     pub iterations: u32,
     /// Bytes compared, and how many of them were wrong.
@@ -156,7 +156,7 @@ pub struct WorkerState {
     pub frame: Option<Framed>,
     /// Whether a freeze-frame was ever taken of it.
     pub was_framed: bool,
-    lines: Lines,
+    lines: KeptLines,
 }
 
 impl WorkerState {
@@ -188,7 +188,7 @@ impl WorkerState {
             log: None,
             frame: None,
             was_framed: false,
-            lines: Lines::default(),
+            lines: KeptLines::default(),
         }
     }
 
@@ -300,9 +300,9 @@ impl WorkerState {
             if self.looks.len() >= LOOKS {
                 self.looks.pop_front();
             }
-            self.looks.push_back(Look {
+            self.looks.push_back(CallSample {
                 at_ms,
-                channels: channels.iter().map(Counts::of).collect(),
+                channels: channels.iter().map(CallCounts::of_channel).collect(),
             });
         }
         let progressed = !same_counts(&self.channels, channels);

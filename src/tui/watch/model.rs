@@ -32,7 +32,7 @@ impl Model {
     pub(crate) fn new(beginning: Beginning) -> Self {
         Self {
             title: beginning.title,
-            timeline: Timeline::of(beginning.state),
+            timeline: Timeline::from_state(beginning.state),
             detail: None,
             clock: Clock::Wall,
             names: BTreeMap::new(),

@@ -13,7 +13,7 @@ mod pump;
 
 use super::install::{Boot, bring};
 pub use super::target::Target;
-use super::{Addresses, Link, REACH_MAX, ReachError, Transport, Until};
+use super::{Addresses, AgentLink, REACH_MAX, ReachError, Transport, Until};
 use config::Settings;
 use ssh2::Session;
 use std::io;
@@ -172,7 +172,7 @@ impl Transport for Ssh {
         &self.target.name
     }
 
-    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Link, ReachError> {
+    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
         let (session, socket, addresses, proxy) = self.session()?;
         let broken =
             |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));

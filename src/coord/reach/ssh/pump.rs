@@ -5,7 +5,7 @@
 //! what cannot be written yet is kept (bounded) and read no further.
 #![forbid(unsafe_code)]
 
-use super::super::{Addresses, Half, Hold, Link, Until, lines};
+use super::super::{Addresses, AgentLink, Half, Hold, Until, lines};
 use crate::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use ssh2::{BlockDirections, Channel, ErrorCode, Session};
@@ -32,7 +32,7 @@ pub(super) fn start(
     socket: OwnedFd,
     proxy: Option<Child>,
     addresses: Addresses,
-) -> io::Result<Link> {
+) -> io::Result<AgentLink> {
     let (caller, ours) = UnixStream::pair()?;
     let (caller_beside, beside) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -58,7 +58,7 @@ pub(super) fn start(
             let _ = to_holder.send(());
         })?;
     let from_agent = caller.try_clone()?;
-    Ok(Link {
+    Ok(AgentLink {
         to_agent: Box::new(Half(caller)),
         from_agent: Box::new(from_agent),
         beside: Some(lines(caller_beside)),

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which lines are gathered for one write.
 const GATHERING: Duration = Duration::from_millis(50);
 
-pub(super) struct Lines {
+pub(super) struct EventWriter {
     to_writer: mpsc::Sender<Vec<u8>>,
     waiting: Arc<AtomicUsize>,
     ended: mpsc::Receiver<io::Result<()>>,
@@ -28,7 +28,7 @@ pub(super) struct Lines {
     lost: u64,
 }
 
-impl Lines {
+impl EventWriter {
     pub(super) fn new(file: File) -> Self {
         let (to_writer, lines) = mpsc::channel();
         let (to_owner, ended) = mpsc::channel();
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn lines_arrive_in_order_and_before_the_end() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let mut lines = Lines::new(file.reopen().expect("opened"));
+        let mut lines = EventWriter::new(file.reopen().expect("opened"));
         (0..1000).for_each(|number| lines.push(format!("{number}\n").into_bytes()));
         lines.end().expect("written");
         let text = std::fs::read_to_string(file.path()).expect("read");
@@ -122,7 +122,7 @@ mod tests {
             .write(true)
             .open("/dev/full")
             .expect("opened");
-        let mut lines = Lines::new(full);
+        let mut lines = EventWriter::new(full);
         (0..10).for_each(|_| lines.push(b"x\n".to_vec()));
         assert_eq!(
             lines.end().map_err(|error| error.kind()),
@@ -134,7 +134,7 @@ mod tests {
     fn the_queue_is_bounded() {
         // The reading end is never read, so the writer blocks.
         let (_reader, writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let mut lines = Lines::new(File::from(std::os::fd::OwnedFd::from(writer)));
+        let mut lines = EventWriter::new(File::from(std::os::fd::OwnedFd::from(writer)));
         (0..200).for_each(|_| lines.push(vec![b'x'; 1 << 20]));
         assert!(lines.lost >= 100, "{} lost", lines.lost);
     }
