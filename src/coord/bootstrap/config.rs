@@ -1,14 +1,12 @@
 //! What the two ends must agree on before the first byte.
 //!
-//! Both send theirs, both compare, and both name the first key that differs: the
-//! tool and the pair before the scenario, the scenario before the plugin, the
-//! plugin before its settings, since an earlier difference usually explains the
-//! later ones.
-//! Whoever fills `settings` leaves out what may rightly differ between two nodes,
-//! such as interface names.
+//! Both ends send their configuration, compare, and name the first key that differs: tcpxctl and
+//! the pair before the scenario, the scenario before the plugin, the plugin before its settings,
+//! since an earlier difference usually explains the later ones. The caller leaves settings out of
+//! `settings` that may differ between two nodes, such as interface names.
 //!
-//! A value whose key looks like a secret never travels and is never shown: a MAC
-//! stands in for it, so that a difference is still found.
+//! A value whose key looks like a secret is never sent or shown: it is replaced by a MAC, which
+//! still shows a difference.
 #![forbid(unsafe_code)]
 
 use super::auth::Secret;

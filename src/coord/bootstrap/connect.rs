@@ -1,9 +1,8 @@
-//! The sender's end: from an address to a proven peer.
+//! The sender's end: connects to an address until it has a proven peer.
 //!
-//! The peer may still be starting, so what may pass (refused, reset, closed,
-//! unheard) is tried again with growing pauses until the deadline; what the other
-//! end says plainly (another version, another secret, another protocol) is final.
-//! The error at the deadline is the last thing that happened.
+//! The peer may still be starting, so transient failures (refused, reset, closed, dropped) are
+//! retried with growing pauses until the deadline. An explicit refusal (another version, secret or
+//! protocol) is final. The error at the deadline is that of the last attempt.
 #![forbid(unsafe_code)]
 
 use super::auth::{Secret, random};
@@ -23,7 +22,7 @@ use std::time::{Duration, Instant};
 
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// The kernel spaces its own attempts ever further; a fresh one finds a host
+/// Longest attempt. The kernel doubles the time between its SYNs, so a new attempt finds a host
 /// that has just come up sooner.
 const ATTEMPT_MAX: Duration = Duration::from_secs(3);
 
@@ -61,8 +60,8 @@ pub(crate) fn connect(
     }
 }
 
-/// At the deadline, or in an attempt that it left hardly any time, the last thing
-/// that happened explains more than that nothing has happened since.
+/// At the deadline, or in an attempt cut short by it, returns the cause of the previous attempt,
+/// which explains more than a timeout.
 fn explained(error: BootstrapError, last: Option<Cause>, wait: &Wait<'_>) -> BootstrapError {
     match (&error.cause, last) {
         (_, None | Some(Cause::Vanished)) => error,
@@ -97,7 +96,8 @@ fn attempt(
     }
 }
 
-/// Sends, or finds out what the peer said before it stopped listening.
+/// Sends a message. A transient error is ignored, so that the next read finds the peer's last
+/// message.
 fn say(wire: &mut Wire, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
     wire.send(message, wait).or_else(|error| {
         if error.cause.may_pass() {
@@ -137,8 +137,8 @@ fn open(address: SocketAddr, wait: &Wait<'_>) -> Result<TcpStream, BootstrapErro
     }
     let stream = TcpStream::from(socket);
     if stream.local_addr().map_err(refused)? == address {
-        // On one host a free port can be given to the very socket that tries to
-        // reach it, and TCP lets it connect to itself. Nobody listens there.
+        // On one host the kernel may pick the target port as the source port, and TCP then
+        // connects the socket to itself although nothing listens there.
         return Err(wait.error(Cause::Refused));
     }
     Ok(stream)

@@ -1,5 +1,5 @@
-//! How a bootstrap fails: who was spoken to, what was awaited and for how long
-//! (`ErrorContext`, the same for all), and what happened (`Cause`, one variant each).
+//! Errors of the bootstrap: the address, what was awaited and for how long (`ErrorContext`, the
+//! same for all), and what happened (`Cause`, one variant each).
 #![forbid(unsafe_code)]
 
 use super::config::Difference;
@@ -11,11 +11,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tcpx_words::error::{NextStep, Outcome};
 
-/// A bootstrap that ended early.
+/// A bootstrap that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {cause}{}", at.strangers)]
 pub(crate) struct BootstrapError {
-    /// Where it stood.
+    /// What was awaited, from which address, for how long.
     pub at: Box<ErrorContext>,
     /// What happened.
     pub cause: Cause,
@@ -24,24 +24,24 @@ pub(crate) struct BootstrapError {
 /// Where a bootstrap stood when it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ErrorContext {
-    /// The other end, or our own address while there is none.
+    /// The peer's address, or the listening address while there is no peer.
     pub endpoint: Endpoint,
     /// What was awaited: `its proof`, ``barrier `warm-up` ``.
     pub awaited: String,
-    /// How long it had been awaited.
+    /// How long the bootstrap had waited.
     pub waited: Duration,
-    /// How many connections were tried; 0 where none are.
+    /// Connection attempts; 0 at the end that listens.
     pub tries: u32,
-    /// Who else came meanwhile.
+    /// Other connections that were rejected meanwhile.
     pub strangers: Strangers,
 }
 
-/// Endpoint one waits for.
+/// The address that a wait is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     /// The peer at this address.
     Peer(SocketAddr),
-    /// Whoever connects to this address of ours.
+    /// Any peer that connects to this listening address.
     Anyone(SocketAddr),
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Cause {
     /// The kernel gave up on a host that acknowledges nothing any more.
     #[error("the peer's host stopped answering")]
     Vanished,
-    /// No way to the address.
+    /// No route to the address.
     #[error("the address cannot be reached: {0}")]
     Unreachable(io::Error),
     /// The peer's kernel cut the connection: its process died or never read.
@@ -71,14 +71,14 @@ pub(crate) enum Cause {
     /// The peer closed before it had said what was awaited.
     #[error("the peer {} too early", if *goodbye { "said goodbye" } else { "closed the connection" })]
     ClosedEarly {
-        /// Whether it took its leave, so that it believes to be done.
+        /// Whether it said goodbye first, so that it has finished.
         goodbye: bool,
     },
     /// The listener closed before this end had proved itself.
-    #[error("the peer did not hear this end out: it was too slow, or one of too many")]
+    #[error("the listener dropped this connection before its proof: too slow, or too many at once")]
     Unheard,
     /// One end could not prove that it knows this run's secret.
-    #[error("the two ends do not share a secret, so the peer belongs to another run")]
+    #[error("the two ends have different secrets: the peer belongs to another run")]
     WrongSecret,
     /// The peer is another build.
     #[error("the peer speaks bootstrap version {theirs}, this end {ours}")]
@@ -88,7 +88,7 @@ pub(crate) enum Cause {
         /// The peer's.
         theirs: u16,
     },
-    /// The two ends would not do the same.
+    /// The configurations of the two ends differ.
     #[error("the two ends disagree: {0}")]
     DifferentConfig(Box<Difference>),
     /// The peer gave up and said why.
@@ -99,13 +99,13 @@ pub(crate) enum Cause {
         /// In its words, fit for a terminal.
         reason: String,
     },
-    /// What came is not what a tcpxctl would send.
+    /// The peer sent something that no tcpxctl sends.
     #[error("the peer does not speak tcpxctl's bootstrap: {what}")]
     Garbage {
         /// What is wrong with it.
         what: String,
     },
-    /// Both are tcpxctl, and they are not at the same place.
+    /// Both ends are tcpxctl, but at different steps.
     #[error("the two ends are out of step: {here} here, {there} there")]
     OutOfStep {
         /// Where this end is.
@@ -116,8 +116,8 @@ pub(crate) enum Cause {
     /// The stop flag was raised.
     #[error("stopped")]
     Stopped,
-    /// What this end wanted to send does not fit.
-    #[error("the {what} is {len} long, at most {max} fit")]
+    /// A message of this end exceeds a limit.
+    #[error("the {what} has length {len}, the limit is {max}")]
     TooLarge {
         /// What it was.
         what: &'static str,
@@ -126,7 +126,7 @@ pub(crate) enum Cause {
         /// The limit, in the same unit.
         max: usize,
     },
-    /// This machine refused something that has to work.
+    /// A system call failed on this machine.
     #[error("cannot {doing}: {source}")]
     System {
         /// What was being done.
@@ -136,14 +136,14 @@ pub(crate) enum Cause {
     },
 }
 
-/// Connections that came while waiting for the peer and were not the peer.
+/// Connections other than the peer's that were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Strangers {
-    /// All of them.
+    /// Number of rejected connections.
     pub turned_away: u32,
-    /// Spoke the protocol and did not know the secret.
+    /// How many of them spoke the protocol with another secret.
     pub wrong_secret: u32,
-    /// Were another build of tcpxctl.
+    /// How many of them were other versions of tcpxctl.
     pub other_version: u32,
 }
 
@@ -171,8 +171,8 @@ impl Cause {
         }
     }
 
-    /// Whether a new connection may find things better: the peer may not be there
-    /// yet, or had no ear for us. What it said plainly stays said.
+    /// Whether a new connection attempt may succeed: the peer may not be listening yet, or dropped
+    /// this connection. An explicit refusal is final.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Refused
@@ -205,13 +205,13 @@ impl From<TooLarge> for Cause {
 }
 
 impl BootstrapError {
-    /// How a run that ends this way ends.
+    /// The outcome of a run that fails this way.
     pub(crate) fn outcome(&self) -> Outcome {
         match &self.cause {
             Cause::Stopped => Outcome::Interrupted,
             Cause::DifferentConfig(_) | Cause::OtherVersion { .. } => Outcome::Usage,
             Cause::TooLarge { .. } | Cause::System { .. } => Outcome::NotRun,
-            // A peer that gives up because all is well is not to be believed.
+            // A peer cannot abort with "passed".
             Cause::PeerAborted { outcome, .. } if *outcome != Outcome::Passed => *outcome,
             _ => Outcome::PeerLost,
         }
@@ -224,7 +224,7 @@ impl NextStep for BootstrapError {
         let address = self.at.endpoint.address();
         Some(match &self.cause {
             Cause::Refused => {
-                format!("look whether the peer's worker runs and no firewall rejects {address}")
+                format!("check that the peer's worker runs and that no firewall rejects {address}")
             }
             Cause::TimedOut { .. } if self.at.strangers.wrong_secret > 0 => other_run.to_owned(),
             Cause::TimedOut { .. } if self.at.strangers.other_version > 0 => {
@@ -233,16 +233,16 @@ impl NextStep for BootstrapError {
             Cause::TimedOut { limit, .. } => match self.at.endpoint {
                 Endpoint::Anyone(_) => {
                     format!(
-                        "look whether the peer's worker runs and reaches {address}, or raise {limit}"
+                        "check that the peer's worker runs and reaches {address}, or raise {limit}"
                     )
                 }
                 Endpoint::Peer(_) if self.at.awaited == Awaited::Connection.to_string() => {
-                    format!("look whether a firewall drops TCP to {address}, or raise {limit}")
+                    format!("check whether a firewall drops TCP to {address}, or raise {limit}")
                 }
                 Endpoint::Peer(_) => return None,
             },
             Cause::Unreachable(_) => {
-                format!("look at the route with `ip route get {}`", address.ip())
+                format!("check the route with `ip route get {}`", address.ip())
             }
             Cause::WrongSecret => other_run.to_owned(),
             Cause::OtherVersion { .. } => "install the same tcpxctl on both nodes".to_owned(),
@@ -250,13 +250,13 @@ impl NextStep for BootstrapError {
                 format!("make {} the same on both nodes", difference.key)
             }
             Cause::Garbage { .. } => {
-                format!("look what else listens on {address}, or choose another --bootstrap-port")
+                format!("check what else listens on {address}, or choose another --bootstrap-port")
             }
             Cause::Reset | Cause::ClosedEarly { .. } | Cause::Vanished => {
-                "look at how the peer's worker ended".to_owned()
+                "check how the peer's worker ended".to_owned()
             }
             Cause::System { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-                "choose another --bootstrap-port, or none for a free one".to_owned()
+                "choose another --bootstrap-port, or omit it to use any free port".to_owned()
             }
             _ => return None,
         })
@@ -264,7 +264,7 @@ impl NextStep for BootstrapError {
 }
 
 impl Endpoint {
-    /// The address, whosever it is.
+    /// The peer's or the listening address.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Self::Peer(address) | Self::Anyone(address) => *address,
@@ -280,7 +280,7 @@ impl fmt::Display for ErrorContext {
         }
         write!(
             f,
-            ", waiting for {} since {:.3} s",
+            ", waiting for {} for {:.3} s",
             self.awaited,
             self.waited.as_secs_f64()
         )?;
@@ -298,7 +298,11 @@ impl fmt::Display for Strangers {
             return Ok(());
         }
         let plural = if self.turned_away == 1 { "" } else { "s" };
-        write!(f, "; {} stranger{plural} turned away", self.turned_away)?;
+        write!(
+            f,
+            "; {} other connection{plural} rejected",
+            self.turned_away
+        )?;
         if self.wrong_secret > 0 {
             write!(f, ", {} with a wrong secret", self.wrong_secret)?;
         }
@@ -309,8 +313,8 @@ impl fmt::Display for Strangers {
     }
 }
 
-/// At most `chars_max` characters of foreign text, with everything that could
-/// move a cursor, colour a terminal or turn the writing direction replaced.
+/// At most `chars_max` characters of text from the peer, with characters replaced that move a
+/// cursor, colour a terminal or change the writing direction.
 pub(super) fn printable(text: &str, chars_max: usize) -> String {
     let acts = |c: char| {
         c.is_control()
@@ -346,10 +350,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_whom_what_and_how_long() {
+    fn a_message_has_the_address_what_was_awaited_and_for_how_long() {
         assert_eq!(
             error(Cause::Refused).to_string(),
-            "bootstrap with 10.0.0.226:7000, waiting for its hello since 1.500 s (3 tries): the connection was refused"
+            "bootstrap with 10.0.0.226:7000, waiting for its hello for 1.500 s (3 tries): the connection was refused"
         );
         let mut error = error(Cause::TimedOut {
             limit: "limits.connect",
@@ -364,8 +368,8 @@ mod tests {
         error.at.tries = 0;
         assert_eq!(
             error.to_string(),
-            "bootstrap listening on 10.0.1.25:7000, waiting for its hello since 1.500 s: nothing came within \
-             limits.connect (1.5 s); 3 strangers turned away, 1 with a wrong secret"
+            "bootstrap listening on 10.0.1.25:7000, waiting for its hello for 1.500 s: nothing came within \
+             limits.connect (1.5 s); 3 other connections rejected, 1 with a wrong secret"
         );
         assert!(
             error

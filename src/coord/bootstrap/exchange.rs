@@ -1,9 +1,8 @@
-//! What a proven pair says to each other: the configurations first, then
-//! connect handles and barriers, and a goodbye or the reason for none.
+//! The messages between proven peers: the configurations first, then connect handles and
+//! barriers, and at the end a goodbye or an abort with its reason.
 //!
-//! Both ends call the same methods in the same order; an end that finds the
-//! other elsewhere says where both are. One thread owns a link. A method that
-//! fails leaves the link fit for `abort` and nothing else.
+//! Both ends call the same methods in the same order; an error names both steps if they differ.
+//! One thread owns a link. After a method has failed, only `abort` may be called.
 #![forbid(unsafe_code)]
 
 use super::config::Config;
@@ -16,8 +15,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tcpx_words::error::Outcome;
 
-/// How often a barrier looks for the peer before it sleeps: some tens of
-/// microseconds, about what two ends that finish together are apart.
+/// How often a barrier polls before it sleeps: some tens of microseconds, about the time between
+/// two ends that finish together.
 const BARRIER_SPINS: u32 = 100;
 /// How long an abort may take to be sent and read.
 const ABORT_LINGER: Duration = Duration::from_millis(250);
@@ -59,7 +58,7 @@ impl PeerLink {
         ) {
             Ok(()) => Ok(link),
             Err(error) => {
-                // What only this end knows; the rest the peer finds as we did.
+                // Report what only this end knows; the peer finds every other error itself.
                 if matches!(error.cause, Cause::Stopped | Cause::TooLarge { .. }) {
                     link.abort(error.outcome(), &error.cause.to_string());
                 }
@@ -96,8 +95,8 @@ impl PeerLink {
         }
     }
 
-    /// Gives the connect handles of this end's listeners, none if it only sends,
-    /// and takes the peer's, of which there must be `expected`.
+    /// Sends the connect handles of this end's listeners (none if it only sends) and receives the
+    /// peer's, of which there must be `expected`.
     pub(crate) fn exchange_handles(
         &mut self,
         mine: &[Handle],
@@ -175,7 +174,7 @@ impl PeerLink {
         }
     }
 
-    /// Tells the peer why this end gives up. Best effort, and brief.
+    /// Tells the peer why this end gives up; best effort, for at most `ABORT_LINGER`.
     pub(crate) fn abort(mut self, outcome: Outcome, reason: &str) {
         let never = AtomicBool::new(false);
         let wait = self.wait(
@@ -198,7 +197,7 @@ impl PeerLink {
         }
     }
 
-    /// Takes leave once the peer does too, so that neither sees the other vanish.
+    /// Says goodbye and waits for the peer's, so that neither end sees a lost connection.
     pub(crate) fn close(
         mut self,
         deadline: Deadline,
@@ -219,7 +218,8 @@ impl PeerLink {
         Wait::new(Endpoint::Peer(self.peer), awaited, deadline, stop)
     }
 
-    /// Sends; when the peer is gone, what it said last explains more than that.
+    /// Sends a message. If the connection is lost, returns the reason from the peer's last
+    /// messages, if any.
     fn send(&mut self, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
         let Err(error) = self.wire.send(message, wait) else {
             return Ok(());
@@ -250,7 +250,7 @@ impl std::fmt::Debug for PeerLink {
     }
 }
 
-/// The endings among what a peer can say, told from the rest.
+/// Turns an abort or a goodbye into an error; passes on any other message.
 fn heard(message: Message) -> Result<Message, Cause> {
     match message {
         Message::Abort { outcome, reason } => Err(Cause::PeerAborted {

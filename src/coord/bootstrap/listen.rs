@@ -1,11 +1,10 @@
-//! The receiver's end: from a port to a proven peer, past all the strangers.
+//! The receiver's end: waits on a port for the peer and rejects all other connections.
 //!
-//! Connections that have not proved themselves are held in a short list and
-//! served by one `poll` loop, never one after another, so that one who says
-//! nothing delays nobody. They are bounded in number (the most promising stay),
-//! in bytes (`UNPROVEN_BODY_MAX` a message, two messages) and in time. One who
-//! says anything wrong is told in a word and dropped; the wait goes on, and who
-//! was turned away is counted for the error, should nobody better come.
+//! Connections that have not proved themselves are held in a short list and served by one `poll`
+//! loop, so that a silent one does not delay the others. They are bounded in number (those that
+//! have got furthest stay), in bytes (`UNPROVEN_BODY_MAX` a message, two messages) and in time. A
+//! connection with a wrong message gets a `Refusal` and is dropped; rejected connections are
+//! counted for the error message.
 #![forbid(unsafe_code)]
 
 use super::auth::{Secret, random};
@@ -23,12 +22,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Connections the kernel keeps for us until `accept` runs; when they fill up, the
-/// peer's first packet is dropped and it comes a second later. The kernel's own
-/// limit (`net.core.somaxconn`) may be lower.
+/// Connections that the kernel queues until `accept` runs. When the queue is full, the peer's
+/// first packet is dropped and sent again a second later. The kernel's own limit
+/// (`net.core.somaxconn`) may be lower.
 const BACKLOG: i32 = 1024;
 
-/// What somebody unproven may cost.
+/// Bounds for connections that have not proved themselves.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StrangerLimits {
     /// Connections held at once; at least 1.
@@ -58,7 +57,7 @@ struct Proven {
     config_sha256: [u8; 32],
 }
 
-/// The pending_peers: who stands before it, and how many were sent away.
+/// Connections that have not proved themselves, and the number of rejected ones.
 struct PendingPeers<'a> {
     listener: &'a Listener,
     secret: &'a Secret,
@@ -178,8 +177,8 @@ impl<'a> PendingPeers<'a> {
         loop {
             self.poll(wait.slice()?)
                 .map_err(|cause| wait.error(cause))?;
-            // Those who are there first, so that a crowd of newcomers cannot push
-            // out somebody whose proof has already arrived.
+            // Read pending connections before accepting new ones, so that new ones cannot evict
+            // a connection whose proof has arrived.
             if let Some(proven) = self.hear_everybody() {
                 return Ok(proven);
             }
@@ -199,13 +198,13 @@ impl<'a> PendingPeers<'a> {
         )
     }
 
-    /// Takes in who has connected, at most one listful at a time.
+    /// Accepts new connections, at most as many as the list holds.
     fn admit(&mut self) -> Result<(), Cause> {
         for _ in 0..self.listener.limits.at_once_max {
             match self.listener.socket.accept() {
                 Ok((stream, _)) => {
                     self.make_room();
-                    // A socket that cannot even be set up is a stranger's who has left.
+                    // Setting up the socket fails if the other end has already closed it.
                     match (Wire::new(stream), random()) {
                         (Ok(wire), Ok(nonce)) => self.hold(wire, nonce),
                         (Err(_), _) => self.strangers.turned_away += 1,
@@ -225,7 +224,7 @@ impl<'a> PendingPeers<'a> {
                         source,
                     });
                 }
-                // Out of descriptors or memory, most likely: a place at the pending_peers is both.
+                // Most likely out of descriptors or memory: dropping a connection frees both.
                 Err(_) => {
                     self.evict_one();
                     return Ok(());
@@ -250,7 +249,7 @@ impl<'a> PendingPeers<'a> {
         }
     }
 
-    /// Drops the oldest of those who have not even said hello, else the oldest.
+    /// Drops the oldest connection without a hello, or else the oldest.
     fn evict_one(&mut self) {
         let oldest = self
             .pending
@@ -263,7 +262,7 @@ impl<'a> PendingPeers<'a> {
         }
     }
 
-    /// Hears each once. Whoever proves itself ends the wait for all.
+    /// Reads from each connection once; returns the first that has proved itself.
     fn hear_everybody(&mut self) -> Option<Proven> {
         let mut index = 0;
         while index < self.pending.len() {
@@ -294,14 +293,15 @@ impl<'a> PendingPeers<'a> {
         self.strangers.turned_away += 1;
         self.strangers.wrong_secret += u32::from(matches!(cause, Cause::WrongSecret));
         self.strangers.other_version += u32::from(matches!(cause, Cause::OtherVersion { .. }));
-        // One try: a stranger who does not take the word has no right to it.
+        // One attempt: the refusal is a courtesy.
         let word = stranger.wire.queue(&Message::Refusal(refusal(cause)));
         let _ = word.and_then(|()| stranger.wire.flush());
     }
 }
 
 impl Pending<'_> {
-    /// Hears what has arrived; the peer's configuration hash once it is proven.
+    /// Handles the messages that have arrived; returns the peer's configuration hash once it has
+    /// proved itself.
     fn hear(&mut self) -> Result<Option<[u8; 32]>, Cause> {
         self.wire.fill();
         while let Some(message) = self.wire.next()? {

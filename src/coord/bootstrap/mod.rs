@@ -1,5 +1,4 @@
-//! How the two workers of a pair find each other before the first byte and stay
-//! in step afterwards.
+//! Connects the two workers of a pair before the first byte and synchronises them afterwards.
 //!
 //! The receiver's worker listens and the sender's worker connects. One TCP
 //! connection per pair carries the connect handles, the comparison of the two
@@ -15,22 +14,21 @@
 //!    Handles, Barrier..., Bye  <->
 //! ```
 //!
-//! Relies on a per-run secret that both workers were given by a channel which
-//! others cannot read. Absent on purpose: encryption (see `auth`), threads, an
-//! async runtime, heartbeats (the agents have them), and anything about the
-//! plugin: a connect handle is 128 opaque bytes here.
+//! Relies on a per-run secret that both workers received over a private channel. Deliberately
+//! absent: encryption (see `auth`), threads, an async runtime, heartbeats (the agents have them),
+//! and anything about the plugin: a connect handle is 128 opaque bytes here.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `message` | what is said, as bytes |
-//! | `auth` | the secret, and proving that one knows it |
-//! | `config` | what the two ends must agree on, and the first key where they do not |
+//! | `message` | the messages, encoded as bytes |
+//! | `auth` | the secret, and the proof of knowing it |
+//! | `config` | what the two ends must agree on, and the first key that differs |
 //! | `handshake` | the order of Hello and Proof, without a socket |
 //! | `wait` | a deadline with a name, and the flag that stops every wait |
 //! | `wire` | frames over one non-blocking socket |
 //! | `listen`, `connect` | from nothing to a proven peer |
-//! | `exchange` | what a proven pair says to each other |
-//! | `error` | how each of these fails, told apart |
+//! | `exchange` | handles and barriers between proven peers |
+//! | `error` | the errors of all of these |
 
 mod auth;
 mod config;

@@ -1,8 +1,8 @@
-//! Two ends over real sockets on loopback, and every way they can fail.
+//! Two ends over real sockets on loopback, and their failures.
 //!
-//! Whoever must find nothing at an address uses one of its own in 127/8, so that
-//! no other test can be given its port meanwhile. What must happen is given ample
-//! time; only what must not happen is waited for with a short deadline.
+//! A test that needs an address without a listener uses one of its own in 127/8, so that no other
+//! test is given its port. Expected events get ample time; only the absence of an event is
+//! awaited with a short deadline.
 
 use super::auth::Secret;
 use super::error::{Endpoint, Strangers};
@@ -435,7 +435,7 @@ fn the_end_with_the_wrong_secret_is_told_and_the_other_waits_on() {
     assert!(
         listens
             .to_string()
-            .ends_with("stopped; 1 stranger turned away, 1 with a wrong secret"),
+            .ends_with("stopped; 1 other connection rejected, 1 with a wrong secret"),
         "{listens}"
     );
 }
@@ -484,7 +484,7 @@ fn a_recorded_proof_opens_no_second_door() {
     assert!(
         error
             .to_string()
-            .ends_with("; 1 stranger turned away, 1 with a wrong secret"),
+            .ends_with("; 1 other connection rejected, 1 with a wrong secret"),
         "{error}"
     );
 }
@@ -708,7 +708,7 @@ fn a_barrier_the_peer_never_reaches_times_out_under_its_name() {
     assert!(
         error
             .to_string()
-            .contains("waiting for barrier `warm-up` since "),
+            .contains("waiting for barrier `warm-up` for "),
         "{error}"
     );
     assert!(matches!(error.cause, Cause::TimedOut { .. }), "{error}");
@@ -826,7 +826,8 @@ fn strangers_are_counted_by_what_was_wrong_with_them() {
     .concat();
     let large = encoded(&handles(63));
     let error = turned_away(&[b"GET / HTTP/1.1\r\n\r\n", &wrong, &other_version, &large]);
-    let said = "; 4 strangers turned away, 1 with a wrong secret, 1 of another tcpxctl version";
+    let said =
+        "; 4 other connections rejected, 1 with a wrong secret, 1 of another tcpxctl version";
     assert!(error.to_string().ends_with(said), "{error}");
 }
 

@@ -1,7 +1,7 @@
-//! A wait: what for, until when, and the flag that ends it.
+//! A wait: what is awaited, the deadline, and the stop flag.
 //!
-//! Every wait of this module is one of these. Nothing sleeps longer than a slice
-//! before it looks at the flag and the clock again.
+//! Every wait of the bootstrap is a [`Wait`]. None sleeps longer than `SLICE` before it checks the
+//! flag and the clock again.
 #![forbid(unsafe_code)]
 
 use super::error::{BootstrapError, Cause, Endpoint, ErrorContext, Strangers};
@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest anything waits without looking at the stop flag.
+/// The longest sleep between two checks of the stop flag.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// A moment by which something must have happened, and the name of the limit

@@ -168,12 +168,12 @@ fn gpus(
     };
     if gpus.len() > WORKERS_MAX as usize {
         let why = format!(
-            "topology.gpus names {} GPUs, and a node has {WORKERS_MAX} workers at most",
+            "topology.gpus names {} GPUs, but a node runs at most {WORKERS_MAX} workers",
             gpus.len()
         );
         return Err(AssignError {
             why,
-            next_step: Some("name fewer".into()),
+            next_step: Some("name fewer GPUs".into()),
         });
     }
     Ok(if gpus.is_empty() { vec![None] } else { gpus })
@@ -299,8 +299,8 @@ impl Place {
             .flatten()
             .find(|address| has_address(&node.facts, *address));
         own.ok_or_else(|| AssignError {
-            why: format!("no address is known by which {name} can be reached"),
-            next_step: Some("name the nodes by their own addresses".into()),
+            why: format!("no address is known at which the other node can reach {name}"),
+            next_step: Some("name the nodes by addresses of their own interfaces".into()),
         })
     }
 }
@@ -352,7 +352,7 @@ fn plugins(
     let both =
         |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
     if one_is_builtin && both(|family| family == PluginFamily::TcpxSoft) {
-        let why = "the software plugin; the other end has no library of it";
+        let why = "the other node has no library of the software plugin";
         return Ok([&local, &peer].map(|choice| builtin(why, choice.abi)));
     }
     if place == Place::SameStack
@@ -375,9 +375,10 @@ pub(super) fn or_builtin(
     wanted: &PluginChoice,
 ) -> Result<Choice, NoPlugin> {
     match plugin {
-        Err(_) if wanted.library == PluginLibrary::Name("soft".into()) => {
-            Ok(builtin("no library of it on this node", wanted.abi))
-        }
+        Err(_) if wanted.library == PluginLibrary::Name("soft".into()) => Ok(builtin(
+            "no library of the software plugin on this node",
+            wanted.abi,
+        )),
         other => other,
     }
 }

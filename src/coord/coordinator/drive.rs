@@ -38,7 +38,7 @@ pub struct RunRequest<'a> {
     pub interrupted: &'a Arc<AtomicBool>,
     /// How to reach each node.
     pub ways: &'a [Box<dyn Transport>],
-    /// Which nodes meet: places in `ways`. Both sides of a node_pair are different nodes.
+    /// The pairs of nodes that transfer: indices into `ways`, two different ones each.
     pub node_pairs: &'a [[usize; 2]],
     /// Port that the first listening worker uses, the next one for the next pair and so on; 0
     /// for any free port.

@@ -1,4 +1,4 @@
-//! Agents, seen from the coordinator: started, spoken to, heard, lost.
+//! Agents, seen from the coordinator: starting them, sending orders, reading messages.
 #![forbid(unsafe_code)]
 
 use crate::protocol::limits::{HEARTBEAT, SILENCE_MAX};
@@ -43,7 +43,7 @@ pub(crate) struct ReceivedMessage {
     pub(crate) message: AgentMessage,
 }
 
-/// Why an agent could not be had.
+/// Why an agent could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// Its node could not be reached, or it could not be started there.
@@ -60,7 +60,7 @@ pub enum LaunchError {
         said: Vec<String>,
     },
     /// It speaks another version of our protocol.
-    #[error("{node}: its tcpxctl {version} speaks protocol {theirs}, this one {PROTOCOL}")]
+    #[error("{node}: tcpxctl {version} there speaks protocol {theirs}, this one {PROTOCOL}")]
     Version {
         /// Where.
         node: String,
@@ -87,20 +87,20 @@ impl NextStep for LaunchError {
         match self {
             Self::Reach(error) => error.next_step(),
             Self::Version { .. } => {
-                Some("install the same version there, or leave --remote-bin away".into())
+                Some("install the same version there, or omit --remote-bin".into())
             }
-            Self::Silent { .. } => Some(
-                "does `tcpxctl --version` work there, in a shell that is no login shell?".into(),
-            ),
+            Self::Silent { .. } => {
+                Some("check that `tcpxctl --version` works there in a non-login shell".into())
+            }
         }
     }
 }
 
 fn silence(ended: bool) -> String {
     if ended {
-        "is gone before it reported".into()
+        "ended before its first message".into()
     } else {
-        format!("did not report within {} s", SILENCE_MAX.as_secs())
+        format!("sent no message within {} s", SILENCE_MAX.as_secs())
     }
 }
 

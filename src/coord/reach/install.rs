@@ -1,14 +1,13 @@
-//! The program gets to a node by itself.
+//! Copies the program to a node and starts it as the agent.
 //!
-//! One shell line does it all, because a second command over ssh costs 80 ms: it
-//! looks for this very build in the user's cache there, takes it from stdin when
-//! it is missing, checks it, and becomes the agent. Lines that begin with
-//! `tcpxctl-boot` are its answers; anything before the first is a banner.
+//! A single shell line does both, because a second command over ssh costs 80 ms: it looks for this
+//! build in the user's cache on the node, reads it from stdin if it is missing, checks it, and
+//! becomes the agent. Its answers are lines that begin with `tcpxctl-boot`; lines before the first
+//! answer are a banner.
 //!
-//! The cache is `$XDG_CACHE_HOME/tcpxctl` or `~/.cache/tcpxctl`, one file per
-//! build, the newest few kept. It is used only when it is a folder of ours that
-//! nobody else can write to, and the hash is taken of the opened file, which is
-//! what then runs.
+//! The cache is `$XDG_CACHE_HOME/tcpxctl` or `~/.cache/tcpxctl`, one file per build, of which the
+//! newest few are kept. It is used only if the user owns the folder and no other user can write to
+//! it. The hash is taken of the opened file, and that open file is executed.
 #![forbid(unsafe_code)]
 
 use super::{AgentLink, ReachError, Until, line};
@@ -168,7 +167,7 @@ pub fn bring(
     }
     let from_agent = from_agent
         .recv_timeout(ANSWER_MAX)
-        .map_err(|_| dialogue.lost("it fell silent"))?;
+        .map_err(|_| dialogue.lost("it stopped answering"))?;
     Ok(AgentLink {
         from_agent,
         beside: dialogue.beside,
@@ -239,7 +238,7 @@ impl Dialogue<'_> {
             Outcome::PeerLost,
             format!("the agent could not be started: {said}"),
         )
-        .next("see whether a plain command gets through to that node the same way")
+        .next("check that a plain command reaches that node the same way")
     }
 
     /// What the line's own refusals mean.
@@ -269,7 +268,7 @@ impl Dialogue<'_> {
             ),
             "missing" => (
                 format!("no program at {rest}"),
-                "install tcpxctl there, or leave --remote-bin away to send this one",
+                "install tcpxctl there, or omit --remote-bin to send this one",
             ),
             "noexec" => (
                 format!("programs cannot be run from {rest}: its mount is noexec"),

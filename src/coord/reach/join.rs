@@ -1,9 +1,8 @@
-//! Two terminals and no ssh: one types `tcpxctl serve`, the other `--join`.
+//! Reaches a node without ssh: `tcpxctl serve` runs there, and the coordinator uses `--join`.
 //!
-//! Both know a secret from a file. Each proves it to the other over fresh
-//! nonces before a byte of the agent's lines is read; after that they travel in
-//! clear. `serve` takes one coordinator at a time, and starts an agent for it
-//! whose stdin and stdout are the connection.
+//! Both read a shared secret from a file and prove it to each other over fresh nonces before any
+//! message of the agent is read; the messages after that are not encrypted. `serve` accepts one
+//! coordinator at a time and starts an agent whose stdin and stdout are the connection.
 #![forbid(unsafe_code)]
 
 use super::{Addresses, AgentLink, Half, Hold, REACH_MAX, ReachError, Transport, Until};
@@ -65,7 +64,7 @@ impl Transport for Join {
                 Err(error) => {
                     let what = format!("cannot join {address}: {error}");
                     last = ReachError::new(&self.address, Outcome::PeerLost, what)
-                        .next("is `tcpxctl serve` waiting there, and is the secret file the same?");
+                        .next("check that `tcpxctl serve` runs there with the same secret file");
                 }
             }
         }
@@ -123,7 +122,7 @@ fn greet(mut stream: TcpStream, secret: &Secret, side: Side) -> io::Result<TcpSt
     if hello[..16] != GREETING[..] {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it is no tcpxctl of this version",
+            "not a tcpxctl of this version",
         ));
     }
     let theirs: [u8; 32] = hello[16..].try_into().map_err(io::Error::other)?;

@@ -144,11 +144,11 @@ fn meet(
             listener.accept(&secret, &config, deadline(), &context.stop)
         }
         None => {
-            let message = context.receive(patience + LOADING, "where the peer listens")?;
+            let message = context.receive(patience + LOADING, "the peer's listening address")?;
             let WorkerOrder::PeerListens(address) = message else {
                 return Err(context.failure(
                     Outcome::Usage,
-                    "expected the peer's address".into(),
+                    "received another order in place of the peer's listening address".into(),
                     None,
                 ));
             };

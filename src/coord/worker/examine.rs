@@ -78,7 +78,7 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
             );
             let step = first.next_step.as_deref().unwrap_or_default();
             let step = format!(
-                "{step}; `tcpxctl doctor` there tells the rest, --no-preflight goes on all the same"
+                "{step}; `tcpxctl doctor` on that node shows all checks, --no-preflight runs anyway"
             );
             Err(context.failure(Outcome::NotRun, why, Some(step)))
         }

@@ -137,14 +137,11 @@ fn devices(context: &Context, net: &dyn Net) -> TaskResult<Vec<Device>> {
         .map_err(|error| context.plugin_failure(&error))?;
     if count == 0 {
         let about = net.about();
-        let message = format!(
-            "plugin {} loaded and initialised, and has no device",
-            about.name
-        );
+        let message = format!("plugin {} is initialised but has no devices", about.name);
         let next = if about.family().has_tcpx_semantics() {
-            "check NCCL_GPUDIRECTTCPX_SOCKET_IFNAME against the network interfaces of `tcpxctl discover`".to_owned()
+            "check NCCL_GPUDIRECTTCPX_SOCKET_IFNAME against the interfaces that `tcpxctl discover` lists".to_owned()
         } else {
-            "its own settings say which interfaces it takes; NCCL_DEBUG=INFO has it say why it took none".to_owned()
+            "check the plugin's own interface settings; with NCCL_DEBUG=INFO it logs why it uses none".to_owned()
         };
         return Err(context.failure(Outcome::NotRun, message, Some(next)));
     }

@@ -56,10 +56,11 @@ fn host_only(context: &Context, about: &About) -> Box<super::Failure> {
     );
     let next = if about.family().is_software() {
         format!(
-            "{SOFT_CUDA}=standin (ordinary memory in its place) or =device in the worker's environment"
+            "set {SOFT_CUDA}=standin (ordinary memory as a stand-in) or =device in the worker's environment"
         )
     } else {
-        "transfer.memory = \"host\"; `tcpxctl discover` lists what each device takes".to_owned()
+        "set transfer.memory = \"host\"; `tcpxctl discover` lists the memory each device accepts"
+            .to_owned()
     };
     context.failure(Outcome::NotRun, message, Some(next))
 }
@@ -74,9 +75,9 @@ fn open_gpu(
         CudaMemory::open(&wanted).map_err(|error| memory_failure(context, &error.into()))?;
     let ordinal = memory.device().ordinal;
     if family == PluginFamily::Tcpx && ordinal != 0 && loaded_runtimes().is_empty() {
-        // Its runtime is linked in, so nobody outside can make a GPU current in it.
+        // The runtime is linked into the plugin, so no GPU can be made current in it from here.
         let message = format!(
-            "the plugin brought no shared CUDA runtime, so it would take GPU 0 and not GPU {ordinal}"
+            "the plugin has no shared CUDA runtime, so it would use GPU 0 instead of GPU {ordinal}"
         );
         let next = format!(
             "set CUDA_VISIBLE_DEVICES={ordinal} and {GPU}=0; TCPX 3.1.9 then takes GPUs 4 to 7 for NUMA node 0"
@@ -95,7 +96,7 @@ fn wanted(context: &Context, gpu: Option<u32>) -> TaskResult<Wanted> {
     Ok(Wanted::Ordinal(gpu.unwrap_or(0) as usize))
 }
 
-/// Memory that cannot be had is nobody's failure but this node's.
+/// Memory that cannot be allocated means that the run could not start on this node.
 pub(super) fn memory_failure(context: &Context, error: &MemoryError) -> Box<super::Failure> {
     context.failure(Outcome::NotRun, error.to_string(), error.next_step())
 }

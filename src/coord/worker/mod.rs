@@ -1,10 +1,10 @@
 //! The worker: the one process that loads a plugin.
 //!
-//! The plugin may call `exit`, crash, spin or print inside any call, so this
-//! process can be lost at any moment and says where it is before it goes there.
-//! Its main thread drives the plugin; a second thread reads the control stream,
-//! sets the stop flag when told to, and ends the process when the stream ends.
-//! It leaves by `exit_now`, because a plugin's exit handlers may block for ever.
+//! The plugin may call `exit`, crash, spin or print inside any call, so this process can die at
+//! any moment and announces each phase before it enters it. The main thread drives the plugin. A
+//! second thread reads the control stream, sets the stop flag when ordered to stop, and exits when
+//! the stream ends. The process exits by `exit_now`, because a plugin's exit handlers may block
+//! forever.
 
 mod connect;
 mod examine;
@@ -40,7 +40,7 @@ use tcpx_words::log::LogLine;
 pub(super) struct Context {
     to_agent: Arc<Sender<UnixStream>>,
     inbox: mpsc::Receiver<WorkerOrder>,
-    /// Set when the coordinator wants an end.
+    /// Set by the stop order.
     pub(super) stop: Arc<AtomicBool>,
     phase: Phase,
     announced: Cell<bool>,
@@ -89,14 +89,14 @@ fn read_control(from: UnixStream, inbox: &mpsc::Sender<WorkerOrder>, stop: &Atom
     while let Ok(Some(received)) = receiver.next() {
         match received {
             Received::Message(WorkerOrder::Stop) => stop.store(true, Ordering::Relaxed),
-            // The recorder stays, as it would if the plugin had done it.
+            // Leave the recorder, as an exit inside the plugin would.
             Received::Message(WorkerOrder::Exit) => exit_now(1),
-            // The main thread may be gone already; then nothing waits for it.
+            // The main thread may have ended.
             Received::Message(message) => drop(inbox.send(message)),
             Received::Text(_) => {}
         }
     }
-    // The agent is gone: nobody wants this process any more, nor what it forked.
+    // The agent is gone: end this process and the processes it forked.
     remove_recorder();
     if getpgrp() == getpid() {
         let _ = kill_process_group(getpid(), Signal::KILL);
@@ -115,7 +115,7 @@ fn remove_recorder() {
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     if let Some(path) = path {
-        // Whoever outlives us sweeps what cannot be removed now.
+        // If this fails, the agent or the next run removes it.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -170,15 +170,15 @@ impl Context {
         let _ = self.to_agent.send(message);
     }
 
-    /// Says why the task ends, once, and before anything is given back: closing
-    /// makes the peer fail too, and the first to speak is taken for the cause.
+    /// Sends the failure, once, and before any comm is closed: closing makes the peer fail too,
+    /// and the first failure to arrive is taken for the cause.
     pub(super) fn announce(&self, failure: &Failure) {
         if !self.announced.replace(true) {
             self.tell(&WorkerMessage::Failed(failure.clone()));
         }
     }
 
-    /// Says where the worker goes next, before it goes there.
+    /// Announces the next phase before the worker enters it.
     pub(super) fn enter(&mut self, phase: Phase) {
         if self.phase != phase {
             self.phase = phase;
@@ -201,7 +201,7 @@ impl Context {
         }
         Err(self.failure(
             Outcome::PeerLost,
-            format!("no word of {what} within {deadline:?}"),
+            format!("{what} did not arrive within {deadline:?}"),
             None,
         ))
     }
@@ -230,7 +230,7 @@ impl Context {
         )
     }
 
-    /// A plugin that refuses ran and failed, except before it was ready.
+    /// A refused call is a failure of the plugin; before it is initialised, the run did not start.
     pub(super) fn plugin_failure(&self, error: &PluginError) -> Box<Failure> {
         let outcome = match self.phase {
             Phase::Loading | Phase::Initialising => Outcome::NotRun,
@@ -265,7 +265,7 @@ impl Context {
     }
 }
 
-/// What a connection that the peer closed looks like from inside a plugin.
+/// Whether it is the error that a plugin returns when the peer has closed a connection.
 fn is_system_error(error: &PluginError) -> bool {
     error.code() == Some(tcpx_abi::result::SYSTEM_ERROR)
 }

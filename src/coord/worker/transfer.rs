@@ -85,12 +85,17 @@ pub(super) fn run(
     Ok(())
 }
 
-/// A share of the node's rate is one only while everyone else takes theirs.
+/// Waits until the workers of all GPUs have warmed up: their rates can be added only while all of
+/// them move bytes.
 fn gather(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     context.enter(Phase::Gathering);
-    match context.receive(task.scenario.limits.total.into(), "the other GPUs")? {
+    match context.receive(task.scenario.limits.total.into(), "the order to measure")? {
         WorkerOrder::Measure => Ok(()),
-        _ => Err(context.failure(Outcome::Usage, "expected the order to measure".into(), None)),
+        _ => Err(context.failure(
+            Outcome::Usage,
+            "received another order in place of the order to measure".into(),
+            None,
+        )),
     }
 }
 

@@ -130,10 +130,10 @@ impl Known {
         let explained = ReachError::new(&target.name, Outcome::PeerLost, what);
         if error.code() == NO_COMMON_METHOD && !self.lines.is_empty() {
             explained.next(
-                "it may have no host key of the kind that is known: compare with `ssh-keygen -F`",
+                "the server may lack a host key of the type in known_hosts: compare with `ssh-keygen -F`",
             )
         } else {
-            explained.next("is that port an sshd's?")
+            explained.next("check that an sshd listens on that port")
         }
     }
 
@@ -158,7 +158,7 @@ impl Known {
             Some(CheckResult::Match) => Ok(()),
             Some(CheckResult::Mismatch) if is_known => Err(refuse(format!(
                 "THE HOST KEY HAS CHANGED. It shows {shown}, and the known hosts have another. \
-                 Either the machine was made anew, or somebody is in between. Nothing was sent"
+                 Either the machine was reinstalled, or the connection is intercepted. Nothing was sent"
             ))
             .next(format!(
                 "when you know why it changed: ssh-keygen -R {}, then log in once with ssh",

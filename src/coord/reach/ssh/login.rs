@@ -34,17 +34,19 @@ pub(super) fn log_in(
         return Ok(());
     }
     let ways = if tried.is_empty() {
-        "there is no key to show".to_owned()
+        "no key to offer".to_owned()
     } else {
         tried.join("; ")
     };
     let what = format!("cannot log in as {}: {ways}", settings.user);
     let locked = tried.iter().any(|one| one.contains("passphrase"));
-    Err(ReachError::new(&target.name, Outcome::NotRun, what).next(if locked {
-        "unlock the key with ssh-add first, or run from a terminal"
-    } else {
-        "see that `ssh` gets in with the same user and key, or carry the run over it with --rsh ssh"
-    }))
+    Err(
+        ReachError::new(&target.name, Outcome::NotRun, what).next(if locked {
+            "unlock the key with ssh-add first, or run from a terminal"
+        } else {
+            "check that `ssh` logs in with the same user and key, or use it with --rsh ssh"
+        }),
+    )
 }
 
 fn agent(session: &Session, user: &str, tried: &mut Vec<String>) {

@@ -108,9 +108,9 @@ impl Ssh {
                         .error(Outcome::PeerLost, what)
                         .next(match error.kind() {
                             io::ErrorKind::ConnectionRefused => {
-                                "is an sshd running there, and on that port?"
+                                "check that an sshd runs there on that port"
                             }
-                            _ => "is the address right, and does a firewall let this port through?",
+                            _ => "check the address, and that no firewall blocks this port",
                         });
                 }
             }
@@ -186,7 +186,7 @@ impl Transport for Ssh {
         let link = pump::start(session, channel, socket, proxy, addresses).map_err(|error| {
             self.error(
                 Outcome::NotRun,
-                format!("cannot carry its streams: {error}"),
+                format!("cannot set up its streams: {error}"),
             )
         })?;
         bring(&self.target.name, link, &self.boot, progress)
