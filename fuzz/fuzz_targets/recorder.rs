@@ -3,7 +3,7 @@
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Some(snapshot) = tcpx_recorder::fuzzing::file(data) {
-        let shown = tcpx_run_model::record::sample::channels(&snapshot, u64::MAX);
+        let shown = tcpx_run_model::counters::sample::channels(&snapshot, u64::MAX);
         assert!(shown.len() <= snapshot.channels.len());
     }
 });

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tcpx_run_model::event::Event;
-use tcpx_run_model::record::{RunRecord, for_each_event};
+use tcpx_run_model::record::RunRecord;
+use tcpx_run_model::replay::for_each_event;
 use tcpx_run_model::scenario::Scenario;
 
 /// What a run may take beyond its own `limits.total`.

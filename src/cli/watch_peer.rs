@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use tcpx_coord::Watching;
+use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::Event;
 use tcpx_run_model::ids::Names;
-use tcpx_run_model::record::live::ChannelKey;
 use tcpx_run_model::state::RunState;
 use tcpx_tui::watch::{Beginning, Clock, JudgedSource, Source, SourceError};
 

@@ -75,8 +75,9 @@ mod tests {
     use std::collections::BTreeMap;
     use tcpx_node::plugin_files::{Choice, Source};
     use tcpx_node::{NodeFacts, Root};
+    use tcpx_run_model::counters::{ChannelNow, LatencyUs};
     use tcpx_run_model::phase::{Exit, Failure, Phase};
-    use tcpx_run_model::record::{ChannelNow, Iteration, LatencyUs};
+    use tcpx_run_model::results::Iteration;
     use tcpx_run_model::scenario::Scenario;
     use tcpx_words::error::Outcome;
     use tcpx_words::log::LogSummary;

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tcpx_run_model::counters::Frame;
 use tcpx_run_model::event::Event;
 use tcpx_run_model::ids::{Names, Unit};
-use tcpx_run_model::record::{Frame, RunFiles};
+use tcpx_run_model::record::RunFiles;
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::NextStep;
 

@@ -114,10 +114,10 @@ fn short_name(spot: Spot<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcpx_run_model::counters::ChannelNow;
     use tcpx_run_model::event::{Event, EventKind};
     use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
     use tcpx_run_model::phase::{Exit, Phase};
-    use tcpx_run_model::record::ChannelNow;
     use tcpx_run_model::state::RunState;
     use tcpx_run_model::timeline::Timeline;
 

@@ -97,8 +97,8 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcpx_run_model::counters::ChannelNow;
     use tcpx_run_model::ids::{NodeId, Unit, Who, WorkerId};
-    use tcpx_run_model::record::ChannelNow;
     use tcpx_words::side::Side;
 
     fn sample(at_ms: u64, quiet_ms: u64, tests: u64) -> Event {

@@ -259,7 +259,7 @@ mod tests {
             )
         };
         let sample = |posted, quiet_ms| {
-            let channel = tcpx_run_model::record::ChannelNow {
+            let channel = tcpx_run_model::counters::ChannelNow {
                 posted,
                 quiet_ms,
                 ..Default::default()

@@ -5,7 +5,8 @@
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
-use tcpx_run_model::record::{ChannelRecord, LatencyUs, TransferRecord};
+use tcpx_run_model::counters::LatencyUs;
+use tcpx_run_model::record::{ChannelRecord, TransferRecord};
 use tcpx_run_model::scenario::Transfer;
 
 /// Where a table is shown, which decides its columns and their heads.

@@ -10,7 +10,7 @@ use super::verdict::verdict;
 use super::words::Language;
 use std::fmt::Write;
 use tcpx_run_model::ids::NodeId;
-use tcpx_run_model::record::PluginRecord;
+use tcpx_run_model::results::PluginRecord;
 
 /// Maximum rows of one table, because issue trackers limit the size of a comment.
 const ROWS_MAX: usize = 64;

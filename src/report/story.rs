@@ -7,9 +7,11 @@
 use crate::columns::{Asked, ResultRow};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Finding, Subject};
 use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, WorkerId};
-use tcpx_run_model::record::{Clock, LatencyUs, PluginRecord, Role, TransferRecord, Unfinished};
+use tcpx_run_model::record::{Clock, Role, TransferRecord, Unfinished};
+use tcpx_run_model::results::PluginRecord;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 

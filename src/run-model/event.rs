@@ -12,12 +12,13 @@
 mod sample;
 mod v1;
 
+use crate::counters::{ChannelDetail, ProcessFacts};
+use crate::counters::{ChannelNow, Frame};
 use crate::finding::Finding;
 use crate::ids::{NodeId, NodeIntro, PairId, PairIntro, Unit, Who, WorkerId};
 use crate::phase::{Exit, Failure, Phase};
-use crate::record::live::{Detail, ProcessFacts};
-use crate::record::{ChannelNow, Frame, Iteration, PluginRecord};
 use crate::results::{ConnectionTimes, Held, MrRow, Preflight, TransferResult};
+use crate::results::{Iteration, PluginRecord};
 pub use sample::{SampleLine, is_sample};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -151,7 +152,7 @@ pub enum EventKind {
     Process(ProcessFacts),
     /// Requests, events and sockets of one channel, for a view; not written to
     /// `events.jsonl`.
-    Detail(Box<Detail>),
+    Detail(Box<ChannelDetail>),
 }
 
 /// A plugin that is loaded and initialised.

@@ -2,16 +2,20 @@
 //!
 //! `scenario` is the input of a run. `ids` identify and name nodes, pairs and workers. `event` is
 //! the stream of a run; `phase`, `results` and `finding` are types in it. `state` folds the events,
-//! `timeline` also keeps the history for a view. `record` is the files of a run.
+//! `timeline` also keeps the history for a view. `counters` are what a recorder holds, `live` reads
+//! those of running processes. `record` is the files of a run, `replay` folds them.
 //!
 //! Every crate above the engine uses these types. Nothing here loads a plugin, starts a process
 //! or opens a connection.
 
+pub mod counters;
 pub mod event;
 pub mod finding;
 pub mod ids;
+pub mod live;
 pub mod phase;
 pub mod record;
+pub mod replay;
 pub mod results;
 pub mod scenario;
 pub mod state;

@@ -1,7 +1,7 @@
 //! Phases of a worker, its failure and its exit.
 #![forbid(unsafe_code)]
 
-use crate::record::ChannelNow;
+use crate::counters::ChannelNow;
 use serde::{Deserialize, Serialize};
 use tcpx_words::error::Outcome;
 

@@ -1,11 +1,38 @@
-//! What workers report: checks, handshakes, registrations, transfers.
+//! What workers report: plugin, checks, handshakes, registrations, transfers.
 #![forbid(unsafe_code)]
 
-use crate::record::{ChannelNow, Iteration, LatencyUs};
+use crate::counters::{ChannelNow, LatencyUs};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use tcpx_words::payload::Tally;
+use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
+
+/// The plugin that a worker loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginRecord {
+    /// Path without symbolic links, or `builtin`.
+    pub path: String,
+    /// SHA-256 of the file; of tcpxctl itself for `builtin`.
+    pub sha256: String,
+    /// ncclNet version in use.
+    pub abi: u32,
+    /// Name in the plugin's table.
+    pub name: String,
+    /// Family, decided when the plugin was loaded.
+    #[serde(default = "unknown_family")]
+    pub family: PluginFamily,
+    /// Version line that the plugin logged.
+    pub version: Option<String>,
+    /// Why this plugin was chosen.
+    pub why: String,
+    /// Candidates that were not chosen, with the reasons.
+    pub passed_over: Vec<tcpx_node::plugin_files::PassedOver>,
+}
+
+fn unknown_family() -> PluginFamily {
+    PluginFamily::Other
+}
 
 /// Result of the critical checks that a worker makes before it loads the plugin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +45,25 @@ pub struct Preflight {
     pub open: Vec<String>,
     /// Time that all checks took, milliseconds.
     pub ms: f64,
+}
+
+/// One measured or warm-up iteration of one end.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Iteration {
+    /// Counted from 0, warm-up included.
+    pub index: u32,
+    /// Whether it is a warm-up iteration, which is not measured.
+    pub warmup: bool,
+    /// Time between its two barriers, by this end's clock.
+    pub nanoseconds: u64,
+    /// Bytes this end sent and received.
+    pub bytes: u64,
+    /// Bytes that this end has compared with the pattern since measuring began.
+    #[serde(default)]
+    pub verified_bytes: u64,
+    /// Bytes that differed from the pattern, warm-up included.
+    #[serde(default)]
+    pub wrong_bytes: u64,
 }
 
 /// Result of a transfer at one end.

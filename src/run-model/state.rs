@@ -10,12 +10,13 @@
 mod lines;
 mod worker;
 
+use crate::counters::ChannelNow;
 use crate::event::{Event, EventKind};
 use crate::finding::Finding;
 use crate::ids::{
     Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Unit, Who, WorkerId, shown_names,
 };
-use crate::record::{ChannelNow, Clock, RunRecord};
+use crate::record::{Clock, RunRecord};
 use crate::scenario::Scenario;
 pub use lines::{KeptLine, LineSource};
 use std::collections::BTreeMap;

@@ -3,10 +3,10 @@
 //! Bounded: old counters are thinned out (`Series`), the oldest lines are dropped.
 #![forbid(unsafe_code)]
 
+use crate::counters::{ChannelNow, SAMPLES_MAX, Sample, Series};
 use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, WorkerId};
 use crate::phase::Phase;
-use crate::record::{ChannelNow, SAMPLES_MAX, Sample, Series};
 use crate::state::RunState;
 use std::collections::{BTreeMap, VecDeque};
 use tcpx_words::units::printable;

@@ -6,8 +6,8 @@ use super::view::{PANES, Pane};
 use crate::watch::{ChannelPicture, ChannelState, Picture};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::ids::WorkerId;
-use tcpx_run_model::record::live::ChannelKey;
 
 /// The order of channels within their group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

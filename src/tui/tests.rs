@@ -12,10 +12,11 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 use std::path::Path;
+use tcpx_run_model::counters::ChannelNow;
+use tcpx_run_model::counters::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
 use tcpx_run_model::event::{Event, EventKind, PluginDevice, PluginReady};
 use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, shown_names};
-use tcpx_run_model::record::live::{ChannelKey, Detail, EventDetail, RequestDetail};
-use tcpx_run_model::record::{ChannelNow, PluginRecord};
+use tcpx_run_model::results::PluginRecord;
 use tcpx_words::log::LogLine;
 use tcpx_words::side::Side;
 
@@ -162,7 +163,7 @@ fn the_help_names_every_key_and_any_key_closes_it() {
     assert!(!screen.state.help);
 }
 
-fn detail(worker: WorkerId) -> Detail {
+fn detail(worker: WorkerId) -> ChannelDetail {
     let event = |ago_us, what: &str, call: &str, rc, value| EventDetail {
         ago_us,
         what: what.into(),
@@ -188,7 +189,7 @@ fn detail(worker: WorkerId) -> Detail {
         bytes: 65536,
         age_us: 4_800_000,
     };
-    Detail {
+    ChannelDetail {
         channel: ChannelKey {
             worker,
             side: Side::Recv,

@@ -31,11 +31,11 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tcpx_node::{NodeFacts, Root};
+use tcpx_run_model::counters::sample::Sampler;
+use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::live::{RecorderFilter, Recorders};
 use tcpx_run_model::phase::{Exit, Phase};
-use tcpx_run_model::record::live::{RecorderFilter, Recorders};
-use tcpx_run_model::record::sample::Sampler;
-use tcpx_run_model::record::{ChannelNow, Frame};
 use tcpx_run_model::scenario::ProcessFault;
 
 /// Time between two samples of a worker's recorder.

@@ -3,7 +3,7 @@
 
 use crate::protocol::limits::OVERSLEPT;
 use std::time::{Duration, Instant};
-use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::timeline::stands_still;
 use tcpx_words::side::Side;
 

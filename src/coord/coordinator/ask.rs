@@ -21,9 +21,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tcpx_node::plugin_files::Choice;
 use tcpx_node::{NodeFacts, Root};
+use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::phase::{Phase, how_ended};
-use tcpx_run_model::record::sample::Sampler;
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::Outcome;
 

@@ -5,13 +5,15 @@ use super::drive::RunOutcome;
 use super::end::End;
 use super::pair::PairOutcome;
 use std::time::Duration;
+use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::event::PluginDevice;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::record::{
-    ChannelNow, ChannelRecord, Iteration, NodeRecord, PairRecord, Role, RunRecord, SCHEMA,
-    ScenarioRecord, TransferRecord, WorkerRecord,
+    ChannelRecord, NodeRecord, PairRecord, Role, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
+    WorkerRecord,
 };
+use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, TransferResult};
 use tcpx_run_model::scenario::{Direction, Scenario};
 use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};

@@ -5,7 +5,7 @@ use crate::protocol::message::{AgentMessage, Loaded, WorkerMessage};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use tcpx_run_model::event::{Event, EventKind, PluginDevice, PluginReady};
 use tcpx_run_model::ids::NodeId;
-use tcpx_run_model::record::PluginRecord;
+use tcpx_run_model::results::PluginRecord;
 use tcpx_words::units::printable;
 
 /// Most channels of one sample of another node.
@@ -105,8 +105,8 @@ pub(super) fn seen_from_here(mut theirs: Event, node: NodeId, ms: f64) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcpx_run_model::counters::ProcessFacts;
     use tcpx_run_model::ids::{Unit, Who, WorkerId};
-    use tcpx_run_model::record::live::ProcessFacts;
     use tcpx_words::log::LogLine;
 
     const THERE: WorkerId = WorkerId {

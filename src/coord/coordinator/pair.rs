@@ -22,11 +22,11 @@ use crate::protocol::message::{
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Lane, NodeId, PairId, WorkerId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
-use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::scenario::{Fault, Scenario};
 use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
 use tcpx_words::error::Outcome;

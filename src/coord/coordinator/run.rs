@@ -14,9 +14,10 @@ use crate::protocol::limits::HEARTBEAT;
 use crate::protocol::message::{AgentMessage, CoordinatorOrder};
 use std::path::PathBuf;
 use std::time::Duration;
+use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{NodeId, PairId, PairIntro, Who, WorkerId};
-use tcpx_run_model::record::live::{ChannelKey, RecorderFilter};
+use tcpx_run_model::live::RecorderFilter;
 use tcpx_run_model::state::RunState;
 use tcpx_words::units::utc_of_us;
 

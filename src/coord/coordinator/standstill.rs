@@ -7,7 +7,7 @@
 
 use super::end::End;
 use std::time::Duration;
-use tcpx_run_model::record::ChannelNow;
+use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::scenario::{Scenario, Transfer};
 
 /// Longest time between two samples of a worker with many channels.

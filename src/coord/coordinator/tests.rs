@@ -9,10 +9,10 @@ use crate::protocol::message::{AgentMessage, CoordinatorOrder, Work, WorkerMessa
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
-use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::Outcome;

@@ -6,8 +6,8 @@
 
 use super::end::End;
 use std::net::{IpAddr, SocketAddr};
+use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::phase::{Exit, Failure, Phase};
-use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::state::WorkerState;
 use tcpx_words::error::Outcome;
 

@@ -12,9 +12,10 @@ use crate::protocol::message::{AgentMessage, CoordinatorOrder};
 use crate::reach::Transport;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{NodeId, NodeIntro, Who, shown_names};
-use tcpx_run_model::record::live::{ChannelKey, RecorderFilter};
+use tcpx_run_model::live::RecorderFilter;
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::units::now_us;
 

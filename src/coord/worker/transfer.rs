@@ -19,8 +19,9 @@ use tcpx_engine::transfer::{
     Channel, ChannelError, ChannelSetup, Pattern, Plan, Rogue, RoundTrips, WallPace, ping_pong,
     run_iteration,
 };
+use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::phase::Phase;
-use tcpx_run_model::record::{Iteration, LatencyUs};
+use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, TransferResult};
 use tcpx_run_model::scenario::{self, Fault};
 use tcpx_words::error::Outcome;

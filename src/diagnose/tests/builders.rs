@@ -3,10 +3,10 @@
 use crate::evidence::*;
 use tcpx_logs::Severity as LineSeverity;
 use tcpx_node::{Fact, NicNow, TcpFlow, TcpSocket};
+use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
-use tcpx_run_model::record::{ChannelNow, Frame};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 

@@ -263,7 +263,7 @@ impl Out<'_> {
     fn samples(
         &mut self,
         name: &str,
-        samples: &[tcpx_run_model::record::Sample],
+        samples: &[tcpx_run_model::counters::Sample],
         process: usize,
     ) -> io::Result<()> {
         self.process(process, &format!("{name} : sampled"));

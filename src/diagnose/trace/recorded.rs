@@ -3,8 +3,8 @@
 
 use tcpx_recorder::format::Role;
 use tcpx_recorder::{ChannelSample, Event, Events, LogEntry, ReadError, Reader};
+use tcpx_run_model::counters::Sample;
 use tcpx_run_model::ids::WorkerId;
-use tcpx_run_model::record::Sample;
 use tcpx_words::side::Side;
 
 /// Most log lines of one worker.

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, list};
+use tcpx_run_model::counters::{Sample, Series};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::ids::{NodeId, Unit, WorkerId};
-use tcpx_run_model::record::{
-    FilesError, RECORD_BYTES_MAX, RunFiles, Sample, Series, WorkerFile, for_each_event,
-    record_value,
-};
+use tcpx_run_model::record::{FilesError, RunFiles, WorkerFile, record_value};
+use tcpx_run_model::replay::{RECORD_BYTES_MAX, for_each_event};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::printable;
@@ -266,9 +265,9 @@ fn process(pid: u32) -> Result<Trace, SourceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcpx_run_model::counters::ChannelNow;
     use tcpx_run_model::event::Event;
     use tcpx_run_model::ids::{Lane, NodeIntro, PairId, PairIntro, Who};
-    use tcpx_run_model::record::ChannelNow;
     use tcpx_words::side::Side;
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
-use tcpx_run_model::record::PluginRecord;
+use tcpx_run_model::results::PluginRecord;
 use tcpx_run_model::state::{NodeState, RunState, WorkerState};
 
 /// The facts of a node that a report shows: name, and JSON pointer into the facts.

@@ -10,9 +10,8 @@ use serde_json::Value;
 use std::io;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Names, NodeIntro, PairIntro};
-use tcpx_run_model::record::{
-    RECORD_BYTES_MAX, RecordError, RunFiles, TransferRecord, Unfinished, record_value,
-};
+use tcpx_run_model::record::{RecordError, RunFiles, TransferRecord, Unfinished, record_value};
+use tcpx_run_model::replay::RECORD_BYTES_MAX;
 use tcpx_run_model::scenario;
 use tcpx_words::error::NextStep;
 

@@ -4,9 +4,9 @@
 use super::events::{Counters, Events};
 use crate::story::{ChannelSeries, ChannelWindow, Story, TimeAxis, in_flight};
 use std::collections::BTreeMap;
+use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::event::SampleLine;
 use tcpx_run_model::finding::Subject;
-use tcpx_run_model::record::ChannelNow;
 use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
 use tcpx_words::side::Side;
 

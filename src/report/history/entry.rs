@@ -6,9 +6,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use tcpx_run_model::finding::Severity;
-use tcpx_run_model::record::{
-    BriefTransfer, RECORD_BYTES_MAX, RecordError, RunBrief, RunFiles, Unfinished,
-};
+use tcpx_run_model::record::{BriefTransfer, RecordError, RunBrief, RunFiles, Unfinished};
+use tcpx_run_model::replay::RECORD_BYTES_MAX;
 use tcpx_words::units::printable;
 
 /// The outcome shown for a run whose record has a version that this program does not know.

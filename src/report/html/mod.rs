@@ -117,7 +117,7 @@ fn state(story: &Story) -> &'static str {
 
 /// Each plugin that was used, with its version, joined with `and`.
 pub(super) fn plugins(story: &Story) -> String {
-    let name = |plugin: &tcpx_run_model::record::PluginRecord| {
+    let name = |plugin: &tcpx_run_model::results::PluginRecord| {
         let version = plugin
             .version
             .as_ref()

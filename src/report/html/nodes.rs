@@ -6,7 +6,7 @@ use crate::spread::{ByNode, NodeTable, fact_names, together};
 use crate::story::{Story, StoryNode, StoryWorker};
 use std::collections::BTreeMap;
 use tcpx_run_model::ids::NodeId;
-use tcpx_run_model::record::PluginRecord;
+use tcpx_run_model::results::PluginRecord;
 
 /// Checks with this verdict are counted, and folded away.
 const PASS: &str = "PASS";

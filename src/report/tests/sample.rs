@@ -6,9 +6,10 @@ use crate::story::{RequestTimeline, SideLatency, Story, TimelineEnd, TimelineReq
 use crate::{Language, gather, html, json, junit, markdown, redacted, short};
 use std::path::Path;
 use tcpx_node::redact::Redactor;
+use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
-use tcpx_run_model::record::{LatencyUs, RunFiles};
+use tcpx_run_model::record::RunFiles;
 use tcpx_words::side::Side;
 
 fn sample() -> Story {

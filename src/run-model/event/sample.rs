@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 
 use super::{Event, EventKind, v1};
+use crate::counters::ChannelNow;
 use crate::ids::{NodeId, PairId, Unit, WorkerId};
-use crate::record::ChannelNow;
 use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

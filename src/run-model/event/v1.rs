@@ -4,7 +4,7 @@
 
 use super::{Event, EventKind, PluginDevice, PluginReady};
 use crate::ids::{NodeId, PairId};
-use crate::record::PluginRecord;
+use crate::results::PluginRecord;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tcpx_words::plugin_family::PluginFamily;

@@ -5,9 +5,9 @@
 //! file that cannot be written later is reported and never changes the outcome of the run.
 #![forbid(unsafe_code)]
 
-use super::Frame;
 use super::event_writer::EventWriter;
 use super::model::RunRecord;
+use crate::counters::Frame;
 use crate::ids::{Names, WorkerId};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;

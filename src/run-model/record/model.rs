@@ -3,9 +3,11 @@
 //! `model_v1.rs` reads those of version 1.
 #![forbid(unsafe_code)]
 
-use super::{LatencyUs, model_v1};
+use super::model_v1;
+use crate::counters::LatencyUs;
 use crate::finding::Finding;
 use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, WorkerId};
+use crate::results::PluginRecord;
 use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +15,6 @@ use std::collections::BTreeMap;
 use tcpx_node::NodeFacts;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::payload::Mismatch;
-use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 use tcpx_words::word_set;
 
@@ -161,32 +162,6 @@ word_set! {
         #[default]
         Both = "both",
     }
-}
-
-/// Which plugin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PluginRecord {
-    /// Real path, or `builtin`.
-    pub path: String,
-    /// Of the file; of this program for `builtin`, as `builtin`.
-    pub sha256: String,
-    /// ncclNet version in use.
-    pub abi: u32,
-    /// The table's name.
-    pub name: String,
-    /// Whose plugin it is, decided when it was loaded.
-    #[serde(default = "unknown_family")]
-    pub family: PluginFamily,
-    /// The version line it logged.
-    pub version: Option<String>,
-    /// Why this one.
-    pub why: String,
-    /// Candidates that were looked at and not taken.
-    pub passed_over: Vec<tcpx_node::plugin_files::PassedOver>,
-}
-
-fn unknown_family() -> PluginFamily {
-    PluginFamily::Other
 }
 
 /// One direction.

@@ -1,7 +1,7 @@
 use super::*;
+use crate::counters::Frame;
 use crate::event::Event;
 use crate::phase::{Failure, Phase};
-use crate::record::Frame;
 use tcpx_words::side::Side;
 
 const LOCAL: WorkerId = WorkerId::of_pair(NodeId(0), PairId(0));

@@ -3,11 +3,11 @@
 
 use super::lines::{KeptLine, KeptLines};
 use super::same_counts;
+use crate::counters::ProcessFacts;
+use crate::counters::{ChannelNow, Frame};
 use crate::event::{EventKind, PluginReady};
 use crate::ids::WorkerId;
 use crate::phase::{Exit, Failure, Phase};
-use crate::record::live::ProcessFacts;
-use crate::record::{ChannelNow, Frame};
 use crate::results::{ConnectionTimes, Held, MrRow, Preflight, TransferResult};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};

@@ -9,8 +9,8 @@ use crate::theme::{Ink, Theme};
 use crate::watch::ChannelPicture;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tcpx_run_model::record::ChannelNow;
-use tcpx_run_model::record::live::{Detail, EventDetail};
+use tcpx_run_model::counters::ChannelNow;
+use tcpx_run_model::counters::{ChannelDetail, EventDetail};
 use tcpx_words::units::ByteCount;
 
 pub(super) static PANE: Pane = Pane {
@@ -102,7 +102,7 @@ fn counters(
     area: Rect,
     theme: Theme,
     row: &ChannelPicture<'_>,
-    close: Option<&Detail>,
+    close: Option<&ChannelDetail>,
 ) -> u16 {
     let now = row.now;
     let mut pen = Pen::at(buffer, theme, area, 0);
@@ -188,7 +188,7 @@ fn requests(
     buffer: &mut Buffer,
     area: Rect,
     theme: Theme,
-    close: Option<&Detail>,
+    close: Option<&ChannelDetail>,
     from: u16,
 ) -> u16 {
     let Some(close) = close.filter(|close| !close.requests.is_empty()) else {
@@ -261,7 +261,7 @@ fn events(buffer: &mut Buffer, area: Rect, theme: Theme, events: &[EventDetail])
     }
 }
 
-fn histogram(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) -> u16 {
+fn histogram(buffer: &mut Buffer, area: Rect, theme: Theme, close: &ChannelDetail) -> u16 {
     // Buckets are joined to octaves: a bucket of the recorder is a quarter of an octave.
     let mut octaves: Vec<(u64, u64)> = Vec::new();
     for (first, _, count) in &close.latency {
@@ -289,14 +289,14 @@ fn histogram(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) -> u
     shown.len() as u16 + 1
 }
 
-fn sockets_height(close: &Detail) -> u16 {
+fn sockets_height(close: &ChannelDetail) -> u16 {
     2 + close
         .sockets
         .as_ref()
         .map_or(1, |sockets| sockets.len().max(1) as u16)
 }
 
-fn sockets(buffer: &mut Buffer, area: Rect, theme: Theme, close: &Detail) {
+fn sockets(buffer: &mut Buffer, area: Rect, theme: Theme, close: &ChannelDetail) {
     if area.height == 0 {
         return;
     }

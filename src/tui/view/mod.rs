@@ -17,7 +17,7 @@ use super::theme::Ink;
 use crate::watch::{Model, Picture};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tcpx_run_model::record::live::ChannelKey;
+use tcpx_run_model::counters::ChannelKey;
 
 /// Every pane of the lower half of the screen. Keys and help are made from this list. The first
 /// pane is shown at the start.

@@ -8,10 +8,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Instant;
 use tcpx_recorder::Reader;
+use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, WorkerId};
-use tcpx_run_model::record::live::{ChannelKey, RecorderFilter, Recorders};
-use tcpx_run_model::record::{EVENT_BYTES_MAX, RecordError, RunFiles, RunRecord, WorkerFile};
+use tcpx_run_model::live::{RecorderFilter, Recorders};
+use tcpx_run_model::record::{RecordError, RunFiles, RunRecord, WorkerFile};
+use tcpx_run_model::replay::EVENT_BYTES_MAX;
 use tcpx_run_model::state::RunState;
 use tcpx_words::units::now_us;
 

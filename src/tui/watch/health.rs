@@ -246,11 +246,11 @@ fn seconds(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::watch::Beginning;
+    use tcpx_run_model::counters::ChannelNow;
+    use tcpx_run_model::counters::ProcessFacts;
     use tcpx_run_model::event::{Event, EventKind};
     use tcpx_run_model::finding::{Finding, Subject};
     use tcpx_run_model::ids::{NodeId, NodeIntro, PairId, Unit, Who, WorkerId};
-    use tcpx_run_model::record::ChannelNow;
-    use tcpx_run_model::record::live::ProcessFacts;
     use tcpx_run_model::state::RunState;
     use tcpx_words::side::Side;
 

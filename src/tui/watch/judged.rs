@@ -3,10 +3,10 @@
 
 use super::source::{Beginning, Clock, Source, SourceError};
 use tcpx_diagnose::Watcher;
+use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::Who;
 use tcpx_run_model::record::RunRecord;
-use tcpx_run_model::record::live::ChannelKey;
 use tcpx_run_model::state::RunState;
 
 /// A source with the findings of the rules added to its events.
@@ -62,8 +62,8 @@ impl<S: Source> Source for JudgedSource<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcpx_run_model::counters::ChannelNow;
     use tcpx_run_model::ids::{NodeId, Unit, WorkerId};
-    use tcpx_run_model::record::ChannelNow;
     use tcpx_words::side::Side;
 
     /// A source of samples of one receive channel that does not change.

@@ -4,9 +4,9 @@
 use super::source::{Beginning, Clock, Source, SourceError};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::Event;
 use tcpx_run_model::record::RunRecord;
-use tcpx_run_model::record::live::ChannelKey;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_run_model::state::RunState;
 

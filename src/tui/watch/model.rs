@@ -6,9 +6,9 @@
 
 use super::source::{Beginning, Clock, Source, SourceError};
 use std::collections::BTreeMap;
+use tcpx_run_model::counters::ChannelDetail;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, WorkerId};
-use tcpx_run_model::record::live::Detail;
 use tcpx_run_model::state::RunState;
 use tcpx_run_model::timeline::{Line, Timeline};
 use tcpx_words::units::now_us;
@@ -19,7 +19,7 @@ pub(crate) struct Model {
     pub(crate) title: String,
     pub(crate) timeline: Timeline,
     /// The newest details of the channel in focus.
-    pub(crate) detail: Option<Detail>,
+    pub(crate) detail: Option<ChannelDetail>,
     /// The clock of the source.
     pub(crate) clock: Clock,
     /// Cache of `timeline.state.name` for each worker, which is slow with many pairs.

@@ -6,10 +6,10 @@
 
 use super::model::Model;
 use tcpx_diagnose::turn::WAITING_MS;
+use tcpx_run_model::counters::ChannelKey;
+use tcpx_run_model::counters::{ChannelNow, Sample, Series};
 use tcpx_run_model::ids::WorkerId;
 use tcpx_run_model::phase::Phase;
-use tcpx_run_model::record::live::ChannelKey;
-use tcpx_run_model::record::{ChannelNow, Sample, Series};
 use tcpx_run_model::state::WorkerState;
 use tcpx_run_model::timeline::stands_still;
 use tcpx_words::side::Side;

@@ -4,10 +4,11 @@
 //! ended leaves its last counters; its time stands still then.
 #![forbid(unsafe_code)]
 
-use super::{ChannelKey, Detail, ProcessFacts, detail};
+use super::detail;
+use crate::counters::sample::{channels, role_index};
+use crate::counters::{ChannelDetail, ChannelKey, ProcessFacts};
 use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, Unit, Who, WorkerId};
-use crate::record::sample::{channels, role_index};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list, monotonic_ns};
@@ -294,7 +295,7 @@ impl Watched {
         self.last = Some(snapshot);
     }
 
-    fn detail(&mut self, wanted: &ChannelKey, at_ns: u64) -> Option<Detail> {
+    fn detail(&mut self, wanted: &ChannelKey, at_ns: u64) -> Option<ChannelDetail> {
         if self.worker != wanted.worker {
             return None;
         }

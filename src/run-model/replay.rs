@@ -1,9 +1,10 @@
 //! A run folder or a bundle, read back into the state of its run.
 #![forbid(unsafe_code)]
 
-use super::{Frame, RecordError, RunFiles, RunRecord, Thinned, WorkerFile, record_value, thin};
+use crate::counters::Frame;
 use crate::event::{Event, EventKind};
 use crate::ids::{Unit, WorkerId};
+use crate::record::{RecordError, RunFiles, RunRecord, Thinned, WorkerFile, record_value, thin};
 use crate::scenario::Scenario;
 use crate::state::RunState;
 use serde::de::IgnoredAny;
@@ -223,9 +224,9 @@ pub fn for_each_event(mut reader: impl BufRead, mut each: impl FnMut(Event)) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::ChannelNow;
     use crate::ids::{NodeId, PairId, Who};
     use crate::phase::{Exit, Phase};
-    use crate::record::ChannelNow;
 
     const WORKERS: [WorkerId; 2] = [
         WorkerId::of_pair(NodeId(0), PairId(0)),

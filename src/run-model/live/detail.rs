@@ -2,7 +2,7 @@
 //! sockets behind it.
 #![forbid(unsafe_code)]
 
-use super::{ChannelKey, Detail, EventDetail, RequestDetail};
+use crate::counters::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
 use std::net::SocketAddr;
 use tcpx_node::{Root, nic_counters, tcp_sockets};
 use tcpx_recorder::format::EventKind;
@@ -20,7 +20,7 @@ pub(super) fn detail(
     at_ns: u64,
     nic: Option<&str>,
     is_here: bool,
-) -> Detail {
+) -> ChannelDetail {
     let now_ns = if is_here {
         monotonic_ns()
     } else {
@@ -31,7 +31,7 @@ pub(super) fn detail(
         .events(sample, EVENTS_MAX)
         .map(|events| events.events)
         .unwrap_or_default();
-    Detail {
+    ChannelDetail {
         channel,
         at_ns,
         requests: sample

@@ -1,27 +1,8 @@
-//! Counters of a channel, and the time of an iteration.
+//! The counters of a channel, and the distribution of a latency.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 use tcpx_words::side::Side;
-
-/// One measured or warm-up iteration of one end.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Iteration {
-    /// Counted from 0, warm-up included.
-    pub index: u32,
-    /// Whether it is a warm-up iteration, which is not measured.
-    pub warmup: bool,
-    /// Time between its two barriers, by this end's clock.
-    pub nanoseconds: u64,
-    /// Bytes this end sent and received.
-    pub bytes: u64,
-    /// Bytes that this end has compared with the pattern since measuring began.
-    #[serde(default)]
-    pub verified_bytes: u64,
-    /// Bytes that differed from the pattern, warm-up included.
-    #[serde(default)]
-    pub wrong_bytes: u64,
-}
 
 /// Counters of one channel at one moment, from the recorder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

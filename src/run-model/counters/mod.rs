@@ -1,0 +1,18 @@
+//! Counters of channels, read from a worker's recorder, at one moment and over time.
+//!
+//! `channel.rs` has the numbers, `sample.rs` reads them from a recorder file, `series.rs` keeps
+//! them over time. `frame.rs` is the freeze-frame of a stall, `process.rs` and `detail.rs` what a
+//! view shows of a process and of one channel.
+
+mod channel;
+mod detail;
+mod frame;
+mod process;
+pub mod sample;
+mod series;
+
+pub use channel::{ChannelNow, LatencyUs};
+pub use detail::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
+pub use frame::Frame;
+pub use process::ProcessFacts;
+pub use series::{SAMPLES_MAX, Sample, Series};

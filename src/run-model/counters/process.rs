@@ -1,0 +1,60 @@
+//! What the process behind a recorder is: its role, its plugin, its devices.
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use tcpx_words::units::printable;
+
+/// A process, as its recorder describes it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessFacts {
+    /// Its label: `NCCL rank 3`, or a scenario's.
+    pub role: String,
+    /// Plugin table, ncclNet version and plugin version: `TCPXSoft_v7 v7 0.1.0`.
+    pub plugin: String,
+    /// Interface of each plugin device; in JSON a list of pairs, as a number cannot be
+    /// a key where serde flattens.
+    #[serde(with = "device_names")]
+    pub nics: BTreeMap<i64, String>,
+    /// Whether the process has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_gone: bool,
+    /// The call that it is inside of, if that call belongs to no channel: `init`, `connect`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<String>,
+}
+
+mod device_names {
+    use super::BTreeMap;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        nics: &BTreeMap<i64, String>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(nics)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<i64, String>, D::Error> {
+        Vec::deserialize(from).map(|nics| nics.into_iter().collect())
+    }
+}
+
+impl ProcessFacts {
+    /// Escapes control characters in every text.
+    pub fn printable(self) -> Self {
+        Self {
+            role: printable(&self.role),
+            plugin: printable(&self.plugin),
+            nics: self
+                .nics
+                .into_iter()
+                .map(|(device, name)| (device, printable(&name)))
+                .collect(),
+            is_gone: self.is_gone,
+            inside: self.inside.map(|call| printable(&call)),
+        }
+    }
+}
