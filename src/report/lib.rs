@@ -18,6 +18,7 @@ mod html;
 mod json;
 mod junit;
 mod markdown;
+mod page;
 mod prometheus;
 mod questions;
 mod redacted;

@@ -2,7 +2,7 @@
 //! counts of the cases.
 #![forbid(unsafe_code)]
 
-use super::html::escape;
+use super::page::escape;
 use std::collections::HashMap;
 use std::fmt::Write;
 

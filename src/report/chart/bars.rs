@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::scale::{BOTTOM, LEFT, Plane, RIGHT, TOP, WIDTH, duration, frame_end, number, ticks};
-use crate::html::escape;
+use crate::page::escape;
 use std::fmt::Write;
 
 const HEIGHT: f64 = 220.0;

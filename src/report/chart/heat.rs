@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::scale::{BOTTOM, LEFT, Plane, TOP, WIDTH, frame_end};
-use crate::html::escape;
+use crate::page::escape;
 use crate::story::TimeAxis;
 use std::fmt::Write;
 

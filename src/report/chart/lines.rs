@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::scale::{LEFT, Plane, RIGHT, WIDTH, frame_end, ticks};
-use crate::html::escape;
+use crate::page::escape;
 use crate::story::TimeAxis;
 use std::fmt::Write;
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::scale::{BOTTOM, LEFT, Plane, TOP, WIDTH, duration, frame_end, ticks};
-use crate::html::escape;
+use crate::page::escape;
 use crate::story::{RequestTimeline, TimelineRequest};
 use std::fmt::Write;
 use tcpx_words::side::Side;

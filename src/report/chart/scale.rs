@@ -1,7 +1,7 @@
 //! The plane of a chart: its axes with round ticks, and its frame.
 #![forbid(unsafe_code)]
 
-use crate::html::escape;
+use crate::page::escape;
 use std::fmt::Write;
 
 /// Width of every chart.

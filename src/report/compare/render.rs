@@ -4,8 +4,8 @@
 use super::measured::Measured;
 use super::statistics::{Comparison, MetricComparison, MetricVerdict, RULE};
 use crate::chart::{Dot, dots};
-use crate::html::{escape, frame};
 use crate::markdown::inline;
+use crate::page::{escape, frame};
 use std::fmt::Write;
 
 /// Maximum samples of one result in a plot.

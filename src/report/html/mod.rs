@@ -3,23 +3,17 @@
 #![forbid(unsafe_code)]
 
 mod nodes;
-mod page;
 mod results;
 mod standstill;
 
 pub(super) use nodes::both;
-pub(crate) use page::escape;
 pub(super) use standstill::dump;
 
+use super::page::{END, HtmlRow, Page, escape, top};
 use super::story::{Story, StoryState};
 use super::verdict::{Tone, verdict};
 use super::words::Language;
-use page::{HtmlRow, Page};
 use tcpx_run_model::finding::Severity;
-
-const STYLE: &str = include_str!("style.css");
-/// The content security policy: the browser may fetch nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// The full report as one HTML file. `for_google` puts the questions first.
 pub fn html(story: &Story, for_google: bool) -> String {
@@ -84,24 +78,6 @@ fn head(page: &mut Page, story: &Story) {
         page.raw(&format!("<a href=\"#{id}\">{name}</a>"));
     }
     page.raw("</nav>\n");
-}
-
-/// The beginning of a page, up to its content.
-fn top(title: &str) -> String {
-    let title = escape(title);
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n\
-         <title>tcpxctl: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-    )
-}
-
-const END: &str = "</main>\n</body>\n</html>\n";
-
-/// A complete page in the style of the report.
-pub(super) fn frame(title: &str, body: &str) -> String {
-    format!("{}{body}{END}", top(title))
 }
 
 fn state(story: &Story) -> &'static str {

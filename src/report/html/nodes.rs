@@ -1,7 +1,7 @@
 //! The nodes side by side: differences, facts, settings and doctor checks.
 #![forbid(unsafe_code)]
 
-use super::page::{HtmlRow, Page};
+use crate::page::{HtmlRow, Page};
 use crate::spread::{ByNode, NodeTable, fact_names, together};
 use crate::story::{Story, StoryNode, StoryWorker};
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! Results: tables of rates and counters, and charts over time.
 #![forbid(unsafe_code)]
 
-use super::page::Page;
 use crate::chart::{ChartLine, Dot, dots, heat, histogram, lines};
 use crate::columns::{self, ChannelRow, TablePlace};
 use crate::compare::profiles;
+use crate::page::Page;
 use crate::story::{ChannelSeries, Story, SweepPoint, TimeAxis};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_words::side::Side;

@@ -1,8 +1,8 @@
 //! The state in which a run stopped moving: both ends of one channel, and every window.
 #![forbid(unsafe_code)]
 
-use super::page::{HtmlRow, Page};
 use crate::chart::{duration, requests, seconds};
+use crate::page::{HtmlRow, Page};
 use crate::story::{ChannelWindow, Story};
 
 /// A longer table of windows is folded.

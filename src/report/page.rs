@@ -1,7 +1,29 @@
-//! The elements of a page: escaped text, tables and figures.
+//! An HTML page and its elements: escaped text, tables and figures.
 #![forbid(unsafe_code)]
 
 use crate::columns::TextTable;
+
+const STYLE: &str = include_str!("style.css");
+/// The content security policy: the browser may fetch nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+/// The beginning of a page, up to its content.
+pub(crate) fn top(title: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>tcpxctl: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+    )
+}
+
+pub(crate) const END: &str = "</main>\n</body>\n</html>\n";
+
+/// A complete page in the style of the report.
+pub(crate) fn frame(title: &str, body: &str) -> String {
+    format!("{}{body}{END}", top(title))
+}
 
 /// Escapes text for HTML and XML, between tags and in quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
@@ -24,7 +46,7 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// The text of a page while it is written.
 #[derive(Default)]
-pub(super) struct Page {
+pub(crate) struct Page {
     pub(crate) text: String,
 }
 
@@ -127,7 +149,7 @@ impl Page {
 
 /// One row of an HTML table.
 #[derive(Default)]
-pub(super) struct HtmlRow {
+pub(crate) struct HtmlRow {
     pub(crate) cells: Vec<String>,
     /// Whether the row is highlighted.
     pub(crate) marked: bool,
