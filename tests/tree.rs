@@ -194,3 +194,194 @@ fn no_role_of_a_run_imports_another() {
         }
     }
 }
+
+/// The folders of a crate's modules that import from each other in a circle. A folder
+/// and the one that it lies in may: `mod.rs` presents what is below it.
+#[test]
+fn no_folders_of_a_crate_import_each_other() {
+    let mut circles = Vec::new();
+    for lib in crate_roots() {
+        let imports = imports_between_folders(&lib);
+        for (from, to) in &imports {
+            if reaches(&imports, to, from) {
+                circles.push(format!(
+                    "{}: {from} imports {to} and is imported by it",
+                    lib.display()
+                ));
+            }
+        }
+    }
+    assert_eq!(circles, Vec::<String>::new());
+}
+
+/// The folder of every `lib.rs` of ours.
+fn crate_roots() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for top in ["src", "probes"] {
+        sources(&root().join(top), &mut files);
+    }
+    files.retain(|file| file.ends_with("lib.rs"));
+    let roots: Vec<PathBuf> = files
+        .iter()
+        .map(|file| file.parent().unwrap().to_owned())
+        .collect();
+    assert!(roots.len() > 10, "{roots:?}");
+    roots
+}
+
+/// Pairs of sibling folders of which a file in the first names something in the second.
+fn imports_between_folders(lib: &Path) -> BTreeSet<(String, String)> {
+    let mut files = Vec::new();
+    sources(lib, &mut files);
+    // A crate in a folder of this one has its own turn.
+    files.retain(|file| {
+        file.ancestors()
+            .skip(1)
+            .find(|folder| folder.join("lib.rs").exists())
+            == Some(lib)
+    });
+    let mut imports = BTreeSet::new();
+    for file in files {
+        let module = module_path(lib, &file);
+        if module
+            .iter()
+            .any(|part| part == "tests" || part == "fixtures")
+        {
+            continue;
+        }
+        let own = folder_of(lib, &module);
+        let text = fs::read_to_string(&file).unwrap();
+        for path in named_paths(&text, &module) {
+            let other = folder_of(lib, &path);
+            let shared = own.iter().zip(&other).take_while(|(a, b)| a == b).count();
+            if shared < own.len() && shared < other.len() {
+                imports.insert((own[..=shared].join("/"), other[..=shared].join("/")));
+            }
+        }
+    }
+    imports
+}
+
+/// `["record", "live"]` for `record/live/mod.rs` and `record/live.rs`.
+fn module_path(lib: &Path, file: &Path) -> Vec<String> {
+    let below = file.strip_prefix(lib).unwrap().with_extension("");
+    let mut parts: Vec<String> = below
+        .iter()
+        .map(|part| part.to_str().unwrap().to_owned())
+        .collect();
+    if matches!(
+        parts.last().map(String::as_str),
+        Some("mod" | "lib" | "main")
+    ) {
+        parts.pop();
+    }
+    parts
+}
+
+/// As much of a path as is folders.
+fn folder_of(lib: &Path, path: &[String]) -> Vec<String> {
+    let mut folder = lib.to_owned();
+    let mut parts = Vec::new();
+    for part in path {
+        folder.push(part);
+        if !folder.is_dir() {
+            break;
+        }
+        parts.push(part.clone());
+    }
+    parts
+}
+
+/// Every path from `crate` or `super` in a source, from the crate's root; without
+/// comments and unit tests.
+fn named_paths(source: &str, module: &[String]) -> Vec<Vec<String>> {
+    let code = source
+        .split("\n#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    let lines = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let code = lines.collect::<Vec<&str>>().join(" ");
+    let mut found = Vec::new();
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let before = &code[..at];
+            if before.ends_with("::")
+                || before.ends_with(|last: char| last.is_alphanumeric() || last == '_')
+            {
+                continue;
+            }
+            let mut rest = &code[at..];
+            let mut base = module.to_vec();
+            if let Some(after) = rest.strip_prefix("crate::") {
+                base.clear();
+                rest = after;
+            }
+            while let Some(after) = rest.strip_prefix("super::") {
+                base.pop();
+                rest = after;
+            }
+            // A group ends where its first brace is closed; a name elsewhere is no folder.
+            expand(&mut rest, &base, &mut found);
+        }
+    }
+    found
+}
+
+/// The paths of a use tree: `a::b`, `{a, b::c}`, `a::{b, c}`.
+fn expand(rest: &mut &str, base: &[String], found: &mut Vec<Vec<String>>) {
+    let mut path = base.to_vec();
+    loop {
+        *rest = rest.trim_start();
+        if let Some(inside) = rest.strip_prefix('{') {
+            *rest = inside;
+            loop {
+                expand(rest, &path, found);
+                *rest = rest.trim_start();
+                match rest.chars().next() {
+                    Some(',') => *rest = &rest[1..],
+                    Some('}') => {
+                        *rest = &rest[1..];
+                        return;
+                    }
+                    // Not a use tree after all.
+                    _ => return,
+                }
+            }
+        }
+        let size = rest
+            .find(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .unwrap_or(rest.len());
+        path.push(rest[..size].to_owned());
+        *rest = &rest[size..];
+        match rest.strip_prefix("::") {
+            Some(after) => *rest = after,
+            None => break,
+        }
+    }
+    found.push(path);
+}
+
+fn reaches(imports: &BTreeSet<(String, String)>, from: &str, to: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(folder) = open.pop() {
+        if folder == to {
+            return true;
+        }
+        if seen.insert(folder) {
+            let next = imports.iter().filter(|(importer, _)| importer == folder);
+            open.extend(next.map(|(_, imported)| imported.as_str()));
+        }
+    }
+    false
+}
+
+#[test]
+fn paths_in_groups_are_read() {
+    let source = "use crate::{a::b, c::{d, e as f}};\nfn g() { super::h::i() }\n// crate::no\n";
+    let paths = named_paths(source, &["x".to_owned(), "y".to_owned()]);
+    let paths: Vec<String> = paths.iter().map(|path| path.join("::")).collect();
+    assert_eq!(paths, ["a::b", "c::d", "c::e", "x::h::i"]);
+}
