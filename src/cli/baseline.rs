@@ -12,10 +12,10 @@
 
 use super::Common;
 use super::compare::measured;
-use super::output::{Columns, fail, print, print_json};
+use super::failure::{Ended, Ending};
+use super::output::{Columns, print, print_json};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use std::process::ExitCode;
 use tcpx_report::compare::{Baselines, Measured};
 
 #[derive(Args)]
@@ -49,40 +49,33 @@ struct Document<'a> {
     baselines: &'a [Measured],
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let baselines = Baselines::of_user(|name| std::env::var_os(name));
-    let told = match &arguments.what {
+    let shown = match &arguments.what {
         What::Save { name, result } => {
-            return measured(common, result, None).map_or_else(
-                |code| code,
-                |measured| match baselines.save(name, &measured) {
-                    Ok(path) if common.json => {
-                        print_json(&serde_json::json!({ "schema": "tcpxctl.baseline/1", "saved": name, "path": path }));
-                        ExitCode::SUCCESS
-                    }
-                    Ok(path) => {
-                        print(&format!("# Baseline : {name} in {}\n", path.display()));
-                        ExitCode::SUCCESS
-                    }
-                    Err(error) => fail(common, &error, error.outcome()),
-                },
-            );
+            let path = baselines.save(name, &measured(result, None)?)?;
+            match common.json {
+                true => print_json(&serde_json::json!({
+                    "schema": "tcpxctl.baseline/1",
+                    "saved": name,
+                    "path": path,
+                })),
+                false => print(&format!("# Baseline : {name} in {}\n", path.display())),
+            }
+            return Ok(Ending::PASSED);
         }
         What::List => baselines.list(),
-        What::Show { name } => match baselines.load(name) {
-            Ok(one) => vec![one],
-            Err(error) => return fail(common, &error, error.outcome()),
-        },
+        What::Show { name } => vec![baselines.load(name)?],
     };
     if common.json {
         print_json(&Document {
             schema: "tcpxctl.baselines/1",
-            baselines: &told,
+            baselines: &shown,
         });
     } else {
-        print(&text(&told, matches!(arguments.what, What::Show { .. })));
+        print(&text(&shown, matches!(arguments.what, What::Show { .. })));
     }
-    ExitCode::SUCCESS
+    Ok(Ending::PASSED)
 }
 
 fn text(all: &[Measured], whole: bool) -> String {

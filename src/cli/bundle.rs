@@ -14,12 +14,12 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{complain, fail, print, print_json, say};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{print, print_error, print_json, say};
 use super::report::{beside, keep_map, open};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use tcpx_node::redact::Redactor;
 use tcpx_report::{self, Bundled, Verified, bundle, gather, redacted, verify};
 use tcpx_run_model::record::RunFiles;
@@ -63,30 +63,24 @@ struct VerifiedDocument<'a> {
     verified: &'a Verified,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let ended = match &arguments.verify {
-        Some(path) => verified(common, path),
-        None => open(common, arguments.run.as_deref(), &arguments.reports).and_then(|files| {
-            write(
-                common,
-                &files,
-                arguments.out.as_deref(),
-                !arguments.no_redact,
-                print,
-            )
-        }),
-    };
-    ended.unwrap_or_else(|code| code)
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    if let Some(path) = &arguments.verify {
+        return verified(common, path);
+    }
+    let files = open(arguments.run.as_deref(), &arguments.reports)?;
+    let out = arguments.out.as_deref();
+    write(common, &files, out, !arguments.no_redact, print)?;
+    Ok(Ending::PASSED)
 }
 
-/// Writes a bundle, and says so with `tell`.
+/// Writes a bundle, and its line of text with `tell`.
 pub(crate) fn write(
     common: &Common,
     files: &RunFiles,
     out: Option<&Path>,
     redact: bool,
     tell: fn(&str),
-) -> Result<ExitCode, ExitCode> {
+) -> Result<(), Failure> {
     let mut redactor = redact.then(Redactor::of_this_machine);
     let mut story = gather(files);
     if let Some(redactor) = &mut redactor {
@@ -105,14 +99,13 @@ pub(crate) fn write(
     tcpx_report::write_whole(&out, |to| {
         bundled = Some(bundle(files, &story, redactor.as_mut(), to)?);
         Ok(())
-    })
-    .map_err(|error| fail(common, &error, error.outcome()))?;
+    })?;
     let Some(bundled) = bundled else {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     };
     let map = redactor.is_some().then(|| beside(&out));
     if let (Some(redactor), Some(map)) = (&redactor, &map) {
-        keep_map(common, map, redactor)?;
+        keep_map(map, redactor)?;
     }
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     if common.json {
@@ -125,7 +118,7 @@ pub(crate) fn write(
             map,
             bundled: &bundled,
         });
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let how = if redact { "redacted" } else { "NOT redacted" };
     tell(&format!(
@@ -138,11 +131,11 @@ pub(crate) fn write(
         .cut
         .iter()
         .for_each(|words| say(&format!("# Cut : {words}\n")));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn verified(common: &Common, path: &Path) -> Result<ExitCode, ExitCode> {
-    let files = RunFiles::open(path).map_err(|error| fail(common, &error, error.outcome()))?;
+fn verified(common: &Common, path: &Path) -> Ended {
+    let files = RunFiles::open(path)?;
     let verified = verify(&files);
     let is_good = verified.problems.is_empty() && verified.revealing.is_empty();
     if common.json {
@@ -161,19 +154,17 @@ fn verified(common: &Common, path: &Path) -> Result<ExitCode, ExitCode> {
             verified.intact
         ));
     }
-    verified
-        .problems
-        .iter()
-        .for_each(|problem| complain(common, problem, None));
-    let step = || Some("look at it before it is sent on".to_owned());
-    verified
-        .revealing
-        .iter()
-        .for_each(|word| complain(common, format!("reads like a name: {word}"), step()));
+    for problem in &verified.problems {
+        print_error(common, problem, None);
+    }
+    for word in &verified.revealing {
+        let message = format!("reads like a name: {word}");
+        print_error(common, message, Some("look at it before it is sent on"));
+    }
     let outcome = if is_good {
         Outcome::Passed
     } else {
         Outcome::Failed
     };
-    Ok(ExitCode::from(outcome.exit_code()))
+    Ok(Ending::from(outcome))
 }

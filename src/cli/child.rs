@@ -1,6 +1,7 @@
 //! A scenario run by another `tcpxctl run`: what it came to, and its events.
 #![forbid(unsafe_code)]
 
+use super::failure::Failure;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -13,6 +14,7 @@ use tcpx_run_model::event::Event;
 use tcpx_run_model::record::RunRecord;
 use tcpx_run_model::replay::for_each_event;
 use tcpx_run_model::scenario::Scenario;
+use tcpx_words::error::Outcome;
 
 /// What a run may take beyond its own `limits.total`.
 const BEYOND_TOTAL: Duration = Duration::from_secs(60);
@@ -39,14 +41,20 @@ impl<'a> Runs<'a> {
         what: &str,
         extra: &'a [String],
         interrupted: &'a AtomicBool,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, Failure> {
         let folder = reports.join(format!(
             "{}-{what}-{}",
             tcpx_words::units::stamp_utc(),
             std::process::id()
         ));
-        std::fs::DirBuilder::new().recursive(true).create(reports)?;
-        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .create(reports)
+            .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&folder));
+        made.map_err(|error| {
+            let message = format!("cannot make a folder in {}: {error}", reports.display());
+            Failure::new(Outcome::NotRun, message).next("choose another folder with --reports DIR")
+        })?;
         Ok(Self {
             folder,
             extra,

@@ -15,19 +15,19 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{Columns, fail, fail_with, print, print_json, say};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{Columns, print, print_json, say};
 use super::report::{beside, keep_map};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use tcpx_node::redact::Redactor;
 use tcpx_report::compare::{
     Baselines, Comparison, Measured, RULE, compare, compared_html, compared_markdown,
     compared_text, read,
 };
 use tcpx_report::{gather, learn, write_whole};
-use tcpx_run_model::record::{FilesError, RunFiles};
+use tcpx_run_model::record::RunFiles;
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -77,16 +77,12 @@ struct Document<'a> {
     compared: &'a Comparison,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    told(common, arguments).unwrap_or_else(|code| code)
-}
-
-fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let mut redactor = (!arguments.no_redact).then(Redactor::of_this_machine);
     let results = arguments
         .results
         .iter()
-        .map(|name| measured(common, name, redactor.as_mut()));
+        .map(|name| measured(name, redactor.as_mut()));
     let mut compared = compare(
         results.collect::<Result<Vec<Measured>, _>>()?,
         arguments.tolerance / 100.0,
@@ -109,7 +105,7 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
             redacted,
             compared: &compared,
         });
-        return Ok(ExitCode::from(exit_code));
+        return Ok(Ending::from(outcome));
     }
     let text = match arguments.format {
         Format::Text => compared_text(&compared, |header, rows| {
@@ -123,8 +119,7 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
     match &arguments.out {
         None => print(&text),
         Some(path) => {
-            write_whole(path, |to| to.write_all(text.as_bytes()))
-                .map_err(|error| fail(common, &error, error.outcome()))?;
+            write_whole(path, |to| to.write_all(text.as_bytes()))?;
             let how = if redactor.is_some() {
                 "redacted"
             } else {
@@ -132,43 +127,32 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
             };
             say(&format!("# Comparison : {} ({how})\n", path.display()));
             if let Some(redactor) = &redactor {
-                keep_map(common, &beside(path), redactor)?;
+                keep_map(&beside(path), redactor)?;
             }
         }
     }
     if compared.rows.is_empty() {
         let message = "the results have no metric in common";
-        return Err(fail_with(
-            common,
-            Outcome::NotRun,
-            message,
-            Some("`tcpxctl baseline show NAME` and --json tell what each has"),
-        ));
+        let next = "`tcpxctl baseline show NAME` and --json list the metrics of each";
+        return Err(Failure::new(Outcome::NotRun, message).next(next));
     }
-    Ok(ExitCode::from(outcome.exit_code()))
+    Ok(Ending::from(outcome))
 }
 
 /// What a word means: a run, then a file of another tool, then a baseline. The
 /// redactor learns every name in it.
-pub(crate) fn measured(
-    common: &Common,
-    name: &str,
-    redactor: Option<&mut Redactor>,
-) -> Result<Measured, ExitCode> {
+pub(crate) fn measured(name: &str, redactor: Option<&mut Redactor>) -> Result<Measured, Failure> {
     let path = Path::new(name);
     if path.is_dir() || RunFiles::is_bundle(path) {
-        let files = RunFiles::open(path)
-            .map_err(|error: FilesError| fail(common, &error, error.outcome()))?;
-        let story = gather(&files);
+        let story = gather(&RunFiles::open(path)?);
         if let Some(redactor) = redactor {
             learn(&story, redactor);
         }
-        return Measured::of_run(&story).map_err(|error| fail(common, &error, Outcome::NotRun));
+        return Measured::of_run(&story).map_err(|error| Failure::because(Outcome::NotRun, &error));
     }
     if path.is_file() {
-        return read(path, redactor).map_err(|error| fail(common, &error, Outcome::Usage));
+        return read(path, redactor).map_err(|error| Failure::because(Outcome::Usage, &error));
     }
-    Baselines::of_user(|name| std::env::var_os(name))
-        .load(name)
-        .map_err(|error| fail(common, &error, error.outcome()))
+    let baselines = Baselines::of_user(|name| std::env::var_os(name));
+    Ok(baselines.load(name)?)
 }

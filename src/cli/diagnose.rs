@@ -15,13 +15,13 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
 use super::nodes::{Nodes, upload};
-use super::output::{Columns, fail, fail_with, print, print_json};
+use super::output::{Columns, print, print_json};
 use clap::Args;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
 use tcpx_diagnose::{
@@ -49,17 +49,14 @@ pub(crate) struct Arguments {
     nodes: Nodes,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(name) = &arguments.explain {
         return explain(common, name.as_deref());
     }
-    let Seen { of, evidence, note } = match seen(common, arguments) {
-        Ok(found) => found,
-        Err(code) => return code,
-    };
+    let Seen { of, evidence, note } = seen(arguments)?;
     if arguments.evidence {
         print_json(&evidence);
-        return ExitCode::SUCCESS;
+        return Ok(Ending::PASSED);
     }
     let findings = diagnose(&evidence);
     let outcome = exit_of(&findings);
@@ -78,7 +75,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     } else {
         print(&text(&of, note.as_deref(), &evidence, &findings));
     }
-    ExitCode::from(outcome.exit_code())
+    Ok(Ending::from(outcome))
 }
 
 /// A stall is 4, as in `run`; anything else that is wrong is 1.
@@ -160,73 +157,67 @@ struct Seen {
     note: Option<String>,
 }
 
-fn seen(common: &Common, arguments: &Arguments) -> Result<Seen, ExitCode> {
-    let fail_open = |error: &OpenError| fail(common, error, Outcome::Usage);
-    if let Some(way) = arguments.nodes.peer(common)? {
-        return of_peer(common, arguments, &*way);
+fn seen(arguments: &Arguments) -> Result<Seen, Failure> {
+    if let Some(way) = arguments.nodes.peer()? {
+        return on_peer(arguments, &*way);
     }
-    let what = arguments.what.as_deref();
-    let folder = match what {
-        Some(what) => {
-            Some(PathBuf::from(what)).filter(|path| path.is_dir() || RunFiles::is_bundle(path))
-        }
-        None => Some(newest_run(Path::new("reports")).map_err(|error| fail_open(&error))?),
+    let Some(what) = arguments.what.as_deref() else {
+        return in_run(&newest_run(Path::new("reports"))?);
     };
-    match (folder, what) {
-        (Some(path), _) => {
-            let files =
-                RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))?;
-            let evidence = evidence_from_files(&files).map_err(|error| fail_open(&error))?;
-            let note = files
-                .unfinished()
-                .map(|unfinished| unfinished.words(evidence.now_ms));
-            Ok(Seen {
-                of: path.display().to_string(),
-                evidence,
-                note,
-            })
-        }
-        (None, what) => {
-            let mut source = open(what).map_err(|error| fail(common, &error, error.outcome()))?;
-            let names = source.begin().state.names;
-            let seen: Result<Evidence, SourceError> = evidence_from_recorders(names, |events| {
-                events.extend(source.poll()?);
-                Ok(())
-            });
-            let of = what.unwrap_or_default().to_owned();
-            let evidence = seen.map_err(|error| fail(common, &error, error.outcome()))?;
-            Ok(Seen {
-                of,
-                evidence,
-                note: None,
-            })
-        }
+    let path = Path::new(what);
+    match path.is_dir() || RunFiles::is_bundle(path) {
+        true => in_run(path),
+        false => in_recorder(what),
     }
 }
 
-/// What runs on both nodes now.
-fn of_peer(common: &Common, arguments: &Arguments, way: &dyn Transport) -> Result<Seen, ExitCode> {
+/// A run folder or a bundle, finished or not.
+fn in_run(path: &Path) -> Result<Seen, Failure> {
+    let files = RunFiles::open(path)?;
+    let evidence = evidence_from_files(&files)?;
+    let note = files
+        .unfinished()
+        .map(|unfinished| unfinished.words(evidence.now_ms));
+    Ok(Seen {
+        of: path.display().to_string(),
+        evidence,
+        note,
+    })
+}
+
+/// A process that writes a recorder now, or a recorder file.
+fn in_recorder(what: &str) -> Result<Seen, Failure> {
+    let mut source = open(Some(what))?;
+    let names = source.begin().state.names;
+    let evidence: Result<Evidence, SourceError> = evidence_from_recorders(names, |events| {
+        events.extend(source.poll()?);
+        Ok(())
+    });
+    Ok(Seen {
+        of: what.to_owned(),
+        evidence: evidence?,
+        note: None,
+    })
+}
+
+/// Everything with a recorder that runs on both nodes now.
+fn on_peer(arguments: &Arguments, way: &dyn Transport) -> Result<Seen, Failure> {
     if arguments.what.is_some() {
-        let message = "--peer looks at what runs there now, and a recording is here";
-        return Err(fail_with(
-            common,
-            Outcome::Usage,
-            message,
-            Some("leave either away"),
-        ));
+        let message = "--peer judges what runs on two nodes now, and RUN, PID or FILE is a \
+                       recording on this machine";
+        return Err(Failure::new(Outcome::Usage, message).next("omit one of the two"));
     }
-    let ways = arguments.nodes.ways(common)?;
-    let mut watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))
-        .map_err(|error| fail(common, &error, error.outcome()))?;
+    let ways = arguments.nodes.ways()?;
+    let mut watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))?;
     let names = Names {
         nodes: watching.nodes().to_vec(),
         pairs: Vec::new(),
     };
-    let seen = evidence_from_recorders(names, |events| watching.look(events));
-    let seen = seen.map_err(|what| fail(common, &OpenError::Lost(what), Outcome::PeerLost))?;
+    let evidence =
+        evidence_from_recorders(names, |events| watching.look(events)).map_err(OpenError::Lost)?;
     Ok(Seen {
         of: format!("{} and {}", ways[0].node(), way.node()),
-        evidence: seen,
+        evidence,
         note: None,
     })
 }
@@ -237,8 +228,9 @@ struct Explained<'a> {
     conditions: Vec<&'a CatalogueEntry>,
 }
 
-fn explain(common: &Common, name: Option<&str>) -> ExitCode {
-    let conditions = match name.map(|name| (name, Condition::from_name(name))) {
+fn explain(common: &Common, name: Option<&str>) -> Ended {
+    let conditions: Vec<&CatalogueEntry> = match name.map(|name| (name, Condition::from_name(name)))
+    {
         None => Condition::ALL.iter().map(|one| one.entry()).collect(),
         Some((_, Some(condition))) => vec![condition.entry()],
         Some((name, None)) => {
@@ -248,12 +240,8 @@ fn explain(common: &Common, name: Option<&str>) -> ExitCode {
             } else {
                 format!("did you mean {like}?")
             };
-            return fail_with(
-                common,
-                Outcome::Usage,
-                &format!("there is no condition `{name}`"),
-                Some(&next),
-            );
+            let message = format!("there is no condition `{name}`");
+            return Err(Failure::new(Outcome::Usage, message).next(next));
         }
     };
     match (common.json, conditions.as_slice()) {
@@ -264,7 +252,7 @@ fn explain(common: &Common, name: Option<&str>) -> ExitCode {
         (false, [one]) if name.is_some() => print(&described(one)),
         (false, all) => print(&listed(all)),
     }
-    ExitCode::SUCCESS
+    Ok(Ending::PASSED)
 }
 
 fn listed(conditions: &[&CatalogueEntry]) -> String {

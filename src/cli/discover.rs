@@ -7,13 +7,14 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::failure::{Ended, Ending};
 use super::nodes::Nodes;
-use super::output::{Columns, complain, print, print_json, refuse_scenario};
+use super::output::{Columns, print, print_error, print_json};
+use super::scenario::first_point;
 use super::which::Which;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 use std::time::Duration;
 use tcpx_coord::{Loaded, Task, WorkerMessage};
 use tcpx_coord::{Node, Problem, environment};
@@ -21,7 +22,7 @@ use tcpx_engine::gpu::CudaNode;
 use tcpx_engine::plugin::Device;
 use tcpx_node::plugin_files::Choice;
 use tcpx_node::{Fact, Gpu, Nic, NodeFacts, Speed};
-use tcpx_run_model::scenario::{Scenario, resolve};
+use tcpx_run_model::scenario::Scenario;
 use tcpx_words::side::Side;
 use tcpx_words::units::printable;
 
@@ -53,20 +54,9 @@ struct Document<'a> {
     error: Option<&'a Problem>,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let scenario =
-        match super::run::inputs(None, &[], &arguments.which).and_then(|inputs| resolve(&inputs)) {
-            Ok(points) => points
-                .into_iter()
-                .next()
-                .map(|point| point.scenario)
-                .unwrap_or_default(),
-            Err(error) => return refuse_scenario(common, &error),
-        };
-    let nodes = match arguments.nodes.all(common, &scenario.plugin) {
-        Ok(nodes) => nodes,
-        Err(code) => return code,
-    };
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let scenario = first_point(None, &[], &arguments.which)?;
+    let nodes = arguments.nodes.all(&scenario.plugin)?;
     let patience = Duration::from_secs(arguments.timeout);
     let found: Vec<Found> = nodes
         .iter()
@@ -85,7 +75,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
                 nodes: all.iter().map(Found::document).collect(),
             }),
         }
-        return ExitCode::from(code);
+        return Ok(Ending::code(code));
     }
     for (at, ((name, _), found)) in nodes.iter().zip(&found).enumerate() {
         if nodes.len() > 1 {
@@ -96,7 +86,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         }
         found.show(common);
     }
-    ExitCode::from(code)
+    Ok(Ending::code(code))
 }
 
 /// What one node told.
@@ -177,7 +167,9 @@ impl<'a> Found<'a> {
         }
         match &self.loaded {
             Ok(loaded) => print(&plugin_text(loaded, self.facts)),
-            Err(problem) => complain(common, &problem.message, problem.next_step.clone()),
+            Err(problem) => {
+                print_error(common, &problem.message, problem.next_step.as_deref());
+            }
         }
     }
 }

@@ -15,16 +15,17 @@
 
 use super::Common;
 use super::doctor_table::{Paint, Report, Section};
-use super::nodes::{Nodes, upload};
-use super::output::{fail, fail_with, print, print_json, refuse_scenario, say, stdout_colors};
+use super::failure::{Ended, Ending, Failure};
+use super::nodes::{Nodes, node_at};
+use super::output::{print, print_json, say, stdout_colors};
 use super::report::{beside, keep_map};
+use super::scenario::first_point;
 use super::which::Which;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 use tcpx_coord::{Examine, Loaded, Task, WorkerMessage};
 use tcpx_coord::{Node, environment};
@@ -37,7 +38,7 @@ use tcpx_node::doctor::{
 use tcpx_node::plugin_files::{Choice, must_have_table};
 use tcpx_node::redact::Redactor;
 use tcpx_node::{NodeFacts, Root};
-use tcpx_run_model::scenario::{PluginChoice, resolve};
+use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
@@ -98,19 +99,15 @@ struct Fixes<'a> {
     lines: &'a [String],
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    examined(common, arguments).unwrap_or_else(|code| code)
-}
-
-fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
-    let broken = |problem: String| fail_with(common, Outcome::NotRun, &problem, None);
-    let catalogue = Catalogue::embedded().map_err(|error| broken(error.to_string()))?;
-    let root = root(common, arguments)?;
-    let (subject, extra) = subject(common, arguments, &root)?;
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let catalogue =
+        Catalogue::embedded().map_err(|error| Failure::new(Outcome::NotRun, error.to_string()))?;
+    let root = root(arguments)?;
+    let (subject, extra) = subject(arguments, &root)?;
     let plugin = arguments.file();
     if let (Some(file), false, None) = (&plugin, subject.tcpx, &arguments.sysroot) {
         // The checks of a file are TCPX's; without this, any name would pass.
-        must_have_table(file).map_err(|error| fail(common, &error, Outcome::NotRun))?;
+        must_have_table(file).map_err(|error| Failure::because(Outcome::NotRun, &error))?;
     }
     let scope = Scope {
         environment: &extra,
@@ -118,7 +115,7 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
         plugin: plugin.as_deref(),
     };
     let mut facts = match &arguments.capture {
-        Some(path) => captured(common, path, scope, arguments.no_redact)?,
+        Some(path) => captured(path, scope, arguments.no_redact)?,
         None => Facts::read(&root, scope),
     };
     if arguments.load {
@@ -126,18 +123,17 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
     }
     if arguments.facts {
         print_json(&facts);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Ending::PASSED);
     }
     if arguments.fix_env {
-        let table = VariableTable::embedded().map_err(broken)?;
-        return Ok(fix_env(
-            common,
-            &tcpx_node::doctor::exports(&table, &facts, subject),
-        ));
+        let table =
+            VariableTable::embedded().map_err(|problem| Failure::new(Outcome::NotRun, problem))?;
+        fix_env(common, &tcpx_node::doctor::exports(&table, &facts, subject));
+        return Ok(Ending::PASSED);
     }
     let there = match &arguments.peer_facts {
-        Some(path) => Some((peer_facts(common, path)?, None)),
-        None => on_peer(common, arguments, &facts, scope, subject)?,
+        Some(path) => Some((peer_facts(path)?, None)),
+        None => on_peer(arguments, &facts, scope, subject)?,
     };
     let here = Section {
         node: node_name(&facts),
@@ -168,7 +164,7 @@ fn examined(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode
         true => print_json(&report.document()),
         false => print(&report.text(Paint(stdout_colors(common)))),
     }
-    Ok(ExitCode::from(report.exit_code()))
+    Ok(Ending::code(report.exit_code()))
 }
 
 /// Loads what the plugin needs and the plugin, and waits for neither for long.
@@ -222,20 +218,16 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
 
 /// What the peer of `--peer` is, and what its rails make of ours.
 fn on_peer(
-    common: &Common,
     arguments: &Arguments,
     facts: &Facts,
     scope: Scope<'_>,
     subject: Subject,
-) -> Result<Option<(Facts, Option<ProbedRails>)>, ExitCode> {
-    let Some(way) = arguments.nodes.peer_of_here(common)? else {
+) -> Result<Option<(Facts, Option<ProbedRails>)>, Failure> {
+    let Some(way) = arguments.nodes.peer_of_here()? else {
         return Ok(None);
     };
-    // Which plugin lies there is a finding, and none has to be chosen.
-    let node = Node::at(&*way, &PluginChoice::named("builtin"), &mut |sent, all| {
-        upload(way.node(), sent, all)
-    })
-    .map_err(|error| fail(common, &error, error.outcome()))?;
+    // The doctor looks at the plugin files itself, so the node need not choose a plugin.
+    let node = node_at(&*way, &PluginChoice::named("builtin"))?;
     let rails = probe::rails(&facts.node, &rail_names(facts, subject));
     let range = facts
         .system
@@ -255,23 +247,16 @@ fn on_peer(
         plugin: scope.plugin.map(Path::to_path_buf),
         offer,
     };
-    let answer = node.ask(
-        Task::Examine(Box::new(task)),
+    let task = Task::Examine(Box::new(task));
+    let found = node.ask(
+        task,
         scope.environment,
         PEER_PATIENCE,
         |message| match message {
             WorkerMessage::Examined(found) => Some(*found),
             _ => None,
         },
-    );
-    let found = answer.map_err(|problem| {
-        fail_with(
-            common,
-            problem.outcome,
-            &problem.message,
-            problem.next_step.as_deref(),
-        )
-    })?;
+    )?;
     if let (Some(file), false) = (scope.plugin, subject.tcpx) {
         // As for this node's file: the checks of a file are TCPX's.
         let mut all = found.facts.plugins.known().into_iter().flatten();
@@ -280,28 +265,22 @@ fn on_peer(
             None => Some(format!("{}: not looked at", file.display())),
         };
         if let Some(why) = why {
-            let (message, next) = (
-                format!("plugin on {}: {why}", way.node()),
-                "put the same file on both nodes",
-            );
-            return Err(fail_with(common, Outcome::NotRun, &message, Some(next)));
+            let message = format!("plugin on {}: {why}", way.node());
+            let next = "put the same file on both nodes";
+            return Err(Failure::new(Outcome::NotRun, message).next(next));
         }
     }
     Ok(Some((found.facts, found.tried)))
 }
 
-fn root(common: &Common, arguments: &Arguments) -> Result<Root, ExitCode> {
+fn root(arguments: &Arguments) -> Result<Root, Failure> {
     let Some(path) = &arguments.sysroot else {
         return Ok(Root::live());
     };
     let not_a_folder = |why: &str| {
         let message = format!("--sysroot {}: {why}", path.display());
-        fail_with(
-            common,
-            Outcome::Usage,
-            &message,
-            Some("name the folder that holds the captured /proc and /sys"),
-        )
+        let next = "name the folder that holds the captured /proc and /sys";
+        Failure::new(Outcome::Usage, message).next(next)
     };
     if !path.is_dir() {
         return Err(not_a_folder("there is no such folder"));
@@ -311,10 +290,9 @@ fn root(common: &Common, arguments: &Arguments) -> Result<Root, ExitCode> {
 
 /// For what the node is judged, and what a scenario lays over its environment.
 fn subject(
-    common: &Common,
     arguments: &Arguments,
     root: &Root,
-) -> Result<(Subject, BTreeMap<String, String>), ExitCode> {
+) -> Result<(Subject, BTreeMap<String, String>), Failure> {
     let tcpx = match (arguments.plugin.as_str(), arguments.file()) {
         (_, Some(file)) => PluginFamily::expected_of_path(&file) == PluginFamily::Tcpx,
         ("soft" | "builtin", None) => false,
@@ -322,7 +300,7 @@ fn subject(
         (other, None) => {
             let message =
                 format!("--plugin {other}: a node is judged for tcpx, soft, builtin or a file");
-            return Err(fail_with(common, Outcome::Usage, &message, None));
+            return Err(Failure::new(Outcome::Usage, message));
         }
     };
     // The software plugin is ours to run, so its environment is what a run gives;
@@ -330,14 +308,7 @@ fn subject(
     if tcpx && arguments.scenario.is_none() {
         return Ok((Subject { tcpx, chunk: None }, BTreeMap::new()));
     }
-    let points = super::run::inputs(arguments.scenario.clone(), &[], &Which::default())
-        .and_then(|inputs| resolve(&inputs))
-        .map_err(|error| refuse_scenario(common, &error))?;
-    let scenario = points
-        .into_iter()
-        .next()
-        .map(|point| point.scenario)
-        .unwrap_or_default();
+    let scenario = first_point(arguments.scenario.clone(), &[], &Which::default())?;
     // Only the plugin's kind decides what is derived, so none has to be there.
     let choice = Choice::of_file(
         if tcpx {
@@ -367,7 +338,7 @@ fn node_name(facts: &Facts) -> String {
         .unwrap_or_else(|| "this node".to_owned())
 }
 
-fn fix_env(common: &Common, lines: &[String]) -> ExitCode {
+fn fix_env(common: &Common, lines: &[String]) {
     if common.json {
         print_json(&Fixes {
             schema: "tcpxctl.doctor-fix-env/1",
@@ -378,19 +349,14 @@ fn fix_env(common: &Common, lines: &[String]) -> ExitCode {
     } else {
         print(&format!("{}\n", lines.join("\n")));
     }
-    ExitCode::SUCCESS
 }
 
 /// Facts that came from another node: a document to be read with bounds.
-fn peer_facts(common: &Common, path: &Path) -> Result<Facts, ExitCode> {
+fn peer_facts(path: &Path) -> Result<Facts, Failure> {
     read_facts(path).map_err(|problem| {
-        let next_step = "make it there with `tcpxctl doctor --facts`";
-        fail_with(
-            common,
-            Outcome::Usage,
-            &format!("{}: {problem}", path.display()),
-            Some(next_step),
-        )
+        let message = format!("{}: {problem}", path.display());
+        let next = "make the file on the other node with `tcpxctl doctor --facts`";
+        Failure::new(Outcome::Usage, message).next(next)
     })
 }
 
@@ -410,15 +376,10 @@ fn read_facts(path: &Path) -> Result<Facts, String> {
     Facts::from_json(&text).map_err(|error| format!("not the facts of a node: {error}"))
 }
 
-fn captured(
-    common: &Common,
-    path: &Path,
-    scope: Scope<'_>,
-    as_it_is: bool,
-) -> Result<Facts, ExitCode> {
+fn captured(path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<Facts, Failure> {
     let mut redactor = (!as_it_is).then(Redactor::of_this_machine);
     let (facts, entries) = capture(path, scope, redactor.as_mut())
-        .map_err(|error| fail(common, &error, Outcome::NotRun))?;
+        .map_err(|error| Failure::because(Outcome::NotRun, &error))?;
     let how = if as_it_is {
         "with names and addresses as they are"
     } else {
@@ -429,7 +390,7 @@ fn captured(
         path.display()
     ));
     if let Some(redactor) = &redactor {
-        keep_map(common, &beside(path), redactor)?;
+        keep_map(&beside(path), redactor)?;
     }
     Ok(facts)
 }

@@ -8,14 +8,13 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{fail, print, print_json};
+use super::failure::{Ended, Ending};
+use super::output::{print, print_json};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use tcpx_report::write_whole;
+use tcpx_report::{WriteError, write_whole};
 
 const NAME: &str = "tcpxctl";
 
@@ -33,27 +32,25 @@ pub(crate) struct ManArguments {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn completions(arguments: &CompletionArguments, mut command: Command) -> ExitCode {
+pub(crate) fn completions(arguments: &CompletionArguments, mut command: Command) -> Ended {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, NAME, &mut script);
     print(&String::from_utf8_lossy(&script));
-    ExitCode::SUCCESS
+    Ok(Ending::PASSED)
 }
 
-pub(crate) fn man(common: &Common, arguments: &ManArguments, mut command: Command) -> ExitCode {
+pub(crate) fn man(common: &Common, arguments: &ManArguments, mut command: Command) -> Ended {
     let Some(folder) = &arguments.out else {
         let mut page = Vec::new();
         // Writing to memory cannot fail.
         let _ = Man::new(command).render(&mut page);
         print(&String::from_utf8_lossy(&page));
-        return ExitCode::SUCCESS;
+        return Ok(Ending::PASSED);
     };
     // Gives every command below its whole name.
     command.build();
     let mut pages = Vec::new();
-    if let Err(code) = write(common, folder, &command, &mut pages) {
-        return code;
-    }
+    write(folder, &command, &mut pages)?;
     match common.json {
         true => print_json(&serde_json::json!({ "schema": "tcpxctl.man/1", "pages": pages })),
         false => print(&format!(
@@ -62,29 +59,23 @@ pub(crate) fn man(common: &Common, arguments: &ManArguments, mut command: Comman
             folder.display()
         )),
     }
-    ExitCode::SUCCESS
+    Ok(Ending::PASSED)
 }
 
 /// A command's page, and those of the commands below it.
-fn write(
-    common: &Common,
-    folder: &Path,
-    command: &Command,
-    pages: &mut Vec<PathBuf>,
-) -> Result<(), ExitCode> {
-    for below in command
+fn write(folder: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Result<(), WriteError> {
+    let visible = command
         .get_subcommands()
-        .filter(|below| !below.is_hide_set())
-    {
-        write(common, folder, below, pages)?;
+        .filter(|below| !below.is_hide_set());
+    for below in visible {
+        write(folder, below, pages)?;
     }
     let path = folder.join(format!("{}.1", command.get_display_name().unwrap_or(NAME)));
-    let page = |to: &mut dyn io::Write| {
+    write_whole(&path, |to| {
         let mut text = Vec::new();
         Man::new(command.clone()).render(&mut text)?;
         to.write_all(&text)
-    };
-    write_whole(&path, page).map_err(|error| fail(common, &error, error.outcome()))?;
+    })?;
     pages.push(path);
     Ok(())
 }

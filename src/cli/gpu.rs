@@ -12,14 +12,14 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{Columns, complain, print, print_json};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{Columns, print, print_json};
 use clap::Args;
 use serde::Serialize;
 use std::num::NonZeroUsize;
-use std::process::ExitCode;
 use tcpx_engine::gpu::bench::{self, BenchSetup, LatencyRow, PayloadRow, UnpackRow};
-use tcpx_engine::gpu::{CudaDevice, CudaMemory, MemoryError, Unpack, Wanted, cuda_node};
-use tcpx_words::error::{NextStep, Outcome};
+use tcpx_engine::gpu::{CudaDevice, CudaMemory, Unpack, Wanted, cuda_node};
+use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
 
 #[derive(Args)]
@@ -75,21 +75,7 @@ struct Measured<'a> {
 const CHUNK: usize = 512 << 10;
 const FRAGMENT: usize = 4096;
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    match measure(common, arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            complain(common, "a policy left wrong bytes behind", None);
-            ExitCode::from(Outcome::Failed.exit_code())
-        }
-        Err(error) => {
-            complain(common, error.to_string(), error.next_step());
-            ExitCode::from(Outcome::NotRun.exit_code())
-        }
-    }
-}
-
-fn measure(common: &Common, arguments: &Arguments) -> Result<bool, MemoryError> {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let cuda = cuda_node()?.cuda;
     let memory = CudaMemory::open(&arguments.gpu)?;
     let export = memory.dma_buf_export();
@@ -131,7 +117,11 @@ fn measure(common: &Common, arguments: &Arguments) -> Result<bool, MemoryError> 
     } else {
         print(&format!("{}{}", table(&rows), closing(&payload, &latency)));
     }
-    Ok(rows.iter().all(|row| row.verified))
+    if rows.iter().all(|row| row.verified) {
+        return Ok(Ending::PASSED);
+    }
+    let message = "a policy left wrong bytes behind";
+    Err(Failure::new(Outcome::Failed, message).in_result())
 }
 
 fn heading(gpu: &CudaDevice, cuda: &str, no_export: Option<String>) -> String {

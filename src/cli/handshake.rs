@@ -2,18 +2,16 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::nodes::{Nodes, upload};
-use super::output::{Columns, complain, print, print_json, refuse_scenario};
-use super::signals::interrupted;
+use super::failure::Ended;
+use super::nodes::Nodes;
+use super::output::{Columns, print, print_json};
+pub(crate) use super::pair::preflight_line;
+use super::pair::{PairRun, pair_scenario, plugin_lines, run_pair};
 use super::which::Which;
 use clap::Args;
 use serde::Serialize;
-use std::process::ExitCode;
-use tcpx_coord::{ONE_NODE_PAIR, PairOutcome, RunOutcome, RunRequest, Work, run};
-use tcpx_run_model::event::EventKind;
-use tcpx_run_model::ids::NodeId;
-use tcpx_run_model::results::{ConnectionTimes, Held, Preflight};
-use tcpx_run_model::scenario::{Scenario, resolve};
+use tcpx_coord::Work;
+use tcpx_run_model::results::{ConnectionTimes, Held};
 use tcpx_run_model::state::WorkerState;
 use tcpx_words::error::Outcome;
 
@@ -67,31 +65,18 @@ fn kept(pair: &PairRun) -> Vec<Kept> {
     pair.ends().into_iter().flatten().filter_map(of).collect()
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let connections = format!("transfer.connections={}", arguments.connections);
-    let scenario = match pair_scenario(
-        common,
+    let scenario = pair_scenario(
         &arguments.set,
         &arguments.which,
         "handshake",
         &[connections],
-    ) {
-        Ok(scenario) => scenario,
-        Err(code) => return code,
-    };
+    )?;
     let work = Work::Handshake {
         repeat: arguments.repeat,
     };
-    let pair = match pair(
-        common,
-        &arguments.nodes,
-        &scenario,
-        work,
-        !arguments.no_preflight,
-    ) {
-        Ok(pair) => pair,
-        Err(code) => return code,
-    };
+    let pair = run_pair(&arguments.nodes, &scenario, work, !arguments.no_preflight)?;
     if common.json {
         print_json(&Document {
             schema: "tcpxctl.handshake/1",
@@ -107,123 +92,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     } else {
         print(&text(&pair));
     }
-    conclude(common, &pair)
-}
-
-/// Defaults under the given name, with the command's own keys laid over them and
-/// the user's flags over those.
-pub(crate) fn pair_scenario(
-    common: &Common,
-    set: &[String],
-    which: &Which,
-    name: &str,
-    own: &[String],
-) -> Result<Scenario, ExitCode> {
-    let all: Vec<String> = own.iter().chain(set).cloned().collect();
-    let points = super::run::inputs(None, &all, which)
-        .and_then(|inputs| resolve(&inputs))
-        .map_err(|error| refuse_scenario(common, &error))?;
-    let mut scenario = points
-        .into_iter()
-        .next()
-        .map(|point| point.scenario)
-        .unwrap_or_default();
-    scenario.name = name.to_owned();
-    Ok(scenario)
-}
-
-/// A run of one pair, over.
-pub(crate) struct PairRun {
-    pub(crate) run: RunOutcome,
-}
-
-impl PairRun {
-    /// How it ended.
-    pub(crate) fn outcome(&self) -> &PairOutcome {
-        self.run.decisive()
-    }
-
-    /// Both workers, as far as they came.
-    pub(crate) fn ends(&self) -> [Option<&WorkerState>; 2] {
-        self.run.state.ends(self.outcome().id)
-    }
-}
-
-/// Runs a pair that leaves no run folder.
-pub(crate) fn pair(
-    common: &Common,
-    nodes: &Nodes,
-    scenario: &Scenario,
-    work: Work,
-    preflight: bool,
-) -> Result<PairRun, ExitCode> {
-    let ways = nodes.ways(common)?;
-    let interrupted = interrupted(common)?;
-    let run_id = format!("{}-{}", tcpx_words::units::stamp_utc(), scenario.slug());
-    let request = RunRequest {
-        scenario,
-        work,
-        run_id: &run_id,
-        interrupted: &interrupted,
-        ways: &ways,
-        node_pairs: ONE_NODE_PAIR,
-        bootstrap_port: nodes.bootstrap_port(),
-        preflight,
-        closely: None,
-    };
-    let run = run(&request, &mut |event, _| {
-        if let EventKind::Upload { to, sent, all } = &event.kind {
-            upload(to, *sent, *all);
-        }
-    });
-    Ok(PairRun { run })
-}
-
-/// Says why it did not pass, and with which code the command ends.
-pub(crate) fn conclude(common: &Common, pair: &PairRun) -> ExitCode {
-    let outcome = pair.outcome();
-    if let Some(reason) = &outcome.reason {
-        complain(common, reason, outcome.next_step.clone());
-    }
-    ExitCode::from(outcome.outcome.exit_code())
-}
-
-/// What was looked at before the plugin was loaded.
-pub(crate) fn preflight_line(found: &Preflight) -> String {
-    let named = |ids: &[String], what: &str| match ids {
-        [] => String::new(),
-        ids => format!(", {} {what} ({})", ids.len(), ids.join(" ")),
-    };
-    let rest = named(&found.failed, "failed") + &named(&found.open, "not known");
-    format!(
-        "#       preflight : {} critical checks passed{rest} in {:.1} ms\n",
-        found.passed, found.ms
-    )
-}
-
-/// Which plugin each end used.
-pub(crate) fn plugin_lines(pair: &PairRun) -> String {
-    let line = |(node, worker): (NodeId, Option<&WorkerState>)| {
-        let name = pair.run.state.names.node(node);
-        let Some(ready) = worker.and_then(|worker| worker.plugin.as_ref()) else {
-            return format!("# {name:<5} plugin not ready\n");
-        };
-        let plugin = &ready.plugin;
-        let preflight = worker
-            .and_then(|worker| worker.preflight.as_ref())
-            .map(preflight_line)
-            .unwrap_or_default();
-        format!(
-            "# {name:<5} {} v{}, {} ({})\n{preflight}",
-            plugin.name, plugin.abi, plugin.path, plugin.why
-        )
-    };
-    pair.outcome()
-        .nodes
-        .into_iter()
-        .zip(pair.ends())
-        .map(line)
-        .collect()
+    pair.ended()
 }
 
 fn text(pair: &PairRun) -> String {

@@ -13,12 +13,12 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{Columns, complain, fail, fail_with, print, print_json, say};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{Columns, print, print_error, print_json, say};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use tcpx_report::history::{History, KeepRules, RunEntry, choose, read, remove};
 use tcpx_run_model::record::Unfinished;
 use tcpx_words::error::Outcome;
@@ -88,14 +88,11 @@ struct Pruned<'a> {
     kept: usize,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(What::Prune(arguments)) = &arguments.what {
         return prune(common, arguments);
     }
-    let history = match read(&arguments.reports) {
-        Ok(history) => history,
-        Err(error) => return fail(common, &error, error.outcome()),
-    };
+    let history = read(&arguments.reports)?;
     warn(&history);
     let is_meant = |run: &&RunEntry| {
         arguments
@@ -118,7 +115,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         }),
         false => print(&text(&runs)),
     }
-    ExitCode::SUCCESS
+    Ok(Ending::PASSED)
 }
 
 fn warn(history: &History) {
@@ -202,11 +199,8 @@ fn sparkline(rates: &[f64]) -> String {
         .collect()
 }
 
-fn prune(common: &Common, arguments: &PruneArguments) -> ExitCode {
-    let history = match read(&arguments.reports) {
-        Ok(history) => history,
-        Err(error) => return fail(common, &error, error.outcome()),
-    };
+fn prune(common: &Common, arguments: &PruneArguments) -> Ended {
+    let history = read(&arguments.reports)?;
     let keep = KeepRules {
         newest: arguments.keep,
         since: arguments.keep_since.clone(),
@@ -222,11 +216,14 @@ fn prune(common: &Common, arguments: &PruneArguments) -> ExitCode {
         };
         match done {
             Ok(()) => removed.push(run.id.as_str()),
-            Err(error) => complain(common, format!("cannot remove {}: {error}", run.id), None),
+            Err(error) => {
+                print_error(common, format!("cannot remove {}: {error}", run.id), None);
+            }
         }
     }
     let kept = history.runs.len() - removed.len();
-    let is_whole = removed.len() == going.len();
+    let removed_count = removed.len();
+    let is_whole = removed_count == going.len();
     if common.json {
         print_json(&Pruned {
             schema: "tcpxctl.pruned/1",
@@ -249,12 +246,13 @@ fn prune(common: &Common, arguments: &PruneArguments) -> ExitCode {
         ));
     }
     match is_whole {
-        true => ExitCode::SUCCESS,
-        false => fail_with(
-            common,
-            Outcome::NotRun,
-            "not everything could be removed",
-            None,
-        ),
+        true => Ok(Ending::PASSED),
+        false => {
+            let message = format!(
+                "{} run folders could not be removed",
+                going.len() - removed_count
+            );
+            Err(Failure::new(Outcome::NotRun, message).in_result())
+        }
     }
 }

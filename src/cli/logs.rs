@@ -22,13 +22,13 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::failure::{Ended, Ending, Failure};
 use super::logs_text;
-use super::output::{fail, fail_with, print, print_json, say};
+use super::output::{print, print_json, say};
 use super::signals::interrupted;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use tcpx_logs::{
     LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError, SignatureMistake,
@@ -74,7 +74,7 @@ fn time(text: &str) -> Result<i64, String> {
     parse_time(text).ok_or_else(|| "expected a time as 2026-11-20T08:14:04Z, or a date".to_owned())
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(folder) = &arguments.check {
         return check(common, folder);
     }
@@ -83,16 +83,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         .into_iter()
         .chain(arguments.signatures.iter().cloned())
         .collect();
-    let catalogue = match SignatureCatalogue::with(&folders) {
-        Ok(catalogue) => catalogue,
-        Err(error) => return fail(common, &error, Outcome::Usage),
-    };
+    let catalogue = SignatureCatalogue::with(&folders)
+        .map_err(|error| Failure::because(Outcome::Usage, &error))?;
     if arguments.literals {
         let lines = catalogue
             .literals()
             .map(|literal| format!("{}\n", String::from_utf8_lossy(literal)));
         print(&lines.collect::<String>());
-        return ExitCode::SUCCESS;
+        return Ok(Ending::PASSED);
     }
     let filter = LogFilter {
         since_us: arguments.since,
@@ -107,7 +105,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     reader.paths(&arguments.files);
     let report = reader.report();
     show(common, arguments, &report);
-    ended(common, &report)
+    ended(&report)
 }
 
 fn show(common: &Common, arguments: &Arguments, report: &LogReport) {
@@ -118,20 +116,16 @@ fn show(common: &Common, arguments: &Arguments, report: &LogReport) {
     }
 }
 
-/// Nothing read, with a reason, is no answer.
-fn ended(common: &Common, report: &LogReport) -> ExitCode {
-    match report.problems.first() {
-        Some(first) if report.inputs.bytes == 0 && report.telemetry.is_empty() => {
-            let message = format!("nothing could be read: {}: {}", first.path, first.problem);
-            if common.json {
-                say(&format!("error: {message}\n"))
-            } else {
-                return fail_with(common, Outcome::NotRun, &message, None);
-            }
-            ExitCode::from(Outcome::NotRun.exit_code())
-        }
-        _ => ExitCode::SUCCESS,
+/// A report of nothing, because nothing could be read, is a failure.
+fn ended(report: &LogReport) -> Ended {
+    let Some(first) = report.problems.first() else {
+        return Ok(Ending::PASSED);
+    };
+    if report.inputs.bytes > 0 || !report.telemetry.is_empty() {
+        return Ok(Ending::PASSED);
     }
+    let message = format!("nothing could be read: {}: {}", first.path, first.problem);
+    Err(Failure::new(Outcome::NotRun, message).in_result())
 }
 
 #[derive(Serialize)]
@@ -141,14 +135,14 @@ struct Checked<'a> {
     mistakes: &'a [SignatureMistake],
 }
 
-fn check(common: &Common, folder: &Path) -> ExitCode {
-    let (signatures, mistakes) = match check_folder(folder) {
-        Ok(checked) => checked,
-        Err(error @ SignatureCatalogueError::Unreadable { .. }) => {
-            return fail(common, &error, Outcome::NotRun);
-        }
-        Err(error) => return fail(common, &error, Outcome::Usage),
-    };
+fn check(common: &Common, folder: &Path) -> Ended {
+    let (signatures, mistakes) = check_folder(folder).map_err(|error| {
+        let outcome = match &error {
+            SignatureCatalogueError::Unreadable { .. } => Outcome::NotRun,
+            _ => Outcome::Usage,
+        };
+        Failure::because(outcome, &error)
+    })?;
     if common.json {
         print_json(&Checked {
             schema: "tcpxctl.logs-check/1",
@@ -170,16 +164,13 @@ fn check(common: &Common, folder: &Path) -> ExitCode {
     } else {
         Outcome::Usage
     };
-    ExitCode::from(outcome.exit_code())
+    Ok(Ending::from(outcome))
 }
 
 /// Until the user ends it: a finding is shown when it is new, and then at each
 /// doubling of its count, so that a flood of lines is none of ours.
-fn go_on(common: &Common, arguments: &Arguments, reader: &mut LogReader<'_>) -> ExitCode {
-    let interrupted = match interrupted(common) {
-        Ok(interrupted) => interrupted,
-        Err(code) => return code,
-    };
+fn go_on(common: &Common, arguments: &Arguments, reader: &mut LogReader<'_>) -> Ended {
+    let interrupted = interrupted()?;
     let mut shown = std::collections::BTreeMap::<String, u64>::new();
     follow(reader, &arguments.files, |report| {
         let findings = report.into_iter().flat_map(|report| &report.findings);
@@ -198,5 +189,5 @@ fn go_on(common: &Common, arguments: &Arguments, reader: &mut LogReader<'_>) -> 
         }
         !interrupted.load(Ordering::Relaxed)
     });
-    ExitCode::from(Outcome::Interrupted.exit_code())
+    Ok(Ending::from(Outcome::Interrupted))
 }

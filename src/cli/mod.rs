@@ -16,6 +16,7 @@ mod discover;
 mod doctor;
 mod doctor_table;
 mod examples;
+mod failure;
 mod findings;
 mod generate;
 mod gpu;
@@ -26,10 +27,12 @@ mod logs_text;
 mod mr;
 mod nodes;
 mod output;
+mod pair;
 mod rehearse;
 mod report;
 mod run;
 mod run_table;
+mod scenario;
 mod selftest;
 mod serve;
 mod shrink;
@@ -41,6 +44,7 @@ mod watch_peer;
 mod which;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use failure::{Ended, Ending, Failure};
 use std::process::ExitCode;
 use tcpx_coord::{agent, worker};
 
@@ -135,7 +139,7 @@ enum Command {
 }
 
 /// The whole command line, with the examples of every command.
-fn command() -> clap::Command {
+pub fn command() -> clap::Command {
     examples::with_examples(Cli::command())
 }
 
@@ -144,46 +148,58 @@ pub fn main() -> ExitCode {
     let parsed = command()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are answers, the rest are mistakes.
-            let code = if error.use_stderr() { 2 } else { 0 };
-            if let Err(error) = error.print() {
+    let code = match parsed {
+        Ok(cli) => {
+            let common = cli.common.clone();
+            let ended = dispatch(cli);
+            ended.map_or_else(|failure| failure.print(&common), |ending| ending.0)
+        }
+        Err(answer) if !answer.use_stderr() => {
+            if let Err(error) = answer.print() {
                 output::cut_short(&error);
             }
-            return output::ending(ExitCode::from(code));
+            ExitCode::SUCCESS
         }
+        Err(mistake) => Failure::from(mistake).print(&unparsed_common()),
     };
-    output::ending(obey(cli))
+    output::ending(code)
 }
 
-fn obey(cli: Cli) -> ExitCode {
-    let common = cli.common;
+/// The flags that decide how a usage error is printed, when clap could not parse the line.
+fn unparsed_common() -> Common {
+    let own = std::env::args_os().take_while(|word| word != "--");
+    Common {
+        json: own.into_iter().any(|word| word == "--json"),
+        color: Color::Auto,
+    }
+}
+
+fn dispatch(cli: Cli) -> Ended {
+    let common = &cli.common;
     match cli.command {
-        Command::Baseline(arguments) => baseline::main(&common, &arguments),
+        Command::Baseline(arguments) => baseline::main(common, &arguments),
         Command::Completions(arguments) => generate::completions(&arguments, command()),
-        Command::Man(arguments) => generate::man(&common, &arguments, command()),
-        Command::Compare(arguments) => compare::main(&common, &arguments),
-        Command::Bundle(arguments) => bundle::main(&common, &arguments),
-        Command::Discover(arguments) => discover::main(&common, &arguments),
-        Command::Gpu(arguments) => gpu::main(&common, &arguments),
-        Command::Diagnose(arguments) => diagnose::main(&common, &arguments),
-        Command::Doctor(arguments) => doctor::main(&common, &arguments),
-        Command::Handshake(arguments) => handshake::main(&common, &arguments),
-        Command::History(arguments) => history::main(&common, &arguments),
-        Command::Logs(arguments) => logs::main(&common, &arguments),
-        Command::Mr(arguments) => mr::main(&common, &arguments),
-        Command::Report(arguments) => report::main(&common, &arguments),
-        Command::Rehearse(arguments) => rehearse::main(&common, &arguments),
-        Command::Run(arguments) => run::main(&common, &arguments),
-        Command::Selftest(arguments) => selftest::main(&common, &arguments),
-        Command::Serve(arguments) => serve::main(&common, &arguments),
-        Command::Shrink(arguments) => shrink::main(&common, &arguments),
-        Command::Tap(arguments) => tap::main(&common, &arguments),
-        Command::Trace(arguments) => trace::main(&common, &arguments),
-        Command::Watch(arguments) => watch::main(&common, &arguments),
-        Command::Agent => agent::main(),
-        Command::Worker => worker::main(),
+        Command::Man(arguments) => generate::man(common, &arguments, command()),
+        Command::Compare(arguments) => compare::main(common, &arguments),
+        Command::Bundle(arguments) => bundle::main(common, &arguments),
+        Command::Discover(arguments) => discover::main(common, &arguments),
+        Command::Gpu(arguments) => gpu::main(common, &arguments),
+        Command::Diagnose(arguments) => diagnose::main(common, &arguments),
+        Command::Doctor(arguments) => doctor::main(common, &arguments),
+        Command::Handshake(arguments) => handshake::main(common, &arguments),
+        Command::History(arguments) => history::main(common, &arguments),
+        Command::Logs(arguments) => logs::main(common, &arguments),
+        Command::Mr(arguments) => mr::main(common, &arguments),
+        Command::Report(arguments) => report::main(common, &arguments),
+        Command::Rehearse(arguments) => rehearse::main(common, &arguments),
+        Command::Run(arguments) => run::main(common, &arguments),
+        Command::Selftest(arguments) => selftest::main(common, &arguments),
+        Command::Serve(arguments) => serve::main(common, &arguments),
+        Command::Shrink(arguments) => shrink::main(common, &arguments),
+        Command::Tap(arguments) => tap::main(common, &arguments),
+        Command::Trace(arguments) => trace::main(common, &arguments),
+        Command::Watch(arguments) => watch::main(common, &arguments),
+        Command::Agent => Ok(Ending(agent::main())),
+        Command::Worker => Ok(Ending(worker::main())),
     }
 }

@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::handshake::{PairRun, conclude, pair, pair_scenario, plugin_lines};
+use super::failure::Ended;
 use super::nodes::Nodes;
 use super::output::{Columns, print, print_json};
+use super::pair::{PairRun, pair_scenario, plugin_lines, run_pair};
 use super::which::Which;
 use clap::Args;
 use serde::Serialize;
-use std::process::ExitCode;
 use tcpx_coord::Work;
 use tcpx_run_model::results::MrRow;
 use tcpx_words::error::Outcome;
@@ -34,18 +34,12 @@ struct Document<'a> {
     rows: Vec<&'a MrRow>,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     // One connection each way gives both kinds of comm; device memory lets a
     // plugin with a stand-in take it.
     let own = ["transfer.connections=1", "transfer.memory=\"device\""].map(str::to_owned);
-    let scenario = match pair_scenario(common, &arguments.set, &arguments.which, "mr", &own) {
-        Ok(scenario) => scenario,
-        Err(code) => return code,
-    };
-    let pair = match pair(common, &arguments.nodes, &scenario, Work::Mr, false) {
-        Ok(pair) => pair,
-        Err(code) => return code,
-    };
+    let scenario = pair_scenario(&arguments.set, &arguments.which, "mr", &own)?;
+    let pair = run_pair(&arguments.nodes, &scenario, Work::Mr, false)?;
     let workers = pair.ends().into_iter().flatten();
     let rows: Vec<&MrRow> = workers
         .filter_map(|worker| worker.registrations.as_ref())
@@ -61,7 +55,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     } else {
         print(&text(&pair, &rows));
     }
-    conclude(common, &pair)
+    pair.ended()
 }
 
 fn text(pair: &PairRun, rows: &[&MrRow]) -> String {

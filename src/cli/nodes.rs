@@ -1,19 +1,16 @@
 //! The flags that say where the two ends are, and what becomes of them.
 #![forbid(unsafe_code)]
 
-use super::Common;
-use super::output::fail;
 use clap::Args;
 use std::cell::LazyCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use tcpx_coord::Node;
 use tcpx_coord::reach::install::Boot;
 use tcpx_coord::reach::join::{Join, read_secret};
 use tcpx_coord::reach::rsh::Rsh;
 use tcpx_coord::reach::ssh::{Ssh, Target};
 use tcpx_coord::reach::{ReachError, Transport, child::Local};
+use tcpx_coord::{LaunchError, Node};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_run_model::scenario::hosts::{self, Host};
 use tcpx_words::error::{NextStep, Outcome};
@@ -90,80 +87,52 @@ impl Nodes {
         self.peer.is_some() || self.join.is_some()
     }
 
-    /// How to reach local and peer.
-    pub(crate) fn ways(&self, common: &Common) -> Result<[Box<dyn Transport>; 2], ExitCode> {
-        self.try_ways()
-            .map_err(|error| fail(common, &error, error.outcome))
-    }
-
     /// How to reach the peer, for commands that can do with one node.
-    pub(crate) fn peer(&self, common: &Common) -> Result<Option<Box<dyn Transport>>, ExitCode> {
-        let [_, peer] = self.ways(common)?;
-        Ok((self.peer.is_some() || self.join.is_some()).then_some(peer))
+    pub(crate) fn peer(&self) -> Result<Option<Box<dyn Transport>>, ReachError> {
+        let [_, peer] = self.ways()?;
+        Ok(self.has_peer().then_some(peer))
     }
 
-    /// The same for commands whose first end is where they are typed.
-    pub(crate) fn peer_of_here(
-        &self,
-        common: &Common,
-    ) -> Result<Option<Box<dyn Transport>>, ExitCode> {
-        match &self.from {
-            Some(host) => {
-                let error = ReachError::new(
-                    "--from",
-                    Outcome::Usage,
-                    "this command looks from where it is typed",
-                )
-                .next(format!("type it on {host}"));
-                Err(fail(common, &error, error.outcome))
-            }
-            None => self.peer(common),
-        }
+    /// As [`Nodes::peer`], for commands whose first node is this machine.
+    pub(crate) fn peer_of_here(&self) -> Result<Option<Box<dyn Transport>>, ReachError> {
+        let Some(host) = &self.from else {
+            return self.peer();
+        };
+        let what = "this command looks from where it is typed";
+        Err(ReachError::new("--from", Outcome::Usage, what).next(format!("type it on {host}")))
     }
 
     /// Every node of the command, by the name its user gave it: this machine (or
     /// `--from`), and the peer where there is one.
-    pub(crate) fn all(
-        &self,
-        common: &Common,
-        plugin: &PluginChoice,
-    ) -> Result<Vec<(String, Node)>, ExitCode> {
-        let [local, peer] = self.ways(common)?;
-        let at = |way: &dyn Transport| -> Result<(String, Node), ExitCode> {
-            let node = Node::at(way, plugin, &mut |sent, all| upload(way.node(), sent, all))
-                .map_err(|error| fail(common, &error, error.outcome()))?;
-            Ok((way.node().to_owned(), node))
+    pub(crate) fn all(&self, plugin: &PluginChoice) -> Result<Vec<(String, Node)>, LaunchError> {
+        let [local, peer] = self.ways()?;
+        let first = match self.from {
+            Some(_) => node_at(&*local, plugin)?,
+            None => Node::here(plugin),
         };
-        let first = if self.from.is_some() {
-            at(&*local)?
-        } else {
-            (local.node().to_owned(), Node::here(plugin))
-        };
-        let mut all = vec![first];
-        if self.peer.is_some() || self.join.is_some() {
-            all.push(at(&*peer)?);
+        let mut all = vec![(local.node().to_owned(), first)];
+        if self.has_peer() {
+            all.push((peer.node().to_owned(), node_at(&*peer, plugin)?));
         }
         Ok(all)
     }
 
-    /// The peer where there is one, else this machine: for what takes one node.
-    pub(crate) fn last(&self, common: &Common, plugin: &PluginChoice) -> Result<Node, ExitCode> {
-        let Some(way) = self.peer_of_here(common)? else {
-            return Ok(Node::here(plugin));
-        };
-        Node::at(&*way, plugin, &mut |sent, all| {
-            upload(way.node(), sent, all)
-        })
-        .map_err(|error| fail(common, &error, error.outcome()))
+    /// The peer where there is one, else this machine: for commands about one node.
+    pub(crate) fn last(&self, plugin: &PluginChoice) -> Result<Node, LaunchError> {
+        match self.peer_of_here()? {
+            Some(way) => node_at(&*way, plugin),
+            None => Ok(Node::here(plugin)),
+        }
     }
 
-    fn try_ways(&self) -> Result<[Box<dyn Transport>; 2], ReachError> {
+    /// How to reach local and peer.
+    pub(crate) fn ways(&self) -> Result<[Box<dyn Transport>; 2], ReachError> {
         if let (Some(from), Some(peer)) = (&self.from, &self.peer)
             && from == peer
         {
             return Err(
                 ReachError::new(peer, Outcome::Usage, "both ends are the same node")
-                    .next("name two nodes, or leave both away to run on this machine"),
+                    .next("name two nodes, or omit both to run on this machine"),
             );
         }
         if let Some(flag) = self.pointless() {
@@ -193,7 +162,7 @@ impl Nodes {
     /// A flag about another node where there is none: whoever gave it believes
     /// that two nodes are at work.
     fn pointless(&self) -> Option<&'static str> {
-        if self.peer.is_some() || self.join.is_some() {
+        if self.has_peer() {
             return None;
         }
         let given = [
@@ -250,6 +219,13 @@ impl Nodes {
         target.accept_new_host_key = self.accept_new_host_key;
         Ok(Box::new(Ssh::new(target, boot)?))
     }
+}
+
+/// A node behind `way`, with the progress of sending the program there.
+pub(crate) fn node_at(way: &dyn Transport, plugin: &PluginChoice) -> Result<Node, LaunchError> {
+    Node::at(way, plugin, &mut |sent, all| {
+        upload(way.node(), sent, all);
+    })
 }
 
 /// One line that grows, on a terminal.

@@ -9,8 +9,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tcpx_run_model::scenario::ScenarioError;
-use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::error::Outcome;
 use textwrap::core::display_width;
 
 /// Whether stderr takes colour.
@@ -70,7 +69,7 @@ pub(crate) fn ending(code: ExitCode) -> ExitCode {
 pub(crate) fn print_json(document: &impl Serialize) {
     match serde_json::to_string_pretty(document) {
         Ok(text) => print(&format!("{text}\n")),
-        Err(error) => say(&format!("tcpxctl: cannot write JSON: {error}\n")),
+        Err(error) => say(&format!("error: cannot write JSON: {error}\n")),
     }
 }
 
@@ -80,56 +79,30 @@ pub(crate) fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// What `--json` prints where there is no result.
-#[derive(Serialize)]
-struct Refusal<'a> {
-    schema: &'static str,
-    outcome: Outcome,
-    exit_code: u8,
-    message: &'a str,
-    next_step: Option<&'a str>,
-}
-
-fn refuse(common: &Common, outcome: Outcome, message: &str, next_step: Option<&str>) -> ExitCode {
-    let exit_code = outcome.exit_code();
-    if common.json {
-        print_json(&Refusal {
-            schema: "tcpxctl.error/1",
-            outcome,
-            exit_code,
-            message,
-            next_step,
-        });
+/// Writes one JSON document to stdout as one line, which also fits the end of a stream of lines.
+pub(crate) fn print_json_line(document: &impl Serialize) {
+    match serde_json::to_string(document) {
+        Ok(text) => print(&format!("{text}\n")),
+        Err(error) => say(&format!("error: cannot write JSON: {error}\n")),
     }
-    ExitCode::from(exit_code)
 }
 
-/// Shows a scenario's mistake in its place.
-pub(crate) fn refuse_scenario(common: &Common, error: &ScenarioError) -> ExitCode {
-    say(&format!("{}\n", error.render(colors(common)).trim_end()));
-    refuse(
-        common,
-        error.outcome(),
-        &error.to_string(),
-        error.next_step().as_deref(),
-    )
+/// Prints what failed, and what to do, to stderr. A command that cannot go on returns a
+/// `Failure` instead.
+pub(crate) fn print_error(common: &Common, message: impl Display, next_step: Option<&str>) {
+    print_labelled(common, ("error", AnsiColor::Red), message, next_step);
 }
 
-/// Says what went wrong and what to do, on stderr.
-pub(crate) fn complain(common: &Common, message: impl Display, next_step: Option<String>) {
-    tell(common, ("error", AnsiColor::Red), message, next_step);
+/// As [`print_error`], for what did not keep the command from its work.
+pub(crate) fn print_warning(common: &Common, message: impl Display, next_step: Option<&str>) {
+    print_labelled(common, ("warning", AnsiColor::Yellow), message, next_step);
 }
 
-/// The same of what did not keep the command from doing its work.
-pub(crate) fn warn(common: &Common, message: impl Display, next_step: Option<String>) {
-    tell(common, ("warning", AnsiColor::Yellow), message, next_step);
-}
-
-fn tell(
+fn print_labelled(
     common: &Common,
     (word, color): (&str, AnsiColor),
     message: impl Display,
-    next_step: Option<String>,
+    next_step: Option<&str>,
 ) {
     let (head, next) = match colors(common) {
         true => (color.on_default().bold(), AnsiColor::Cyan.on_default()),
@@ -140,29 +113,6 @@ fn tell(
     if let Some(step) = next_step {
         let _ = writeln!(stderr, "  {next}next{next:#}: {step}");
     }
-}
-
-/// As `complain`, for an error type that knows its next step, and for a command
-/// that ends with it.
-pub(crate) fn fail(
-    common: &Common,
-    error: &(impl Display + NextStep),
-    outcome: Outcome,
-) -> ExitCode {
-    let next_step = error.next_step();
-    complain(common, error, next_step.clone());
-    refuse(common, outcome, &error.to_string(), next_step.as_deref())
-}
-
-/// As `fail`, for a message with its next step.
-pub(crate) fn fail_with(
-    common: &Common,
-    outcome: Outcome,
-    message: &str,
-    next_step: Option<&str>,
-) -> ExitCode {
-    complain(common, message, next_step.map(str::to_owned));
-    refuse(common, outcome, message, next_step)
 }
 
 /// Rows under a header line that starts with `#`, columns aligned: numbers to

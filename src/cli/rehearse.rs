@@ -17,13 +17,13 @@
 
 use super::Common;
 use super::child::Runs;
-use super::output::{Columns, complain, fail_with, print, print_json};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{Columns, print, print_error, print_json};
 use super::signals::interrupted;
 use crate::rehearse::{Rehearsal, RehearsalRow, Stopwatch, rehearsal_row, rehearsals};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use tcpx_run_model::scenario::{Scenario, nearest};
 use tcpx_words::error::Outcome;
 
@@ -49,40 +49,19 @@ struct Table<'a> {
     rows: &'a [RehearsalRow],
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let chosen = match chosen(&arguments.names) {
-        Ok(chosen) => chosen,
-        Err((message, next)) => {
-            return fail_with(common, Outcome::Usage, &message, next.as_deref());
-        }
-    };
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let chosen = chosen(&arguments.names)?;
     if arguments.list {
-        return list(common, &chosen);
+        list(common, &chosen);
+        return Ok(Ending::PASSED);
     }
-    let flag = match interrupted(common) {
-        Ok(flag) => flag,
-        Err(code) => return code,
-    };
+    let flag = interrupted()?;
     let extra = [
         "--plugin".to_owned(),
         arguments.plugin.clone(),
         "--no-preflight".to_owned(),
     ];
-    let mut runs = match Runs::new(&arguments.reports, "rehearsal", &extra, &flag) {
-        Ok(runs) => runs,
-        Err(error) => {
-            let message = format!(
-                "cannot make a folder in {}: {error}",
-                arguments.reports.display()
-            );
-            return fail_with(
-                common,
-                Outcome::NotRun,
-                &message,
-                Some("choose another place with --reports DIR"),
-            );
-        }
-    };
+    let mut runs = Runs::new(&arguments.reports, "rehearsal", &extra, &flag)?;
     let mut rows = Vec::new();
     let mut line = Lines::new(common, &chosen);
     for (_, scenario, rehearsal) in &chosen {
@@ -108,37 +87,42 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
             runs.folder().display()
         ));
     }
-    ExitCode::from(match (runs.is_interrupted(), passed == chosen.len()) {
-        (true, _) => Outcome::Interrupted.exit_code(),
-        (_, true) => 0,
-        (_, false) => Outcome::Failed.exit_code(),
-    })
+    let outcome = match (runs.is_interrupted(), passed == chosen.len()) {
+        (true, _) => Outcome::Interrupted,
+        (_, true) => Outcome::Passed,
+        (_, false) => Outcome::Failed,
+    };
+    Ok(Ending::from(outcome))
 }
 
 type Chosen = (&'static str, Scenario, Rehearsal);
 
-fn chosen(names: &[String]) -> Result<Vec<Chosen>, (String, Option<String>)> {
-    let find = |name: &String| {
-        rehearsals().find(|one| one.name() == name).ok_or_else(|| {
-            let near = nearest(name, rehearsals().map(Rehearsal::name));
-            let next = near.map_or("`tcpxctl rehearse --list` names them".to_owned(), |near| {
-                format!("did you mean {near}?")
-            });
-            (format!("there is no rehearsal `{name}`"), Some(next))
-        })
-    };
-    let wanted: Vec<Rehearsal> = if names.is_empty() {
-        rehearsals().collect()
-    } else {
-        names.iter().map(find).collect::<Result<_, _>>()?
-    };
-    let read = |one: Rehearsal| {
-        let scenario = one
-            .scenario()
-            .map_err(|error| (format!("{}: {error}", one.name()), None))?;
-        Ok((one.name(), scenario, one))
-    };
-    wanted.into_iter().map(read).collect()
+fn chosen(names: &[String]) -> Result<Vec<Chosen>, Failure> {
+    let mut wanted: Vec<Rehearsal> = Vec::new();
+    for name in names {
+        match rehearsals().find(|one| one.name() == name) {
+            Some(rehearsal) => wanted.push(rehearsal),
+            None => {
+                let near = nearest(name, rehearsals().map(Rehearsal::name));
+                let next = near.map_or("list them with `tcpxctl rehearse --list`".into(), |near| {
+                    format!("did you mean {near}?")
+                });
+                let message = format!("there is no rehearsal `{name}`");
+                return Err(Failure::new(Outcome::Usage, message).next(next));
+            }
+        }
+    }
+    if names.is_empty() {
+        wanted = rehearsals().collect();
+    }
+    let mut chosen = Vec::new();
+    for rehearsal in wanted {
+        let scenario = rehearsal.scenario().map_err(|error| {
+            Failure::new(Outcome::Usage, format!("{}: {error}", rehearsal.name()))
+        })?;
+        chosen.push((rehearsal.name(), scenario, rehearsal));
+    }
+    Ok(chosen)
 }
 
 fn rehearse(runs: &mut Runs<'_>, scenario: &Scenario) -> RehearsalRow {
@@ -167,14 +151,14 @@ struct Listed<'a> {
     scenarios: Vec<&'a str>,
 }
 
-fn list(common: &Common, chosen: &[Chosen]) -> ExitCode {
+fn list(common: &Common, chosen: &[Chosen]) {
     if common.json {
         let scenarios = chosen.iter().map(|(name, ..)| *name).collect();
         print_json(&Listed {
             schema: "tcpxctl.rehearsals/1",
             scenarios,
         });
-        return ExitCode::SUCCESS;
+        return;
     }
     let mut columns = Columns::new(&["scenario", "expects", "by"]);
     for (name, scenario, _) in chosen {
@@ -186,7 +170,6 @@ fn list(common: &Common, chosen: &[Chosen]) -> ExitCode {
         columns.row([(*name).to_owned(), expects, by]);
     }
     print(&columns.render());
-    ExitCode::SUCCESS
 }
 
 /// Rows as they come: a rehearsal of all takes minutes.
@@ -226,9 +209,9 @@ impl<'a> Lines<'a> {
             "   {:width$}  {:COLUMN$}  {:COLUMN$}  {seconds:>7}  {verdict}{simulated}\n",
             row.scenario, row.expected, row.found
         ));
-        row.unmet
-            .iter()
-            .for_each(|unmet| complain(self.common, format!("{}: {unmet}", row.scenario), None));
+        for unmet in &row.unmet {
+            print_error(self.common, format!("{}: {unmet}", row.scenario), None);
+        }
     }
 }
 

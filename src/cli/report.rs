@@ -14,15 +14,15 @@
 //! by what goes beside the report, for its owner only.
 #![forbid(unsafe_code)]
 
+use super::failure::{Ended, Ending, Failure};
 use super::nodes::Nodes;
-use super::output::{fail, fail_with, print, print_json, say};
+use super::output::{print, print_json, say};
 use super::{Common, collect};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use tcpx_diagnose::newest_run;
 use tcpx_node::redact::Redactor;
-use tcpx_report::{self, Language, Story, gather};
+use tcpx_report::{Language, Story, WriteError, gather, write_whole};
 use tcpx_run_model::record::{RunFiles, RunFolder};
 use tcpx_words::error::Outcome;
 
@@ -134,30 +134,19 @@ impl Arguments {
     }
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    told(common, arguments).unwrap_or_else(|code| code)
-}
-
-fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if !arguments.collect && arguments.nodes.has_peer() {
-        return Err(fail_with(
-            common,
-            Outcome::Usage,
-            "--peer goes with --collect",
-            Some("a run has recorded its nodes"),
-        ));
+        let message = "--peer goes with --collect: a run has recorded its nodes";
+        return Err(Failure::new(Outcome::Usage, message).next("omit --peer, or add --collect"));
     }
+    let first = arguments.runs.first().map(PathBuf::as_path);
     let files = match arguments.collect {
-        true => collected(common, arguments)?,
-        false => open(
-            common,
-            arguments.runs.first().map(PathBuf::as_path),
-            &arguments.reports,
-        )?,
+        true => collected(arguments)?,
+        false => open(first, &arguments.reports)?,
     };
     let mut story = gather(&files);
     for other in arguments.runs.iter().skip(1) {
-        let other = gather(&open(common, Some(other), &arguments.reports)?);
+        let other = gather(&open(Some(other), &arguments.reports)?);
         story.sweep_with(&other);
     }
     let (story, redactor) = match arguments.no_redact {
@@ -169,49 +158,38 @@ fn told(common: &Common, arguments: &Arguments) -> Result<ExitCode, ExitCode> {
     };
     if common.json && arguments.out.is_none() {
         print_json(&story);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Ending::PASSED);
     }
-    let out = place(common, arguments, &files)?;
+    let out = place(arguments, &files)?;
     let map_place = match &out {
         Place::Stdout => None,
         Place::File(path) | Place::Folder(path) => Some(beside(path)),
     };
     match out {
         Place::Stdout => print(&arguments.render(&story, arguments.format)),
-        Place::File(path) => keep(common, arguments, &story, arguments.format, &path)?,
+        Place::File(path) => keep(arguments, &story, arguments.format, &path)?,
         Place::Folder(folder) => {
             for format in Format::ALL {
-                keep(
-                    common,
-                    arguments,
-                    &story,
-                    format,
-                    &folder.join(format.file_name()),
-                )?;
+                keep(arguments, &story, format, &folder.join(format.file_name()))?;
             }
         }
     }
     if let (Some(redactor), Some(path)) = (&redactor, map_place) {
-        keep_map(common, &path, redactor)?;
+        keep_map(&path, redactor)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Ending::PASSED)
 }
 
 /// A folder with what both nodes are now, and no run.
-fn collected(common: &Common, arguments: &Arguments) -> Result<RunFiles, ExitCode> {
+fn collected(arguments: &Arguments) -> Result<RunFiles, Failure> {
     let stamp = tcpx_words::units::stamp_utc();
-    let folder = RunFolder::create(&arguments.reports, &stamp, "collected")
-        .map_err(|error| fail(common, &error, Outcome::NotRun))?;
+    let folder = RunFolder::create(&arguments.reports, &stamp, "collected")?;
     let path = folder.path.clone();
     collect::examine(&path, &arguments.nodes).map_err(|why| {
-        fail_with(
-            common,
-            Outcome::PeerLost,
-            &format!("the nodes could not be examined: {why}"),
-            None,
-        )
+        let message = format!("the nodes could not be examined: {why}");
+        Failure::new(Outcome::PeerLost, message)
     })?;
-    RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))
+    Ok(RunFiles::open(&path)?)
 }
 
 /// Where the map goes: beside what is sent, and never in it.
@@ -221,27 +199,22 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Keeps what was replaced by what, for whoever sends it.
-pub(crate) fn keep_map(common: &Common, path: &Path, redactor: &Redactor) -> Result<(), ExitCode> {
-    let write = |to: &mut dyn std::io::Write| {
+/// Writes the map from stand-ins to the names that they replace.
+pub(crate) fn keep_map(path: &Path, redactor: &Redactor) -> Result<(), WriteError> {
+    write_whole(path, |to| {
         serde_json::to_writer_pretty(to, redactor.map()).map_err(Into::into)
-    };
-    tcpx_report::write_whole(path, write).map_err(|error| fail(common, &error, error.outcome()))?;
+    })?;
     say(&format!("# Map : {}, for you alone\n", path.display()));
     Ok(())
 }
 
-/// The run that is meant: the newest, where none is named.
-pub(crate) fn open(
-    common: &Common,
-    named: Option<&Path>,
-    reports: &Path,
-) -> Result<RunFiles, ExitCode> {
+/// The run folder or bundle at `named`, else the newest run in `reports`.
+pub(crate) fn open(named: Option<&Path>, reports: &Path) -> Result<RunFiles, Failure> {
     let path = match named {
         Some(path) => path.to_owned(),
-        None => newest_run(reports).map_err(|error| fail(common, &error, Outcome::Usage))?,
+        None => newest_run(reports)?,
     };
-    RunFiles::open(&path).map_err(|error| fail(common, &error, error.outcome()))
+    Ok(RunFiles::open(&path)?)
 }
 
 enum Place {
@@ -250,7 +223,7 @@ enum Place {
     Folder(PathBuf),
 }
 
-fn place(common: &Common, arguments: &Arguments, files: &RunFiles) -> Result<Place, ExitCode> {
+fn place(arguments: &Arguments, files: &RunFiles) -> Result<Place, Failure> {
     let file = |folder: &Path| folder.join(arguments.format.file_name());
     Ok(match (&arguments.out, files) {
         (Some(path), _) if path.as_os_str() == "-" => Place::Stdout,
@@ -258,12 +231,8 @@ fn place(common: &Common, arguments: &Arguments, files: &RunFiles) -> Result<Pla
         (Some(path), _) if path.is_dir() => Place::Folder(path.clone()),
         (Some(path), _) if path.as_os_str().to_string_lossy().ends_with('/') => {
             std::fs::create_dir_all(path).map_err(|error| {
-                fail_with(
-                    common,
-                    Outcome::NotRun,
-                    &format!("cannot make {}: {error}", path.display()),
-                    None,
-                )
+                let message = format!("cannot make {}: {error}", path.display());
+                Failure::new(Outcome::NotRun, message)
             })?;
             Place::Folder(path.clone())
         }
@@ -275,15 +244,13 @@ fn place(common: &Common, arguments: &Arguments, files: &RunFiles) -> Result<Pla
 }
 
 fn keep(
-    common: &Common,
     arguments: &Arguments,
     story: &Story,
     format: Format,
     path: &Path,
-) -> Result<(), ExitCode> {
+) -> Result<(), WriteError> {
     let text = arguments.render(story, format);
-    tcpx_report::write_whole(path, |to| to.write_all(text.as_bytes()))
-        .map_err(|error| fail(common, &error, error.outcome()))?;
+    write_whole(path, |to| to.write_all(text.as_bytes()))?;
     let how = if story.redacted {
         "redacted"
     } else {

@@ -11,19 +11,20 @@
 //! the first ending that is not a pass.
 #![forbid(unsafe_code)]
 
-use super::Common;
+use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
 use super::nodes::{Nodes, upload};
-use super::output::{complain, fail, fail_with, print, print_json, refuse_scenario, say};
+use super::output::{print, print_error, print_json, say};
 use super::run_table::{Progress, header, summary, table};
+use super::scenario::{must_be_runnable, points};
 use super::signals::interrupted;
 use super::watch::LookArguments;
 use super::which::Which;
+use super::{Common, bundle};
 use clap::Args;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 use tcpx_coord::reach::Transport;
@@ -31,8 +32,8 @@ use tcpx_coord::{FocusedChannel, ONE_NODE_PAIR, RunOutcome, RunRequest, Work, co
 use tcpx_diagnose::Watcher;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, shown_names};
-use tcpx_run_model::record::{RunFolder, RunRecord};
-use tcpx_run_model::scenario::{Inputs, Resolved, Scenario, resolve};
+use tcpx_run_model::record::{RunFiles, RunFolder, RunRecord};
+use tcpx_run_model::scenario::Resolved;
 use tcpx_run_model::state::RunState;
 use tcpx_tui::watch::{LiveSource, ViewUpdate};
 use tcpx_tui::{ViewExit, ViewOptions};
@@ -68,106 +69,46 @@ pub(crate) struct Arguments {
     nodes: Nodes,
 }
 
-/// The scenario inputs that a command's flags and environment give.
-pub(crate) fn inputs(
-    scenario: Option<PathBuf>,
-    set: &[String],
-    which: &Which,
-) -> Result<Inputs, tcpx_run_model::scenario::ScenarioError> {
-    let mut inputs = Inputs::from_environment(|name| std::env::var_os(name))?;
-    inputs.scenario = scenario;
-    for setting in set {
-        inputs.set(setting);
-    }
-    which.add_to(&mut inputs);
-    Ok(inputs)
-}
-
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let resolved = inputs(
-        Some(arguments.scenario.clone()),
-        &arguments.set,
-        &arguments.which,
-    )
-    .and_then(|inputs| resolve(&inputs));
-    let points = match resolved {
-        Ok(points) => points,
-        Err(error) => return refuse_scenario(common, &error),
-    };
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let scenario = Some(arguments.scenario.clone());
+    let points = points(scenario, &arguments.set, &arguments.which)?;
     if arguments.dry_run {
         return dry_run(common, arguments, &points);
     }
-    if let Some(code) = points
-        .iter()
-        .find_map(|point| refuse_evidence(common, &point.scenario))
-    {
-        return code;
+    for point in &points {
+        must_be_runnable(&point.scenario)?;
     }
     if arguments.live && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
-        return fail_with(
-            common,
-            Outcome::Usage,
-            "--live needs a terminal",
-            Some("leave it away, and `tcpxctl watch` the run"),
-        );
+        return Err(Failure::new(Outcome::Usage, "--live needs a terminal")
+            .next("omit it, and look at the run with `tcpxctl watch`"));
     }
-    let ways = match arguments.nodes.ways(common) {
-        Ok(ways) => ways,
-        Err(code) => return code,
-    };
-    let interrupted = match interrupted(common) {
-        Ok(flag) => flag,
-        Err(code) => return code,
-    };
+    let ways = arguments.nodes.ways()?;
+    let interrupted = interrupted()?;
     sweep_recorders();
+    let is_sweep = points.len() > 1;
     let mut runs = Vec::new();
-    let mut code = 0;
     for point in &points {
-        let run = match one(
-            common,
-            arguments,
-            &ways,
-            point,
-            points.len() > 1,
-            &interrupted,
-        ) {
-            Ok(run) => run,
-            Err(code) => return code,
-        };
-        code = if code == 0 { run.exit_code } else { code };
-        runs.push(run);
+        let run = run_point(common, arguments, &ways, point, is_sweep, &interrupted);
+        runs.push(run?);
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
     }
-    if code == 0 && runs.len() < points.len() {
-        code = Outcome::Interrupted.exit_code();
-    }
     match (common.json, runs.as_slice()) {
-        (false, _) => {
-            if points.len() > 1 {
-                print(&summary(&points, &runs));
-            }
-        }
-        (true, [run]) if points.len() == 1 => print_json(run),
+        (false, runs) if is_sweep => print(&summary(&points, runs)),
+        (false, _) => {}
+        (true, [run]) if !is_sweep => print_json(run),
         (true, runs) => print_json(&Sweep {
             schema: "tcpxctl.sweep/1",
             runs,
         }),
     }
-    ExitCode::from(code)
-}
-
-/// A scenario of which there is only evidence is not run.
-pub(crate) fn refuse_evidence(common: &Common, scenario: &Scenario) -> Option<ExitCode> {
-    let name = scenario.evidence_only()?;
-    let next = format!("`tcpxctl rehearse {name}` judges the evidence");
-    Some(fail_with(
-        common,
-        Outcome::Usage,
-        "of this fault there is only evidence: nothing can be run",
-        Some(&next),
-    ))
+    let first_bad = runs.iter().find(|run| run.exit_code != 0);
+    Ok(match first_bad {
+        Some(run) => Ending::code(run.exit_code),
+        None if runs.len() < points.len() => Ending::from(Outcome::Interrupted),
+        None => Ending::PASSED,
+    })
 }
 
 #[derive(Serialize)]
@@ -187,19 +128,18 @@ fn sweep_recorders() {
     }
 }
 
-fn one(
+fn run_point(
     common: &Common,
     arguments: &Arguments,
     ways: &[Box<dyn Transport>; 2],
     point: &Resolved,
     is_sweep: bool,
     interrupted: &Arc<AtomicBool>,
-) -> Result<RunRecord, ExitCode> {
+) -> Result<RunRecord, Failure> {
     let scenario = &point.scenario;
     let started = tcpx_words::units::now_utc();
     let stamp = tcpx_words::units::stamp_utc();
-    let mut folder = RunFolder::create(&arguments.reports, &stamp, &scenario.slug())
-        .map_err(|error| fail(common, &error, Outcome::NotRun))?;
+    let mut folder = RunFolder::create(&arguments.reports, &stamp, &scenario.slug())?;
     folder.scenario(&toml::to_string_pretty(scenario).unwrap_or_default());
     let id = folder.id.clone();
     if !common.json {
@@ -253,20 +193,7 @@ fn one(
     if !common.json {
         print(&table(&run, &outcome));
     }
-    match &run.reason {
-        Some(reason) if run.exit_code == 0 && !common.json => {
-            print(&format!("# As expected : {reason}\n"))
-        }
-        Some(_) if run.exit_code == 0 => {}
-        Some(reason) => complain(common, reason, run.next_step.clone()),
-        None => {}
-    }
-    if run.exit_code != 0 && !run.findings.is_empty() {
-        say(&render_all(&run.findings));
-    }
-    for unmet in &run.unmet {
-        complain(common, unmet, None);
-    }
+    print_reason(common, &run);
     match folder.finish(&run) {
         Ok(path) => {
             if !common.json {
@@ -277,36 +204,46 @@ fn one(
             }
         }
         // The results stand whether or not they could be kept.
-        Err(error) => complain(common, format!("the record is incomplete: {error}"), None),
+        Err(error) => print_error(common, format!("the record is incomplete: {error}"), None),
     }
     Ok(run)
 }
 
-/// A bundle beside the run folder. What fails is said, and changes no exit code.
+/// Why the run ended as it did, where that is not plain success.
+fn print_reason(common: &Common, run: &RunRecord) {
+    match (&run.reason, run.exit_code) {
+        (None, _) => {}
+        (Some(reason), 0) if !common.json => print(&format!("# As expected : {reason}\n")),
+        (Some(_), 0) => {}
+        (Some(reason), _) => print_error(common, reason, run.next_step.as_deref()),
+    }
+    if run.exit_code != 0 && !run.findings.is_empty() {
+        say(&render_all(&run.findings));
+    }
+    for unmet in &run.unmet {
+        print_error(common, unmet, None);
+    }
+}
+
+/// Writes a bundle beside the run folder. What fails here is printed and changes no exit code.
 fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
     if let Err(why) = super::collect::examine(run, &arguments.nodes) {
-        complain(
-            common,
-            format!("the report has no doctor's table: {why}"),
-            None,
-        );
+        let message = format!("the report has no doctor's table: {why}");
+        print_error(common, message, None);
     }
+    // stdout is the result's.
     let quiet = Common {
         json: false,
         ..common.clone()
     };
-    let files = match tcpx_run_model::record::RunFiles::open(run) {
-        Ok(files) => files,
-        Err(error) => return complain(common, format!("there is no bundle: {error}"), None),
-    };
-    // It says itself what it could not do; stdout is the result's.
-    let _ = super::bundle::write(
-        &quiet,
-        &files,
-        Some(&PathBuf::from(format!("{}.tar.gz", run.display()))),
-        true,
-        super::output::say,
-    );
+    let out = PathBuf::from(format!("{}.tar.gz", run.display()));
+    let written = RunFiles::open(run)
+        .map_err(Failure::from)
+        .and_then(|files| bundle::write(&quiet, &files, Some(&out), true, say));
+    if let Err(failure) = written {
+        let message = format!("there is no bundle: {}", failure.message());
+        print_error(common, message, None);
+    }
 }
 
 /// What was typed, to be typed again.
@@ -376,26 +313,19 @@ fn live(
             Ok(ViewExit::Quit) => {}
             Ok(ViewExit::Interrupted) => request.interrupted.store(true, Ordering::Relaxed),
             // The run goes on without a view.
-            Err(error) => complain(common, error, None),
+            Err(error) => print_error(common, error, None),
         }
         runs.join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> ExitCode {
-    let ways = match arguments.nodes.ways(common) {
-        Ok(ways) => ways,
-        Err(code) => return code,
-    };
-    let plans: Vec<DryRun> = match points
-        .iter()
-        .map(|point| DryRun::new(point, &ways))
-        .collect()
-    {
-        Ok(plans) => plans,
-        Err(error) => return fail(common, &error, Outcome::NotRun),
-    };
+fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> Ended {
+    let ways = arguments.nodes.ways()?;
+    let mut plans = Vec::new();
+    for point in points {
+        plans.push(DryRun::new(point, &ways)?);
+    }
     if common.json {
         print_json(&plans);
     } else {
@@ -403,7 +333,7 @@ fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> ExitC
             print(&plan.text());
         }
     }
-    ExitCode::SUCCESS
+    Ok(Ending::PASSED)
 }
 
 /// What would run.

@@ -16,17 +16,18 @@ mod tables;
 mod words;
 
 use super::Common;
+use super::failure::{Ended, Ending, Failure};
 use super::nodes::Nodes;
-use super::output::{Columns, complain, print, print_json};
+use super::output::{Columns, print, print_json};
+use super::pair::pair_scenario;
 use super::signals::interrupted;
 use super::which::Which;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tables::Tables;
 use tcpx_coord::{Loaded, Task, WorkerMessage};
@@ -166,64 +167,32 @@ impl Bench<'_> {
     }
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let rows: Vec<_> = contract::rows()
         .filter(|row| arguments.wants(row.id))
         .collect();
     if rows.is_empty() && !arguments.wants_tables() {
         let only = arguments.only.as_deref().unwrap_or_default();
-        complain(
-            common,
-            format!("no row has `{only}` in its name"),
-            Some("see `tcpxctl selftest --list`".into()),
-        );
-        return ExitCode::from(Outcome::Usage.exit_code());
+        let message = format!("no row has `{only}` in its name");
+        return Err(Failure::new(Outcome::Usage, message).next("see `tcpxctl selftest --list`"));
     }
     if arguments.list {
         list(common, arguments);
-        return ExitCode::SUCCESS;
+        return Ok(Ending::PASSED);
     }
-    let scenario = match super::handshake::pair_scenario(
-        common,
-        &[],
-        &arguments.which,
-        "selftest",
-        &[
-            "transfer.memory=\"device\"".into(),
-            "topology.gpus={ stand_ins = 1 }".into(),
-        ],
-    ) {
-        Ok(scenario) => scenario,
-        Err(code) => return code,
+    let own = [
+        "transfer.memory=\"device\"".to_owned(),
+        "topology.gpus={ stand_ins = 1 }".to_owned(),
+    ];
+    let scenario = pair_scenario(&[], &arguments.which, "selftest", &own)?;
+    let mut node = arguments.nodes.last(&scenario.plugin)?;
+    node.until(interrupted()?);
+    let choice = node.plugin.clone()?;
+    // A file that cannot be written is reported before the first row runs, not after the last.
+    let junit = match &arguments.junit {
+        Some(path) => Some(JunitFile::create(path)?),
+        None => None,
     };
-    let mut node = match arguments.nodes.last(common, &scenario.plugin) {
-        Ok(node) => node,
-        Err(code) => return code,
-    };
-    match interrupted(common) {
-        Ok(interrupted) => node.until(interrupted),
-        Err(code) => return code,
-    }
-    let choice = match &node.plugin {
-        Ok(choice) => choice.clone(),
-        Err(no) => {
-            complain(common, &no.why, no.next_step.clone());
-            return ExitCode::from(Outcome::NotRun.exit_code());
-        }
-    };
-    // A place that cannot be written to is known before the first row, not after the last.
-    let junit = arguments
-        .junit
-        .as_ref()
-        .map(|file| (file, File::create(file)));
-    if let Some((file, Err(error))) = &junit {
-        complain(
-            common,
-            format!("cannot write {}: {error}", file.display()),
-            None,
-        );
-        return ExitCode::from(Outcome::NotRun.exit_code());
-    }
     let env = environment(&scenario, &node.facts, Side::Send, &choice, None);
     let mut bench = Bench {
         node: &node,
@@ -231,10 +200,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         env,
         patience: Duration::from_secs(arguments.timeout),
     };
-    let (loaded, mut results) = match look_at_tables(&mut bench, arguments) {
-        Ok(found) => found,
-        Err(problem) => return refuse(common, problem),
-    };
+    let (loaded, mut results) = look_at_tables(&mut bench, arguments)?;
     let width = rows
         .iter()
         .map(|row| row.id.len())
@@ -250,9 +216,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         print(&words::head(&choice, loaded.as_ref(), width));
     }
     results.iter().for_each(tell);
-    if let Err(problem) = run_rows(&bench, rows, loaded.is_some(), &mut results, &tell) {
-        return refuse(common, problem);
-    }
+    run_rows(&bench, rows, loaded.is_some(), &mut results, &tell)?;
     if common.json {
         print_json(&Document {
             schema: "tcpxctl.selftest/1",
@@ -264,15 +228,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
     } else {
         print(&words::sums(&results));
     }
-    if let Some((file, Ok(mut open))) = junit
-        && let Err(error) = open.write_all(words::junit(&choice, &results).as_bytes())
-    {
-        complain(
-            common,
-            format!("cannot write {}: {error}", file.display()),
-            None,
-        );
-        return ExitCode::from(Outcome::NotRun.exit_code());
+    if let Some(junit) = junit {
+        junit.write(&words::junit(&choice, &results))?;
     }
     let any = |verdict: ContractVerdict| results.iter().any(|row| row.verdict == verdict);
     let outcome = match any(ContractVerdict::Fail) || any(ContractVerdict::Crashed) {
@@ -280,7 +237,33 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         true => Outcome::Failed,
         false => Outcome::Passed,
     };
-    ExitCode::from(outcome.exit_code())
+    Ok(Ending::from(outcome))
+}
+
+/// The file of `--junit`, open.
+struct JunitFile<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> JunitFile<'a> {
+    fn create(path: &'a Path) -> Result<Self, Failure> {
+        match File::create(path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(error) => Err(cannot_write(path, &error)),
+        }
+    }
+
+    /// Follows the result document.
+    fn write(mut self, text: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|error| cannot_write(self.path, &error).in_result())
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot write {}: {error}", path.display());
+    Failure::new(Outcome::NotRun, message)
 }
 
 /// Each row in turn, up to one that the user interrupts; `tell` hears of each at once.
@@ -337,11 +320,6 @@ impl Arguments {
             .any(|version| self.wants(&tables::id(*version)));
         known || self.wants(tables::AGREE)
     }
-}
-
-fn refuse(common: &Common, problem: Problem) -> ExitCode {
-    complain(common, &problem.message, problem.next_step);
-    ExitCode::from(problem.outcome.exit_code())
 }
 
 /// The table that rows are run on, and what there is to say of all of them. A

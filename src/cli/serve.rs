@@ -7,12 +7,12 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{complain, print};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{print, print_error, say};
 use super::signals::interrupted;
 use clap::Args;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use tcpx_coord::reach::join::{self, Serving};
 use tcpx_words::error::Outcome;
@@ -30,38 +30,24 @@ pub(crate) struct Arguments {
     once: bool,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let refuse = |outcome: Outcome, why: String, next: Option<&str>| {
-        complain(common, why, next.map(str::to_owned));
-        ExitCode::from(outcome.exit_code())
-    };
-    let (secret, is_new) = match join::read_or_make_secret(&arguments.secret_file) {
-        Ok(secret) => secret,
-        Err(why) => return refuse(Outcome::Usage, why, None),
-    };
-    let listener = match TcpListener::bind(arguments.listen) {
-        Ok(listener) => listener,
-        Err(error) => {
-            let why = format!("cannot listen on {}: {error}", arguments.listen);
-            return refuse(
-                Outcome::NotRun,
-                why,
-                Some("give another --listen ADDRESS:PORT"),
-            );
-        }
-    };
-    let stop = match interrupted(common) {
-        Ok(flag) => flag,
-        Err(code) => return code,
-    };
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let (secret, is_new) = join::read_or_make_secret(&arguments.secret_file)
+        .map_err(|why| Failure::new(Outcome::Usage, why))?;
+    let listener = TcpListener::bind(arguments.listen).map_err(|error| {
+        let message = format!("cannot listen on {}: {error}", arguments.listen);
+        Failure::new(Outcome::NotRun, message).next("give another --listen ADDRESS:PORT")
+    })?;
+    let stop = interrupted()?;
+    // Under --json, stdout is for an error alone.
+    let tell = if common.json { say } else { print };
     let file = arguments.secret_file.display();
     if is_new {
-        print(&format!(
+        tell(&format!(
             "# Made the secret {file}: copy it to the other node, readable by you alone\n"
         ));
     }
     let address = listener.local_addr().unwrap_or(arguments.listen);
-    print(&format!(
+    tell(&format!(
         "# Waiting on {address}; what joins is authenticated and not encrypted\n"
     ));
     let served = join::serve(
@@ -69,17 +55,20 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         &secret,
         arguments.once,
         || stop.load(Ordering::Relaxed),
-        |told| match told {
-            Serving::Joined(from) => print(&format!("# {from} joined\n")),
-            Serving::Left(from) => print(&format!("# {from} left\n")),
+        |event| match event {
+            Serving::Joined(from) => tell(&format!("# {from} joined\n")),
+            Serving::Left(from) => tell(&format!("# {from} left\n")),
             Serving::Refused(from, why) => {
-                complain(common, format!("{from} was refused: {why}"), None)
+                print_error(common, format!("{from} was refused: {why}"), None);
             }
         },
     );
     match served {
-        Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(Outcome::Interrupted.exit_code()),
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => refuse(Outcome::NotRun, format!("cannot go on: {error}"), None),
+        Ok(()) if stop.load(Ordering::Relaxed) => Ok(Ending::from(Outcome::Interrupted)),
+        Ok(()) => Ok(Ending::PASSED),
+        Err(error) => Err(Failure::new(
+            Outcome::NotRun,
+            format!("cannot go on waiting on {address}: {error}"),
+        )),
     }
 }

@@ -16,15 +16,16 @@
 
 use super::Common;
 use super::child::Runs;
-use super::output::{complain, fail_with, print, print_json, refuse_scenario, say};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{print, print_json, print_warning, say};
+use super::scenario::{must_be_runnable, points};
 use super::signals::interrupted;
 use super::which::Which;
 use crate::shrink::shrink;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use tcpx_run_model::scenario::{Scenario, resolve};
+use tcpx_run_model::scenario::Scenario;
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -60,64 +61,26 @@ struct Document<'a> {
     scenario: &'a Scenario,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let points = super::run::inputs(
-        Some(arguments.scenario.clone()),
-        &arguments.set,
-        &arguments.which,
-    )
-    .and_then(|inputs| resolve(&inputs));
-    let points = match points {
-        Ok(points) => points,
-        Err(error) => return refuse_scenario(common, &error),
-    };
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let path = Some(arguments.scenario.clone());
+    let points = points(path, &arguments.set, &arguments.which)?;
     let [point] = points.as_slice() else {
-        let next = "give each list one value with --set";
-        return fail_with(
-            common,
-            Outcome::Usage,
-            "a sweep cannot be shrunk",
-            Some(next),
-        );
+        return Err(Failure::new(Outcome::Usage, "a sweep cannot be shrunk")
+            .next("give each list one value with --set"));
     };
     let mut scenario = point.scenario.clone();
-    if let Some(code) = super::run::refuse_evidence(common, &scenario) {
-        return code;
-    }
-    let Some(finding) = arguments
-        .finding
-        .clone()
-        .or_else(|| scenario.expect.finding.clone())
-    else {
-        let next = "name the condition with --finding, or in expect.finding";
-        return fail_with(
-            common,
-            Outcome::Usage,
-            "the scenario expects no finding",
-            Some(next),
+    must_be_runnable(&scenario)?;
+    let expected = scenario.expect.finding.clone();
+    let Some(finding) = arguments.finding.clone().or(expected) else {
+        return Err(
+            Failure::new(Outcome::Usage, "the scenario expects no finding")
+                .next("name the condition with --finding, or in expect.finding"),
         );
     };
     scenario.expect.finding = Some(finding.clone());
-    let flag = match interrupted(common) {
-        Ok(flag) => flag,
-        Err(code) => return code,
-    };
+    let flag = interrupted()?;
     let extra = ["--no-preflight".to_owned()];
-    let mut runs = match Runs::new(&arguments.reports, "shrink", &extra, &flag) {
-        Ok(runs) => runs,
-        Err(error) => {
-            let message = format!(
-                "cannot make a folder in {}: {error}",
-                arguments.reports.display()
-            );
-            return fail_with(
-                common,
-                Outcome::NotRun,
-                &message,
-                Some("choose another place with --reports DIR"),
-            );
-        }
-    };
+    let mut runs = Runs::new(&arguments.reports, "shrink", &extra, &flag)?;
     let mut number = 0;
     let mut shows = |scenario: &Scenario| {
         let ran = runs.run(scenario);
@@ -136,13 +99,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         (!runs.is_interrupted()).then_some(shown)
     };
     if shows(&scenario) != Some(true) {
-        let message = format!(
-            "{} does not show {finding} first",
-            arguments.scenario.display()
-        );
+        let file = arguments.scenario.display();
+        let message = format!("{file} does not show {finding} first");
         let next =
             format!("run it; `tcpxctl diagnose --explain {finding}` says how it is reproduced");
-        return fail_with(common, Outcome::Failed, &message, Some(&next));
+        return Err(Failure::new(Outcome::Failed, message).next(next));
     }
     let shrunk = shrink(&scenario, arguments.runs - 1, &mut shows);
     write(common, arguments, &finding, &shrunk)
@@ -153,7 +114,7 @@ fn write(
     arguments: &Arguments,
     finding: &str,
     shrunk: &crate::shrink::Shrunk,
-) -> ExitCode {
+) -> Ended {
     let path = arguments
         .out
         .clone()
@@ -163,15 +124,10 @@ fn write(
         shrunk.runs + 1
     );
     let text = toml::to_string_pretty(&shrunk.scenario).unwrap_or_default();
-    if let Err(error) = std::fs::write(&path, head + &text) {
+    std::fs::write(&path, head + &text).map_err(|error| {
         let message = format!("cannot write {}: {error}", path.display());
-        return fail_with(
-            common,
-            Outcome::NotRun,
-            &message,
-            Some("choose another place with --out FILE"),
-        );
-    }
+        Failure::new(Outcome::NotRun, message).next("choose another file with --out FILE")
+    })?;
     if common.json {
         let (runs, is_smallest, scenario) = (shrunk.runs + 1, shrunk.is_smallest, &shrunk.scenario);
         let out = path.display().to_string();
@@ -192,13 +148,10 @@ fn write(
         ));
     }
     if !shrunk.is_smallest {
-        complain(
-            common,
-            "it may not be the smallest: no run was left",
-            Some("raise --runs".into()),
-        );
+        let message = "a smaller scenario may exist: --runs was used up";
+        print_warning(common, message, Some("raise --runs"));
     }
-    ExitCode::SUCCESS
+    Ok(Ending::PASSED)
 }
 
 fn described(scenario: &Scenario) -> String {

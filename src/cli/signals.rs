@@ -1,21 +1,17 @@
 //! Ctrl-C and its kin: the first asks for an orderly end, the second is final.
 #![forbid(unsafe_code)]
 
-use super::Common;
-use super::output::complain;
+use super::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tcpx_words::error::Outcome;
 
 /// The flag that the first signal sets.
-pub(crate) fn interrupted(common: &Common) -> Result<Arc<AtomicBool>, ExitCode> {
-    register().map_err(|error| {
-        complain(common, format!("cannot catch signals: {error}"), None);
-        ExitCode::from(Outcome::NotRun.exit_code())
-    })
+pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
+    register()
+        .map_err(|error| Failure::new(Outcome::NotRun, format!("cannot catch signals: {error}")))
 }
 
 fn register() -> io::Result<Arc<AtomicBool>> {

@@ -16,15 +16,15 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{complain, fail, print_json, say, warn};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{print_json, print_warning, say};
 use crate::interpose::{
-    Ending, Exports, Given, InterposeError, PrivateFolder, Program, RealPlugin, Recording,
+    Exports, Given, InterposeError, PrivateFolder, Program, ProgramEnding, RealPlugin, Recording,
     TapLibrary, exports, fixed_paths, real_plugin, tap_library,
 };
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tcpx_words::error::Outcome;
 
@@ -43,12 +43,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     ring_events: Option<u32>,
     /// The program and its arguments.
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -81,30 +76,17 @@ struct Tapping {
     given: Given,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let started = prepare(arguments).and_then(|tapping| {
-        announce(&tapping);
-        let program = Program::start(&arguments.command, &tapping.given, common.json)?;
-        Ok((tapping, program))
-    });
-    let (mut tapping, program) = match started {
-        Ok(started) => started,
-        Err(error) => return fail(common, &error, error.outcome()),
-    };
-    let watched = Watched::until_the_end(program, &tapping);
-    let (ending, watched) = match watched {
-        Ok(ended) => ended,
-        Err(error) => {
-            complain(
-                common,
-                format!("cannot wait for the program: {error}"),
-                None,
-            );
-            return ExitCode::from(Outcome::NotRun.exit_code());
-        }
-    };
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let mut tapping = prepare(arguments)?;
+    announce(&tapping);
+    let program = Program::start(&arguments.command, &tapping.given, common.json)?;
+    let (ending, watched) = Watched::until_the_end(program, &tapping).map_err(|error| {
+        let message = format!("cannot wait for the program: {error}");
+        Failure::new(Outcome::NotRun, message)
+    })?;
     if watched.recordings.is_empty() && watched.not_recorded.is_empty() {
-        warn(common, NOT_LOADED, next_step(arguments, &tapping.real));
+        let next = next_step(arguments, &tapping.real);
+        print_warning(common, NOT_LOADED, next.as_deref());
     }
     if watched
         .recordings
@@ -122,7 +104,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
         print_json(&watched.document(&tapping, ending));
     }
     drop(tapping);
-    leave(ending)
+    Ok(leave(ending))
 }
 
 fn prepare(arguments: &Arguments) -> Result<Tapping, InterposeError> {
@@ -206,7 +188,10 @@ struct Watched {
 }
 
 impl Watched {
-    fn until_the_end(mut program: Program, tapping: &Tapping) -> std::io::Result<(Ending, Self)> {
+    fn until_the_end(
+        mut program: Program,
+        tapping: &Tapping,
+    ) -> std::io::Result<(ProgramEnding, Self)> {
         let mut watched = Self::default();
         let (mut search_after, mut searched) = (FIRST_SEARCH, Instant::now());
         loop {
@@ -269,10 +254,10 @@ impl Watched {
         }
     }
 
-    fn document(&self, tapping: &Tapping, ending: Ending) -> Document {
+    fn document(&self, tapping: &Tapping, ending: ProgramEnding) -> Document {
         let (exit_code, signal) = match ending {
-            Ending::Exited(code) => (Some(code), None),
-            Ending::Killed(signal) => (None, Some(signal)),
+            ProgramEnding::Exited(code) => (Some(code), None),
+            ProgramEnding::Killed(signal) => (None, Some(signal)),
         };
         Document {
             schema: "tcpxctl.tap/1",
@@ -307,13 +292,13 @@ fn next_step(arguments: &Arguments, real: &RealPlugin) -> Option<String> {
 }
 
 /// Ends as the program did.
-fn leave(ending: Ending) -> ExitCode {
+fn leave(ending: ProgramEnding) -> Ending {
     match ending {
-        Ending::Exited(code) => ExitCode::from(code as u8),
-        Ending::Killed(signal) => {
+        ProgramEnding::Exited(code) => Ending::code(code as u8),
+        ProgramEnding::Killed(signal) => {
             // No core of ours beside the program's; should the signal not end us, the shell's code says it.
             crate::interpose::end_by(signal);
-            ExitCode::from(128u8.wrapping_add(signal as u8))
+            Ending::code(128u8.wrapping_add(signal as u8))
         }
     }
 }

@@ -12,13 +12,13 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{complain, fail, print_json, say};
+use super::failure::{Ended, Ending, Failure};
+use super::output::{print_json, say};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use tcpx_diagnose::trace::{Trace, open, write_csv, write_jsonl, write_perfetto};
 use tcpx_words::error::Outcome;
 
@@ -57,36 +57,31 @@ struct Document<'a> {
     overwritten: u64,
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let trace = match open(&arguments.what) {
-        Ok(trace) => trace,
-        Err(error) => return fail(common, &error, error.outcome()),
-    };
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let trace = open(&arguments.what)?;
+    let format = arguments.format;
     let written = match &arguments.out {
-        Some(path) => to_file(path, |to| write(&trace, arguments.format, to)),
-        None => write(
-            &trace,
-            arguments.format,
-            &mut BufWriter::with_capacity(1 << 20, io::stdout().lock()),
-        ),
+        Some(path) => to_file(path, |to| write(&trace, format, to)),
+        None => {
+            let mut stdout = BufWriter::with_capacity(1 << 20, io::stdout().lock());
+            write(&trace, format, &mut stdout)
+        }
     };
-    match written {
-        Ok(()) => {}
-        // Whoever read it has enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-        Err(error) => {
-            let place = arguments
-                .out
-                .as_ref()
-                .map_or("stdout".into(), |path| path.display().to_string());
-            complain(common, format!("cannot write {place}: {error}"), None);
-            return ExitCode::from(Outcome::NotRun.exit_code());
+    match (written, &arguments.out) {
+        (Ok(()), Some(out)) => tell(common, arguments, &trace, out),
+        (Ok(()), None) => {}
+        // The reader of stdout has left, with all that it wanted.
+        (Err(error), _) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        (Err(error), Some(out)) => {
+            let message = format!("cannot write {}: {error}", out.display());
+            return Err(Failure::new(Outcome::NotRun, message));
+        }
+        (Err(error), None) => {
+            let message = format!("cannot write stdout: {error}");
+            return Err(Failure::new(Outcome::NotRun, message).in_result());
         }
     }
-    if let Some(out) = &arguments.out {
-        tell(common, arguments, &trace, out);
-    }
-    ExitCode::SUCCESS
+    Ok(Ending::PASSED)
 }
 
 fn write(trace: &Trace, format: Format, to: &mut dyn Write) -> io::Result<()> {

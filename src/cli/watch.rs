@@ -13,20 +13,20 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::failure::{Ended, Ending, Failure};
 use super::nodes::{Nodes, upload};
-use super::output::{complain, cut_short, fail, fail_with, print, stdout_colors};
+use super::output::{cut_short, print, stdout_colors};
 use super::watch_peer::Peer;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
 use tcpx_tui::watch::{Clock, FolderSource, Source, open};
-use tcpx_tui::{self as tui, Theme, TuiError, ViewExit, ViewOptions};
+use tcpx_tui::{self as tui, Theme, ViewExit, ViewOptions};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -107,122 +107,75 @@ fn size(text: &str) -> Result<(u16, u16), String> {
         .ok_or_else(|| "a size is COLUMNSxLINES, such as 120x40".to_owned())
 }
 
-pub(crate) fn main(common: &Common, arguments: &Arguments) -> ExitCode {
-    let mut source = match source(common, arguments) {
-        Ok(source) => source,
-        Err(code) => return code,
-    };
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let mut source = source(arguments)?;
     let look = arguments.look.look(common);
     if common.json {
-        return stream(common, &mut *source, look);
+        return stream(&mut *source, look);
     }
     if arguments.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        return once(common, arguments, &mut *source, look);
+        return once(arguments, &mut *source, look);
     }
-    leave(common, tui::run(&mut *source, look))
+    match tui::run(&mut *source, look)? {
+        ViewExit::Quit => Ok(Ending::PASSED),
+        ViewExit::Interrupted => Ok(Ending::from(Outcome::Interrupted)),
+    }
 }
 
-fn source(common: &Common, arguments: &Arguments) -> Result<Box<dyn Source>, ExitCode> {
+fn source(arguments: &Arguments) -> Result<Box<dyn Source>, Failure> {
     let named = arguments.what.is_some() || arguments.replay.is_some();
-    let opened = match (arguments.nodes.peer(common)?, &arguments.replay) {
+    match (arguments.nodes.peer()?, &arguments.replay) {
         (Some(_), _) if named => {
-            let next = "leave either away";
-            return Err(fail_with(
-                common,
-                Outcome::Usage,
-                "--peer shows what runs there now, and a recording is here",
-                Some(next),
-            ));
+            let message = "--peer shows what runs on two nodes now, and RUN, PID or FILE is a \
+                           recording on this machine";
+            Err(Failure::new(Outcome::Usage, message).next("omit one of the two"))
         }
-        (Some(way), _) => return peer(common, arguments, &*way),
-        (None, Some(run)) => FolderSource::open(run, Some(arguments.speed))
-            .map(|folder| Box::new(folder) as Box<dyn Source>),
-        (None, None) => open(arguments.what.as_deref()),
-    };
-    opened.map_err(|error| fail(common, &error, error.outcome()))
-}
-
-fn peer(
-    common: &Common,
-    arguments: &Arguments,
-    way: &dyn Transport,
-) -> Result<Box<dyn Source>, ExitCode> {
-    let ways = arguments.nodes.ways(common)?;
-    let watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))
-        .map_err(|error| fail(common, &error, error.outcome()))?;
-    Ok(Box::new(Peer::judged(
-        watching,
-        format!("{} and {}", ways[0].node(), way.node()),
-    )))
-}
-
-/// The exit code of a view.
-fn leave(common: &Common, left: Result<ViewExit, TuiError>) -> ExitCode {
-    match left {
-        Ok(ViewExit::Quit) => ExitCode::SUCCESS,
-        Ok(ViewExit::Interrupted) => ExitCode::from(Outcome::Interrupted.exit_code()),
-        Err(TuiError::Source(error)) => fail(common, &error, error.outcome()),
-        Err(error @ TuiError::Terminal(_)) => {
-            complain(
-                common,
-                error,
-                Some("print one frame with --once instead".into()),
-            );
-            ExitCode::from(Outcome::NotRun.exit_code())
-        }
+        (Some(way), _) => peer(arguments, &*way),
+        (None, Some(run)) => Ok(Box::new(FolderSource::open(run, Some(arguments.speed))?)),
+        (None, None) => Ok(open(arguments.what.as_deref())?),
     }
 }
 
-fn once(
-    common: &Common,
-    arguments: &Arguments,
-    source: &mut dyn Source,
-    look: ViewOptions,
-) -> ExitCode {
+fn peer(arguments: &Arguments, way: &dyn Transport) -> Result<Box<dyn Source>, Failure> {
+    let ways = arguments.nodes.ways()?;
+    let watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))?;
+    let title = format!("{} and {}", ways[0].node(), way.node());
+    Ok(Box::new(Peer::judged(watching, title)))
+}
+
+fn once(arguments: &Arguments, source: &mut dyn Source, look: ViewOptions) -> Ended {
     let here = ratatui::crossterm::terminal::size()
         .ok()
         .filter(|_| io::stdout().is_terminal());
     let (width, height) = arguments.size.or(here).unwrap_or((120, 40));
-    let frame = match tui::once(source, look, width, height) {
-        Ok(frame) => frame,
-        Err(error) => return fail(common, &error, error.outcome()),
-    };
+    let frame = tui::once(source, look, width, height)?;
     let Some(path) = &arguments.out else {
         print(&if look.theme.color {
             tui::ansi(&frame)
         } else {
             tui::text(&frame)
         });
-        return ExitCode::SUCCESS;
+        return Ok(Ending::PASSED);
     };
     let content = match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => tui::svg(&frame),
         Some("ans") => tui::ansi(&frame),
         _ => tui::text(&frame),
     };
-    match std::fs::write(path, content) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(
-                common,
-                format!("cannot write {}: {error}", path.display()),
-                None,
-            );
-            ExitCode::from(Outcome::NotRun.exit_code())
-        }
-    }
+    std::fs::write(path, content).map_err(|error| {
+        let message = format!("cannot write {}: {error}", path.display());
+        Failure::new(Outcome::NotRun, message)
+    })?;
+    Ok(Ending::PASSED)
 }
 
 /// Every event, a line each, until nothing more comes; what it came to last.
-fn stream(common: &Common, source: &mut dyn Source, look: ViewOptions) -> ExitCode {
+fn stream(source: &mut dyn Source, look: ViewOptions) -> Ended {
     loop {
-        let events = match source.poll() {
-            Ok(events) => events,
-            Err(error) => return fail(common, &error, error.outcome()),
-        };
+        let events = source.poll()?;
         let mut stdout = io::stdout().lock();
         let written = events.iter().try_for_each(|event| line(&mut stdout, event));
-        let ended = source.record().map(|run| Ended {
+        let ended = source.record().map(|run| StreamEnd {
             outcome: run.outcome,
             reason: run.reason,
         });
@@ -233,10 +186,10 @@ fn stream(common: &Common, source: &mut dyn Source, look: ViewOptions) -> ExitCo
         });
         if let Err(error) = written.and_then(|()| stdout.flush()) {
             cut_short(&error);
-            return ExitCode::SUCCESS;
+            return Ok(Ending::PASSED);
         }
         if ended.is_some() || source.clock() == Clock::Over {
-            return ExitCode::SUCCESS;
+            return Ok(Ending::PASSED);
         }
         drop(stdout);
         std::thread::sleep(look.frame);
@@ -245,7 +198,7 @@ fn stream(common: &Common, source: &mut dyn Source, look: ViewOptions) -> ExitCo
 
 /// The last line of a stream of which the end is known.
 #[derive(Serialize)]
-struct Ended {
+struct StreamEnd {
     outcome: Outcome,
     reason: Option<String>,
 }

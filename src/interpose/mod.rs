@@ -16,5 +16,5 @@ pub use environment::{Given, PrivateFolder, Recording};
 pub use error::InterposeError;
 pub use exports::{Exports, exports};
 pub use library::{TapLibrary, tap_library};
-pub use program::{Ending, Program, end_by, fixed_paths};
+pub use program::{Program, ProgramEnding, end_by, fixed_paths};
 pub use real::{RealPlugin, real_plugin};

@@ -29,7 +29,7 @@ pub struct Program {
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ProgramEnding {
     /// By itself, with this code.
     Exited(i32),
     /// By this signal.
@@ -93,7 +93,7 @@ impl Program {
     ///
     /// # Errors
     /// It cannot be waited for.
-    pub fn wait(&mut self, at_most: Duration) -> io::Result<Option<Ending>> {
+    pub fn wait(&mut self, at_most: Duration) -> io::Result<Option<ProgramEnding>> {
         let most = Timespec {
             tv_sec: at_most.as_secs() as i64,
             tv_nsec: at_most.subsec_nanos().into(),
@@ -108,8 +108,8 @@ impl Program {
         }
         let status = self.child.try_wait()?;
         Ok(status.map(|status| match status.code() {
-            Some(code) => Ending::Exited(code),
-            None => Ending::Killed(status.signal().unwrap_or(0)),
+            Some(code) => ProgramEnding::Exited(code),
+            None => ProgramEnding::Killed(status.signal().unwrap_or(0)),
         }))
     }
 

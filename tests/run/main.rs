@@ -5,6 +5,7 @@ mod bad_input;
 mod discover;
 mod doctor;
 mod endings;
+mod failures;
 mod faults;
 mod handshake;
 mod logs;

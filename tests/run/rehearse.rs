@@ -74,7 +74,7 @@ fn a_scenario_is_shrunk_within_its_runs() {
         "# run 1 : connections 8",
         ": shown",
         "# 12 runs",
-        "it may not be the smallest",
+        "a smaller scenario may exist",
     ]);
     let small = std::fs::read_to_string(ended.folder().join("small.toml")).unwrap();
     assert!(

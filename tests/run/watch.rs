@@ -64,7 +64,7 @@ fn what_names_nothing_is_a_mistake_of_the_command_line() {
         .says(&["cannot read"]);
     Tool::new(&["watch", "--peer", "node1", "4242", "--once"])
         .ends_with(2)
-        .says(&["--peer shows what runs there now"]);
+        .says(&["--peer shows what runs on two nodes now"]);
     let tool = Tool::new(&["run", "stall.toml", "--live"]);
     tool.write("stall.toml", STALL);
     tool.ends_with(2).says(&["--live needs a terminal"]);
