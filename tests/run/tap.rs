@@ -493,3 +493,11 @@ fn what_is_missing_is_said_with_every_place_that_was_looked_at() {
         .says(&["/no/such/program"]);
     Tool::new(&["tap", "--plugin", "soft"]).ends_with(2);
 }
+
+#[test]
+fn a_misspelt_flag_before_the_program_is_no_program() {
+    let ended = Tool::new(&["tap", "--plugn", "soft", "--", "true"]).ends_with(2);
+    ended.says(&["unexpected argument '--plugn'", "--plugin"]);
+    let flags = Tool::new(&["tap", "--plugin", "soft", "sh", "-c", "exit 7", "--json"]);
+    flags.ends_with(7).says(&["# tap : v7 of"]);
+}
