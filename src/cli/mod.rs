@@ -20,6 +20,7 @@ mod failure;
 mod findings;
 mod generate;
 mod gpu;
+mod groups;
 mod handshake;
 mod history;
 mod logs;
@@ -86,61 +87,61 @@ enum Color {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Keep a result under a name, to be compared with.
-    Baseline(baseline::Arguments),
-    /// Pack a run and its report into one file that can be sent.
-    Bundle(bundle::Arguments),
-    /// Print what a shell needs to complete commands and flags.
-    Completions(generate::CompletionArguments),
-    /// Say whether one result is better or worse than another, or whether that is noise.
-    Compare(compare::Arguments),
-    /// Show this node: its NICs, its GPUs, and every device of the plugin.
+    /// Show a node's NICs, its GPUs and its plugin's devices.
     Discover(discover::Arguments),
-    /// Measure how received fragments are put into place on a GPU.
-    Gpu(gpu::Arguments),
-    /// Say why a transfer does not move: which condition, on which node and channel, and what decides it.
-    Diagnose(diagnose::Arguments),
-    /// Say what is wrong with this node before anything runs on it.
+    /// Check a node, or two together, for what GPUDirect-TCPX needs.
     Doctor(Box<doctor::Arguments>),
-    /// Connect and close, and say what each step took.
-    Handshake(handshake::Arguments),
-    /// List the runs under reports/, and where their rates stand over time.
-    History(history::Arguments),
-    /// Say what log files tell about runs over TCPX.
-    Logs(logs::Arguments),
-    /// Print the manual page, or write one for every command.
-    Man(generate::ManArguments),
-    /// Register memory of many sizes and alignments, and say what is refused.
-    Mr(mr::Arguments),
-    /// Tell what a run was: for people, for Google, for a CI.
-    Report(Box<report::Arguments>),
-    /// Make known failures happen, and see whether each is found.
-    Rehearse(rehearse::Arguments),
-    /// Move verified bytes between two workers, as a scenario says.
-    Run(Box<run::Arguments>),
-    /// Hold a plugin against what every plugin owes, row by row.
+    /// Run the plugin conformance suite.
     Selftest(selftest::Arguments),
+    /// Register memory of many sizes and alignments with a plugin.
+    Mr(mr::Arguments),
+    /// Measure the unpack policies of a GPU against a plain copy.
+    Gpu(gpu::Arguments),
+    /// Run a scenario: move verified bytes between two workers.
+    Run(Box<run::Arguments>),
+    /// Connect and close channels, and time every step.
+    Handshake(handshake::Arguments),
+    /// Inject every known failure, and check that it is diagnosed.
+    Rehearse(rehearse::Arguments),
+    /// Reduce a scenario to the smallest one that shows its finding.
+    Shrink(shrink::Arguments),
+    /// Show every channel's window, live or replayed.
+    Watch(watch::Arguments),
+    /// Name the condition that stops a transfer, with its evidence.
+    Diagnose(diagnose::Arguments),
+    /// Summarize NCCL and TCPX logs.
+    Logs(logs::Arguments),
+    /// Run your own program with every plugin call recorded.
+    Tap(tap::Arguments),
+    /// Export a recording as a timeline: Perfetto, CSV or JSON lines.
+    Trace(trace::Arguments),
+    /// Render a run as a report.
+    Report(Box<report::Arguments>),
+    /// Pack a run and its report into one redacted file.
+    Bundle(bundle::Arguments),
+    /// Compare results, and tell regressions from noise.
+    Compare(compare::Arguments),
+    /// Save results under a name, to compare others with.
+    Baseline(baseline::Arguments),
+    /// List the runs under reports/, and their rates over time.
+    History(history::Arguments),
     /// Wait for a coordinator that joins without ssh.
     Serve(serve::Arguments),
-    /// Find the smallest scenario that still shows a finding.
-    Shrink(shrink::Arguments),
-    /// Run a program of your own with every plugin call recorded.
-    Tap(tap::Arguments),
-    /// Write a recording as a timeline: for the Perfetto UI, as CSV or as JSON lines.
-    Trace(trace::Arguments),
-    /// See it live, or as it was: which channel moves, which does not, and which side it is.
-    Watch(watch::Arguments),
-    /// One per node, started by the coordinator.
+    /// Print the completion script of a shell.
+    Completions(generate::CompletionArguments),
+    /// Print the manual page, or install one for every subcommand.
+    Man(generate::ManArguments),
+    /// Run the agent of a node; the coordinator starts it.
     #[command(hide = true)]
     Agent,
-    /// One per plugin, started by the agent.
+    /// Run the worker that loads the plugin; the agent starts it.
     #[command(hide = true)]
     Worker,
 }
 
-/// The whole command line, with the examples of every command.
+/// The whole command line, with the examples of every subcommand, and their list in groups.
 pub fn command() -> clap::Command {
-    examples::with_examples(Cli::command())
+    groups::with_groups(examples::with_examples(Cli::command()))
 }
 
 /// Runs the command line of this process.
@@ -177,28 +178,28 @@ fn unparsed_common() -> Common {
 fn dispatch(cli: Cli) -> Ended {
     let common = &cli.common;
     match cli.command {
-        Command::Baseline(arguments) => baseline::main(common, &arguments),
-        Command::Completions(arguments) => generate::completions(&arguments, command()),
-        Command::Man(arguments) => generate::man(common, &arguments, command()),
-        Command::Compare(arguments) => compare::main(common, &arguments),
-        Command::Bundle(arguments) => bundle::main(common, &arguments),
         Command::Discover(arguments) => discover::main(common, &arguments),
-        Command::Gpu(arguments) => gpu::main(common, &arguments),
-        Command::Diagnose(arguments) => diagnose::main(common, &arguments),
         Command::Doctor(arguments) => doctor::main(common, &arguments),
-        Command::Handshake(arguments) => handshake::main(common, &arguments),
-        Command::History(arguments) => history::main(common, &arguments),
-        Command::Logs(arguments) => logs::main(common, &arguments),
-        Command::Mr(arguments) => mr::main(common, &arguments),
-        Command::Report(arguments) => report::main(common, &arguments),
-        Command::Rehearse(arguments) => rehearse::main(common, &arguments),
-        Command::Run(arguments) => run::main(common, &arguments),
         Command::Selftest(arguments) => selftest::main(common, &arguments),
-        Command::Serve(arguments) => serve::main(common, &arguments),
+        Command::Mr(arguments) => mr::main(common, &arguments),
+        Command::Gpu(arguments) => gpu::main(common, &arguments),
+        Command::Run(arguments) => run::main(common, &arguments),
+        Command::Handshake(arguments) => handshake::main(common, &arguments),
+        Command::Rehearse(arguments) => rehearse::main(common, &arguments),
         Command::Shrink(arguments) => shrink::main(common, &arguments),
+        Command::Watch(arguments) => watch::main(common, &arguments),
+        Command::Diagnose(arguments) => diagnose::main(common, &arguments),
+        Command::Logs(arguments) => logs::main(common, &arguments),
         Command::Tap(arguments) => tap::main(common, &arguments),
         Command::Trace(arguments) => trace::main(common, &arguments),
-        Command::Watch(arguments) => watch::main(common, &arguments),
+        Command::Report(arguments) => report::main(common, &arguments),
+        Command::Bundle(arguments) => bundle::main(common, &arguments),
+        Command::Compare(arguments) => compare::main(common, &arguments),
+        Command::Baseline(arguments) => baseline::main(common, &arguments),
+        Command::History(arguments) => history::main(common, &arguments),
+        Command::Serve(arguments) => serve::main(common, &arguments),
+        Command::Completions(arguments) => generate::completions(&arguments, command()),
+        Command::Man(arguments) => generate::man(common, &arguments, command()),
         Command::Agent => Ok(Ending(agent::main())),
         Command::Worker => Ok(Ending(worker::main())),
     }
