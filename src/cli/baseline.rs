@@ -16,6 +16,7 @@ use super::failure::{Ended, Ending};
 use super::output::{Columns, print, print_json};
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use std::path::Path;
 use tcpx_report::compare::{Baselines, Measured};
 
 #[derive(Args)]
@@ -43,9 +44,22 @@ enum What {
     },
 }
 
+/// A result that was saved.
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct BaselineDocument<'a> {
     schema: &'static str,
+    /// The name it can be compared by.
+    saved: &'a str,
+    /// The file it is kept in.
+    path: &'a Path,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct BaselinesDocument<'a> {
+    schema: &'static str,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Measured>"))]
     baselines: &'a [Measured],
 }
 
@@ -55,11 +69,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         What::Save { name, result } => {
             let path = baselines.save(name, &measured(result, None)?)?;
             match common.json {
-                true => print_json(&serde_json::json!({
-                    "schema": "tcpxctl.baseline/1",
-                    "saved": name,
-                    "path": path,
-                })),
+                true => print_json(&BaselineDocument {
+                    schema: "tcpxctl.baseline/1",
+                    saved: name,
+                    path: &path,
+                }),
                 false => print(&format!("# Baseline : {name} in {}\n", path.display())),
             }
             return Ok(Ending::PASSED);
@@ -68,7 +82,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         What::Show { name } => vec![baselines.load(name)?],
     };
     if common.json {
-        print_json(&Document {
+        print_json(&BaselinesDocument {
             schema: "tcpxctl.baselines/1",
             baselines: &shown,
         });

@@ -46,20 +46,24 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct BundleDocument<'a> {
     schema: &'static str,
     out: &'a Path,
     bytes: u64,
     redacted: bool,
     map: Option<&'a Path>,
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "super::schemas::Bundled"))]
     bundled: &'a Bundled,
 }
 
 #[derive(Serialize)]
-struct VerifiedDocument<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct BundleVerifiedDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "super::schemas::Verified"))]
     verified: &'a Verified,
 }
 
@@ -110,7 +114,7 @@ pub(crate) fn write(
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     if common.json {
         let map = map.as_deref();
-        print_json(&Document {
+        print_json(&BundleDocument {
             schema: "tcpxctl.bundle/1",
             out: &out,
             bytes,
@@ -139,7 +143,7 @@ fn verified(common: &Common, path: &Path) -> Ended {
     let verified = verify(&files);
     let is_good = verified.problems.is_empty() && verified.revealing.is_empty();
     if common.json {
-        print_json(&VerifiedDocument {
+        print_json(&BundleVerifiedDocument {
             schema: "tcpxctl.bundle-verified/1",
             verified: &verified,
         });

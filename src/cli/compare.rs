@@ -68,12 +68,14 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct CompareDocument<'a> {
     schema: &'static str,
     rule: &'static str,
     exit_code: u8,
     redacted: bool,
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "super::schemas::Compared"))]
     compared: &'a Comparison,
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if common.json {
         let exit_code = outcome.exit_code();
         let redacted = redactor.is_some();
-        print_json(&Document {
+        print_json(&CompareDocument {
             schema: "tcpxctl.compare/1",
             rule: RULE,
             exit_code,

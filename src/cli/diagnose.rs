@@ -64,7 +64,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         let missing = evidence.missing();
         let exit_code = outcome.exit_code();
         let (of, findings, note) = (&*of, &*findings, note.as_deref());
-        print_json(&Diagnosis {
+        print_json(&DiagnoseDocument {
             schema: "tcpxctl.diagnose/2",
             of,
             exit_code,
@@ -116,13 +116,15 @@ fn is_stall(condition: &str) -> bool {
 }
 
 #[derive(Serialize)]
-struct Diagnosis<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DiagnoseDocument<'a> {
     schema: &'static str,
     of: &'a str,
     exit_code: u8,
     /// What the run is, where it has no end.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Finding>"))]
     findings: &'a [Finding],
     missing: Vec<String>,
 }
@@ -223,9 +225,11 @@ fn on_peer(arguments: &Arguments, way: &dyn Transport) -> Result<Seen, Failure> 
 }
 
 #[derive(Serialize)]
-struct Explained<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct ExplainDocument<'a> {
     schema: &'static str,
-    conditions: Vec<&'a CatalogueEntry>,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Object>"))]
+    conditions: Vec<&'a Condition>,
 }
 
 fn explain(common: &Common, name: Option<&str>) -> Ended {
@@ -245,7 +249,7 @@ fn explain(common: &Common, name: Option<&str>) -> Ended {
         }
     };
     match (common.json, conditions.as_slice()) {
-        (true, _) => print_json(&Explained {
+        (true, _) => print_json(&ExplainDocument {
             schema: "tcpxctl.explain/1",
             conditions,
         }),

@@ -38,19 +38,26 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Pair<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DiscoverPairDocument<'a> {
     schema: &'static str,
-    nodes: Vec<Document<'a>>,
+    nodes: Vec<DiscoverDocument<'a>>,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DiscoverDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     node: &'a NodeFacts,
+    #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
     cuda: Option<&'a CudaNode>,
     cuda_error: Option<&'a str>,
+    #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
     plugin: Option<&'a Choice>,
+    #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
     loaded: Option<&'a Loaded>,
+    #[cfg_attr(test, schemars(with = "Option<super::schemas::Problem>"))]
     error: Option<&'a Problem>,
 }
 
@@ -70,7 +77,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if common.json {
         match found.as_slice() {
             [one] => print_json(&one.document()),
-            all => print_json(&Pair {
+            all => print_json(&DiscoverPairDocument {
                 schema: "tcpxctl.discover-pair/1",
                 nodes: all.iter().map(Found::document).collect(),
             }),
@@ -138,8 +145,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn document(&self) -> Document<'_> {
-        Document {
+    fn document(&self) -> DiscoverDocument<'_> {
+        DiscoverDocument {
             schema: "tcpxctl.discover/1",
             node: self.facts,
             cuda: self.cuda.as_ref().ok(),

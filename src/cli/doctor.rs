@@ -94,7 +94,8 @@ impl Arguments {
 }
 
 #[derive(Serialize)]
-struct Fixes<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct FixEnvDocument<'a> {
     schema: &'static str,
     lines: &'a [String],
 }
@@ -340,7 +341,7 @@ fn node_name(facts: &Facts) -> String {
 
 fn fix_env(common: &Common, lines: &[String]) {
     if common.json {
-        print_json(&Fixes {
+        print_json(&FixEnvDocument {
             schema: "tcpxctl.doctor-fix-env/1",
             lines,
         });

@@ -44,10 +44,12 @@ impl Paint {
 
 /// One node and what its checks came to.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Section {
     /// Its host name.
     pub(crate) node: String,
     /// In the catalogue's order.
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Check>"))]
     pub(crate) checks: Vec<CheckRow>,
 }
 
@@ -65,15 +67,18 @@ pub(crate) struct Report<'a> {
 
 /// What `--json` prints; `peer` and `both` where there is a peer.
 #[derive(Serialize)]
-pub(crate) struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DoctorDocument<'a> {
     schema: &'static str,
     node: &'a str,
     plugin: &'static str,
     exit_code: u8,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Check>"))]
     checks: &'a [CheckRow],
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'a Section>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<Vec<super::schemas::Check>>"))]
     both: Option<&'a [CheckRow]>,
 }
 
@@ -96,8 +101,8 @@ impl Report<'_> {
         self.all().exit_code()
     }
 
-    pub(crate) fn document(&self) -> Document<'_> {
-        Document {
+    pub(crate) fn document(&self) -> DoctorDocument<'_> {
+        DoctorDocument {
             schema: "tcpxctl.doctor/1",
             node: &self.here.node,
             plugin: if self.tcpx { "tcpx" } else { "soft" },

@@ -74,8 +74,10 @@ enum Shown {
 
 /// What `--json` prints for a failure.
 #[derive(Serialize)]
-struct ErrorDocument<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct ErrorDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(with = "super::schemas::OutcomeWord"))]
     outcome: Outcome,
     exit_code: u8,
     message: &'a str,

@@ -13,6 +13,7 @@ use super::output::{print, print_json};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_report::{WriteError, write_whole};
 
@@ -30,6 +31,15 @@ pub(crate) struct ManArguments {
     /// A folder that gets a page for every command; the first page on stdout without it.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+/// The pages that were written.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ManDocument<'a> {
+    schema: &'static str,
+    /// Their files.
+    pages: &'a [PathBuf],
 }
 
 pub(crate) fn completions(arguments: &CompletionArguments, mut command: Command) -> Ended {
@@ -52,7 +62,10 @@ pub(crate) fn man(common: &Common, arguments: &ManArguments, mut command: Comman
     let mut pages = Vec::new();
     write(folder, &command, &mut pages)?;
     match common.json {
-        true => print_json(&serde_json::json!({ "schema": "tcpxctl.man/1", "pages": pages })),
+        true => print_json(&ManDocument {
+            schema: "tcpxctl.man/1",
+            pages: &pages,
+        }),
         false => print(&format!(
             "# Pages : {} in {}\n",
             pages.len(),

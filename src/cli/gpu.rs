@@ -53,19 +53,28 @@ fn some_bytes(text: &str) -> Result<ByteCount, String> {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct GpuDocument<'a> {
     schema: &'static str,
     cuda: &'a str,
+    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     gpu: &'a CudaDevice,
     dma_buf_export: Option<String>,
-    rows: Vec<Measured<'a>>,
+    rows: Vec<MeasuredRow<'a>>,
+    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     payload: &'a PayloadRow,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Object>"))]
     latency: &'a [LatencyRow],
 }
 
 #[derive(Serialize)]
-struct Measured<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct MeasuredRow<'a> {
     #[serde(flatten)]
+    #[cfg_attr(
+        test,
+        schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")
+    )]
     row: &'a UnpackRow,
     gb_per_s: f64,
     of_copy: f64,
@@ -100,12 +109,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         .map(|how| bench::latency(&memory, how, CHUNK, FRAGMENT));
     let latency = latency.into_iter().collect::<Result<Vec<_>, _>>()?;
     if common.json {
-        let measured = rows.iter().map(|row| Measured {
+        let measured = rows.iter().map(|row| MeasuredRow {
             row,
             gb_per_s: row.gb_per_s(),
             of_copy: row.of_copy(),
         });
-        print_json(&Document {
+        print_json(&GpuDocument {
             schema: "tcpxctl.gpu/1",
             cuda: &cuda,
             gpu: memory.device(),

@@ -36,20 +36,26 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct HandshakeDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(with = "super::schemas::OutcomeWord"))]
     outcome: Outcome,
     reason: Option<&'a str>,
     connections: u32,
+    #[cfg_attr(test, schemars(with = "[Vec<Vec<super::schemas::Object>>; 2]"))]
     rounds: [&'a [Vec<ConnectionTimes>]; 2],
     held: Vec<Kept>,
 }
 
 /// What one end's process held before the first round and after the last.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Kept {
     node: String,
+    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     before: Held,
+    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     after: Held,
 }
 
@@ -78,7 +84,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     };
     let pair = run_pair(&arguments.nodes, &scenario, work, !arguments.no_preflight)?;
     if common.json {
-        print_json(&Document {
+        print_json(&HandshakeDocument {
             schema: "tcpxctl.handshake/1",
             outcome: pair.outcome().outcome,
             reason: pair.outcome().reason.as_deref(),

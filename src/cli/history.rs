@@ -75,13 +75,16 @@ struct PruneArguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct HistoryDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::HistoryEntry>"))]
     runs: &'a [&'a RunEntry],
 }
 
 #[derive(Serialize)]
-struct Pruned<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct PrunedDocument<'a> {
     schema: &'static str,
     dry_run: bool,
     removed: Vec<&'a str>,
@@ -109,7 +112,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         runs.drain(..runs.len().saturating_sub(last));
     }
     match common.json {
-        true => print_json(&Document {
+        true => print_json(&HistoryDocument {
             schema: "tcpxctl.history/1",
             runs: &runs,
         }),
@@ -225,7 +228,7 @@ fn prune(common: &Common, arguments: &PruneArguments) -> Ended {
     let removed_count = removed.len();
     let is_whole = removed_count == going.len();
     if common.json {
-        print_json(&Pruned {
+        print_json(&PrunedDocument {
             schema: "tcpxctl.pruned/1",
             dry_run: arguments.dry_run,
             removed,

@@ -129,9 +129,11 @@ fn ended(report: &LogReport) -> Ended {
 }
 
 #[derive(Serialize)]
-struct Checked<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct LogsCheckDocument<'a> {
     schema: &'static str,
     signatures: usize,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Object>"))]
     mistakes: &'a [SignatureMistake],
 }
 
@@ -144,7 +146,7 @@ fn check(common: &Common, folder: &Path) -> Ended {
         Failure::because(outcome, &error)
     })?;
     if common.json {
-        print_json(&Checked {
+        print_json(&LogsCheckDocument {
             schema: "tcpxctl.logs-check/1",
             signatures,
             mistakes: &mistakes,

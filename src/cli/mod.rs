@@ -34,6 +34,8 @@ mod report;
 mod run;
 mod run_table;
 mod scenario;
+#[cfg(test)]
+mod schemas;
 mod selftest;
 mod serve;
 mod shrink;

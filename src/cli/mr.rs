@@ -27,10 +27,13 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct MrDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(with = "super::schemas::OutcomeWord"))]
     outcome: Outcome,
     reason: Option<&'a str>,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Object>"))]
     rows: Vec<&'a MrRow>,
 }
 
@@ -46,7 +49,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         .flatten()
         .collect();
     if common.json {
-        print_json(&Document {
+        print_json(&MrDocument {
             schema: "tcpxctl.mr/1",
             outcome: pair.outcome().outcome,
             reason: pair.outcome().reason.as_deref(),

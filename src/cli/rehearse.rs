@@ -44,8 +44,10 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Table<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct RehearseDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::RehearsalRow>"))]
     rows: &'a [RehearsalRow],
 }
 
@@ -76,7 +78,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
     let passed = rows.iter().filter(|row| row.passed).count();
     if common.json {
-        print_json(&Table {
+        print_json(&RehearseDocument {
             schema: "tcpxctl.rehearse/1",
             rows: &rows,
         });
@@ -146,7 +148,8 @@ fn rehearse(runs: &mut Runs<'_>, scenario: &Scenario) -> RehearsalRow {
 }
 
 #[derive(Serialize)]
-struct Listed<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct RehearsalsDocument<'a> {
     schema: &'static str,
     scenarios: Vec<&'a str>,
 }
@@ -154,7 +157,7 @@ struct Listed<'a> {
 fn list(common: &Common, chosen: &[Chosen]) {
     if common.json {
         let scenarios = chosen.iter().map(|(name, ..)| *name).collect();
-        print_json(&Listed {
+        print_json(&RehearsalsDocument {
             schema: "tcpxctl.rehearsals/1",
             scenarios,
         });

@@ -98,7 +98,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         (false, runs) if is_sweep => print(&summary(&points, runs)),
         (false, _) => {}
         (true, [run]) if !is_sweep => print_json(run),
-        (true, runs) => print_json(&Sweep {
+        (true, runs) => print_json(&SweepDocument {
             schema: "tcpxctl.sweep/1",
             runs,
         }),
@@ -112,8 +112,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
 }
 
 #[derive(Serialize)]
-struct Sweep<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct SweepDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::Run>"))]
     runs: &'a [RunRecord],
 }
 

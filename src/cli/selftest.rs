@@ -59,10 +59,13 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct SelftestDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     plugin: &'a Choice,
     /// Name and version of the table in use; none where no table could be used.
+    #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
     table: Option<&'a tcpx_engine::plugin::About>,
     exports: &'a [String],
     rows: &'a [Row],
@@ -87,6 +90,7 @@ impl From<&tcpx_engine::contract::ContractCheck> for Listed {
 
 /// One row as it came out.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     id: String,
     /// What is owed.
@@ -218,7 +222,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     results.iter().for_each(tell);
     run_rows(&bench, rows, loaded.is_some(), &mut results, &tell)?;
     if common.json {
-        print_json(&Document {
+        print_json(&SelftestDocument {
             schema: "tcpxctl.selftest/1",
             plugin: &choice,
             table: loaded.as_ref().map(|loaded| &loaded.about),

@@ -52,12 +52,14 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct ShrinkDocument<'a> {
     schema: &'static str,
     finding: &'a str,
     runs: u32,
     is_smallest: bool,
     out: String,
+    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     scenario: &'a Scenario,
 }
 
@@ -131,7 +133,7 @@ fn write(
     if common.json {
         let (runs, is_smallest, scenario) = (shrunk.runs + 1, shrunk.is_smallest, &shrunk.scenario);
         let out = path.display().to_string();
-        print_json(&Document {
+        print_json(&ShrinkDocument {
             schema: "tcpxctl.shrink/1",
             finding,
             runs,

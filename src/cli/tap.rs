@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Document {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct TapDocument {
     schema: &'static str,
     plugin: PathBuf,
     why: String,
@@ -62,6 +63,7 @@ struct Document {
 }
 
 #[derive(Serialize, Clone)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Process {
     pid: u32,
     /// The file, or why there is none.
@@ -254,12 +256,12 @@ impl Watched {
         }
     }
 
-    fn document(&self, tapping: &Tapping, ending: ProgramEnding) -> Document {
+    fn document(&self, tapping: &Tapping, ending: ProgramEnding) -> TapDocument {
         let (exit_code, signal) = match ending {
             ProgramEnding::Exited(code) => (Some(code), None),
             ProgramEnding::Killed(signal) => (None, Some(signal)),
         };
-        Document {
+        TapDocument {
             schema: "tcpxctl.tap/1",
             plugin: tapping.real.path.clone(),
             why: tapping.real.why.clone(),

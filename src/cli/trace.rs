@@ -36,6 +36,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 enum Format {
     /// Chrome's JSON trace format; opens at <https://ui.perfetto.dev>.
@@ -47,7 +48,8 @@ enum Format {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct TracedDocument<'a> {
     schema: &'static str,
     format: Format,
     out: &'a Path,
@@ -116,7 +118,7 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
             .map(|worker| worker.name.as_str())
             .collect();
         let format = arguments.format;
-        return print_json(&Document {
+        return print_json(&TracedDocument {
             schema: "tcpxctl.traced/1",
             format,
             out,

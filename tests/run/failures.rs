@@ -280,6 +280,7 @@ fn mistake(ended: &Ended, document: &Document) -> Option<String> {
     let Ok(json) = serde_json::from_str::<serde_json::Value>(&ended.out) else {
         return Some("stdout is not one JSON document".to_owned());
     };
+    crate::tcpxctl::schema::check(&json);
     if !json["schema"]
         .as_str()
         .is_some_and(|found| found.starts_with(&schema))

@@ -4,6 +4,8 @@
 //! Every process of a run inherits a variable that no other run has, so the
 //! processes of a run are found in /proc whoever their parent is by then.
 
+pub mod schema;
+
 use serde_json::Value;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -316,10 +318,12 @@ impl Ended {
         self
     }
 
-    /// stdout as the one JSON document it must be.
+    /// stdout as the one JSON document it must be, valid for its schema.
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.out)
-            .unwrap_or_else(|error| panic!("not one JSON document: {error}\n{self}"))
+        let document = serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("not one JSON document: {error}\n{self}"));
+        schema::check(&document);
+        document
     }
 
     /// The run folders, oldest first.
@@ -333,7 +337,9 @@ impl Ended {
         assert_eq!(folders.len(), 1, "run folders: {folders:?}\n{self}");
         let text = std::fs::read_to_string(folders[0].join("run.json"))
             .unwrap_or_else(|error| panic!("no run.json: {error}\n{self}"));
-        serde_json::from_str(&text).unwrap()
+        let record = serde_json::from_str(&text).unwrap();
+        schema::check(&record);
+        record
     }
 
     /// The record says this outcome, and the exit code that the command had.

@@ -1,0 +1,630 @@
+//! The JSON schema of every document that tcpxctl prints or writes, kept in `docs/schemas`.
+//!
+//! A schema is generated from the document's own type. Types of other crates inside it are
+//! described here once more, or left open as [`Object`]. `tests/support/schema.rs` checks every
+//! document that an integration test reads against these files, so a key that is renamed in
+//! one place only fails there.
+//!
+//! `UPDATE_DOCS=1 cargo test -p tcpxctl --lib schemas` writes the files.
+#![forbid(unsafe_code)]
+#![expect(dead_code, reason = "these types only describe what others serialize")]
+
+use super::{
+    baseline, bundle, compare, diagnose, discover, doctor, doctor_table, failure, generate, gpu,
+    handshake, history, logs, mr, rehearse, run, selftest, shrink, tap, trace,
+};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// An object whose keys are not part of the schema.
+#[derive(Serialize)]
+pub(super) struct Object;
+
+impl JsonSchema for Object {
+    fn schema_name() -> Cow<'static, str> {
+        "Object".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
+
+/// How a command ended.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "Outcome")]
+pub(super) enum OutcomeWord {
+    /// Everything was verified and every gate met; exit code 0.
+    Passed,
+    /// A gate or the verification failed; exit code 1.
+    Failed,
+    /// The command line or a configuration was wrong; exit code 2.
+    Usage,
+    /// The command could not be run; exit code 3.
+    NotRun,
+    /// No progress by the deadline; exit code 4.
+    Stalled,
+    /// The peer was unreachable or lost; exit code 5.
+    PeerLost,
+    /// The plugin exited, crashed or was killed; exit code 6.
+    PluginDied,
+    /// Interrupted by a signal; exit code 130.
+    Interrupted,
+}
+
+/// A task on a node that failed.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Problem {
+    outcome: OutcomeWord,
+    message: String,
+    next_step: Option<String>,
+}
+
+/// A condition that the rules found.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Finding {
+    /// The condition's name, as in docs/failures.md.
+    condition: String,
+    severity: FindingSeverity,
+    /// 0 to 1.
+    confidence: f64,
+    /// The worker or node that the finding is about; absent for the run as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<Subject>,
+    /// Index of the channel within its direction.
+    channel: Option<usize>,
+    /// The deciding facts.
+    because: Vec<String>,
+    /// Evidence that is missing.
+    cannot_see: Vec<String>,
+    next_step: Option<String>,
+    reference: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum FindingSeverity {
+    Error,
+    Warning,
+    Info,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct Subject {
+    /// Index in `nodes`.
+    node: u32,
+    /// Index in `pairs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pair: Option<u32>,
+    /// Process id, of a process that no run started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    /// As printed: `peer`, `peer gpu 3`, `pid 4242`.
+    name: String,
+}
+
+/// One check of the doctor.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Check {
+    id: String,
+    layer: String,
+    /// What holds when the check passes.
+    title: String,
+    verdict: CheckVerdict,
+    /// What was read, or why it could not be read.
+    value: String,
+    expected: String,
+    why: String,
+    next_step: Option<String>,
+    severity: CheckSeverity,
+    /// The failure that follows when the check fails.
+    prevents: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum CheckVerdict {
+    Pass,
+    Fail,
+    Warn,
+    Unknown,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum CheckSeverity {
+    Critical,
+    High,
+    Medium,
+    Low,
+}
+
+/// A run in the history.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct HistoryEntry {
+    /// Name of the run folder.
+    id: String,
+    /// RFC 3339, UTC.
+    started: String,
+    scenario: String,
+    /// An outcome, or `killed`, `running`, `damaged`.
+    outcome: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<u8>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rates: Vec<HistoryRate>,
+    wrong_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finding: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// Bytes and modification time of the run.json that the entry was read from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen: Option<(u64, i64)>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct HistoryRate {
+    /// `local->peer`
+    direction: String,
+    /// 10^9 bytes per second.
+    median_gb_per_s: f64,
+}
+
+/// A result that can be compared.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Measured {
+    name: String,
+    tool: String,
+    source: String,
+    settings: BTreeMap<String, String>,
+    metrics: BTreeMap<String, Metric>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct Metric {
+    unit: String,
+    better: Better,
+    /// Whether a regression makes the exit code 1.
+    gates: bool,
+    samples: Vec<f64>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Better {
+    Higher,
+    Lower,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Compared {
+    /// The reference first.
+    results: Vec<Measured>,
+    /// Settings that differ: the name, and the value of each result.
+    settings: Vec<(String, Vec<Option<String>>)>,
+    rows: Vec<ComparedRow>,
+    /// Relative: 0.05 is 5 %.
+    tolerance: f64,
+}
+
+/// One metric of one result beside the reference's.
+#[derive(JsonSchema, Serialize)]
+struct ComparedRow {
+    metric: String,
+    unit: String,
+    /// Index in `results`.
+    result: usize,
+    reference: [f64; 3],
+    other: [f64; 3],
+    change: Option<f64>,
+    p: Option<f64>,
+    verdict: ComparedVerdict,
+    gates: bool,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum ComparedVerdict {
+    Better,
+    Worse,
+    Noise,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Bundled {
+    /// The folder in the archive.
+    name: String,
+    files: Vec<BundledFile>,
+    /// Files that were cut or left out, with the reason.
+    cut: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct BundledFile {
+    name: String,
+    bytes: u64,
+    sha256: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Verified {
+    /// Files whose sums are right.
+    intact: usize,
+    problems: Vec<String>,
+    /// Texts that look like an address, a name or a secret, with their files.
+    revealing: Vec<String>,
+    redacted: bool,
+}
+
+/// One rehearsed failure.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct RehearsalRow {
+    scenario: String,
+    /// The condition that should be found first.
+    expected: String,
+    /// The condition that was found first, or the outcome.
+    found: String,
+    /// From the last progress to the finding.
+    seconds_to_verdict: Option<f64>,
+    passed: bool,
+    /// Judged from recorded evidence: nothing ran.
+    simulated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unmet: Vec<String>,
+}
+
+/// `run.json`.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Run {
+    schema: String,
+    /// Name of the run folder.
+    id: String,
+    /// RFC 3339, UTC.
+    started: String,
+    /// RFC 3339, UTC.
+    finished: String,
+    tcpxctl_version: String,
+    outcome: OutcomeWord,
+    exit_code: u8,
+    reason: Option<String>,
+    next_step: Option<String>,
+    scenario: RunScenario,
+    nodes: Vec<RunNode>,
+    pairs: Vec<RunPair>,
+    /// One for each direction of each lane.
+    transfers: Vec<Transfer>,
+    findings: Vec<Finding>,
+    /// Gates of `[expect]` that were not met.
+    unmet: Vec<String>,
+    /// The command line, quoted for a shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct RunScenario {
+    name: String,
+    sha256: String,
+    /// Every key with its value, as scenarios/schema.json describes them.
+    resolved: Object,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct RunNode {
+    /// `local`, `peer`, or a host name.
+    name: String,
+    address: String,
+    host: String,
+    clock: Option<Clock>,
+    /// NICs, GPUs, limits and environment of the node.
+    facts: Option<Object>,
+}
+
+/// The node's clock against the coordinator's.
+#[derive(JsonSchema, Serialize)]
+struct Clock {
+    offset_us: i64,
+    round_trip_us: u64,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct RunPair {
+    /// Indexes in `nodes`.
+    nodes: [u32; 2],
+    lanes: Vec<Lane>,
+    outcome: OutcomeWord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// In the order of `nodes`.
+    workers: [Object; 2],
+}
+
+/// Host memory, or one GPU of each node.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Lane {
+    Host,
+    Gpu(u32),
+}
+
+/// One direction of a lane.
+#[derive(JsonSchema, Serialize)]
+struct Transfer {
+    /// Index in `pairs`.
+    pair: u32,
+    /// Index of the sending node.
+    from: u32,
+    /// Index of the receiving node.
+    to: u32,
+    lane: Lane,
+    /// When the receiving end measured, in milliseconds since the command started.
+    measured_ms: Option<(f64, f64)>,
+    /// Of the measured iterations.
+    bytes: u64,
+    verified_bytes: u64,
+    wrong_bytes: u64,
+    /// Of the measured iterations, between barriers that both ends share.
+    seconds: f64,
+    /// 10^9 bytes per second.
+    gb_per_s: f64,
+    median_gb_per_s: f64,
+    iterations: u32,
+    iteration_seconds: Vec<f64>,
+    first_iteration_seconds: Option<f64>,
+    /// Ping-pong only.
+    round_trip_us: Option<LatencyUs>,
+    /// The first wrong bytes of each channel that has some.
+    mismatches: Vec<Object>,
+    /// The sending side's, then the receiving side's.
+    channels: Vec<Channel>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct LatencyUs {
+    p50: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+}
+
+/// Counters of one channel of one side, warm-up included.
+#[derive(JsonSchema, Serialize)]
+struct Channel {
+    /// Index within its direction.
+    id: usize,
+    /// Interface.
+    dev: String,
+    side: ChannelSide,
+    posted: u64,
+    done: u64,
+    consumed: u64,
+    bytes: u64,
+    in_flight_high_water: u64,
+    tests: u64,
+    tests_not_done: u64,
+    rc_errors: u64,
+    null_requests: u64,
+    /// Post to done.
+    latency_us: Option<LatencyUs>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum ChannelSide {
+    Send,
+    Recv,
+}
+
+/// `tcpxctl logs --json`.
+#[derive(JsonSchema, Serialize)]
+struct Logs {
+    schema: String,
+    inputs: LogInputs,
+    transport: LogTransport,
+    settings: Vec<Object>,
+    comms: Vec<Object>,
+    /// The worst first, then the earliest.
+    findings: Vec<Object>,
+    /// WARN lines of no known signature, the most frequent first.
+    unknown: Vec<Object>,
+    benign: Vec<Object>,
+    seen: Vec<Object>,
+    builds: Vec<Object>,
+    telemetry: Vec<Object>,
+    problems: Vec<Object>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct LogInputs {
+    files: usize,
+    /// Uncompressed.
+    bytes: u64,
+    lines: u64,
+    matched_lines: u64,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct LogTransport {
+    /// `tcpx`, `socket`, `ib`, `other`, `mixed`, or `unknown`.
+    verdict: String,
+    because: String,
+    /// Networks by name, with their processes.
+    named: BTreeMap<String, Vec<String>>,
+    /// Versions of the plugin, with their processes.
+    versions: BTreeMap<String, Vec<String>>,
+}
+
+/// A report as JSON: the keys that name the run. The others follow the report's sections.
+#[derive(JsonSchema, Serialize)]
+struct Report {
+    schema: String,
+    tcpxctl_version: String,
+    redacted: bool,
+    /// Name of the run folder.
+    id: String,
+    /// RFC 3339, UTC.
+    started: Option<String>,
+    #[serde(flatten)]
+    sections: BTreeMap<String, Value>,
+}
+
+/// `nodes/NODE/frame.json`: what surrounded a worker when a stall was declared.
+#[derive(JsonSchema, Serialize)]
+struct Frame {
+    schema: String,
+    #[serde(flatten)]
+    sections: BTreeMap<String, Value>,
+}
+
+fn schema_of<T: JsonSchema>(kind: &str) -> Value {
+    let generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
+    schema["title"] = json!(kind);
+    schema["properties"]["schema"] = json!({ "const": kind });
+    // schemars marks the width of an integer; its range is in `minimum` and `maximum`.
+    drop_formats(&mut schema);
+    schema
+}
+
+fn drop_formats(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, value| key != "format" || !value.is_string());
+            map.values_mut().for_each(drop_formats);
+        }
+        Value::Array(all) => all.iter_mut().for_each(drop_formats),
+        _ => {}
+    }
+}
+
+/// Every kind of document with its schema.
+fn all() -> BTreeMap<&'static str, Value> {
+    macro_rules! schemas {
+        ($($kind:literal: $document:ty,)+) => {
+            BTreeMap::from([$(($kind, schema_of::<$document>($kind))),+])
+        };
+    }
+    schemas! {
+        "tcpxctl.baseline/1": baseline::BaselineDocument<'static>,
+        "tcpxctl.baselines/1": baseline::BaselinesDocument<'static>,
+        "tcpxctl.bundle-verified/1": bundle::BundleVerifiedDocument<'static>,
+        "tcpxctl.bundle/1": bundle::BundleDocument<'static>,
+        "tcpxctl.compare/1": compare::CompareDocument<'static>,
+        "tcpxctl.diagnose/2": diagnose::DiagnoseDocument<'static>,
+        "tcpxctl.discover-pair/1": discover::DiscoverPairDocument<'static>,
+        "tcpxctl.discover/1": discover::DiscoverDocument<'static>,
+        "tcpxctl.doctor-fix-env/1": doctor::FixEnvDocument<'static>,
+        "tcpxctl.doctor/1": doctor_table::DoctorDocument<'static>,
+        "tcpxctl.error/1": failure::ErrorDocument<'static>,
+        "tcpxctl.explain/1": diagnose::ExplainDocument<'static>,
+        "tcpxctl.frame/1": Frame,
+        "tcpxctl.gpu/1": gpu::GpuDocument<'static>,
+        "tcpxctl.handshake/1": handshake::HandshakeDocument<'static>,
+        "tcpxctl.history/1": history::HistoryDocument<'static>,
+        "tcpxctl.logs-check/1": logs::LogsCheckDocument<'static>,
+        "tcpxctl.logs/1": Logs,
+        "tcpxctl.man/1": generate::ManDocument<'static>,
+        "tcpxctl.mr/1": mr::MrDocument<'static>,
+        "tcpxctl.pruned/1": history::PrunedDocument<'static>,
+        "tcpxctl.rehearsals/1": rehearse::RehearsalsDocument<'static>,
+        "tcpxctl.rehearse/1": rehearse::RehearseDocument<'static>,
+        "tcpxctl.report/2": Report,
+        "tcpxctl.run/2": Run,
+        "tcpxctl.selftest/1": selftest::SelftestDocument<'static>,
+        "tcpxctl.shrink/1": shrink::ShrinkDocument<'static>,
+        "tcpxctl.sweep/1": run::SweepDocument<'static>,
+        "tcpxctl.tap/1": tap::TapDocument,
+        "tcpxctl.traced/1": trace::TracedDocument<'static>,
+    }
+}
+
+/// `tcpxctl.run/2` is `docs/schemas/tcpxctl.run-2.json`.
+fn file_of(kind: &str) -> PathBuf {
+    let name = kind.replace('/', "-");
+    folder().join(format!("{name}.json"))
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas")
+}
+
+#[test]
+fn every_schema_is_checked_in() {
+    let update = std::env::var_os("UPDATE_DOCS").is_some();
+    let mut expected = BTreeSet::new();
+    for (kind, schema) in all() {
+        let (path, text) = (file_of(kind), format!("{schema:#}\n"));
+        if update {
+            std::fs::create_dir_all(folder()).expect("made");
+            std::fs::write(&path, &text).expect("written");
+        }
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            there == text,
+            "{kind} is out of step: UPDATE_DOCS=1 cargo test -p tcpxctl --lib schemas"
+        );
+        expected.insert(path);
+    }
+    let files = std::fs::read_dir(folder()).expect("a folder");
+    let found: BTreeSet<PathBuf> = files.map(|entry| entry.expect("an entry").path()).collect();
+    assert_eq!(found, expected);
+}
+
+/// Read and no longer written.
+const FORMER: [&str; 1] = ["tcpxctl.run/1"];
+/// Of no version yet: tests of what a newer program may have written.
+const FUTURE: [&str; 2] = ["tcpxctl.run/3", "tcpxctl.run/9"];
+
+#[test]
+fn every_kind_that_the_source_names_has_a_schema() {
+    let mut named = BTreeSet::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    kinds_below(&root.join("src"), &mut named);
+    kinds_below(&root.join("probes"), &mut named);
+    for known in FORMER.iter().chain(&FUTURE) {
+        named.remove(*known);
+    }
+    let known: BTreeSet<String> = all().into_keys().map(str::to_owned).collect();
+    assert_eq!(named, known);
+}
+
+/// Adds every string literal `"tcpxctl.NAME/NUMBER"` of the Rust files below `folder`.
+fn kinds_below(folder: &Path, kinds: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            kinds_below(&path, kinds);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).expect("readable");
+            let literals = text.split('"').filter(|literal| is_kind(literal));
+            kinds.extend(literals.map(str::to_owned));
+        }
+    }
+}
+
+fn is_kind(literal: &str) -> bool {
+    let parts = literal
+        .strip_prefix("tcpxctl.")
+        .and_then(|rest| rest.split_once('/'));
+    parts.is_some_and(|(name, version)| {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+        let is_digit = |c: char| c.is_ascii_digit();
+        !name.is_empty()
+            && name.chars().all(is_name)
+            && !version.is_empty()
+            && version.chars().all(is_digit)
+    })
+}
