@@ -20,31 +20,31 @@ const REPORT_MAX: usize = 1 << 20;
 
 /// A folder of links, gone with this value.
 #[derive(Debug)]
-pub struct PrivateFolder {
+pub(crate) struct PrivateFolder {
     path: PathBuf,
     keep: bool,
 }
 
 /// How the recorder is to be.
 #[derive(Debug, Clone, Default)]
-pub struct Recording {
+pub(crate) struct Recording {
     /// First part of the files' names.
-    pub name: String,
+    pub(crate) name: String,
     /// Where they go, instead of `/dev/shm`.
-    pub folder: Option<PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
     /// Most comms open at once.
-    pub channels: Option<u32>,
+    pub(crate) channels: Option<u32>,
     /// Events kept per channel.
-    pub ring_events: Option<u32>,
+    pub(crate) ring_events: Option<u32>,
 }
 
 /// What the program is given on top of its environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Given {
+pub(crate) struct Given {
     /// Name and value.
-    pub variables: BTreeMap<String, String>,
+    pub(crate) variables: BTreeMap<String, String>,
     /// What was left alone, and why that matters.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl PrivateFolder {
@@ -53,7 +53,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     /// The folder cannot be made or filled.
-    pub fn create(
+    pub(crate) fn create(
         parent: &Path,
         tap: &Path,
         net_plugin: Option<&str>,
@@ -85,12 +85,12 @@ impl PrivateFolder {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Leaves it behind: a process that outlives the program may still look here.
-    pub fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.keep = true;
     }
 
@@ -99,7 +99,7 @@ impl PrivateFolder {
     }
 
     /// The lines that taps have added: the process, and what it says.
-    pub fn said(&self) -> Vec<(u32, String)> {
+    pub(crate) fn said(&self) -> Vec<(u32, String)> {
         let bytes = std::fs::read(self.report()).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(REPORT_MAX)]).into_owned();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -110,7 +110,7 @@ impl PrivateFolder {
 
     /// The environment that leads a program here. `real` is the plugin behind the
     /// tap, `variable` reads the environment as it is.
-    pub fn environment(
+    pub(crate) fn environment(
         &self,
         real: &Path,
         recording: &Recording,

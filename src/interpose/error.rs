@@ -56,7 +56,7 @@ pub enum InterposeError {
 
 impl InterposeError {
     /// Whose problem it is.
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         if matches!(self, Self::Builtin) {
             Outcome::Usage
         } else {

@@ -12,9 +12,9 @@ mod library;
 mod program;
 mod real;
 
-pub use environment::{Given, PrivateFolder, Recording};
+pub(crate) use environment::{Given, PrivateFolder, Recording};
 pub use error::InterposeError;
 pub use exports::{Exports, exports};
 pub use library::{TapLibrary, tap_library};
-pub use program::{Program, ProgramEnding, end_by, fixed_paths};
-pub use real::{RealPlugin, real_plugin};
+pub(crate) use program::{Program, ProgramEnding, end_by, fixed_paths};
+pub(crate) use real::{RealPlugin, real_plugin};

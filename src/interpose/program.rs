@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A program that was given the tap.
-pub struct Program {
+pub(crate) struct Program {
     child: Child,
     pidfd: OwnedFd,
     /// Set by a signal that is to be passed on.
@@ -29,7 +29,7 @@ pub struct Program {
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProgramEnding {
+pub(crate) enum ProgramEnding {
     /// By itself, with this code.
     Exited(i32),
     /// By this signal.
@@ -41,7 +41,7 @@ impl Program {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(
+    pub(crate) fn start(
         command: &[String],
         given: &Given,
         stdout_to_stderr: bool,
@@ -84,16 +84,11 @@ impl Program {
         })
     }
 
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Waits for its end, at most this long.
     ///
     /// # Errors
     /// It cannot be waited for.
-    pub fn wait(&mut self, at_most: Duration) -> io::Result<Option<ProgramEnding>> {
+    pub(crate) fn wait(&mut self, at_most: Duration) -> io::Result<Option<ProgramEnding>> {
         let most = Timespec {
             tv_sec: at_most.as_secs() as i64,
             tv_nsec: at_most.subsec_nanos().into(),
@@ -115,7 +110,7 @@ impl Program {
 
     /// Processes of the program that have the plugin's file mapped and no tap:
     /// they opened it by a path that no variable redirects.
-    pub fn past_the_tap(&self, folder: &Path, real: &Path, tap: &Path) -> Vec<u32> {
+    pub(crate) fn past_the_tap(&self, folder: &Path, real: &Path, tap: &Path) -> Vec<u32> {
         let marker = folder.as_os_str().as_encoded_bytes();
         let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -133,7 +128,7 @@ impl Program {
 }
 
 /// Ends this process as the program was ended, without a core of its own.
-pub fn end_by(signal: i32) {
+pub(crate) fn end_by(signal: i32) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     // Of no consequence if it fails: a core too many.
     let _ = setrlimit(
@@ -158,7 +153,7 @@ const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 
 /// Absolute paths of plugins that are written into a program: what it may open
 /// whatever the environment says. Found on `PATH` as the shell would.
-pub fn fixed_paths(program: &str, path: Option<&str>) -> Vec<String> {
+pub(crate) fn fixed_paths(program: &str, path: Option<&str>) -> Vec<String> {
     let file = if program.contains('/') {
         Some(PathBuf::from(program))
     } else {

@@ -11,20 +11,20 @@ use tcpx_node::plugin_files::{Source, TCPX_PLACES, TCPX_VARIABLES, choose, searc
 
 /// The plugin, and how it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RealPlugin {
+pub(crate) struct RealPlugin {
     /// With links followed.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// In a few words.
-    pub why: String,
+    pub(crate) why: String,
     /// What else the environment names, which the tap stands for too: variable and value.
-    pub also: Vec<(String, String)>,
+    pub(crate) also: Vec<(String, String)>,
 }
 
 /// Resolves `--plugin`, or without it what `variable` says. `exe` is this program.
 ///
 /// # Errors
 /// There is no such plugin, with every place that was looked at.
-pub fn real_plugin(
+pub(crate) fn real_plugin(
     wanted: Option<&str>,
     variable: impl Fn(&str) -> Option<String>,
     exe: &Path,

@@ -1,8 +1,9 @@
 //! Documents checked against `docs/schemas`.
 //!
-//! Stricter than a schema: an object whose keys are listed has no others, so that a key that is
-//! new or renamed is in its schema. The crates that read all of it bring a second `getrandom` and the tables of
-//! international host names, which `deny.toml` and these schemas have no use for.
+//! The check is stricter than the schema: where a schema lists an object's keys, the object has
+//! no others, so a new or renamed key needs its schema. Only the keywords that schemars writes
+//! into these files are known, and any other one panics. The crates that know all keywords bring
+//! a second `getrandom`, which `deny.toml` refuses.
 
 use serde_json::Value;
 use std::path::Path;
