@@ -1,9 +1,9 @@
-//! What the program is told: a folder of links under every name by which it may
-//! look for its plugin, and the variables that lead there.
+//! The program's environment: a folder of links under every name by which it may look for its
+//! plugin, and the variables that lead there.
 //!
 //! The names of the links are NCCL's: it looks for `libnccl-net-NAME.so` or
-//! `libnccl-net.so` on the loader's path. Nothing else is in the folder but the
-//! file in which the tap says what it records where.
+//! `libnccl-net.so` on the loader's path. The only other file in the folder is the report, to
+//! which every tap adds the recorder file that it writes.
 #![forbid(unsafe_code)]
 
 use super::error::InterposeError;
@@ -13,43 +13,43 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Folders of one process, more than which nobody makes.
+/// Most folders that one process makes.
 const ATTEMPTS: u32 = 100;
-/// Bytes of the report that are read.
+/// Most bytes of the report that are read.
 const REPORT_MAX: usize = 1 << 20;
 
-/// A folder of links, gone with this value.
+/// A folder of links, removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
     path: PathBuf,
     keep: bool,
 }
 
-/// How the recorder is to be.
+/// Settings of the recorder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recording {
-    /// First part of the files' names.
+    /// Prefix of the recorder files' names.
     pub(crate) name: String,
-    /// Where they go, instead of `/dev/shm`.
+    /// Folder of the recorder files, instead of one in `/dev/shm`.
     pub(crate) folder: Option<PathBuf>,
-    /// Most comms open at once.
+    /// Maximum number of open comms.
     pub(crate) channels: Option<u32>,
-    /// Events kept per channel.
+    /// Number of events kept per channel.
     pub(crate) ring_events: Option<u32>,
 }
 
-/// What the program is given on top of its environment.
+/// Variables added to the program's environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Given {
-    /// Name and value.
+    /// Values by name.
     pub(crate) variables: BTreeMap<String, String>,
-    /// What was left alone, and why that matters.
+    /// What could not be redirected, and what follows from that.
     pub(crate) notes: Vec<String>,
 }
 
 impl PrivateFolder {
-    /// Makes it below `parent` with links to `tap`, also under the names that
-    /// `NCCL_NET_PLUGIN` holds.
+    /// Makes a folder in `parent` with links to `tap`, also under the names in
+    /// `NCCL_NET_PLUGIN`.
     ///
     /// # Errors
     /// The folder cannot be made or filled.
@@ -84,12 +84,12 @@ impl PrivateFolder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves it behind: a process that outlives the program may still look here.
+    /// Keeps the folder: a process that outlives the program may still load the tap from it.
     pub(crate) fn keep(&mut self) {
         self.keep = true;
     }
@@ -98,7 +98,7 @@ impl PrivateFolder {
         self.path.join("report")
     }
 
-    /// The lines that taps have added: the process, and what it says.
+    /// The lines that taps have added to the report: process id and text.
     pub(crate) fn said(&self) -> Vec<(u32, String)> {
         let bytes = std::fs::read(self.report()).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(REPORT_MAX)]).into_owned();
@@ -108,8 +108,8 @@ impl PrivateFolder {
             .collect()
     }
 
-    /// The environment that leads a program here. `real` is the plugin behind the
-    /// tap, `variable` reads the environment as it is.
+    /// The variables that lead a program to this folder. `real` is the plugin behind the tap,
+    /// `variable` reads the current environment.
     pub(crate) fn environment(
         &self,
         real: &Path,
@@ -143,7 +143,7 @@ impl PrivateFolder {
         }
         match variable("NCCL_NET_PLUGIN").as_deref().map(str::trim) {
             Some("none") => given.notes.push(
-                "NCCL_NET_PLUGIN=none is left as it is: NCCL 2.28 and newer will load no plugin, and so no tap".into(),
+                "NCCL_NET_PLUGIN=none is not changed: NCCL 2.28 and newer loads neither a plugin nor the tap".into(),
             ),
             _ => set("NCCL_NET_PLUGIN", LINK.to_owned()),
         }
@@ -154,7 +154,7 @@ impl PrivateFolder {
 /// X of the `libnccl-net-X.so` that `NCCL_NET_PLUGIN` is set to.
 const LINK: &str = "tcpxtap";
 
-/// Names, not paths: only these are looked for by a name of NCCL's.
+/// The names in the list: NCCL searches for these, and opens paths as they are.
 fn plain_names(list: &str) -> impl Iterator<Item = String> {
     let names = list
         .split(',')
@@ -166,7 +166,7 @@ fn plain_names(list: &str) -> impl Iterator<Item = String> {
 fn make(parent: &Path) -> io::Result<PathBuf> {
     for attempt in 0..ATTEMPTS {
         let path = parent.join(format!("tcpxctl-tap-{}-{attempt}", std::process::id()));
-        // One that is there already, a link of somebody else's too, is an error here.
+        // An existing entry, even a link that another user made, is an error here.
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -179,7 +179,7 @@ fn make(parent: &Path) -> io::Result<PathBuf> {
 impl Drop for PrivateFolder {
     fn drop(&mut self) {
         if !self.keep {
-            // Ours alone; what cannot be removed is a few links.
+            // A failure leaves a few links behind.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_has_every_name_that_is_looked_for_and_goes_when_dropped() {
+    fn the_folder_has_every_name_of_a_plugin_and_is_removed_on_drop() {
         let parent = tempfile::tempdir().expect("a folder");
         let tap = parent.path().join("tap.so");
         std::fs::write(&tap, b"x").expect("written");

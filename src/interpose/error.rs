@@ -8,48 +8,48 @@ use tcpx_words::error::{NextStep, Outcome};
 /// Why a program cannot be given the tap.
 #[derive(Debug, thiserror::Error)]
 pub enum InterposeError {
-    /// Nothing names a plugin, and no usual place has one.
+    /// No variable names a plugin, and no usual place has one.
     #[error("found no plugin that the program would load; looked for {looked}")]
     NoPlugin {
-        /// Every candidate.
+        /// Every path that was tried.
         looked: String,
     },
-    /// `builtin` is no file that another process could load.
-    #[error("the built-in plugin is no file, so no other program can load it")]
+    /// `builtin` is part of tcpxctl, not a file.
+    #[error("the built-in plugin is not a file, so no other program can load it")]
     Builtin,
-    /// The file is no plugin, or cannot be read.
+    /// The file is not a plugin, or cannot be read.
     #[error(transparent)]
     Plugin(#[from] tcpx_node::plugin_files::LoadError),
-    /// It exports nothing that the tap knows.
-    #[error("{} exports {found}; the tap knows versions 4 to 12", path.display())]
+    /// The plugin exports no version that the tap supports.
+    #[error("{} exports {found}; the tap supports versions 4 to 12", path.display())]
     Versions {
         /// The plugin.
         path: PathBuf,
-        /// What it exports.
+        /// Its exported tables.
         found: String,
     },
-    /// An object of the tap is not where it should be.
-    #[error("cannot find {name}, the tap; looked for {looked}")]
+    /// The tap's object was not found.
+    #[error("cannot find the tap {name}; looked for {looked}")]
     NoTap {
-        /// File name.
+        /// Its file name.
         name: String,
-        /// Every place.
+        /// Every path that was tried.
         looked: String,
     },
-    /// The folder of links could not be made.
+    /// The folder of links cannot be made.
     #[error("cannot make a private folder in {}: {source}", parent.display())]
     Folder {
-        /// Where.
+        /// The folder that should contain it.
         parent: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The program could not be started.
+    /// The program cannot be started.
     #[error("cannot start {program}: {source}")]
     Start {
-        /// As given.
+        /// The program, as typed.
         program: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -69,14 +69,14 @@ impl NextStep for InterposeError {
     fn next_step(&self) -> Option<String> {
         match self {
             Self::NoPlugin { .. } => {
-                Some("name it: tcpxctl tap --plugin /path/to/libnccl-net-tcpx.so -- ...".into())
+                Some("name the plugin: tcpxctl tap --plugin /path/to/libnccl-net-tcpx.so -- ...".into())
             }
-            Self::Builtin => Some("use --plugin soft, which is a file".into()),
+            Self::Builtin => Some("use --plugin soft, the software plugin as a file".into()),
             Self::Plugin(error) => error.next_step(),
             Self::NoTap { .. } => Some(
-                "run scripts/install, or copy it from target/release/deps beside tcpxctl".into(),
+                "run scripts/install, or copy the tap from target/release/deps to the folder of tcpxctl".into(),
             ),
-            Self::Folder { .. } => Some("set TMPDIR to a folder that can be written".into()),
+            Self::Folder { .. } => Some("set TMPDIR to a writable folder".into()),
             Self::Versions { .. } | Self::Start { .. } => None,
         }
     }

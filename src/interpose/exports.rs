@@ -1,5 +1,4 @@
-//! What a shared object exports, read from the file: only a worker loads a
-//! plugin, and this command is none.
+//! The tables that a shared object exports, read from its file: only a worker loads a plugin.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -17,7 +16,7 @@ pub struct Exports {
 /// Reads the names of a plugin's dynamic symbols.
 ///
 /// # Errors
-/// The file is missing, unreadable, or no shared object for this machine.
+/// The file is missing, unreadable, or not a shared object for this machine.
 pub fn exports(path: &Path) -> Result<Exports, LoadError> {
     inspect(path)?;
     let dynamic = dynamic_of(path).map_err(|why| LoadError::Unreadable {

@@ -1,4 +1,4 @@
-//! The tap's shared object, and what it will present for a plugin.
+//! The tap's shared object, and the versions that it exports for a plugin.
 #![forbid(unsafe_code)]
 
 use super::error::InterposeError;
@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 use tcpx_abi::VERSIONS;
 use tcpx_node::plugin_files::library_places;
 
-/// The tap's object, for a plugin.
+/// The tap's object and its versions for one plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapLibrary {
-    /// The file.
+    /// The object's file.
     pub path: PathBuf,
-    /// Versions it presents: all that the plugin exports and the tap knows.
+    /// Versions that the tap exports: those of the plugin that the tap supports.
     pub versions: Vec<u32>,
-    /// Versions that the plugin exports too and the program will not see.
+    /// Versions that the plugin exports and the tap hides.
     pub hidden: Vec<u32>,
 }
 
-/// The tap's file. What it presents is settled while it is loaded.
+/// The tap's file name. The versions that it exports are chosen while it is loaded.
 const OBJECT: &str = "libnccl_net_tcpxtap.so";
 
-/// The object that stands for the plugin at `plugin`. `exe` is this program.
+/// The tap for the plugin at `plugin`. `exe` is the path of tcpxctl.
 ///
 /// # Errors
-/// The plugin exports nothing that the tap knows, or the object is nowhere.
+/// The plugin exports no version that the tap supports, or the object was not found.
 pub fn tap_library(
     plugin: &Path,
     exports: &Exports,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_the_tap_does_not_know_are_hidden() {
+    fn versions_that_the_tap_does_not_support_are_hidden() {
         for (net, versions, hidden) in [
             (&[7][..], &[7][..], &[][..]),
             (&[4, 7, 12], &[4, 7, 12], &[]),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tap_does_not_know_or_find_is_named() {
+    fn an_unsupported_version_and_a_missing_object_are_named() {
         let unknown = choose(&[13, 14], true).expect_err("refused").to_string();
         assert!(
             unknown.contains("ncclNetPlugin_v13, ncclNetPlugin_v14"),

@@ -1,9 +1,9 @@
-//! Somebody else's program with the tap between it and its plugin: which plugin
-//! it would load, which object of the tap stands for it, what the program must
-//! be told so that it loads that one, and the program itself while it runs.
+//! Runs a user's program with the tap between it and its plugin: finds the plugin that the
+//! program would load and the tap's object, sets the environment so that the program loads the
+//! tap, and waits for the program.
 //!
-//! Everything goes through the environment and a folder of links; no file of the
-//! program or the plugin is touched. What no variable redirects is said.
+//! Only the environment and a folder of links redirect the program; its files and the plugin's
+//! are not changed. Fixed paths, which no variable redirects, are reported.
 
 mod environment;
 mod error;

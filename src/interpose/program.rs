@@ -1,8 +1,7 @@
 //! The program while it runs, and how it ended.
 //!
-//! It has our terminal, our standard streams and our process group, so Ctrl-C
-//! reaches it directly; this process then waits for its end. What is sent to
-//! this process alone is passed on.
+//! The program shares the terminal, the standard streams and the process group of `tap`, so Ctrl-C
+//! reaches it directly. A SIGTERM or SIGHUP to `tap` alone is passed on to the program.
 #![forbid(unsafe_code)]
 
 use super::environment::Given;
@@ -19,28 +18,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A program that was given the tap.
+/// A running program with the tap.
 pub(crate) struct Program {
     child: Child,
     pidfd: OwnedFd,
-    /// Set by a signal that is to be passed on.
+    /// Signals to pass on, each with the flag that its arrival sets.
     passed_on: [(Signal, Arc<AtomicBool>); 2],
 }
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProgramEnding {
-    /// By itself, with this code.
+    /// Exited with this code.
     Exited(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Killed(i32),
 }
 
 impl Program {
-    /// Starts it. `stdout_to_stderr`: where our stdout is for a document of ours.
+    /// Starts the program. `stdout_to_stderr` keeps stdout for the document of `--json`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub(crate) fn start(
         command: &[String],
         given: &Given,
@@ -53,7 +52,7 @@ impl Program {
             program: program.to_owned(),
             source,
         };
-        // Handlers, which the program does not inherit, unlike signals that are ignored.
+        // The program would inherit ignored signals, but does not inherit handlers.
         let flag = |signal| -> io::Result<Arc<AtomicBool>> {
             let flag = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
@@ -84,20 +83,20 @@ impl Program {
         })
     }
 
-    /// Waits for its end, at most this long.
+    /// Waits at most `at_most` for the program's end, and passes signals on.
     ///
     /// # Errors
-    /// It cannot be waited for.
+    /// The system refuses the wait.
     pub(crate) fn wait(&mut self, at_most: Duration) -> io::Result<Option<ProgramEnding>> {
         let most = Timespec {
             tv_sec: at_most.as_secs() as i64,
             tv_nsec: at_most.subsec_nanos().into(),
         };
-        // A signal of ours interrupts it, and is passed on here.
+        // A signal to this process interrupts the poll.
         let _ = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&most));
         for (signal, came) in &self.passed_on {
             if came.swap(false, Ordering::Relaxed) {
-                // One that has ended needs no telling.
+                // Fails once the program has ended.
                 let _ = pidfd_send_signal(&self.pidfd, *signal);
             }
         }
@@ -108,8 +107,8 @@ impl Program {
         }))
     }
 
-    /// Processes of the program that have the plugin's file mapped and no tap:
-    /// they opened it by a path that no variable redirects.
+    /// Processes of the program that have the plugin mapped and not the tap: they opened the
+    /// plugin by a fixed path.
     pub(crate) fn past_the_tap(&self, folder: &Path, real: &Path, tap: &Path) -> Vec<u32> {
         let marker = folder.as_os_str().as_encoded_bytes();
         let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -127,10 +126,10 @@ impl Program {
     }
 }
 
-/// Ends this process as the program was ended, without a core of its own.
+/// Ends this process by the signal that killed the program, without a core file.
 pub(crate) fn end_by(signal: i32) {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    // Of no consequence if it fails: a core too many.
+    // If this fails, a second core file may be written.
     let _ = setrlimit(
         Resource::Core,
         Rlimit {
@@ -138,7 +137,7 @@ pub(crate) fn end_by(signal: i32) {
             maximum: Some(0),
         },
     );
-    // One that ends nobody, or is unknown, leaves the exit code to say it.
+    // If the signal does not end this process, the caller returns the shell's exit code for it.
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
@@ -148,11 +147,11 @@ fn memchr(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
         .position(|window| window == wanted)
 }
 
-/// Largest program that is searched for paths.
+/// Largest program file that is searched for paths.
 const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 
-/// Absolute paths of plugins that are written into a program: what it may open
-/// whatever the environment says. Found on `PATH` as the shell would.
+/// Absolute plugin paths in the program's file, which the program may open whatever the
+/// environment says. The program is searched on `path`, as a shell does.
 pub(crate) fn fixed_paths(program: &str, path: Option<&str>) -> Vec<String> {
     let file = if program.contains('/') {
         Some(PathBuf::from(program))

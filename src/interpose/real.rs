@@ -1,8 +1,8 @@
 //! The plugin that the program would load by itself.
 //!
-//! The users' programs look at two variables, NCCL at a third and then for
-//! `libnccl-net.so`; the last resort are the places where installers leave TCPX.
-//! The software plugin stands in for nothing here: it must be asked for.
+//! User programs read the two variables of TCPX; NCCL reads `NCCL_NET_PLUGIN`, then searches for
+//! `libnccl-net.so`; last come the places where installers put TCPX. The software plugin is used
+//! only with `--plugin soft`.
 #![forbid(unsafe_code)]
 
 use super::error::InterposeError;
@@ -12,18 +12,19 @@ use tcpx_node::plugin_files::{Source, TCPX_PLACES, TCPX_VARIABLES, choose, searc
 /// The plugin, and how it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RealPlugin {
-    /// With links followed.
+    /// Its path, with links resolved.
     pub(crate) path: PathBuf,
-    /// In a few words.
+    /// Why this plugin was chosen.
     pub(crate) why: String,
-    /// What else the environment names, which the tap stands for too: variable and value.
+    /// Variables that name another plugin, which the tap replaces too, with their values.
     pub(crate) also: Vec<(String, String)>,
 }
 
-/// Resolves `--plugin`, or without it what `variable` says. `exe` is this program.
+/// Resolves `--plugin`, or without it the environment that `variable` reads. `exe` is the path
+/// of tcpxctl.
 ///
 /// # Errors
-/// There is no such plugin, with every place that was looked at.
+/// The plugin was not found; the error has every path that was tried.
 pub(crate) fn real_plugin(
     wanted: Option<&str>,
     variable: impl Fn(&str) -> Option<String>,

@@ -487,7 +487,7 @@ fn what_is_missing_is_said_with_every_place_that_was_looked_at() {
         .says(&["/no/such.so"]);
     Tool::new(&["tap", "--plugin", "builtin", "--", "true"])
         .ends_with(2)
-        .says(&["is no file"]);
+        .says(&["is not a file"]);
     Tool::new(&["tap", "--plugin", "soft", "--", "/no/such/program"])
         .ends_with(3)
         .says(&["/no/such/program"]);
