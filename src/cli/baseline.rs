@@ -1,4 +1,4 @@
-//! `tcpxctl baseline`: results that are kept under a name, to be compared with.
+//! `tcpxctl baseline`: results saved under a name, to compare others with.
 //!
 //! ```console
 //! $ tcpxctl baseline save last-month reports/20261020T101500Z-4conn
@@ -7,7 +7,7 @@
 //! $ tcpxctl compare last-month reports/20261120T101500Z-4conn
 //! ```
 //!
-//! Shipped profiles are baselines, too: each has its source and date.
+//! The shipped profiles are baselines too; each names its source and date.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -27,19 +27,19 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Keep a result under a name.
+    /// Save a result under a name.
     Save {
-        /// Letters, digits, `.`, `_` and `-`.
+        /// Name of the baseline: letters, digits, `.`, `_` and `-`.
         name: String,
-        /// A run, a bundle, or a file of another tool.
+        /// A run folder, a bundle, or a result file of another tool.
         #[arg(value_name = "RESULT")]
         result: String,
     },
-    /// Name all, the shipped ones last.
+    /// List all baselines, the shipped profiles last.
     List,
-    /// Show one with its figures.
+    /// Show a baseline with its metrics.
     Show {
-        /// As `list` has it.
+        /// Name of the baseline, as `list` prints it.
         name: String,
     },
 }

@@ -1,16 +1,15 @@
-//! `tcpxctl bundle`: a run and its report as one file that can be sent.
+//! `tcpxctl bundle`: packs a run and its report into one file.
 //!
 //! ```console
 //! $ tcpxctl bundle reports/20261120T101500Z-4conn
 //! # Bundle : 20261120T101500Z-4conn.tar.gz (14 files, 1.2 MiB, redacted)
-//! # Map : 20261120T101500Z-4conn.tar.gz.map.json, for you alone
+//! # Map : 20261120T101500Z-4conn.tar.gz.map.json, keep it to yourself
 //! $ tcpxctl bundle --verify 20261120T101500Z-4conn.tar.gz
-//! # Bundle : 14 files are as they were written; redacted, and nothing reads like a name
+//! # Bundle : 14 files have the right checksum; redacted, and no name found
 //! ```
 //!
-//! Whoever gets it reads it in place: `report`, `diagnose`, `watch --replay`,
-//! `logs` and `trace` take it for a run folder. Nothing in it is unpacked,
-//! loaded or run.
+//! `report`, `diagnose`, `watch --replay`, `logs` and `trace` read a bundle like a run folder.
+//! Nothing in it is unpacked, loaded or run.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -28,19 +27,19 @@ use tcpx_words::units::ByteCount;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// A run folder; the newest run without it.
+    /// Run folder [default: the newest run].
     #[arg(value_name = "RUN", conflicts_with = "verify")]
     run: Option<PathBuf>,
-    /// Where to; RUN.tar.gz in this folder without it.
+    /// Bundle to write [default: RUN.tar.gz in the current folder].
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     out: Option<PathBuf>,
-    /// Names and addresses as they are.
+    /// Do not replace names and addresses.
     #[arg(long, conflicts_with = "verify")]
     no_redact: bool,
-    /// Hold a bundle against its own sums, and look for what should not be in it.
+    /// Check a bundle's checksums, and search it for names and addresses.
     #[arg(long, value_name = "FILE")]
     verify: Option<PathBuf>,
-    /// Where run folders are.
+    /// Folder of the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
 }
@@ -149,12 +148,12 @@ fn verified(common: &Common, path: &Path) -> Ended {
         });
     } else {
         let how = match (verified.redacted, verified.revealing.is_empty()) {
-            (true, true) => "redacted, and nothing reads like a name",
-            (true, false) => "redacted, but some of it reads like names",
+            (true, true) => "redacted, and no name found",
+            (true, false) => "redacted, but some texts look like names",
             (false, _) => "NOT redacted",
         };
         print(&format!(
-            "# Bundle : {} files are as they were written; {how}\n",
+            "# Bundle : {} files have the right checksum; {how}\n",
             verified.intact
         ));
     }
@@ -162,8 +161,12 @@ fn verified(common: &Common, path: &Path) -> Ended {
         print_error(common, problem, None);
     }
     for word in &verified.revealing {
-        let message = format!("reads like a name: {word}");
-        print_error(common, message, Some("look at it before it is sent on"));
+        let message = format!("looks like a name or an address: {word}");
+        print_error(
+            common,
+            message,
+            Some("check this text before you send the bundle"),
+        );
     }
     let outcome = if is_good {
         Outcome::Passed

@@ -1,4 +1,4 @@
-//! A scenario run by another `tcpxctl run`: what it came to, and its events.
+//! Runs a scenario by another `tcpxctl run`, and reads its record and its events.
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
@@ -16,14 +16,14 @@ use tcpx_run_model::replay::for_each_event;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_words::error::Outcome;
 
-/// What a run may take beyond its own `limits.total`.
+/// Time that a run may take beyond its `limits.total`.
 const BEYOND_TOTAL: Duration = Duration::from_secs(60);
-/// Between an interrupt and the end of a run that does not heed it.
-const HEED: Duration = Duration::from_secs(15);
+/// Time that a run has to end after an interrupt before it is killed.
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Where runs of one command go: a folder of its own.
+/// The runs of one command, in a folder of their own.
 pub(crate) struct Runs<'a> {
     folder: PathBuf,
     extra: &'a [String],
@@ -63,20 +63,20 @@ impl<'a> Runs<'a> {
         })
     }
 
-    /// Where they are.
+    /// The folder of the runs.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether the user wants no more.
+    /// Whether the user interrupted the command.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Runs one to its end.
+    /// Runs a scenario to its end.
     ///
     /// # Errors
-    /// In one sentence, when it leaves no record.
+    /// The run left no record; the error is its reason in one sentence.
     pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Ran, String> {
         self.count += 1;
         let file = self
@@ -122,14 +122,14 @@ impl<'a> Runs<'a> {
             }
             if self.is_interrupted() && !was_told {
                 was_told = true;
-                until = Instant::now() + HEED;
-                // The terminal told it too; whoever signalled only us did not.
+                until = Instant::now() + INTERRUPT_PATIENCE;
+                // Ctrl-C in a terminal reaches the run too; a signal to this process alone does not.
                 let _ = kill_process(Pid::from_child(&child), Signal::INT);
             }
             if Instant::now() > until {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it did not end within {limit:?}"));
+                return Err(format!("tcpxctl run did not end within {limit:?}"));
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -138,7 +138,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// What one run came to.
+/// One run that left a record.
 pub(crate) struct Ran {
     /// Its `run.json`.
     pub record: RunRecord,
@@ -151,7 +151,7 @@ impl Ran {
         let Ok(file) = File::open(&self.events) else {
             return;
         };
-        // A stream that cannot be read on ends there.
+        // A damaged stream ends at its first unreadable event.
         let _ = for_each_event(BufReader::new(file.take(DOCUMENT_BYTES_MAX)), |event| {
             each(&event)
         });
@@ -171,20 +171,20 @@ fn drain(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<St
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(from) = from {
-            // What came before an error is what there is.
+            // The text ends at the first read error.
             let _ = from.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// Its own words for why it has no result.
+/// The run's own reason for leaving no record: its first error line, else its last line.
 fn last_line(said: &str) -> String {
     let line = said
         .lines()
         .find(|line| line.contains("error"))
         .or_else(|| said.lines().last());
-    line.unwrap_or("it said nothing")
+    line.unwrap_or("tcpxctl run printed nothing")
         .trim_start_matches("error: ")
         .to_owned()
 }

@@ -1,6 +1,5 @@
-//! What both nodes are now, beside what a run recorded of them: the doctor's
-//! table, made by this program in a process of its own, so that its errors and
-//! its patience are its own too.
+//! The doctor's table of both nodes for a report. It is made by `tcpxctl doctor` in a separate
+//! process, which can be stopped after a time limit.
 #![forbid(unsafe_code)]
 
 use super::nodes::Nodes;
@@ -12,15 +11,15 @@ use std::time::Duration;
 use tcpx_report::write_whole;
 use tcpx_run_model::record::DOCTOR;
 
-/// How long the examination may take; a report does without it then.
+/// Time limit of the doctor; the report then has no table.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes of its answer.
+/// Most bytes of the doctor's answer.
 const ANSWER_MAX: u64 = 16 << 20;
 
-/// Examines both nodes and keeps the table in a run folder.
+/// Checks both nodes and writes the table into a run folder.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// Why there is no table, in one sentence.
 pub(super) fn examine(run: &Path, nodes: &Nodes) -> Result<(), String> {
     let table = ask(nodes)?;
     write_whole(&run.join(DOCTOR), |to| to.write_all(&table)).map_err(|error| error.to_string())
@@ -40,11 +39,11 @@ fn ask(nodes: &Nodes) -> Result<Vec<u8>, String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = stdout.map(|stdout| stdout.take(ANSWER_MAX).read_to_end(&mut bytes));
-        // Whoever asked may have lost patience.
+        // The receiver may have reached its time limit.
         let _ = to_us.send((read, bytes));
     });
     let answered = answer.recv_timeout(PATIENCE);
-    // It has ended, or is not waited for.
+    // The doctor has ended or is too late.
     let _ = child.kill();
     let _ = child.wait();
     let (_, bytes) = answered

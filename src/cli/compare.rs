@@ -1,4 +1,4 @@
-//! `tcpxctl compare A B [...]`: is it better, worse, or noise?
+//! `tcpxctl compare A B [...]`: is the second result better, worse, or within the noise?
 //!
 //! ```console
 //! $ tcpxctl compare reports/20261120T101500Z-4conn reports/20261120T102200Z-4conn
@@ -8,7 +8,7 @@
 //!
 //! A result is a run folder, a bundle, a baseline or a shipped profile by name, or a
 //! file of nccl-tests (table or -J), iperf3 (-J) or neper. The first is the
-//! reference. Exit code 1 where a metric that gates got worse.
+//! reference. The exit code is 1 if a gating metric got worse.
 //!
 //! Names and addresses are replaced unless `--no-redact`; with `--out`, what was
 //! replaced by what goes beside it, for its owner only.
@@ -33,19 +33,19 @@ use tcpx_words::error::Outcome;
 #[derive(Args)]
 #[command(after_help = RULE)]
 pub(crate) struct Arguments {
-    /// The reference, then what is held against it: runs, bundles, baselines, profiles, files of other tools.
+    /// The reference, then the results to compare: runs, bundles, baselines, profiles, files of other tools.
     #[arg(value_name = "RESULT", num_args = 2.., required = true)]
     results: Vec<String>,
-    /// Differences of medians up to so many percent are noise.
+    /// Largest difference of medians, in percent, that counts as noise.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     tolerance: f64,
-    /// How it is told.
+    /// Format of the comparison.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Where to; stdout without it.
+    /// File to write [default: stdout].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Names and addresses as they are.
+    /// Do not replace names and addresses.
     #[arg(long)]
     no_redact: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
 enum Format {
     /// Columns for a terminal.
     Text,
-    /// Tables to be pasted.
+    /// Tables to paste.
     Markdown,
     /// A page with a plot of every metric.
     Html,
@@ -63,7 +63,7 @@ enum Format {
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
-        _ => Err("a tolerance is a number of percent, such as 5".to_owned()),
+        _ => Err("expected a percentage from 0 to 1000, such as 5".to_owned()),
     }
 }
 
@@ -141,8 +141,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     Ok(Ending::from(outcome))
 }
 
-/// What a word means: a run, then a file of another tool, then a baseline. The
-/// redactor learns every name in it.
+/// The result that `name` stands for: a run or bundle, else a file of another tool, else a
+/// baseline. The redactor learns every name in it.
 pub(crate) fn measured(name: &str, redactor: Option<&mut Redactor>) -> Result<Measured, Failure> {
     let path = Path::new(name);
     if path.is_dir() || RunFiles::is_bundle(path) {

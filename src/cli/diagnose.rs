@@ -1,4 +1,4 @@
-//! `tcpxctl diagnose`: which condition it is.
+//! `tcpxctl diagnose`: names the condition that stops a transfer, with its evidence.
 //!
 //! ```console
 //! $ tcpxctl diagnose                                    # the newest run below reports/
@@ -10,8 +10,7 @@
 //! $ tcpxctl diagnose --explain window-never-consumed    # what it means, how it is detected, what to do
 //! ```
 //!
-//! Silent where nothing is wrong. Exit code 0: nothing is; 4: it does not move, and
-//! why; 1: something else is wrong.
+//! The exit code is 0 without findings, 4 for a stall, and 1 for any other error.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -36,13 +35,13 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// A run folder, finished or not, a bundle, a process id or a recorder file; the newest run below `reports` without it.
+    /// Run folder (finished or not), bundle, process id or recorder file [default: the newest run in reports/].
     #[arg(value_name = "RUN|PID|FILE", conflicts_with = "explain")]
     what: Option<String>,
-    /// Say what a condition means, how it is detected, how to reproduce it and how to fix it; without a name, list all.
+    /// Explain a condition: meaning, detection, reproduction and fix; without a name, list all conditions.
     #[arg(long, value_name = "CONDITION", num_args = 0..=1)]
     explain: Option<Option<String>>,
-    /// Print the evidence itself, as JSON.
+    /// Print the evidence as JSON, and no findings.
     #[arg(long, conflicts_with = "explain")]
     evidence: bool,
     #[command(flatten)]
@@ -78,7 +77,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     Ok(Ending::from(outcome))
 }
 
-/// A stall is 4, as in `run`; anything else that is wrong is 1.
+/// 4 for a stall, as in `run`, and 1 for any other error.
 fn exit_of(findings: &[Finding]) -> Outcome {
     let errors = || {
         findings
@@ -95,7 +94,7 @@ fn exit_of(findings: &[Finding]) -> Outcome {
     }
 }
 
-/// Whether a condition is a reason why nothing moves, and not how a run ended.
+/// Whether the condition stops a transfer; the others end it or spoil its result.
 fn is_stall(condition: &str) -> bool {
     !matches!(
         Condition::from_name(condition),
@@ -121,7 +120,7 @@ pub(super) struct DiagnoseDocument<'a> {
     schema: &'static str,
     of: &'a str,
     exit_code: u8,
-    /// What the run is, where it has no end.
+    /// The state of a run without an end.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
     #[cfg_attr(test, schemars(with = "Vec<super::schemas::Finding>"))]
@@ -152,7 +151,7 @@ fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding])
     text
 }
 
-/// What there is to be judged.
+/// The evidence, and where it is from.
 struct Seen {
     of: String,
     evidence: Evidence,
@@ -240,7 +239,7 @@ fn explain(common: &Common, name: Option<&str>) -> Ended {
         Some((name, None)) => {
             let like = Condition::suggestions(name).join(", ");
             let next = if like.is_empty() {
-                "`tcpxctl diagnose --explain` lists all".to_owned()
+                "list them with `tcpxctl diagnose --explain`".to_owned()
             } else {
                 format!("did you mean {like}?")
             };

@@ -1,9 +1,8 @@
-//! `tcpxctl discover`: what this node is, and what the plugin makes of it.
+//! `tcpxctl discover`: shows a node's NICs, its GPUs and its plugin's devices.
 //!
-//! The kernel's NICs and the GPUs come from /sys and /proc and are shown whether
-//! or not a plugin loads; the plugin is loaded in a worker, so one that exits,
-//! crashes or hangs in `init` costs its own part only. No device is ever
-//! invented: what cannot be read says so.
+//! NICs and GPUs are read from /sys and /proc and are shown whether or not a plugin loads. The
+//! plugin is loaded in a worker, so if it exits, crashes or hangs in `init`, only its part of
+//! the output is missing. A value that cannot be read is shown as unknown.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -30,7 +29,7 @@ use tcpx_words::units::printable;
 pub(crate) struct Arguments {
     #[command(flatten)]
     which: Which,
-    /// Longest the plugin may take to load and initialise, in seconds.
+    /// Time limit for loading and initialising the plugin, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     #[command(flatten)]
@@ -96,17 +95,17 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     Ok(Ending::code(code))
 }
 
-/// What one node told.
+/// The facts and the plugin of one node.
 struct Found<'a> {
     facts: &'a NodeFacts,
-    /// What CUDA says, in a worker of its own: a driver may take its process along.
+    /// The GPUs by CUDA, asked in a separate worker, because a driver may end its process.
     cuda: Result<CudaNode, String>,
     choice: Option<&'a Choice>,
     loaded: Result<Loaded, Problem>,
 }
 
 impl<'a> Found<'a> {
-    /// The plugin's own choice of interfaces is left alone: this shows what it would take.
+    /// Without `SOCKET_IFNAME` variables, so that the plugin shows its own choice of interfaces.
     fn of(node: &'a Node, scenario: &Scenario, patience: Duration) -> Self {
         let choice = node.plugin.as_ref();
         let loaded = match choice {
@@ -181,7 +180,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A fact or a dash.
+/// The fact's value, or `-` if it is unknown.
 fn or_dash<T: ToString>(fact: &Fact<T>) -> String {
     fact.known().map_or("-".into(), ToString::to_string)
 }
@@ -257,7 +256,7 @@ fn gpu_table(gpus: &[Gpu]) -> String {
     columns.render()
 }
 
-/// What CUDA makes of them, which may be less, and in another order.
+/// The GPUs as CUDA lists them: possibly fewer, and in another order.
 fn cuda_text(cuda: &Result<CudaNode, String>, facts: &NodeFacts) -> String {
     let cuda = match cuda {
         Ok(cuda) => cuda,

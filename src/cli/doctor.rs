@@ -1,4 +1,4 @@
-//! `tcpxctl doctor`: what is wrong with this node before anything runs on it.
+//! `tcpxctl doctor`: checks a node, or two together, before anything runs on it.
 //!
 //! ```console
 //! $ tcpxctl doctor
@@ -8,9 +8,9 @@
 //! $ tar xzf node.tar.gz -C tree && tcpxctl doctor --sysroot tree    # anywhere
 //! ```
 //!
-//! Nothing is loaded, started or changed, and no program but this one is needed.
-//! The node is judged for GPUDirect-TCPX; `--plugin soft` asks for less. Exit
-//! code 1 when a check fails, 3 when none does and one that could is open.
+//! Without `--load` and `--peer`, the doctor loads, starts and changes nothing, and needs no
+//! other program. The checks are those of GPUDirect-TCPX; `--plugin soft` makes fewer. The exit
+//! code is 1 if a check fails, and 3 if none fails and one that could fail is UNKNOWN.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -43,42 +43,42 @@ use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 
-/// Facts of a node are some hundred kilobytes.
+/// Most bytes of a facts file; real ones have some hundred kilobytes.
 const FACTS_BYTES_MAX: u64 = 64 << 20;
-/// For the peer to be read and to try our rails.
+/// Time limit for the peer to read its facts and to try the rails.
 const PEER_PATIENCE: Duration = Duration::from_secs(10);
-/// For CUDA, and for the plugin, to initialise.
+/// Time limit for CUDA, and for the plugin, to initialise.
 const LOAD_PATIENCE: Duration = Duration::from_secs(20);
-/// Linux's own range, where the node does not tell its.
+/// Linux's default range, for a node whose range is unknown.
 const EPHEMERAL: (u16, u16) = (32_768, 60_999);
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// For which plugin: tcpx, soft, builtin, or a file.
+    /// Plugin to check the node for: tcpx, soft, builtin, or a file.
     #[arg(long, value_name = "PLUGIN", default_value = "tcpx")]
     plugin: String,
-    /// Judge the environment that this scenario gives.
+    /// Check the environment that this scenario sets.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Read a captured tree instead of this machine.
+    /// Check a captured tree instead of this machine.
     #[arg(long, value_name = "DIR", conflicts_with = "capture")]
     sysroot: Option<PathBuf>,
-    /// Write what is read of this machine, redacted, as a tree for --sysroot.
+    /// Write the files that the checks read, redacted, as an archive for --sysroot.
     #[arg(long, value_name = "FILE.tar.gz")]
     capture: Option<PathBuf>,
-    /// Capture names and addresses as they are.
+    /// Do not replace names and addresses in the capture.
     #[arg(long, requires = "capture")]
     no_redact: bool,
-    /// Print the lines that make the environment right, and nothing else.
+    /// Print only the shell lines that correct the environment.
     #[arg(long, conflicts_with_all = ["capture", "facts"])]
     fix_env: bool,
     /// Compare with the facts of another node, as `doctor --facts` prints them there.
     #[arg(long, value_name = "FILE", conflicts_with = "peer")]
     peer_facts: Option<PathBuf>,
-    /// Load CUDA and the plugin too, each in a process of its own; takes seconds.
+    /// Also load CUDA and the plugin, each in a separate process; takes seconds.
     #[arg(long, conflicts_with_all = ["sysroot", "fix_env"])]
     load: bool,
-    /// Print the facts themselves, as JSON, and judge nothing.
+    /// Print the facts as JSON, and make no checks.
     #[arg(long, conflicts_with = "peer_facts")]
     facts: bool,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The plugin, where it is a file.
+    /// The plugin's path, if `--plugin` is a file.
     fn file(&self) -> Option<PathBuf> {
         let is_path = self.plugin.contains('/') || self.plugin.ends_with(".so");
         is_path.then(|| PathBuf::from(&self.plugin))
@@ -107,7 +107,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let (subject, extra) = subject(arguments, &root)?;
     let plugin = arguments.file();
     if let (Some(file), false, None) = (&plugin, subject.tcpx, &arguments.sysroot) {
-        // The checks of a file are TCPX's; without this, any name would pass.
+        // Only TCPX has checks of the file; without this one, any file name would pass.
         must_have_table(file).map_err(|error| Failure::because(Outcome::NotRun, &error))?;
     }
     let scope = Scope {
@@ -168,7 +168,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     Ok(Ending::code(report.exit_code()))
 }
 
-/// Loads what the plugin needs and the plugin, and waits for neither for long.
+/// Loads CUDA, then the plugin, each within a time limit.
 fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
     let candidate = facts
         .plugins
@@ -182,11 +182,11 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
         _ => None,
     });
     let devices = |cuda: CudaNode| match cuda.devices.len() {
-        0 => Err("it has no device".to_owned()),
+        0 => Err("CUDA has no device".to_owned()),
         count => Ok(count),
     };
     let loaded = candidate
-        .ok_or_else(|| "there is no plugin to load".to_owned())
+        .ok_or_else(|| "no plugin was found to load".to_owned())
         .and_then(|one| {
             let task = Task::Probe {
                 plugin: Choice::of_file(one.path.clone().into()),
@@ -201,7 +201,7 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
         loaded
             .version
             .clone()
-            .ok_or_else(|| "it logged none".to_owned())
+            .ok_or_else(|| "the plugin logged no version".to_owned())
     };
     Tested {
         cuda_devices: cuda
@@ -217,7 +217,7 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
     }
 }
 
-/// What the peer of `--peer` is, and what its rails make of ours.
+/// The facts of the node of `--peer`, and the result of trying each rail.
 fn on_peer(
     arguments: &Arguments,
     facts: &Facts,
@@ -239,7 +239,7 @@ fn on_peer(
     let offered = probe::listen(&rails, range);
     if let Err(error) = &offered {
         say(&format!(
-            "warning: the rails are not tried: cannot listen on them: {error}\n"
+            "warning: the rails were not tried: cannot listen on them: {error}\n"
         ));
     }
     let (_listening, offer) = offered.ok().unzip();
@@ -259,11 +259,11 @@ fn on_peer(
         },
     )?;
     if let (Some(file), false) = (scope.plugin, subject.tcpx) {
-        // As for this node's file: the checks of a file are TCPX's.
+        // As for this node's file: only TCPX has checks of the file.
         let mut all = found.facts.plugins.known().into_iter().flatten();
         let why = match all.find(|one| Path::new(&one.path) == file) {
             Some(one) => one.why_not(),
-            None => Some(format!("{}: not looked at", file.display())),
+            None => Some(format!("{}: not checked", file.display())),
         };
         if let Some(why) = why {
             let message = format!("plugin on {}: {why}", way.node());
@@ -289,7 +289,7 @@ fn root(arguments: &Arguments) -> Result<Root, Failure> {
     Root::captured(path).map_err(|error| not_a_folder(&error.to_string()))
 }
 
-/// For what the node is judged, and what a scenario lays over its environment.
+/// What the node is checked for, and the variables that a scenario sets.
 fn subject(
     arguments: &Arguments,
     root: &Root,
@@ -299,18 +299,17 @@ fn subject(
         ("soft" | "builtin", None) => false,
         ("tcpx" | "auto", None) => true,
         (other, None) => {
-            let message =
-                format!("--plugin {other}: a node is judged for tcpx, soft, builtin or a file");
+            let message = format!("--plugin {other}: expected tcpx, soft, builtin or a file");
             return Err(Failure::new(Outcome::Usage, message));
         }
     };
-    // The software plugin is ours to run, so its environment is what a run gives;
-    // Google's is also loaded by programs that get the shell's as it is.
+    // The software plugin is only loaded by a run, which sets its environment. Google's plugin
+    // is also loaded by programs that inherit the shell's environment.
     if tcpx && arguments.scenario.is_none() {
         return Ok((Subject { tcpx, chunk: None }, BTreeMap::new()));
     }
     let scenario = first_point(arguments.scenario.clone(), &[], &Which::default())?;
-    // Only the plugin's kind decides what is derived, so none has to be there.
+    // Variables are derived from the plugin's family alone, so the file need not exist.
     let choice = Choice::of_file(
         if tcpx {
             "libnccl-net-tcpx.so"
@@ -346,13 +345,13 @@ fn fix_env(common: &Common, lines: &[String]) {
             lines,
         });
     } else if lines.is_empty() {
-        say("# nothing to mend in this environment\n");
+        say("# nothing to correct in this environment\n");
     } else {
         print(&format!("{}\n", lines.join("\n")));
     }
 }
 
-/// Facts that came from another node: a document to be read with bounds.
+/// Reads the facts of another node from a file of `doctor --facts`.
 fn peer_facts(path: &Path) -> Result<Facts, Failure> {
     read_facts(path).map_err(|problem| {
         let message = format!("{}: {problem}", path.display());
@@ -365,7 +364,7 @@ fn read_facts(path: &Path) -> Result<Facts, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() || metadata.len() > FACTS_BYTES_MAX {
         return Err(format!(
-            "no regular file of at most {} MiB",
+            "not a regular file of at most {} MiB",
             FACTS_BYTES_MAX >> 20
         ));
     }
@@ -381,11 +380,7 @@ fn captured(path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<Facts, Fail
     let mut redactor = (!as_it_is).then(Redactor::of_this_machine);
     let (facts, entries) = capture(path, scope, redactor.as_mut())
         .map_err(|error| Failure::because(Outcome::NotRun, &error))?;
-    let how = if as_it_is {
-        "with names and addresses as they are"
-    } else {
-        "redacted"
-    };
+    let how = if as_it_is { "NOT redacted" } else { "redacted" };
     say(&format!(
         "# Capture : {} ({entries} entries, {how})\n",
         path.display()

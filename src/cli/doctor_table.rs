@@ -1,6 +1,5 @@
-//! An examination on a terminal, for somebody who was woken up: layers from the
-//! machine up, one line per check, only what is not right in full, and at the
-//! end what to do first.
+//! The doctor's table: layers from the machine up, one line per check, the failed checks in full,
+//! and at the end what to do first.
 #![forbid(unsafe_code)]
 
 use anstyle::{AnsiColor, Style};
@@ -12,16 +11,16 @@ use tcpx_node::doctor::{Catalogue, CheckRow, CheckVerdict, Examination};
 use tcpx_words::units::printable;
 use textwrap::{Options, WordSplitter};
 
-/// Characters of a value where all is well; the whole one is in `--json`.
+/// Most characters of a passed check's value; `--json` has the whole value.
 const VALUE_CHARS_MAX: usize = 90;
-/// Columns of a line of words.
+/// Width that explanations are wrapped at.
 const LINE_COLUMNS: usize = 112;
-/// Steps named again at the end.
+/// Most next steps that the summary repeats.
 const STEPS_MAX: usize = 5;
-/// Where the words of a row that is not right begin.
+/// Indent of the explanations of a check that did not pass.
 const INDENT: &str = "                      ";
 
-/// Colours or none.
+/// Whether to print in colour.
 #[derive(Clone, Copy)]
 pub(crate) struct Paint(pub(crate) bool);
 
@@ -42,30 +41,30 @@ impl Paint {
     }
 }
 
-/// One node and what its checks came to.
+/// One node and the results of its checks.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Section {
-    /// Its host name.
+    /// The node's host name.
     pub(crate) node: String,
     /// In the catalogue's order.
     #[cfg_attr(test, schemars(with = "Vec<super::schemas::Check>"))]
     pub(crate) checks: Vec<CheckRow>,
 }
 
-/// Everything that is printed.
+/// The results of all checks.
 pub(crate) struct Report<'a> {
     pub(crate) catalogue: &'a Catalogue,
     pub(crate) tcpx: bool,
-    /// The plugin, where it is a file.
+    /// The plugin's path, if `--plugin` is a file.
     pub(crate) plugin: Option<&'a Path>,
     pub(crate) here: Section,
     pub(crate) peer: Option<Section>,
-    /// Of both together.
+    /// Checks of both nodes together.
     pub(crate) both: Option<Vec<CheckRow>>,
 }
 
-/// What `--json` prints; `peer` and `both` where there is a peer.
+/// The document of `--json`; `peer` and `both` need a peer.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DoctorDocument<'a> {
@@ -96,7 +95,7 @@ impl Report<'_> {
         }
     }
 
-    /// 1, 3 or 0, over everything that was looked at.
+    /// 1, 3 or 0, over the checks of all nodes.
     pub(crate) fn exit_code(&self) -> u8 {
         self.all().exit_code()
     }
@@ -117,7 +116,7 @@ impl Report<'_> {
         let what = match (self.tcpx, self.plugin) {
             (true, _) => "GPUDirect-TCPX".to_owned(),
             (false, Some(file)) => format!(
-                "{}, by what the software plugin needs",
+                "{}, with the checks of the software plugin",
                 printable(&file.to_string_lossy())
             ),
             (false, None) => "the software plugin".to_owned(),
@@ -153,8 +152,8 @@ impl Report<'_> {
     }
 }
 
-/// What found nothing wrong is named together at the end, and so is what was not
-/// looked at because of one and the same check.
+/// The rows of one layer. Checks that found nothing wrong share one line at the end, and so do
+/// checks that were skipped for the same reason.
 fn section(rows: &[&CheckRow], width: usize, paint: Paint) -> String {
     let mut text = String::new();
     let mut clean: Vec<&str> = Vec::new();
@@ -185,7 +184,7 @@ fn one(row: &CheckRow, width: usize, paint: Paint) -> String {
         return format!("  {verdict}  {:<width$}  {}\n", row.id, short(&row.value));
     }
     let mut text = format!("  {verdict}  {:<width$}  {}", row.id, row.value);
-    // Of a list of mistakes, none is wanted; nobody needs to be told.
+    // `none` is expected of every list of mistakes and explains nothing.
     if row.verdict != CheckVerdict::Unknown && row.expected != "none" {
         let _ = write!(text, " (must be: {})", row.expected);
     }
@@ -202,12 +201,12 @@ fn one(row: &CheckRow, width: usize, paint: Paint) -> String {
     text
 }
 
-/// `words` behind `head`, broken between words, later lines indented.
+/// `words` after `head`, wrapped between words, with later lines indented.
 fn wrapped(head: &str, indent: &str, words: &str) -> String {
     let options = Options::new(LINE_COLUMNS)
         .initial_indent(head)
         .subsequent_indent(indent);
-    // Names and flags stay whole, so that they can be searched for.
+    // Names and flags are not hyphenated, so that they can be searched for.
     let options = options
         .break_words(false)
         .word_splitter(WordSplitter::NoHyphenation);
@@ -221,7 +220,7 @@ fn short(value: &str) -> String {
     }
 }
 
-/// How many of each, and where to begin.
+/// The count of each verdict, and the first next steps.
 fn summary(found: &Examination, paint: Paint) -> String {
     let count = |verdict| {
         format!(

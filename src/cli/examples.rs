@@ -1,4 +1,4 @@
-//! The examples at the end of every `--help`: what people type, and when.
+//! The examples at the end of each subcommand's `--help`.
 #![forbid(unsafe_code)]
 
 use clap::Command;
@@ -13,7 +13,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
             ),
             (
                 "tcpxctl baseline list",
-                "all of them, and the shipped profiles with their sources",
+                "all baselines, and the shipped profiles with their sources",
             ),
         ],
     ),
@@ -23,11 +23,11 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
             ("tcpxctl bundle", "the newest run under reports/, redacted"),
             (
                 "tcpxctl bundle RUN --out run.tar.gz",
-                "this one, to that file",
+                "this run, to that file",
             ),
             (
                 "tcpxctl bundle --verify run.tar.gz",
-                "is it whole, and does it tell no names?",
+                "check its checksums, and search it for names",
             ),
         ],
     ),
@@ -36,15 +36,15 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
         &[
             (
                 "tcpxctl compare reports/A reports/B",
-                "is B better, worse, or is it noise?",
+                "is B better, worse, or within the noise?",
             ),
             (
                 "tcpxctl compare google-150gbps reports/B --tolerance 10",
-                "held against a shipped profile",
+                "compare with a shipped profile",
             ),
             (
                 "tcpxctl compare reports/A iperf3.json --format html --out c.html",
-                "beside another tool, with plots",
+                "compare with another tool, with plots",
             ),
         ],
     ),
@@ -58,10 +58,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
     (
         "diagnose",
         &[
-            (
-                "tcpxctl diagnose --explain",
-                "every condition there is a name for",
-            ),
+            ("tcpxctl diagnose --explain", "list every condition"),
             (
                 "tcpxctl diagnose --explain window-never-consumed",
                 "what it means and what to do",
@@ -74,21 +71,21 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
             ("tcpxctl discover", "this node, with the plugin's devices"),
             (
                 "tcpxctl discover --peer 10.0.0.226 --json",
-                "another one, as one document",
+                "another node, as one JSON document",
             ),
         ],
     ),
     (
         "doctor",
         &[
-            ("tcpxctl doctor", "is this node fit for TCPX?"),
+            ("tcpxctl doctor", "is this node ready for TCPX?"),
             (
                 "tcpxctl doctor --peer 10.0.0.226",
-                "both, and every rail between them",
+                "both nodes, and every rail between them",
             ),
             (
                 "eval \"$(tcpxctl doctor --fix-env)\"",
-                "the environment made right",
+                "correct the environment of this shell",
             ),
         ],
     ),
@@ -96,14 +93,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
         "gpu",
         &[(
             "tcpxctl gpu --chunk 512KiB --batch 16",
-            "what unpacking costs beside one plain copy",
+            "each unpack policy against a plain copy",
         )],
     ),
     (
         "handshake",
         &[(
             "tcpxctl handshake --peer 10.0.0.226 --repeat 10",
-            "where the time of connecting goes",
+            "the time of each step of connecting",
         )],
     ),
     (
@@ -111,27 +108,24 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
         &[
             (
                 "tcpxctl history --scenario 4conn --last 20",
-                "where its rate stands",
+                "its rate over time",
             ),
             (
                 "tcpxctl history --outcome stalled --json",
-                "every run that stood still",
+                "every run that stalled",
             ),
             (
                 "tcpxctl history prune --keep 50 --keep-failed --dry-run",
-                "what could go",
+                "what would be removed",
             ),
         ],
     ),
     (
         "logs",
         &[
-            (
-                "tcpxctl logs node0.log node1.log",
-                "what both say, together",
-            ),
+            ("tcpxctl logs node0.log node1.log", "summarize both"),
             ("kubectl logs trainer-0 | tcpxctl logs -", "from a pipe"),
-            ("tcpxctl logs run.tar.gz", "what a bundle holds, in place"),
+            ("tcpxctl logs run.tar.gz", "the logs in a bundle"),
         ],
     ),
     (
@@ -145,7 +139,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
         "mr",
         &[(
             "tcpxctl mr --peer 10.0.0.226",
-            "which memory registers, and what is refused",
+            "which memory the plugin accepts and refuses",
         )],
     ),
     (
@@ -161,15 +155,15 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
             ),
             (
                 "tcpxctl report RUN --for google --out mail/",
-                "every format, the questions first",
+                "every format, with the questions for Google first",
             ),
             (
                 "tcpxctl report run.tar.gz --format junit --out junit.xml",
-                "of a bundle, for a CI",
+                "JUnit XML of a bundle, for CI",
             ),
             (
                 "tcpxctl report --collect --peer 10.0.0.226",
-                "no run: what both nodes are now",
+                "the doctor's table of both nodes, without a run",
             ),
         ],
     ),
@@ -182,15 +176,15 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
             ),
             (
                 "tcpxctl run scenarios/4conn.toml --peer 10.0.0.226 --live",
-                "two nodes, seen as it goes",
+                "two nodes, with the live view",
             ),
             (
                 "tcpxctl run scenarios/4conn.toml --set transfer.connections=8 --dry-run",
-                "what would run, and why",
+                "every key with its value and origin",
             ),
             (
                 "tcpxctl run scenarios/4conn.toml --peer HOST --report-on-fail",
-                "unless it passes, pack what Google asks for",
+                "unless it passes, pack a bundle for Google",
             ),
         ],
     ),
@@ -198,7 +192,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
         "selftest",
         &[(
             "tcpxctl selftest --plugin /usr/local/tcpx/lib64/libnccl-net-tcpx.so",
-            "does it keep what it owes?",
+            "run every row of the conformance suite",
         )],
     ),
     (
@@ -224,7 +218,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
             ),
             (
                 "tcpxctl trace run.tar.gz --format csv",
-                "every event of a bundle, as rows",
+                "every event of a bundle, one per row",
             ),
         ],
     ),
@@ -233,21 +227,21 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
         &[
             (
                 "tcpxctl watch",
-                "every process of this machine that has a recorder",
+                "every process of this machine with a recorder",
             ),
             (
                 "tcpxctl watch --replay run.tar.gz --speed 2",
-                "a run again, twice as fast",
+                "replay a run at twice its speed",
             ),
             (
                 "tcpxctl watch RUN --once --out frame.svg",
-                "one frame, to be shown",
+                "save one frame as an image",
             ),
         ],
     ),
     (
         "rehearse",
-        &[("tcpxctl rehearse", "is every known failure still found?")],
+        &[("tcpxctl rehearse", "inject every known failure")],
     ),
     (
         "shrink",
@@ -258,7 +252,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
     ),
 ];
 
-/// Puts each command's examples behind its flags.
+/// Adds each subcommand's examples after its flags.
 pub(super) fn with_examples(command: Command) -> Command {
     EXAMPLES.iter().fold(command, |command, (name, examples)| {
         if command.find_subcommand(name).is_none() {

@@ -3,7 +3,7 @@
 
 use tcpx_run_model::finding::{Finding, Severity};
 
-/// In full: what it is, the deciding facts, what is not seen, what to do.
+/// A finding in full: headline, deciding facts, missing evidence, next step.
 pub(crate) fn render(finding: &Finding) -> String {
     let mut text = format!("{}\n", headline(finding));
     finding
@@ -34,7 +34,7 @@ pub(crate) fn headline(finding: &Finding) -> String {
     )
 }
 
-/// All of them; those that only follow from others in one line.
+/// All findings; those that only follow from others share one line.
 pub(crate) fn render_all(findings: &[Finding]) -> String {
     let (told, rest): (Vec<&Finding>, Vec<&Finding>) = findings
         .iter()

@@ -1,4 +1,4 @@
-//! `tcpxctl completions SHELL` and `tcpxctl man`: what belongs to an installation.
+//! `tcpxctl completions SHELL` and `tcpxctl man`: completion scripts and manual pages.
 //!
 //! ```console
 //! $ tcpxctl completions bash > ~/.local/share/bash-completion/completions/tcpxctl
@@ -21,14 +21,14 @@ const NAME: &str = "tcpxctl";
 
 #[derive(Args)]
 pub(crate) struct CompletionArguments {
-    /// For which shell.
+    /// Shell to complete for.
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Args)]
 pub(crate) struct ManArguments {
-    /// A folder that gets a page for every command; the first page on stdout without it.
+    /// Folder for the page of every subcommand [default: the main page on stdout].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ pub(crate) fn man(common: &Common, arguments: &ManArguments, mut command: Comman
         print(&String::from_utf8_lossy(&page));
         return Ok(Ending::PASSED);
     };
-    // Gives every command below its whole name.
+    // Sets the display name of every subcommand.
     command.build();
     let mut pages = Vec::new();
     write(folder, &command, &mut pages)?;
@@ -75,7 +75,7 @@ pub(crate) fn man(common: &Common, arguments: &ManArguments, mut command: Comman
     Ok(Ending::PASSED)
 }
 
-/// A command's page, and those of the commands below it.
+/// Writes a command's page and those of its subcommands.
 fn write(folder: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Result<(), WriteError> {
     let visible = command
         .get_subcommands()

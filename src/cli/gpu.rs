@@ -1,5 +1,5 @@
-//! `tcpxctl gpu`: what it costs to put received fragments into place on a GPU,
-//! by each policy, beside a plain copy of the same bytes in the same run.
+//! `tcpxctl gpu`: measures each policy of unpacking received fragments on a GPU against a plain
+//! copy of the same bytes in the same run.
 //!
 //! ```text
 //! $ tcpxctl gpu
@@ -24,30 +24,30 @@ use tcpx_words::units::ByteCount;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Which GPU: CUDA's number, or its PCI address.
+    /// GPU to measure: its CUDA ordinal or PCI address.
     #[arg(long, value_name = "GPU", default_value = "0")]
     gpu: Wanted,
-    /// Bytes of a chunk; may be repeated.
+    /// Chunk size; may be repeated.
     #[arg(long, value_name = "SIZE", default_values = ["64KiB", "512KiB", "4MiB"], value_parser = some_bytes)]
     chunk: Vec<ByteCount>,
-    /// Bytes of a fragment; may be repeated.
+    /// Fragment size; may be repeated.
     #[arg(long, value_name = "SIZE", default_values = ["4KiB", "8KiB", "1448B"], value_parser = some_bytes)]
     fragment: Vec<ByteCount>,
     /// Chunks per launch; may be repeated.
     #[arg(long, value_name = "COUNT", default_values = ["1", "4", "16", "128"])]
     batch: Vec<NonZeroUsize>,
-    /// Bytes of one round.
+    /// Bytes unpacked in one round.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = some_bytes)]
     total: ByteCount,
-    /// Rounds; medians are printed.
+    /// Number of rounds; the table has their medians.
     #[arg(long, value_name = "COUNT", default_value = "9")]
     rounds: NonZeroUsize,
 }
 
-/// A size that something can have.
+/// A size above 0.
 fn some_bytes(text: &str) -> Result<ByteCount, String> {
     match text.parse::<ByteCount>() {
-        Ok(ByteCount(0)) => Err("nothing can be moved in pieces of 0 bytes".into()),
+        Ok(ByteCount(0)) => Err("the size must be at least 1 byte".into()),
         read => read.map_err(|error| error.to_string()),
     }
 }
@@ -80,7 +80,7 @@ struct MeasuredRow<'a> {
     of_copy: f64,
 }
 
-/// What a shape of this bench is about.
+/// The shape that payload and latency are measured with.
 const CHUNK: usize = 512 << 10;
 const FRAGMENT: usize = 4096;
 
@@ -129,7 +129,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if rows.iter().all(|row| row.verified) {
         return Ok(Ending::PASSED);
     }
-    let message = "a policy left wrong bytes behind";
+    let message = "an unpack policy left wrong bytes: see WRONG in the table";
     Err(Failure::new(Outcome::Failed, message).in_result())
 }
 

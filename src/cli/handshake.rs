@@ -1,4 +1,4 @@
-//! `tcpxctl handshake`: does every connection come up, and what does each step cost?
+//! `tcpxctl handshake`: connects and closes every channel, and times each step.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -17,10 +17,10 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Connections, 1 to 1024.
+    /// Number of connections, 1 to 1024.
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     connections: u32,
-    /// Connect and close this often.
+    /// Number of times to connect and close.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// Override a scenario key, such as limits.connect=60s; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Do not look at the nodes first.
+    /// Skip the critical checks of both nodes.
     #[arg(long)]
     no_preflight: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(super) struct HandshakeDocument<'a> {
     held: Vec<Kept>,
 }
 
-/// What one end's process held before the first round and after the last.
+/// Descriptors and threads of one worker before the first round and after the last.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Kept {

@@ -1,4 +1,4 @@
-//! `tcpxctl history`: the runs under `reports/`, and where a metric stands.
+//! `tcpxctl history`: lists the runs under `reports/`, and their rates over time.
 //!
 //! ```console
 //! $ tcpxctl history --scenario 4conn --last 3
@@ -8,8 +8,8 @@
 //! $ tcpxctl history prune --keep 20 --keep-failed --dry-run
 //! ```
 //!
-//! Runs that go on, were killed or are damaged are listed as such. The list comes
-//! from an index in the folder, which is checked against the runs each time.
+//! Running, killed and damaged runs are listed with that word as their outcome. The list comes
+//! from an index in the folder, which is compared with the runs each time.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -23,12 +23,12 @@ use tcpx_report::history::{History, KeepRules, RunEntry, choose, read, remove};
 use tcpx_run_model::record::Unfinished;
 use tcpx_words::error::Outcome;
 
-/// Columns of a sparkline.
+/// Most columns of a sparkline.
 const SPARKS: usize = 40;
 
-/// Below the table, where there is one.
-const KILLED: &str = "# killed : its coordinator was killed before it wrote run.json; `tcpxctl diagnose RUN` and \
-                      `tcpxctl report RUN` tell what its events.jsonl knows\n";
+/// The note below a table with a killed run.
+const KILLED: &str = "# killed : the coordinator was killed before it wrote run.json; `tcpxctl diagnose RUN` and \
+                      `tcpxctl report RUN` read its events.jsonl\n";
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -38,38 +38,38 @@ pub(crate) struct Arguments {
     /// Only runs of this scenario.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Only runs that ended so: passed, stalled, damaged, killed, running, ...
+    /// Only runs with this outcome: passed, stalled, damaged, killed, running, ...
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<String>,
-    /// Only so many of the newest.
+    /// Only the newest N runs.
     #[arg(long, value_name = "N")]
     last: Option<usize>,
-    /// Where run folders are.
+    /// Folder of the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
 }
 
 #[derive(Subcommand)]
 enum What {
-    /// Remove run folders that nothing keeps.
+    /// Remove the run folders that no --keep flag keeps.
     Prune(PruneArguments),
 }
 
 #[derive(Args)]
 struct PruneArguments {
-    /// Keep so many of the newest runs of each scenario.
+    /// Keep the newest N runs of each scenario.
     #[arg(long, value_name = "N", required_unless_present = "keep_since")]
     keep: Option<usize>,
-    /// Keep what began at this time or later (RFC 3339, or its begin: 2026-11).
+    /// Keep runs that started at this time or later (RFC 3339, or a prefix: 2026-11).
     #[arg(long, value_name = "TIME")]
     keep_since: Option<String>,
     /// Keep runs that did not pass.
     #[arg(long)]
     keep_failed: bool,
-    /// Say what would be removed, and remove nothing.
+    /// Print what would be removed, and remove nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Where run folders are.
+    /// Folder of the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
 }
@@ -124,7 +124,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
 fn warn(history: &History) {
     if let Some(why) = &history.unkept {
         say(&format!(
-            "warning: the index cannot be kept, so the next look takes as long: {why}\n"
+            "warning: cannot write the index, so the next listing takes as long: {why}\n"
         ));
     }
 }
@@ -191,7 +191,7 @@ fn text(runs: &[&RunEntry]) -> String {
     text
 }
 
-/// The last rates as bars of eight heights, from nothing to the best.
+/// The latest rates as bars of eight heights, from 0 to the best rate.
 fn sparkline(rates: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &rates[rates.len().saturating_sub(SPARKS)..];

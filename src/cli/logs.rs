@@ -1,4 +1,4 @@
-//! `tcpxctl logs`: what log files say about runs over TCPX.
+//! `tcpxctl logs`: summarizes NCCL and TCPX logs.
 //!
 //! ```console
 //! $ tcpxctl logs node0.log node1.log
@@ -10,15 +10,15 @@
 //!   ...
 //! ```
 //!
-//! `FILE` may be a file (`.gz` too), a folder with all that is in it, or `-` for
-//! stdin. Findings come worst first. Lines that look bad and are not, as a closed
-//! connection at the end of a run, are no findings.
+//! `FILE` is a file (`.gz` too), a folder that is read recursively, or `-` for stdin. The worst
+//! finding comes first. Harmless lines that look like errors, such as a connection closed at the
+//! end of a run, are not findings.
 //!
-//! Signatures are data. `--signatures DIR` and `~/.config/tcpxctl/logs` add to
-//! them; `--check DIR` says what is wrong in such a folder, with file and line;
-//! `--literals` prints what is searched for, as `grep -F -f` takes it.
+//! Signatures are data. `--signatures DIR` and `~/.config/tcpxctl/logs` add to the shipped ones;
+//! `--check DIR` prints the mistakes in such a folder, with file and line; `--literals` prints
+//! the literals that are searched for, in the format of `grep -F -f`.
 //!
-//! The exit code says whether the logs were read, and not what was in them.
+//! The exit code says whether the logs could be read; findings do not change it.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -41,10 +41,10 @@ pub(crate) struct Arguments {
     /// Log files, folders of them, or `-` for stdin.
     #[arg(value_name = "FILE", required_unless_present_any = ["check", "literals"])]
     files: Vec<PathBuf>,
-    /// Go on as the files grow.
+    /// Keep reading as the files grow.
     #[arg(long, short)]
     follow: bool,
-    /// Only lines from this time on (RFC 3339, or a date; UTC without a zone), and lines without a time.
+    /// Only lines from this time on, and lines without a time (RFC 3339 or a date; UTC without a zone).
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<i64>,
     /// Only lines up to this time.
@@ -56,22 +56,23 @@ pub(crate) struct Arguments {
     /// Only lines of this host, as NCCL writes it: up to the first dot.
     #[arg(long, value_name = "HOST")]
     node: Option<String>,
-    /// A folder, or a file, of signatures to add; may be repeated.
+    /// Folder or file of signatures to add; may be repeated.
     #[arg(long, value_name = "DIR")]
     signatures: Vec<PathBuf>,
-    /// Check a folder of signatures, and do nothing else.
+    /// Check a folder of signatures, and read no logs.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "follow", "literals"])]
     check: Option<PathBuf>,
-    /// Print what is searched for, one literal on each line.
+    /// Print the literals that are searched for, one per line.
     #[arg(long, conflicts_with_all = ["files", "follow"])]
     literals: bool,
-    /// Name settings, connections and everything that was recognised.
+    /// Also print all settings, all connections and every recognised line.
     #[arg(long, short)]
     verbose: bool,
 }
 
 fn time(text: &str) -> Result<i64, String> {
-    parse_time(text).ok_or_else(|| "expected a time as 2026-11-20T08:14:04Z, or a date".to_owned())
+    parse_time(text)
+        .ok_or_else(|| "expected a time such as 2026-11-20T08:14:04Z, or a date".to_owned())
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
@@ -124,7 +125,7 @@ fn ended(report: &LogReport) -> Ended {
     if report.inputs.bytes > 0 || !report.telemetry.is_empty() {
         return Ok(Ending::PASSED);
     }
-    let message = format!("nothing could be read: {}: {}", first.path, first.problem);
+    let message = format!("no log could be read: {}: {}", first.path, first.problem);
     Err(Failure::new(Outcome::NotRun, message).in_result())
 }
 
@@ -169,8 +170,8 @@ fn check(common: &Common, folder: &Path) -> Ended {
     Ok(Ending::from(outcome))
 }
 
-/// Until the user ends it: a finding is shown when it is new, and then at each
-/// doubling of its count, so that a flood of lines is none of ours.
+/// Reads until a signal. A finding is printed when it is new and whenever its count has
+/// doubled, so that a flood of log lines does not flood the terminal.
 fn go_on(common: &Common, arguments: &Arguments, reader: &mut LogReader<'_>) -> Ended {
     let interrupted = interrupted()?;
     let mut shown = std::collections::BTreeMap::<String, u64>::new();

@@ -1,4 +1,4 @@
-//! The command line: arguments to a request, one library call, an exit code.
+//! The command line: parse arguments, call one library function, print the result.
 //!
 //! Results go to stdout, progress and errors to stderr. Each subcommand's file
 //! is its manual.
@@ -66,24 +66,24 @@ struct Cli {
     command: Command,
 }
 
-/// What every command takes.
+/// The flags of every subcommand.
 #[derive(Args, Clone)]
 pub(crate) struct Common {
     /// Print one JSON document on stdout instead of text.
     #[arg(long, global = true)]
     json: bool,
-    /// When to use colour.
+    /// When to print in colour.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Color {
-    /// On a terminal, unless NO_COLOR is set.
+    /// In colour on a terminal, unless NO_COLOR is set.
     Auto,
-    /// Always.
+    /// In colour.
     Always,
-    /// Never.
+    /// Without colour.
     Never,
 }
 

@@ -1,5 +1,5 @@
-//! `tcpxctl mr`: which memory the plugin registers, what it refuses and in which
-//! words, what it costs, and whether it gives everything back.
+//! `tcpxctl mr`: registers memory of many sizes and alignments, and prints what the plugin
+//! accepts or refuses, how long that takes, and whether deregistering returns everything.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -19,7 +19,7 @@ use tcpx_words::units::ByteCount;
 pub(crate) struct Arguments {
     #[command(flatten)]
     which: Which,
-    /// Override a scenario key; may be repeated.
+    /// Override a scenario key, such as limits.connect=60s; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -38,8 +38,8 @@ pub(super) struct MrDocument<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
-    // One connection each way gives both kinds of comm; device memory lets a
-    // plugin with a stand-in take it.
+    // One connection each way makes a send comm and a recv comm. Device memory lets a plugin
+    // that accepts stand-in memory register it.
     let own = ["transfer.connections=1", "transfer.memory=\"device\""].map(str::to_owned);
     let scenario = pair_scenario(&arguments.set, &arguments.which, "mr", &own)?;
     let pair = run_pair(&arguments.nodes, &scenario, Work::Mr, false)?;

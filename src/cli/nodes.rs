@@ -1,4 +1,4 @@
-//! The flags that say where the two ends are, and what becomes of them.
+//! The flags that name the two nodes and the ways to reach them.
 #![forbid(unsafe_code)]
 
 use clap::Args;
@@ -16,26 +16,26 @@ use tcpx_run_model::scenario::hosts::{self, Host};
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::ByteCount;
 
-/// Where the two ends are.
+/// The two nodes of a command.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct Nodes {
     /// The other node: [user@]host[:port], or a name from node_ips/*.txt.
     #[arg(long, value_name = "HOST", conflicts_with = "join")]
     peer: Option<String>,
-    /// Run this end on another node too, so that two nodes are driven from here.
+    /// Run the local end on HOST instead of this machine, so that two remote nodes are driven from here.
     #[arg(long, value_name = "HOST")]
     from: Option<String>,
     /// Reach nodes with a command instead of libssh2, such as 'ssh -J bastion' or 'kubectl exec -i {} --'.
     #[arg(long, value_name = "CMD")]
     rsh: Option<String>,
-    /// Join a node where `tcpxctl serve` waits.
+    /// Join a node that runs `tcpxctl serve`.
     #[arg(long, value_name = "HOST:PORT", requires = "secret_file")]
     join: Option<String>,
-    /// The secret that `tcpxctl serve` uses.
+    /// Secret file that `tcpxctl serve` uses.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// tcpxctl as it lies on the nodes, instead of a copy of this one.
+    /// Path of tcpxctl on the nodes, instead of sending a copy of this program.
     #[arg(long, value_name = "PATH")]
     remote_bin: Option<String>,
     /// Trust the host key of a node that is not in known_hosts, and add it.
@@ -47,7 +47,7 @@ pub(crate) struct Nodes {
     /// Private key to log in with.
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Port on which the end that receives waits for the other; any free one otherwise.
+    /// Port on which the receiving end waits for the other one; 0 is any free port.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     bootstrap_port: u16,
 }
@@ -55,12 +55,12 @@ pub(crate) struct Nodes {
 const LISTS: &str = "node_ips";
 
 impl Nodes {
-    /// Port of the bootstrap; 0 is any.
+    /// Port of the bootstrap; 0 is any free port.
     pub(crate) fn bootstrap_port(&self) -> u16 {
         self.bootstrap_port
     }
 
-    /// The flags that say the same to another command of this program.
+    /// The same flags, as arguments of another subcommand.
     pub(crate) fn as_arguments(&self) -> Vec<String> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let flags = [
@@ -82,12 +82,12 @@ impl Nodes {
         given.flatten().chain(trusting).collect()
     }
 
-    /// Whether a second node is named.
+    /// Whether the flags name a second node.
     pub(crate) fn has_peer(&self) -> bool {
         self.peer.is_some() || self.join.is_some()
     }
 
-    /// How to reach the peer, for commands that can do with one node.
+    /// How to reach the peer, for commands that need only one node.
     pub(crate) fn peer(&self) -> Result<Option<Box<dyn Transport>>, ReachError> {
         let [_, peer] = self.ways()?;
         Ok(self.has_peer().then_some(peer))
@@ -98,8 +98,8 @@ impl Nodes {
         let Some(host) = &self.from else {
             return self.peer();
         };
-        let what = "this command looks from where it is typed";
-        Err(ReachError::new("--from", Outcome::Usage, what).next(format!("type it on {host}")))
+        let what = "this command runs on the machine where you type it";
+        Err(ReachError::new("--from", Outcome::Usage, what).next(format!("run it on {host}")))
     }
 
     /// Every node of the command, by the name its user gave it: this machine (or
@@ -135,13 +135,13 @@ impl Nodes {
                     .next("name two nodes, or omit both to run on this machine"),
             );
         }
-        if let Some(flag) = self.pointless() {
+        if let Some(flag) = self.flag_without_peer() {
             return Err(
-                ReachError::new(flag, Outcome::Usage, "there is no other end")
-                    .next("name it with --peer or --join"),
+                ReachError::new(flag, Outcome::Usage, "the flag needs a second node")
+                    .next("name the second node with --peer or --join"),
             );
         }
-        // Read once for both nodes, and not at all where there is none.
+        // Read once for both nodes, and only if a node needs it.
         let boot = LazyCell::new(|| self.boot());
         let local = match &self.from {
             Some(host) => self.way_to(host, &boot)?,
@@ -159,9 +159,8 @@ impl Nodes {
         Ok([local, peer])
     }
 
-    /// A flag about another node where there is none: whoever gave it believes
-    /// that two nodes are at work.
-    fn pointless(&self) -> Option<&'static str> {
+    /// A flag that needs a second node, if none is named.
+    fn flag_without_peer(&self) -> Option<&'static str> {
         if self.has_peer() {
             return None;
         }
@@ -228,12 +227,12 @@ pub(crate) fn node_at(way: &dyn Transport, plugin: &PluginChoice) -> Result<Node
     })
 }
 
-/// One line that grows, on a terminal.
+/// Shows the progress of sending the program, on a terminal.
 pub(crate) fn upload(node: &str, sent: u64, all: u64) {
     if std::io::stderr().is_terminal() {
         let end = if sent == all { "\r\x1b[K" } else { "" };
         let done = sent * 100 / all.max(1);
-        // A terminal that is gone hears nothing.
+        // The progress is lost if the terminal is gone.
         let _ = write!(
             std::io::stderr(),
             "\r# sending tcpxctl to {node}: {done:3} % of {}{end}",
@@ -272,7 +271,7 @@ fn parse(typed: &str) -> Result<Target, ReachError> {
         None => None,
     };
     if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
-        return Err(wrong("that is no host"));
+        return Err(wrong("this is not a host name or address"));
     }
     Ok(Target {
         name: typed.to_owned(),
@@ -283,7 +282,7 @@ fn parse(typed: &str) -> Result<Target, ReachError> {
     })
 }
 
-/// The node of that name or address in a list of this folder.
+/// The host of that name or address in node_ips/*.txt.
 fn listed(typed: &str) -> Result<Option<Host>, ReachError> {
     let Ok(folder) = std::fs::read_dir(LISTS) else {
         return Ok(None);
@@ -307,7 +306,7 @@ fn listed(typed: &str) -> Result<Option<Host>, ReachError> {
         match &found {
             Some((first, other)) if *other != host => {
                 let what = format!(
-                    "{} and {} disagree about it",
+                    "{} and {} have different entries for it",
                     first.display(),
                     list.display()
                 );

@@ -1,5 +1,4 @@
-//! Writing to people and to pipes: tables, errors, colour, a quiet end when the
-//! reader is gone.
+//! Printing: tables, errors, colour, and a quiet end when the reader of a pipe has left.
 #![forbid(unsafe_code)]
 
 use super::{Color, Common};
@@ -12,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tcpx_words::error::Outcome;
 use textwrap::core::display_width;
 
-/// Whether stderr takes colour.
+/// Whether stderr is printed in colour.
 pub(crate) fn colors(common: &Common) -> bool {
     takes_color(common, &io::stderr())
 }
 
-/// Whether stdout does.
+/// Whether stdout is printed in colour.
 pub(crate) fn stdout_colors(common: &Common) -> bool {
     takes_color(common, &io::stdout())
 }
@@ -33,7 +32,7 @@ fn takes_color(common: &Common, stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// Whether stdout did not take all that was for it.
+/// Whether a write to stdout failed.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
 /// Writes to stdout; a closed pipe ends quietly, as `head` expects.
@@ -47,18 +46,18 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// Says that stdout did not take everything, once, and has the command end so;
-/// not where its reader has left.
+/// Reports once that stdout could not be written, and makes a success exit code 3. A reader
+/// that has left is no error.
 pub(crate) fn cut_short(error: &io::Error) {
     if error.kind() != io::ErrorKind::BrokenPipe && !IS_INCOMPLETE.swap(true, Ordering::Relaxed) {
         say(&format!("error: the output is incomplete: {error}\n"));
     }
 }
 
-/// How the command ends: a success that could not be told is none.
+/// The exit code: 3 instead of success if stdout could not be written completely.
 pub(crate) fn ending(code: ExitCode) -> ExitCode {
-    let is_untold = code == ExitCode::SUCCESS && IS_INCOMPLETE.load(Ordering::Relaxed);
-    if is_untold {
+    let is_cut_short = code == ExitCode::SUCCESS && IS_INCOMPLETE.load(Ordering::Relaxed);
+    if is_cut_short {
         ExitCode::from(Outcome::NotRun.exit_code())
     } else {
         code
@@ -73,9 +72,9 @@ pub(crate) fn print_json(document: &impl Serialize) {
     }
 }
 
-/// Writes to stderr, which may be closed like any other pipe.
+/// Writes to stderr.
 pub(crate) fn say(text: &str) {
-    // There is nobody left to tell.
+    // stderr may be closed, and there is no other place for the text.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
@@ -175,8 +174,8 @@ impl Columns {
     }
 }
 
-/// One line of cells, each padded to its column's width: on the left of numbers,
-/// on the right of words.
+/// One line of cells, padded to the width of their columns: numbers on the left, words on the
+/// right.
 fn line(start: &str, cells: &[String], columns: &[(usize, bool)]) -> String {
     let mut text = start.to_owned();
     for (cell, (width, is_numeric)) in cells.iter().zip(columns) {

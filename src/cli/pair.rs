@@ -91,7 +91,7 @@ impl PairRun {
     }
 }
 
-/// What was looked at before the plugin was loaded.
+/// The checks made before the plugin was loaded.
 pub(crate) fn preflight_line(found: &Preflight) -> String {
     let named = |ids: &[String], what: &str| match ids {
         [] => String::new(),
@@ -104,7 +104,7 @@ pub(crate) fn preflight_line(found: &Preflight) -> String {
     )
 }
 
-/// Which plugin each end used.
+/// The plugin of each end.
 pub(crate) fn plugin_lines(pair: &PairRun) -> String {
     let line = |(node, worker): (NodeId, Option<&WorkerState>)| {
         let name = pair.run.state.names.node(node);

@@ -1,4 +1,4 @@
-//! `tcpxctl rehearse [NAME...]`: every known failure, made to happen.
+//! `tcpxctl rehearse [NAME...]`: injects known failures, and checks that each is diagnosed.
 //!
 //! ```console
 //! $ tcpxctl rehearse window-never-consumed plugin-crash
@@ -9,10 +9,9 @@
 //! ```
 //!
 //! Each is a scenario of its own, run as `tcpxctl run` would; `--list` names
-//! them. Seconds go from the last progress to the moment at which the expected
-//! condition was found first. What no software can bring about is judged from
-//! evidence that was written down, and its row says so. Exit code 1 says that one
-//! of them was not found first.
+//! them. The seconds are from the last progress to the first finding of the expected condition.
+//! A fault that cannot be injected is judged from recorded evidence, and its row says
+//! `simulated`. The exit code is 1 if a condition was not found first.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -29,16 +28,16 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Which; all of them without one.
+    /// Failures to rehearse [default: all].
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Name them, and run nothing.
+    /// List the failures, and run nothing.
     #[arg(long)]
     list: bool,
-    /// Where run folders go.
+    /// Folder for the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
-    /// Plugin: soft or builtin; faults are the software plugin's.
+    /// Plugin: soft or builtin; only the software plugin can inject faults.
     #[arg(long, value_name = "PLUGIN", default_value = "builtin", value_parser = ["soft", "builtin"])]
     plugin: String,
 }

@@ -1,4 +1,4 @@
-//! `tcpxctl report`: what a run was, told to a person or to a machine.
+//! `tcpxctl report`: renders a run as HTML, Markdown, JSON, CSV, JUnit XML or Prometheus text.
 //!
 //! ```console
 //! $ tcpxctl report                                    # the newest run under reports/, as HTML
@@ -28,31 +28,31 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// A run folder or a bundle; the newest run without it. Of several the first is told, and all are its sweep.
+    /// Run folder or bundle [default: the newest run]. With several, the report is of the first and its chart has all.
     #[arg(value_name = "RUN", conflicts_with = "collect")]
     runs: Vec<PathBuf>,
-    /// Report no run, but what both nodes are now: the doctor's table of this one and of --peer.
+    /// Report the nodes instead of a run: the doctor's table of this node and of --peer.
     #[arg(long)]
     collect: bool,
-    /// How it is told.
+    /// Format of the report.
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
-    /// At most sixty lines of Markdown, for the body of an e-mail.
+    /// Render at most sixty lines of Markdown, for the body of an e-mail.
     #[arg(long, conflicts_with = "format")]
     short: bool,
-    /// For whom: the questions for Google come first.
+    /// Reader of the report: `google` puts the questions for Google first.
     #[arg(long = "for", value_enum, value_name = "WHOM")]
     whom: Option<Whom>,
-    /// The language of the short form and of the questions.
+    /// Language of the short form and of the questions.
     #[arg(long, value_enum, default_value_t = Lang::En)]
     lang: Lang,
-    /// A file, or a folder that gets every format; `-` is stdout.
+    /// File to write, or a folder for every format; `-` is stdout.
     #[arg(long, value_name = "DIR|FILE")]
     out: Option<PathBuf>,
-    /// Names and addresses as they are.
+    /// Do not replace names and addresses.
     #[arg(long)]
     no_redact: bool,
-    /// Where run folders are.
+    /// Folder of the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
     #[command(flatten)]
@@ -63,15 +63,15 @@ pub(crate) struct Arguments {
 enum Format {
     /// One HTML file with charts; opens from disk, prints.
     Html,
-    /// Markdown, to be pasted.
+    /// Markdown, to paste.
     Markdown,
     /// Everything as one JSON document.
     Json,
-    /// The counters over time, as rows.
+    /// The counters over time.
     Csv,
-    /// JUnit XML of the run's gates.
+    /// The run's gates as JUnit XML.
     Junit,
-    /// Prometheus' text format.
+    /// Prometheus text format.
     Prometheus,
 }
 
@@ -125,7 +125,7 @@ impl Arguments {
             _ if self.short => tcpx_report::short(story, self.language()),
             Format::Html => tcpx_report::html(story, for_google),
             Format::Markdown => tcpx_report::markdown(story, for_google, self.language()),
-            // A story holds nothing that JSON has no word for.
+            // Every type in a story can be written as JSON.
             Format::Json => tcpx_report::json(story).unwrap_or_default(),
             Format::Csv => tcpx_report::csv(story),
             Format::Junit => tcpx_report::junit(story),
@@ -180,19 +180,19 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     Ok(Ending::PASSED)
 }
 
-/// A folder with what both nodes are now, and no run.
+/// A run folder that has the doctor's table of both nodes and no run.
 fn collected(arguments: &Arguments) -> Result<RunFiles, Failure> {
     let stamp = tcpx_words::units::stamp_utc();
     let folder = RunFolder::create(&arguments.reports, &stamp, "collected")?;
     let path = folder.path.clone();
     collect::examine(&path, &arguments.nodes).map_err(|why| {
-        let message = format!("the nodes could not be examined: {why}");
+        let message = format!("cannot examine the nodes: {why}");
         Failure::new(Outcome::PeerLost, message)
     })?;
     Ok(RunFiles::open(&path)?)
 }
 
-/// Where the map goes: beside what is sent, and never in it.
+/// The map's file: beside the output, never in it.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".map.json");
@@ -204,7 +204,10 @@ pub(crate) fn keep_map(path: &Path, redactor: &Redactor) -> Result<(), WriteErro
     write_whole(path, |to| {
         serde_json::to_writer_pretty(to, redactor.map()).map_err(Into::into)
     })?;
-    say(&format!("# Map : {}, for you alone\n", path.display()));
+    say(&format!(
+        "# Map : {}, keep it to yourself\n",
+        path.display()
+    ));
     Ok(())
 }
 

@@ -1,14 +1,13 @@
-//! `tcpxctl run SCENARIO`: verified transfers as a scenario says.
+//! `tcpxctl run SCENARIO`: moves verified bytes between two workers.
 //!
 //! ```console
 //! $ tcpxctl run scenarios/4conn.toml
 //! ```
 //!
-//! Both ends run on this machine, each an agent and a worker of its own, or on
-//! two: `--peer 10.0.0.226`, with the program sent there when it is not. The
-//! table on stdout follows nccl-tests; the run folder under `reports/` has
-//! everything else. A sweep runs its points one after the other and ends with
-//! the first ending that is not a pass.
+//! Both ends run on this machine, each with an agent and a worker, or on two nodes with
+//! `--peer 10.0.0.226`; the program is sent to the peer if it is not there. The table on stdout
+//! follows nccl-tests; the run folder under `reports/` has everything else. A sweep runs its
+//! points one after the other, and its exit code is the first one that is not 0.
 #![forbid(unsafe_code)]
 
 use super::failure::{Ended, Ending, Failure};
@@ -48,19 +47,19 @@ pub(crate) struct Arguments {
     set: Vec<String>,
     #[command(flatten)]
     which: Which,
-    /// Where run folders go.
+    /// Folder for the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
-    /// Print what would run, with the origin of every value, and run nothing.
+    /// Print every key with its value and origin, and run nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Do not look at the nodes first.
+    /// Skip the critical checks of both nodes.
     #[arg(long)]
     no_preflight: bool,
-    /// Unless the run passes, examine both nodes and pack a redacted bundle of it, to be sent.
+    /// Unless the run passes, check both nodes and pack a redacted bundle of the run.
     #[arg(long)]
     report_on_fail: bool,
-    /// Show the run as `tcpxctl watch` would, until `q`.
+    /// Show the run as `tcpxctl watch` does, until `q`.
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     live: bool,
     #[command(flatten)]
@@ -119,13 +118,13 @@ pub(super) struct SweepDocument<'a> {
     runs: &'a [RunRecord],
 }
 
-/// Recorder files of processes that are gone, left by a SIGKILL of everything.
+/// Removes recorder files of dead processes, which a SIGKILL of coordinator and agents leaves.
 fn sweep_recorders() {
     for parent in [
         PathBuf::from(tcpx_recorder::SHARED_MEMORY),
         std::env::temp_dir(),
     ] {
-        // A folder that is not there has nothing to sweep.
+        // A missing folder has no files to remove.
         let _ = tcpx_recorder::sweep(&parent);
     }
 }
@@ -205,7 +204,7 @@ fn run_point(
                 report_failure(common, arguments, &path);
             }
         }
-        // The results stand whether or not they could be kept.
+        // The result is valid whether or not its record could be written.
         Err(error) => print_error(common, format!("the record is incomplete: {error}"), None),
     }
     Ok(run)
@@ -243,12 +242,12 @@ fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
         .map_err(Failure::from)
         .and_then(|files| bundle::write(&quiet, &files, Some(&out), true, say));
     if let Err(failure) = written {
-        let message = format!("there is no bundle: {}", failure.message());
+        let message = format!("cannot write the bundle: {}", failure.message());
         print_error(common, message, None);
     }
 }
 
-/// What was typed, to be typed again.
+/// The command line, quoted for a shell.
 fn command() -> Option<String> {
     let words: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
@@ -256,7 +255,7 @@ fn command() -> Option<String> {
     shlex::try_join(words.iter().map(String::as_str)).ok()
 }
 
-/// Runs, and holds what happened against the rules while it does and at the end.
+/// Runs the scenario, and applies the rules during the run and at its end.
 fn judged(
     request: &RunRequest<'_>,
     started: &str,
@@ -283,7 +282,7 @@ fn judged(
     (outcome, run)
 }
 
-/// Runs with the view on; whoever leaves it early sees the progress line instead.
+/// Runs the scenario with the live view; after the view is left, the progress line goes on.
 fn live(
     common: &Common,
     look: ViewOptions,
@@ -302,7 +301,7 @@ fn live(
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| {
             let (outcome, run) = judged(request, started, &mut |event, state| {
-                // A view that was left wants no more.
+                // Fails once the view is left.
                 let _ = to_view.send(ViewUpdate::Event(Box::new(event.clone())));
                 observe(event, state, is_shown.load(Ordering::Relaxed));
             });
@@ -314,7 +313,7 @@ fn live(
         match left {
             Ok(ViewExit::Quit) => {}
             Ok(ViewExit::Interrupted) => request.interrupted.store(true, Ordering::Relaxed),
-            // The run goes on without a view.
+            // The run continues without a view.
             Err(error) => print_error(common, error, None),
         }
         runs.join()
@@ -338,7 +337,7 @@ fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> Ended
     Ok(Ending::PASSED)
 }
 
-/// What would run.
+/// One point of a scenario, as `--dry-run` shows it.
 #[derive(Serialize)]
 struct DryRun {
     point: String,

@@ -1,5 +1,5 @@
-//! `tcpxctl selftest`: a plugin against what every ncclNet plugin owes, and what
-//! TCPX adds. Each row runs in a worker of its own, so a crash costs one row.
+//! `tcpxctl selftest`: the plugin conformance suite: what every ncclNet plugin must do, and what
+//! TCPX adds. Each row runs in a separate worker, so a crash costs one row.
 //!
 //! ```text
 //! $ tcpxctl selftest --plugin plainsoft --abi v12
@@ -42,16 +42,16 @@ use tcpx_words::side::Side;
 pub(crate) struct Arguments {
     #[command(flatten)]
     which: Which,
-    /// Print the rows and run none.
+    /// List the rows, and run none.
     #[arg(long)]
     list: bool,
-    /// Run only rows whose name contains this.
+    /// Run only rows whose name contains ROW.
     #[arg(value_name = "ROW")]
     only: Option<String>,
-    /// Longest that one row may take, in seconds.
+    /// Time limit of one row, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// Write the rows to this file as JUnit XML, too.
+    /// Also write the rows to FILE as JUnit XML.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(super) struct SelftestDocument<'a> {
     schema: &'static str,
     #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     plugin: &'a Choice,
-    /// Name and version of the table in use; none where no table could be used.
+    /// Name and version of the table in use; null if no table could be used.
     #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
     table: Option<&'a tcpx_engine::plugin::About>,
     exports: &'a [String],
@@ -88,14 +88,14 @@ impl From<&tcpx_engine::contract::ContractCheck> for Listed {
     }
 }
 
-/// One row as it came out.
+/// The result of one row.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     id: String,
-    /// What is owed.
+    /// What the plugin must do.
     promise: &'static str,
-    /// Whether TCPX alone owes it.
+    /// Whether only TCPX must do it.
     tcpx_only: bool,
     verdict: ContractVerdict,
     detail: String,
@@ -103,7 +103,7 @@ struct Row {
 }
 
 impl Row {
-    /// One that every plugin owes.
+    /// A row that applies to every plugin.
     fn new(
         id: String,
         promise: &'static str,
@@ -120,13 +120,16 @@ impl Row {
         }
     }
 
-    /// It is about TCPX, which this plugin is not.
+    /// Whether the row applies to TCPX only, and this plugin is another.
     fn is_beside_the_point(&self) -> bool {
         self.tcpx_only && self.verdict == ContractVerdict::NotSupported
     }
 }
 
-/// Where rows run.
+/// The verdict of the row that the user interrupted; it is the last row.
+const INTERRUPTED: &str = "INTERRUPTED";
+
+/// The node and plugin that rows run on.
 struct Bench<'a> {
     node: &'a Node,
     choice: Choice,
@@ -135,7 +138,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Loads and initialises, and nothing else; another version where one is given.
+    /// Loads and initialises the plugin, with another table version if one is given.
     fn load(&self, version: Option<AbiVersion>) -> Result<Loaded, Problem> {
         let plugin = Choice {
             abi: version.or(self.choice.abi),
@@ -149,8 +152,11 @@ impl Bench<'_> {
             })
     }
 
-    /// A row, or why there is no use in another: the node is lost, or the user has enough.
-    fn row(&self, id: &str) -> Result<(ContractVerdict, String), Problem> {
+    /// Verdict and detail of a row.
+    ///
+    /// # Errors
+    /// No other row can run: the node is lost, or the user interrupted.
+    fn row(&self, id: &str) -> Result<(String, String), Problem> {
         let task = Task::Contract {
             plugin: self.choice.clone(),
             row: id.into(),
@@ -270,7 +276,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Outcome::NotRun, message)
 }
 
-/// Each row in turn, up to one that the user interrupts; `tell` hears of each at once.
+/// Runs the rows in order, up to one that the user interrupts, and calls `tell` after each.
 fn run_rows(
     bench: &Bench<'_>,
     rows: Vec<&contract::ContractCheck>,
@@ -317,7 +323,7 @@ impl Arguments {
             .is_none_or(|only| id.contains(only.as_str()))
     }
 
-    /// Rows that are about the library and not about one of its tables.
+    /// Whether rows about the library as a whole are wanted.
     fn wants_tables(&self) -> bool {
         let known = AbiVersion::ALL
             .iter()
@@ -326,8 +332,8 @@ impl Arguments {
     }
 }
 
-/// The table that rows are run on, and what there is to say of all of them. A
-/// plugin that does not load at all is one error, not one per row.
+/// The table that rows run on, and the rows about all tables. A plugin that does not load at all
+/// is one error, not one per row.
 fn look_at_tables(
     bench: &mut Bench<'_>,
     arguments: &Arguments,
@@ -344,7 +350,7 @@ fn look_at_tables(
         .collect();
     match chosen {
         Ok(loaded) => Ok((Some(loaded), rows)),
-        // The version that was asked for, or no table at all.
+        // The requested version, or every table, is unusable.
         Err(problem) if bench.choice.abi.is_some() || tables.are_none() => Err(problem),
         Err(_) => {
             let next = tables.newest();

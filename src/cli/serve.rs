@@ -1,4 +1,4 @@
-//! `tcpxctl serve`: wait here for a coordinator that joins, where there is no ssh.
+//! `tcpxctl serve`: waits for a coordinator that joins this node without ssh.
 //!
 //! ```console
 //! node1$ tcpxctl serve --secret-file secret
@@ -19,13 +19,13 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Where to wait.
+    /// Address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:18500")]
     listen: SocketAddr,
-    /// What both sides know; made here, readable by you alone, when there is no such file.
+    /// Secret that both nodes share; if the file does not exist, it is created with mode 0600.
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
-    /// End when the first coordinator has left.
+    /// Exit when the first coordinator has left.
     #[arg(long)]
     once: bool,
 }

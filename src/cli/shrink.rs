@@ -1,4 +1,4 @@
-//! `tcpxctl shrink SCENARIO`: the smallest scenario that still shows its finding.
+//! `tcpxctl shrink SCENARIO`: reduces a scenario to the smallest one that shows its finding.
 //!
 //! ```console
 //! $ tcpxctl shrink scenarios/repro/window-never-consumed.toml --out small.toml
@@ -8,10 +8,10 @@
 //! # 31 runs : small.toml
 //! ```
 //!
-//! The finding is that of `--finding`, or the scenario's `expect.finding`, and has
-//! to come first. Connections, windows, chunk, bytes, iterations and the moment of
-//! the fault are halved, policy and environment put back to their defaults. What
-//! is left when `--runs` are used up still shows it, and may not be the smallest.
+//! The finding is `--finding` or the scenario's `expect.finding`, and must be the first finding.
+//! Connections, windows, chunk, bytes, iterations and the moment of the fault are halved; policy
+//! and environment are reset to their defaults. When `--runs` is used up, the result still shows
+//! the finding, and a smaller scenario may exist.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -32,21 +32,21 @@ use tcpx_words::error::Outcome;
 pub(crate) struct Arguments {
     /// Scenario file that shows the finding.
     scenario: PathBuf,
-    /// The condition to keep; expect.finding without it.
+    /// Condition that must stay the first finding [default: expect.finding of the scenario].
     #[arg(long, value_name = "CONDITION")]
     finding: Option<String>,
-    /// Where the smallest one is written; SCENARIO.small.toml without it.
+    /// File for the smallest scenario [default: SCENARIO.small.toml].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Runs at most.
+    /// Maximum number of runs.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Override a key of the scenario first; may be repeated.
+    /// Override a scenario key before shrinking; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
     which: Which,
-    /// Where run folders go.
+    /// Folder for the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
 }

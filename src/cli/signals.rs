@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: the first asks for an orderly end, the second is final.
+//! SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once.
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
@@ -17,8 +17,8 @@ pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
 fn register() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // In this order: the second signal finds the flag set and ends at once;
-        // agents and workers then end because our streams do.
+        // In this order: the second signal finds the flag set and exits. Agents and workers then
+        // end because their control streams close.
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }

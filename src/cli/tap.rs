@@ -1,4 +1,4 @@
-//! `tcpxctl tap`: a program of your own, every plugin call of it recorded.
+//! `tcpxctl tap`: runs your own program and records every call of its plugin.
 //!
 //! ```console
 //! $ tcpxctl tap -- ./my_transfer server 0
@@ -10,9 +10,9 @@
 //! The program finds the tap where it looks for its plugin: by
 //! `UCCL_TCPX_PLUGIN_PATH`, `NCCL_GPUDIRECTTCPX_PLUGIN_PATH`, `NCCL_NET_PLUGIN` or
 //! `libnccl-net.so` on the loader's path. The tap presents the versions that the
-//! plugin exports. The program's exit code is ours, its signal too; recorder
-//! files stay until they are removed. A program that opens a path of its own
-//! cannot be redirected, and is told.
+//! plugin exports. `tap` ends with the program's exit code or signal. Recorder files stay until
+//! they are removed. A program that opens its plugin by a fixed path cannot be redirected; the
+//! path is printed.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -30,16 +30,16 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The real plugin: soft, a path, or a name X for libnccl-net-X.so; without it, what the program would load.
+    /// Plugin to record: soft, a path, or a name X for libnccl-net-X.so [default: the one that the program would load].
     #[arg(long, value_name = "PLUGIN")]
     plugin: Option<String>,
-    /// Where the recorder files go.
+    /// Folder for the recorder files [default: /dev/shm/tcpxctl-UID].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Most comms of one process at once, listeners included [default: 1024].
+    /// Maximum number of open comms per process, listen comms included [default: 1024].
     #[arg(long, value_name = "N")]
     channels: Option<u32>,
-    /// Call events kept per channel, 32 bytes each [default: 1024].
+    /// Number of events kept per channel, 32 bytes each [default: 1024].
     #[arg(long, value_name = "N")]
     ring_events: Option<u32>,
     /// The program and its arguments.
@@ -66,11 +66,11 @@ pub(super) struct TapDocument {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Process {
     pid: u32,
-    /// The file, or why there is none.
+    /// The recorder file, or why there is none.
     what: String,
 }
 
-/// What is known before the program starts.
+/// Everything that is prepared before the program starts.
 struct Tapping {
     real: RealPlugin,
     tap: TapLibrary,
@@ -98,7 +98,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         // A process that outlives the program may load the plugin again.
         tapping.folder.keep();
         say(&format!(
-            "# note : a process of the program still runs; {} stays\n",
+            "# note : a process of the program is still running, so {} is kept\n",
             tapping.folder.path().display()
         ));
     }
@@ -131,20 +131,20 @@ fn prepare(arguments: &Arguments) -> Result<Tapping, InterposeError> {
             .map(|version| format!("v{version}"))
             .collect::<Vec<_>>()
             .join(", ");
-        given
-            .notes
-            .push(format!("the plugin exports {hidden} too, which the program will not see: the tap knows v4 to v12"));
+        given.notes.push(format!(
+            "the plugin also exports {hidden}, which the tap hides: it supports v4 to v12"
+        ));
     }
     if !exports.other.is_empty() {
         given.notes.push(format!(
-            "the plugin exports {} too, which the program will not see",
+            "the plugin also exports {}, which the tap hides",
             exports.other.join(", ")
         ));
     }
     given.notes.extend(
         real.also
             .iter()
-            .map(|(name, value)| format!("{name} names {value}; the tap stands for it too")),
+            .map(|(name, value)| format!("{name} names {value}; the tap replaces that plugin too")),
     );
     Ok(Tapping {
         real,
@@ -174,14 +174,14 @@ fn announce(tapping: &Tapping) {
         .for_each(|note| say(&format!("# note : {note}\n")));
 }
 
-/// Between two looks at what the tap says.
+/// Interval between two reads of the taps' report.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The first look for processes that went past the tap; each next one comes after twice the time.
+/// First search for processes that bypass the tap; each later one waits twice as long.
 const FIRST_SEARCH: Duration = Duration::from_secs(1);
 
 const NOT_LOADED: &str = "the program has not loaded the tap, so nothing was recorded";
 
-/// What was seen of the program's processes.
+/// The program's processes, recorded or not.
 #[derive(Default)]
 struct Watched {
     recordings: Vec<Process>,
@@ -215,7 +215,7 @@ impl Watched {
         }
     }
 
-    /// Passes on what taps have said since the last look.
+    /// Prints what the taps reported since the last call.
     fn look(&mut self, tapping: &Tapping) {
         let said = tapping.folder.said();
         for (pid, said) in said.iter().skip(self.lines) {
@@ -248,7 +248,7 @@ impl Watched {
             .any(|one| one.pid == pid);
         if !known {
             let why = format!(
-                "it opened {} by a fixed path, which no variable redirects",
+                "the process opened {} by a fixed path, which no variable redirects",
                 tapping.real.path.display()
             );
             say(&format!("# not recorded : pid {pid}: {why}\n"));
@@ -276,29 +276,30 @@ impl Watched {
     }
 }
 
-/// What may have kept the program from the tap.
+/// Why the program may not have loaded the tap.
 fn next_step(arguments: &Arguments, real: &RealPlugin) -> Option<String> {
     let program = arguments.command.first().map_or("", String::as_str);
     let fixed = fixed_paths(program, std::env::var("PATH").ok().as_deref());
     if fixed.is_empty() {
         return Some(format!(
-            "does it use a plugin at all? Run it with NCCL_DEBUG=INFO, or look for {} in /proc/PID/maps",
+            "check that the program loads a plugin: run it with NCCL_DEBUG=INFO, or look for {} in /proc/PID/maps",
             real.path.display()
         ));
     }
     Some(format!(
-        "it has {} written into it, and no variable redirects a fixed path: make the program read \
-         UCCL_TCPX_PLUGIN_PATH, or mount the tap over that path in a mount namespace of its own",
+        "the program opens {} by a fixed path, which no variable redirects: make it read \
+         UCCL_TCPX_PLUGIN_PATH, or mount the tap over that path in a mount namespace",
         fixed.join(" and ")
     ))
 }
 
-/// Ends as the program did.
+/// Ends with the program's exit code or signal.
 fn leave(ending: ProgramEnding) -> Ending {
     match ending {
         ProgramEnding::Exited(code) => Ending::code(code as u8),
         ProgramEnding::Killed(signal) => {
-            // No core of ours beside the program's; should the signal not end us, the shell's code says it.
+            // Without a second core file. If the signal does not end this process, the exit code
+            // is the shell's for that signal.
             crate::interpose::end_by(signal);
             Ending::code(128u8.wrapping_add(signal as u8))
         }

@@ -1,4 +1,4 @@
-//! `tcpxctl trace`: a recording as a timeline for other tools.
+//! `tcpxctl trace`: exports a recording as a timeline for other tools.
 //!
 //! ```console
 //! $ tcpxctl trace reports/20261120T101500Z-4conn --out 4conn.json
@@ -6,8 +6,8 @@
 //! # next : open it at https://ui.perfetto.dev
 //! ```
 //!
-//! What it reads may be a run folder, a recorder file of `tcpxctl tap`, or the
-//! number of a process that writes one now. Formats: `perfetto` (Chrome's JSON
+//! The recording is a run folder, a bundle, a recorder file of `tcpxctl tap`, or the id of a
+//! process that writes a recorder now. Formats: `perfetto` (Chrome's JSON
 //! trace format), `csv` and `jsonl` (one event per row or line).
 #![forbid(unsafe_code)]
 
@@ -24,13 +24,13 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// A run folder, a recorder file, or a process id.
+    /// Run folder, bundle, recorder file or process id.
     #[arg(value_name = "RUN|FILE|PID")]
     what: String,
-    /// How it is written.
+    /// Format of the timeline.
     #[arg(long, value_enum, default_value_t = Format::Perfetto)]
     format: Format,
-    /// Where to; stdout without it.
+    /// File to write [default: stdout].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -137,7 +137,7 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
         out.display()
     ));
     if trace.workers.is_empty() {
-        say("# note : the run has no recorder, so there are samples only\n");
+        say("# note : the run has no recorder file; the timeline has its samples only\n");
     }
     if arguments.format == Format::Perfetto {
         say("# next : open it at https://ui.perfetto.dev\n");

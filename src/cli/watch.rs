@@ -1,4 +1,4 @@
-//! `tcpxctl watch`: is it moving, which channel is not, and which side is it?
+//! `tcpxctl watch`: shows every channel's window, live or replayed.
 //!
 //! ```console
 //! $ tcpxctl watch                     # every process of this machine that has a recorder
@@ -8,8 +8,8 @@
 //! $ tcpxctl watch --replay reports/20261120T101500Z-4conn --speed 2
 //! ```
 //!
-//! Without a terminal it prints one frame, as with `--once`. `--json` prints what
-//! is told, one JSON document per line, until the end or a closed pipe.
+//! Without a terminal it prints one frame, as with `--once`. `--json` prints every event as one
+//! line of JSON, until the run ends or the pipe is closed.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -31,22 +31,22 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// A run folder, a process id or a recorder file; all processes of this machine without it.
+    /// Run folder, process id or recorder file [default: every process of this machine with a recorder].
     #[arg(value_name = "RUN|PID|FILE", conflicts_with = "replay")]
     what: Option<String>,
-    /// A run folder, told as it happened.
+    /// Run folder or bundle to replay from its start.
     #[arg(long, value_name = "RUN")]
     replay: Option<PathBuf>,
-    /// So many times as fast as it happened.
+    /// Speed of the replay: 2 is twice as fast as the run.
     #[arg(long, value_name = "N", default_value_t = 1.0, requires = "replay", value_parser = speed)]
     speed: f64,
-    /// Print one frame as text.
+    /// Print one frame and exit.
     #[arg(long)]
     once: bool,
     /// With --once, write the frame to FILE: .svg, .ans (ANSI) or text.
     #[arg(long, value_name = "FILE", requires = "once")]
     out: Option<PathBuf>,
-    /// Size of a frame that goes to no terminal, such as 120x40.
+    /// Size of the frame when stdout is not a terminal, such as 120x40.
     #[arg(long, value_name = "COLUMNSxLINES", value_parser = size)]
     size: Option<(u16, u16)>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ impl LookArguments {
     }
 }
 
-/// What the locale says, in its own order; nothing said is what everybody has.
+/// Whether the locale is UTF-8, by the first variable that is set; UTF-8 if none is.
 fn is_utf8() -> bool {
     let said = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
@@ -94,7 +94,7 @@ fn is_utf8() -> bool {
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if speed.is_finite() && (0.01..=1000.0).contains(&speed) => Ok(speed),
-        _ => Err("a speed is a number from 0.01 to 1000".to_owned()),
+        _ => Err("expected a number from 0.01 to 1000".to_owned()),
     }
 }
 
@@ -104,7 +104,7 @@ fn size(text: &str) -> Result<(u16, u16), String> {
         .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
     parsed
         .filter(|(width, height)| (10..=1000).contains(width) && (3..=1000).contains(height))
-        .ok_or_else(|| "a size is COLUMNSxLINES, such as 120x40".to_owned())
+        .ok_or_else(|| "expected COLUMNSxLINES, such as 120x40".to_owned())
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
@@ -169,7 +169,7 @@ fn once(arguments: &Arguments, source: &mut dyn Source, look: ViewOptions) -> En
     Ok(Ending::PASSED)
 }
 
-/// Every event, a line each, until nothing more comes; what it came to last.
+/// Prints every event as a line, and the end of the run last.
 fn stream(source: &mut dyn Source, look: ViewOptions) -> Ended {
     loop {
         let events = source.poll()?;
@@ -196,7 +196,7 @@ fn stream(source: &mut dyn Source, look: ViewOptions) -> Ended {
     }
 }
 
-/// The last line of a stream of which the end is known.
+/// The last line of a stream, once the run has ended.
 #[derive(Serialize)]
 struct StreamEnd {
     outcome: Outcome,

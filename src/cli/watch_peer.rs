@@ -1,4 +1,4 @@
-//! What runs on nodes now, through the agents there.
+//! The recorders of running processes on the nodes of `--peer`, read by agents there.
 #![forbid(unsafe_code)]
 
 use tcpx_coord::Watching;
@@ -15,7 +15,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// `title` is what its user calls them.
+    /// `title` names the nodes as the user typed them.
     pub(crate) fn judged(watching: Watching, title: String) -> JudgedSource<Self> {
         JudgedSource::new(Self { watching, title })
     }

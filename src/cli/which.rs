@@ -1,5 +1,4 @@
-//! Which plugin, and which of its versions: the two flags of every command that
-//! loads one.
+//! `--plugin` and `--abi`, the two flags of every command that loads a plugin.
 #![forbid(unsafe_code)]
 
 use clap::Args;
@@ -12,15 +11,15 @@ pub(crate) struct Which {
     /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
     #[arg(long, value_name = "PLUGIN")]
     pub(crate) plugin: Option<String>,
-    #[arg(long, value_name = "VERSION", help = format!("Use this version of its table, {}, instead of the newest", AbiVersion::RANGE))]
+    #[arg(long, value_name = "VERSION", help = format!("Use this version of the plugin's table ({}) instead of the newest", AbiVersion::RANGE))]
     pub(crate) abi: Option<AbiVersion>,
 }
 
 impl Which {
-    /// Adds both to what a scenario is resolved from.
+    /// Adds both flags to the inputs that a scenario is resolved from.
     pub(crate) fn add_to(&self, inputs: &mut Inputs) {
         if let Some(plugin) = &self.plugin {
-            // A file of this folder needs no `./`.
+            // A file in the current folder needs no `./`.
             let is_path =
                 plugin.contains('/') || plugin.ends_with(".so") || Path::new(plugin).is_file();
             let key = if is_path { "path" } else { "name" };

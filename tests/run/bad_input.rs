@@ -199,7 +199,7 @@ fn flags_about_another_node_want_one() {
         &["--accept-new-host-key"],
     ] {
         let said = [
-            &format!("{}: there is no other end", flag[0])[..],
+            &format!("{}: the flag needs a second node", flag[0])[..],
             "--peer or --join",
         ];
         let run = flag
@@ -222,8 +222,8 @@ fn what_looks_from_here_is_not_sent_elsewhere() {
         let ended =
             Tool::new(&[command, "--from", "10.0.1.25", "--peer", "10.0.0.226"]).ends_with(2);
         ended.says(&[
-            "--from: this command looks from where it is typed",
-            "type it on 10.0.1.25",
+            "--from: this command runs on the machine where you type it",
+            "run it on 10.0.1.25",
         ]);
     }
 }

@@ -126,7 +126,7 @@ fn a_file_that_is_no_plugin_is_not_passed() {
     let strict = crate::strict::library().to_str().unwrap();
     let judged = named(strict).ended();
     judged.says(&[
-        &format!("for {strict}, by what the software plugin needs"),
+        &format!("for {strict}, with the checks of the software plugin"),
         "rail-present",
     ]);
 }
@@ -145,7 +145,7 @@ unset NCCL_USE_DMA_BUF
     );
     doctor(&[], &["--fix-env"])
         .ends_with(0)
-        .says(&["nothing to mend"]);
+        .says(&["nothing to correct"]);
     // Of this machine: a shell that runs the lines has nothing left to mend.
     let script = "eval \"$(\"$@\" doctor --fix-env)\" && \"$@\" doctor --fix-env";
     let again = Tool::new(&[])
@@ -153,7 +153,7 @@ unset NCCL_USE_DMA_BUF
         .through("sh", &["-c", script, "sh"])
         .ends_with(0);
     assert!(
-        again.out.is_empty() && again.err.contains("nothing to mend"),
+        again.out.is_empty() && again.err.contains("nothing to correct"),
         "{again}"
     );
 }
@@ -179,7 +179,7 @@ fn a_redacted_capture_keeps_names_for_itself() {
     ended.says(&[
         "# Capture : node.tar.gz (",
         "redacted",
-        "# Map : node.tar.gz.map.json, for you alone",
+        "# Map : node.tar.gz.map.json, keep it to yourself",
     ]);
     // As of a report and a bundle: beside it, whole, for its owner only.
     let map = ended.folder().join("node.tar.gz.map.json");
@@ -237,7 +237,7 @@ fn bad_input_says_what_and_what_to_do() {
             "tcpxctl doctor --facts",
         ],
     );
-    check(&["--peer-facts", "/dev/zero"], 2, &["no regular file"]);
+    check(&["--peer-facts", "/dev/zero"], 2, &["not a regular file"]);
     check(
         &["--capture", "file"],
         3,

@@ -155,7 +155,7 @@ fn a_run_without_its_recorders_still_has_samples() {
     let run = &ended.run_folders()[0];
     std::fs::remove_dir_all(run.join("nodes")).unwrap();
     let told = trace(run, &["--out", "t.json"]);
-    told.says(&["0 events of 0 channels", "samples only"]);
+    told.says(&["0 events of 0 channels", "samples"]);
 }
 
 #[test]
