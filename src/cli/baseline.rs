@@ -22,11 +22,11 @@ use tcpx_report::compare::{Baselines, Measured};
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    command: BaselineCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum BaselineCommand {
     /// Save a result under a name.
     Save {
         /// Name of the baseline: letters, digits, `.`, `_` and `-`.
@@ -65,8 +65,8 @@ pub(super) struct BaselinesDocument<'a> {
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let baselines = Baselines::of_user(|name| std::env::var_os(name));
-    let shown = match &arguments.what {
-        What::Save { name, result } => {
+    let shown = match &arguments.command {
+        BaselineCommand::Save { name, result } => {
             let path = baselines.save(name, &measured(result, None)?)?;
             match common.json {
                 true => print_json(&BaselineDocument {
@@ -78,8 +78,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             }
             return Ok(Ending::PASSED);
         }
-        What::List => baselines.list(),
-        What::Show { name } => vec![baselines.load(name)?],
+        BaselineCommand::List => baselines.list(),
+        BaselineCommand::Show { name } => vec![baselines.load(name)?],
     };
     if common.json {
         print_json(&BaselinesDocument {
@@ -87,7 +87,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             baselines: &shown,
         });
     } else {
-        print(&text(&shown, matches!(arguments.what, What::Show { .. })));
+        print(&text(
+            &shown,
+            matches!(arguments.command, BaselineCommand::Show { .. }),
+        ));
     }
     Ok(Ending::PASSED)
 }

@@ -1,4 +1,4 @@
-//! Runs a scenario by another `tcpxctl run`, and reads its record and its events.
+//! ChildRuns a scenario by another `tcpxctl run`, and reads its record and its events.
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
@@ -24,14 +24,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 
 /// The runs of one command, in a folder of their own.
-pub(crate) struct Runs<'a> {
+pub(crate) struct ChildRuns<'a> {
     folder: PathBuf,
     extra: &'a [String],
     interrupted: &'a AtomicBool,
     count: u32,
 }
 
-impl<'a> Runs<'a> {
+impl<'a> ChildRuns<'a> {
     /// Makes `<reports>/<stamp>-<what>`; `extra` are arguments of every run.
     ///
     /// # Errors
@@ -73,11 +73,11 @@ impl<'a> Runs<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Runs a scenario to its end.
+    /// ChildRuns a scenario to its end.
     ///
     /// # Errors
     /// The run left no record; the error is its reason in one sentence.
-    pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Ran, String> {
+    pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<ChildRun, String> {
         self.count += 1;
         let file = self
             .folder
@@ -103,7 +103,7 @@ impl<'a> Runs<'a> {
         let (document, said) =
             self.wait(child, Duration::from(scenario.limits.total) + BEYOND_TOTAL)?;
         let record = RunRecord::parse(document.as_bytes()).map_err(|_| last_line(&said))?;
-        Ok(Ran {
+        Ok(ChildRun {
             events: self.folder.join(&record.id).join("events.jsonl"),
             record,
         })
@@ -139,13 +139,13 @@ impl<'a> Runs<'a> {
 }
 
 /// One run that left a record.
-pub(crate) struct Ran {
+pub(crate) struct ChildRun {
     /// Its `run.json`.
     pub record: RunRecord,
     events: PathBuf,
 }
 
-impl Ran {
+impl ChildRun {
     /// Its events in order, as far as they were kept.
     pub(crate) fn events(&self, mut each: impl FnMut(&Event)) {
         let Ok(file) = File::open(&self.events) else {

@@ -52,7 +52,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(name) = &arguments.explain {
         return explain(common, name.as_deref());
     }
-    let Seen { of, evidence, note } = seen(arguments)?;
+    let DiagnoseInput { of, evidence, note } = seen(arguments)?;
     if arguments.evidence {
         print_json(&evidence);
         return Ok(Ending::PASSED);
@@ -152,13 +152,13 @@ fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding])
 }
 
 /// The evidence, and where it is from.
-struct Seen {
+struct DiagnoseInput {
     of: String,
     evidence: Evidence,
     note: Option<String>,
 }
 
-fn seen(arguments: &Arguments) -> Result<Seen, Failure> {
+fn seen(arguments: &Arguments) -> Result<DiagnoseInput, Failure> {
     if let Some(way) = arguments.nodes.peer()? {
         return on_peer(arguments, &*way);
     }
@@ -173,13 +173,13 @@ fn seen(arguments: &Arguments) -> Result<Seen, Failure> {
 }
 
 /// A run folder or a bundle, finished or not.
-fn in_run(path: &Path) -> Result<Seen, Failure> {
+fn in_run(path: &Path) -> Result<DiagnoseInput, Failure> {
     let files = RunFiles::open(path)?;
     let evidence = evidence_from_files(&files)?;
     let note = files
         .unfinished()
         .map(|unfinished| unfinished.words(evidence.now_ms));
-    Ok(Seen {
+    Ok(DiagnoseInput {
         of: path.display().to_string(),
         evidence,
         note,
@@ -187,14 +187,14 @@ fn in_run(path: &Path) -> Result<Seen, Failure> {
 }
 
 /// A process that writes a recorder now, or a recorder file.
-fn in_recorder(what: &str) -> Result<Seen, Failure> {
+fn in_recorder(what: &str) -> Result<DiagnoseInput, Failure> {
     let mut source = open(Some(what))?;
     let names = source.begin().state.names;
     let evidence: Result<Evidence, SourceError> = evidence_from_recorders(names, |events| {
         events.extend(source.poll()?);
         Ok(())
     });
-    Ok(Seen {
+    Ok(DiagnoseInput {
         of: what.to_owned(),
         evidence: evidence?,
         note: None,
@@ -202,7 +202,7 @@ fn in_recorder(what: &str) -> Result<Seen, Failure> {
 }
 
 /// Everything with a recorder that runs on both nodes now.
-fn on_peer(arguments: &Arguments, way: &dyn Transport) -> Result<Seen, Failure> {
+fn on_peer(arguments: &Arguments, way: &dyn Transport) -> Result<DiagnoseInput, Failure> {
     if arguments.what.is_some() {
         let message = "--peer judges what runs on two nodes now, and RUN, PID or FILE is a \
                        recording on this machine";
@@ -216,7 +216,7 @@ fn on_peer(arguments: &Arguments, way: &dyn Transport) -> Result<Seen, Failure> 
     };
     let evidence =
         evidence_from_recorders(names, |events| watching.look(events)).map_err(OpenError::Lost)?;
-    Ok(Seen {
+    Ok(DiagnoseInput {
         of: format!("{} and {}", ways[0].node(), way.node()),
         evidence,
         note: None,

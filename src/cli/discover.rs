@@ -9,8 +9,8 @@ use super::Common;
 use super::failure::{Ended, Ending};
 use super::nodes::Nodes;
 use super::output::{Columns, print, print_error, print_json};
+use super::plugin_arguments::PluginArguments;
 use super::scenario::first_point;
-use super::which::Which;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use tcpx_words::units::printable;
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    which: Which,
+    plugin: PluginArguments,
     /// Time limit for loading and initialising the plugin, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
@@ -61,12 +61,12 @@ pub(super) struct DiscoverDocument<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
-    let scenario = first_point(None, &[], &arguments.which)?;
+    let scenario = first_point(None, &[], &arguments.plugin)?;
     let nodes = arguments.nodes.all(&scenario.plugin)?;
     let patience = Duration::from_secs(arguments.timeout);
-    let found: Vec<Found> = nodes
+    let found: Vec<DiscoveredNode> = nodes
         .iter()
-        .map(|(_, node)| Found::of(node, &scenario, patience))
+        .map(|(_, node)| DiscoveredNode::ask(node, &scenario, patience))
         .collect();
     let code = found
         .iter()
@@ -78,7 +78,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             [one] => print_json(&one.document()),
             all => print_json(&DiscoverPairDocument {
                 schema: "tcpxctl.discover-pair/1",
-                nodes: all.iter().map(Found::document).collect(),
+                nodes: all.iter().map(DiscoveredNode::document).collect(),
             }),
         }
         return Ok(Ending::code(code));
@@ -96,7 +96,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
 }
 
 /// The facts and the plugin of one node.
-struct Found<'a> {
+struct DiscoveredNode<'a> {
     facts: &'a NodeFacts,
     /// The GPUs by CUDA, asked in a separate worker, because a driver may end its process.
     cuda: Result<CudaNode, String>,
@@ -104,9 +104,9 @@ struct Found<'a> {
     loaded: Result<Loaded, Problem>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> DiscoveredNode<'a> {
     /// Without `SOCKET_IFNAME` variables, so that the plugin shows its own choice of interfaces.
-    fn of(node: &'a Node, scenario: &Scenario, patience: Duration) -> Self {
+    fn ask(node: &'a Node, scenario: &Scenario, patience: Duration) -> Self {
         let choice = node.plugin.as_ref();
         let loaded = match choice {
             Err(no) => Err(no.clone().into()),

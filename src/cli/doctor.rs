@@ -18,9 +18,9 @@ use super::doctor_table::{Paint, Report, Section};
 use super::failure::{Ended, Ending, Failure};
 use super::nodes::{Nodes, node_at};
 use super::output::{print, print_json, say, stdout_colors};
+use super::plugin_arguments::PluginArguments;
 use super::report::{beside, keep_map};
 use super::scenario::first_point;
-use super::which::Which;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -308,7 +308,7 @@ fn subject(
     if tcpx && arguments.scenario.is_none() {
         return Ok((Subject { tcpx, chunk: None }, BTreeMap::new()));
     }
-    let scenario = first_point(arguments.scenario.clone(), &[], &Which::default())?;
+    let scenario = first_point(arguments.scenario.clone(), &[], &PluginArguments::default())?;
     // Variables are derived from the plugin's family alone, so the file need not exist.
     let choice = Choice::of_file(
         if tcpx {

@@ -7,7 +7,7 @@ use super::nodes::Nodes;
 use super::output::{Columns, print, print_json};
 pub(crate) use super::pair::preflight_line;
 use super::pair::{PairRun, pair_scenario, plugin_lines, run_pair};
-use super::which::Which;
+use super::plugin_arguments::PluginArguments;
 use clap::Args;
 use serde::Serialize;
 use tcpx_coord::Work;
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
     #[command(flatten)]
-    which: Which,
+    plugin: PluginArguments,
     /// Override a scenario key, such as limits.connect=60s; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -75,7 +75,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let connections = format!("transfer.connections={}", arguments.connections);
     let scenario = pair_scenario(
         &arguments.set,
-        &arguments.which,
+        &arguments.plugin,
         "handshake",
         &[connections],
     )?;

@@ -34,7 +34,7 @@ const KILLED: &str = "# killed : the coordinator was killed before it wrote run.
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: Option<What>,
+    command: Option<HistoryCommand>,
     /// Only runs of this scenario.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Subcommand)]
-enum What {
+enum HistoryCommand {
     /// Remove the run folders that no --keep flag keeps.
     Prune(PruneArguments),
 }
@@ -92,7 +92,7 @@ pub(super) struct PrunedDocument<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
-    if let Some(What::Prune(arguments)) = &arguments.what {
+    if let Some(HistoryCommand::Prune(arguments)) = &arguments.command {
         return prune(common, arguments);
     }
     let history = read(&arguments.reports)?;

@@ -29,6 +29,7 @@ mod mr;
 mod nodes;
 mod output;
 mod pair;
+mod plugin_arguments;
 mod rehearse;
 mod report;
 mod run;
@@ -44,7 +45,6 @@ mod tap;
 mod trace;
 mod watch;
 mod watch_peer;
-mod which;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use failure::{Ended, Ending, Failure};

@@ -7,7 +7,7 @@ use super::failure::Ended;
 use super::nodes::Nodes;
 use super::output::{Columns, print, print_json};
 use super::pair::{PairRun, pair_scenario, plugin_lines, run_pair};
-use super::which::Which;
+use super::plugin_arguments::PluginArguments;
 use clap::Args;
 use serde::Serialize;
 use tcpx_coord::Work;
@@ -18,7 +18,7 @@ use tcpx_words::units::ByteCount;
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    which: Which,
+    plugin: PluginArguments,
     /// Override a scenario key, such as limits.connect=60s; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -41,7 +41,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     // One connection each way makes a send comm and a recv comm. Device memory lets a plugin
     // that accepts stand-in memory register it.
     let own = ["transfer.connections=1", "transfer.memory=\"device\""].map(str::to_owned);
-    let scenario = pair_scenario(&arguments.set, &arguments.which, "mr", &own)?;
+    let scenario = pair_scenario(&arguments.set, &arguments.plugin, "mr", &own)?;
     let pair = run_pair(&arguments.nodes, &scenario, Work::Mr, false)?;
     let workers = pair.ends().into_iter().flatten();
     let rows: Vec<&MrRow> = workers

@@ -3,9 +3,9 @@
 
 use super::failure::{Ended, Ending, Failure};
 use super::nodes::{Nodes, upload};
+use super::plugin_arguments::PluginArguments;
 use super::scenario::first_point;
 use super::signals::interrupted;
-use super::which::Which;
 use tcpx_coord::{ONE_NODE_PAIR, PairOutcome, RunOutcome, RunRequest, Work, run};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::ids::NodeId;
@@ -17,12 +17,12 @@ use tcpx_run_model::state::WorkerState;
 /// `--set` over those.
 pub(crate) fn pair_scenario(
     set: &[String],
-    which: &Which,
+    plugin: &PluginArguments,
     name: &str,
     own: &[String],
 ) -> Result<Scenario, ScenarioError> {
     let all: Vec<String> = own.iter().chain(set).cloned().collect();
-    let mut scenario = first_point(None, &all, which)?;
+    let mut scenario = first_point(None, &all, plugin)?;
     scenario.name = name.to_owned();
     Ok(scenario)
 }

@@ -15,7 +15,7 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::child::Runs;
+use super::child::ChildRuns;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{Columns, print, print_error, print_json};
 use super::signals::interrupted;
@@ -62,7 +62,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         arguments.plugin.clone(),
         "--no-preflight".to_owned(),
     ];
-    let mut runs = Runs::new(&arguments.reports, "rehearsal", &extra, &flag)?;
+    let mut runs = ChildRuns::new(&arguments.reports, "rehearsal", &extra, &flag)?;
     let mut rows = Vec::new();
     let mut line = Lines::new(common, &chosen);
     for (_, scenario, rehearsal) in &chosen {
@@ -126,7 +126,7 @@ fn chosen(names: &[String]) -> Result<Vec<Chosen>, Failure> {
     Ok(chosen)
 }
 
-fn rehearse(runs: &mut Runs<'_>, scenario: &Scenario) -> RehearsalRow {
+fn rehearse(runs: &mut ChildRuns<'_>, scenario: &Scenario) -> RehearsalRow {
     let ran = match runs.run(scenario) {
         Ok(ran) => ran,
         Err(why) => return rehearsal_row(scenario, &[], "no record", vec![why]),

@@ -14,11 +14,11 @@ use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
 use super::nodes::{Nodes, upload};
 use super::output::{print, print_error, print_json, say};
+use super::plugin_arguments::PluginArguments;
 use super::run_table::{Progress, header, summary, table};
 use super::scenario::{must_be_runnable, points};
 use super::signals::interrupted;
 use super::watch::LookArguments;
-use super::which::Which;
 use super::{Common, bundle};
 use clap::Args;
 use serde::Serialize;
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    plugin: PluginArguments,
     /// Folder for the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let scenario = Some(arguments.scenario.clone());
-    let points = points(scenario, &arguments.set, &arguments.which)?;
+    let points = points(scenario, &arguments.set, &arguments.plugin)?;
     if arguments.dry_run {
         return dry_run(common, arguments, &points);
     }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
-use super::which::Which;
+use super::plugin_arguments::PluginArguments;
 use std::path::PathBuf;
 use tcpx_run_model::scenario::{Inputs, Resolved, Scenario, ScenarioError, resolve};
 use tcpx_words::error::Outcome;
@@ -11,14 +11,14 @@ use tcpx_words::error::Outcome;
 pub(crate) fn points(
     scenario: Option<PathBuf>,
     set: &[String],
-    which: &Which,
+    plugin: &PluginArguments,
 ) -> Result<Vec<Resolved>, ScenarioError> {
     let mut inputs = Inputs::from_environment(|name| std::env::var_os(name))?;
     inputs.scenario = scenario;
     for setting in set {
         inputs.set(setting);
     }
-    which.add_to(&mut inputs);
+    plugin.add_to(&mut inputs);
     resolve(&inputs)
 }
 
@@ -26,9 +26,9 @@ pub(crate) fn points(
 pub(crate) fn first_point(
     scenario: Option<PathBuf>,
     set: &[String],
-    which: &Which,
+    plugin: &PluginArguments,
 ) -> Result<Scenario, ScenarioError> {
-    let first = points(scenario, set, which)?.into_iter().next();
+    let first = points(scenario, set, plugin)?.into_iter().next();
     Ok(first.map(|point| point.scenario).unwrap_or_default())
 }
 

@@ -20,8 +20,8 @@ use super::failure::{Ended, Ending, Failure};
 use super::nodes::Nodes;
 use super::output::{Columns, print, print_json};
 use super::pair::pair_scenario;
+use super::plugin_arguments::PluginArguments;
 use super::signals::interrupted;
-use super::which::Which;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ use tcpx_words::side::Side;
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    which: Which,
+    plugin: PluginArguments,
     /// List the rows, and run none.
     #[arg(long)]
     list: bool,
@@ -172,7 +172,7 @@ impl Bench<'_> {
             Err(problem) if matches!(problem.outcome, Outcome::PeerLost | Outcome::Interrupted) => {
                 Err(problem)
             }
-            Err(problem) => Ok(words::of_problem(&problem)),
+            Err(problem) => Ok(words::verdict_of_problem(&problem)),
         }
     }
 }
@@ -194,7 +194,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         "transfer.memory=\"device\"".to_owned(),
         "topology.gpus={ stand_ins = 1 }".to_owned(),
     ];
-    let scenario = pair_scenario(&[], &arguments.which, "selftest", &own)?;
+    let scenario = pair_scenario(&[], &arguments.plugin, "selftest", &own)?;
     let mut node = arguments.nodes.last(&scenario.plugin)?;
     node.until(interrupted()?);
     let choice = node.plugin.clone()?;
@@ -342,7 +342,7 @@ fn look_at_tables(
     if chosen.is_ok() && !arguments.wants_tables() {
         return Ok((chosen.ok(), Vec::new()));
     }
-    let tables = Tables::of(bench);
+    let tables = Tables::load_all(bench);
     let rows = tables
         .rows()
         .into_iter()

@@ -15,12 +15,12 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::child::Runs;
+use super::child::ChildRuns;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{print, print_json, print_warning, say};
+use super::plugin_arguments::PluginArguments;
 use super::scenario::{must_be_runnable, points};
 use super::signals::interrupted;
-use super::which::Which;
 use crate::shrink::shrink;
 use clap::Args;
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    plugin: PluginArguments,
     /// Folder for the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
@@ -65,7 +65,7 @@ pub(super) struct ShrinkDocument<'a> {
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let path = Some(arguments.scenario.clone());
-    let points = points(path, &arguments.set, &arguments.which)?;
+    let points = points(path, &arguments.set, &arguments.plugin)?;
     let [point] = points.as_slice() else {
         return Err(Failure::new(Outcome::Usage, "a sweep cannot be shrunk")
             .next("give each list one value with --set"));
@@ -82,7 +82,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     scenario.expect.finding = Some(finding.clone());
     let flag = interrupted()?;
     let extra = ["--no-preflight".to_owned()];
-    let mut runs = Runs::new(&arguments.reports, "shrink", &extra, &flag)?;
+    let mut runs = ChildRuns::new(&arguments.reports, "shrink", &extra, &flag)?;
     let mut number = 0;
     let mut shows = |scenario: &Scenario| {
         let ran = runs.run(scenario);

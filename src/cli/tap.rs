@@ -19,8 +19,8 @@ use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{print_json, print_warning, say};
 use crate::interpose::{
-    Exports, Given, InterposeError, PrivateFolder, Program, ProgramEnding, RealPlugin, Recording,
-    TapLibrary, exports, fixed_paths, real_plugin, tap_library,
+    Exports, InterposeError, PrivateFolder, Program, ProgramEnding, ProgramEnvironment, RealPlugin,
+    Recording, TapLibrary, exports, fixed_paths, real_plugin, tap_library,
 };
 use clap::Args;
 use serde::Serialize;
@@ -75,7 +75,7 @@ struct Tapping {
     real: RealPlugin,
     tap: TapLibrary,
     folder: PrivateFolder,
-    given: Given,
+    given: ProgramEnvironment,
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
@@ -217,7 +217,7 @@ impl Watched {
 
     /// Prints what the taps reported since the last call.
     fn look(&mut self, tapping: &Tapping) {
-        let said = tapping.folder.said();
+        let said = tapping.folder.reported();
         for (pid, said) in said.iter().skip(self.lines) {
             match said.split_once(' ') {
                 Some(("recording", file)) => {

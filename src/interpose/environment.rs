@@ -40,7 +40,7 @@ pub(crate) struct Recording {
 
 /// Variables added to the program's environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct ProgramEnvironment {
     /// Values by name.
     pub(crate) variables: BTreeMap<String, String>,
     /// What could not be redirected, and what follows from that.
@@ -99,7 +99,7 @@ impl PrivateFolder {
     }
 
     /// The lines that taps have added to the report: process id and text.
-    pub(crate) fn said(&self) -> Vec<(u32, String)> {
+    pub(crate) fn reported(&self) -> Vec<(u32, String)> {
         let bytes = std::fs::read(self.report()).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(REPORT_MAX)]).into_owned();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -115,8 +115,8 @@ impl PrivateFolder {
         real: &Path,
         recording: &Recording,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Given {
-        let mut given = Given::default();
+    ) -> ProgramEnvironment {
+        let mut given = ProgramEnvironment::default();
         let link = self.path.join("libnccl-net-tcpx.so").display().to_string();
         let mut set =
             |name: &str, value: String| drop(given.variables.insert(name.to_owned(), value));
@@ -225,7 +225,7 @@ mod tests {
         )
         .expect("written");
         assert_eq!(
-            folder.said(),
+            folder.reported(),
             [
                 (12, "recording /dev/shm/x".to_owned()),
                 (13, "a[1m b".to_owned())

@@ -12,7 +12,7 @@ mod library;
 mod program;
 mod real;
 
-pub(crate) use environment::{Given, PrivateFolder, Recording};
+pub(crate) use environment::{PrivateFolder, ProgramEnvironment, Recording};
 pub use error::InterposeError;
 pub use exports::{Exports, exports};
 pub use library::{TapLibrary, tap_library};

@@ -4,7 +4,7 @@
 //! reaches it directly. A SIGTERM or SIGHUP to `tap` alone is passed on to the program.
 #![forbid(unsafe_code)]
 
-use super::environment::Given;
+use super::environment::ProgramEnvironment;
 use super::error::InterposeError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -42,7 +42,7 @@ impl Program {
     /// The program cannot be started.
     pub(crate) fn start(
         command: &[String],
-        given: &Given,
+        given: &ProgramEnvironment,
         stdout_to_stderr: bool,
     ) -> Result<Self, InterposeError> {
         let (program, arguments) = command

@@ -39,7 +39,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn of(bench: &Bench<'_>) -> Self {
+    pub(super) fn load_all(bench: &Bench<'_>) -> Self {
         let mut tables = Self {
             all: Vec::new(),
             some_absent: false,
@@ -145,7 +145,7 @@ impl Tables {
 impl Table {
     fn row(&self) -> Row {
         let said = match &self.found {
-            Err(problem) => words::of_problem(problem),
+            Err(problem) => words::verdict_of_problem(problem),
             Ok(loaded) => match named_version(&loaded.about.name) {
                 Some(other) if other != self.version.number() => (
                     ContractVerdict::Fail,

@@ -7,7 +7,7 @@ use tcpx_run_model::scenario::Inputs;
 use tcpx_words::abi_version::AbiVersion;
 
 #[derive(Args, Default)]
-pub(crate) struct Which {
+pub(crate) struct PluginArguments {
     /// Plugin: auto, soft, builtin, a path, or a name X for libnccl-net-X.so.
     #[arg(long, value_name = "PLUGIN")]
     pub(crate) plugin: Option<String>,
@@ -15,7 +15,7 @@ pub(crate) struct Which {
     pub(crate) abi: Option<AbiVersion>,
 }
 
-impl Which {
+impl PluginArguments {
     /// Adds both flags to the inputs that a scenario is resolved from.
     pub(crate) fn add_to(&self, inputs: &mut Inputs) {
         if let Some(plugin) = &self.plugin {
