@@ -228,7 +228,7 @@ fn on_peer(arguments: &Arguments, way: &dyn Transport) -> Result<DiagnoseInput, 
 pub(super) struct ExplainDocument<'a> {
     schema: &'static str,
     #[cfg_attr(test, schemars(with = "Vec<super::schemas::Object>"))]
-    conditions: Vec<&'a Condition>,
+    conditions: Vec<&'a CatalogueEntry>,
 }
 
 fn explain(common: &Common, name: Option<&str>) -> Ended {

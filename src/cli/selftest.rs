@@ -97,6 +97,7 @@ struct Row {
     promise: &'static str,
     /// Whether only TCPX must do it.
     tcpx_only: bool,
+    #[cfg_attr(test, schemars(with = "String"))]
     verdict: ContractVerdict,
     detail: String,
     seconds: f64,
@@ -126,9 +127,6 @@ impl Row {
     }
 }
 
-/// The verdict of the row that the user interrupted; it is the last row.
-const INTERRUPTED: &str = "INTERRUPTED";
-
 /// The node and plugin that rows run on.
 struct Bench<'a> {
     node: &'a Node,
@@ -156,7 +154,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// No other row can run: the node is lost, or the user interrupted.
-    fn row(&self, id: &str) -> Result<(String, String), Problem> {
+    fn row(&self, id: &str) -> Result<(ContractVerdict, String), Problem> {
         let task = Task::Contract {
             plugin: self.choice.clone(),
             row: id.into(),

@@ -11,7 +11,7 @@ use tcpx_report::suite::{JunitCase, JunitResult, JunitSuite};
 use tcpx_words::error::Outcome;
 
 /// Verdict and detail of a worker that ended before it could answer.
-pub(super) fn verdict_of_problem(problem: &Problem) -> (String, String) {
+pub(super) fn verdict_of_problem(problem: &Problem) -> (ContractVerdict, String) {
     let verdict = match problem.outcome {
         Outcome::PluginDied => ContractVerdict::Crashed,
         Outcome::Interrupted => return interrupted(),
