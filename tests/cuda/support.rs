@@ -12,7 +12,7 @@ use tempfile::TempDir;
 const CHILD: &str = "TCPXCTL_TEST_CHILD";
 
 /// The folder that holds the stand-in as `libcuda.so` and `libcuda.so.1`.
-pub fn fake_driver() -> &'static Path {
+pub(crate) fn fake_driver() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let made = TempDir::new_in(scratch).unwrap();
@@ -45,19 +45,19 @@ fn build(source: &str, name: &str, folder: &Path) {
 }
 
 /// Whether this machine's own driver is to be used.
-pub fn on_a_real_gpu() -> bool {
+pub(crate) fn on_a_real_gpu() -> bool {
     std::env::var_os("TCPXCTL_TEST_GPU").is_some_and(|value| value == "1")
 }
 
 /// Runs `body` in a child with a driver: the real one if there is to be one, else
 /// the stand-in. `name` is the test's own.
-pub fn with_driver(name: &str, body: impl FnOnce()) {
+pub(crate) fn with_driver(name: &str, body: impl FnOnce()) {
     let environment: &[(&str, &str)] = &[];
     with(name, environment, !on_a_real_gpu(), body);
 }
 
 /// As `with_driver`, always with the stand-in, and with these settings of it.
-pub fn with_fake(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+pub(crate) fn with_fake(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     with(name, environment, true, body);
 }
 
@@ -82,7 +82,7 @@ fn with(name: &str, environment: &[(&str, &str)], fake: bool, body: impl FnOnce(
 }
 
 /// `tcpxctl ARGUMENTS` over the stand-in with these settings of it.
-pub fn tool(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+pub(crate) fn tool(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
     command
         .args(arguments)
@@ -92,6 +92,6 @@ pub fn tool(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
 }
 
 /// What a command printed.
-pub fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }

@@ -5,14 +5,14 @@ use crate::lab::{Lab, NODES, RAILS, address};
 use crate::tcpxctl::{Ended, SMALL, Tool};
 
 /// The address that users have of the other node.
-pub const PEER: &str = "10.0.0.226";
+pub(crate) const PEER: &str = "10.0.0.226";
 /// Connections of the shipped scenario, one rail each.
 const RAIL_COUNT: u64 = 4;
 /// What headers, acknowledgements and barriers may add to payload.
 const OVERHEAD: f64 = 1.15;
 
 /// `run` of a small scenario between the nodes, from `node`.
-pub fn small(lab: &Lab, node: &str, more: &[&str]) -> Tool {
+pub(crate) fn small(lab: &Lab, node: &str, more: &[&str]) -> Tool {
     let tool = lab.tool(
         node,
         &[&["run", "small.toml", "--peer", PEER], more].concat(),

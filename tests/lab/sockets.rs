@@ -7,14 +7,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Long enough for anything that arrives at all, on a busy machine too.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nothing must arrive before it is taken as lost.
-pub const SILENCE: Duration = Duration::from_millis(500);
+pub(crate) const SILENCE: Duration = Duration::from_millis(500);
 /// What one burst has: a receive buffer holds it.
 const BURST: u32 = 100;
 
 /// A datagram socket in a node, on one of its interfaces; it never fragments.
-pub fn datagrams(lab: &Lab, node: &str, interface: &str) -> UdpSocket {
+pub(crate) fn datagrams(lab: &Lab, node: &str, interface: &str) -> UdpSocket {
     let socket = lab
         .inside(node, || UdpSocket::bind((address(node, interface), 0)))
         .unwrap();
@@ -24,7 +24,7 @@ pub fn datagrams(lab: &Lab, node: &str, interface: &str) -> UdpSocket {
 }
 
 /// Two sockets that face each other over one network.
-pub fn pair(lab: &Lab, interface: &str) -> [UdpSocket; 2] {
+pub(crate) fn pair(lab: &Lab, interface: &str) -> [UdpSocket; 2] {
     let [one, other] = ["node0", "node1"].map(|node| datagrams(lab, node, interface));
     one.connect(other.local_addr().unwrap()).unwrap();
     other.connect(one.local_addr().unwrap()).unwrap();
@@ -33,7 +33,7 @@ pub fn pair(lab: &Lab, interface: &str) -> [UdpSocket; 2] {
 
 /// Numbers sent as one burst, and as they arrived, until all have or none does for
 /// as long as this.
-pub fn burst(from: &UdpSocket, to: &UdpSocket, patience: Duration) -> Vec<u32> {
+pub(crate) fn burst(from: &UdpSocket, to: &UdpSocket, patience: Duration) -> Vec<u32> {
     for number in 0..BURST {
         from.send(&number.to_le_bytes()).unwrap();
     }
@@ -50,7 +50,7 @@ pub fn burst(from: &UdpSocket, to: &UdpSocket, patience: Duration) -> Vec<u32> {
 }
 
 /// Everything sent arrives, in order, both ways.
-pub fn is_whole(lab: &Lab, interface: &str) {
+pub(crate) fn is_whole(lab: &Lab, interface: &str) {
     let [one, other] = pair(lab, interface);
     let all: Vec<u32> = (0..BURST).collect();
     assert_eq!(
@@ -66,7 +66,7 @@ pub fn is_whole(lab: &Lab, interface: &str) {
 }
 
 /// The share of `bursts` bursts that gets there.
-pub fn share_that_arrives(from: &UdpSocket, to: &UdpSocket, bursts: u32) -> f64 {
+pub(crate) fn share_that_arrives(from: &UdpSocket, to: &UdpSocket, bursts: u32) -> f64 {
     let mut arrived = 0;
     let mut take = |patience| {
         to.set_read_timeout(Some(patience)).unwrap();
@@ -84,12 +84,12 @@ pub fn share_that_arrives(from: &UdpSocket, to: &UdpSocket, bursts: u32) -> f64 
 }
 
 /// Connects from one node to an address of the other, with a short patience.
-pub fn connect(lab: &Lab, from: &str, to: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) fn connect(lab: &Lab, from: &str, to: SocketAddr) -> io::Result<TcpStream> {
     lab.inside(from, || TcpStream::connect_timeout(&to, SILENCE))
 }
 
 /// A stream from node0 to node1 over one network.
-pub fn stream(lab: &Lab, interface: &str) -> [TcpStream; 2] {
+pub(crate) fn stream(lab: &Lab, interface: &str) -> [TcpStream; 2] {
     let listener = lab
         .inside("node1", || {
             TcpListener::bind((address("node1", interface), 0))
@@ -107,7 +107,7 @@ pub fn stream(lab: &Lab, interface: &str) -> [TcpStream; 2] {
 }
 
 /// The shortest of ten round trips.
-pub fn round_trip(lab: &Lab, interface: &str) -> Duration {
+pub(crate) fn round_trip(lab: &Lab, interface: &str) -> Duration {
     let [one, other] = pair(lab, interface);
     let mut byte = [0];
     let trips = (0..10).map(|_| {

@@ -18,7 +18,7 @@ fn no_plugin(path: &str, words: &[&str]) {
         .says(&["# Network interfaces"]);
 }
 
-pub fn libc() -> String {
+pub(crate) fn libc() -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut paths = maps
         .lines()

@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 use tcpx_abi::{PTR_HOST, ResultCode, v7};
 
 /// A comm, a registration or a request of the plugin.
-pub type Raw = *mut c_void;
+pub(crate) type Raw = *mut c_void;
 /// The 128 bytes that travel out of band.
-pub type Handle = [u8; tcpx_abi::HANDLE_MAX];
+pub(crate) type Handle = [u8; tcpx_abi::HANDLE_MAX];
 
 /// No wait of these tests is longer.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The loaded table.
 #[derive(Clone, Copy)]
-pub struct Plugin {
+pub(crate) struct Plugin {
     net: &'static v7::Net,
 }
 
 /// Both ends of one connection, in this process.
-pub struct Pair {
+pub(crate) struct Pair {
     /// What accept came from; still open.
     pub listener: Raw,
     /// What connect was given; used up.
@@ -48,7 +48,7 @@ macro_rules! call {
 }
 
 impl Plugin {
-    pub fn load(path: &Path) -> Self {
+    pub(crate) fn load(path: &Path) -> Self {
         // SAFETY: the library is ours and has no constructors.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap();
         // SAFETY: the symbol is a table of this type, as its source says.
@@ -59,23 +59,23 @@ impl Plugin {
         Self { net }
     }
 
-    pub fn init(self, logger: tcpx_abi::Logger) -> ResultCode {
+    pub(crate) fn init(self, logger: tcpx_abi::Logger) -> ResultCode {
         call!(self.net, init, Some(logger))
     }
 
-    pub fn devices(self) -> c_int {
+    pub(crate) fn devices(self) -> c_int {
         let mut count = -7;
         assert_eq!(call!(self.net, devices, &raw mut count), 0);
         count
     }
 
-    pub fn properties(self, dev: c_int) -> v7::Properties {
+    pub(crate) fn properties(self, dev: c_int) -> v7::Properties {
         let mut properties = v7::Properties::ZERO;
         assert_eq!(call!(self.net, get_properties, dev, &raw mut properties), 0);
         properties
     }
 
-    pub fn listen(self) -> (Raw, Handle) {
+    pub(crate) fn listen(self) -> (Raw, Handle) {
         let (mut listener, mut handle) = (ptr::null_mut(), [0; tcpx_abi::HANDLE_MAX]);
         assert_eq!(
             call!(
@@ -90,7 +90,7 @@ impl Plugin {
         (listener, handle)
     }
 
-    pub fn connect(self, handle: &mut Handle) -> (ResultCode, Raw) {
+    pub(crate) fn connect(self, handle: &mut Handle) -> (ResultCode, Raw) {
         let (mut comm, mut device) = (ptr::null_mut(), ptr::null_mut());
         let code = call!(
             self.net,
@@ -103,7 +103,7 @@ impl Plugin {
         (code, comm)
     }
 
-    pub fn accept(self, listener: Raw, device: *mut v7::DeviceHandle) -> (ResultCode, Raw) {
+    pub(crate) fn accept(self, listener: Raw, device: *mut v7::DeviceHandle) -> (ResultCode, Raw) {
         let (mut comm, mut device) = (ptr::null_mut(), device);
         (
             call!(self.net, accept, listener, &raw mut comm, &raw mut device),
@@ -111,7 +111,7 @@ impl Plugin {
         )
     }
 
-    pub fn register(self, comm: Raw, buffer: &mut [u8], kind: c_int) -> (ResultCode, Raw) {
+    pub(crate) fn register(self, comm: Raw, buffer: &mut [u8], kind: c_int) -> (ResultCode, Raw) {
         let mut mhandle = ptr::null_mut();
         let size = buffer.len() as c_int;
         (
@@ -128,11 +128,11 @@ impl Plugin {
         )
     }
 
-    pub fn deregister(self, comm: Raw, mhandle: Raw) {
+    pub(crate) fn deregister(self, comm: Raw, mhandle: Raw) {
         assert_eq!(call!(self.net, dereg_mr, comm, mhandle), 0);
     }
 
-    pub fn send(self, comm: Raw, data: &mut [u8], mhandle: Raw) -> (ResultCode, Raw) {
+    pub(crate) fn send(self, comm: Raw, data: &mut [u8], mhandle: Raw) -> (ResultCode, Raw) {
         let mut request = ptr::null_mut();
         let size = data.len() as c_int;
         (
@@ -150,7 +150,7 @@ impl Plugin {
         )
     }
 
-    pub fn receive(self, comm: Raw, data: &mut [u8], mhandle: Raw) -> (ResultCode, Raw) {
+    pub(crate) fn receive(self, comm: Raw, data: &mut [u8], mhandle: Raw) -> (ResultCode, Raw) {
         let (mut request, mut size, mut tag) = (ptr::null_mut(), data.len() as c_int, 0);
         let (mut data, mut mhandle): (Raw, Raw) = (data.as_mut_ptr().cast(), mhandle);
         let (data, size, tag) = (&raw mut data, &raw mut size, &raw mut tag);
@@ -171,13 +171,13 @@ impl Plugin {
     }
 
     /// The result, whether it is done, and what became of a size of -7.
-    pub fn test(self, request: Raw) -> (ResultCode, bool, c_int) {
+    pub(crate) fn test(self, request: Raw) -> (ResultCode, bool, c_int) {
         let (mut done, mut size) = (-7, -7);
         let code = call!(self.net, test, request, &raw mut done, &raw mut size);
         (code, done == 1, size)
     }
 
-    pub fn flushed_size(self, comm: Raw, request: Raw) -> c_int {
+    pub(crate) fn flushed_size(self, comm: Raw, request: Raw) -> c_int {
         let (mut size, mut request) = (-7, request);
         let (none, mhandles) = (ptr::null_mut(), ptr::null_mut());
         assert_eq!(
@@ -196,24 +196,24 @@ impl Plugin {
         size
     }
 
-    pub fn consume(self, comm: Raw, request: Raw) -> ResultCode {
+    pub(crate) fn consume(self, comm: Raw, request: Raw) -> ResultCode {
         call!(self.net, irecv_consumed, comm, 1, request)
     }
 
-    pub fn close_send(self, comm: Raw) -> ResultCode {
+    pub(crate) fn close_send(self, comm: Raw) -> ResultCode {
         call!(self.net, close_send, comm)
     }
 
-    pub fn close_receive(self, comm: Raw) -> ResultCode {
+    pub(crate) fn close_receive(self, comm: Raw) -> ResultCode {
         call!(self.net, close_recv, comm)
     }
 
-    pub fn close_listen(self, listener: Raw) -> ResultCode {
+    pub(crate) fn close_listen(self, listener: Raw) -> ResultCode {
         call!(self.net, close_listen, listener)
     }
 
     /// Calls connect and accept by turns until both have delivered.
-    pub fn pair(self) -> Pair {
+    pub(crate) fn pair(self) -> Pair {
         let (listener, mut handle) = self.listen();
         let mut device = NO_DEVICE_HANDLE;
         let (mut sender, mut receiver): (Raw, Raw) = (ptr::null_mut(), ptr::null_mut());
@@ -240,7 +240,7 @@ impl Plugin {
     }
 
     /// Tests both heads by turns until both are done.
-    pub fn finish(self, sent: Raw, received: Raw) {
+    pub(crate) fn finish(self, sent: Raw, received: Raw) {
         let (mut send_done, mut receive_done) = (false, false);
         poll_until(|| {
             for (request, done) in [(sent, &mut send_done), (received, &mut receive_done)] {
@@ -254,13 +254,13 @@ impl Plugin {
         });
     }
 
-    pub fn close(self, pair: Pair) {
+    pub(crate) fn close(self, pair: Pair) {
         assert_eq!(self.close_send(pair.sender), 0);
         assert_eq!(self.close_receive(pair.receiver), 0);
         assert_eq!(self.close_listen(pair.listener), 0);
     }
 
-    pub fn register_host(self, comm: Raw, buffer: &mut [u8]) -> Raw {
+    pub(crate) fn register_host(self, comm: Raw, buffer: &mut [u8]) -> Raw {
         let (code, mhandle) = self.register(comm, buffer, PTR_HOST);
         assert_eq!(code, 0, "regMr");
         mhandle
@@ -268,7 +268,7 @@ impl Plugin {
 }
 
 /// What a caller of accept passes in.
-pub const NO_DEVICE_HANDLE: v7::DeviceHandle = v7::DeviceHandle {
+pub(crate) const NO_DEVICE_HANDLE: v7::DeviceHandle = v7::DeviceHandle {
     net_device_type: 0,
     net_device_version: 0,
     handle: ptr::null_mut(),
@@ -277,7 +277,7 @@ pub const NO_DEVICE_HANDLE: v7::DeviceHandle = v7::DeviceHandle {
 };
 
 /// Polls `step` until it says true; fails at the limit.
-pub fn poll_until(mut step: impl FnMut() -> bool) {
+pub(crate) fn poll_until(mut step: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !step() {
         assert!(Instant::now() < deadline, "not within {LIMIT:?}");

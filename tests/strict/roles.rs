@@ -18,7 +18,7 @@ const SHOWN: u64 = 20;
 const POLLS: usize = 20_000;
 
 /// A role by its name.
-pub fn play(role: &str, library: &Path) {
+pub(crate) fn play(role: &str, library: &Path) {
     let plugin = Plugin::load(library);
     // The test program has begun a line of its own.
     println!("\nentering init");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What is wrong with a file, a line each; none where there is no Python to look.
-pub fn problems(file: &Path) -> Option<String> {
+pub(crate) fn problems(file: &Path) -> Option<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/junit.py");
     let Ok(ended) = Command::new("python3").arg(script).arg(file).output() else {
         println!(
@@ -22,7 +22,7 @@ pub fn problems(file: &Path) -> Option<String> {
 }
 
 /// A file that any of them takes.
-pub fn is_valid(file: &Path) {
+pub(crate) fn is_valid(file: &Path) {
     if let Some(problems) = problems(file) {
         assert_eq!(problems, "", "{}", std::fs::read_to_string(file).unwrap());
     }

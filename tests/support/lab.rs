@@ -31,12 +31,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 const AFTERLIFE: Duration = Duration::from_secs(10);
 
 /// The two that move bytes.
-pub const NODES: [&str; 2] = ["node0", "node1"];
+pub(crate) const NODES: [&str; 2] = ["node0", "node1"];
 /// Their data interfaces.
-pub const RAILS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
+pub(crate) const RAILS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
 
 /// The address of a node on one of its interfaces.
-pub fn address(node: &str, interface: &str) -> String {
+pub(crate) fn address(node: &str, interface: &str) -> String {
     let host = match node {
         "node0" => 25,
         "node1" => 226,
@@ -50,7 +50,7 @@ pub fn address(node: &str, interface: &str) -> String {
 }
 
 /// A lab that is up.
-pub struct Lab {
+pub(crate) struct Lab {
     name: String,
     /// Its end is the lab's.
     tie: Option<PipeWriter>,
@@ -58,7 +58,7 @@ pub struct Lab {
 
 impl Lab {
     /// Makes one, or prints why there is none here.
-    pub fn up() -> Option<Self> {
+    pub(crate) fn up() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "t{}-{}",
@@ -69,7 +69,7 @@ impl Lab {
     }
 
     /// Makes one, or a second handle to one that is up.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         let (reading, tie) = std::io::pipe().unwrap();
         let ended = ended(script(name).args(["up", "--tied"]).stdin(reading));
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -87,18 +87,18 @@ impl Lab {
     }
 
     /// What the scripts know it by.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// `scripts/lab` with these arguments.
-    pub fn script(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn script(&self, arguments: &[&str]) -> Output {
         let mut command = script(&self.name);
         ended(command.args(arguments).stdin(Stdio::null()))
     }
 
     /// The same, which must do well; what it printed.
-    pub fn done(&self, arguments: &[&str]) -> String {
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
         let ended = self.script(arguments);
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(
@@ -110,12 +110,12 @@ impl Lab {
     }
 
     /// A command in a node, which must do well; what it printed.
-    pub fn exec(&self, node: &str, command: &[&str]) -> String {
+    pub(crate) fn exec(&self, node: &str, command: &[&str]) -> String {
         self.done(&[&["exec", node], command].concat())
     }
 
     /// `tcpxctl` in a node, in a fresh folder there.
-    pub fn tool(&self, node: &str, arguments: &[&str]) -> Tool {
+    pub(crate) fn tool(&self, node: &str, arguments: &[&str]) -> Tool {
         let folder = TempDir::new_in(self.path(node, "/tmp")).unwrap();
         let inside = Path::new("/tmp").join(folder.path().file_name().unwrap());
         let mut command = Command::new(SCRIPT);
@@ -128,12 +128,12 @@ impl Lab {
     }
 
     /// `tcpxctl` in a node to its end.
-    pub fn run(&self, node: &str, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, node: &str, arguments: &[&str]) -> Ended {
         self.tool(node, arguments).ended()
     }
 
     /// What runs in a node, but for what makes it one.
-    pub fn ps(&self, node: &str) -> Vec<Process> {
+    pub(crate) fn ps(&self, node: &str) -> Vec<Process> {
         let listed = self.done(&["ps", node]);
         let pids = listed
             .lines()
@@ -143,7 +143,7 @@ impl Lab {
     }
 
     /// What sshd has running in a node for the connections it serves.
-    pub fn sessions(&self, node: &str) -> Vec<Process> {
+    pub(crate) fn sessions(&self, node: &str) -> Vec<Process> {
         let space = std::fs::read_link(format!("/proc/{}/ns/pid", self.pid(node))).unwrap();
         let listener = std::fs::read_to_string(self.path(node, "/run/sshd.pid")).unwrap();
         let is_session = |pid: &i32| {
@@ -167,7 +167,7 @@ impl Lab {
     }
 
     /// Nothing is left in either node, at once or soon.
-    pub fn is_left_clean(&self) {
+    pub(crate) fn is_left_clean(&self) {
         let since = Instant::now();
         loop {
             let left: Vec<String> = NODES.iter().map(|node| self.done(&["ps", node])).collect();
@@ -180,18 +180,18 @@ impl Lab {
     }
 
     /// Hurts an interface of a node, or `all`: `how` as in `scripts/lab help`.
-    pub fn hurt(&self, node: &str, interface: &str, how: &str) {
+    pub(crate) fn hurt(&self, node: &str, interface: &str, how: &str) {
         let words: Vec<&str> = how.split(' ').collect();
         self.done(&[&["hurt", node, interface], words.as_slice()].concat());
     }
 
     /// Undoes every hurt.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.done(&["heal"]);
     }
 
     /// What an interface has carried, as its node counts.
-    pub fn counters(&self, node: &str, interface: &str) -> Counters {
+    pub(crate) fn counters(&self, node: &str, interface: &str) -> Counters {
         let folder = self
             .path(node, "/sys/class/net")
             .join(interface)
@@ -212,12 +212,12 @@ impl Lab {
     }
 
     /// Where a path of a node is to be found from here.
-    pub fn path(&self, node: &str, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, node: &str, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.pid(node)))
     }
 
     /// Does something in the network of a node: sockets made there stay there.
-    pub fn inside<T: Send>(&self, node: &str, what: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn inside<T: Send>(&self, node: &str, what: impl FnOnce() -> T + Send) -> T {
         let network = File::open(format!("/proc/{}/ns/net", self.pid(node))).unwrap();
         let enter = move || {
             move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
@@ -227,13 +227,13 @@ impl Lab {
     }
 
     /// Lets go of it, as the end of this program would.
-    pub fn untie(mut self) {
+    pub(crate) fn untie(mut self) {
         drop(self.tie.take());
         std::mem::forget(self);
     }
 
     /// The first process of a node.
-    pub fn pid(&self, node: &str) -> i32 {
+    pub(crate) fn pid(&self, node: &str) -> i32 {
         self.done(&["pid", node]).trim().parse().unwrap()
     }
 }
@@ -295,7 +295,7 @@ fn ended(command: &mut Command) -> Output {
 
 /// Counts of an interface since its node was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters {
+pub(crate) struct Counters {
     pub rx_bytes: u64,
     pub tx_bytes: u64,
     pub rx_packets: u64,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Panics unless `document`, or each document of a list, is valid for the schema that it names.
 /// A document without the key `schema` has none.
-pub fn check(document: &Value) {
+pub(crate) fn check(document: &Value) {
     let Some(kind) = document["schema"].as_str() else {
         return;
     };

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 /// The shared object, under cargo's scratch folder. It is moved into place whole,
 /// so test programs that run at the same time do not see each other's half.
-pub fn library() -> &'static Path {
+pub(crate) fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let folder = TempDir::new_in(scratch).unwrap();

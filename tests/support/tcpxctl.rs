@@ -4,7 +4,7 @@
 //! Every process of a run inherits a variable that no other run has, so the
 //! processes of a run are found in /proc whoever their parent is by then.
 
-pub mod schema;
+pub(crate) mod schema;
 
 use serde_json::Value;
 use std::io::Read;
@@ -24,7 +24,7 @@ const AFTERLIFE: Duration = Duration::from_secs(10);
 const MARKER: &str = "RUN_OF_TEST";
 
 /// A command line to be.
-pub struct Tool {
+pub(crate) struct Tool {
     command: Command,
     folder: Arc<TempDir>,
     marker: String,
@@ -32,7 +32,7 @@ pub struct Tool {
 
 impl Tool {
     /// `tcpxctl` with these arguments, in a fresh folder and a bare environment.
-    pub fn new(arguments: &[&str]) -> Self {
+    pub(crate) fn new(arguments: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
         command.args(arguments).current_dir(folder.path());
@@ -40,7 +40,7 @@ impl Tool {
     }
 
     /// A command that leads to `tcpxctl`, and the folder that it will run in.
-    pub fn of(mut command: Command, folder: TempDir) -> Self {
+    pub(crate) fn of(mut command: Command, folder: TempDir) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let marker = format!(
             "t{}-{}",
@@ -63,14 +63,14 @@ impl Tool {
     }
 
     /// `tcpxctl run` of a small scenario with these keys on top.
-    pub fn run(settings: &[&str]) -> Self {
+    pub(crate) fn run(settings: &[&str]) -> Self {
         let tool = Self::new(&["run", "small.toml"]);
         tool.write("small.toml", SMALL);
         tool.set(settings)
     }
 
     /// `tcpxctl run` of a shipped scenario with these keys on top.
-    pub fn shipped(name: &str, settings: &[&str]) -> Self {
+    pub(crate) fn shipped(name: &str, settings: &[&str]) -> Self {
         Self::new(&[
             "run",
             &format!("{}/scenarios/{name}", env!("CARGO_MANIFEST_DIR")),
@@ -79,52 +79,52 @@ impl Tool {
     }
 
     /// More `--set KEY=VALUE`.
-    pub fn set(self, settings: &[&str]) -> Self {
+    pub(crate) fn set(self, settings: &[&str]) -> Self {
         settings
             .iter()
             .fold(self, |tool, setting| tool.arg("--set").arg(setting))
     }
 
-    pub fn arg(mut self, argument: &str) -> Self {
+    pub(crate) fn arg(mut self, argument: &str) -> Self {
         self.command.arg(argument);
         self
     }
 
-    pub fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
     /// The strict C plugin with these hazards in both workers.
-    pub fn strict(self, hazards: &str) -> Self {
+    pub(crate) fn strict(self, hazards: &str) -> Self {
         self.arg("--plugin")
             .arg(crate::strict::library().to_str().unwrap())
             .env("STRICT_HAZARD", hazards)
     }
 
     /// A file in the folder that the command runs in.
-    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// A name for the run, so that its recorder files can be told from others'.
-    pub fn marker(&self) -> &str {
+    pub(crate) fn marker(&self) -> &str {
         &self.marker
     }
 
     /// A file of its folder on its stdin.
-    pub fn stdin_of(mut self, name: &str) -> Self {
+    pub(crate) fn stdin_of(mut self, name: &str) -> Self {
         let file = std::fs::File::open(self.folder.path().join(name)).unwrap();
         self.command.stdin(file);
         self
     }
 
     /// The same command as the last arguments of another program.
-    pub fn through(mut self, program: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn through(mut self, program: &str, arguments: &[&str]) -> Self {
         let inner = std::mem::replace(&mut self.command, Command::new(program));
         self.command
             .args(arguments)
@@ -142,7 +142,7 @@ impl Tool {
         self
     }
 
-    pub fn start(mut self) -> Running {
+    pub(crate) fn start(mut self) -> Running {
         let mut child = self.command.spawn().unwrap();
         let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
         Running {
@@ -156,12 +156,12 @@ impl Tool {
     }
 
     /// Runs it to its end and checks what every ending owes.
-    pub fn ended(self) -> Ended {
+    pub(crate) fn ended(self) -> Ended {
         self.start().ended()
     }
 
     /// Runs it, and it ends with `code`.
-    pub fn ends_with(self, code: i32) -> Ended {
+    pub(crate) fn ends_with(self, code: i32) -> Ended {
         let ended = self.ended();
         assert_eq!(ended.status.code(), Some(code), "{ended}");
         ended
@@ -170,7 +170,7 @@ impl Tool {
 
 /// Small enough for a debug build, patient enough for a machine that is busy
 /// with other things for seconds.
-pub const SMALL: &str = r#"
+pub(crate) const SMALL: &str = r#"
 name = "small"
 [transfer]
 connections = 2
@@ -195,7 +195,7 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
 }
 
 /// A command that runs.
-pub struct Running {
+pub(crate) struct Running {
     pub child: Child,
     stdout: JoinHandle<String>,
     stderr: JoinHandle<String>,
@@ -206,12 +206,12 @@ pub struct Running {
 
 impl Running {
     /// The processes of the run that are alive.
-    pub fn processes(&self) -> Vec<Process> {
+    pub(crate) fn processes(&self) -> Vec<Process> {
         processes(&self.marker)
     }
 
     /// Waits until `what` is true; the run must not end before.
-    pub fn until(&mut self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
         while !is_true(self) {
             assert!(self.started.elapsed() < LIMIT, "waited in vain for: {what}");
             assert!(
@@ -223,24 +223,24 @@ impl Running {
     }
 
     /// Waits until the event stream has `text` in it.
-    pub fn until_event(&mut self, text: &str) {
+    pub(crate) fn until_event(&mut self, text: &str) {
         self.until(text, |run| run.events().contains(text));
     }
 
     /// The event stream so far.
-    pub fn events(&self) -> String {
+    pub(crate) fn events(&self) -> String {
         events_text(self.folder.path())
     }
 
     /// Sends a signal to the command itself.
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Waits for its end and checks what every ending owes: no panic in what it
     /// printed, and no process left.
-    pub fn ended(mut self) -> Ended {
+    pub(crate) fn ended(mut self) -> Ended {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
@@ -280,7 +280,7 @@ impl Running {
 }
 
 /// How a command ended.
-pub struct Ended {
+pub(crate) struct Ended {
     pub status: ExitStatus,
     pub out: String,
     pub err: String,
@@ -300,17 +300,17 @@ impl std::fmt::Display for Ended {
 }
 
 impl Ended {
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// Everything printed, for one look at both streams.
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         format!("{}\n{}", self.out, self.err)
     }
 
     /// Each of `words` was printed on either stream.
-    pub fn says(&self, words: &[&str]) -> &Self {
+    pub(crate) fn says(&self, words: &[&str]) -> &Self {
         let said = self.said();
         for word in words {
             assert!(said.contains(word), "`{word}` was not said\n{self}");
@@ -319,7 +319,7 @@ impl Ended {
     }
 
     /// stdout as the one JSON document it must be, valid for its schema.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let document = serde_json::from_str(&self.out)
             .unwrap_or_else(|error| panic!("not one JSON document: {error}\n{self}"));
         schema::check(&document);
@@ -327,12 +327,12 @@ impl Ended {
     }
 
     /// The run folders, oldest first.
-    pub fn run_folders(&self) -> Vec<PathBuf> {
+    pub(crate) fn run_folders(&self) -> Vec<PathBuf> {
         run_folders(self.folder())
     }
 
     /// `run.json` of the only run.
-    pub fn record(&self) -> Value {
+    pub(crate) fn record(&self) -> Value {
         let folders = self.run_folders();
         assert_eq!(folders.len(), 1, "run folders: {folders:?}\n{self}");
         let text = std::fs::read_to_string(folders[0].join("run.json"))
@@ -343,7 +343,7 @@ impl Ended {
     }
 
     /// The record says this outcome, and the exit code that the command had.
-    pub fn recorded(&self, outcome: &str) -> Value {
+    pub(crate) fn recorded(&self, outcome: &str) -> Value {
         let record = self.record();
         assert_eq!(record["outcome"], outcome, "{}\n{self}", record["reason"]);
         assert_eq!(
@@ -373,7 +373,7 @@ fn events_text(folder: &Path) -> String {
 
 /// One process of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub(crate) struct Process {
     pub pid: i32,
     /// `run`, `agent`, `worker`, ...: the first argument.
     pub role: String,
@@ -384,7 +384,7 @@ pub struct Process {
 
 impl Process {
     /// Reads it from `/proc`; `None` for one that is gone.
-    pub fn read(pid: i32) -> Option<Self> {
+    pub(crate) fn read(pid: i32) -> Option<Self> {
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let role = cmdline.split(|byte| *byte == 0).nth(1).unwrap_or_default();
         let role = String::from_utf8_lossy(role).into_owned();
@@ -405,11 +405,11 @@ impl Process {
     }
 
     /// Ends it, unless it is gone and its id belongs to somebody else.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.signal(rustix::process::Signal::KILL);
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.pid).unwrap();
         let Ok(handle) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
         else {
@@ -434,7 +434,7 @@ fn started(pid: i32) -> Option<u64> {
 }
 
 /// Every live process whose environment carries the marker.
-pub fn processes(marker: &str) -> Vec<Process> {
+pub(crate) fn processes(marker: &str) -> Vec<Process> {
     let wanted = format!("{MARKER}={marker}");
     let pids = std::fs::read_dir("/proc")
         .unwrap()
@@ -451,7 +451,7 @@ pub fn processes(marker: &str) -> Vec<Process> {
 }
 
 /// Recorder files whose name has `marker` in it.
-pub fn recorder_files(marker: &str) -> Vec<PathBuf> {
+pub(crate) fn recorder_files(marker: &str) -> Vec<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let Ok(folder) = std::fs::read_dir(format!("/dev/shm/tcpxctl-{uid}")) else {
         return Vec::new();
@@ -463,7 +463,7 @@ pub fn recorder_files(marker: &str) -> Vec<PathBuf> {
 }
 
 /// A shared object of this C source, made with the machine's `cc`.
-pub fn shared_object(source: &str, folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn shared_object(source: &str, folder: &Path, name: &str) -> PathBuf {
     let (text, library) = (folder.join(format!("{name}.c")), folder.join(name));
     std::fs::write(&text, source).unwrap();
     let status = Command::new("cc")

@@ -5,13 +5,13 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// A terminal of its own; gone with this value.
-pub struct Terminal {
+pub(crate) struct Terminal {
     folder: tempfile::TempDir,
 }
 
 impl Terminal {
     /// A shell in a terminal of this size; none where there is no tmux.
-    pub fn open(columns: u16, lines: u16) -> Option<Self> {
+    pub(crate) fn open(columns: u16, lines: u16) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             eprintln!("skipped: there is no tmux on this machine");
             return None;
@@ -31,7 +31,7 @@ impl Terminal {
         Some(terminal)
     }
 
-    pub fn tmux(&self, words: &[&str]) -> Output {
+    pub(crate) fn tmux(&self, words: &[&str]) -> Output {
         let mut command = Command::new("tmux");
         command
             .arg("-S")
@@ -46,11 +46,11 @@ impl Terminal {
             .unwrap()
     }
 
-    pub fn press(&self, key: &str) {
+    pub(crate) fn press(&self, key: &str) {
         assert!(self.tmux(&["send-keys", key]).status.success());
     }
 
-    pub fn type_line(&self, text: &str) {
+    pub(crate) fn type_line(&self, text: &str) {
         assert!(self.tmux(&["send-keys", "-l", text]).status.success());
         self.press("Enter");
     }
@@ -59,7 +59,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
     }
 
-    pub fn shows(&self, text: &str) -> String {
+    pub(crate) fn shows(&self, text: &str) -> String {
         let until = Instant::now() + Duration::from_secs(40);
         loop {
             let screen = self.screen();
@@ -71,18 +71,18 @@ impl Terminal {
         }
     }
 
-    pub fn shows_no_more(&self, text: &str) {
+    pub(crate) fn shows_no_more(&self, text: &str) {
         wait_for(&format!("a screen without `{text}`"), || {
             (!self.screen().contains(text)).then_some(())
         });
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// What `stty -a` says, without the size.
-    pub fn settings(&self, name: &str) -> String {
+    pub(crate) fn settings(&self, name: &str) -> String {
         let path: PathBuf = self.folder.path().join(name);
         self.type_line(&format!(
             "clear; stty -a | grep -v rows > {name}; echo settings''-kept"
@@ -99,7 +99,7 @@ impl Drop for Terminal {
 }
 
 /// What a look finds, soon.
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(40);
     loop {
         match look() {
