@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""An agent that has much to say: `chatty-agent.py TCPXCTL LINES_PER_SECOND agent`.
+"""An agent that floods its coordinator: `chatty-agent.py TCPXCTL LINES_PER_SECOND agent`.
 
-Starts the real agent, passes both directions on as they are, and puts lines of a
-plugin's log in between, evenly, each stamped like every message.
+Starts the real agent, forwards both directions unchanged, and inserts plugin log
+lines at an even rate, each with a time stamp like every message.
 """
 
 import os
@@ -20,7 +20,7 @@ def main() -> int:
     assert agent.stdin and agent.stdout
     os.set_blocking(agent.stdout.fileno(), False)
     line = '[%d,0,{"plugin-line":{"level":2,"function":"recvProgress","line":1234,"text":"cnt 1000 nanos 123456","count":1}}]\n'
-    pending, owed, last, greeted = b"", 0.0, time.monotonic(), False
+    pending, owed, last, measuring = b"", 0.0, time.monotonic(), False
     stdin = sys.stdin.buffer.fileno()
     while True:
         ready, _, _ = select.select([stdin, agent.stdout], [], [], SLICE)
@@ -38,9 +38,9 @@ def main() -> int:
             pending += data
         whole, _, pending = pending.rpartition(b"\n")
         out = whole + b"\n" if whole else b""
-        greeted |= b'"phase":"measuring"' in out
+        measuring |= b'"phase":"measuring"' in out
         now = time.monotonic()
-        if greeted:
+        if measuring:
             owed += (now - last) * rate
             out += (line % (time.time_ns() // 1000) * int(owed)).encode()
             owed -= int(owed)

@@ -1,26 +1,25 @@
 /*
- * The C control of scripts/bench: what plain blocking sockets do with the same
- * bytes, streams and buffers, and nothing else on top.
+ * The C control of scripts/bench: plain blocking sockets with the same bytes,
+ * streams and buffers, and no other work.
  *
  *   control recv --addr A --port P --streams N --chunk BYTES --total BYTES --buffers B
  *   control send   (the same)
  *   control pingpong recv --addr A --port P --size BYTES --count N
  *   control pingpong send   (the same)
  *
- * and for each `--congestion NAME`. Start the two ends in any order; the sender
- * tries a refused connection again for ten seconds. Both ends must be given the
+ * All four accept `--congestion NAME`. Start the two ends in any order; the sender
+ * retries a refused connection for ten seconds. Both ends must be given the
  * same numbers. Chunk i goes over stream i mod N, from and to buffer i / N mod B
  * of that stream; the last chunk may be short. One thread per stream.
  *
- * Each end prints one line, the time running from when every stream is there to
- * when the receiver has every byte:
+ * Each end prints one line. The time runs from when every stream is connected
+ * until the receiver has every byte:
  *
  *   role=send streams=2 chunk_bytes=524288 total_bytes=67108864 buffers=4 congestion=cubic nanoseconds=9876543 gb_per_s=6.795
  *   role=send size_bytes=64 count=10000 congestion=cubic p50_ns=11034 p99_ns=20511 max_ns=90233
  *
- * A round trip of the sender is its message and the answer to it, one of the
- * receiver is its answer and the next message. As many as a tenth of the count
- * go first and are not counted.
+ * The sender's round trip is its message and the answer, the receiver's is its
+ * answer and the next message. A warm-up of a tenth of the count is not counted.
  *
  * Exit codes: 0 done, 1 the peer or the network failed, 2 wrong arguments. No
  * wait is longer than thirty seconds.
@@ -54,7 +53,7 @@ static struct {
     u64 streams, chunk, total, buffers, size, count;
 } options = {.streams = 1, .buffers = 1};
 
-/* What each stream says first, so that two ends cannot disagree. */
+/* First message of each stream; the receiver compares it with its own numbers. */
 struct hello { uint32_t magic, index; u64 streams, chunk, total; };
 
 struct stream { int fd; uint32_t index; char *memory; pthread_t thread; };
@@ -78,13 +77,13 @@ static u64 now_ns(void)
     return (u64)now.tv_sec * 1000000000u + (u64)now.tv_nsec;
 }
 
-/* Touched before the clock starts. */
+/* Allocates memory, and touches it before the clock starts. */
 static char *new_memory(size_t size)
 {
     size_t pages = (size + 4095) / 4096 * 4096;
     char *memory = aligned_alloc(4096, pages);
     if (!memory)
-        fail(1, "no memory for %zu bytes", size);
+        fail(1, "cannot allocate %zu bytes", size);
     return memset(memory, 0x5a, pages);
 }
 
@@ -142,7 +141,7 @@ static void read_options(int argc, char **argv)
     }
     bool enough = options.pingpong ? options.size && options.count : options.chunk && options.total;
     if (!options.address.sin_addr.s_addr || !options.address.sin_port || !enough)
-        fail(2, "--addr, --port, %s are needed", options.pingpong ? "--size and --count" : "--chunk and --total");
+        fail(2, "--addr, --port, %s are required", options.pingpong ? "--size and --count" : "--chunk and --total");
     if (options.pingpong) {
         options.streams = 1;
         options.chunk = options.size;
@@ -168,12 +167,12 @@ static int new_socket(void)
     return fd;
 }
 
-/* Why a blocking call gave up. */
+/* Why a blocking call failed. */
 static const char *reason(ssize_t result)
 {
     if (result == 0)
         return "the peer closed";
-    return errno == EAGAIN ? "nothing moved for thirty seconds" : strerror(errno);
+    return errno == EAGAIN ? "no progress for thirty seconds" : strerror(errno);
 }
 
 static void send_all(int fd, const void *data, size_t size)
@@ -226,7 +225,7 @@ static void dial_all(void)
     receive_all(streams[0].fd, &go, 1);
 }
 
-/* Takes one stream; whoever does not say hello is dropped. */
+/* Accepts one stream; drops connections that send no valid first message. */
 static bool take_stream(int listener)
 {
     struct hello hello;
@@ -245,7 +244,7 @@ static bool take_stream(int listener)
     }
     struct hello expected = hello_of(hello.index);
     if (memcmp(&hello, &expected, sizeof hello) != 0 || hello.index >= options.streams || streams[hello.index].fd >= 0)
-        fail(1, "the sender was given other numbers");
+        fail(1, "the sender was started with different numbers");
     streams[hello.index].fd = fd;
     return true;
 }
@@ -260,7 +259,7 @@ static void accept_all(void)
     for (u64 missing = options.streams; missing > 0;) {
         struct pollfd waiting = {.fd = listener, .events = POLLIN};
         if (now_ns() > deadline || poll(&waiting, 1, LIMIT_SECONDS * 1000) != 1)
-            fail(1, "the sender's streams did not come within %d s", LIMIT_SECONDS);
+            fail(1, "the sender's streams did not connect within %d s", LIMIT_SECONDS);
         missing -= take_stream(listener);
     }
     close(listener);
@@ -285,14 +284,14 @@ static void *run_stream(void *argument)
     return NULL;
 }
 
-/* Moves everything; nanoseconds. */
+/* Moves all bytes; returns the nanoseconds. */
 static u64 transfer(void)
 {
     char done;
     u64 start = now_ns();
     for (uint32_t index = 0; index < options.streams; index++)
         if (pthread_create(&streams[index].thread, NULL, run_stream, &streams[index]) != 0)
-            fail(1, "no thread for stream %u", index);
+            fail(1, "cannot start a thread for stream %u", index);
     for (uint32_t index = 0; index < options.streams; index++)
         pthread_join(streams[index].thread, NULL);
     if (options.sender)
@@ -311,7 +310,7 @@ static int ascending(const void *one, const void *other)
     return (left > right) - (left < right);
 }
 
-/* Every counted round trip's nanoseconds, ascending. */
+/* Nanoseconds of every counted round trip, ascending. */
 static void round_trips(u64 *taken)
 {
     int fd = streams[0].fd;
@@ -326,13 +325,13 @@ static void round_trips(u64 *taken)
         if (trip >= warmup)
             taken[trip - warmup] = now_ns() - start;
     }
-    /* The receiver waits for one more, since it began with one. */
+    /* The receiver started with a receive, so it waits for one more message. */
     if (options.sender)
         send_all(fd, buffer, options.size);
     qsort(taken, options.count, sizeof *taken, ascending);
 }
 
-/* The smallest time that `permille` of them do not exceed. */
+/* The smallest time that `permille` of the round trips do not exceed. */
 static u64 quantile(const u64 *ascending_ns, u64 permille)
 {
     u64 rank = (options.count * permille + 999) / 1000;

@@ -102,7 +102,7 @@ fn round_trips_are_sorted_before_they_are_reported() {
 }
 
 #[test]
-fn ends_that_were_given_other_numbers_fail() {
+fn ends_with_different_numbers_fail() {
     let (_folder, program) = built();
     let [sender, receiver] = both(
         &program,
@@ -113,7 +113,7 @@ fn ends_that_were_given_other_numbers_fail() {
         (sender.status.code(), receiver.status.code()),
         (Some(1), Some(1))
     );
-    assert!(String::from_utf8_lossy(&receiver.stderr).contains("other numbers"));
+    assert!(String::from_utf8_lossy(&receiver.stderr).contains("different numbers"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""Every comparison, with the goal it has."""
+"""Every comparison, with its goal."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ def iperf_connections(programs: Programs, pairs: int) -> None:
 
 
 def control(programs: Programs, pairs: int) -> None:
-    """Soft plugin over blocking sockets with as many streams and as many buffers, 512 KiB, verify off"""
+    """Soft plugin over blocking sockets with the same streams and buffers, 512 KiB, verify off"""
     total = programs.bytes(GIB)
     for connections in (1, 2, 4, 8):
         compare(
@@ -72,12 +72,12 @@ def idle(programs: Programs, pairs: int) -> None:
         for connections in (1, 4):
             idle_strategies(programs, pairs, f"{name}, connections {connections}", connections, plugin, env)
     system = read("/proc/sys/net/ipv4/tcp_congestion_control")
-    print(f"  (strict.c cannot be told: every strategy of its rows ran with the system's {system})")
+    print(f"  (strict.c has no congestion setting: its rows ran with the system default, {system})")
 
 
 def idle_strategies(programs: Programs, pairs: int, label: str, connections: int, plugin: str,
                     env: dict[str, str]) -> None:
-    # A strategy that does not suit a plugin takes many times as long.
+    # Fewer bytes: a strategy that does not suit a plugin is many times slower.
     total = programs.bytes(256 * MIB)
 
     def side(strategy: str) -> Side:
@@ -123,7 +123,7 @@ def small(programs: Programs, pairs: int) -> None:
 
 
 def round_trip(programs: Programs, pairs: int) -> None:
-    """Round trip at depth 1, 4 KiB, over that of blocking sockets"""
+    """Round trip at depth 1, 4 KiB, over blocking sockets"""
     count = programs.bytes(10_000, 200)
     everything = programs.iterations * count
     theirs = Side("control", lambda: programs.control_round_trips(SMALL, everything))
@@ -151,10 +151,10 @@ def memory(programs: Programs, _pairs: int) -> None:
     for role in ("send", "recv"):
         resident = [sample[f"{role}_resident"] / MIB for sample in samples]
         first, second = ((resident[at + 1] - resident[at]) / (counts[at + 1] - counts[at]) for at in (0, 1))
-        # Linear is 1; the tenth is for what is rounded up to pages and powers of two.
+        # Linear growth is 1; the tenth allows for rounding up to pages and powers of two.
         print(f"  growth, {chunk // KIB} KiB, {role}: "
               + ", ".join(f"{count} channels {number(size)} MiB" for count, size in zip(counts, resident))
-              + f"; a channel costs {first:.3f}, then {second:.3f} MiB, ratio {second / first:.3f}  "
+              + f"; per channel {first:.3f}, then {second:.3f} MiB, ratio {second / first:.3f}  "
               + at_most(1.1).judge(second / first), flush=True)
 
 
@@ -180,7 +180,7 @@ def discover(programs: Programs, pairs: int) -> None:
 
 
 def fixed(programs: Programs, pairs: int) -> None:
-    """Fixed cost of a local `run`: wall time of a 4 KiB transfer less its own seconds"""
+    """Fixed cost of a local `run`: wall time of a 4 KiB transfer minus the transfer itself"""
     samples = [programs.transfer(1, chunk=SMALL, total=SMALL, iterations=1) for _ in range(pairs)]
     times = [(sample["wall"] - sample["seconds"]) * 1e3 for sample in samples]
     print_times(times, 400, "  (the soft plugin has no fixed waits unless TCPXSOFT_WAITS=real)")
@@ -209,28 +209,28 @@ def cpu(programs: Programs, _pairs: int) -> None:
 
 
 def agents_of_busy_workers(run: subprocess.Popen) -> list[int]:
-    """The two agents, once each has a worker that has computed for a while."""
+    """The ids of the two agents, once each has a worker with 20 ticks of CPU time."""
     deadline = time.monotonic() + 20
     while run.poll() is None and time.monotonic() < deadline:
         agents = children(run.pid)
         workers = [worker for agent in agents for worker in children(agent)]
-        # One that is gone by now has nothing to say.
+        # A process may end between the listing and the read.
         with contextlib.suppress(OSError):
             if len(agents) == len(workers) == 2 and all(cpu_ticks(worker) >= 20 for worker in workers):
                 return agents
         time.sleep(0.05)
-    raise Failed("the run did not come to move bytes within 20 s")
+    raise Failed("the workers did not use 20 ticks of CPU time within 20 s")
 
 
 def tap_calls(programs: Programs, _pairs: int) -> None:
-    """What the tap adds to a call, on a plugin that does nothing (examples/tap_cost.rs)"""
+    """Cost that the tap adds to a call, on a plugin that does nothing (examples/tap_cost.rs)"""
     lines = programs.processes.run([programs.tap_cost]).splitlines()
     for line in lines:
         words = line.split()
         if line.startswith("#") or len(words) < 6:
             continue
         channels, is_test, (added, least) = int(words[0]), "not-done" in words, map(float, words[-2:])
-        # Else one test that is done and the post that takes its place: two changes.
+        # The other call is a finished test and the following post: two state changes.
         call, changes, most = ("not-done test", 1, 5) if is_test else ("state change", 2, 25 if channels < 16 else 50)
         print(f"  channels {channels}, {call}: {added / changes:.2f} ns, least {least / changes:.2f}  "
               f"{at_most(most).judge(added / changes)}")
@@ -238,7 +238,7 @@ def tap_calls(programs: Programs, _pairs: int) -> None:
 
 
 def shim(programs: Programs, _pairs: int) -> None:
-    """What a version's shim adds to a request, on a plugin that does nothing (examples/shim_cost.rs)"""
+    """Cost that a version's shim adds to a request, on a plugin that does nothing (examples/shim_cost.rs)"""
     for line in programs.processes.run([programs.shim_cost]).splitlines():
         if not line.startswith("#"):
             version, _table, _net, added, least = line.split()
@@ -247,11 +247,11 @@ def shim(programs: Programs, _pairs: int) -> None:
 
 
 def tap(programs: Programs, pairs: int) -> None:
-    """The bare driver with the tap between it and the soft plugin, over without"""
+    """The bare driver over the soft plugin, with the tap over without it"""
     for label, chunk, windows, full, channels in (("512 KiB", CHUNK, WINDOWS, GIB, 1),
                                                   ("512 KiB, channels 4", CHUNK, WINDOWS, GIB, 4),
                                                   ("4 KiB, depth 16", SMALL, DEEP, 512 * MIB, 1)):
-        # Short runs: what is compared is a few parts in a hundred, so more pairs say more.
+        # Short runs: the difference is a few per cent, so more pairs help more than longer runs.
         total = programs.bytes(full)
 
         def side(name: str, tapped: bool) -> Side:
@@ -263,7 +263,7 @@ def tap(programs: Programs, pairs: int) -> None:
 
 
 def attached(programs: Programs, pairs: int) -> None:
-    """The same with a reader that takes everything 30 times a second, over without a reader"""
+    """The tapped bare driver with a reader of the recorder at 30 Hz, over without a reader"""
     total = programs.bytes(GIB)
 
     def followed() -> Sample:
@@ -277,7 +277,7 @@ def attached(programs: Programs, pairs: int) -> None:
 
 
 def recorder_memory(programs: Programs, _pairs: int) -> None:
-    """Memory of a recorder file: 4 MiB and 64 KiB per channel is the most"""
+    """Memory of a recorder file: at most 4 MiB plus 64 KiB per channel"""
     for channels in (4, 64):
         programs.bare_transfer(SMALL, channels * 4096 * SMALL, DEEP, channels, True)
         held = [path.stat().st_blocks * 512 for path in programs.recorder_files()]
@@ -297,13 +297,13 @@ def export(programs: Programs, pairs: int) -> None:
     run = next((programs.folder / "reports").iterdir())
     for form in ("perfetto", "csv", "jsonl"):
         out = programs.folder / f"trace.{form}"
-        times, told = [], {}
+        times, document = [], {}
         for _ in range(pairs):
             started = time.monotonic()
-            told = json.loads(programs.processes.run([programs.tcpxctl, "trace", str(run), "--format", form, "--out",
-                                                      str(out), "--json"]))
+            command = [programs.tcpxctl, "trace", str(run), "--format", form, "--out", str(out), "--json"]
+            document = json.loads(programs.processes.run(command))
             times.append((time.monotonic() - started) * 1e3)
-        print_times(times, 2000, f"  {form}: {told['events']} events, {out.stat().st_size / MIB:.0f} MiB")
+        print_times(times, 2000, f"  {form}: {document['events']} events, {out.stat().st_size / MIB:.0f} MiB")
     programs.forget_reports()
 
 

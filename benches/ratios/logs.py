@@ -1,4 +1,4 @@
-"""What reading logs costs, beside ripgrep counting the lines with any of the same literals."""
+"""The cost of reading logs, compared with ripgrep, which counts the lines with any of the same literals."""
 
 import concurrent.futures
 import json
@@ -16,11 +16,11 @@ from .processes import ROOT, Failed
 from .programs import MIB, Programs, Sample, Skipped
 from .turns import Row, Side, at_least, at_most, compare
 
-# A piece is written again and again: its lines are random, and no cache holds it.
+# A file repeats one piece of random lines, which is too large for a CPU cache.
 PIECE = 64 * MIB
 FILE = 2048 * MIB
 RESIDENT_MAX = 64 * MIB
-# Debian's is several times slower, and no yardstick.
+# Debian's older version is several times slower, so it is not used for comparison.
 RIPGREP_OLDEST = 15
 
 
@@ -49,13 +49,13 @@ def logs(programs: Programs, pairs: int) -> None:
         compare(pairs, f"{percent} % of lines", Side("tcpxctl", ours), Side("ripgrep", theirs), Row("gb_per_s", at_least(1.3)))
         path.unlink()
         if counts["tcpxctl"] != counts["ripgrep"]:
-            raise Failed(f"the counts differ: {counts}")
-        print(f"    {len(literals)} literals; at most {max(resident) / MIB:.0f} MiB resident  "
+            raise Failed(f"tcpxctl and ripgrep count different lines: {counts}")
+        print(f"    {len(literals)} literals; peak {max(resident) / MIB:.0f} MiB resident  "
               f"{at_most(RESIDENT_MAX / MIB).judge(max(resident) / MIB)}")
 
 
 def newest_ripgrep(programs: Programs) -> str:
-    """`TCPXCTL_RG`, or the `rg` of the path."""
+    """The path in `TCPXCTL_RG`, or `rg` on the PATH."""
     ripgrep = os.environ.get("TCPXCTL_RG") or shutil.which("rg")
     advice = "cargo install ripgrep --root FOLDER, then TCPXCTL_RG=FOLDER/bin/rg"
     if not ripgrep:
@@ -67,10 +67,10 @@ def newest_ripgrep(programs: Programs) -> str:
 
 
 def timed(command: list[str]) -> tuple[float, str, int]:
-    """Seconds, output, and the bytes that were resident at most.
+    """Seconds, output, and the peak resident size in bytes.
 
-    What the kernel tells of an ended child counts this program's own memory, from
-    which it was forked; so the child is asked while it runs.
+    The kernel's figure for an ended child includes the memory of this program, from
+    which it was forked, so the child's /proc entry is read while it runs.
     """
     started, peak = time.monotonic(), 0
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as child:
@@ -94,18 +94,18 @@ def resident_at_most(pid: int) -> int:
 
 
 def write_mixed(path: Path, percent: int, size: int, piece_size: int) -> None:
-    """Lines of signatures among ordinary ones, every number of them random."""
+    """Writes a mix of ordinary lines and lines that match signatures, with random numbers."""
     dice = random.Random(percent)
     probes = ROOT / "probes/logs"
     ordinary = (probes / "ordinary.txt").read_text().splitlines()
     known = [signature["example"] for file in sorted(probes.glob("*.toml"))
              for signature in tomllib.loads(file.read_text())["signature"]]
-    # What floods a log in the field.
+    # Timeouts flood logs in practice, so they are more likely than other lines.
     known += [line for line in known if "timeout" in line for _ in range(20)]
 
     def line() -> str:
         one = dice.choice(known if dice.randrange(100) < percent else ordinary)
-        # Addresses, ports, counts; the literals have no such number.
+        # Replaces addresses, ports and counts; no literal has a number of four digits or more.
         return re.sub(r"\d{4,}", lambda number: str(dice.randrange(10 ** len(number[0]))), one)
 
     lines, written = [], 0

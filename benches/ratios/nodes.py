@@ -1,4 +1,4 @@
-"""What two nodes cost over one, in the lab: `scripts/lab`, which these comparisons make and take down."""
+"""The cost of two nodes compared with one, in a lab that these comparisons start and end (`scripts/lab`)."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ class Lab:
                     "TCPXCTL_LAB_BIN": str(Path(programs.tcpxctl).parent)}
 
     def exec(self, node: str, *command: str) -> float:
-        """Seconds that it took."""
+        """Runs a command in a node; returns its seconds."""
         started = time.monotonic()
         self.programs.processes.run([self.script, "exec", node, *command], self.env)
         return time.monotonic() - started
@@ -35,7 +35,7 @@ class Lab:
 def lab(programs: Programs) -> Iterator[Lab]:
     made = Lab(programs)
     if subprocess.run([made.script, "check"], env=made.env, capture_output=True, check=False).returncode != 0:
-        raise Skipped("this machine can have no lab (see `scripts/lab check`)")
+        raise Skipped("this machine cannot run a lab (see `scripts/lab check`)")
     programs.processes.run([made.script, "up"], made.env)
     try:
         yield made
@@ -44,7 +44,7 @@ def lab(programs: Programs) -> Iterator[Lab]:
 
 
 def ssh(programs: Programs, pairs: int) -> None:
-    """A run over ssh with the agent there already, less the same run on one node"""
+    """Time of a run over ssh with the agent already on the peer, minus the same run on one node"""
     scenario = str(ROOT / "scenarios/4conn.toml")
     with lab(programs) as made:
         made.exec("node0", "tcpxctl", "run", scenario, "--peer", PEER, *TINY)
@@ -56,7 +56,7 @@ def ssh(programs: Programs, pairs: int) -> None:
 
 
 def upload(programs: Programs, pairs: int) -> None:
-    """The first run, which takes the program there, beside scp of the same file"""
+    """Upload of the program by the first run, over scp of the same file"""
     scenario, size = str(ROOT / "scenarios/4conn.toml"), os.path.getsize(programs.tcpxctl)
     with lab(programs) as made:
         cold, warm, scp = [], [], []
@@ -74,10 +74,10 @@ def upload(programs: Programs, pairs: int) -> None:
 
 
 def events(programs: Programs, _pairs: int) -> None:
-    """CPU of the coordinator while a node has much to say"""
+    """CPU of the coordinator while a node floods it with log lines"""
     scenario, chatty = str(ROOT / "scenarios/4conn.toml"), str(ROOT / "benches/chatty-agent.py")
     with lab(programs) as made:
-        # Where nodes see it: they have a /tmp of their own.
+        # In the build folder, which nodes see; each node has its own /tmp.
         wrapper = Path(programs.tcpxctl).parent / "chatty"
         wrapper.write_text(f'#!/bin/sh\nexec {chatty} {programs.tcpxctl} {EVENTS_PER_SECOND} "$@"\n')
         wrapper.chmod(0o755)
@@ -96,11 +96,11 @@ def events(programs: Programs, _pairs: int) -> None:
             programs.processes.stop(run)
             wrapper.unlink()
         share = 100 * ticks / os.sysconf("SC_CLK_TCK") / elapsed
-        print(f"  {rate:.0f} events/s kept: {share:.2f} % of a core over {elapsed:.1f} s  {at_most(10).judge(share)}")
+        print(f"  {rate:.0f} events/s recorded: {share:.2f} % of a core over {elapsed:.1f} s  {at_most(10).judge(share)}")
 
 
 def coordinator(pid: int) -> int:
-    """The `tcpxctl run` below `lab exec`."""
+    """The process id of `tcpxctl run` among the descendants of `lab exec`."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         below, todo = [], [pid]
@@ -114,7 +114,7 @@ def coordinator(pid: int) -> int:
                 if words[0].endswith(b"tcpxctl") and words[1:2] == [b"run"]:
                     return one
         time.sleep(0.05)
-    raise Failed("no `tcpxctl run` was seen in the lab within 20 s")
+    raise Failed("no `tcpxctl run` process appeared in the lab within 20 s")
 
 
 def count_lines(folder: str) -> int:

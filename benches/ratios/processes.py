@@ -1,4 +1,4 @@
-"""Processes: started, bounded in time, stopped by their id; what the kernel says of one."""
+"""Starts processes with a time limit, stops them by id, and reads their entries in /proc."""
 
 import contextlib
 import os
@@ -8,16 +8,16 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-# For one run of one program; none takes a quarter of it.
+# Time limit of one run of one program; each takes less than a quarter of it.
 RUN_SECONDS = 180
 
 
 class Failed(Exception):
-    """A program did not do what it was started for."""
+    """A program failed."""
 
 
 class Processes:
-    """Whatever is running now, so that nothing is left behind."""
+    """The running processes, so that all can be stopped at the end."""
 
     def __init__(self) -> None:
         self.running: list[subprocess.Popen] = []
@@ -29,7 +29,7 @@ class Processes:
         return child
 
     def finish(self, child: subprocess.Popen, seconds: float = RUN_SECONDS) -> str:
-        """What it printed; any exit code but 0 is a failure."""
+        """The standard output of a process; raises `Failed` if its exit code is not 0."""
         command = " ".join(child.args)
         try:
             output, errors = child.communicate(timeout=seconds)
@@ -46,7 +46,7 @@ class Processes:
         return self.finish(self.start(command, env), seconds)
 
     def stop(self, child: subprocess.Popen) -> None:
-        """Ends one: asked first, so that tcpxctl can end its agents in order."""
+        """Stops a process by SIGINT, so that tcpxctl can end its agents, then by SIGKILL."""
         for how in (signal.SIGINT, signal.SIGKILL):
             if child.poll() is None:
                 child.send_signal(how)
@@ -67,7 +67,7 @@ def read(path: str) -> str:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third, the state, on."""
+    """Fields of /proc/PID/stat, starting with the third, the state."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 

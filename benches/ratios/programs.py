@@ -1,8 +1,8 @@
-"""The programs that are measured: built once, each run gives a dictionary of numbers.
+"""The measured programs: built once; each run returns a dictionary of numbers.
 
-Rates are of the receiving end, in 10^9 bytes per second. Every program uses the
-loopback interface and the same congestion control; the strict C plugin, which
-cannot be told, uses the system's.
+Rates are those of the receiving end, in 10^9 bytes per second. Every program uses the
+loopback interface and the same congestion control, except the strict C plugin, which
+has no such setting and uses the system default.
 """
 
 import contextlib
@@ -17,21 +17,21 @@ from .processes import ROOT, Failed, Processes, free_port
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHUNK = 512 * KIB
-# Measured ones of one `tcpxctl run`; the other side moves all their bytes at once.
+# Measured iterations of one `tcpxctl run`; the other side moves all their bytes in one transfer.
 ITERATIONS = 4
 BUILD_SECONDS = 1500
 Sample = dict[str, float]
 
 
 def workers(run: dict) -> list:
-    """Of tcpxctl.run/2, or of version 1, which has them as nodes."""
+    """The workers of a `tcpxctl.run/2` document, or of version 1, which lists them as nodes."""
     if "pairs" in run:
         return run["pairs"][0]["workers"]
     return [{**node, "resident_bytes": node["worker_resident_bytes"]} for node in run["nodes"]]
 
 
 class Skipped(Exception):
-    """A comparison lacks a program that is not ours."""
+    """A comparison needs a program that is not installed."""
 
 
 class Programs:
@@ -39,7 +39,7 @@ class Programs:
         self.processes, self.folder, self.congestion, self.is_smoke = processes, folder, congestion, is_smoke
         self.iterations = 1 if is_smoke else ITERATIONS
         self.iperf3 = shutil.which("iperf3")
-        # Settings of a shell must not reach either side.
+        # Settings of the caller's shell must not reach either side.
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "TCPX"))}
         self.plugin_env = {"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "=lo", "TCPXSOFT_CONGESTION": congestion}
         self.build()
@@ -54,7 +54,7 @@ class Programs:
         metadata = json.loads(self.processes.run(["cargo", "metadata", "--format-version", "1", "--no-deps"]))
         release = Path(metadata["target_directory"]) / "release"
         self.tcpxctl, self.bare_driver = str(release / "tcpxctl"), str(release / "bare")
-        # Where tcpxctl looks first: the copy beside the program can be older.
+        # tcpxctl searches here first: the copy beside the program can be older.
         self.soft = str(release / "deps" / "libnccl_net_tcpxsoft.so")
         self.tap = str(release / "deps" / "libnccl_net_tcpxtap.so")
         self.tap_cost, self.follow, self.shim_cost = (
@@ -104,7 +104,7 @@ class Programs:
         return sample
 
     def start_endless_run(self) -> subprocess.Popen:
-        """scenarios/4conn.toml, for far longer than anyone watches it."""
+        """Starts scenarios/4conn.toml with a million iterations."""
         return self.processes.start(self.run_command("soft", {"transfer.iterations": 1_000_000}, {}), self.env)
 
     def forget_reports(self) -> None:
@@ -113,13 +113,13 @@ class Programs:
     # ---- the bare driver and the control -----------------------------------
 
     def both_ends(self, program: str, ends: list[list[str]], flags: dict[str, object], env: dict[str, str]) -> Sample:
-        """Two ends of one program; the numbers are the first's."""
+        """Runs two ends of one program; returns the first end's numbers."""
         common = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
         started = [self.processes.start([program, *end, *common], env) for end in ends]
         return numbers([self.processes.finish(end) for end in started][0])
 
     def bare(self, ends: list[list[str]], flags: dict[str, object], tapped: bool = False) -> Sample:
-        # The task chunk as tcpxctl sets it for one socket.
+        # The task chunk size that tcpxctl sets for one socket.
         env = {**self.env, **self.plugin_env, "NCCL_DYNAMIC_CHUNK_SIZE": str(CHUNK)}
         plugin = self.soft
         if tapped:
@@ -137,7 +137,7 @@ class Programs:
 
     @property
     def recordings(self) -> Path:
-        # Where a tap's files go by default, so that they cost what they cost there.
+        # A tap's default file system, so that writing costs as much as in real use.
         folder = Path("/dev/shm") / f"tcpxctl-bench-{os.getpid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
@@ -150,7 +150,7 @@ class Programs:
 
     @contextlib.contextmanager
     def followed(self, hz: int):
-        """A reader of every recorder file, as often as a live view."""
+        """Runs a reader that reads every recorder file `hz` times per second, as a live view does."""
         follower = self.processes.start([self.follow, str(self.recordings), "bench", str(hz), "120"])
         try:
             yield
@@ -176,7 +176,7 @@ class Programs:
     def iperf(self, streams: int, total: int, size: int = CHUNK) -> Sample:
         if not self.iperf3:
             raise Skipped("iperf3 is not installed (apt-get install iperf3)")
-        # Its receiver stops counting once the sender is done: of less, most would be missing.
+        # iperf3's receiver stops counting once the sender is done, which loses most of a small total.
         total = max(total, 256 * MIB)
         port = free_port()
         server = self.processes.start([self.iperf3, "-s", "-1", "-B", "127.0.0.1", "-p", port])
@@ -195,7 +195,7 @@ class Programs:
     def once_it_listens(self, client: list[str]) -> dict:
         deadline = time.monotonic() + 10
         while True:
-            # With -J some versions exit 0 whatever happened.
+            # With -J some versions exit with 0 even after an error.
             try:
                 report = json.loads(self.processes.run(client))
                 error = report.get("error")
@@ -209,7 +209,7 @@ class Programs:
 
 
 def numbers(line: str) -> Sample:
-    """Those among `key=value` words."""
+    """The `key=value` words of a line whose values are numbers."""
     values: Sample = {}
     for word in line.split():
         key, _, value = word.partition("=")

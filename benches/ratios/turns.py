@@ -1,4 +1,4 @@
-"""Runs made in turns, and what is said of them: medians, ratios, spread, goals."""
+"""Alternating runs of two or more sides, and their statistics: medians, ratios, spread, goals."""
 
 import statistics
 from typing import Callable, NamedTuple
@@ -32,16 +32,16 @@ class Side(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One printed line: a number that every sample of both sides has."""
+    """One printed line: a metric that every sample of both sides has."""
 
     metric: str
     goal: Goal | None
-    # The second side's number is subtracted instead of divided by.
+    # Subtract the second side's number instead of dividing by it.
     is_difference: bool = False
 
 
 def take_turns(pairs: int, sides: list[Side]) -> list[list[Sample]]:
-    """One run of each side per pair; who goes first changes every time."""
+    """One run of each side per pair; the order of the sides alternates."""
     samples: list[list[Sample]] = [[] for _ in sides]
     for turn in range(pairs):
         order = list(zip(sides, samples))

@@ -218,7 +218,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let recorder = Arc::new(Recorder::create(&options)?);
     let (net, _) = v7::wrap(&NULL_PLUGIN, recorder.clone())?;
     println!(
-        "# ns per call, {ROUNDS} interleaved rounds of {CALLS} calls: medians, and the least of each"
+        "# ns per call, {ROUNDS} interleaved rounds of {CALLS} calls: medians, and the minimum"
     );
     println!(
         "# {:>8} {:>14} {:>8} {:>8} {:>8} {:>12}",
@@ -233,7 +233,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         compare(channels, "done and post", &bare, &tapped, Driver::pair);
     }
     println!(
-        "# of which one reading of the clock is {:.2}; done and post read it once each",
+        "# of which one read of the clock takes {:.2}; a finished test and a post read it once each",
         clock_cost(&recorder)
     );
     recorder.remove()?;
