@@ -76,7 +76,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     Ok(Ending::PASSED)
 }
 
-/// Writes a bundle, and its line of text with `tell`.
+/// Writes a bundle, and prints its summary line with `tell`.
 pub(crate) fn write(
     common: &Common,
     files: &RunFiles,
@@ -133,7 +133,7 @@ pub(crate) fn write(
     bundled
         .cut
         .iter()
-        .for_each(|words| say(&format!("# Cut : {words}\n")));
+        .for_each(|words| say(&format!("# Incomplete : {words}\n")));
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! The doctor's table: layers from the machine up, one line per check, the failed checks in full,
-//! and at the end what to do first.
+//! The table of `tcpxctl doctor`: layers from the machine up, one line per check, the details of
+//! checks that did not pass, and the first next steps at the end.
 #![forbid(unsafe_code)]
 
 use anstyle::{AnsiColor, Style};
@@ -11,11 +11,11 @@ use tcpx_node::doctor::{Catalogue, CheckRow, CheckVerdict, Examination};
 use tcpx_words::units::printable;
 use textwrap::{Options, WordSplitter};
 
-/// Most characters of a passed check's value; `--json` has the whole value.
+/// Maximum number of characters of a passed check's value; `--json` has the whole value.
 const VALUE_CHARS_MAX: usize = 90;
 /// Width that explanations are wrapped at.
 const LINE_COLUMNS: usize = 112;
-/// Most next steps that the summary repeats.
+/// Maximum number of next steps that the summary repeats.
 const STEPS_MAX: usize = 5;
 /// Indent of the explanations of a check that did not pass.
 const INDENT: &str = "                      ";
@@ -184,7 +184,7 @@ fn one(row: &CheckRow, width: usize, paint: Paint) -> String {
         return format!("  {verdict}  {:<width$}  {}\n", row.id, short(&row.value));
     }
     let mut text = format!("  {verdict}  {:<width$}  {}", row.id, row.value);
-    // `none` is expected of every list of mistakes and explains nothing.
+    // Every list of mistakes is expected to be `none`, which explains nothing.
     if row.verdict != CheckVerdict::Unknown && row.expected != "none" {
         let _ = write!(text, " (must be: {})", row.expected);
     }

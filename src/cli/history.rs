@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Running, killed and damaged runs are listed with that word as their outcome. The list comes
-//! from an index in the folder, which is compared with the runs each time.
+//! from an index in the folder, which each call compares with the run folders.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -23,7 +23,7 @@ use tcpx_report::history::{History, KeepRules, RunEntry, choose, read, remove};
 use tcpx_run_model::record::Unfinished;
 use tcpx_words::error::Outcome;
 
-/// Most columns of a sparkline.
+/// Maximum width of a sparkline, in columns.
 const SPARKS: usize = 40;
 
 /// The note below a table with a killed run.

@@ -117,7 +117,7 @@ fn show(common: &Common, arguments: &Arguments, report: &LogReport) {
     }
 }
 
-/// A report of nothing, because nothing could be read, is a failure.
+/// Fails if no input could be read.
 fn ended(report: &LogReport) -> Ended {
     let Some(first) = report.problems.first() else {
         return Ok(Ending::PASSED);

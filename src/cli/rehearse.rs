@@ -8,10 +8,10 @@
 //! # 2 of 2 passed : reports/20261120T140730Z-rehearsal-4242
 //! ```
 //!
-//! Each is a scenario of its own, run as `tcpxctl run` would; `--list` names
-//! them. The seconds are from the last progress to the first finding of the expected condition.
-//! A fault that cannot be injected is judged from recorded evidence, and its row says
-//! `simulated`. The exit code is 1 if a condition was not found first.
+//! Each rehearsal is a scenario, run as `tcpxctl run` runs it; `--list` lists them. The seconds
+//! are from the last progress to the first finding of the expected condition. A fault that cannot
+//! be injected is judged from recorded evidence, and its row says `simulated`. The exit code is 1
+//! if a rehearsal's first finding is not the expected condition.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -174,7 +174,7 @@ fn list(common: &Common, chosen: &[Chosen]) {
     print(&columns.render());
 }
 
-/// Rows as they come: a rehearsal of all takes minutes.
+/// Prints each row as soon as it is known: rehearsing all failures takes minutes.
 struct Lines<'a> {
     common: &'a Common,
     width: usize,
@@ -217,5 +217,5 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// As wide as the longest condition.
+/// Column width: that of the longest condition name.
 const COLUMN: usize = 27;

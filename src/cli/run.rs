@@ -79,7 +79,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
     if arguments.live && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         return Err(Failure::new(Outcome::Usage, "--live needs a terminal")
-            .next("omit it, and look at the run with `tcpxctl watch`"));
+            .next("omit --live, and use `tcpxctl watch` from another terminal"));
     }
     let ways = arguments.nodes.ways()?;
     let interrupted = interrupted()?;
@@ -210,7 +210,7 @@ fn run_point(
     Ok(run)
 }
 
-/// Why the run ended as it did, where that is not plain success.
+/// Prints the reason for the outcome, the findings of a failed run, and the unmet expectations.
 fn print_reason(common: &Common, run: &RunRecord) {
     match (&run.reason, run.exit_code) {
         (None, _) => {}
@@ -226,13 +226,13 @@ fn print_reason(common: &Common, run: &RunRecord) {
     }
 }
 
-/// Writes a bundle beside the run folder. What fails here is printed and changes no exit code.
+/// Writes a bundle beside the run folder. A failure here is printed and changes no exit code.
 fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
     if let Err(why) = super::collect::examine(run, &arguments.nodes) {
-        let message = format!("the report has no doctor's table: {why}");
+        let message = format!("the report has no doctor checks: {why}");
         print_error(common, message, None);
     }
-    // stdout is the result's.
+    // stdout is reserved for the result.
     let quiet = Common {
         json: false,
         ..common.clone()

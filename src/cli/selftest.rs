@@ -1,5 +1,6 @@
-//! `tcpxctl selftest`: the plugin conformance suite: what every ncclNet plugin must do, and what
-//! TCPX adds. Each row runs in a separate worker, so a crash costs one row.
+//! `tcpxctl selftest`: runs the plugin conformance suite, which checks the contract of every
+//! ncclNet plugin and the additions of TCPX. Each row runs in a separate worker, so a crash costs
+//! one row.
 //!
 //! ```text
 //! $ tcpxctl selftest --plugin plainsoft --abi v12
@@ -8,7 +9,7 @@
 //! #  verdict        row                 detail
 //!    PASS           table-v12           PlainSoft, 1 device
 //!    PASS           slots-receives      32 accepted, all completed; the next one: rc 0 with a null request
-//!    PASS           group-by-tag        8 buffers, sent in reverse, each in its own
+//!    PASS           group-by-tag        8 messages sent in reverse order, each in the buffer of its tag
 //! ```
 #![forbid(unsafe_code)]
 
@@ -121,7 +122,7 @@ impl Row {
         }
     }
 
-    /// Whether the row applies to TCPX only, and this plugin is another.
+    /// Whether the row applies to TCPX only and this plugin is not TCPX.
     fn is_beside_the_point(&self) -> bool {
         self.tcpx_only && self.verdict == ContractVerdict::NotSupported
     }
@@ -274,7 +275,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Outcome::NotRun, message)
 }
 
-/// Runs the rows in order, up to one that the user interrupts, and calls `tell` after each.
+/// Runs the rows in order until the user interrupts, and calls `tell` after each row.
 fn run_rows(
     bench: &Bench<'_>,
     rows: Vec<&contract::ContractCheck>,
@@ -330,8 +331,8 @@ impl Arguments {
     }
 }
 
-/// The table that rows run on, and the rows about all tables. A plugin that does not load at all
-/// is one error, not one per row.
+/// The table that rows run on, and the rows about all tables. A plugin that does not load is one
+/// error, not one error per row.
 fn look_at_tables(
     bench: &mut Bench<'_>,
     arguments: &Arguments,

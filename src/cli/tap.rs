@@ -2,17 +2,17 @@
 //!
 //! ```console
 //! $ tcpxctl tap -- ./my_transfer server 0
-//! # tap : TCPX v7 of /usr/local/tcpx/lib64/libnccl-net-tcpx.so (in a usual place of TCPX)
-//! ...what the program prints...
+//! # tap : v7 of /usr/local/tcpx/lib64/libnccl-net-tcpx.so (a default location of TCPX)
+//! ...the program's output...
 //! # recording : pid 4242 in /dev/shm/tcpxctl-1000/tap-4240-4242-1423497.tcpxrec
 //! ```
 //!
-//! The program finds the tap where it looks for its plugin: by
+//! The program loads the tap instead of its plugin, whether it selects the plugin with
 //! `UCCL_TCPX_PLUGIN_PATH`, `NCCL_GPUDIRECTTCPX_PLUGIN_PATH`, `NCCL_NET_PLUGIN` or
-//! `libnccl-net.so` on the loader's path. The tap presents the versions that the
-//! plugin exports. `tap` ends with the program's exit code or signal. Recorder files stay until
-//! they are removed. A program that opens its plugin by a fixed path cannot be redirected; the
-//! path is printed.
+//! `libnccl-net.so` on the loader's path. The tap exports the table versions that the plugin
+//! exports. `tap` ends with the program's exit code or signal. Recorder files stay until the user
+//! removes them. A program that opens its plugin by a fixed path cannot be redirected; `tap`
+//! prints the path.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -176,7 +176,7 @@ fn announce(tapping: &Tapping) {
 
 /// Interval between two reads of the taps' report.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// First search for processes that bypass the tap; each later one waits twice as long.
+/// Delay of the first search for processes that bypass the tap; each later delay is doubled.
 const FIRST_SEARCH: Duration = Duration::from_secs(1);
 
 const NOT_LOADED: &str = "the program has not loaded the tap, so nothing was recorded";
@@ -203,13 +203,14 @@ impl Watched {
                 return Ok((ending, watched));
             }
             if searched.elapsed() >= search_after {
-                let past = program.past_the_tap(
+                let bypassing = program.bypassing(
                     tapping.folder.path(),
                     &tapping.real.path,
                     &tapping.tap.path,
                 );
-                past.into_iter()
-                    .for_each(|pid| watched.went_past(pid, tapping));
+                bypassing
+                    .into_iter()
+                    .for_each(|pid| watched.bypassed(pid, tapping));
                 (search_after, searched) = (2 * search_after, Instant::now());
             }
         }
@@ -217,9 +218,9 @@ impl Watched {
 
     /// Prints what the taps reported since the last call.
     fn look(&mut self, tapping: &Tapping) {
-        let said = tapping.folder.reported();
-        for (pid, said) in said.iter().skip(self.lines) {
-            match said.split_once(' ') {
+        let lines = tapping.folder.reported();
+        for (pid, line) in lines.iter().skip(self.lines) {
+            match line.split_once(' ') {
                 Some(("recording", file)) => {
                     say(&format!("# recording : pid {pid} in {file}\n"));
                     self.recordings.push(Process {
@@ -237,10 +238,10 @@ impl Watched {
                 _ => {}
             }
         }
-        self.lines = said.len();
+        self.lines = lines.len();
     }
 
-    fn went_past(&mut self, pid: u32, tapping: &Tapping) {
+    fn bypassed(&mut self, pid: u32, tapping: &Tapping) {
         let known = self
             .not_recorded
             .iter()
@@ -298,8 +299,8 @@ fn leave(ending: ProgramEnding) -> Ending {
     match ending {
         ProgramEnding::Exited(code) => Ending::code(code as u8),
         ProgramEnding::Killed(signal) => {
-            // Without a second core file. If the signal does not end this process, the exit code
-            // is the shell's for that signal.
+            // `end_by` writes no second core file. If the signal does not end this process, the
+            // exit code is the shell's code for that signal.
             crate::interpose::end_by(signal);
             Ending::code(128u8.wrapping_add(signal as u8))
         }

@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     nodes: Nodes,
 }
 
-/// How the view looks.
+/// Display options of the view.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct LookArguments {
     /// Draw with ASCII only.
@@ -82,12 +82,12 @@ impl LookArguments {
 
 /// Whether the locale is UTF-8, by the first variable that is set; UTF-8 if none is.
 fn is_utf8() -> bool {
-    let said = ["LC_ALL", "LC_CTYPE", "LANG"]
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-    said.is_none_or(|said| {
-        let said = said.to_ascii_lowercase();
-        said.contains("utf-8") || said.contains("utf8")
+    locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
     })
 }
 
@@ -128,7 +128,7 @@ fn source(arguments: &Arguments) -> Result<Box<dyn Source>, Failure> {
         (Some(_), _) if named => {
             let message = "--peer shows what runs on two nodes now, and RUN, PID or FILE is a \
                            recording on this machine";
-            Err(Failure::new(Outcome::Usage, message).next("omit one of the two"))
+            Err(Failure::new(Outcome::Usage, message).next("omit one of them"))
         }
         (Some(way), _) => peer(arguments, &*way),
         (None, Some(run)) => Ok(Box::new(FolderSource::open(run, Some(arguments.speed))?)),

@@ -170,7 +170,7 @@ mod tests {
             in_call: Some("test".to_owned()),
             channels: vec![now()],
         };
-        let plugin = || Choice::new(Source::Builtin, "asked for", Vec::new());
+        let plugin = || Choice::new(Source::Builtin, "requested", Vec::new());
         let probe = || Task::Probe { plugin: plugin() };
         let pair = PairTask {
             plugin: plugin(),

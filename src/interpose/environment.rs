@@ -1,9 +1,9 @@
-//! The program's environment: a folder of links under every name by which it may look for its
-//! plugin, and the variables that lead there.
+//! The program's environment: a folder with a link to the tap under every file name that a
+//! program may use for its plugin, and the variables that select these links.
 //!
-//! The names of the links are NCCL's: it looks for `libnccl-net-NAME.so` or
-//! `libnccl-net.so` on the loader's path. The only other file in the folder is the report, to
-//! which every tap adds the recorder file that it writes.
+//! The link names follow NCCL, which searches the loader's path for `libnccl-net-NAME.so` or
+//! `libnccl-net.so`. The only other file in the folder is the report, to which every tap appends
+//! the path of its recorder file.
 #![forbid(unsafe_code)]
 
 use super::error::InterposeError;
@@ -13,9 +13,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Most folders that one process makes.
+/// Maximum number of folder names that are tried.
 const ATTEMPTS: u32 = 100;
-/// Most bytes of the report that are read.
+/// Maximum number of bytes read from the report.
 const REPORT_MAX: usize = 1 << 20;
 
 /// A folder of links, removed when this value is dropped.
@@ -43,7 +43,7 @@ pub(crate) struct Recording {
 pub(crate) struct ProgramEnvironment {
     /// Values by name.
     pub(crate) variables: BTreeMap<String, String>,
-    /// What could not be redirected, and what follows from that.
+    /// Plugins that could not be redirected, and the consequence.
     pub(crate) notes: Vec<String>,
 }
 
@@ -98,18 +98,18 @@ impl PrivateFolder {
         self.path.join("report")
     }
 
-    /// The lines that taps have added to the report: process id and text.
+    /// The lines that taps have appended to the report: process id and text.
     pub(crate) fn reported(&self) -> Vec<(u32, String)> {
         let bytes = std::fs::read(self.report()).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(REPORT_MAX)]).into_owned();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
         lines
-            .filter_map(|(pid, said)| Some((pid.parse().ok()?, tcpx_words::units::printable(said))))
+            .filter_map(|(pid, text)| Some((pid.parse().ok()?, tcpx_words::units::printable(text))))
             .collect()
     }
 
-    /// The variables that lead a program to this folder. `real` is the plugin behind the tap,
-    /// `variable` reads the current environment.
+    /// The variables that make a program load the tap from this folder. `real` is the plugin
+    /// behind the tap, and `variable` reads the current environment.
     pub(crate) fn environment(
         &self,
         real: &Path,
@@ -154,7 +154,7 @@ impl PrivateFolder {
 /// X of the `libnccl-net-X.so` that `NCCL_NET_PLUGIN` is set to.
 const LINK: &str = "tcpxtap";
 
-/// The names in the list: NCCL searches for these, and opens paths as they are.
+/// The names in the list, without paths: NCCL searches for names and opens paths directly.
 fn plain_names(list: &str) -> impl Iterator<Item = String> {
     let names = list
         .split(',')
@@ -166,7 +166,7 @@ fn plain_names(list: &str) -> impl Iterator<Item = String> {
 fn make(parent: &Path) -> io::Result<PathBuf> {
     for attempt in 0..ATTEMPTS {
         let path = parent.join(format!("tcpxctl-tap-{}-{attempt}", std::process::id()));
-        // An existing entry, even a link that another user made, is an error here.
+        // An existing entry is never reused, even if it is a link made by another user.
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -179,7 +179,7 @@ fn make(parent: &Path) -> io::Result<PathBuf> {
 impl Drop for PrivateFolder {
     fn drop(&mut self) {
         if !self.keep {
-            // A failure leaves a few links behind.
+            // If this fails, a few links remain.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_has_every_name_of_a_plugin_and_is_removed_on_drop() {
+    fn the_folder_links_every_plugin_name_and_is_removed_on_drop() {
         let parent = tempfile::tempdir().expect("a folder");
         let tap = parent.path().join("tap.so");
         std::fs::write(&tap, b"x").expect("written");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_leads_every_kind_of_program_to_the_tap() {
+    fn the_environment_makes_every_kind_of_program_load_the_tap() {
         let parent = tempfile::tempdir().expect("a folder");
         let tap = parent.path().join("tap.so");
         std::fs::write(&tap, b"x").expect("written");

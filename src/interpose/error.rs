@@ -8,7 +8,7 @@ use tcpx_words::error::{NextStep, Outcome};
 /// Why a program cannot be given the tap.
 #[derive(Debug, thiserror::Error)]
 pub enum InterposeError {
-    /// No variable names a plugin, and no usual place has one.
+    /// No variable names a plugin, and no default location has one.
     #[error("found no plugin that the program would load; looked for {looked}")]
     NoPlugin {
         /// Every path that was tried.
@@ -20,18 +20,18 @@ pub enum InterposeError {
     /// The file is not a plugin, or cannot be read.
     #[error(transparent)]
     Plugin(#[from] tcpx_node::plugin_files::LoadError),
-    /// The plugin exports no version that the tap supports.
+    /// The plugin exports no table version that the tap supports.
     #[error("{} exports {found}; the tap supports versions 4 to 12", path.display())]
     Versions {
         /// The plugin.
         path: PathBuf,
-        /// Its exported tables.
+        /// The net tables that it exports.
         found: String,
     },
     /// The tap's object was not found.
     #[error("cannot find the tap {name}; looked for {looked}")]
     NoTap {
-        /// Its file name.
+        /// File name of the tap.
         name: String,
         /// Every path that was tried.
         looked: String,
@@ -55,7 +55,7 @@ pub enum InterposeError {
 }
 
 impl InterposeError {
-    /// Whose problem it is.
+    /// The exit code's category: wrong usage, or not run.
     pub(crate) fn outcome(&self) -> Outcome {
         if matches!(self, Self::Builtin) {
             Outcome::Usage

@@ -1,4 +1,5 @@
-//! The tables that a shared object exports, read from its file: only a worker loads a plugin.
+//! The tables that a shared object exports, read from its file without loading it: only a worker
+//! loads a plugin.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_told_from_other_symbols() {
+    fn only_table_symbols_are_listed() {
         let names = [
             "ncclNetPlugin_v8",
             "malloc",

@@ -26,7 +26,7 @@ pub(crate) struct Program {
     passed_on: [(Signal, Arc<AtomicBool>); 2],
 }
 
-/// How it ended.
+/// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProgramEnding {
     /// Exited with this code.
@@ -107,9 +107,9 @@ impl Program {
         }))
     }
 
-    /// Processes of the program that have the plugin mapped and not the tap: they opened the
+    /// Processes of the program that have mapped the plugin but not the tap: they opened the
     /// plugin by a fixed path.
-    pub(crate) fn past_the_tap(&self, folder: &Path, real: &Path, tap: &Path) -> Vec<u32> {
+    pub(crate) fn bypassing(&self, folder: &Path, real: &Path, tap: &Path) -> Vec<u32> {
         let marker = folder.as_os_str().as_encoded_bytes();
         let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -150,8 +150,8 @@ fn memchr(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 /// Largest program file that is searched for paths.
 const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 
-/// Absolute plugin paths in the program's file, which the program may open whatever the
-/// environment says. The program is searched on `path`, as a shell does.
+/// Absolute plugin paths in the program's file, which the program may open regardless of its
+/// environment. The program's file is searched on `path`, as a shell does.
 pub(crate) fn fixed_paths(program: &str, path: Option<&str>) -> Vec<String> {
     let file = if program.contains('/') {
         Some(PathBuf::from(program))
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_of_plugins_are_found_in_a_program() {
+    fn plugin_paths_are_found_in_a_program() {
         let bytes =
             b"\x7fELF\0/usr/local/tcpx/lib64/libnccl-net-tcpx.so\0/lib/libc.so\0libnccl-net.so\0'/x/libnccl-net.so'";
         assert_eq!(

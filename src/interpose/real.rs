@@ -1,8 +1,8 @@
 //! The plugin that the program would load by itself.
 //!
-//! User programs read the two variables of TCPX; NCCL reads `NCCL_NET_PLUGIN`, then searches for
-//! `libnccl-net.so`; last come the places where installers put TCPX. The software plugin is used
-//! only with `--plugin soft`.
+//! User programs read the two variables of TCPX. NCCL reads `NCCL_NET_PLUGIN`, then searches for
+//! `libnccl-net.so`. The default locations of TCPX come last. The software plugin is used only
+//! with `--plugin soft`.
 #![forbid(unsafe_code)]
 
 use super::error::InterposeError;
@@ -37,7 +37,7 @@ pub(crate) fn real_plugin(
     let (path, why) = match wanted {
         Some(wanted) => match choose(wanted, &variable, exe)?.source {
             Source::Builtin => return Err(InterposeError::Builtin),
-            Source::File(path) => (path, "asked for".to_owned()),
+            Source::File(path) => (path, "requested".to_owned()),
         },
         None => found(&named, &variable)?,
     };
@@ -105,12 +105,12 @@ fn found(
     }
     first(
         in_folders("libnccl-net.so"),
-        "libnccl-net.so, as NCCL looks for it",
+        "libnccl-net.so, as NCCL searches for it",
     )
     .or_else(|| {
         first(
             TCPX_PLACES.map(PathBuf::from).to_vec(),
-            "in a usual place of TCPX",
+            "a default location of TCPX",
         )
     })
     .ok_or_else(|| InterposeError::NoPlugin {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plugin_is_the_one_that_the_program_would_load() {
+    fn the_plugin_that_the_program_would_load_is_found() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = |name: &str| {
             let path = folder.path().join(name);
@@ -156,7 +156,7 @@ mod tests {
         let by_default = find(&[("LD_LIBRARY_PATH", search)], None).expect("found");
         assert_eq!(
             (by_default.path, by_default.why.as_str()),
-            (net.clone(), "libnccl-net.so, as NCCL looks for it")
+            (net.clone(), "libnccl-net.so, as NCCL searches for it")
         );
         let listed = find(
             &[
@@ -182,12 +182,12 @@ mod tests {
                 net.display().to_string()
             )]
         );
-        let asked = find(&[("UCCL_TCPX_PLUGIN_PATH", &other)], net.to_str()).expect("found");
-        assert_eq!((asked.path, asked.why.as_str()), (net, "asked for"));
+        let requested = find(&[("UCCL_TCPX_PLUGIN_PATH", &other)], net.to_str()).expect("found");
+        assert_eq!((requested.path, requested.why.as_str()), (net, "requested"));
     }
 
     #[test]
-    fn without_a_plugin_every_place_is_named() {
+    fn without_a_plugin_every_searched_path_is_named() {
         if TCPX_PLACES.iter().any(|place| Path::new(place).exists()) {
             return;
         }
