@@ -1,4 +1,4 @@
-//! A recorder file, and what is shown of it.
+//! Recorder files, and the views of their contents.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

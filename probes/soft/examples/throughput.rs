@@ -1,14 +1,14 @@
-//! Messages per second and GB/s between two processes on loopback, straight
-//! over the table: the least a driver can do, to see what the plugin costs.
+//! Messages per second and GB/s between two processes on loopback, by direct calls of the
+//! table. The driver does the minimum, so the result is the cost of the plugin.
 //!
 //! ```text
 //! $ NCCL_DYNAMIC_CHUNK_SIZE=524288 cargo run --release -p tcpx-soft --example throughput -- 4096 1 3
 //! 4096 bytes, 1 comms: 812345 messages/s, 3.33 GB/s
 //! ```
 //!
-//! Arguments: message bytes, comms, seconds. `DEPTH=1` sends one message at a
-//! time and waits for an echo, and prints the median round trip instead. The
-//! program starts itself a second time as the sender, and hands it the handles.
+//! Arguments: message bytes, comms, seconds. `DEPTH=1` sends one message at a time, waits for
+//! an echo, and prints the round trip time instead. The program starts a second process of
+//! itself as the sender, and passes it the connect handles.
 #![expect(unsafe_code, reason = "drives a C function table")]
 
 use std::error::Error;
@@ -34,14 +34,14 @@ fn check(call: &str, code: c_int) -> Outcome<()> {
     }
 }
 
-/// One comm and its window; requests in posting order.
+/// One comm and its window, with requests in posting order.
 struct Channel {
     comm: *mut c_void,
     mhandle: *mut c_void,
     buffer: Vec<u8>,
     size: usize,
     flight: std::collections::VecDeque<(usize, *mut c_void)>,
-    /// Slots of the buffer that are not in flight; the hottest last.
+    /// Slots of the buffer that are not in flight; the last used slot is last.
     free: Vec<usize>,
 }
 
@@ -50,7 +50,7 @@ impl Channel {
         let mut buffer = vec![1u8; size.max(1) * window];
         let mut mhandle = ptr::null_mut();
         let register = table().reg_mr.ok_or("no regMr")?;
-        // SAFETY: a live comm and a buffer that outlives it.
+        // SAFETY: a live comm, and a buffer that outlives the comm.
         let code = unsafe {
             register(
                 comm,
@@ -101,7 +101,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// The size of the oldest request when it is done.
+    /// The size of the oldest request, once this request is done.
     fn retire(&mut self, send: bool) -> Outcome<Option<usize>> {
         let Some((slot, request)) = self.flight.front().copied() else {
             return Ok(None);
@@ -147,8 +147,8 @@ impl Channel {
     }
 }
 
-/// After a sweep in which nothing was done: `IDLE=spin`, `IDLE=20` (sleep that
-/// many microseconds), else yield.
+/// Waits after a sweep without progress: `IDLE=spin` spins, `IDLE=20` sleeps 20 microseconds,
+/// and the default yields.
 fn pause() {
     static IDLE: LazyLock<Option<String>> = LazyLock::new(|| env::var("IDLE").ok());
     match IDLE.as_deref() {
@@ -191,7 +191,7 @@ fn spawn(arguments: &[String]) -> Outcome<Child> {
         .spawn()?)
 }
 
-/// Listens `count` times and writes the handles to `out`.
+/// Creates `count` listen comms, and writes their handles to `out`.
 fn listen(count: usize, out: &mut impl Write) -> Outcome<Vec<*mut c_void>> {
     let mut listeners = Vec::new();
     for _ in 0..count {
@@ -274,7 +274,7 @@ fn receiver(size: usize, comms: usize, arguments: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// The echo's way back: the child listens and prints its handle.
+/// Connects the echo's direction: the child listens and prints its handle.
 fn back_channel(child: &mut Child, size: usize) -> Outcome<Channel> {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().ok_or("no stdout")?).read_line(&mut line)?;
@@ -335,13 +335,13 @@ fn sender(size: usize, comms: usize, time: Duration) -> Outcome<()> {
         channel.post(true, size - 1)?;
         channel.wait(true)?;
     }
-    // The receiver hangs up when it has everything.
+    // The receiver closes the connection once it has every message.
     while lines.next().is_some() {}
     close(&channels)?;
     Ok(())
 }
 
-/// `closeSend` and `closeRecv` are one.
+/// Closes every comm by `closeSend`; in this plugin, `closeRecv` is the same function.
 fn close(channels: &[Channel]) -> Outcome<()> {
     let close = table().close_send.ok_or("no closeSend")?;
     for channel in channels {
