@@ -1,8 +1,7 @@
-//! The contract suite on every plugin at hand, through `tcpxctl selftest`, which
-//! gives each row a process of its own: the software plugin linked in, dlopened,
-//! with helper threads and with RECV_SYNC, and the strict C plugin, under its own
-//! name and under Google's. Then the other way round: a plugin that is broken on
-//! purpose fails the rows that are about what is broken, in words, and no others.
+//! Runs the conformance suite through `tcpxctl selftest`, which runs each row in a separate
+//! process, on every plugin of the project: the software plugin built in, loaded, with helper
+//! threads and with RECV_SYNC, and the strict C plugin, under its own name and under Google's.
+//! A plugin with a deliberate defect must fail exactly the rows that check for the defect.
 
 #[path = "support/junit.rs"]
 mod junit;
@@ -32,12 +31,12 @@ impl Report {
         wanted.map(|(id, (_, detail))| (id.as_str(), detail.as_str()))
     }
 
-    /// Every row, but those about what TCPX has not.
+    /// Every row passes, except rows about features that TCPX lacks.
     fn assert_all_pass(&self) {
-        let owed = |(_, (verdict, detail)): &(&String, &(String, String))| {
+        let unexpected = |(_, (verdict, detail)): &(&String, &(String, String))| {
             verdict != "PASS" && !is_beyond_tcpx(detail)
         };
-        let others: Vec<_> = self.rows.iter().filter(owed).collect();
+        let others: Vec<_> = self.rows.iter().filter(unexpected).collect();
         assert!(
             others.is_empty() && self.rows.len() > 50,
             "{} rows; {others:#?}",
@@ -46,8 +45,8 @@ impl Report {
         assert_eq!(self.code, Some(0));
     }
 
-    /// Every row passes or is not this plugin's to keep; at least so many pass.
-    fn assert_owed_pass(&self, least: usize) {
+    /// No row fails or crashes, and at least `least` rows pass.
+    fn assert_conforms(&self, least: usize) {
         let broken: Vec<_> = self.of("FAIL").chain(self.of("CRASHED")).collect();
         assert!(
             broken.is_empty() && self.of("PASS").count() >= least,
@@ -64,7 +63,7 @@ impl Report {
     }
 }
 
-/// Why a row about other plugins' ways is not tried on one like TCPX.
+/// Whether a row was skipped because it is about features that TCPX lacks.
 fn is_beyond_tcpx(why: &str) -> bool {
     [
         "maxRecvs is 1",
@@ -113,17 +112,17 @@ fn selftest(plugin: &str, env: &[(&str, &str)], only: &str) -> Report {
 }
 
 #[test]
-fn the_software_plugin_keeps_every_promise_linked_in() {
+fn the_built_in_software_plugin_passes_every_row() {
     selftest("builtin", &[], "").assert_all_pass();
 }
 
 #[test]
-fn the_software_plugin_keeps_every_promise_when_it_is_loaded() {
+fn the_loaded_software_plugin_passes_every_row() {
     selftest("soft", &[("NCCL_NSOCKS_PERTHREAD", "4")], "").assert_all_pass();
 }
 
 #[test]
-fn the_software_plugin_keeps_every_promise_with_helper_threads() {
+fn the_software_plugin_with_helper_threads_passes_every_row() {
     let env = [
         ("TCPXSOFT_IO", "helper"),
         ("NCCL_NSOCKS_PERTHREAD", "2"),
@@ -133,7 +132,7 @@ fn the_software_plugin_keeps_every_promise_with_helper_threads() {
 }
 
 #[test]
-fn with_receivers_first_only_lone_sends_are_not_owed() {
+fn with_recv_sync_only_rows_with_unmatched_sends_are_skipped() {
     for family in ["order-", "progress-", "slots-"] {
         let report = selftest("builtin", &[("NCCL_GPUDIRECTTCPX_RECV_SYNC", "1")], family);
         for (id, (verdict, detail)) in &report.rows {
@@ -147,11 +146,11 @@ fn with_receivers_first_only_lone_sends_are_not_owed() {
     }
 }
 
-/// Every version takes another road through the shim, the tap and the plugin.
+/// Every version has its own code in the shim, the tap and the plugin.
 #[test]
-fn the_plain_plugin_keeps_what_any_plugin_owes_in_every_version() {
+fn the_plain_plugin_conforms_in_every_version() {
     let whole = selftest("plainsoft", &[("NCCL_NSOCKS_PERTHREAD", "2")], "");
-    whole.assert_owed_pass(40);
+    whole.assert_conforms(40);
     for version in &tcpx_abi::VERSIONS[1..] {
         let abi = [("TCPXCTL_SET", format!("plugin.abi=v{version}"))];
         let abi = abi.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -161,13 +160,13 @@ fn the_plain_plugin_keeps_what_any_plugin_owes_in_every_version() {
             ("slots-", 3),
             ("close-seen", 2),
         ] {
-            selftest("plainsoft", &abi, family).assert_owed_pass(most);
+            selftest("plainsoft", &abi, family).assert_conforms(most);
         }
     }
 }
 
 #[test]
-fn the_strict_plugin_keeps_what_any_plugin_owes() {
+fn the_strict_plugin_conforms() {
     let report = selftest(support::library().to_str().unwrap(), &[], "");
     assert_eq!(
         report.code,
@@ -210,9 +209,9 @@ fn strict_but(folder: &Path, replacements: &[(&str, &str)]) -> PathBuf {
     built
 }
 
-/// A v8 table takes another road through every call that v7 and v8 share.
+/// The shim has separate code for v7 and v8 even in calls that both versions share.
 #[test]
-fn a_v8_plugin_is_tried_by_the_same_rows() {
+fn a_v8_plugin_runs_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = strict_but(
         folder.path(),
@@ -260,10 +259,10 @@ fn a_v8_plugin_is_tried_by_the_same_rows() {
     }
 }
 
-/// What only TCPX owes, tried on code that shares nothing with the software
-/// plugin: a row that fails here was written after one plugin's habits.
+/// The rows for TCPX only, on code that shares nothing with the software plugin: a row that fails
+/// here depends on the behaviour of one plugin.
 #[test]
-fn google_is_asked_everything_but_what_it_does_not_survive() {
+fn a_plugin_with_googles_name_runs_every_row_that_does_not_kill_it() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = strict_but(folder.path(), &[("\"Strict_v7\"", "\"GPUDirectTCPX_v7\"")]);
     let report = selftest(plugin.to_str().unwrap(), &[], "");
@@ -309,7 +308,7 @@ fn bad(folder: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_misdeed_costs_the_row_that_is_about_it_and_the_command_goes_on() {
+fn a_defect_fails_its_own_row_and_the_other_rows_still_run() {
     let folder = tempfile::tempdir().unwrap();
     for (name, row, verdict, words) in [
         ("null_table", "table-v7", "FAIL", "null init"),
@@ -363,7 +362,7 @@ fn a_misdeed_costs_the_row_that_is_about_it_and_the_command_goes_on() {
 }
 
 #[test]
-fn junit_of_rows_that_pass_fail_crash_and_are_not_owed_is_valid() {
+fn junit_of_passed_failed_crashed_and_skipped_rows_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = bad(folder.path(), "exits");
     let file = folder.path().join("rows <&\"'>.xml");
@@ -380,7 +379,7 @@ fn junit_of_rows_that_pass_fail_crash_and_are_not_owed_is_valid() {
 }
 
 #[test]
-fn what_the_family_may_do_fails_no_row() {
+fn liberties_that_the_contract_allows_fail_no_row() {
     let folder = tempfile::tempdir().unwrap();
     for (name, rows) in [
         ("late", &["properties-sane", "payload-4095"][..]),
@@ -402,7 +401,8 @@ fn what_the_family_may_do_fails_no_row() {
     }
 }
 
-/// Every row named `only` fails on a plugin with this fault, and says `words`.
+/// Checks that every row whose name contains `only` fails on a plugin with this fault, with
+/// `words` in its detail.
 fn check_fault(fault: &str, only: &str, words: &str) {
     let report = selftest("builtin", &[("TCPXSOFT_FAULT", fault)], only);
     assert!(!report.rows.is_empty(), "no row {only}");
@@ -435,7 +435,7 @@ fn a_wrong_byte_fails_every_row_that_compares_bytes() {
 }
 
 #[test]
-fn a_refusal_fails_the_row_that_makes_the_call() {
+fn a_refused_call_fails_the_row_that_makes_it() {
     for (fault, row, words) in [
         (
             "rc:call=devices,value=2,nth=2",
@@ -488,7 +488,7 @@ fn a_refusal_fails_the_row_that_makes_the_call() {
 }
 
 #[test]
-fn an_answer_that_should_have_been_a_refusal_fails() {
+fn a_call_that_succeeds_instead_of_being_refused_fails_its_row() {
     for (fault, row, words) in [
         (
             "rc:call=irecvConsumed,value=0,times=0",
@@ -528,7 +528,7 @@ fn an_answer_that_should_have_been_a_refusal_fails() {
 }
 
 #[test]
-fn what_never_ends_fails_by_its_deadline_and_says_what_it_waited_for() {
+fn a_wait_that_never_ends_fails_at_its_deadline_and_names_the_condition() {
     std::thread::scope(|scope| {
         for (fault, row, words) in [
             (
@@ -553,7 +553,7 @@ fn what_never_ends_fails_by_its_deadline_and_says_what_it_waited_for() {
 }
 
 #[test]
-fn a_plugin_that_exits_costs_one_row() {
+fn a_plugin_that_exits_fails_one_row() {
     let report = selftest("builtin", &[("TCPXSOFT_FAULT", "exit:chunk=3")], "order-");
     assert!(report.detail("order-fifo", "CRASHED").contains("exit(1)"));
     assert!(report.detail("order-fifo", "CRASHED").contains("no cmsg"));
@@ -562,7 +562,7 @@ fn a_plugin_that_exits_costs_one_row() {
 }
 
 #[test]
-fn a_call_that_hangs_is_ended_and_costs_one_row() {
+fn a_hanging_call_is_killed_and_fails_one_row() {
     let fault = [("TCPXSOFT_FAULT", "spin:call=closeRecv")];
     let output = command("builtin", &fault, &["--timeout", "2", "payload-zero"])
         .output()
@@ -576,7 +576,7 @@ fn a_call_that_hangs_is_ended_and_costs_one_row() {
 }
 
 #[test]
-fn rows_that_fail_alike_are_told_to_have_one_cause_and_each_what_is_owed() {
+fn rows_with_the_same_failure_share_one_cause_and_keep_their_requirements() {
     let output = command(
         "builtin",
         &[("TCPXSOFT_FAULT", "exit:chunk=1")],
@@ -594,7 +594,7 @@ fn rows_that_fail_alike_are_told_to_have_one_cause_and_each_what_is_owed() {
 }
 
 #[test]
-fn what_only_tcpx_owes_is_one_line_for_another_plugin() {
+fn rows_for_tcpx_only_are_one_line_for_another_plugin() {
     let output = command("plainsoft", &[], &["payload-"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -608,7 +608,7 @@ fn what_only_tcpx_owes_is_one_line_for_another_plugin() {
 }
 
 #[test]
-fn a_property_that_no_json_can_say_costs_one_row() {
+fn a_property_that_json_cannot_express_fails_one_row() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = strict_but(
         folder.path(),
@@ -626,7 +626,7 @@ fn a_property_that_no_json_can_say_costs_one_row() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_said_before_any_row_is_run() {
+fn an_unwritable_junit_file_is_reported_before_any_row_runs() {
     let output = command("builtin", &[], &["--junit", "/nowhere/rows.xml"])
         .output()
         .unwrap();
@@ -642,7 +642,7 @@ fn a_file_that_cannot_be_written_is_said_before_any_row_is_run() {
 }
 
 #[test]
-fn the_list_says_who_owes_what_and_runs_nothing() {
+fn the_list_shows_the_scope_of_each_row_and_runs_none() {
     let output = command("/nonexistent.so", &[], &["--list"])
         .output()
         .unwrap();
@@ -654,7 +654,7 @@ fn the_list_says_who_owes_what_and_runs_nothing() {
 }
 
 #[test]
-fn what_cannot_be_tried_is_one_error_and_not_a_table_of_failures() {
+fn a_plugin_that_does_not_load_is_one_error_and_no_table() {
     for (plugin, row, code, words) in [
         ("/etc/passwd", "payload", 3, "is a text file"),
         ("builtin", "no-such-row", 2, "no row has `no-such-row`"),
@@ -670,7 +670,7 @@ fn what_cannot_be_tried_is_one_error_and_not_a_table_of_failures() {
 }
 
 #[test]
-fn a_version_in_the_environment_is_a_claim_to_check() {
+fn a_version_from_the_environment_is_checked() {
     let output = command("plainsoft", &[("TCPXCTL_ABI", "garbage")], &["payload-1"])
         .output()
         .unwrap();
@@ -693,7 +693,7 @@ fn a_version_in_the_environment_is_a_claim_to_check() {
 }
 
 #[test]
-fn a_list_of_no_rows_is_a_mistake_like_a_run_of_none() {
+fn listing_no_row_is_an_error_like_running_none() {
     let output = command("plainsoft", &[], &["--list", "no-such-row"])
         .output()
         .unwrap();
@@ -704,8 +704,8 @@ fn a_list_of_no_rows_is_a_mistake_like_a_run_of_none() {
     );
 }
 
-/// Runs the `order-` rows of a plugin that waits for ever in the second, is
-/// interrupted there, and prints what it has.
+/// Runs the `order-` rows of a plugin that hangs in the second row, and interrupts the selftest
+/// there.
 fn interrupted_in_the_second_row(
     folder: &Path,
     signal: Signal,
@@ -722,7 +722,7 @@ fn interrupted_in_the_second_row(
         &env,
         &[&["order-"], arguments].concat(),
     );
-    // As a shell starts it: a terminal's Ctrl-C is for all of the group.
+    // Its own process group, as from a shell: a terminal sends Ctrl-C to the whole group.
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -756,7 +756,7 @@ fn interrupted_in_the_second_row(
 }
 
 #[test]
-fn an_interrupted_selftest_tells_the_rows_so_far_and_leaves_nothing() {
+fn an_interrupted_selftest_prints_its_rows_so_far_and_leaves_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let junit = folder.path().join("rows.xml");
     let (out, err) = interrupted_in_the_second_row(
@@ -780,7 +780,7 @@ fn an_interrupted_selftest_tells_the_rows_so_far_and_leaves_nothing() {
         err.is_empty() && !out.contains("order-sends-first"),
         "{out}\n{err}"
     );
-    // For CI it is no pass.
+    // JUnit reports the interrupted row as not passed.
     junit::is_valid(&junit);
     let junit = std::fs::read_to_string(junit).unwrap();
     assert!(

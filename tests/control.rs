@@ -1,5 +1,5 @@
-//! The benchmark's C control: both ends on the loopback, moving little. What it
-//! measures is the benchmark's business; here it must end, and say what it did.
+//! The benchmark's C control: both ends on the loopback interface, with few bytes. The tests check
+//! its exit codes and its output, not its speed.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -21,7 +21,7 @@ fn built() -> (TempDir, std::path::PathBuf) {
     (folder, program)
 }
 
-/// One end, with the words of its command line.
+/// The command of one end, from the words of its command line.
 fn end(program: &Path, words: &str) -> Command {
     let mut command = Command::new(program);
     command
@@ -45,13 +45,13 @@ fn both(program: &Path, words: &str, others: &str) -> [Output; 2] {
             words.replace("{}", role)
         )
     };
-    // The sender waits for its receiver, so it may come first.
+    // The sender retries until the receiver listens, so it may start first.
     let sender = end(program, &with_port(words, "send")).spawn().unwrap();
     let receiver = end(program, &with_port(others, "recv")).spawn().unwrap();
     [sender, receiver].map(|end| end.wait_with_output().unwrap())
 }
 
-/// The one line of a run that went well.
+/// The values in the line that a successful end prints.
 fn values(output: &Output) -> HashMap<String, String> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -65,7 +65,7 @@ fn values(output: &Output) -> HashMap<String, String> {
 }
 
 #[test]
-fn a_transfer_ends_on_both_ends_and_says_its_numbers() {
+fn a_transfer_ends_on_both_ends_and_prints_its_numbers() {
     let (_folder, program) = built();
     for streams in [1, 3] {
         let words = format!(

@@ -1,15 +1,15 @@
-//! Every dependency that a manifest declares is used by the sources beside it, and
-//! every one of the workspace by some manifest.
+//! Checks that the sources of each package use every dependency in its manifest, and that some
+//! manifest uses every dependency of the workspace.
 //!
-//! A source uses a crate where it names it before `::`, in `use` or as a macro. What
-//! only `tests` modules use belongs into `[dev-dependencies]`.
+//! A source uses a crate if it names the crate before `::`, in `use` or as a macro. A crate that
+//! only `tests` modules use belongs in `[dev-dependencies]`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// Used without being named: the manifest, the dependency, and why.
+/// Dependencies that are used without being named: manifest, dependency and reason.
 const UNNAMED: &[(&str, &str, &str)] = &[
     (
         "Cargo.toml",
@@ -91,7 +91,7 @@ fn the_fuzz_targets_compile_no_ssh_and_no_crypto_library() {
 }
 
 #[test]
-fn a_crate_is_named_in_code_and_not_in_words() {
+fn a_crate_name_in_a_comment_or_string_is_not_a_use() {
     for text in [
         "use regex::Regex;",
         "    regex::Regex::new(text)",
@@ -120,7 +120,7 @@ fn manifests(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files below a folder; of its folders those that `enters` takes.
+/// Collects the files below a folder, in the subfolders for which `enters` returns true.
 fn files(folder: &Path, enters: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
         let (path, kind) = (entry.path(), entry.file_type().expect("a kind"));
@@ -140,7 +140,7 @@ fn read_toml(path: &Path) -> Table {
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Each dependency with the table that it stands in.
+/// Each dependency with the name of its table.
 fn declared(manifest: &Table) -> Vec<(&'static str, String)> {
     let targets = manifest
         .get("target")
@@ -167,9 +167,9 @@ fn declared(manifest: &Table) -> Vec<(&'static str, String)> {
 
 /// The Rust sources of one package.
 struct Sources {
-    /// What its library and programs are built of, without `tests` modules.
+    /// Sources of the library and the programs, without `tests` modules.
     plain: Vec<String>,
-    /// Unit tests, integration tests, examples and benches, and all of the others.
+    /// All sources, with unit tests, integration tests, examples and benches.
     tests: Vec<String>,
     build: Vec<String>,
 }
@@ -228,7 +228,7 @@ impl Sources {
     }
 }
 
-/// Whether code names a crate, and not one of its own modules.
+/// Whether code names a crate, as opposed to a module with the same name.
 fn names(source: &str, name: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     let code = source

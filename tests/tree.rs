@@ -1,5 +1,5 @@
-//! ARCHITECTURE.md is true: its crates are the manifests', its map is the folders',
-//! and no role of a run imports another but through the protocol.
+//! Checks that ARCHITECTURE.md agrees with the code: its crates with the manifests, its map with
+//! the folders. Roles of a run may depend on each other only through the protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,7 +39,7 @@ fn rows(text: &str, heading: &str) -> Vec<Vec<String>> {
     .collect()
 }
 
-/// What stands between backticks.
+/// The words between backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`')
         .skip(1)
@@ -48,7 +48,7 @@ fn quoted(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Our crates that a manifest depends on, not counting what only tests need.
+/// The workspace crates that a manifest depends on, without dev-dependencies.
 fn dependencies(manifest: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(manifest).unwrap();
     let table: toml::Table = text.parse().unwrap();
@@ -62,7 +62,7 @@ fn dependencies(manifest: &Path) -> BTreeSet<String> {
 const PROBES: [&str; 4] = ["tcpx-abi", "tcpx-recorder", "tcpx-soft", "tcpx-tap"];
 
 #[test]
-fn the_walls_of_the_crates_are_as_they_are_drawn() {
+fn crate_dependencies_match_architecture_md() {
     let mut drawn = BTreeMap::new();
     for row in rows(&architecture(), "## Crates") {
         let allowed = match row[2].as_str() {
@@ -126,7 +126,7 @@ fn folders() -> BTreeSet<String> {
             .filter(|path| has_code(path) || is_split(path))
             .collect();
         let is_crate = top.join("Cargo.toml").exists();
-        // A crate that is one idea has a row; one that is several has a row for each.
+        // A crate has one row, or one row for each of its folders.
         if !is_crate || modules.is_empty() {
             found.insert(name(&top));
         } else {
@@ -143,7 +143,7 @@ fn is_split(folder: &Path) -> bool {
 }
 
 #[test]
-fn the_map_names_every_folder_and_none_that_is_not_there() {
+fn the_map_lists_exactly_the_existing_folders() {
     let architecture = architecture();
     let map: BTreeSet<String> = rows(&architecture, "### `src/`")
         .iter()
@@ -195,8 +195,8 @@ fn no_role_of_a_run_imports_another() {
     }
 }
 
-/// The folders of a crate's modules that import from each other in a circle. A folder
-/// and the one that it lies in may: `mod.rs` presents what is below it.
+/// Module folders of a crate may not import from each other in a cycle. A folder and its parent
+/// may, because `mod.rs` re-exports from its subfolders.
 #[test]
 fn no_folders_of_a_crate_import_each_other() {
     let mut circles = Vec::new();
@@ -214,7 +214,7 @@ fn no_folders_of_a_crate_import_each_other() {
     assert_eq!(circles, Vec::<String>::new());
 }
 
-/// The folder of every `lib.rs` of ours.
+/// The folder of every `lib.rs` in the workspace.
 fn crate_roots() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for top in ["src", "probes"] {
@@ -229,11 +229,11 @@ fn crate_roots() -> Vec<PathBuf> {
     roots
 }
 
-/// Pairs of sibling folders of which a file in the first names something in the second.
+/// Pairs of sibling folders where a file of the first imports from the second.
 fn imports_between_folders(lib: &Path) -> BTreeSet<(String, String)> {
     let mut files = Vec::new();
     sources(lib, &mut files);
-    // A crate in a folder of this one has its own turn.
+    // A crate in a subfolder is checked separately.
     files.retain(|file| {
         file.ancestors()
             .skip(1)
@@ -278,7 +278,7 @@ fn module_path(lib: &Path, file: &Path) -> Vec<String> {
     parts
 }
 
-/// As much of a path as is folders.
+/// The leading part of a path that consists of folders.
 fn folder_of(lib: &Path, path: &[String]) -> Vec<String> {
     let mut folder = lib.to_owned();
     let mut parts = Vec::new();
@@ -322,7 +322,7 @@ fn named_paths(source: &str, module: &[String]) -> Vec<Vec<String>> {
                 base.pop();
                 rest = after;
             }
-            // A group ends where its first brace is closed; a name elsewhere is no folder.
+            // A group ends at the closing brace of its first brace; other names are not folders.
             expand(&mut rest, &base, &mut found);
         }
     }
@@ -345,7 +345,7 @@ fn expand(rest: &mut &str, base: &[String], found: &mut Vec<Vec<String>>) {
                         *rest = &rest[1..];
                         return;
                     }
-                    // Not a use tree after all.
+                    // Not a use tree.
                     _ => return,
                 }
             }

@@ -1,5 +1,4 @@
-//! Every way in which a GPU can be missing is an error of its own, with what to
-//! do, and ends with 3.
+//! Every reason for a missing GPU is a separate error with a next step and exit code 3.
 
 use crate::support::{fake_driver, said, tool};
 
@@ -18,8 +17,8 @@ fn refused(environment: &[(&str, &str)], arguments: &[&str], words: &[&str]) {
     }
 }
 
-/// Whether the machine has a driver of its own, which is then found whatever the
-/// tests say.
+/// Whether the machine has a real driver, which tcpxctl then finds regardless of the test's
+/// environment.
 fn machine_has_a_driver() -> bool {
     let none = said(&tool(
         &["gpu"],
@@ -100,7 +99,7 @@ fn a_library_that_only_looks_like_a_driver() {
 }
 
 #[test]
-fn codes_that_nobody_knows_are_passed_on() {
+fn unknown_error_codes_are_printed() {
     refused(
         &[("FAKE_CUDA_FAIL", "cuInit:34")],
         &[],
@@ -125,13 +124,13 @@ fn codes_that_nobody_knows_are_passed_on() {
 }
 
 #[test]
-fn every_call_may_fail_and_none_is_ignored() {
+fn a_failure_of_any_driver_call_is_reported() {
     let calls = "cuDriverGetVersion cuDeviceGetCount cuDeviceGet cuDeviceGetName cuDeviceGetAttribute cuDeviceTotalMem_v2 \
                  cuDevicePrimaryCtxRetain cuCtxSetCurrent cuMemAlloc_v2 cuMemHostAlloc cuMemGetAddressRange_v2 \
                  cuPointerGetAttribute cuMemcpyHtoDAsync_v2 cuMemcpyDtoDAsync_v2 cuMemsetD8Async cuStreamCreate \
                  cuEventCreate cuEventRecord cuEventQuery cuEventElapsedTime cuModuleGetFunction";
     for call in calls.split_whitespace() {
-        // Attributes that old drivers lack may be missing; the first one may not.
+        // Attributes that old drivers lack may be missing, except the first one.
         refused(
             &[("FAKE_CUDA_FAIL", &format!("{call}:999"))],
             &[],
@@ -141,7 +140,7 @@ fn every_call_may_fail_and_none_is_ignored() {
 }
 
 #[test]
-fn the_wrong_gpu() {
+fn a_gpu_that_does_not_exist_or_cannot_be_used() {
     let listed = "the driver lists 0 (0000:04:00.0), 1 (0000:05:00.0)";
     refused(&[], &["--gpu", "2"], &["there is no GPU 2", listed]);
     refused(
@@ -162,7 +161,7 @@ fn the_wrong_gpu() {
 }
 
 #[test]
-fn too_little_memory_says_how_much_there_is() {
+fn too_little_memory_prints_the_free_size() {
     refused(
         &[("FAKE_CUDA_MEMORY", "3000000")],
         &[],
@@ -171,7 +170,7 @@ fn too_little_memory_says_how_much_there_is() {
 }
 
 #[test]
-fn an_allocation_off_a_page_boundary_is_noticed() {
+fn an_allocation_off_a_page_boundary_is_an_error() {
     refused(
         &[("FAKE_CUDA_MISALIGN", "1")],
         &[],
@@ -180,7 +179,7 @@ fn an_allocation_off_a_page_boundary_is_noticed() {
 }
 
 #[test]
-fn everything_is_given_back_on_every_way_out() {
+fn every_failure_releases_all_driver_resources() {
     let folder = tempfile::TempDir::new().unwrap();
     let report = folder.path().join("report");
     for fail in [
@@ -215,7 +214,7 @@ fn everything_is_given_back_on_every_way_out() {
 }
 
 #[test]
-fn discover_shows_what_cuda_lists_or_why_it_lists_nothing() {
+fn discover_lists_cudas_gpus_or_the_reason_for_none() {
     let discover = |environment: &[(&str, &str)]| {
         let output = tool(&["discover", "--plugin", "builtin"], environment);
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));

@@ -1,4 +1,4 @@
-//! The kernels and the lanes against the host, byte for byte.
+//! Compares the results of kernels and lanes with those of the host, byte for byte.
 
 use crate::support::{with_driver, with_fake};
 use proptest::prelude::*;
@@ -21,14 +21,14 @@ const ID: StampId = StampId {
     channel: 1,
     chunk: 9,
 };
-/// Longer than anything here takes on a busy machine.
+/// Time limit of a wait, far above what a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn memory() -> CudaMemory {
     CudaMemory::open(&Wanted::Ordinal(0)).unwrap()
 }
 
-/// Whatever has been queued and launched, in order.
+/// The outcomes of the queued and launched jobs, in order.
 fn outcomes(lane: &mut dyn Lane, count: usize) -> Vec<Passed> {
     let (mut found, started) = (Vec::new(), Instant::now());
     while found.len() < count {
@@ -51,7 +51,7 @@ fn read(memory: &CudaMemory, region: &Arc<Region>) -> Vec<u8> {
     bytes
 }
 
-/// What a plugin would publish, with its pages on the GPU.
+/// A scatter list as a plugin publishes it, with its pages on the GPU.
 struct Published {
     meta: Box<UnpackMeta>,
     pool: Arc<Region>,
@@ -94,7 +94,7 @@ impl Published {
     }
 }
 
-/// Lengths, and for each where it comes from; the order is the order of arrival.
+/// The fragments of one message in order of arrival, and the size of the message.
 fn lists() -> impl Strategy<Value = (Vec<LoadMeta>, usize)> {
     let lengths = prop_oneof![
         1 => Just(vec![4096u32; 64]),
@@ -133,9 +133,9 @@ fn lists() -> impl Strategy<Value = (Vec<LoadMeta>, usize)> {
 }
 
 #[test]
-fn any_list_is_gathered_as_the_host_does_it_by_every_policy() {
+fn any_list_is_gathered_as_on_the_host_by_every_policy() {
     with_driver(
-        "kernels::any_list_is_gathered_as_the_host_does_it_by_every_policy",
+        "kernels::any_list_is_gathered_as_on_the_host_by_every_policy",
         || {
             let memory = memory();
             let mut published = Published::new(&memory);
@@ -160,7 +160,7 @@ fn any_list_is_gathered_as_the_host_does_it_by_every_policy() {
             let lanes = std::cell::RefCell::new(lanes);
             let source = published.source();
             let published = std::cell::RefCell::new(published);
-            // Off a vector's boundary as well as on one.
+            // Both aligned and not aligned to a vector.
             let cases = (lists(), prop_oneof![Just(0usize), 0usize..32], 0u64..40);
             let run = runner.run(&cases, |((list, total), shift, number)| {
                 let mut published = published.borrow_mut();
@@ -209,9 +209,9 @@ fn any_list_is_gathered_as_the_host_does_it_by_every_policy() {
 }
 
 #[test]
-fn a_gpu_fills_what_the_host_verifies_and_the_other_way_round() {
+fn a_gpu_and_the_host_verify_each_others_pattern() {
     with_driver(
-        "kernels::a_gpu_fills_what_the_host_verifies_and_the_other_way_round",
+        "kernels::a_gpu_and_the_host_verify_each_others_pattern",
         || {
             let memory = memory();
             let pattern = Pattern::new(11);
@@ -274,8 +274,8 @@ fn a_gpu_fills_what_the_host_verifies_and_the_other_way_round() {
 }
 
 #[test]
-fn a_job_passes_when_the_event_does_and_not_before() {
-    let name = "kernels::a_job_passes_when_the_event_does_and_not_before";
+fn a_job_completes_with_its_event_and_not_before() {
+    let name = "kernels::a_job_completes_with_its_event_and_not_before";
     with_fake(name, &[("FAKE_CUDA_LAZY", "5")], || {
         let memory = memory();
         let pattern = Pattern::new(5);
@@ -299,8 +299,8 @@ fn a_job_passes_when_the_event_does_and_not_before() {
             assert_eq!(lane.passed().unwrap(), None);
         }
         assert_eq!(lane.passed().unwrap(), Some(Passed::Right));
-        assert_eq!(lane.passed().unwrap(), None, "told once");
-        // Seven batches do not fit under way at once: the rest goes on filling up.
+        assert_eq!(lane.passed().unwrap(), None, "reported once");
+        // Seven batches cannot be in flight at once: the remaining jobs stay queued.
         for slot in 0..7 {
             lane.queue(&fill(slot)).unwrap();
             lane.launch().unwrap();
@@ -322,9 +322,9 @@ fn a_job_passes_when_the_event_does_and_not_before() {
 }
 
 #[test]
-fn a_handle_that_leads_nowhere_on_the_gpu_is_refused() {
+fn a_handle_that_points_to_no_gpu_memory_is_refused() {
     with_driver(
-        "kernels::a_handle_that_leads_nowhere_on_the_gpu_is_refused",
+        "kernels::a_handle_that_points_to_no_gpu_memory_is_refused",
         || {
             let memory = memory();
             let region = memory.allocate(4096).unwrap();
@@ -344,7 +344,7 @@ fn a_handle_that_leads_nowhere_on_the_gpu_is_refused() {
                 &handle(host.as_ptr().cast_mut().cast()),
                 "the device handle",
             );
-            // All zeroes: no lists.
+            // All zeros: no lists.
             refused(&handle(region.as_ptr()), "the scatter lists");
             refused(
                 &DeviceHandle {

@@ -1,5 +1,5 @@
-//! GPUs without one: the whole path over a driver stand-in, and the kernels
-//! against the host, here on the CPU and on a GPU where there is one.
+//! GPU code without a GPU: the whole path over a fake driver, and the kernels compared with the
+//! host, on the CPU and, if the machine has one, on a GPU.
 
 mod absent;
 mod kernels;

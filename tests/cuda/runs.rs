@@ -3,12 +3,12 @@
 use crate::support::{fake_driver, on_a_real_gpu, said, tool};
 use std::process::Output;
 
-/// A run on whatever GPU there is to be.
+/// A run on the real GPU if tests may use it, else over the fake driver.
 fn run(settings: &[&str]) -> Output {
     run_with(settings, real())
 }
 
-/// Nothing that stands in front of a real driver.
+/// Variables of a run: on a real GPU an empty LD_LIBRARY_PATH, so that the real driver is loaded.
 fn real() -> &'static [(&'static str, &'static str)] {
     if on_a_real_gpu() {
         &[("LD_LIBRARY_PATH", "")]
@@ -80,7 +80,7 @@ fn every_shape_of_a_run_passes() {
 }
 
 #[test]
-fn what_is_not_unpacked_is_flushed_before_it_is_compared() {
+fn receives_without_unpacking_are_flushed_before_comparison() {
     for settings in [
         &["transfer.connections=2"][..],
         &["transfer.direction=both"],
@@ -94,7 +94,7 @@ fn what_is_not_unpacked_is_flushed_before_it_is_compared() {
 }
 
 #[test]
-fn pages_handed_back_too_early_are_found_wrong_on_the_gpu() {
+fn pages_consumed_too_early_fail_verification_on_the_gpu() {
     let fault =
         "fault={by=\"driver\",side=\"recv\",kind=\"consumed-early\",channel=0,after_chunk=2}";
     let output = run(&[fault]);
@@ -112,7 +112,7 @@ fn pages_handed_back_too_early_are_found_wrong_on_the_gpu() {
 #[test]
 fn one_corrupt_byte_is_named_by_chunk_and_offset() {
     let fault = "env.recv.TCPXSOFT_FAULT=\"corrupt:chunk=2,byte=12345\"";
-    // On a machine with several GPUs each pair would have its own.
+    // On a machine with several GPUs, each pair would use a different GPU.
     let output = run(&[
         fault,
         "transfer.warmup=0",
@@ -126,7 +126,7 @@ fn one_corrupt_byte_is_named_by_chunk_and_offset() {
 }
 
 #[test]
-fn a_gpu_that_cannot_be_used_is_not_replaced_by_anything() {
+fn an_unusable_gpu_is_not_replaced_by_host_memory() {
     let refused = |environment: &[(&str, &str)], words: &str| {
         let output = run_with(&[], environment);
         let said = said(&output);
@@ -146,7 +146,7 @@ fn a_gpu_that_cannot_be_used_is_not_replaced_by_anything() {
 }
 
 #[test]
-fn the_shipped_scenarios_pass_on_a_gpu_and_are_skipped_with_the_reason_elsewhere() {
+fn the_shipped_scenarios_pass_on_a_gpu_and_are_skipped_with_a_reason_elsewhere() {
     for name in [
         "gpu-4conn",
         "gpu-unpack",
@@ -180,7 +180,7 @@ fn the_shipped_scenarios_pass_on_a_gpu_and_are_skipped_with_the_reason_elsewhere
 }
 
 #[test]
-fn registration_is_tried_with_a_gpu_s_memory() {
+fn mr_registers_gpu_memory() {
     let small = [
         ("TCPXSOFT_CUDA", "device"),
         ("FAKE_CUDA_MEMORY", "100000000"),
@@ -209,7 +209,7 @@ fn registration_is_tried_with_a_gpu_s_memory() {
             "{row}"
         );
     }
-    // More than this GPU has is the driver's to refuse, and costs the row only.
+    // The driver refuses more memory than the GPU has, and only that row fails.
     let row = of("size", 1 << 30, 0);
     assert!(
         row["said"].as_str().unwrap().contains("bytes free"),
@@ -224,7 +224,7 @@ fn registration_is_tried_with_a_gpu_s_memory() {
 }
 
 #[test]
-fn a_cuda_runtime_in_the_process_is_told_of_the_gpu_before_every_control_call() {
+fn cuda_set_device_is_called_before_every_control_call() {
     let folder = tempfile::TempDir::new().unwrap();
     let log = folder.path().join("log");
     let runtime = fake_driver().join("libcudart.so.12");
@@ -237,7 +237,7 @@ fn a_cuda_runtime_in_the_process_is_told_of_the_gpu_before_every_control_call() 
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let told = std::fs::read_to_string(&log).unwrap();
     assert!(told.lines().all(|line| line == "1"), "{told}");
-    // Two listens, accepts, connects and two registrations on each end.
+    // Two listens, two accepts, two connects, and two registrations on each end.
     assert!(told.lines().count() >= 10, "{told}");
     let output = run_with(
         &[],

@@ -1,4 +1,4 @@
-//! A GPU for every machine: the driver stand-in of `fake_cuda.c`, or a real one.
+//! A GPU for every machine: the fake driver of `fake_cuda.c`, or a real driver.
 //!
 //! The driver is looked for once per process, so whatever a test says about it is
 //! said in a child of its own: this test program again, or the tool. With
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const CHILD: &str = "TCPXCTL_TEST_CHILD";
 
-/// The folder that holds the stand-in as `libcuda.so` and `libcuda.so.1`.
+/// The folder that holds the fake driver as `libcuda.so` and `libcuda.so.1`.
 pub(crate) fn fake_driver() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -56,7 +56,7 @@ pub(crate) fn with_driver(name: &str, body: impl FnOnce()) {
     with(name, environment, !on_a_real_gpu(), body);
 }
 
-/// As `with_driver`, always with the stand-in, and with these settings of it.
+/// Like `with_driver`, but always with the fake driver, with these settings.
 pub(crate) fn with_fake(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     with(name, environment, true, body);
 }
@@ -81,7 +81,7 @@ fn with(name: &str, environment: &[(&str, &str)], fake: bool, body: impl FnOnce(
     assert!(text.contains("1 passed"), "{name} did not run:\n{text}");
 }
 
-/// `tcpxctl ARGUMENTS` over the stand-in with these settings of it.
+/// `tcpxctl ARGUMENTS` over the fake driver with these settings.
 pub(crate) fn tool(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tcpxctl"));
     command

@@ -1,4 +1,4 @@
-//! `doctor --peer`: both nodes, and every rail between them.
+//! `doctor --peer`: checks both nodes and every rail between them.
 
 use crate::lab::Lab;
 use crate::peer::PEER;
@@ -34,7 +34,7 @@ fn odd(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_healthy_pair_passes_and_each_hurt_rail_is_named() {
+fn a_healthy_pair_passes_and_each_faulty_rail_is_named() {
     let Some(lab) = Lab::up() else { return };
     let document = both(&lab);
     assert_eq!(odd(&document), Vec::<String>::new());
@@ -65,7 +65,7 @@ fn a_healthy_pair_passes_and_each_hurt_rail_is_named() {
 }
 
 #[test]
-fn a_firewall_on_part_of_the_range_is_seen_from_the_peer() {
+fn a_firewall_on_part_of_the_port_range_is_detected_from_the_peer() {
     let Some(lab) = Lab::up() else { return };
     let rules = "table inet hurt { chain in { type filter hook input priority 0; iifname eth4 tcp dport 40000-50000 drop; }; }";
     lab.exec(
@@ -93,7 +93,7 @@ fn a_peer_that_cannot_be_reached_is_exit_5() {
 }
 
 #[test]
-fn a_plugin_that_only_one_node_has_is_no_plugin_of_both() {
+fn a_plugin_missing_on_one_node_is_reported() {
     let Some(lab) = Lab::up() else { return };
     let library =
         Path::new(env!("CARGO_BIN_EXE_tcpxctl")).with_file_name("deps/libnccl_net_tcpxsoft.so");

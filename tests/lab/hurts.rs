@@ -1,5 +1,5 @@
-//! Each way to hurt a network does what it says, to that one and no other, and is
-//! undone by healing.
+//! Each kind of `lab hurt` has its documented effect, on the chosen interface only, and `heal`
+//! removes the fault.
 
 use crate::lab::{Lab, address};
 use crate::sockets::{
@@ -10,14 +10,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// A port of node1 that nobody listens on.
+/// An address of node1 with a closed port.
 fn closed(interface: &str) -> SocketAddr {
     format!("{}:9", address("node1", interface))
         .parse()
         .unwrap()
 }
 
-/// Nothing comes for a while.
+/// Checks that nothing arrives within the time limit of the socket.
 fn is_silent(socket: &UdpSocket) {
     socket.set_read_timeout(Some(SILENCE)).unwrap();
     let error = socket.recv(&mut [0; 16]).expect_err("something arrived");
@@ -36,7 +36,7 @@ fn loss_drops_its_share_of_packets_each_way() {
     let [one, other] = pair(&lab, "eth1");
     lab.hurt("node1", "eth1", "loss 30");
     for (from, to) in [(&one, &other), (&other, &one)] {
-        // 1000 packets: the share is within 0.06 of 0.7 but for once in 30000 times.
+        // 1000 packets: the share is within 0.06 of 0.7, except in 1 of 30000 runs.
         let share = share_that_arrives(from, to, 10);
         assert!((0.64..0.76).contains(&share), "{share}");
     }
@@ -48,7 +48,7 @@ fn loss_drops_its_share_of_packets_each_way() {
 }
 
 #[test]
-fn rate_bounds_what_passes() {
+fn rate_limits_throughput_each_way() {
     let Some(lab) = Lab::up() else { return };
     lab.hurt("node1", "eth2", "rate 20");
     for reversed in [false, true] {
@@ -67,7 +67,7 @@ fn rate_bounds_what_passes() {
             let (seconds, bytes) = (since.elapsed().as_secs_f64(), got as f64);
             drop(to);
             sending.join().unwrap();
-            // The bucket may be full at first: 64 KiB, and as much in the other's buffers.
+            // The bucket may be full at first (64 KiB), and the other buffers hold as much.
             let bound = 20e6 / 8.0 * seconds * 1.1 + 2.0 * 65536.0;
             assert!(
                 bytes > 0.0 && bytes < bound,
@@ -82,13 +82,13 @@ fn rate_bounds_what_passes() {
 }
 
 #[test]
-fn delay_comes_on_top_each_way_and_other_rails_have_none() {
+fn delay_is_added_each_way_on_its_rail_only() {
     let Some(lab) = Lab::up() else { return };
     lab.hurt("node0", "eth3", "delay 40");
     assert!(round_trip(&lab, "eth3") >= Duration::from_millis(80));
     assert!(round_trip(&lab, "eth4") < Duration::from_millis(40));
     is_whole(&lab, "eth3");
-    // Full packets too, and a stream whose segments are larger than any packet.
+    // Full packets pass too, and a stream with segments larger than a packet.
     carries(&lab, "eth3");
     lab.hurt("node0", "eth3", "delay 10");
     let trip = round_trip(&lab, "eth3");
@@ -101,7 +101,7 @@ fn delay_comes_on_top_each_way_and_other_rails_have_none() {
     carries(&lab, "eth3");
 }
 
-/// A megabyte each way, unharmed.
+/// Checks that a megabyte arrives unchanged each way.
 fn carries(lab: &Lab, interface: &str) {
     let sent: Vec<u8> = (0..1_000_000u32).map(|index| (index % 251) as u8).collect();
     let [mut one, mut other] = stream(lab, interface);
@@ -117,7 +117,7 @@ fn carries(lab: &Lab, interface: &str) {
 }
 
 #[test]
-fn reordering_loses_nothing_and_keeps_no_order() {
+fn reordering_changes_the_order_and_loses_nothing() {
     let Some(lab) = Lab::up() else { return };
     let [one, other] = pair(&lab, "eth4");
     lab.hurt("node1", "eth4", "reorder 30");
@@ -133,7 +133,7 @@ fn reordering_loses_nothing_and_keeps_no_order() {
 }
 
 #[test]
-fn a_blackhole_answers_nothing_no_reset_no_icmp() {
+fn a_blackhole_sends_no_reset_and_no_icmp() {
     let Some(lab) = Lab::up() else { return };
     assert_eq!(
         connect(&lab, "node0", closed("eth1")).unwrap_err().kind(),
@@ -143,7 +143,7 @@ fn a_blackhole_answers_nothing_no_reset_no_icmp() {
     let datagrams = datagrams(&lab, "node0", "eth1");
     datagrams.connect(closed("eth1")).unwrap();
     lab.hurt("node1", "all", "blackhole");
-    // Both a new connection and one that is there; both ends; no word from the kernel.
+    // New and existing connections, on both ends: the kernel reports nothing.
     assert_eq!(
         connect(&lab, "node0", closed("eth1")).unwrap_err().kind(),
         ErrorKind::TimedOut
@@ -177,7 +177,7 @@ fn a_blackhole_answers_nothing_no_reset_no_icmp() {
 }
 
 #[test]
-fn one_way_loses_one_direction_only() {
+fn oneway_drops_one_direction_only() {
     let Some(lab) = Lab::up() else { return };
     let [one, other] = pair(&lab, "eth2");
     arrives(&one, &other);
@@ -194,7 +194,7 @@ fn one_way_loses_one_direction_only() {
 }
 
 #[test]
-fn down_is_down_and_comes_back() {
+fn an_interface_goes_down_and_comes_back() {
     let Some(lab) = Lab::up() else { return };
     lab.hurt("node1", "eth3", "down");
     let state = |name: &str| {
@@ -218,7 +218,7 @@ fn down_is_down_and_comes_back() {
 }
 
 #[test]
-fn hurts_add_up_are_shown_and_are_healed_one_by_one() {
+fn faults_add_up_are_listed_and_are_healed_one_by_one() {
     let Some(lab) = Lab::up() else { return };
     lab.hurt("node0", "eth1", "delay 20");
     lab.hurt("node0", "eth1", "loss 2.5");
@@ -242,7 +242,7 @@ fn hurts_add_up_are_shown_and_are_healed_one_by_one() {
 }
 
 #[test]
-fn what_cannot_be_hurt_is_refused_with_words_and_changes_nothing() {
+fn invalid_faults_are_refused_with_a_message_and_change_nothing() {
     let Some(lab) = Lab::up() else { return };
     for (arguments, words) in [
         (

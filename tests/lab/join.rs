@@ -1,5 +1,5 @@
-//! Two terminals and no ssh: one node serves, the other joins; who does not know the
-//! secret gets nothing, and disturbs nobody.
+//! Two terminals without ssh: one node serves and the other joins. Clients without the secret are
+//! rejected and do not disturb a run.
 
 use crate::lab::Lab;
 use crate::tcpxctl::{Ended, Process, Running, SMALL};
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 226], 18500);
 const SECRET: &str = "/root/secret";
 
-/// A node1 that serves, with a secret that both nodes have.
+/// Starts `tcpxctl serve` on node1, with a secret that both nodes have.
 fn serves(lab: &Lab, more: &[&str]) -> Running {
     let make = format!(
         "umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' >{SECRET}; cat {SECRET}"
@@ -65,7 +65,7 @@ fn stop(lab: &Lab, serving: Running) {
 }
 
 #[test]
-fn a_node_that_serves_is_as_good_as_one_with_ssh_time_after_time() {
+fn a_serving_node_replaces_ssh_for_many_runs() {
     let Some(lab) = Lab::up() else { return };
     let serving = serves(&lab, &[]);
     for _ in 0..3 {
@@ -77,7 +77,7 @@ fn a_node_that_serves_is_as_good_as_one_with_ssh_time_after_time() {
 }
 
 #[test]
-fn a_wrong_secret_a_stranger_and_a_silent_one_get_nothing() {
+fn a_wrong_secret_a_stranger_and_a_silent_client_are_rejected() {
     let Some(lab) = Lab::up() else { return };
     let serving = serves(&lab, &[]);
     let connect = || {
@@ -95,7 +95,7 @@ fn a_wrong_secret_a_stranger_and_a_silent_one_get_nothing() {
         stream
             .set_read_timeout(Some(crate::sockets::PATIENCE))
             .unwrap();
-        // Whoever is thrown out while writing has got its answer.
+        // A client that is disconnected while it writes was rejected too.
         let _ = stream.write_all(words);
         let mut said = Vec::new();
         let _ = stream.read_to_end(&mut said);

@@ -1,5 +1,5 @@
-//! Keys as ssh-keygen makes them: to log in with, locked, held by an agent, and
-//! shown by the other node. They are what libssh2 needs its crypto library for.
+//! Keys in every format of ssh-keygen: user keys, with a passphrase and in an agent, and host
+//! keys. libssh2 needs its crypto library for these.
 
 use crate::lab::Lab;
 use crate::peer::PEER;
@@ -12,11 +12,11 @@ const KINDS: [&str; 5] = [
     "ecdsa -b 521",
     "rsa -b 3072",
 ];
-/// Files as ssh-keygen writes them: OpenSSH's own, and two of OpenSSL's. There is no
-/// second one for ed25519, for which it writes the first under every name.
+/// File formats of ssh-keygen: OpenSSH's and two of OpenSSL's. ssh-keygen writes ed25519 keys in
+/// OpenSSH's format whatever format is requested.
 const FORMATS: [&str; 3] = ["RFC4716", "PEM", "PKCS8"];
 
-/// A lab whose user has no key yet, for agents that node1 has already.
+/// A lab without a user key, where node1 already has the agent.
 fn lab() -> Option<Lab> {
     let lab = Lab::up()?;
     sh(
@@ -31,7 +31,7 @@ fn sh(lab: &Lab, node: &str, line: &str) -> String {
     lab.exec(node, &["sh", "-ec", line])
 }
 
-/// Makes a key with which one may log in to node1.
+/// Makes a key that node1 accepts for logins.
 fn key(lab: &Lab, kind: &str, format: &str, passphrase: &str) {
     let made = format!(
         "rm -f key key.pub; ssh-keygen -q -t {kind} -m {format} -N '{passphrase}' -f key; cat key.pub"
@@ -70,7 +70,7 @@ fn every_kind_of_key_logs_in() {
 #[test]
 fn every_kind_of_key_is_unlocked_by_its_passphrase() {
     let Some(lab) = lab() else { return };
-    // `script` gives it a terminal to ask at.
+    // `script` provides a terminal for the passphrase prompt.
     let ask =
         format!("script -qec '{TOOL} discover --peer {PEER} --identity /root/.ssh/key' /dev/null");
     each_key(|kind, format| {
@@ -102,7 +102,7 @@ fn every_kind_of_key_is_used_through_an_agent() {
     lab.is_left_clean();
 }
 
-/// Gives node1 another host key.
+/// Replaces the host key of node1.
 fn new_host_key(lab: &Lab, kind: &str) {
     sh(
         lab,
@@ -116,7 +116,7 @@ fn new_host_key(lab: &Lab, kind: &str) {
 }
 
 #[test]
-fn every_kind_of_host_key_is_known_again_and_noticed_when_it_changes() {
+fn every_kind_of_host_key_is_recognized_and_a_change_is_detected() {
     let Some(lab) = Lab::up() else { return };
     for kind in KINDS {
         println!("{kind}");

@@ -1,10 +1,10 @@
-//! Up, down, up again; and nothing left, whoever ends it.
+//! `lab up` and `lab down`: a lab starts again after any end, and leaves nothing on the machine.
 
 use crate::lab::Lab;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What a lab can leave on the machine.
+/// Traces that a lab can leave on the machine.
 #[derive(Debug, PartialEq)]
 struct Left {
     processes: Vec<String>,
@@ -54,7 +54,7 @@ fn nothing() -> Left {
 }
 
 #[test]
-fn down_leaves_nothing_of_what_was_there() {
+fn down_removes_everything_that_up_made() {
     let before = nothing();
     let Some(lab) = Lab::up() else { return };
     let there = left(lab.name());
@@ -62,12 +62,12 @@ fn down_leaves_nothing_of_what_was_there() {
         there.processes.len() >= 5 && there.state.is_some(),
         "{there:?}"
     );
-    // A lab lives in namespaces of its own: not even while it is up does the machine see more.
+    // A lab has its own namespaces: the machine sees no mount and no interface even while it is up.
     assert_eq!(
         (&there.mounts, &there.interfaces),
         (&before.mounts, &before.interfaces)
     );
-    // With processes that would not go by themselves, and a relay.
+    // With a process that ignores signals, and a relay.
     lab.exec(
         "node1",
         &[
@@ -96,7 +96,7 @@ fn down_leaves_nothing_of_what_was_there() {
 }
 
 #[test]
-fn up_twice_is_up_once_and_what_is_broken_is_made_anew() {
+fn a_second_up_keeps_a_working_lab_and_replaces_a_broken_one() {
     let Some(lab) = Lab::up() else { return };
     let pids = ["node0", "node1"].map(|node| lab.pid(node));
     lab.done(&["up"]);
@@ -128,7 +128,7 @@ fn a_lab_ends_with_the_program_that_it_is_tied_to() {
 }
 
 #[test]
-fn an_up_that_is_killed_half_way_leaves_what_the_next_one_replaces() {
+fn up_replaces_the_rest_of_a_killed_up() {
     let Some(lab) = Lab::up() else { return };
     lab.done(&["down"]);
     for milliseconds in [20, 60, 120, 200, 300] {

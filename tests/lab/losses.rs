@@ -1,5 +1,5 @@
-//! A run that loses something between the nodes ends soon, says what was lost, keeps
-//! what it had learned, and leaves nothing on either node.
+//! A run that loses a process, a node or a connection ends soon, names the loss, keeps its
+//! evidence, and leaves nothing on either node.
 
 use crate::lab::{Lab, NODES};
 use crate::peer::small;
@@ -8,10 +8,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// From the loss to the end: 10 s promised, the rest for a busy machine.
+/// Time limit from the loss to the end of the run: 10 s, and the rest for a busy machine.
 const SOON: Duration = Duration::from_secs(15);
 
-/// The process of a node with this role.
+/// The process with this role on a node.
 fn process(lab: &Lab, node: &str, role: &str) -> Process {
     let all = lab.ps(node);
     all.iter()
@@ -20,7 +20,7 @@ fn process(lab: &Lab, node: &str, role: &str) -> Process {
         .unwrap_or_else(|| panic!("no {role} in {all:?}"))
 }
 
-/// A run that would go on, well under way.
+/// An endless run that has begun to measure.
 fn under_way(lab: &Lab, node: &str, more: &[&str]) -> Running {
     let endless = ["transfer.iterations=1000000", "limits.total=50s"];
     let mut run = small(lab, node, more).set(&endless).start();
@@ -28,7 +28,7 @@ fn under_way(lab: &Lab, node: &str, more: &[&str]) -> Running {
     run
 }
 
-/// Waits until both ends have measured something.
+/// Waits until both ends have sent a sample.
 fn measures(run: &mut Running) {
     let ended = "\"iteration\":{\"index\":3";
     run.until("a fourth iteration on both ends", |run| {
@@ -36,7 +36,7 @@ fn measures(run: &mut Running) {
     });
 }
 
-/// Loses something in the middle of a run, which then ends soon with `code`.
+/// Causes a loss during a run, which must then end soon with `code` and `outcome`.
 fn loses(what: impl FnOnce(&Lab), code: i32, outcome: &str) {
     let Some(lab) = Lab::up() else { return };
     let run = under_way(&lab, "node0", &[]);
@@ -63,17 +63,17 @@ fn is_over(lab: &Lab, ended: &Ended, at: Instant) {
 }
 
 #[test]
-fn the_agent_of_the_peer() {
+fn loss_of_the_peers_agent() {
     loses(|lab| process(lab, "node1", "agent").kill(), 5, "peer-lost");
 }
 
 #[test]
-fn the_agent_of_this_end() {
+fn loss_of_the_local_agent() {
     loses(|lab| process(lab, "node0", "agent").kill(), 5, "peer-lost");
 }
 
 #[test]
-fn the_worker_of_the_peer() {
+fn loss_of_the_peers_worker() {
     loses(
         |lab| process(lab, "node1", "worker").kill(),
         6,
@@ -82,7 +82,7 @@ fn the_worker_of_the_peer() {
 }
 
 #[test]
-fn the_worker_of_this_end() {
+fn loss_of_the_local_worker() {
     loses(
         |lab| process(lab, "node0", "worker").kill(),
         6,
@@ -91,7 +91,7 @@ fn the_worker_of_this_end() {
 }
 
 #[test]
-fn the_ssh_connection() {
+fn loss_of_the_ssh_connection() {
     loses(
         |lab| lab.sessions("node1").iter().for_each(Process::kill),
         5,
@@ -100,22 +100,22 @@ fn the_ssh_connection() {
 }
 
 #[test]
-fn the_control_network() {
+fn loss_of_the_control_network() {
     loses(|lab| lab.hurt("node1", "eth0", "blackhole"), 5, "peer-lost");
 }
 
 #[test]
-fn one_direction_of_the_control_network() {
+fn loss_of_one_direction_of_the_control_network() {
     loses(|lab| lab.hurt("node1", "eth0", "oneway in"), 5, "peer-lost");
 }
 
 #[test]
-fn the_whole_peer_without_a_word() {
+fn silent_loss_of_the_whole_peer() {
     loses(|lab| lab.hurt("node1", "all", "blackhole"), 5, "peer-lost");
 }
 
 #[test]
-fn the_peer_that_is_stopped() {
+fn a_stopped_peer_is_lost_and_ends_once_it_continues() {
     let stop = |lab: &Lab| {
         lab.ps("node1")
             .iter()
@@ -129,7 +129,7 @@ fn the_peer_that_is_stopped() {
     assert!(at.elapsed() < SOON, "{:?}\n{ended}", at.elapsed());
     assert_eq!(ended.status.code(), Some(5), "{ended}");
     ended.recorded("peer-lost");
-    // Who cannot run cannot end; once it can, it does.
+    // A stopped process cannot end; it ends once it continues.
     lab.ps("node1")
         .iter()
         .for_each(|process| process.signal(Signal::CONT));
@@ -137,7 +137,7 @@ fn the_peer_that_is_stopped() {
 }
 
 #[test]
-fn the_coordinator() {
+fn loss_of_the_coordinator() {
     for (from, node, more) in [
         ("node0", "node0", &[][..]),
         ("laptop", "laptop", &["--from", "10.0.1.25"]),
@@ -152,7 +152,7 @@ fn the_coordinator() {
 }
 
 #[test]
-fn patience_with_ctrl_c() {
+fn ctrl_c_ends_a_run_between_two_nodes() {
     let Some(lab) = Lab::up() else { return };
     let run = under_way(&lab, "node0", &[]);
     let at = Instant::now();
@@ -163,7 +163,7 @@ fn patience_with_ctrl_c() {
     ended.recorded("interrupted");
 }
 
-/// Hurts one of two rails of a run under way, which then stands still; its record.
+/// Injects a fault on one of two rails of a run, which then stalls; returns its record.
 fn a_rail(how: &str) -> Option<Value> {
     let lab = Lab::up()?;
     let limits = [
@@ -183,12 +183,12 @@ fn a_rail(how: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_rail_is_a_stall_and_not_a_lost_peer() {
+fn loss_of_a_rail_is_a_stall_and_not_a_lost_peer() {
     a_rail("blackhole");
 }
 
 #[test]
-fn a_rail_that_is_down_is_named_before_what_follows_from_it() {
+fn a_rail_that_is_down_ranks_before_its_consequences() {
     let Some(record) = a_rail("down") else { return };
     let found = &record["findings"][0];
     assert_eq!(
@@ -211,7 +211,7 @@ fn a_rail_that_is_down_is_named_before_what_follows_from_it() {
 }
 
 #[test]
-fn nothing_when_a_rail_is_only_bad() {
+fn packet_loss_on_a_rail_does_not_fail_the_run() {
     let Some(lab) = Lab::up() else { return };
     for how in ["loss 1", "delay 5", "rate 200"] {
         lab.hurt("node1", "eth1", how);

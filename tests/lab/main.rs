@@ -1,9 +1,8 @@
-//! What crosses machines, tried between the two nodes of `scripts/lab`; and the
-//! lab itself, whose every promise the other tests rely on.
+//! Tests between the two nodes of `scripts/lab`, and tests of the lab itself.
 //!
-//! Each test has a lab of its own. Without namespaces or sshd the tests print why
-//! and pass, unless `TCPXCTL_LAB=require`. What needs two nodes and no lab script
-//! belongs in `tests/run`.
+//! Each test has its own lab. Without namespaces or sshd the tests print the reason and pass,
+//! unless `TCPXCTL_LAB=require` is set. A test with several nodes that needs no lab belongs in
+//! `tests/run`.
 
 mod doctor;
 mod hurts;

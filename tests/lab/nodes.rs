@@ -1,4 +1,4 @@
-//! The nodes of the lab are as `scripts/lab help` says.
+//! The nodes of the lab match the description in `scripts/lab help`.
 
 use crate::lab::{Lab, NODES, RAILS, address};
 use crate::sockets::{self, datagrams, is_whole, pair};
@@ -40,7 +40,7 @@ fn both_nodes_are_reached_by_ssh_from_each_other_and_from_a_laptop() {
 }
 
 #[test]
-fn the_machine_reaches_them_with_the_configuration_that_the_lab_wrote() {
+fn the_machine_reaches_the_nodes_with_the_labs_ssh_config() {
     let Some(lab) = Lab::up() else { return };
     let configuration = format!("/run/tcpxctl-lab-{}/ssh_config", lab.name());
     for (to, name) in [("node0", "node0\n"), ("10.0.0.226", "node1\n")] {
@@ -87,7 +87,7 @@ fn each_node_has_five_interfaces_with_the_users_addresses() {
 }
 
 #[test]
-fn a_full_packet_that_may_not_be_cut_passes_every_rail_and_a_larger_one_none() {
+fn a_full_unfragmented_packet_passes_every_rail_and_a_larger_one_none() {
     let Some(lab) = Lab::up() else { return };
     for rail in RAILS {
         let [one, other] = pair(&lab, rail);
@@ -114,7 +114,7 @@ fn a_full_packet_that_may_not_be_cut_passes_every_rail_and_a_larger_one_none() {
 }
 
 #[test]
-fn a_rail_is_a_network_of_its_own() {
+fn rails_are_separate_networks() {
     let Some(lab) = Lab::up() else { return };
     for interface in ["eth0"].iter().chain(&RAILS) {
         is_whole(&lab, interface);
@@ -132,7 +132,7 @@ fn a_rail_is_a_network_of_its_own() {
 }
 
 #[test]
-fn nodes_share_no_folder_that_a_run_writes_to_and_see_only_their_own_processes() {
+fn nodes_share_no_written_folder_and_see_only_their_own_processes() {
     let Some(lab) = Lab::up() else { return };
     for folder in ["/tmp", "/run", "/dev/shm", "/root"] {
         lab.exec("node0", &["touch", &format!("{folder}/of-node0")]);
@@ -165,7 +165,7 @@ fn nodes_share_no_folder_that_a_run_writes_to_and_see_only_their_own_processes()
 }
 
 #[test]
-fn a_command_has_its_own_exit_code_and_ends_with_the_one_that_ran_it() {
+fn lab_exec_returns_the_exit_code_and_its_end_ends_the_command() {
     let Some(lab) = Lab::up() else { return };
     assert_eq!(
         lab.script(&["exec", "node0", "bash", "-c", "exit 42"])

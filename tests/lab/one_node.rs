@@ -1,5 +1,4 @@
-//! Commands with both ends in one node of the lab: the flows carry the addresses
-//! of its rails.
+//! Commands with both ends in one node of the lab: the flows use the addresses of its rails.
 
 use crate::lab::{Lab, RAILS, address};
 use crate::tcpxctl::SMALL;
@@ -25,7 +24,7 @@ fn a_handshake_goes_over_every_rail_by_its_address() {
 }
 
 #[test]
-fn a_run_in_one_node_is_verified_and_stays_in_it() {
+fn a_run_in_one_node_is_verified_and_sends_nothing_to_the_network() {
     let Some(lab) = Lab::up() else { return };
     let before = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
     let tool = lab
@@ -36,7 +35,7 @@ fn a_run_in_one_node_is_verified_and_stays_in_it() {
     let record = ended.recorded("passed");
     assert_eq!(record["transfers"][0]["wrong_bytes"], 0);
     assert_eq!(record["nodes"][0]["host"], "node0", "{}", record["nodes"]);
-    // To an address of one's own, nothing crosses a wire.
+    // Traffic to a node's own address uses the loopback interface.
     let after = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
     assert!(
         before

@@ -1,14 +1,14 @@
-//! Runs between the two nodes over ssh, as users type them: verified bytes, over the
-//! rails that they should take, and nothing kept on either side.
+//! Runs between the two nodes over ssh, as users type them: every byte is verified, each
+//! connection uses its rail, and nothing is left on either node.
 
 use crate::lab::{Lab, NODES, RAILS, address};
 use crate::tcpxctl::{Ended, SMALL, Tool};
 
-/// The address that users have of the other node.
+/// Control address of the other node.
 pub(crate) const PEER: &str = "10.0.0.226";
 /// Connections of the shipped scenario, one rail each.
 const RAIL_COUNT: u64 = 4;
-/// What headers, acknowledgements and barriers may add to payload.
+/// Maximum number of bytes that headers, acknowledgements and barriers add to the payload.
 const OVERHEAD: f64 = 1.15;
 
 /// `run` of a small scenario between the nodes, from `node`.
@@ -21,7 +21,7 @@ pub(crate) fn small(lab: &Lab, node: &str, more: &[&str]) -> Tool {
     tool
 }
 
-/// The baseline scenario as it is shipped, but shorter: 5 times 8 MiB.
+/// The shipped baseline scenario, shortened to 5 times 8 MiB.
 fn baseline(lab: &Lab, more: &[&str]) -> Ended {
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/4conn.toml");
     let short = [
@@ -46,9 +46,9 @@ fn carried(lab: &Lab, interface: &str, before: crate::lab::Counters) -> (u64, u6
 }
 
 #[test]
-fn four_connections_take_a_rail_each_and_every_byte_is_verified() {
+fn four_connections_use_one_rail_each_and_every_byte_is_verified() {
     let Some(lab) = Lab::up() else { return };
-    // The first run brings the agent there; the second shows what a run itself costs.
+    // The first run uploads the agent; the second shows the traffic of a run itself.
     baseline(&lab, &[]);
     for direction in ["forward", "reverse", "both"] {
         let before = RAILS.map(|rail| lab.counters("node0", rail));
@@ -64,7 +64,7 @@ fn four_connections_take_a_rail_each_and_every_byte_is_verified() {
             );
             assert_eq!(transfer["wrong_bytes"], 0);
         }
-        // With the warm-up.
+        // Including the warm-up.
         let share = (total + (8 << 20)) / RAIL_COUNT;
         let is_share =
             |bytes: u64| (share as f64..share as f64 * OVERHEAD).contains(&(bytes as f64));
@@ -117,7 +117,7 @@ fn a_laptop_drives_two_nodes_and_carries_no_payload() {
 }
 
 #[test]
-fn a_laptop_that_drives_and_is_taken_for_an_end_is_told_how_to_name_one() {
+fn a_laptop_without_from_gets_a_next_step_that_names_the_flag() {
     let Some(lab) = Lab::up() else { return };
     let tools = [
         small(&lab, "laptop", &[]),
@@ -167,7 +167,7 @@ fn flows_between_nodes_carry_the_addresses_of_the_rails() {
 }
 
 #[test]
-fn what_looks_at_a_node_looks_at_the_other_one() {
+fn discover_selftest_and_mr_inspect_the_peer() {
     let Some(lab) = Lab::up() else { return };
     let json = lab
         .tool("node0", &["discover", "--peer", PEER, "--json"])
@@ -180,7 +180,7 @@ fn what_looks_at_a_node_looks_at_the_other_one() {
             .to_owned()
     });
     assert_eq!(names, NODES);
-    // A plugin that only the peer has.
+    // A plugin that exists on the peer only.
     let plugin = "/tmp/libnccl-net-only-here.so";
     let library = format!(
         "{}/deps/libnccl_net_tcpxsoft.so",
@@ -251,7 +251,7 @@ fn strangers_on_the_control_network_do_not_disturb_a_run() {
             b"SSH-2.0-x\r\n",
             &[0; 64],
         ] {
-            // Whoever is thrown out while writing has got its answer.
+            // A client that is disconnected while it writes was rejected too.
             let _ = connect().write_all(words);
         }
         (0..100).for_each(|_| drop(connect()));

@@ -1,5 +1,4 @@
-//! Getting to the other node: what works as users have it, and what each obstacle
-//! says.
+//! Connecting to the other node: the ways that users configure, and the message for each failure.
 
 use crate::lab::Lab;
 use crate::peer::{PEER, small};
@@ -7,12 +6,12 @@ use crate::tcpxctl::{Ended, SMALL};
 
 const CACHE: &str = "/root/.cache/tcpxctl";
 
-/// A shell line in a node, which must do well.
+/// Runs a shell line in a node, which must succeed.
 fn sh(lab: &Lab, node: &str, line: &str) -> String {
     lab.exec(node, &["sh", "-ec", line])
 }
 
-/// A small run to `peer`, given as users give it.
+/// A small run to `peer`, as a user names the peer.
 fn to(lab: &Lab, peer: &str, more: &[&str]) -> Ended {
     let tool = lab.tool(
         "node0",
@@ -26,7 +25,7 @@ fn passes(ended: &Ended) {
     assert_eq!(ended.status.code(), Some(0), "{ended}");
 }
 
-/// It ends with `code`, says these words, and leaves nothing.
+/// Checks the exit code and the words of the message, and that no process is left.
 fn fails(lab: &Lab, ended: &Ended, code: i32, words: &[&str]) {
     assert_eq!(ended.status.code(), Some(code), "{ended}");
     ended.says(words);
@@ -34,7 +33,7 @@ fn fails(lab: &Lab, ended: &Ended, code: i32, words: &[&str]) {
 }
 
 #[test]
-fn the_first_run_takes_the_agent_there_and_the_next_ones_use_it() {
+fn the_first_run_uploads_the_agent_and_later_runs_use_it() {
     let Some(lab) = Lab::up() else { return };
     let cached = || {
         sh(
@@ -49,11 +48,11 @@ fn the_first_run_takes_the_agent_there_and_the_next_ones_use_it() {
     assert!(first.lines().all(|line| line.contains(" 700 ")), "{first}");
     passes(&to(&lab, PEER, &[]));
     assert_eq!(cached(), first, "it was sent again");
-    // Something else under its name is not trusted for its name.
+    // Another file under the agent's name is not trusted.
     sh(&lab, "node1", &format!("echo more >> {CACHE}/agent-*"));
     passes(&to(&lab, PEER, &[]));
     assert_eq!(cached().rsplit(' ').next(), first.rsplit(' ').next());
-    // Builds of the past go, but for a few.
+    // Old builds are removed, except the newest few.
     sh(
         &lab,
         "node1",
@@ -67,7 +66,7 @@ fn the_first_run_takes_the_agent_there_and_the_next_ones_use_it() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_used_says_why_and_keeps_no_half() {
+fn an_unusable_cache_is_an_error_and_keeps_no_partial_file() {
     let Some(lab) = Lab::up() else { return };
     for (obstacle, way_out, words) in [
         (
@@ -116,7 +115,7 @@ fn a_cache_that_cannot_be_used_says_why_and_keeps_no_half() {
 }
 
 #[test]
-fn nodes_are_named_as_users_name_them() {
+fn nodes_are_found_by_every_form_of_name() {
     let Some(lab) = Lab::up() else { return };
     sh(
         &lab,
@@ -146,7 +145,7 @@ fn nodes_are_named_as_users_name_them() {
 }
 
 #[test]
-fn other_ways_there_do_as_well_as_ssh_of_our_own() {
+fn a_run_works_over_every_rsh_command() {
     let Some(lab) = Lab::up() else { return };
     passes(&to(&lab, PEER, &["--rsh", "ssh"]));
     passes(&to(&lab, PEER, &["--rsh", "ssh -o BatchMode=yes {}"]));
@@ -175,9 +174,10 @@ fn other_ways_there_do_as_well_as_ssh_of_our_own() {
     );
 }
 
-/// Longer than an agent waits for a coordinator that is silent, as a person does who looks for a passphrase.
+/// Connecting takes longer than an agent waits for a silent coordinator, as when a user looks for a
+/// passphrase.
 #[test]
-fn a_node_that_takes_long_to_reach_does_not_lose_the_other() {
+fn a_slow_connection_to_one_node_does_not_lose_the_other() {
     let Some(lab) = Lab::up() else { return };
     passes(&to(
         &lab,
@@ -188,7 +188,7 @@ fn a_node_that_takes_long_to_reach_does_not_lose_the_other() {
 }
 
 #[test]
-fn a_node_that_talks_before_it_listens_is_still_a_node() {
+fn a_login_banner_on_stdout_does_not_break_the_connection() {
     let Some(lab) = Lab::up() else { return };
     sh(
         &lab,
@@ -241,7 +241,7 @@ fn an_unknown_host_key_is_refused_until_it_is_accepted_and_a_changed_one_always(
 }
 
 #[test]
-fn a_key_that_does_not_open_the_door_says_so() {
+fn a_rejected_key_is_reported() {
     let Some(lab) = Lab::up() else { return };
     sh(
         &lab,
@@ -265,7 +265,7 @@ fn a_key_that_does_not_open_the_door_says_so() {
 }
 
 #[test]
-fn a_node_that_is_not_there_says_which_kind_of_not_there() {
+fn an_unreachable_node_is_reported_with_its_reason() {
     let Some(lab) = Lab::up() else { return };
     fails(
         &lab,
@@ -288,7 +288,7 @@ fn a_node_that_is_not_there_says_which_kind_of_not_there() {
 }
 
 #[test]
-fn lists_of_nodes_that_cannot_be_meant_are_refused_with_the_line() {
+fn an_invalid_list_of_nodes_is_refused_with_its_line() {
     let Some(lab) = Lab::up() else { return };
     for (list, words) in [
         ("10.0.1.25\nnode one\n", &["mine.txt", "2"][..]),
@@ -307,7 +307,7 @@ fn lists_of_nodes_that_cannot_be_meant_are_refused_with_the_line() {
 }
 
 #[test]
-fn a_peer_that_is_oneself_will_do_for_host_memory_only() {
+fn the_own_node_as_peer_is_accepted_for_host_memory_only() {
     let Some(lab) = Lab::up() else { return };
     passes(&to(&lab, "10.0.1.25", &["--accept-new-host-key"]));
     let device = small(&lab, "node1", &[])

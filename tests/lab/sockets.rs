@@ -1,4 +1,4 @@
-//! Small traffic between nodes, to see what the network between them does.
+//! Sends small traffic between nodes to measure the network between them.
 
 use crate::lab::{Lab, address};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
@@ -6,11 +6,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Long enough for anything that arrives at all, on a busy machine too.
+/// Time limit for an expected packet, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// How long nothing must arrive before it is taken as lost.
+/// A packet that has not arrived after this time is lost.
 pub(crate) const SILENCE: Duration = Duration::from_millis(500);
-/// What one burst has: a receive buffer holds it.
+/// Packets of one burst, which fit into a receive buffer.
 const BURST: u32 = 100;
 
 /// A datagram socket in a node, on one of its interfaces; it never fragments.
@@ -23,7 +23,7 @@ pub(crate) fn datagrams(lab: &Lab, node: &str, interface: &str) -> UdpSocket {
     socket
 }
 
-/// Two sockets that face each other over one network.
+/// Two connected datagram sockets, one per node, on one network.
 pub(crate) fn pair(lab: &Lab, interface: &str) -> [UdpSocket; 2] {
     let [one, other] = ["node0", "node1"].map(|node| datagrams(lab, node, interface));
     one.connect(other.local_addr().unwrap()).unwrap();
@@ -31,8 +31,8 @@ pub(crate) fn pair(lab: &Lab, interface: &str) -> [UdpSocket; 2] {
     [one, other]
 }
 
-/// Numbers sent as one burst, and as they arrived, until all have or none does for
-/// as long as this.
+/// Sends numbered packets as one burst; returns the numbers in order of arrival. Ends once all
+/// have arrived, or none has arrived for this time.
 pub(crate) fn burst(from: &UdpSocket, to: &UdpSocket, patience: Duration) -> Vec<u32> {
     for number in 0..BURST {
         from.send(&number.to_le_bytes()).unwrap();
@@ -49,7 +49,7 @@ pub(crate) fn burst(from: &UdpSocket, to: &UdpSocket, patience: Duration) -> Vec
     arrived
 }
 
-/// Everything sent arrives, in order, both ways.
+/// Checks that every packet arrives, in order, each way.
 pub(crate) fn is_whole(lab: &Lab, interface: &str) {
     let [one, other] = pair(lab, interface);
     let all: Vec<u32> = (0..BURST).collect();
@@ -65,7 +65,7 @@ pub(crate) fn is_whole(lab: &Lab, interface: &str) {
     );
 }
 
-/// The share of `bursts` bursts that gets there.
+/// The share of packets in `bursts` bursts that arrives.
 pub(crate) fn share_that_arrives(from: &UdpSocket, to: &UdpSocket, bursts: u32) -> f64 {
     let mut arrived = 0;
     let mut take = |patience| {
@@ -76,14 +76,14 @@ pub(crate) fn share_that_arrives(from: &UdpSocket, to: &UdpSocket, bursts: u32) 
     };
     for _ in 0..bursts {
         (0..BURST).for_each(|_| assert_eq!(from.send(&[0; 4]).unwrap(), 4));
-        // Late ones are taken after the next burst.
+        // Late packets are counted after the next burst.
         take(Duration::from_millis(5));
     }
     take(SILENCE);
     f64::from(arrived) / f64::from(bursts * BURST)
 }
 
-/// Connects from one node to an address of the other, with a short patience.
+/// Connects from one node to an address of the other, with a short time limit.
 pub(crate) fn connect(lab: &Lab, from: &str, to: SocketAddr) -> io::Result<TcpStream> {
     lab.inside(from, || TcpStream::connect_timeout(&to, SILENCE))
 }
@@ -106,7 +106,7 @@ pub(crate) fn stream(lab: &Lab, interface: &str) -> [TcpStream; 2] {
     })
 }
 
-/// The shortest of ten round trips.
+/// The minimum of ten round trip times.
 pub(crate) fn round_trip(lab: &Lab, interface: &str) -> Duration {
     let [one, other] = pair(lab, interface);
     let mut byte = [0];

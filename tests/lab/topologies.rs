@@ -1,4 +1,5 @@
-//! Eight GPUs between the two nodes, as stand-ins: a process each, and one for all.
+//! Eight GPUs per node, with host memory in place of GPU memory: one process per GPU, and one
+//! process for all.
 
 use crate::lab::{Lab, RAILS};
 use crate::peer::PEER;
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 /// Bytes of one iteration of one GPU.
 const TOTAL: u64 = 2 << 20;
-/// Long enough that all GPUs measure at once, whoever is scheduled first.
+/// Enough iterations that all GPUs measure at the same time, in any scheduling order.
 const ITERATIONS: u64 = 24;
 const SHORT: [&str; 5] = [
     "transfer.total=2MiB",
@@ -16,8 +17,7 @@ const SHORT: [&str; 5] = [
     "limits.total=2m",
 ];
 
-/// The shipped scenario, but shorter; what it moved, what each rail carried, and
-/// what happened.
+/// Runs the shipped scenario, shortened; returns its record, the bytes on each rail, and its events.
 fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>, String) {
     let before = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
     let path = format!("{}/scenarios/{scenario}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -33,7 +33,7 @@ fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>, String) {
     (ended.recorded("passed"), carried.collect(), events)
 }
 
-/// One result for each GPU, each its own bytes, and nothing of any other's.
+/// Checks that each GPU has its own result with its own bytes and channels.
 fn each_is_apart(record: &Value, connections: usize) {
     let transfers = record["transfers"].as_array().unwrap();
     let gpus: Vec<u64> = transfers
@@ -81,7 +81,7 @@ fn shares_are_even(carried: &[u64]) {
 }
 
 #[test]
-fn a_process_for_each_gpu_has_the_rail_of_its_neighbourhood() {
+fn one_process_per_gpu_uses_its_nearest_rail() {
     let Some(lab) = Lab::up() else { return };
     let (record, carried, events) = run(&lab, "8gpu-per-process");
     each_is_apart(&record, 4);
@@ -125,7 +125,7 @@ fn a_process_for_each_gpu_has_the_rail_of_its_neighbourhood() {
 }
 
 #[test]
-fn one_process_for_all_gpus_takes_every_rail_for_each() {
+fn one_process_for_all_gpus_uses_every_rail_for_each_gpu() {
     let Some(lab) = Lab::up() else { return };
     let (record, carried, _) = run(&lab, "8gpu-single-process");
     each_is_apart(&record, 8);
@@ -137,7 +137,7 @@ fn one_process_for_all_gpus_takes_every_rail_for_each() {
 }
 
 #[test]
-fn one_gpu_that_fails_ends_the_others_and_is_the_one_that_is_named() {
+fn a_failed_gpu_ends_the_others_and_is_named() {
     let Some(lab) = Lab::up() else { return };
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),

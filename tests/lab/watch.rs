@@ -1,4 +1,4 @@
-//! What a view shows of the node that it does not run on.
+//! The live view of a node on another machine.
 
 use crate::lab::Lab;
 use crate::terminal::Terminal;
@@ -7,9 +7,9 @@ const STALL: &str = "name = \"stall\"\n[transfer]\nconnections = 2\nchunk = \"64
 [limits]\nstall_after = \"1s\"\ngive_up_after = \"20s\"\n\
 [fault]\nby = \"driver\"\nside = \"recv\"\nkind = \"never-consumed\"\nchannel = 1\nafter_chunk = 40\n";
 
-/// A recorder is read where it lies: there is no `/dev/shm` that both nodes see.
+/// Each agent reads its node's recorders: the nodes share no `/dev/shm`.
 #[test]
-fn a_channel_of_either_node_is_shown_closely_while_it_stands_still() {
+fn a_stalled_channel_of_either_node_is_shown_in_detail() {
     let Some(lab) = Lab::up() else { return };
     let Some(terminal) = Terminal::open(110, 32) else {
         return;

@@ -1,9 +1,8 @@
-//! What people get wrong, and that they are told: where, what, and the nearest
-//! valid thing.
+//! Wrong input is refused with its place, the mistake, and the nearest valid word.
 
 use crate::tcpxctl::Tool;
 
-/// This scenario is refused before anything runs, in these words.
+/// Checks that this scenario is refused with these words before anything runs.
 fn refused(scenario: impl AsRef<[u8]>, words: &[&str]) {
     let tool = Tool::new(&["run", "scenario.toml"]);
     tool.write("scenario.toml", scenario);
@@ -16,7 +15,7 @@ fn refused(scenario: impl AsRef<[u8]>, words: &[&str]) {
     assert!(ended.err.len() < 4000, "{} bytes of error", ended.err.len());
 }
 
-/// So is this setting of a good one.
+/// Checks that this setting of a valid scenario is refused with these words.
 fn refused_setting(setting: &str, words: &[&str]) {
     let ended = Tool::run(&[setting]).ends_with(2);
     ended.says(words);
@@ -27,7 +26,7 @@ fn refused_setting(setting: &str, words: &[&str]) {
 }
 
 #[test]
-fn what_is_no_scenario() {
+fn files_that_are_not_scenarios() {
     refused("", &["empty"]);
     refused("# only a remark\n", &["empty"]);
     let junk: Vec<u8> = (0..4096u32)
@@ -116,7 +115,7 @@ fn a_chunk_above_four_mib_is_refused_for_the_tcpx_family_only() {
 }
 
 #[test]
-fn one_document_even_when_the_request_is_wrong() {
+fn wrong_usage_is_one_document() {
     for tool in [
         Tool::run(&["transfer.connections=0"]),
         Tool::new(&["handshake", "--set", "transfer.chunk=0"]),
@@ -151,7 +150,7 @@ fn variables_are_checked_like_flags() {
 }
 
 #[test]
-fn handshake_s_own_flags() {
+fn flags_of_handshake() {
     for arguments in [
         &["-n", "0"][..],
         &["-n", "100000"],
@@ -171,7 +170,7 @@ fn handshake_s_own_flags() {
 }
 
 #[test]
-fn a_point_of_a_sweep_that_did_not_run_is_in_the_table() {
+fn a_sweep_point_that_did_not_run_is_in_the_table() {
     let ended = Tool::run(&["transfer.connections=[1,2]", "requires=['gpu']"]).ended();
     let table = ended
         .out
@@ -182,7 +181,7 @@ fn a_point_of_a_sweep_that_did_not_run_is_in_the_table() {
 }
 
 #[test]
-fn output_that_could_not_be_written_is_said() {
+fn unwritable_output_is_reported() {
     let script = "exec \"$@\" > /dev/full";
     let ended = Tool::new(&["discover", "--json"])
         .through("sh", &["-c", script, "sh"])
@@ -191,7 +190,7 @@ fn output_that_could_not_be_written_is_said() {
 }
 
 #[test]
-fn flags_about_another_node_want_one() {
+fn flags_for_another_node_need_peer() {
     for flag in [
         &["--rsh", "ssh"][..],
         &["--secret-file", "f"],
@@ -217,7 +216,7 @@ fn flags_about_another_node_want_one() {
 }
 
 #[test]
-fn what_looks_from_here_is_not_sent_elsewhere() {
+fn doctor_and_selftest_refuse_from() {
     for command in ["doctor", "selftest"] {
         let ended =
             Tool::new(&[command, "--from", "10.0.1.25", "--peer", "10.0.0.226"]).ends_with(2);
@@ -229,7 +228,7 @@ fn what_looks_from_here_is_not_sent_elsewhere() {
 }
 
 #[test]
-fn a_patience_of_nothing_is_no_plugin_that_hangs() {
+fn a_zero_time_limit_is_refused_and_not_a_hanging_plugin() {
     for command in ["discover", "selftest"] {
         let ended = Tool::new(&[command, "--timeout", "0"]).ends_with(2);
         ended.says(&["'--timeout <SECONDS>'", "0 is not in 1..=86400"]);
@@ -237,7 +236,7 @@ fn a_patience_of_nothing_is_no_plugin_that_hangs() {
 }
 
 #[test]
-fn what_a_scenario_requires_is_said_where_it_is_missing() {
+fn a_missing_requirement_of_a_scenario_is_named() {
     for (requirement, words) in [
         ("peer", "both ends are on one machine"),
         ("tcpx", "loaded TCPXSoft_v7"),
@@ -248,7 +247,7 @@ fn what_a_scenario_requires_is_said_where_it_is_missing() {
     }
 }
 
-/// A node behind `--rsh`, with this in place of tcpxctl.
+/// Connects by `--rsh` to a node with this program in place of tcpxctl.
 fn on_a_node_with(program: &str, code: i32, words: &[&str]) {
     use std::os::unix::fs::PermissionsExt;
     let tool = Tool::new(&[
@@ -270,7 +269,7 @@ fn on_a_node_with(program: &str, code: i32, words: &[&str]) {
 }
 
 #[test]
-fn another_version_on_the_node_is_named_and_what_is_none_too() {
+fn another_version_or_another_program_on_the_node_is_named() {
     let older = r#"echo '{"hello":{"protocol":1,"version":"0.0.9","pid":7,"facts":{}}}'"#;
     let later = r#"echo '[1,0,{"hello":{"protocol":77,"version":"9.1.0","facts":{"new":1}}}]'"#;
     for (line, words) in [
@@ -291,8 +290,8 @@ fn another_version_on_the_node_is_named_and_what_is_none_too() {
 }
 
 #[test]
-fn the_two_ends_may_not_disagree() {
-    // Receivers get another file under the same name.
+fn ends_with_different_plugin_files_are_refused() {
+    // The receiver opens another file under the same name.
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (
         folder.path().join("plugin.so"),

@@ -1,4 +1,4 @@
-//! `discover`: what is there, nothing that is not.
+//! `discover`: lists exactly the existing devices and plugins.
 
 use crate::tcpxctl::Tool;
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ fn every_device_is_an_interface_of_the_kernel() {
 }
 
 #[test]
-fn the_plugin_chosen_and_those_passed_over_are_said() {
+fn discover_lists_the_chosen_and_the_rejected_plugins() {
     let ended = Tool::new(&["discover"]).ends_with(0);
     ended.says(&[
         "# Plugin : ",
@@ -56,7 +56,7 @@ fn the_plugin_chosen_and_those_passed_over_are_said() {
 }
 
 #[test]
-fn a_found_tcpx_that_does_not_load_is_an_error_and_no_reason_to_fall_back() {
+fn a_tcpx_plugin_that_does_not_load_is_an_error_without_fallback() {
     for command in ["discover", "run"] {
         let tool = if command == "run" {
             Tool::run(&[])
@@ -73,7 +73,7 @@ fn a_found_tcpx_that_does_not_load_is_an_error_and_no_reason_to_fall_back() {
 }
 
 #[test]
-fn a_name_that_leads_nowhere_says_where_it_looked() {
+fn a_plugin_name_that_is_not_found_lists_the_searched_paths() {
     let ended = Tool::new(&["discover", "--plugin", "nosuch"]).ends_with(3);
     ended.says(&[
         "nosuch",
@@ -88,7 +88,7 @@ fn a_name_that_leads_nowhere_says_where_it_looked() {
 }
 
 #[test]
-fn a_plugin_that_crashes_costs_only_its_part_of_the_document() {
+fn a_crashing_plugin_loses_only_its_part_of_the_document() {
     for (hazard, code, outcome) in [
         ("init-abort", 6, "plugin-died"),
         ("init-exit", 6, "plugin-died"),

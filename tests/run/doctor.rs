@@ -1,5 +1,5 @@
-//! `doctor`: what is wrong with a node, read of a captured one; and what `run`
-//! and `handshake` look at before they load anything.
+//! `doctor`: the checks of captured nodes, and the critical checks that `run` and `handshake` make
+//! before they load a plugin.
 
 #[path = "../../src/node/fixtures/lay.rs"]
 mod lay;
@@ -22,8 +22,7 @@ fn doctor(changes: &[(&str, &str)], arguments: &[&str]) -> Tool {
     tool
 }
 
-/// A node whose fourth interface has the MTU of an ordinary network, in a shell
-/// with a misspelt name.
+/// `doctor` of a node whose fourth interface has a standard MTU, with a misspelt variable.
 fn broken(arguments: &[&str]) -> Tool {
     let environment = r#"{"NCCL_DYNAMIC_CHUNK_SIZE":"524288","NCCL_NSOCKS_PER_THREAD":"4","NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX":"/run/tcpx","NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS":"500000","NCCL_USE_DMA_BUF":"0"}"#;
     doctor(
@@ -44,7 +43,7 @@ fn ids(document: &Value, verdict: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_good_node_is_one_screen_of_passes_and_exit_0() {
+fn a_correct_node_is_one_screen_of_passes_and_exit_0() {
     let ended = doctor(&[], &[]).ends_with(0);
     ended.says(&[
         "a3-node0, for GPUDirect-TCPX",
@@ -93,7 +92,7 @@ fn the_document_has_the_keys_that_scripts_rely_on() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_full_and_again_at_the_end() {
+fn failed_checks_are_explained_and_repeated_at_the_end() {
     let ended = broken(&[]).ends_with(1);
     ended.says(&[
         "1460 (eth4) (must be: at least 8244)",
@@ -112,7 +111,7 @@ fn what_is_wrong_is_told_in_full_and_again_at_the_end() {
 }
 
 #[test]
-fn a_file_that_is_no_plugin_is_not_passed() {
+fn a_file_that_is_not_a_plugin_does_not_pass() {
     let named = |path: &str| Tool::new(&["doctor", "--plugin", path]);
     let nothing = named("/no/such/library.so").ends_with(3);
     nothing.says(&["/no/such/library.so", "no such file"]);
@@ -132,7 +131,7 @@ fn a_file_that_is_no_plugin_is_not_passed() {
 }
 
 #[test]
-fn the_lines_of_fix_env_make_the_environment_right() {
+fn the_output_of_fix_env_corrects_the_environment() {
     let lines = broken(&["--fix-env"]).ends_with(0);
     assert_eq!(
         lines.out,
@@ -146,7 +145,7 @@ unset NCCL_USE_DMA_BUF
     doctor(&[], &["--fix-env"])
         .ends_with(0)
         .says(&["nothing to correct"]);
-    // Of this machine: a shell that runs the lines has nothing left to mend.
+    // On this machine: after a shell has run the lines, --fix-env has nothing to correct.
     let script = "eval \"$(\"$@\" doctor --fix-env)\" && \"$@\" doctor --fix-env";
     let again = Tool::new(&[])
         .env("NCCL_DYNAMIC_CHUNK_SIZE", "512K")
@@ -159,7 +158,7 @@ unset NCCL_USE_DMA_BUF
 }
 
 #[test]
-fn a_capture_examined_elsewhere_gives_the_same_table() {
+fn a_capture_gives_the_same_table_on_another_machine() {
     let script = "code=0; \"$@\" doctor --capture node.tar.gz --no-redact > here || code=$?
 mkdir tree && tar xzf node.tar.gz -C tree
 again=0; \"$@\" doctor --sysroot tree > there || again=$?
@@ -171,7 +170,7 @@ cat here && test $code = $again && cmp here there";
 }
 
 #[test]
-fn a_redacted_capture_keeps_names_for_itself() {
+fn a_redacted_capture_contains_no_names() {
     let tool = Tool::new(&["doctor", "--capture", "node.tar.gz"])
         .env("USER", "somebody")
         .env("UCCL_HOME", "/home/somebody/x");
@@ -181,7 +180,7 @@ fn a_redacted_capture_keeps_names_for_itself() {
         "redacted",
         "# Map : node.tar.gz.map.json, keep it to yourself",
     ]);
-    // As of a report and a bundle: beside it, whole, for its owner only.
+    // As with reports and bundles, the map is beside the capture, readable by its owner only.
     let map = ended.folder().join("node.tar.gz.map.json");
     assert_eq!(
         std::fs::metadata(&map).unwrap().permissions().mode() & 0o777,
@@ -205,14 +204,14 @@ fn two_nodes_are_compared_by_their_facts() {
     let both = document["both"].as_array().unwrap();
     let odd: Vec<&Value> = both.iter().filter(|row| row["verdict"] != "PASS").collect();
     let found: Vec<&str> = odd.iter().map(|row| row["id"].as_str().unwrap()).collect();
-    // The same boot id and addresses: it is one node.
+    // The same boot id and addresses mean that both are one node.
     assert_eq!(found, ["peer-distinct", "peer-addresses", "peer-kernel"]);
     assert_eq!(odd[2]["value"], "6.6.72+ here, 6.6.93+ there");
     assert_eq!(document["peer"]["node"], "a3-node0");
 }
 
 #[test]
-fn bad_input_says_what_and_what_to_do() {
+fn bad_input_is_named_with_a_next_step() {
     let check = |arguments: &[&str], code: i32, words: &[&str]| {
         let tool = Tool::new(&[&["doctor"], arguments].concat());
         tool.write("junk.json", "{\"node\":1}");
@@ -253,7 +252,7 @@ fn bad_input_says_what_and_what_to_do() {
 }
 
 #[test]
-fn a_run_looks_at_its_node_first_and_says_so() {
+fn a_run_checks_its_node_first_and_prints_the_result() {
     Tool::run(&[])
         .ends_with(0)
         .says(&["#       preflight : ", "critical checks passed"]);
@@ -272,7 +271,7 @@ fn as_tcpx(tool: Tool) -> (Tool, PathBuf) {
 }
 
 #[test]
-fn a_node_that_cannot_run_tcpx_is_refused_before_anything_is_loaded() {
+fn a_node_that_cannot_run_tcpx_is_refused_before_the_plugin_is_loaded() {
     for tool in [Tool::run(&[]), Tool::new(&["handshake"])] {
         let (tool, _) = as_tcpx(tool);
         let ended: Ended = tool.ends_with(3);

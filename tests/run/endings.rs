@@ -1,23 +1,22 @@
-//! However a run ends, nothing of it is left: no process, no recorder file
-//! beyond what the next run sweeps, and the record says how it ended.
+//! However a run ends, no process is left, the next run removes leftover recorder files, and the
+//! record has the outcome.
 
 use crate::tcpxctl::{Running, SMALL, Tool, recorder_files, shared_object};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// A run that goes on until it is ended, with a name that its files carry.
+/// A run that does not end by itself.
 fn endless() -> Tool {
     let tool = Tool::run(&["transfer.iterations=1000000", "limits.total=50s"]);
     let name = format!("name={}", tool.marker());
     tool.set(&[&name])
 }
 
-/// How soon a stop must be over; the promise is 2 s, on a machine that is not
-/// busy with other tests.
+/// Time limit of a stop: 2 s on an idle machine, and more on one that is busy with other tests.
 const SOON: Duration = Duration::from_secs(8);
 
 #[test]
-fn ctrl_c_and_its_kin_stop_the_run_and_keep_what_there_is() {
+fn ctrl_c_sigterm_and_sighup_stop_the_run_and_keep_its_record() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let tool = endless();
         let marker = tool.marker().to_owned();
@@ -38,7 +37,7 @@ fn ctrl_c_and_its_kin_stop_the_run_and_keep_what_there_is() {
 }
 
 #[test]
-fn ctrl_c_is_heard_while_a_plugin_call_does_not_return() {
+fn ctrl_c_works_while_a_plugin_call_does_not_return() {
     for fault in [
         "spin:call=init",
         "spin:call=connect",
@@ -81,7 +80,7 @@ fn a_second_ctrl_c_does_not_wait_for_the_first() {
     run.until_event("measuring");
     run.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(100));
-    // Gone already is as good.
+    // The process may have ended already.
     let _ =
         rustix::process::kill_process(rustix::process::Pid::from_child(&run.child), Signal::INT);
     assert_eq!(run.ended().status.code(), Some(130));
@@ -102,7 +101,7 @@ fn a_sweep_that_is_interrupted_is_not_a_pass() {
     ended.says(&["1 of 4 points"]);
 }
 
-/// xorshift; the seed is printed by the test.
+/// A xorshift random number generator; the test prints its seed.
 struct Random(u64);
 
 impl Random {
@@ -124,7 +123,7 @@ fn a_kill_of_any_process_at_any_moment_leaves_nothing() {
         let tool = endless();
         let marker = tool.marker().to_owned();
         let run = tool.start();
-        // From before the agents are up to well into the transfer.
+        // From before the agents start until well into the transfer.
         std::thread::sleep(Duration::from_millis(random.below(400)));
         let processes = run.processes();
         let victim = &processes[random.below(processes.len() as u64) as usize];
@@ -159,13 +158,13 @@ fn kill_all(run: &Running) {
 }
 
 #[test]
-fn what_a_kill_of_everything_leaves_is_swept_by_the_next_run() {
+fn the_next_run_removes_recorders_of_a_killed_run() {
     let tool = endless();
     let marker = tool.marker().to_owned();
     let mut run = tool.start();
     run.until_event("measuring");
     assert_eq!(recorder_files(&marker).len(), 2);
-    // Stopped first, so that nobody cleans up for another.
+    // All are stopped first, so that no process cleans up after another.
     run.processes()
         .iter()
         .for_each(|process| process.signal(Signal::STOP));
@@ -213,7 +212,7 @@ fn a_silent_agent_is_lost() {
 }
 
 #[test]
-fn what_a_lost_node_said_last_is_not_passed_off_as_its_state() {
+fn the_last_samples_of_a_lost_node_are_marked_as_old() {
     let mut run = endless()
         .set(&["limits.stall_after=1s", "limits.give_up_after=30s"])
         .start();
@@ -241,7 +240,7 @@ fn what_a_lost_node_said_last_is_not_passed_off_as_its_state() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_a_quiet_end() {
+fn a_closed_stdout_ends_the_command_quietly() {
     let script = "{ \"$@\"; echo \"code $?\" >&2; } | head -n 1";
     let ended = Tool::run(&[])
         .through("sh", &["-c", script, "sh"])
@@ -254,9 +253,9 @@ fn a_reader_that_leaves_is_a_quiet_end() {
 }
 
 #[test]
-fn nobody_need_listen() {
-    // Each command with both streams closed or broken, in passes and refusals; a
-    // success that nobody can be told is none, where the streams do not say so.
+fn closed_streams_do_not_break_any_command() {
+    // Each command with both streams closed or full, for successes and failures. A success whose
+    // output goes to a full device exits with 3.
     for (arguments, code) in [
         (&["run", "small.toml"][..], 0),
         (&["run", "small.toml", "--json"], 0),
@@ -282,7 +281,7 @@ fn nobody_need_listen() {
 }
 
 #[test]
-fn a_program_whose_file_was_replaced_meanwhile_runs_on() {
+fn a_run_continues_after_its_program_file_is_replaced() {
     let from_a_removed_file =
         r#"cp "$0" copy && exec 9<copy && rm copy && exec /proc/self/fd/9 "$@""#;
     let ended = Tool::run(&[])
@@ -291,7 +290,7 @@ fn a_program_whose_file_was_replaced_meanwhile_runs_on() {
     ended.recorded("passed");
 }
 
-/// A plugin that forks twenty processes when it is loaded, which stay.
+/// A plugin that forks twenty lasting processes when it is loaded.
 fn leaves(tool: Tool) -> Tool {
     let source = concat!(
         "#include \"",
@@ -303,7 +302,7 @@ fn leaves(tool: Tool) -> Tool {
 }
 
 #[test]
-fn what_a_plugin_forked_ends_with_its_worker() {
+fn processes_forked_by_a_plugin_end_with_its_worker() {
     leaves(Tool::new(&["discover"])).ends_with(0);
     leaves(Tool::new(&["selftest", "order-fifo"]))
         .ends_with(0)
@@ -312,8 +311,8 @@ fn what_a_plugin_forked_ends_with_its_worker() {
 }
 
 #[test]
-fn what_a_plugin_forked_ends_when_its_worker_is_ended() {
-    // Then nobody is left to end the workers.
+fn processes_forked_by_a_plugin_end_when_its_worker_is_killed() {
+    // After that, no agent is left to end the workers.
     let all_above = |run: &Running| {
         run.processes()
             .iter()

@@ -1,5 +1,5 @@
-//! Every way in which a subcommand can fail, under `--json`: stdout has one document, and
-//! its exit code is the process's.
+//! Failures of every subcommand under `--json`: stdout has one document, whose exit code is that
+//! of the process.
 
 use crate::tcpxctl::{Ended, SMALL, Tool};
 use std::collections::BTreeSet;
@@ -7,19 +7,19 @@ use std::net::TcpListener;
 
 /// The failures of one subcommand.
 struct Failing {
-    /// As typed: `history prune`.
+    /// The subcommand as typed, such as `history prune`.
     command: &'static str,
     /// Arguments that clap refuses.
     usage: &'static [&'static str],
-    /// Arguments, and what comes of them.
+    /// Arguments, and the expected document.
     others: &'static [(&'static [&'static str], Document)],
 }
 
-/// What stdout has, and the exit code.
+/// The expected document on stdout, and the exit code.
 enum Document {
     /// `tcpxctl.error/1`
     Error(i32),
-    /// The command's own result, which has the reason.
+    /// The command's result document, which has the reason.
     Result(&'static str, i32),
 }
 use Document::{Error, Result};
@@ -268,7 +268,7 @@ fn failing(command: &str, arguments: &[&str]) -> Ended {
     tool.ended()
 }
 
-/// What is wrong with this ending, where it should have been that document.
+/// The difference between this ending and the expected document; `None` if they agree.
 fn mistake(ended: &Ended, document: &Document) -> Option<String> {
     let (schema, code) = match document {
         Error(code) => ("tcpxctl.error/".to_owned(), *code),
@@ -306,7 +306,7 @@ fn mistake(ended: &Ended, document: &Document) -> Option<String> {
     None
 }
 
-/// Runs the command, and adds what is wrong with its ending to `mistakes`.
+/// Runs the command, and adds a difference from the expected document to `mistakes`.
 fn check(command: &str, arguments: &[&str], document: &Document, mistakes: &mut Vec<String>) {
     let ended = failing(command, arguments);
     if let Some(mistake) = mistake(&ended, document) {
@@ -316,7 +316,7 @@ fn check(command: &str, arguments: &[&str], document: &Document, mistakes: &mut 
     }
 }
 
-/// Every subcommand that can be typed and has none below it, or can do without.
+/// Collects every subcommand that can be run, with the names of its parents.
 fn typed(command: &clap::Command, above: &str, all: &mut BTreeSet<String>) {
     for below in command
         .get_subcommands()
@@ -331,7 +331,7 @@ fn typed(command: &clap::Command, above: &str, all: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_subcommand_has_its_failures_here() {
+fn every_subcommand_has_failures_in_this_file() {
     let mut expected = BTreeSet::new();
     typed(&tcpxctl::cli::command(), "", &mut expected);
     let known: BTreeSet<String> = ALL.iter().map(|one| one.command.to_owned()).collect();

@@ -1,10 +1,10 @@
-//! Everything the software plugin and the driver can be told to do wrong, each
-//! through a scenario's `[fault]`, each ending as its `[expect]` says: exit 0.
+//! Every fault that the software plugin and the driver can inject, by a scenario's `[fault]`. Each
+//! run ends as its `[expect]` requires, with exit code 0.
 
 use crate::tcpxctl::{Ended, Tool};
 use serde_json::Value;
 
-/// Short patience, and connects that wait for no flow steering.
+/// Short limits, and connects that do not wait for flow steering.
 const SHORT: [&str; 4] = [
     "limits.stall_after=600ms",
     "limits.give_up_after=600ms",
@@ -59,14 +59,14 @@ fn a_plugin_that_stops_is_a_stall() {
 }
 
 #[test]
-fn a_plugin_that_is_late_is_not() {
+fn a_late_plugin_is_not_a_stall() {
     plugin("send", "delay-ctrl:nth=3,ms=150", "passed", &[]);
     plugin("recv", "refuse:times=2", "passed", &[]);
     plugin("recv", "spin:call=test,nth=4,ms=100", "passed", &[]);
 }
 
 #[test]
-fn a_plugin_that_refuses_is_quoted() {
+fn the_log_line_of_a_refused_call_is_quoted() {
     for (side, call) in [
         ("recv", "listen"),
         ("send", "connect"),
@@ -110,7 +110,7 @@ fn a_plugin_that_refuses_is_quoted() {
 }
 
 #[test]
-fn rc_2_of_a_receive_is_asked_again_before_it_counts() {
+fn rc_2_of_a_receive_is_retried_before_it_fails() {
     plugin("recv", "rc:call=test,value=2,nth=9", "passed", &[]);
     plugin(
         "recv",
@@ -122,20 +122,20 @@ fn rc_2_of_a_receive_is_asked_again_before_it_counts() {
 
 #[test]
 fn a_data_socket_that_closes_is_a_stall() {
-    // Its helper ends without a word, as the real plugin's does.
+    // The helper thread ends without a log message, as in the real plugin.
     plugin("send", "close:after=200000", "stalled", &[]);
     plugin("recv", "close:after=200000", "stalled", &[]);
 }
 
 #[test]
-fn a_plugin_that_exits_is_named_with_its_last_words() {
+fn a_plugin_that_exits_is_named_with_its_last_log_line() {
     let ended = plugin(
         "recv",
         "exit:chunk=3",
         "plugin-died",
         &["the plugin of peer called exit(1)", "no cmsg"],
     );
-    // What the dead one did is read from its recorder.
+    // The counters of the dead worker come from its recorder.
     let record = ended.record();
     let channels = record["transfers"][0]["channels"].as_array().unwrap();
     let received = channels
@@ -190,7 +190,7 @@ fn a_call_that_does_not_return_is_named() {
 }
 
 #[test]
-fn a_set_up_or_a_close_that_does_not_return_is_named() {
+fn a_setup_or_close_call_that_does_not_return_is_named() {
     plugin(
         "recv",
         "spin:call=init",
@@ -226,7 +226,7 @@ fn a_set_up_or_a_close_that_does_not_return_is_named() {
 }
 
 #[test]
-fn a_flipped_byte_is_found_and_placed() {
+fn a_flipped_byte_is_found_with_its_position() {
     let ended = plugin("recv", "corrupt:chunk=7,byte=100", "failed", &["2 wrong"]);
     let record = ended.record();
     assert_eq!(
@@ -245,7 +245,7 @@ fn a_flipped_byte_is_found_and_placed() {
 }
 
 #[test]
-fn a_fault_that_is_none_is_refused_by_the_plugin() {
+fn an_unknown_fault_is_refused_by_the_plugin() {
     plugin("recv", "explode", "not-run", &["explode"]);
 }
 
@@ -265,7 +265,7 @@ fn a_driver_that_never_consumes_or_never_polls_stalls() {
 }
 
 #[test]
-fn a_driver_that_breaks_the_order_is_told_so_by_the_plugin() {
+fn a_driver_that_breaks_the_order_is_refused_by_the_plugin() {
     driver(
         "recv",
         "younger-tested-first",
@@ -290,8 +290,8 @@ fn a_driver_that_breaks_the_order_is_told_so_by_the_plugin() {
 }
 
 #[test]
-fn a_process_that_is_stopped_or_ended_is_told_apart() {
-    // Endless enough for the agent to look at it in between.
+fn a_stopped_process_and_an_ended_process_are_distinguished() {
+    // Long enough for the agent to read the worker's state.
     let endless = ["transfer.iterations=1000000", "limits.total=50s"];
     for (kind, outcome, words) in [
         ("exit", "plugin-died", "called exit(1)"),
@@ -309,7 +309,7 @@ fn a_process_that_is_stopped_or_ended_is_told_apart() {
 fn packets_that_are_lost_are_a_stall() {
     let fault = "fault={by='network', side='recv', kind='loss', after_chunk=4}";
     expects("stalled", &[fault], &[], &["stall declared"]);
-    // A few in a hundred are sent again.
+    // TCP retransmits a loss of a few per cent.
     let fault = "fault={by='network', side='recv', kind='loss', percent=2}";
     expects("passed", &[fault], &["limits.stall_after=5s"], &[]);
 }
@@ -317,7 +317,7 @@ fn packets_that_are_lost_are_a_stall() {
 #[test]
 fn a_driver_that_stops_posting_stalls_the_other_end() {
     for side in ["send", "recv"] {
-        // More than what the first window takes at once.
+        // After more chunks than the first window.
         driver(
             side,
             "not-posting",

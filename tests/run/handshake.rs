@@ -1,9 +1,9 @@
-//! `handshake` and `mr`: tables that hold together, and nothing kept.
+//! `handshake` and `mr`: consistent tables, and no resource left open.
 
 use crate::tcpxctl::Tool;
 use serde_json::Value;
 
-/// Rounds of both ends, each as its list of connections.
+/// The rounds of both ends, each a list of connections.
 fn rounds(json: &Value) -> Vec<&Vec<Value>> {
     let ends = json["rounds"].as_array().unwrap().iter();
     ends.flat_map(|end| end.as_array().unwrap())
@@ -53,7 +53,7 @@ fn every_connection_comes_up_with_its_times_and_addresses() {
 }
 
 #[test]
-fn what_a_handshake_opens_it_closes() {
+fn a_handshake_closes_what_it_opens() {
     for tool in [
         Tool::new(&["handshake", "-n", "16", "--repeat", "3", "--json"]),
         Tool::new(&["handshake", "-n", "4", "--repeat", "3", "--json"])
@@ -67,7 +67,7 @@ fn what_a_handshake_opens_it_closes() {
     }
 }
 
-/// Descriptors and threads of each worker: as many after as before.
+/// Checks that each worker has as many descriptors and threads after the rounds as before.
 fn check_held(json: &Value) {
     let held = json["held"].as_array().unwrap();
     assert_eq!(held.len(), 2);
@@ -79,7 +79,7 @@ fn check_held(json: &Value) {
 }
 
 #[test]
-fn what_a_failed_handshake_opened_it_closes_too() {
+fn a_failed_handshake_closes_what_it_opened() {
     let short = [
         "limits.connect=1s",
         "env.NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0",
@@ -123,8 +123,8 @@ fn what_a_failed_handshake_opened_it_closes_too() {
             panic!("{json}")
         };
         assert_eq!(peer["before"], peer["after"], "{json}");
-        // A connect that is under way is retried by the plugin itself for 22 s, and
-        // no call takes it back: its one socket goes with the process.
+        // The plugin retries a connect for 22 s and has no call to cancel it, so its one socket
+        // stays open until the process ends.
         let descriptors = |when: &str| local[when]["descriptors"].as_u64().unwrap();
         assert!(descriptors("after") <= descriptors("before") + 8, "{json}");
         assert_eq!(
@@ -135,13 +135,13 @@ fn what_a_failed_handshake_opened_it_closes_too() {
 }
 
 #[test]
-fn people_get_a_table() {
+fn without_json_the_output_is_a_table() {
     let ended = Tool::new(&["handshake", "-n", "2"]).ends_with(0);
     ended.says(&["connect", "accept", "# Outcome : passed", "TCPXSoft_v7"]);
 }
 
 #[test]
-fn the_registration_sweep_says_what_is_refused_and_in_which_words() {
+fn mr_lists_refused_registrations_with_the_plugins_message() {
     let json = Tool::new(&["mr", "--plugin", "soft", "--json"])
         .ends_with(0)
         .json();

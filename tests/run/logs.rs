@@ -1,5 +1,4 @@
-//! `tcpxctl logs` as a user types it: where lines come from, what is printed, and
-//! what is said of input that is none.
+//! `tcpxctl logs` as a user types it: sources of lines, output, and errors for unreadable input.
 
 use crate::tcpxctl::Tool;
 use rustix::process::Signal;
@@ -20,7 +19,7 @@ fn logs(arguments: &[&str], text: &str) -> Tool {
 }
 
 #[test]
-fn a_file_has_its_finding_its_transport_and_what_is_unknown() {
+fn a_file_yields_findings_transport_and_unknown_lines() {
     let ended = logs(&["x.log"], &[USED, NULL, ODD].concat()).ends_with(0);
     ended.says(&[
         "# logs : 1 files, 3 lines",
@@ -35,7 +34,7 @@ fn a_file_has_its_finding_its_transport_and_what_is_unknown() {
 }
 
 #[test]
-fn json_has_the_keys_that_others_rely_on() {
+fn json_has_the_keys_that_scripts_rely_on() {
     let document = logs(
         &["x.log", "--json"],
         &[USED, SYNC, MADE, NULL, ODD].concat(),
@@ -144,7 +143,7 @@ fn signatures_of_a_user_are_checked_by_line_and_used() {
 }
 
 #[test]
-fn input_that_is_none_is_said() {
+fn unreadable_input_is_reported() {
     Tool::new(&["logs"]).ends_with(2);
     Tool::new(&["logs", "absent.log"])
         .ends_with(3)
@@ -161,14 +160,14 @@ fn input_that_is_none_is_said() {
     logs(&["x.log", "--since", "yesterday"], NULL)
         .ends_with(2)
         .says(&["2026-11-20T08:14:04Z"]);
-    // One file of two is read, and the other named.
+    // One of two files is read, and the other is reported.
     logs(&["x.log", "absent.log"], NULL)
         .ends_with(0)
         .says(&["null-mhandle", "absent.log"]);
 }
 
 #[test]
-fn bytes_that_are_no_text_and_lines_without_an_end_are_survived() {
+fn binary_bytes_and_endless_lines_are_accepted() {
     let tool = Tool::new(&["logs", "x.log", "--json"]);
     let long = [
         b"\xff\xfe\x1b[31m".repeat(100_000),

@@ -1,5 +1,4 @@
-//! The tool from outside: the real binary, real processes, real sockets, and
-//! every ending that a user can meet.
+//! Tests of the real binary with real processes and sockets, and every way in which a run can end.
 
 mod bad_input;
 mod discover;

@@ -1,5 +1,5 @@
-//! The page as a browser sees it: nothing to complain of, nothing fetched, every
-//! picture there. Where there is no Chromium this says so, and passes.
+//! The HTML report in a browser: no errors, no requests, and every picture loads. Without
+//! Chromium the test prints a message and passes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -40,7 +40,7 @@ fn open(browser: &Path, home: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_browser_shows_the_sample_and_has_nothing_to_complain_of() {
+fn a_browser_shows_the_sample_without_errors() {
     let Some(browser) = browser() else { return };
     let home = tempfile::tempdir().expect("a folder");
     let shown = open(&browser, home.path(), &["--dump-dom"]);
@@ -49,7 +49,7 @@ fn a_browser_shows_the_sample_and_has_nothing_to_complain_of() {
         String::from_utf8_lossy(&shown.stderr),
     );
     assert!(shown.status.success(), "{said}");
-    // Whatever a page does wrong, fetching what its policy forbids included, is told there.
+    // The log has every error of the page, including requests that its policy forbids.
     assert!(!said.contains("CONSOLE"), "{said}");
     assert!(
         dom.contains("STALLED") && dom.matches("</svg>").count() >= 8,

@@ -3,14 +3,14 @@
 use crate::tcpxctl::{Ended, Tool};
 use serde_json::Value;
 
-/// Cut short, and patient with a busy machine.
+/// A short transfer, with limits for a busy machine.
 const FEW: [&str; 3] = [
     "transfer.iterations=2",
     "transfer.warmup=1",
     "limits.stall_after=30s",
 ];
 
-/// One passed run: every byte of the measured iterations verified, none wrong.
+/// Checks that a run passed, and that every byte of the measured iterations was verified.
 fn check(record: &Value) {
     assert_eq!(record["outcome"], "passed", "{}", record["reason"]);
     assert_eq!(record["exit_code"], 0);
@@ -31,7 +31,7 @@ fn check(record: &Value) {
     }
 }
 
-/// A small run with these keys passes.
+/// Checks that a small run with these keys passes.
 fn passes(settings: &[&str]) -> Ended {
     passed(Tool::run(settings))
 }
@@ -42,7 +42,7 @@ fn passed(tool: Tool) -> Ended {
     ended
 }
 
-/// A shipped scenario, cut short, passes at each of its points.
+/// Checks that a shortened shipped scenario passes at each of its points.
 fn ships(name: &str, points: usize, settings: &[&str]) {
     let ended = Tool::shipped(name, &[&FEW, settings].concat())
         .arg("--json")
@@ -63,7 +63,7 @@ fn ships(name: &str, points: usize, settings: &[&str]) {
 }
 
 #[test]
-fn the_main_job_passes_as_it_is_shipped() {
+fn the_baseline_scenario_passes_unchanged() {
     let ended = Tool::shipped(
         "4conn.toml",
         &["transfer.iterations=2", "limits.stall_after=30s"],
@@ -88,8 +88,8 @@ fn the_other_shipped_scenarios_pass_cut_short() {
     ships("progress.toml", 3, &["transfer.total=8MiB"]);
 }
 
-/// Versions by scenarios: v4's `connect` and `accept` wait, also where both ends do
-/// both, and what is received in device memory is not there before it was flushed.
+/// Every version with the shipped scenarios: in v4, `connect` and `accept` block, even if each end
+/// does both, and a receive in device memory is complete only after a flush.
 #[test]
 fn shipped_scenarios_run_unchanged_on_every_version_of_a_plain_plugin() {
     for version in tcpx_abi::VERSIONS {
@@ -115,7 +115,7 @@ fn shipped_scenarios_run_unchanged_on_every_version_of_a_plain_plugin() {
     }
 }
 
-/// Requests that `iflush` made, by the receiver's recorder.
+/// Number of requests that `iflush` made, from the receiver's recorder.
 fn flushes(ended: &Ended) -> u64 {
     let recorder = ended.run_folders()[0].join("nodes/peer/recorder.tcpxrec");
     let snapshot = tcpx_recorder::Reader::open(&recorder)
@@ -130,7 +130,7 @@ fn flushes(ended: &Ended) -> u64 {
 }
 
 #[test]
-fn a_plugin_without_device_memory_says_so() {
+fn device_memory_with_a_plugin_without_it_is_an_error() {
     let tool = Tool::shipped("4conn.toml", &["transfer.memory=device"]).env("TCPXSOFT_CUDA", "off");
     let ended = tool.arg("--plugin").arg("plainsoft").ends_with(3);
     ended.says(&[
@@ -183,7 +183,7 @@ fn way(transfer: &Value) -> String {
 }
 
 #[test]
-fn ping_pong_says_how_long_a_round_trip_takes() {
+fn ping_pong_prints_round_trip_times() {
     let record = passes(&["transfer.direction=ping-pong", "transfer.connections=1"]).record();
     let trip = |key: &str| {
         record["transfers"][0]["round_trip_us"][key]
@@ -197,7 +197,7 @@ fn ping_pong_says_how_long_a_round_trip_takes() {
 }
 
 #[test]
-fn sizes_that_do_not_divide() {
+fn sizes_that_are_not_multiples_of_the_chunk() {
     for [chunk, total, connections] in [
         ["64KiB", "1000003", "3"],
         ["1000", "4095", "2"],
@@ -227,7 +227,7 @@ fn two_hundred_and_fifty_six_channels() {
 }
 
 #[test]
-fn linked_in_or_opened_moved_by_test_or_by_a_helper() {
+fn builtin_or_loaded_with_progress_in_test_or_in_a_helper() {
     for plugin in ["builtin", "soft"] {
         for io in ["inline", "helper"] {
             let tool =
@@ -300,7 +300,7 @@ fn a_dry_run_shows_origins_and_runs_nothing() {
 }
 
 #[test]
-fn the_written_scenario_runs_again_as_it_is() {
+fn the_saved_scenario_runs_again_unchanged() {
     let first = passes(&["transfer.chunk=96KiB", "env.recv.NCCL_X=1"]);
     let written = first.run_folders()[0].join("scenario.toml");
     let again = passed(Tool::new(&["run", written.to_str().unwrap()]));

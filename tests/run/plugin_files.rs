@@ -1,9 +1,9 @@
-//! Files that are no plugin, and plugins that do not get through `init`.
+//! Files that are not plugins, and plugins whose `init` fails.
 
 use crate::strict;
 use crate::tcpxctl::{Tool, shared_object};
 
-/// A run with this plugin is exit 3, in these words; so is `discover`.
+/// Checks that `run` and `discover` with this plugin exit with 3 and print these words.
 fn no_plugin(path: &str, words: &[&str]) {
     let ended = Tool::run(&[]).arg("--plugin").arg(path).ends_with(3);
     ended.says(words);
@@ -30,7 +30,7 @@ pub(crate) fn libc() -> String {
 }
 
 #[test]
-fn files_that_are_no_plugin_are_named_for_what_they_are() {
+fn files_that_are_not_plugins_are_named_by_their_kind() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -93,7 +93,7 @@ fn an_unresolved_dependency_is_named() {
 }
 
 #[test]
-fn a_table_with_a_hole_and_an_empty_one() {
+fn a_table_with_a_missing_entry_and_an_empty_table() {
     let folder = tempfile::tempdir().unwrap();
     let library = shared_object(
         "void *ncclNetPlugin_v7[19] = {(void *)\"Hole\"};",
@@ -127,7 +127,7 @@ fn a_constructor_may_end_the_process() {
 }
 
 #[test]
-fn init_may_end_in_every_way() {
+fn every_failure_of_init_is_reported() {
     for (hazard, code, outcome, words) in [
         ("init-error", 3, "not-run", &["init returned 3"][..]),
         ("no-devices", 3, "not-run", &["Strict", "no device"]),
@@ -148,7 +148,7 @@ fn init_may_end_in_every_way() {
 }
 
 #[test]
-fn one_end_s_init_is_enough() {
+fn a_failed_init_of_one_end_ends_the_run() {
     for side in ["send", "recv"] {
         let hazard = format!("env.{side}.STRICT_HAZARD=init-exit");
         let ended = Tool::run(&[&hazard]).strict("").ends_with(6);
@@ -174,7 +174,7 @@ fn an_init_that_hangs_is_ended() {
     discover.says(&["hangs while initialising", "# Network interfaces"]);
 }
 
-/// On a fresh clone `cargo run` builds the program and its dependencies, nothing else.
+/// On a fresh clone, `cargo run` builds only the program and its dependencies.
 #[test]
 fn building_the_program_builds_its_shared_objects() {
     let deps = std::path::Path::new(env!("CARGO_BIN_EXE_tcpxctl")).with_file_name("deps");

@@ -1,4 +1,4 @@
-//! What a run leaves on disk, and what happens where it cannot.
+//! The files of a run, and runs that cannot write them.
 
 use crate::tcpxctl::Tool;
 use serde_json::Value;
@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Every key of `run.json`; the node's facts and the resolved scenario have
-/// documents of their own. Others script against these.
+/// Every key of `run.json`, which scripts rely on. The node's facts and the resolved scenario have
+/// separate documents.
 const KEYS: &str = "
     command exit_code findings finished id next_step nodes nodes[].address nodes[].clock
     nodes[].clock.offset_us nodes[].clock.round_trip_us nodes[].facts nodes[].host nodes[].name outcome
@@ -41,7 +41,7 @@ fn keys(value: &Value, path: &str, into: &mut BTreeSet<String>) {
                     format!("{path}.{key}")
                 };
                 into.insert(path.clone());
-                // Documents of their own, and tables whose keys are the user's.
+                // Separate documents, and tables with keys of the user.
                 if !["facts", "resolved", "env", "passed_over"].contains(&key.as_str()) {
                     keys(value, &path, into);
                 }
@@ -101,7 +101,7 @@ fn the_counters_of_a_channel_add_up() {
         assert_eq!(channels.len(), 4);
         for channel in channels {
             let number = |key: &str| channel[key].as_u64().unwrap();
-            // 16 chunks over two channels, three iterations; bytes are of the two measured.
+            // 16 chunks over two channels, three iterations; bytes count the two measured ones.
             assert_eq!(
                 (number("posted"), number("done"), number("consumed")),
                 (24, 24, 24),
@@ -126,7 +126,7 @@ fn the_counters_of_a_channel_add_up() {
 }
 
 #[test]
-fn a_reports_folder_that_cannot_be_is_said_before_anything_runs() {
+fn an_unusable_reports_folder_is_reported_before_the_run() {
     let file = Tool::run(&[]).arg("--reports").arg("small.toml");
     file.ends_with(3)
         .says(&["small.toml", "--reports DIR", "cannot make a run folder"]);
@@ -144,8 +144,7 @@ fn a_reports_folder_that_cannot_be_is_said_before_anything_runs() {
     assert_eq!(json["exit_code"], 3);
 }
 
-/// Runs the rest of its arguments with a file system of that size on `reports`,
-/// which nobody else sees.
+/// Wraps a command so that `reports` is a private file system of this size.
 const IN_A_SMALL_PLACE: &str = "mkdir reports && mount -t tmpfs -o size=\"$1\",nr_inodes=\"$2\" tmpfs reports && shift 2 && exec \"$@\"";
 
 fn in_a_small_place(size: &str, inodes: &str, tool: Tool) -> Option<Tool> {
@@ -169,8 +168,8 @@ fn in_a_small_place(size: &str, inodes: &str, tool: Tool) -> Option<Tool> {
 }
 
 #[test]
-fn on_a_full_disk_the_results_are_printed_and_the_run_s_own_code_stands() {
-    // No room for the events, none for the record, none for the folder itself.
+fn on_a_full_disk_the_results_are_printed_and_the_exit_code_is_unchanged() {
+    // No space for the events, for the record, or for the folder itself.
     for (size, inodes) in [("4k", "100"), ("16k", "100"), ("1m", "4"), ("1m", "1")] {
         let Some(tool) = in_a_small_place(size, inodes, Tool::run(&[])) else {
             return;

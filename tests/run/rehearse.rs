@@ -1,5 +1,5 @@
-//! `tcpxctl rehearse` and `tcpxctl shrink` as a user types them. Every rehearsal
-//! is run by `scripts/rehearse --all`; here are the quick ones.
+//! `tcpxctl rehearse` and `tcpxctl shrink` as a user types them. `scripts/rehearse --all` runs every
+//! rehearsal; these tests run quick ones.
 
 use crate::tcpxctl::Tool;
 
@@ -25,7 +25,7 @@ fn a_rehearsal_that_finds_what_it_expects_passes() {
 }
 
 #[test]
-fn a_name_that_is_none_is_refused_with_the_nearest() {
+fn an_unknown_name_is_refused_with_the_nearest_one() {
     Tool::new(&["rehearse", "plugin-exitt"])
         .ends_with(2)
         .says(&["did you mean plugin-exit?"]);
@@ -39,7 +39,7 @@ fn a_name_that_is_none_is_refused_with_the_nearest() {
 }
 
 #[test]
-fn what_is_only_evidence_is_not_run() {
+fn rehearsals_from_evidence_are_not_run() {
     Tool::shipped("repro/link-down.toml", &[])
         .ends_with(2)
         .says(&["tcpxctl rehearse link-down"]);

@@ -1,4 +1,4 @@
-//! What a run becomes: reports, a bundle that is read in place, comparisons, gates.
+//! Reports, bundles, comparisons and gates of a run.
 
 use crate::junit::{is_valid, problems};
 use crate::tcpxctl::Tool;
@@ -14,7 +14,7 @@ fn told(run: &Path, arguments: &[&str], code: i32) -> crate::tcpxctl::Ended {
 }
 
 #[test]
-fn a_run_is_reported_sent_read_in_place_and_compared() {
+fn a_run_is_reported_bundled_read_from_the_bundle_and_compared() {
     let ended = Tool::run(&[]).ends_with(0);
     let run = &ended.run_folders()[0];
     told(run, &["report", "RUN"], 0);
@@ -75,7 +75,7 @@ fn a_run_is_reported_sent_read_in_place_and_compared() {
 }
 
 #[test]
-fn a_comparison_of_other_tools_files_names_nobody_unless_told_to() {
+fn a_comparison_redacts_other_tools_files_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let iperf =
         r#"{"start":{"connecting_to":{"host":"a3-node7"}},"end":{"sum":{"bits_per_second":15e9}}}"#;
@@ -119,7 +119,7 @@ fn a_comparison_of_other_tools_files_names_nobody_unless_told_to() {
 }
 
 #[test]
-fn what_is_no_run_no_bundle_or_no_result_is_refused() {
+fn files_that_are_not_runs_bundles_or_results_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     told(folder.path(), &["report", "RUN"], 2);
     told(&folder.path().join("x"), &["bundle", "RUN"], 2);
@@ -136,7 +136,7 @@ fn what_is_no_run_no_bundle_or_no_result_is_refused() {
 }
 
 #[test]
-fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
+fn a_run_with_a_killed_coordinator_is_reported_from_its_event_stream() {
     let long = ["limits.give_up_after=60s", "limits.total=90s"];
     let tool = Tool::shipped("repro/window-never-consumed.toml", &long);
     let folder = tool.folder().to_owned();
@@ -147,7 +147,7 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
     runs.signal(rustix::process::Signal::KILL);
     let ended = runs.ended();
     told(&reports, &["history", "--reports", "RUN"], 0).says(&["killed", "tcpxctl diagnose RUN"]);
-    // Behind the history's index.
+    // The first entry is the history's index.
     let run = &ended.run_folders()[1];
     let why = "the coordinator was killed before it wrote run.json; events.jsonl covers the first ";
     told(run, &["diagnose", "RUN"], 4).says(&[why, "error window-never-consumed"]);
@@ -158,7 +158,7 @@ fn a_run_whose_coordinator_is_killed_is_told_by_what_its_event_stream_has() {
             .starts_with(why)
     );
     told(run, &["report", "RUN", "--short"], 0).says(&["**KILLED**", why, "window-never-consumed"]);
-    // As early as can be.
+    // A kill before the first event.
     let events = run.join("events.jsonl");
     std::fs::write(&events, "").unwrap();
     told(run, &["diagnose", "RUN"], 0)
@@ -193,7 +193,7 @@ fn junit(run: &Path) -> PathBuf {
 }
 
 #[test]
-fn junit_is_what_its_readers_agree_on_whatever_became_of_the_run() {
+fn junit_is_valid_for_every_outcome_of_a_run() {
     let gates = [
         "expect.min_gb_per_s=1e5",
         "expect.outcome=\"stalled\"",
@@ -209,7 +209,7 @@ fn junit_is_what_its_readers_agree_on_whatever_became_of_the_run() {
         "{text}"
     );
 
-    // What a damaged record, or one by somebody else, may claim.
+    // Values that a damaged or foreign record may contain.
     let record = std::fs::read_to_string(run.join("run.json")).unwrap();
     let mut record: serde_json::Value = serde_json::from_str(&record).unwrap();
     let evil = "<a>&\"'\u{1}\u{1b}[2J\u{ffff}]]> --> 名";
@@ -231,7 +231,7 @@ fn junit_is_what_its_readers_agree_on_whatever_became_of_the_run() {
 }
 
 #[test]
-fn what_is_no_junit_is_found_to_be_none() {
+fn invalid_junit_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.xml");
     let case = "<testcase classname=\"c\" name=\"n\" time=\"0.5\"/>";
@@ -281,7 +281,7 @@ fn a_full_disk_leaves_the_old_report_intact() {
     let page = folder.path().join("report.html");
     std::fs::write(&page, "old").unwrap();
     let tool = Tool::new(&["report", folder.path().to_str().unwrap()]);
-    // No file may grow beyond a kilobyte; the signal for it is not taken.
+    // No file may grow beyond 1 KiB; the signal for that is ignored.
     let ended = tool
         .through(
             "bash",
@@ -294,7 +294,7 @@ fn a_full_disk_leaves_the_old_report_intact() {
 }
 
 #[test]
-fn a_failure_is_packed_with_what_the_doctor_says() {
+fn a_failed_run_is_bundled_with_doctor_checks() {
     let ended = Tool::shipped("repro/window-never-consumed.toml", &[])
         .arg("--report-on-fail")
         .ends_with(0);

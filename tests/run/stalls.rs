@@ -1,4 +1,4 @@
-//! A standstill: declared with both sides' counters, given up on, or recovered from.
+//! Stalls: declared with the counters of both sides, then ended by the time limit or recovered.
 
 use crate::tcpxctl::Tool;
 use rustix::process::Signal;
@@ -41,7 +41,7 @@ fn a_stall_shows_the_counters_of_both_sides_and_is_exit_4() {
 }
 
 #[test]
-fn a_stall_that_passes_is_a_pass_with_a_warning() {
+fn a_stall_that_ends_is_a_pass_with_a_warning() {
     let settings = [
         "limits.stall_after=500ms",
         "limits.give_up_after=30s",
@@ -60,7 +60,7 @@ fn a_stall_that_passes_is_a_pass_with_a_warning() {
     run.until_event("stall declared");
     worker.signal(Signal::CONT);
     run.until_event("the stalled channels move again");
-    // The rest would take too long: that it went on is what counts.
+    // The rest would take too long; the run only has to continue.
     run.signal(Signal::INT);
     let ended = run.ended();
     let record = ended.recorded("interrupted");
@@ -76,7 +76,7 @@ fn a_stall_that_passes_is_a_pass_with_a_warning() {
 }
 
 #[test]
-fn a_delay_longer_than_the_patience_is_recovered_from() {
+fn a_run_recovers_from_a_delay_longer_than_the_stall_limit() {
     let settings = [
         "limits.stall_after=300ms",
         "limits.give_up_after=30s",
@@ -97,7 +97,7 @@ fn a_delay_longer_than_the_patience_is_recovered_from() {
 }
 
 #[test]
-fn a_run_that_is_only_slow_is_no_stall() {
+fn a_slow_run_is_not_a_stall() {
     let settings = [
         "limits.stall_after=3s",
         "fault.by=plugin",
@@ -111,7 +111,7 @@ fn a_run_that_is_only_slow_is_no_stall() {
 }
 
 #[test]
-fn the_whole_run_has_a_deadline_of_its_own() {
+fn the_whole_run_has_a_deadline() {
     let ended = Tool::run(&["transfer.iterations=1000000", "limits.total=2s"]).ends_with(1);
     ended
         .says(&["not finished within limits.total (2s)"])

@@ -1,11 +1,11 @@
-//! Strangers at the port where one worker waits for the other.
+//! Connections of strangers to the port where one worker waits for the other.
 
 use crate::tcpxctl::Tool;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Where a worker listens, from the events.
+/// The address on which a worker listens, from the events.
 fn listening(events: &str) -> SocketAddr {
     let after = events.split("\"listening\":\"").nth(1).unwrap();
     after.split('"').next().unwrap().parse().unwrap()
@@ -13,7 +13,7 @@ fn listening(events: &str) -> SocketAddr {
 
 #[test]
 fn silence_garbage_and_storms_do_not_disturb_the_run() {
-    // The end that connects takes its time, so that there is a while to disturb.
+    // The connecting end is delayed, so that strangers have time to connect.
     let late = [
         "fault.by=plugin",
         "fault.side=send",
@@ -31,7 +31,7 @@ fn silence_garbage_and_storms_do_not_disturb_the_run() {
         b"SSH-2.0-x\r\n",
         &[0; 64],
     ] {
-        // Whoever is thrown out while writing has got its answer.
+        // A client that is disconnected while it writes was rejected too.
         let _ = connect().write_all(words);
     }
     for _ in 0..100 {
@@ -40,7 +40,7 @@ fn silence_garbage_and_storms_do_not_disturb_the_run() {
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(0), "{ended}");
     ended.recorded("passed");
-    // Nobody is told anything that helps to guess.
+    // The answer has nothing that helps to guess the secret.
     for stream in &mut silent {
         stream
             .set_read_timeout(Some(Duration::from_secs(5)))

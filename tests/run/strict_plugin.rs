@@ -1,4 +1,4 @@
-//! The strict C plugin: a run passes on it, or names the cause.
+//! Runs on the strict C plugin: each passes or names the cause of its failure.
 
 use crate::tcpxctl::Tool;
 
@@ -26,7 +26,7 @@ fn a_run_passes_with_the_default_hazards() {
 }
 
 #[test]
-fn hazards_that_a_run_lives_through() {
+fn a_run_passes_with_harmless_hazards() {
     for hazards in ["none", "stdout", "warn-flood=50"] {
         Tool::run(&[])
             .strict(hazards)
@@ -59,7 +59,7 @@ fn a_million_warnings_are_counted_and_thinned() {
 }
 
 #[test]
-fn what_it_prints_on_stdout_is_kept_apart_from_ours() {
+fn the_plugins_stdout_is_separate_from_the_result() {
     let ended = Tool::run(&[]).strict("stdout").arg("--json").ends_with(0);
     assert_eq!(ended.json()["outcome"], "passed");
     let events = std::fs::read_to_string(ended.run_folders()[0].join("events.jsonl")).unwrap();
@@ -85,7 +85,7 @@ fn a_silently_dead_data_socket_is_a_stall() {
 }
 
 #[test]
-fn an_exit_or_a_crash_inside_is_named() {
+fn an_exit_or_a_crash_of_the_plugin_is_named() {
     let ended = Tool::run(&[]).strict("no-cmsg-exit=3").ends_with(6);
     ended.says(&["exit(1)", "no cmsg"]).recorded("plugin-died");
     let ended = Tool::run(&[]).strict("crash-in-test=20").ends_with(6);
@@ -93,7 +93,7 @@ fn an_exit_or_a_crash_inside_is_named() {
 }
 
 #[test]
-fn a_close_that_blocks_is_named_and_the_results_stand() {
+fn a_close_that_blocks_is_named_and_the_results_are_kept() {
     let short = ["limits.stall_after=500ms", "limits.give_up_after=500ms"];
     let ended = Tool::run(&short).strict("close-blocks").ends_with(4);
     ended
@@ -102,7 +102,7 @@ fn a_close_that_blocks_is_named_and_the_results_stand() {
 }
 
 #[test]
-fn a_refused_device_registration_is_in_the_plugin_s_words() {
+fn a_refused_device_registration_quotes_the_plugin() {
     let on_device = ["transfer.memory=device"];
     let ended = Tool::run(&on_device)
         .strict("")
@@ -111,7 +111,7 @@ fn a_refused_device_registration_is_in_the_plugin_s_words() {
     ended
         .says(&["regMr", "gpu_tx_reg_mr failed -5"])
         .recorded("failed");
-    // Ordinary memory is given to nobody as a GPU's who was not told so.
+    // Host memory is never registered as GPU memory with a plugin that does not expect it.
     let ended = Tool::run(&on_device)
         .strict("")
         .env("LD_LIBRARY_PATH", "/nowhere")

@@ -1,5 +1,5 @@
-//! `tcpxctl tap` around a program that knows nothing of it: the same results as
-//! without, a record of what it did, and its own ending.
+//! `tcpxctl tap` around an ordinary program: the same results as without the tap, a recording of
+//! its calls, and the same exit code or signal.
 
 use crate::strict;
 use crate::tcpxctl::{Ended, Tool};
@@ -11,7 +11,7 @@ use tcpx_recorder::format::{Call, EventKind, Role};
 use tcpx_recorder::{Reader, Snapshot, list};
 use tempfile::TempDir;
 
-/// What is built with the machine's `cc`, moved into place whole.
+/// Compiles a C program with the machine's `cc`; a rename puts the file in place.
 fn built(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = TempDir::new_in(scratch).unwrap();
@@ -73,7 +73,7 @@ fn bare(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     command.output().unwrap()
 }
 
-/// The same command under the tap; what it recorded is in the folder `rec`.
+/// The same command under the tap; the recorder files are in the folder `rec`.
 fn tool(options: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Tool {
     let program = exchange().to_str().unwrap();
     let command = [
@@ -108,7 +108,7 @@ fn recording(ended: &Ended) -> (Reader, Snapshot) {
     (reader, snapshot)
 }
 
-/// With and without the tap the program prints the same.
+/// Checks that the program prints the same with and without the tap.
 fn check(options: &[&str], variables: &[(&str, &str)], first: &str) -> Ended {
     let arguments = ["50", "20000", "3"];
     let expected = bare(&arguments, variables);
@@ -124,7 +124,7 @@ fn check(options: &[&str], variables: &[(&str, &str)], first: &str) -> Ended {
 }
 
 #[test]
-fn a_program_gets_the_same_from_every_plugin_by_every_way_of_finding_it() {
+fn a_program_gets_the_same_results_however_it_finds_its_plugin() {
     let folder = TempDir::new().unwrap();
     let inside = folder.path().to_str().unwrap();
     let link = |plugin: &Path, name: &str| {
@@ -153,9 +153,9 @@ fn a_program_gets_the_same_from_every_plugin_by_every_way_of_finding_it() {
 }
 
 #[test]
-fn the_tap_presents_what_the_plugin_exports_and_no_more() {
+fn the_tap_exports_exactly_the_plugins_versions() {
     let [eight, both] = versions();
-    // The program asks for 8 first: over a plugin with 7 alone the tap must not have it.
+    // The program looks for v8 first, which the tap must not export over a plugin with v7 only.
     for (plugin, first) in [
         (
             strict::library(),
@@ -176,7 +176,7 @@ fn the_tap_presents_what_the_plugin_exports_and_no_more() {
             first,
         );
     }
-    // What is exported is settled while the object is being loaded: one file for any plugin.
+    // The tap chooses its exports while it is loaded, so one file serves every plugin.
     let exe = std::env::current_exe().unwrap();
     for (plugin, versions) in [
         (strict::library(), "(exports ncclNetPlugin_v7)"),
@@ -209,7 +209,7 @@ fn the_tap_presents_what_the_plugin_exports_and_no_more() {
 }
 
 #[test]
-fn what_the_program_did_is_recorded() {
+fn every_call_of_the_program_is_recorded() {
     let soft = soft();
     let ended = tool(
         &["--plugin", soft.to_str().unwrap()],
@@ -266,7 +266,7 @@ fn what_the_program_did_is_recorded() {
             (50, 50, 50, 16)
         );
         assert!(recv.retires_consumed && recv.requests.is_empty() && recv.rc_errors() == 0);
-        // The listener's address tells which two belong together.
+        // The listener's address identifies the two comms of a connection.
         assert_eq!(send.addresses.peer, recv.addresses.local);
         assert!(send.addresses.peer.unwrap().ip.is_loopback());
         let kinds = |reader: &mut Reader, sample| {
@@ -311,7 +311,7 @@ fn what_the_program_did_is_recorded() {
 }
 
 #[test]
-fn a_logger_is_given_the_lines_it_would_get_and_none_stays_none() {
+fn a_logger_gets_the_same_lines_as_without_the_tap() {
     let variables = [
         ("UCCL_TCPX_PLUGIN_PATH", strict::library().to_str().unwrap()),
         ("EXCHANGE_LOG", "1"),
@@ -334,11 +334,11 @@ fn a_logger_is_given_the_lines_it_would_get_and_none_stays_none() {
 }
 
 #[test]
-fn the_programs_ending_is_ours() {
+fn tap_ends_with_the_programs_exit_code_or_signal() {
     let soft = soft();
     let plugin = ["--plugin", soft.to_str().unwrap()];
     let ended = tool(&plugin, &["5", "100", "1"], &[("EXCHANGE_END", "exit")]).ends_with(77);
-    // Nothing was closed: the file says so.
+    // No comm was closed, and the recorder file shows this.
     let (_, snapshot) = recording(&ended);
     assert!(
         snapshot
@@ -425,7 +425,7 @@ fn a_forked_child_has_a_file_of_its_own() {
 }
 
 #[test]
-fn where_nothing_can_be_recorded_the_program_runs_on() {
+fn a_program_runs_even_if_it_cannot_be_recorded() {
     let program = exchange().to_str().unwrap();
     let soft = soft();
     let expected = bare(
@@ -446,13 +446,13 @@ fn where_nothing_can_be_recorded_the_program_runs_on() {
 }
 
 #[test]
-fn a_fixed_path_is_said_to_be_one() {
+fn a_plugin_opened_by_a_fixed_path_is_reported() {
     let soft = soft();
     let fixed = [("EXCHANGE_FIXED", soft.to_str().unwrap())];
     let ended = tool(&["--plugin", "soft"], &["5", "100", "1"], &fixed).ends_with(0);
     ended.says(&["has not loaded the tap"]);
     assert!(recordings(&ended).is_empty());
-    // One that runs for longer is told while it runs.
+    // A longer program gets the message while it runs.
     let slow = [fixed[0], ("EXCHANGE_PAUSE", "4")];
     tool(&["--plugin", "soft"], &["5", "100", "1"], &slow)
         .ends_with(0)
@@ -463,7 +463,7 @@ fn a_fixed_path_is_said_to_be_one() {
 }
 
 #[test]
-fn what_is_missing_is_said_with_every_place_that_was_looked_at() {
+fn a_missing_plugin_or_tap_lists_every_searched_path() {
     let folder = TempDir::new().unwrap();
     let alone = folder.path().join("tcpxctl");
     std::fs::copy(env!("CARGO_BIN_EXE_tcpxctl"), &alone).unwrap();
@@ -495,7 +495,7 @@ fn what_is_missing_is_said_with_every_place_that_was_looked_at() {
 }
 
 #[test]
-fn a_misspelt_flag_before_the_program_is_no_program() {
+fn a_misspelt_flag_before_the_program_is_an_error() {
     let ended = Tool::new(&["tap", "--plugn", "soft", "--", "true"]).ends_with(2);
     ended.says(&["unexpected argument '--plugn'", "--plugin"]);
     let flags = Tool::new(&["tap", "--plugin", "soft", "sh", "-c", "exit 7", "--json"]);

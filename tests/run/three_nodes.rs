@@ -1,5 +1,5 @@
-//! Three nodes and three pairs: through the coordinator, the record, the view, the
-//! rules and the report. Each node is an agent of its own on this machine.
+//! Three nodes in three pairs, through the coordinator, the record, the view, the rules and the
+//! report. Each node is a separate agent on this machine.
 
 use crate::tcpxctl::{SMALL, Tool};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use tcpx_words::units::TimeSpan;
 
 const NODES: [&str; 3] = ["a3-0", "a3-1", "a3-2"];
 
-/// Runs the scenario over a triangle, and keeps it as `tcpxctl run` would.
+/// Runs the scenario between three nodes, and writes a run folder as `tcpxctl run` does.
 fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
     let program = Boot::at_path(env!("CARGO_BIN_EXE_tcpxctl"));
-    // A shell that forgets the node's name and runs the agent's line here.
+    // A shell that ignores the node's name and runs the agent's command line on this machine.
     let way = |node: &&str| -> Box<dyn Transport> {
         Box::new(
             Rsh::new(
@@ -74,7 +74,7 @@ fn small() -> Scenario {
     toml::from_str(SMALL).expect("a scenario")
 }
 
-/// What `tcpxctl ARGUMENTS reports/...` says of the run.
+/// The output of `tcpxctl ARGUMENTS reports/...` for the run.
 fn said(tool: &Tool, arguments: &[&str]) -> String {
     let run = tool.folder().join("reports/20261122T100000Z-triangle");
     Tool::new(arguments)
@@ -84,7 +84,7 @@ fn said(tool: &Tool, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn three_nodes_move_verified_bytes_in_three_pairs_and_are_told_by_their_names() {
+fn three_nodes_move_verified_bytes_in_three_pairs_and_are_named() {
     let tool = Tool::new(&["--version"]);
     let (outcome, record) = triangle(&tool, &small());
     assert_eq!(record.outcome, Outcome::Passed, "{:?}", record.reason);
@@ -110,7 +110,7 @@ fn three_nodes_move_verified_bytes_in_three_pairs_and_are_told_by_their_names() 
     assert_eq!(directions, ["a3-0->a3-1", "a3-1->a3-2", "a3-2->a3-0"]);
     assert_eq!(outcome.state.workers.len(), 6);
 
-    // Read back, it is the same run.
+    // The record that is read back is equal to the run.
     let files =
         RunFiles::open(&tool.folder().join("reports/20261122T100000Z-triangle")).expect("files");
     let state = files.replay().expect("events");
@@ -134,7 +134,7 @@ fn three_nodes_move_verified_bytes_in_three_pairs_and_are_told_by_their_names() 
         "{findings:#?}"
     );
 
-    // Every projection names the nodes, and none knows of two.
+    // Every output names the three nodes.
     let report = said(
         &tool,
         &[
@@ -161,7 +161,7 @@ fn the_pair_that_stalls_is_named_and_the_others_end_with_it() {
     let mut stall = small();
     stall.limits.stall_after = TimeSpan::from_secs(1);
     stall.limits.give_up_after = TimeSpan::from_secs(1);
-    // More chunks than the window of the channel that never hands one back.
+    // More chunks than the window of the channel that never consumes.
     stall.transfer.total.0 = 8 << 20;
     let (side, kind) = (Sides::Recv, DriverFault::NeverConsumed);
     stall.fault = Some(Fault::Driver {

@@ -1,11 +1,11 @@
-//! `tcpxctl trace`: what a run and a tapped program left, as a timeline.
+//! `tcpxctl trace`: exports a run or a tapped program as a timeline.
 
 use crate::tcpxctl::Tool;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A trace of `what`, which is in the folder of the run before it.
+/// A trace of `what`, a path in the folder of a previous run.
 fn trace(what: &Path, options: &[&str]) -> crate::tcpxctl::Ended {
     Tool::new(&[&["trace", what.to_str().unwrap()], options].concat()).ends_with(0)
 }
@@ -29,7 +29,7 @@ fn processes(document: &Value) -> BTreeMap<u64, String> {
         .collect()
 }
 
-/// Slices of one lane lie inside each other or apart; the format knows nothing else.
+/// Checks that slices of one lane are nested or disjoint, as the format requires.
 fn nest(document: &Value) {
     let mut lanes: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
     let ns = |value: &Value| (value.as_f64().unwrap() * 1000.0).round() as u64;
@@ -121,7 +121,7 @@ fn a_runs_requests_become_slices_of_both_ends() {
 }
 
 #[test]
-fn a_ring_that_went_round_says_so_and_a_standstill_is_seen_in_flight() {
+fn an_overwritten_ring_is_reported_and_a_stall_shows_requests_in_flight() {
     let ended = Tool::shipped(
         "repro/window-never-consumed.toml",
         &["env.TCPXTAP_RING_EVENTS=\"64\""],
@@ -159,7 +159,7 @@ fn a_run_without_its_recorders_still_has_samples() {
 }
 
 #[test]
-fn what_is_no_recording_is_said() {
+fn files_that_are_not_recordings_are_refused() {
     Tool::new(&["trace", "/no/such/thing"])
         .ends_with(2)
         .says(&["/no/such/thing is not a run folder"]);

@@ -1,5 +1,4 @@
-//! `tcpxctl watch` and `run --live`: frames and streams from outside, and a real
-//! terminal under tmux.
+//! `tcpxctl watch` and `run --live`: printed frames, event streams, and a real terminal under tmux.
 
 use crate::tcpxctl::Tool;
 use crate::terminal::{Terminal, wait_for};
@@ -17,7 +16,7 @@ fn watch(what: &Path, options: &[&str]) -> crate::tcpxctl::Ended {
 }
 
 #[test]
-fn a_run_folder_is_one_frame_that_says_whose_turn_it_is() {
+fn a_run_folder_is_one_frame_that_names_the_waiting_side() {
     let tool = Tool::new(&["run", "stall.toml"]);
     tool.write("stall.toml", STALL);
     let ended = tool.ends_with(0);
@@ -54,7 +53,7 @@ fn a_run_folder_is_one_frame_that_says_whose_turn_it_is() {
 }
 
 #[test]
-fn what_names_nothing_is_a_mistake_of_the_command_line() {
+fn a_run_or_file_that_does_not_exist_is_a_usage_error() {
     Tool::new(&["watch", "/nowhere"])
         .ends_with(2)
         .says(&["is not a run folder, a recorder file, or a process"]);
@@ -132,20 +131,20 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
     terminal.shows("LIVE");
     terminal.shows("STALLED");
     terminal.shows("the receiver's turn");
-    // Navigate: closely, help, a filter, back in time.
+    // Navigate: details of a channel, help, a filter, back in time.
     terminal.press("n");
     terminal.press("Enter");
     terminal.shows("last calls");
     terminal.press("?");
     terminal.shows("press any key to close");
     terminal.press("Escape");
-    // An escape and a letter that come together are another key.
+    // An escape directly followed by a letter is another key.
     terminal.shows_no_more("press any key to close");
     terminal.press("s");
     terminal.shows("PAUSED");
     terminal.press("Space");
     terminal.shows("STALLED");
-    // Another size, then a while in the background.
+    // Another terminal size, then suspended and resumed.
     assert!(
         terminal
             .tmux(&["resize-window", "-x", "80", "-y", "24"])
@@ -160,7 +159,7 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
     terminal.press("q");
     terminal.shows("# Record");
     assert_eq!(terminal.settings("after"), before);
-    // What the view alone was told is no part of the record.
+    // Events for the view only are not in the record.
     let events = std::fs::read_dir(terminal.folder().join("reports"))
         .unwrap()
         .next()
@@ -177,7 +176,7 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
 }
 
 #[test]
-fn a_run_that_recovers_is_seen_to_move_again() {
+fn a_run_that_recovers_is_shown_as_moving() {
     let Some(terminal) = Terminal::open(110, 32) else {
         return;
     };
@@ -200,7 +199,7 @@ fn a_run_that_recovers_is_seen_to_move_again() {
 }
 
 #[test]
-fn a_signal_gives_the_terminal_back() {
+fn a_signal_restores_the_terminal() {
     let Some(terminal) = Terminal::open(100, 30) else {
         return;
     };
@@ -232,13 +231,13 @@ fn a_signal_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_terminal_that_is_gone_without_a_signal_ends_the_view() {
+fn a_terminal_lost_without_a_signal_ends_the_view() {
     let Some(terminal) = Terminal::open(100, 30) else {
         return;
     };
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
     let program = env!("CARGO_BIN_EXE_tcpxctl");
-    // A session of its own gets no SIGHUP with the terminal.
+    // A separate session gets no SIGHUP when the terminal is lost.
     let told = terminal.folder().join("pid");
     let inner = format!(
         "echo $$ > {}; exec {program} watch {}",

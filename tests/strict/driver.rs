@@ -1,5 +1,5 @@
-//! The plugin's raw table, one method per call, nothing checked: these tests
-//! also make the calls that the typed layer of the library rules out.
+//! The plugin's raw table, with one method per call and no checks: these tests also make calls
+//! that the typed layer of the library rules out.
 #![expect(
     unsafe_code,
     reason = "calls through the plugin's function table, in wrong order too"
@@ -14,10 +14,10 @@ use tcpx_abi::{PTR_HOST, ResultCode, v7};
 
 /// A comm, a registration or a request of the plugin.
 pub(crate) type Raw = *mut c_void;
-/// The 128 bytes that travel out of band.
+/// The 128 bytes of a connect handle, which are exchanged out of band.
 pub(crate) type Handle = [u8; tcpx_abi::HANDLE_MAX];
 
-/// No wait of these tests is longer.
+/// Time limit of every wait in these tests.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The loaded table.
@@ -28,9 +28,9 @@ pub(crate) struct Plugin {
 
 /// Both ends of one connection, in this process.
 pub(crate) struct Pair {
-    /// What accept came from; still open.
+    /// The listen comm, still open.
     pub listener: Raw,
-    /// What connect was given; used up.
+    /// The connect handle, used up.
     pub handle: Handle,
     pub sender: Raw,
     pub receiver: Raw,
@@ -40,9 +40,9 @@ pub(crate) struct Pair {
 macro_rules! call {
     ($net:expr, $function:ident $(, $argument:expr)*) => {{
         let function = $net.$function.unwrap();
-        // SAFETY: the plugin is never unloaded; every pointer is null, or of a
-        // live buffer, or one that the plugin gave and has not taken back. Where
-        // a test breaks this on purpose, its child process ends in the call.
+        // SAFETY: the plugin is never unloaded; every pointer is null, points to a live buffer,
+        // or was returned by the plugin and is still valid. A test that breaks this on purpose
+        // makes the call in a child process, which ends in the call.
         unsafe { function($($argument),*) }
     }};
 }
@@ -170,7 +170,7 @@ impl Plugin {
         )
     }
 
-    /// The result, whether it is done, and what became of a size of -7.
+    /// The result code, whether the request is done, and the size, which was -7 before the call.
     pub(crate) fn test(self, request: Raw) -> (ResultCode, bool, c_int) {
         let (mut done, mut size) = (-7, -7);
         let code = call!(self.net, test, request, &raw mut done, &raw mut size);
@@ -212,7 +212,7 @@ impl Plugin {
         call!(self.net, close_listen, listener)
     }
 
-    /// Calls connect and accept by turns until both have delivered.
+    /// Calls connect and accept in turn until both have returned a comm.
     pub(crate) fn pair(self) -> Pair {
         let (listener, mut handle) = self.listen();
         let mut device = NO_DEVICE_HANDLE;
@@ -239,7 +239,7 @@ impl Plugin {
         }
     }
 
-    /// Tests both heads by turns until both are done.
+    /// Tests both heads in turn until both are done.
     pub(crate) fn finish(self, sent: Raw, received: Raw) {
         let (mut send_done, mut receive_done) = (false, false);
         poll_until(|| {
@@ -267,7 +267,7 @@ impl Plugin {
     }
 }
 
-/// What a caller of accept passes in.
+/// The device handle argument of accept.
 pub(crate) const NO_DEVICE_HANDLE: v7::DeviceHandle = v7::DeviceHandle {
     net_device_type: 0,
     net_device_version: 0,
@@ -276,7 +276,7 @@ pub(crate) const NO_DEVICE_HANDLE: v7::DeviceHandle = v7::DeviceHandle {
     needs_proxy_progress: 0,
 };
 
-/// Polls `step` until it says true; fails at the limit.
+/// Polls `step` until it returns true; fails at the limit.
 pub(crate) fn poll_until(mut step: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !step() {

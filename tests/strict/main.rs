@@ -1,6 +1,5 @@
-//! The strict C plugin: bytes arrive through it, and each of its hazards does
-//! what its header says. Every case runs in a child process of this program,
-//! because most hazards end the process that meets them.
+//! The strict C plugin: transfers work, and each hazard behaves as the plugin's header says. Every
+//! case runs in a child process of this program, because most hazards end their process.
 
 mod driver;
 mod roles;
@@ -14,16 +13,16 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// A child that takes longer has hung.
+/// Time limit of a child; a child that takes longer has hung.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The child's half; `play` starts it.
+/// The code of the child process, which `play` starts.
 #[test]
 #[ignore = "a role of the tests beside it"]
 fn child() {
     let role = std::env::var("STRICT_ROLE").expect("started by a test");
     let library = std::env::var("STRICT_LIBRARY").expect("started by a test");
-    // What a C program starts with; Rust ignores this signal.
+    // The default disposition, as in a C program; Rust's runtime ignores this signal.
     restore_sigpipe();
     roles::play(&role, Path::new(&library));
 }
@@ -62,7 +61,7 @@ fn start(role: &str, hazards: &str, chunk: Option<&str>) -> Child {
         .unwrap()
 }
 
-/// How a child ended, and what it printed.
+/// Runs a role in a child process; returns its exit status and its output.
 fn play(role: &str, hazards: &str) -> (ExitStatus, String) {
     finish(start(role, hazards, Some("65536")))
 }
@@ -88,7 +87,7 @@ fn finish(mut child: Child) -> (ExitStatus, String) {
     }
 }
 
-/// The role runs to its end and prints each of `lines`.
+/// Checks that the role finishes and prints each of `lines`.
 fn check(role: &str, hazards: &str, lines: &[&str]) {
     let (status, text) = play(role, hazards);
     assert!(
@@ -107,7 +106,7 @@ fn check_lines(text: &str, lines: &[&str]) {
     }
 }
 
-/// The role ends in a signal, after printing each of `lines`.
+/// Checks that a signal ends the role after it has printed each of `lines`.
 fn check_killed(role: &str, hazards: &str, signal: i32, lines: &[&str]) {
     let (status, text) = play(role, hazards);
     assert_eq!(
@@ -118,7 +117,7 @@ fn check_killed(role: &str, hazards: &str, signal: i32, lines: &[&str]) {
     check_lines(&text, lines);
 }
 
-/// The child gets to `line` and then does not end by itself.
+/// Checks that the child prints `line` and then hangs.
 fn check_hangs(role: &str, hazards: &str, line: &'static str) {
     let mut child = start(role, hazards, Some("65536"));
     let printed = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -129,7 +128,7 @@ fn check_hangs(role: &str, hazards: &str, line: &'static str) {
         }
     });
     let reached = reached.recv_timeout(LIMIT).is_ok();
-    // One that does not hang ends well within this time.
+    // A child that does not hang ends well within this time.
     std::thread::sleep(Duration::from_millis(300));
     let ended = child.try_wait().unwrap();
     child.kill().unwrap();
@@ -140,7 +139,7 @@ fn check_hangs(role: &str, hazards: &str, line: &'static str) {
 
 #[test]
 fn a_device_is_an_interface_that_unpacks() {
-    // The loopback has no speed in sysfs and no PCI path.
+    // The loopback interface has no speed in sysfs and no PCI path.
     check(
         "properties",
         "",
@@ -209,7 +208,7 @@ fn a_reused_handle_buffer_aborts() {
 }
 
 #[test]
-fn the_end_of_the_peer_is_an_error_once_although_all_data_arrived() {
+fn a_closed_peer_is_one_error_although_all_data_arrived() {
     check(
         "peer-closed",
         "",

@@ -1,5 +1,5 @@
-//! What a child process does with the plugin. A role returns when the plugin let
-//! it, and prints `role finished`; otherwise its ending is the result.
+//! The calls that a child process makes. A role prints `role finished` if every call returned;
+//! otherwise the way the process ended is the result.
 
 use crate::driver::{NO_DEVICE_HANDLE, Pair, Plugin, Raw, poll_until};
 use std::path::Path;
@@ -7,20 +7,20 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tcpx_abi::{PTR_CUDA, level, logger};
 
-/// One page of memory whose start is a page's.
+/// One page of memory, aligned to a page.
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
-/// Lines that are shown; a flood is only counted.
+/// Maximum number of printed log lines; further lines are only counted.
 const SHOWN: u64 = 20;
-/// Polls after which nothing more is expected to happen.
+/// Number of polls after which no more progress is expected.
 const POLLS: usize = 20_000;
 
-/// A role by its name.
+/// Runs the role with this name.
 pub(crate) fn play(role: &str, library: &Path) {
     let plugin = Plugin::load(library);
-    // The test program has begun a line of its own.
+    // The test runner has begun a line on stdout.
     println!("\nentering init");
     let code = plugin.init(logger::install(show));
     println!("init {code}");
@@ -69,7 +69,7 @@ fn properties(plugin: Plugin) {
     );
 }
 
-/// Many sizes, in windows of up to sixteen, compared byte for byte.
+/// Moves messages of many sizes, in windows of up to sixteen, and compares every byte.
 fn transfer(plugin: Plugin) {
     let pair = plugin.pair();
     println!(
@@ -120,7 +120,7 @@ fn move_window(
     plugin.deregister(pair.receiver, receive_mr);
 }
 
-/// The seventeenth post, the second in line, and consuming out of order.
+/// Posts a seventeenth request, tests the second request first, and consumes out of order.
 fn window(plugin: Plugin) {
     let pair = plugin.pair();
     let (mut from, mut to) = (vec![1; 64], vec![0; 64]);
@@ -158,7 +158,7 @@ fn window(plugin: Plugin) {
         "17th receive now {}",
         plugin.receive(pair.receiver, &mut to, receive_mr).0
     );
-    // One message is on its way: testing a younger receive is refused.
+    // Once one message has begun to arrive, the plugin refuses a test of a younger receive.
     let (_, send) = plugin.send(pair.sender, &mut from, send_mr);
     poll_until(|| plugin.test(send).1);
     let mut code = 0;
@@ -207,7 +207,7 @@ fn reused_handle(plugin: Plugin) {
     plugin.close(pair);
 }
 
-/// The sender closes behind its last byte.
+/// The sender closes after its last byte.
 fn peer_closed(plugin: Plugin) {
     let pair = plugin.pair();
     let (mut from, mut to) = (vec![9; 5000], vec![0; 5000]);
@@ -271,13 +271,13 @@ fn cuda_registration(plugin: Plugin) {
     println!("fd 0 open now {}", is_open());
 }
 
-/// One message of three chunks, until it has arrived.
+/// One message of three chunks, polled until it has arrived.
 fn whole_message(plugin: Plugin) {
     one_message(plugin, |step| poll_until(step));
     println!("received");
 }
 
-/// The same, for as long as anything may still happen.
+/// One message of three chunks, polled until no more progress is expected.
 fn stuck_message(plugin: Plugin) {
     one_message(plugin, |step| {
         let received = (0..POLLS).any(|_| {

@@ -1,9 +1,9 @@
-//! JUnit XML held against the rules of those who read it.
+//! Checks JUnit XML against the rules of its common readers.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What is wrong with a file, a line each; none where there is no Python to look.
+/// The problems of a file, one per line; empty if there is no Python to check it.
 pub(crate) fn problems(file: &Path) -> Option<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/junit.py");
     let Ok(ended) = Command::new("python3").arg(script).arg(file).output() else {
@@ -21,7 +21,7 @@ pub(crate) fn problems(file: &Path) -> Option<String> {
     Some(String::from_utf8(ended.stdout).unwrap().trim().to_owned())
 }
 
-/// A file that any of them takes.
+/// Checks that every reader accepts a file.
 pub(crate) fn is_valid(file: &Path) {
     if let Some(problems) = problems(file) {
         assert_eq!(problems, "", "{}", std::fs::read_to_string(file).unwrap());

@@ -1,11 +1,11 @@
-//! The laboratory of `scripts/lab`, one for each test that asks for it.
+//! Labs of `scripts/lab`, one for each test that needs one.
 //!
-//! A lab is tied to the test program by a pipe: whatever becomes of the program,
-//! the lab ends with it. Files of a node are read through `/proc/PID/root`, and
-//! sockets of a node are made by a thread that enters its network.
+//! A pipe ties a lab to the test program, so the lab ends with the program in every case. Files
+//! of a node are read through `/proc/PID/root`, and a thread that enters the node's network
+//! namespace makes sockets of the node.
 //!
-//! Where no lab can be, tests that need one print why and pass, unless
-//! `TCPXCTL_LAB=require` says that there must be one.
+//! On a machine that cannot run a lab, tests that need one print the reason and pass, unless
+//! `TCPXCTL_LAB=require` is set.
 
 use crate::tcpxctl::{Ended, Process, Tool};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -18,21 +18,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Where the scripts look for a lab's name.
+/// The variable with the lab's name.
 const NAME: &str = "TCPXCTL_LAB_NAME";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/lab");
 /// The program under test.
 const TCPXCTL: &str = env!("CARGO_BIN_EXE_tcpxctl");
-/// What `scripts/lab` ends with where no lab can be.
+/// Exit code of `scripts/lab` on a machine that cannot run a lab.
 const NOT_POSSIBLE: i32 = 3;
-/// A script that takes longer has hung.
+/// Time limit of a script; a script that takes longer has hung.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long what a run started may outlive the command.
+/// How long processes of a run may outlive the command.
 const AFTERLIFE: Duration = Duration::from_secs(10);
 
-/// The two that move bytes.
+/// The two nodes that move bytes.
 pub(crate) const NODES: [&str; 2] = ["node0", "node1"];
-/// Their data interfaces.
+/// Data interfaces of these nodes.
 pub(crate) const RAILS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
 
 /// The address of a node on one of its interfaces.
@@ -52,12 +52,12 @@ pub(crate) fn address(node: &str, interface: &str) -> String {
 /// A lab that is up.
 pub(crate) struct Lab {
     name: String,
-    /// Its end is the lab's.
+    /// The lab ends when this end of the pipe is closed.
     tie: Option<PipeWriter>,
 }
 
 impl Lab {
-    /// Makes one, or prints why there is none here.
+    /// Starts a lab, or prints why this machine cannot run one.
     pub(crate) fn up() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
@@ -68,7 +68,7 @@ impl Lab {
         Self::named(&name)
     }
 
-    /// Makes one, or a second handle to one that is up.
+    /// Starts a lab with this name, or returns a second handle to the running one.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let (reading, tie) = std::io::pipe().unwrap();
         let ended = ended(script(name).args(["up", "--tied"]).stdin(reading));
@@ -86,18 +86,18 @@ impl Lab {
         }
     }
 
-    /// What the scripts know it by.
+    /// The lab's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// `scripts/lab` with these arguments.
+    /// Runs `scripts/lab` with these arguments.
     pub(crate) fn script(&self, arguments: &[&str]) -> Output {
         let mut command = script(&self.name);
         ended(command.args(arguments).stdin(Stdio::null()))
     }
 
-    /// The same, which must do well; what it printed.
+    /// Runs `scripts/lab`, which must succeed; returns its standard output.
     pub(crate) fn done(&self, arguments: &[&str]) -> String {
         let ended = self.script(arguments);
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -109,7 +109,7 @@ impl Lab {
         String::from_utf8(ended.stdout).unwrap()
     }
 
-    /// A command in a node, which must do well; what it printed.
+    /// Runs a command in a node, which must succeed; returns its standard output.
     pub(crate) fn exec(&self, node: &str, command: &[&str]) -> String {
         self.done(&[&["exec", node], command].concat())
     }
@@ -127,22 +127,22 @@ impl Lab {
         Tool::of(command, folder).env(NAME, &self.name)
     }
 
-    /// `tcpxctl` in a node to its end.
+    /// Runs `tcpxctl` in a node to its end.
     pub(crate) fn run(&self, node: &str, arguments: &[&str]) -> Ended {
         self.tool(node, arguments).ended()
     }
 
-    /// What runs in a node, but for what makes it one.
+    /// Processes of a node, without its first process and its sshd.
     pub(crate) fn ps(&self, node: &str) -> Vec<Process> {
         let listed = self.done(&["ps", node]);
         let pids = listed
             .lines()
             .map(|line| line.split(' ').next().unwrap().parse().unwrap());
-        // One that has ended since is no more.
+        // A process that has ended since has no entry in /proc.
         pids.filter_map(Process::read).collect()
     }
 
-    /// What sshd has running in a node for the connections it serves.
+    /// The sshd processes of a node that serve a connection.
     pub(crate) fn sessions(&self, node: &str) -> Vec<Process> {
         let space = std::fs::read_link(format!("/proc/{}/ns/pid", self.pid(node))).unwrap();
         let listener = std::fs::read_to_string(self.path(node, "/run/sshd.pid")).unwrap();
@@ -166,7 +166,7 @@ impl Lab {
         pids.filter(is_session).filter_map(Process::read).collect()
     }
 
-    /// Nothing is left in either node, at once or soon.
+    /// Checks that no process is left in either node, at the latest after `AFTERLIFE`.
     pub(crate) fn is_left_clean(&self) {
         let since = Instant::now();
         loop {
@@ -179,18 +179,18 @@ impl Lab {
         }
     }
 
-    /// Hurts an interface of a node, or `all`: `how` as in `scripts/lab help`.
+    /// Injects a network fault on an interface, or on `all`; `how` is as in `scripts/lab help`.
     pub(crate) fn hurt(&self, node: &str, interface: &str, how: &str) {
         let words: Vec<&str> = how.split(' ').collect();
         self.done(&[&["hurt", node, interface], words.as_slice()].concat());
     }
 
-    /// Undoes every hurt.
+    /// Removes all network faults.
     pub(crate) fn heal(&self) {
         self.done(&["heal"]);
     }
 
-    /// What an interface has carried, as its node counts.
+    /// Counters of an interface, as the node's kernel has them.
     pub(crate) fn counters(&self, node: &str, interface: &str) -> Counters {
         let folder = self
             .path(node, "/sys/class/net")
@@ -211,12 +211,12 @@ impl Lab {
         }
     }
 
-    /// Where a path of a node is to be found from here.
+    /// The path on this machine of a file in a node.
     pub(crate) fn path(&self, node: &str, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.pid(node)))
     }
 
-    /// Does something in the network of a node: sockets made there stay there.
+    /// Runs `what` in the network namespace of a node; sockets made there stay in it.
     pub(crate) fn inside<T: Send>(&self, node: &str, what: impl FnOnce() -> T + Send) -> T {
         let network = File::open(format!("/proc/{}/ns/net", self.pid(node))).unwrap();
         let enter = move || {
@@ -226,13 +226,13 @@ impl Lab {
         std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
     }
 
-    /// Lets go of it, as the end of this program would.
+    /// Closes the pipe, as the end of this program would.
     pub(crate) fn untie(mut self) {
         drop(self.tie.take());
         std::mem::forget(self);
     }
 
-    /// The first process of a node.
+    /// Process id of a node's first process.
     pub(crate) fn pid(&self, node: &str) -> i32 {
         self.done(&["pid", node]).trim().parse().unwrap()
     }
@@ -240,7 +240,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // The tie would do it too, but later, and this says what went wrong.
+        // Closing the pipe ends the lab too, but later and without an error message.
         let ended = self.script(&["down"]);
         if !ended.status.success() && !std::thread::panicking() {
             panic!(
@@ -251,7 +251,7 @@ impl Drop for Lab {
     }
 }
 
-/// `scripts/lab` of one lab, whose nodes find the program under test.
+/// The command `scripts/lab`, with the program under test on the nodes' PATH.
 fn script(name: &str) -> Command {
     let mut command = Command::new(SCRIPT);
     command
@@ -260,8 +260,8 @@ fn script(name: &str) -> Command {
     command
 }
 
-/// Runs it to its end. What it prints goes to files: a pipe would be open for as
-/// long as anything that it left running.
+/// Runs a command to its end. Its output goes to files: a pipe would stay open as long as any
+/// process that the command left running.
 fn ended(command: &mut Command) -> Output {
     let [mut out, mut err] = [(); 2].map(|()| tempfile::tempfile().unwrap());
     let mut child = command
@@ -293,7 +293,7 @@ fn ended(command: &mut Command) -> Output {
     }
 }
 
-/// Counts of an interface since its node was made.
+/// Counters of an interface since the start of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub rx_bytes: u64,

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
-/// The shared object, under cargo's scratch folder. It is moved into place whole,
-/// so test programs that run at the same time do not see each other's half.
+/// Path of the shared object, under cargo's scratch folder. A rename puts it in place, so test
+/// programs that run at the same time never see a partial file.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));

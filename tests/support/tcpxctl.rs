@@ -1,8 +1,8 @@
-//! Drives the real binary as a user would: a folder of its own, a deadline, and
-//! a look at what it leaves behind.
+//! Runs the real binary as a user would, in its own folder and with a deadline, and checks what
+//! it leaves behind.
 //!
-//! Every process of a run inherits a variable that no other run has, so the
-//! processes of a run are found in /proc whoever their parent is by then.
+//! Every process of a run inherits a variable that is unique to the run, so its processes are
+//! found in /proc even after their parent has changed.
 
 pub(crate) mod schema;
 
@@ -17,13 +17,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A command that takes longer has hung. Far above what any takes.
+/// Time limit of a command, far above what any command needs; a longer one has hung.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long the last process of a run may outlive the command.
 const AFTERLIFE: Duration = Duration::from_secs(10);
 const MARKER: &str = "RUN_OF_TEST";
 
-/// A command line to be.
+/// A command that is not started yet.
 pub(crate) struct Tool {
     command: Command,
     folder: Arc<TempDir>,
@@ -39,7 +39,7 @@ impl Tool {
         Self::of(command, folder)
     }
 
-    /// A command that leads to `tcpxctl`, and the folder that it will run in.
+    /// A command that starts `tcpxctl`, and the folder that `tcpxctl` runs in.
     pub(crate) fn of(mut command: Command, folder: TempDir) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let marker = format!(
@@ -111,12 +111,12 @@ impl Tool {
         self.folder.path()
     }
 
-    /// A name for the run, so that its recorder files can be told from others'.
+    /// The run's unique marker, which is part of the names of its recorder files.
     pub(crate) fn marker(&self) -> &str {
         &self.marker
     }
 
-    /// A file of its folder on its stdin.
+    /// A file of the command's folder as its standard input.
     pub(crate) fn stdin_of(mut self, name: &str) -> Self {
         let file = std::fs::File::open(self.folder.path().join(name)).unwrap();
         self.command.stdin(file);
@@ -155,12 +155,12 @@ impl Tool {
         }
     }
 
-    /// Runs it to its end and checks what every ending owes.
+    /// Runs the command to its end, with the checks of `Running::ended`.
     pub(crate) fn ended(self) -> Ended {
         self.start().ended()
     }
 
-    /// Runs it, and it ends with `code`.
+    /// Runs the command, which must exit with `code`.
     pub(crate) fn ends_with(self, code: i32) -> Ended {
         let ended = self.ended();
         assert_eq!(ended.status.code(), Some(code), "{ended}");
@@ -168,8 +168,8 @@ impl Tool {
     }
 }
 
-/// Small enough for a debug build, patient enough for a machine that is busy
-/// with other things for seconds.
+/// Settings small enough for a debug build, with limits long enough for a machine that is busy
+/// for seconds.
 pub(crate) const SMALL: &str = r#"
 name = "small"
 [transfer]
@@ -187,14 +187,14 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // A pipe that breaks ends the text there.
+            // A broken pipe ends the text.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// A command that runs.
+/// A running command.
 pub(crate) struct Running {
     pub child: Child,
     stdout: JoinHandle<String>,
@@ -210,7 +210,7 @@ impl Running {
         processes(&self.marker)
     }
 
-    /// Waits until `what` is true; the run must not end before.
+    /// Waits until the condition `what` is true; the run must not end before.
     pub(crate) fn until(&mut self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
         while !is_true(self) {
             assert!(self.started.elapsed() < LIMIT, "waited in vain for: {what}");
@@ -222,7 +222,7 @@ impl Running {
         }
     }
 
-    /// Waits until the event stream has `text` in it.
+    /// Waits until the event stream contains `text`.
     pub(crate) fn until_event(&mut self, text: &str) {
         self.until(text, |run| run.events().contains(text));
     }
@@ -238,8 +238,8 @@ impl Running {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for its end and checks what every ending owes: no panic in what it
-    /// printed, and no process left.
+    /// Waits for the command's end, and checks that its output has no panic and that no process of
+    /// the run is left.
     pub(crate) fn ended(mut self) -> Ended {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -304,16 +304,16 @@ impl Ended {
         self.folder.path()
     }
 
-    /// Everything printed, for one look at both streams.
+    /// Both output streams as one text.
     pub(crate) fn said(&self) -> String {
         format!("{}\n{}", self.out, self.err)
     }
 
-    /// Each of `words` was printed on either stream.
+    /// Checks that each of `words` was printed on one of the streams.
     pub(crate) fn says(&self, words: &[&str]) -> &Self {
         let said = self.said();
         for word in words {
-            assert!(said.contains(word), "`{word}` was not said\n{self}");
+            assert!(said.contains(word), "`{word}` was not printed\n{self}");
         }
         self
     }
@@ -342,7 +342,7 @@ impl Ended {
         record
     }
 
-    /// The record says this outcome, and the exit code that the command had.
+    /// Checks that the record has this outcome and the command's exit code; returns the record.
     pub(crate) fn recorded(&self, outcome: &str) -> Value {
         let record = self.record();
         assert_eq!(record["outcome"], outcome, "{}\n{self}", record["reason"]);
@@ -375,15 +375,15 @@ fn events_text(folder: &Path) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub pid: i32,
-    /// `run`, `agent`, `worker`, ...: the first argument.
+    /// The first argument: `run`, `agent`, `worker`, ...
     pub role: String,
-    /// State and, in the kernel, where: for a report on what hangs.
+    /// State and kernel wait channel, for the report of a hanging process.
     doing: String,
     started: u64,
 }
 
 impl Process {
-    /// Reads it from `/proc`; `None` for one that is gone.
+    /// Reads a process from `/proc`; `None` if it has ended.
     pub(crate) fn read(pid: i32) -> Option<Self> {
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let role = cmdline.split(|byte| *byte == 0).nth(1).unwrap_or_default();
@@ -404,7 +404,7 @@ impl Process {
         })
     }
 
-    /// Ends it, unless it is gone and its id belongs to somebody else.
+    /// Ends the process, unless it has ended and another process has its id.
     pub(crate) fn kill(&self) {
         self.signal(rustix::process::Signal::KILL);
     }
@@ -421,7 +421,7 @@ impl Process {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`; `None` for one that is gone or a zombie.
+/// Start time, field 22 of `/proc/PID/stat`; `None` for a process that has ended or is a zombie.
 fn started(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -433,7 +433,7 @@ fn started(pid: i32) -> Option<u64> {
     }
 }
 
-/// Every live process whose environment carries the marker.
+/// Every live process whose environment contains the marker.
 pub(crate) fn processes(marker: &str) -> Vec<Process> {
     let wanted = format!("{MARKER}={marker}");
     let pids = std::fs::read_dir("/proc")
@@ -450,7 +450,7 @@ pub(crate) fn processes(marker: &str) -> Vec<Process> {
     .collect()
 }
 
-/// Recorder files whose name has `marker` in it.
+/// Recorder files whose name contains `marker`.
 pub(crate) fn recorder_files(marker: &str) -> Vec<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let Ok(folder) = std::fs::read_dir(format!("/dev/shm/tcpxctl-{uid}")) else {
@@ -462,7 +462,7 @@ pub(crate) fn recorder_files(marker: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A shared object of this C source, made with the machine's `cc`.
+/// Compiles this C source to a shared object with the machine's `cc`.
 pub(crate) fn shared_object(source: &str, folder: &Path, name: &str) -> PathBuf {
     let (text, library) = (folder.join(format!("{name}.c")), folder.join(name));
     std::fs::write(&text, source).unwrap();

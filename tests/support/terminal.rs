@@ -1,16 +1,16 @@
-//! A terminal for programs that draw on one: tmux, with keys typed and screens read.
+//! A tmux terminal for programs that draw a screen: types keys and reads the screen.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// A terminal of its own; gone with this value.
+/// A private terminal, closed when this value is dropped.
 pub(crate) struct Terminal {
     folder: tempfile::TempDir,
 }
 
 impl Terminal {
-    /// A shell in a terminal of this size; none where there is no tmux.
+    /// A shell in a terminal of this size; `None` without tmux.
     pub(crate) fn open(columns: u16, lines: u16) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             eprintln!("skipped: there is no tmux on this machine");
@@ -81,7 +81,7 @@ impl Terminal {
         self.folder.path()
     }
 
-    /// What `stty -a` says, without the size.
+    /// The output of `stty -a`, without the size.
     pub(crate) fn settings(&self, name: &str) -> String {
         let path: PathBuf = self.folder.path().join(name);
         self.type_line(&format!(
@@ -98,13 +98,13 @@ impl Drop for Terminal {
     }
 }
 
-/// What a look finds, soon.
+/// Calls `look` until it returns a value, for at most 40 s.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(40);
     loop {
         match look() {
             Some(found) => return found,
-            None => assert!(Instant::now() < until, "{what} did not come"),
+            None => assert!(Instant::now() < until, "no {what} within 40 s"),
         }
         std::thread::sleep(Duration::from_millis(50));
     }
