@@ -163,7 +163,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
             ),
             (
                 "tcpxctl report --collect --peer 10.0.0.226",
-                "the doctor's table of both nodes, without a run",
+                "the doctor checks of both nodes, without a run",
             ),
         ],
     ),

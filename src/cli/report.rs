@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Run folder or bundle [default: the newest run]. With several, the report is of the first and its chart has all.
     #[arg(value_name = "RUN", conflicts_with = "collect")]
     runs: Vec<PathBuf>,
-    /// Report the nodes instead of a run: the doctor's table of this node and of --peer.
+    /// Report the nodes instead of a run: the doctor checks of this node and of --peer.
     #[arg(long)]
     collect: bool,
     /// Format of the report.
@@ -180,7 +180,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     Ok(Ending::PASSED)
 }
 
-/// A run folder that has the doctor's table of both nodes and no run.
+/// A run folder that has the doctor checks of both nodes and no run.
 fn collected(arguments: &Arguments) -> Result<RunFiles, Failure> {
     let stamp = tcpx_words::units::stamp_utc();
     let folder = RunFolder::create(&arguments.reports, &stamp, "collected")?;

@@ -253,7 +253,7 @@ fn invalid_faults_are_refused_with_a_message_and_change_nothing() {
         (&["hurt", "stranger", "eth1", "loss"], "no interface `eth1`"),
         (
             &["hurt", "node0", "eth1", "break"],
-            "no way to hurt called `break`",
+            "there is no fault `break`",
         ),
         (&["hurt", "node0", "eth1", "loss", "120"], "per cent"),
         (&["hurt", "node0", "eth1", "loss", "; reboot"], "per cent"),

@@ -25,7 +25,7 @@ enum Document {
 use Document::{Error, Result};
 
 /// A port that nothing listens on.
-const NOBODY: &str = "127.0.0.1:1";
+const CLOSED_PORT: &str = "127.0.0.1:1";
 const MISSING_PLUGIN: &str = "/no/such/plugin.so";
 
 const ALL: &[Failing] = &[
@@ -78,7 +78,7 @@ const ALL: &[Failing] = &[
             (&[], Error(2)),
             (&["no-such-run"], Error(2)),
             (&["--explain", "no-such-condition"], Error(2)),
-            (&["--peer", NOBODY], Error(5)),
+            (&["--peer", CLOSED_PORT], Error(5)),
         ],
     },
     Failing {
@@ -87,7 +87,7 @@ const ALL: &[Failing] = &[
         others: &[
             (&["--plugin", "no such plugin"], Error(2)),
             (&["--plugin", MISSING_PLUGIN], Result("discover", 3)),
-            (&["--peer", NOBODY], Error(5)),
+            (&["--peer", CLOSED_PORT], Error(5)),
         ],
     },
     Failing {
@@ -98,7 +98,7 @@ const ALL: &[Failing] = &[
             (&["--peer-facts", "small.toml"], Error(2)),
             (&["--plugin", MISSING_PLUGIN], Error(3)),
             (&["--capture", "no/such/node.tar.gz"], Error(3)),
-            (&["--peer", NOBODY], Error(5)),
+            (&["--peer", CLOSED_PORT], Error(5)),
         ],
     },
     Failing {
@@ -117,7 +117,7 @@ const ALL: &[Failing] = &[
             (&["--set", "transfer.chunk=0"], Error(2)),
             (&["--rsh", "ssh"], Error(2)),
             (&["--plugin", MISSING_PLUGIN], Result("handshake", 3)),
-            (&["--peer", NOBODY], Result("handshake", 5)),
+            (&["--peer", CLOSED_PORT], Result("handshake", 5)),
         ],
     },
     Failing {
@@ -159,7 +159,7 @@ const ALL: &[Failing] = &[
         others: &[
             (&["--set", "x"], Error(2)),
             (&["--plugin", MISSING_PLUGIN], Result("mr", 3)),
-            (&["--peer", NOBODY], Result("mr", 5)),
+            (&["--peer", CLOSED_PORT], Result("mr", 5)),
         ],
     },
     Failing {
@@ -176,8 +176,8 @@ const ALL: &[Failing] = &[
         others: &[
             (&["no-such-run"], Error(2)),
             (&["--reports", "no-such-folder"], Error(2)),
-            (&["--peer", NOBODY], Error(2)),
-            (&["--collect", "--peer", NOBODY], Error(5)),
+            (&["--peer", CLOSED_PORT], Error(2)),
+            (&["--collect", "--peer", CLOSED_PORT], Error(5)),
         ],
     },
     Failing {
@@ -191,7 +191,7 @@ const ALL: &[Failing] = &[
                 &["small.toml", "--plugin", MISSING_PLUGIN],
                 Result("run", 3),
             ),
-            (&["small.toml", "--peer", NOBODY], Result("run", 5)),
+            (&["small.toml", "--peer", CLOSED_PORT], Result("run", 5)),
         ],
     },
     Failing {
@@ -201,7 +201,7 @@ const ALL: &[Failing] = &[
             (&["no-such-row"], Error(2)),
             (&["--plugin", MISSING_PLUGIN], Error(3)),
             (&["--plugin", "builtin", "--junit", "no/such.xml"], Error(3)),
-            (&["--peer", NOBODY], Error(5)),
+            (&["--peer", CLOSED_PORT], Error(5)),
         ],
     },
     Failing {
@@ -247,7 +247,7 @@ const ALL: &[Failing] = &[
         others: &[
             (&["no-such-run"], Error(2)),
             (&["--replay", "no-such-run"], Error(3)),
-            (&["--peer", NOBODY], Error(5)),
+            (&["--peer", CLOSED_PORT], Error(5)),
         ],
     },
 ];

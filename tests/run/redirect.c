@@ -1,4 +1,4 @@
-/* For tests: whoever opens $FROM gets $TO. */
+/* For tests: open of $FROM opens $TO. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -139,7 +139,7 @@ fn an_overwritten_ring_is_reported_and_a_stall_shows_requests_in_flight() {
     assert_eq!(
         named("(in flight)"),
         16,
-        "the receives that nobody consumed"
+        "the receives that were not consumed"
     );
     assert!(named("older events were overwritten") > 0 && named("stall declared") > 0);
     assert!(
