@@ -97,7 +97,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
     let history = read(&arguments.reports)?;
     warn(&history);
-    let is_meant = |run: &&RunEntry| {
+    let is_selected = |run: &&RunEntry| {
         arguments
             .scenario
             .as_ref()
@@ -107,7 +107,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
                 .as_ref()
                 .is_none_or(|outcome| *outcome == run.outcome)
     };
-    let mut runs: Vec<&RunEntry> = history.runs.iter().filter(is_meant).collect();
+    let mut runs: Vec<&RunEntry> = history.runs.iter().filter(is_selected).collect();
     if let Some(last) = arguments.last {
         runs.drain(..runs.len().saturating_sub(last));
     }
@@ -226,7 +226,7 @@ fn prune(common: &Common, arguments: &PruneArguments) -> Ended {
     }
     let kept = history.runs.len() - removed.len();
     let removed_count = removed.len();
-    let is_whole = removed_count == going.len();
+    let removed_all = removed_count == going.len();
     if common.json {
         print_json(&PrunedDocument {
             schema: "tcpxctl.pruned/1",
@@ -248,7 +248,7 @@ fn prune(common: &Common, arguments: &PruneArguments) -> Ended {
             removed.len()
         ));
     }
-    match is_whole {
+    match removed_all {
         true => Ok(Ending::PASSED),
         false => {
             let message = format!(

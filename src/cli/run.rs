@@ -290,13 +290,13 @@ fn live(
     started: &str,
     observe: &mut (dyn FnMut(&Event, &RunState, bool) + Send),
 ) -> (RunOutcome, RunRecord) {
-    let (to_view, told) = mpsc::channel();
+    let (to_view, updates) = mpsc::channel();
     let focused = |wanted| {
         if let Some(closely) = request.closely {
             *closely.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         }
     };
-    let mut source = LiveSource::new(request.scenario, told, focused);
+    let mut source = LiveSource::new(request.scenario, updates, focused);
     let is_shown = AtomicBool::new(true);
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| {

@@ -123,7 +123,7 @@ impl Row {
     }
 
     /// Whether the row applies to TCPX only and this plugin is not TCPX.
-    fn is_beside_the_point(&self) -> bool {
+    fn is_inapplicable(&self) -> bool {
         self.tcpx_only && self.verdict == ContractVerdict::NotSupported
     }
 }
@@ -217,7 +217,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         .max()
         .unwrap_or(0);
     let tell = |row: &Row| {
-        if !common.json && !row.is_beside_the_point() {
+        if !common.json && !row.is_inapplicable() {
             print(&words::line(row, width));
         }
     };
@@ -291,7 +291,7 @@ fn run_rows(
             return Ok(());
         }
         let started = Instant::now();
-        let said = match if usable {
+        let result = match if usable {
             bench.row(row.id)
         } else {
             Ok(words::no_table())
@@ -299,18 +299,18 @@ fn run_rows(
             Err(problem) if problem.outcome == Outcome::Interrupted => words::interrupted(),
             found => found?,
         };
-        let came_out = Row::new(
+        let finished = Row::new(
             row.id.into(),
             row.promise,
-            said,
+            result,
             started.elapsed().as_secs_f64(),
         );
-        let came_out = Row {
+        let finished = Row {
             tcpx_only: row.tcpx_only,
-            ..came_out
+            ..finished
         };
-        tell(&came_out);
-        results.push(came_out);
+        tell(&finished);
+        results.push(finished);
     }
     Ok(())
 }
@@ -376,7 +376,7 @@ fn list(common: &Common, arguments: &Arguments) {
         print_json(&rows.collect::<Vec<_>>());
         return;
     }
-    let mut columns = Columns::new(&["row", "owed by", "promise"]);
+    let mut columns = Columns::new(&["row", "applies to", "requirement"]);
     for row in rows {
         columns.row([
             row.id.into(),

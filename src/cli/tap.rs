@@ -203,11 +203,8 @@ impl Watched {
                 return Ok((ending, watched));
             }
             if searched.elapsed() >= search_after {
-                let bypassing = program.bypassing(
-                    tapping.folder.path(),
-                    &tapping.real.path,
-                    &tapping.tap.path,
-                );
+                let bypassing =
+                    program.bypassing(tapping.folder.path(), &tapping.real.path, &tapping.tap.path);
                 bypassing
                     .into_iter()
                     .for_each(|pid| watched.bypassed(pid, tapping));

@@ -115,7 +115,7 @@ pub(super) fn sums(rows: &[Row]) -> String {
             let _ = writeln!(text, "# Limit : {what}: {}", row.detail);
         }
     }
-    let beside = rows.iter().filter(|row| row.is_beside_the_point()).count();
+    let beside = rows.iter().filter(|row| row.is_inapplicable()).count();
     if beside > 0 {
         let _ = writeln!(
             text,
