@@ -598,7 +598,8 @@ fn rows_for_tcpx_only_are_one_line_for_another_plugin() {
     let output = command("plainsoft", &[], &["payload-"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        !text.contains("payload-device") && text.contains("# TCPX : not shown are 1 of"),
+        !text.contains("payload-device")
+            && text.contains("# TCPX : rows for TCPX only, not shown: 1 ("),
         "{text}"
     );
     assert!(
@@ -773,7 +774,7 @@ fn an_interrupted_selftest_prints_its_rows_so_far_and_leaves_no_process() {
     }
     assert!(
         out.trim_end()
-            .ends_with("; interrupted in order-not-early, so this is not all"),
+            .ends_with("; interrupted in order-not-early, later rows were not run"),
         "{out}"
     );
     assert!(

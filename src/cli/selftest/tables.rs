@@ -1,5 +1,5 @@
-//! What a library exports, each table loaded and initialised in a worker of its own,
-//! and whether they tell the same of the same devices.
+//! The rows about a library's tables: each table is loaded and initialised in a separate worker, and
+//! all tables must report the same devices.
 #![forbid(unsafe_code)]
 
 use super::{Bench, Row, words};
@@ -14,13 +14,15 @@ use tcpx_words::error::Outcome;
 
 pub(super) const LISTED: (&str, &str) = (
     "table-vN",
-    "each version that is exported loads, initialises and counts devices",
+    "every exported table loads, initialises and reports its number of devices",
 );
-pub(super) const LISTED_AGREE: (&str, &str) =
-    (AGREE, "every version tells the same of the same devices");
+pub(super) const LISTED_AGREE: (&str, &str) = (
+    AGREE,
+    "every table reports the same properties of each device",
+);
 pub(super) const AGREE: &str = "versions-agree";
 
-/// The row of a version.
+/// The id of a version's row.
 pub(super) fn id(version: AbiVersion) -> String {
     format!("table-{version}")
 }
@@ -34,7 +36,7 @@ struct Table {
 /// Every table that the library exports, newest first.
 pub(super) struct Tables {
     all: Vec<Table>,
-    /// Some version was said not to be there, so the library was looked into.
+    /// Whether the library lacks a version. If so, the library itself can be loaded.
     some_absent: bool,
 }
 
@@ -75,13 +77,12 @@ impl Tables {
             .filter_map(|table| table.found.as_ref().ok())
     }
 
-    /// Whether there is nothing to say of single tables: the library itself does
-    /// not load.
+    /// Whether the library itself does not load, so that there are no rows about its tables.
     pub(super) fn are_none(&self) -> bool {
         self.all.is_empty() || (self.loaded().next().is_none() && !self.some_absent)
     }
 
-    /// The newest that can be used.
+    /// The newest usable table.
     pub(super) fn newest(&self) -> Option<Loaded> {
         self.loaded().next().cloned()
     }
@@ -99,7 +100,7 @@ impl Tables {
         rows
     }
 
-    /// Versions that came after this program.
+    /// Rows of exported versions that this program does not know.
     fn unknown(&self) -> Vec<Row> {
         let exports = self
             .loaded()
@@ -113,7 +114,7 @@ impl Tables {
             .filter_map(|symbol| symbol.strip_prefix(SYMBOL_PREFIX))
             .map(|number| {
                 let detail = format!(
-                    "exported, and not one of {}, which are known here",
+                    "exported, but not supported: this program supports {}",
                     AbiVersion::RANGE
                 );
                 Row::new(
@@ -128,7 +129,7 @@ impl Tables {
 
     fn agree(&self) -> Row {
         let mut loaded = self.loaded();
-        let said = match loaded.next() {
+        let result = match loaded.next() {
             None => words::no_table(),
             Some(first) => match loaded.filter_map(|other| differ(first, other)).next() {
                 Some(difference) => (ContractVerdict::Fail, difference),
@@ -138,19 +139,19 @@ impl Tables {
                 ),
             },
         };
-        Row::new(AGREE.into(), LISTED_AGREE.1, said, 0.0)
+        Row::new(AGREE.into(), LISTED_AGREE.1, result, 0.0)
     }
 }
 
 impl Table {
     fn row(&self) -> Row {
-        let said = match &self.found {
+        let result = match &self.found {
             Err(problem) => words::verdict_of_problem(problem),
             Ok(loaded) => match named_version(&loaded.about.name) {
                 Some(other) if other != self.version.number() => (
                     ContractVerdict::Fail,
                     format!(
-                        "calls itself {}, and is exported as {}",
+                        "the table is named {}, but exported as {}",
                         loaded.about.name, self.version
                     ),
                 ),
@@ -164,7 +165,7 @@ impl Table {
                 ),
             },
         };
-        Row::new(id(self.version), LISTED.1, said, self.seconds)
+        Row::new(id(self.version), LISTED.1, result, self.seconds)
     }
 }
 
@@ -174,17 +175,17 @@ fn named_version(name: &str) -> Option<u32> {
     version.parse().ok()
 }
 
-/// The first thing that two versions tell differently, where both can tell it.
+/// The first property that differs between two tables, among those that both versions have.
 fn differ(one: &Loaded, other: &Loaded) -> Option<String> {
     let (first, second) = (one.about.abi, other.about.abi);
     if one.devices.len() != other.devices.len() {
         let counts = (one.devices.len(), other.devices.len());
         return Some(format!(
-            "v{first} has {} devices and v{second} {}",
+            "v{first} reports {} devices and v{second} reports {}",
             counts.0, counts.1
         ));
     }
-    let told = |device: &Device| {
+    let properties = |device: &Device| {
         [
             ("name", device.name.clone()),
             ("pciPath", device.pci_path.clone().unwrap_or_default()),
@@ -198,9 +199,9 @@ fn differ(one: &Loaded, other: &Loaded) -> Option<String> {
         .iter()
         .zip(&other.devices)
         .find_map(|(mine, theirs)| {
-            let both = told(mine).into_iter().zip(told(theirs));
-            let mut apart = both.filter(|((_, here), (_, there))| here != there);
-            apart.next().map(|((property, here), (_, there))| {
+            let both = properties(mine).into_iter().zip(properties(theirs));
+            let mut different = both.filter(|((_, here), (_, there))| here != there);
+            different.next().map(|((property, here), (_, there))| {
                 format!(
                     "device {}: {property} is {here} by v{first} and {there} by v{second}",
                     mine.index
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_its_version_or_nothing() {
+    fn the_version_is_read_from_a_table_name() {
         for (name, version) in [
             ("GPUDirectTCPX_v7", Some(7)),
             ("PlainSoft", None),

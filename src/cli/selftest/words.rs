@@ -1,4 +1,4 @@
-//! Rows as a table and as JUnit XML, and what is said where a row has no answer.
+//! Renders rows as a table and as JUnit XML, and has the details of rows without a result.
 #![forbid(unsafe_code)]
 
 use super::Row;
@@ -10,7 +10,7 @@ use tcpx_node::plugin_files::Choice;
 use tcpx_report::suite::{JunitCase, JunitResult, JunitSuite};
 use tcpx_words::error::Outcome;
 
-/// Verdict and detail of a worker that ended before it could answer.
+/// Verdict and detail of a row whose worker ended before it sent a result.
 pub(super) fn verdict_of_problem(problem: &Problem) -> (ContractVerdict, String) {
     let verdict = match problem.outcome {
         Outcome::PluginDied => ContractVerdict::Crashed,
@@ -20,19 +20,19 @@ pub(super) fn verdict_of_problem(problem: &Problem) -> (ContractVerdict, String)
     (verdict, problem.message.clone())
 }
 
-/// The same of the row that the user ended.
+/// Verdict and detail of the row that the user interrupted.
 pub(super) fn interrupted() -> (ContractVerdict, String) {
     (
         ContractVerdict::Interrupted,
-        "ended by the user; the rows after it were not run".into(),
+        "interrupted by the user; later rows were not run".into(),
     )
 }
 
-/// The same where no table can be used.
+/// Verdict and detail of a row if no table is usable.
 pub(super) fn no_table() -> (ContractVerdict, String) {
     (
         ContractVerdict::NotSupported,
-        "no table of the library can be used".into(),
+        "no table of the library is usable".into(),
     )
 }
 
@@ -45,7 +45,8 @@ pub(super) fn devices(count: usize) -> String {
     format!("{count} device{}", if count == 1 { "" } else { "s" })
 }
 
-/// For people: which plugin, and the columns of the rows, whose names are so wide.
+/// The lines above the rows: the plugin, its table, and the column heads. `width` is that of the
+/// longest row id.
 pub(super) fn head(choice: &Choice, loaded: Option<&Loaded>, width: usize) -> String {
     let mut text = format!("# Plugin : {} ({})\n", choice.source, choice.why);
     if let Some(loaded) = loaded {
@@ -61,7 +62,7 @@ pub(super) fn head(choice: &Choice, loaded: Option<&Loaded>, width: usize) -> St
     text
 }
 
-/// A row; with what is owed, where that is not what was found.
+/// One row as text. A row that failed or crashed has a second line with its requirement.
 pub(super) fn line(row: &Row, width: usize) -> String {
     let mut text = format!(
         "   {:<13}  {:<width$}  {}\n",
@@ -70,7 +71,7 @@ pub(super) fn line(row: &Row, width: usize) -> String {
     if is_bad(row) {
         let _ = writeln!(
             text,
-            "   {:<13}  {:<width$}  owed : {}",
+            "   {:<13}  {:<width$}  required : {}",
             "", "", row.promise
         );
     }
@@ -84,17 +85,18 @@ fn is_bad(row: &Row) -> bool {
     )
 }
 
-/// What the rows come to: one cause of many, the limits that were found, and the sums.
+/// The lines below the rows: causes that many rows share, limits of the plugin, and the number of
+/// rows with each verdict.
 pub(super) fn sums(rows: &[Row]) -> String {
     let mut text = String::new();
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     for row in rows.iter().filter(|row| is_bad(row)) {
         let same = rows
             .iter()
             .filter(|other| is_bad(other) && cause(other) == cause(row))
             .count();
-        if same >= MANY && !told.contains(&cause(row)) {
-            told.push(cause(row));
+        if same >= MANY && !printed.contains(&cause(row)) {
+            printed.push(cause(row));
             let _ = writeln!(
                 text,
                 "# Same : {same} rows, {} first: {}",
@@ -115,11 +117,11 @@ pub(super) fn sums(rows: &[Row]) -> String {
             let _ = writeln!(text, "# Limit : {what}: {}", row.detail);
         }
     }
-    let beside = rows.iter().filter(|row| row.is_inapplicable()).count();
-    if beside > 0 {
+    let inapplicable = rows.iter().filter(|row| row.is_inapplicable()).count();
+    if inapplicable > 0 {
         let _ = writeln!(
             text,
-            "# TCPX : not shown are {beside} of what only TCPX promises; --json has them"
+            "# TCPX : rows for TCPX only, not shown: {inapplicable} (--json has them)"
         );
     }
     let _ = writeln!(
@@ -128,19 +130,19 @@ pub(super) fn sums(rows: &[Row]) -> String {
         count(rows, ContractVerdict::Pass),
         count(rows, ContractVerdict::Fail),
         count(rows, ContractVerdict::Crashed),
-        count(rows, ContractVerdict::NotSupported) - beside,
+        count(rows, ContractVerdict::NotSupported) - inapplicable,
         match rows
             .last()
             .filter(|last| last.verdict == ContractVerdict::Interrupted)
         {
-            Some(last) => format!("; interrupted in {}, so this is not all", last.id),
+            Some(last) => format!("; interrupted in {}, later rows were not run", last.id),
             None => String::new(),
         },
     );
     text
 }
 
-/// The detail without the plugin's own words, which name what differs from row to row.
+/// The detail without the plugin's log line, which may differ from row to row.
 fn cause(row: &Row) -> &str {
     row.detail
         .split("; its last WARN: ")
@@ -148,10 +150,10 @@ fn cause(row: &Row) -> &str {
         .unwrap_or_default()
 }
 
-/// From so many on, rows with the same words have one cause.
+/// Minimum number of failed rows with the same detail that are summarized as one cause.
 const MANY: usize = 3;
 
-/// Rows whose detail is a limit that an author wants at a glance.
+/// Rows whose detail is a limit of the plugin, which the summary repeats.
 const LIMITS: [&str; 5] = [
     "message",
     "registration",
@@ -160,11 +162,11 @@ const LIMITS: [&str; 5] = [
     "sends",
 ];
 
-/// For CI: one case per row; what is not owed is skipped.
+/// JUnit XML with one case per row; rows that the plugin does not support are skipped.
 pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
     let case = |row: &Row| {
         let detail = if is_bad(row) {
-            format!("{}; owed: {}", row.detail, row.promise)
+            format!("{}; required: {}", row.detail, row.promise)
         } else {
             row.detail.clone()
         };
