@@ -1,18 +1,18 @@
 /* A driver library over host memory, for machines without a GPU.
  *
- * Built by the tests as libcuda.so.1 and found through LD_LIBRARY_PATH. Memory is
- * mmap, kernels are the real ones compiled for the CPU, and work on a stream is
- * put off until somebody waits for it or has asked an event often enough: who
- * uses a result too early gets the old bytes. What may be set:
+ * The tests build it as libcuda.so.1 and load it through LD_LIBRARY_PATH. Memory is
+ * mmap, the kernels are the real ones compiled for the CPU, and work on a stream is
+ * delayed until the caller waits for it or has polled an event often enough, so a
+ * caller that uses a result too early reads the old bytes. Settings:
  *
- *   FAKE_CUDA_DEVICES=N     GPUs, 2 unless set
- *   FAKE_CUDA_VERSION=N     as cuDriverGetVersion says it, 12020
- *   FAKE_CUDA_MEMORY=BYTES  per GPU
- *   FAKE_CUDA_MIG=N         GPU N is a slice
- *   FAKE_CUDA_LAZY=N        an event is asked N times in vain, 2
- *   FAKE_CUDA_MISALIGN=1    allocations start 512 bytes behind a page
+ *   FAKE_CUDA_DEVICES=N     number of GPUs (default: 2)
+ *   FAKE_CUDA_VERSION=N     result of cuDriverGetVersion (default: 12020)
+ *   FAKE_CUDA_MEMORY=BYTES  memory per GPU
+ *   FAKE_CUDA_MIG=N         GPU N is a MIG instance
+ *   FAKE_CUDA_LAZY=N        polls of an event before it completes (default: 2)
+ *   FAKE_CUDA_MISALIGN=1    allocations start 512 bytes after a page boundary
  *   FAKE_CUDA_FAIL=CALL:CODE[:AFTER]  CALL returns CODE, from call AFTER on
- *   FAKE_CUDA_REPORT=FILE   what was not given back, written at exit
+ *   FAKE_CUDA_REPORT=FILE   writes the resources that were not released, at exit
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -53,7 +53,7 @@ static long setting(const char *name, long otherwise) {
     return text && *text ? strtol(text, NULL, 0) : otherwise;
 }
 
-/* The code that FAKE_CUDA_FAIL wants from this call of `name`, or 0. */
+/* The code that FAKE_CUDA_FAIL sets for this call of `name`, or 0. */
 static int fault(const char *name) {
     static long calls;
     const char *text = getenv("FAKE_CUDA_FAIL");
@@ -266,7 +266,7 @@ static void run_kernel(const struct op *op) {
                 default: verify((const u64 *)first, second, chunks, (u32 *)flags);
                 }
 }
-/* Under the lock: everything on the stream up to a place. */
+/* Runs the work on a stream up to a position; the caller holds the lock. */
 static void run(struct stream *stream, uint64_t until) {
     while (stream->done < until && stream->first) {
         struct op *op = stream->first;

@@ -1,5 +1,5 @@
-/* A CUDA runtime that only notes which GPU it was told to use: a line per call in
- * FAKE_CUDART_LOG. Answers FAKE_CUDART_CODE. */
+/* A CUDA runtime whose cudaSetDevice appends the GPU's number to FAKE_CUDART_LOG and
+ * returns FAKE_CUDART_CODE. */
 #include <stdio.h>
 #include <stdlib.h>
 

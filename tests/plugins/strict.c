@@ -1,16 +1,16 @@
 /*
- * A second ncclNet v7 plugin, for tests: small, honest about bytes, and cruel
- * to careless callers in the ways that GPUDirect-TCPX 3.1.9 is.
+ * A second ncclNet v7 plugin for tests. It moves bytes correctly, and punishes
+ * incorrect callers as GPUDirect-TCPX 3.1.9 does.
  *
- * Written from the plugin ABI and from what the real plugin was seen to do,
- * and independent of the software plugin: it shares no code and no wire with
- * it and talks only to itself. Host memory only; a CUDA registration fails as
- * the real one's does on a machine without dma-buf.
+ * It was written from the plugin ABI and the observed behaviour of the real
+ * plugin. It shares no code and no wire format with the software plugin, and
+ * connects only to itself. Host memory only; a CUDA registration fails as with
+ * the real plugin on a machine without dma-buf.
  *
- * Each cruelty is a hazard with a name. Those that the real plugin always has
- * are on by default; STRICT_HAZARD adds others, as `name` or `name=N`, after
+ * Each such behaviour is a named hazard. The hazards that the real plugin always
+ * has are on by default; STRICT_HAZARD adds others, as `name` or `name=N`, after
  * `none` to start from an empty set: STRICT_HAZARD=none,dead-data-socket=20.
- * An unknown name makes init fail, so that a misspelt test cannot pass.
+ * An unknown name makes init fail, so that a test with a misspelt name fails.
  *
  *   second-accept       (default) another accept on one listener aborts
  *   null-device-handle  (default) accept without a device handle crashes
@@ -21,8 +21,8 @@
  *   sigpipe             (default) sends lack MSG_NOSIGNAL
  *   no-sizes            (default) test never writes its sizes
  *   chunk-unset         (default) NCCL_DYNAMIC_CHUNK_SIZE unset is 0: messages
- *                       are cut into empty chunks and never end
- *   warn-flood=N        N WARN lines per poll of a receive, 1 if not said
+ *                       are split into empty chunks and never end
+ *   warn-flood=N        N WARN lines per poll of a receive (default: 1)
  *   close-blocks        closeRecv never returns
  *   dead-data-socket=N  a receiver's helper ends after N chunks, and test
  *                       answers "not done" from then on
@@ -32,13 +32,13 @@
  *   init-hang, init-abort, init-exit, init-error, no-devices
  *
  * Other settings: NCCL_DYNAMIC_CHUNK_SIZE, NCCL_NSOCKS_PERTHREAD and
- * NCCL_SOCKET_NTHREADS as the real one reads them, and
+ * NCCL_SOCKET_NTHREADS as the real plugin reads them, and
  * NCCL_GPUDIRECTTCPX_SOCKET_IFNAME in NCCL's syntax.
  *
- * How it moves bytes: only `test` decides anything. It cuts messages into
- * chunks, exchanges 16-byte headers over a ctrl socket and reaps; one helper
- * thread per comm moves the chunks over the data sockets, spinning while there
- * is work and asleep while there is none.
+ * Progress happens only in `test`, which splits messages into chunks, exchanges
+ * 16-byte headers over a ctrl socket, and reaps finished chunks. One helper thread
+ * per comm moves the chunks over the data sockets; it spins while there is work and
+ * sleeps while there is none.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -122,7 +122,7 @@ _Static_assert(sizeof(struct properties) == 56, "properties");
 _Static_assert(sizeof(struct device_handle) == 32, "device handle");
 _Static_assert(sizeof(struct net) == 152, "table");
 
-/* What an unpack kernel is given; host memory stands in for device memory. */
+/* The handle for an unpack kernel; it is in host memory instead of device memory. */
 struct load_meta { uint32_t src_off, len; uint64_t dst_off; };
 struct unpack_meta { struct load_meta mem[REQUESTS][2048]; uint64_t cnt[REQUESTS]; };
 struct unpack_handle { struct unpack_meta *meta; void *bounce; uint64_t head; };
@@ -153,7 +153,7 @@ static struct { const char *name; bool on; long at; } hazards[HAZARDS] = {
 
 static struct { int chunk, threads, sockets_per_thread; } settings;
 
-/* Before init the real plugin prints to stdout as well. */
+/* Until init, log lines go to stdout, as in the real plugin. */
 static void log_to_stdout(int level, unsigned long flags, const char *file, int line, const char *format, ...)
 {
     (void)level;
@@ -171,14 +171,14 @@ static logger_fn logger = log_to_stdout;
 #define WARN(...) logger(2, ~0UL, __func__, __LINE__, __VA_ARGS__)
 #define INFO(...) logger(3, 0x11UL, __func__, __LINE__, __VA_ARGS__)
 
-/* A real fault: a handler that returns comes back to the same instruction. */
+/* A real segmentation fault: if a handler returns, the instruction faults again. */
 static void crash(void)
 {
     int *volatile nowhere = NULL;
     *(volatile int *)nowhere = 0;
 }
 
-/* What the real plugin answers with undefined behaviour: the end if the hazard is on, else a refusal. */
+/* For calls with undefined behaviour in the real plugin: ends the process if the hazard is on, else refuses. */
 static int misuse(enum hazard hazard, const char *what)
 {
     WARN("NET/Strict : %s", what);
@@ -222,7 +222,7 @@ static int read_hazards(void)
     return SUCCESS;
 }
 
-/* As the real one: base 0, a unit suffix is dropped, out of range is the default. */
+/* As in the real plugin: base 0, a unit suffix is ignored, a value out of range gives the default. */
 static int number(const char *name, long long least, long long most, int otherwise)
 {
     const char *value = getenv(name);
@@ -356,7 +356,7 @@ static int strict_get_properties(int dev, struct properties *properties)
 
 /* ---- comms -------------------------------------------------------------- */
 
-/* The part of a request that callers of the real plugin peek at has its place. */
+/* The fields that callers of the real plugin read from a request are at the same offsets. */
 struct request {
     struct comm *comm;
     char *data;
@@ -446,7 +446,7 @@ static void free_comm(struct comm *comm)
     free(comm);
 }
 
-/* Where socket `index` of a connection goes: the data sockets, then ctrl. */
+/* The place of socket `index` of a connection: the data sockets, then ctrl. */
 static int *socket_of(struct comm *comm, int index)
 {
     return index == comm->lane_count ? &comm->ctrl : &comm->lanes[index].fd;
@@ -464,7 +464,7 @@ static void sleep_ms(int milliseconds)
 
 /* ---- connection set-up -------------------------------------------------- */
 
-/* What the 128 bytes carry; connect keeps its own state in the last eight. */
+/* Contents of the 128-byte handle; connect keeps its state in the last eight bytes. */
 struct wire_handle {
     uint64_t token;
     struct sockaddr_in address;
@@ -477,7 +477,7 @@ _Static_assert(offsetof(struct wire_handle, attempt) == 80 && sizeof(struct wire
 
 struct hello { uint64_t token; int32_t index; int32_t zero; };
 
-/* One connect. It is never freed, so that a second use of its handle is certain to be seen. */
+/* State of one connect. It is never freed, so that a second use of its handle is always detected. */
 struct attempt {
     struct wire_handle handle;
     int dev;
@@ -527,7 +527,7 @@ static int strict_listen(int dev, void *handle, void **listen_comm)
     return SUCCESS;
 }
 
-/* A connected socket from the device's own address; a refusal is tried again. */
+/* Connects a socket from the device's own address; a refused connection is retried. */
 static int dial(const struct attempt *attempt)
 {
     for (int attempts_left = REFUSED_RETRIES; attempts_left > 0; attempts_left--) {
@@ -548,7 +548,7 @@ static int dial(const struct attempt *attempt)
     return -1;
 }
 
-/* The acceptor answers with one byte once it holds every socket. */
+/* The acceptor answers with one byte once it has every socket. */
 static bool wait_accepted(int ctrl)
 {
     char byte;
@@ -618,7 +618,7 @@ static int strict_connect(int dev, void *handle, void **send_comm, struct device
     return attempt->result;
 }
 
-/* Takes one connection; a stranger's is dropped. True if it belonged here. */
+/* Accepts one connection, and drops it unless it belongs to this listener. True if it does. */
 static bool take_socket(struct listener *listener, struct comm *comm)
 {
     struct hello hello;
@@ -780,7 +780,7 @@ static bool helper_survives(const struct comm *comm)
     return !hazards[DEAD_DATA_SOCKET].on || count < hazards[DEAD_DATA_SOCKET].at;
 }
 
-/* Moves what it can of a lane's oldest chunk. False if the helper must end. */
+/* Moves as many bytes as possible of a lane's oldest chunk. False if the helper must end. */
 static bool move_bytes(struct comm *comm, struct lane *lane)
 {
     unsigned finished = atomic_load_explicit(&lane->finished, memory_order_relaxed);
@@ -811,7 +811,7 @@ static bool has_work(const struct lane *lane)
 static void sleep_until_work(struct comm *comm)
 {
     pthread_mutex_lock(&comm->mutex);
-    /* First say "asleep", then look: whoever queues first queues, then looks. */
+    /* Set the sleeping flag before checking the queue; `test` queues before checking the flag. */
     atomic_store(&comm->asleep, true);
     for (;;) {
         bool idle = !atomic_load(&comm->stop);
@@ -892,7 +892,7 @@ static bool has_header_room(const struct comm *comm)
     return comm->header_bytes + sizeof(struct header) <= sizeof comm->headers;
 }
 
-/* Cuts the oldest active message, at most one chunk per data socket and call. */
+/* Splits the oldest active message, at most one chunk per data socket and call. */
 static void schedule(struct comm *comm)
 {
     struct request *request = at(comm, comm->assigned);
@@ -933,7 +933,7 @@ static int progress_send(struct comm *comm)
     return SUCCESS;
 }
 
-/* Reads headers up to the end of what is there. */
+/* Reads all headers that have arrived. */
 static int fill_headers(struct comm *comm)
 {
     while (!comm->ended && comm->header_bytes < sizeof comm->headers) {
@@ -953,7 +953,7 @@ static int fill_headers(struct comm *comm)
     return SUCCESS;
 }
 
-/* The receive takes the sender's size; the real plugin overruns the buffer, this one stops in time. */
+/* The receive adopts the sender's size. The real plugin overruns the buffer; this one stops at its end. */
 static void adopt_size(struct request *request, int total)
 {
     if (total > request->size) {
@@ -964,7 +964,7 @@ static void adopt_size(struct request *request, int total)
     request->pending = total;
 }
 
-/* Uses the oldest header. False if it has to wait. */
+/* Applies the oldest header. False if it must wait. */
 static bool use_header(struct comm *comm)
 {
     struct request *request = at(comm, comm->assigned);
@@ -1070,7 +1070,7 @@ static int strict_irecv(void *comm, int n, void **data, int *sizes, int *tags, v
     return post(comm, data[0], sizes[0], mhandles[0], request);
 }
 
-/* Not a flush: tells the size of the finished receive that `*request` names. */
+/* Not a flush: returns the size of the finished receive that `*request` names. */
 static int strict_iflush(void *comm, int n, void **data, int *sizes, void **mhandles, void **request)
 {
     (void)comm;
@@ -1131,7 +1131,7 @@ static int strict_irecv_consumed(void *raw_comm, int n, void *raw)
         WARN("NET/Strict : irecvConsumed called when no inactive request");
         return INTERNAL_ERROR;
     }
-    /* An empty receive is taken for the oldest one without a look. */
+    /* An empty receive is assumed to be the oldest one. */
     if (request->size != 0 && request != at(comm, comm->freed)) {
         WARN("NET/Strict : irecvConsumed called with invalid request %p vs expected %p", (void *)at(comm, comm->freed), raw);
         return INTERNAL_ERROR;

@@ -1,7 +1,7 @@
 /*
  * The strict plugin under other versions: the same functions behind a version 8
- * table, with -DBOTH beside the version 7 one. No plugin of Google's exports
- * version 8; others do, and programs ask for it first.
+ * table, with -DBOTH beside the version 7 one. Google's plugins do not export
+ * version 8, but others do, and programs look for version 8 first.
  */
 #define ncclNetPlugin_v7 strict_table
 #include "strict.c"
@@ -47,7 +47,7 @@ static int reg_mr_v8(void *comm, void *data, size_t size, int type, void **mhand
     return size > INT_MAX ? INTERNAL_ERROR : strict_reg_mr(comm, data, (int)size, type, mhandle);
 }
 
-/* Members of version 8 have the places of version 7. */
+/* The members of version 8 are at the offsets of version 7. */
 __attribute__((visibility("default"))) struct net_v8 {
     const char *name;
     void *init, *devices, *get_properties, *listen, *connect, *accept, *reg_mr, *reg_mr_dma_buf, *dereg_mr, *isend,

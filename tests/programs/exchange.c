@@ -1,22 +1,22 @@
 /*
- * A program that uses an ncclNet plugin as NCCL and the users' own harnesses do,
- * and prints what it got. It knows nothing of tcpxctl: with the same plugin it
- * must print the same whether or not something sits in between.
+ * A program that uses an ncclNet plugin as NCCL and users' harnesses do, and prints
+ * the results. It has no code for tcpxctl: with the same plugin, it must print the
+ * same with and without the tap.
  *
  *   exchange [MESSAGES [BYTES [COMMS]]]
  *
- * It opens the plugin of UCCL_TCPX_PLUGIN_PATH, else of
- * NCCL_GPUDIRECTTCPX_PLUGIN_PATH, else what NCCL 2.21 makes of NCCL_NET_PLUGIN
- * (the name itself, then libnccl-net-NAME.so), else libnccl-net.so; takes
- * version 8 if there is one, else version 7; and moves messages between two
- * comms of its own over every device 0 connection, sixteen in flight, the oldest
- * tested, the oldest finished one consumed.
+ * It opens the plugin at UCCL_TCPX_PLUGIN_PATH, else at
+ * NCCL_GPUDIRECTTCPX_PLUGIN_PATH, else as NCCL 2.21 reads NCCL_NET_PLUGIN (the name
+ * itself, then libnccl-net-NAME.so), else libnccl-net.so. It uses version 8 if the
+ * plugin exports it, else version 7, and moves messages between its own pairs of comms
+ * on device 0. Sixteen requests are in flight; it tests the oldest request, and
+ * consumes the oldest finished receive.
  *
  * Settings: EXCHANGE_FORK=1 forks a child that uses the plugin too;
- * EXCHANGE_FIXED=PATH opens that path whatever the variables say;
+ * EXCHANGE_FIXED=PATH opens that path regardless of other variables;
  * EXCHANGE_END=exit|abort ends right after the transfer; EXCHANGE_PAUSE=SECONDS
- * waits before it ends; EXCHANGE_LOG=1 prints
- * the plugin's log lines, EXCHANGE_LOG=null gives it no logger.
+ * waits before the end; EXCHANGE_LOG=1 prints the plugin's log lines;
+ * EXCHANGE_LOG=null passes no logger to the plugin.
  *
  * Exit code: 0, or 3 without a plugin, 4 when a call failed, 5 for wrong bytes.
  */
@@ -93,7 +93,7 @@ static void check(int code, const char *call) {
     }
 }
 
-/* Lines come from many threads: one write each. */
+/* Many threads log, so each line is one write. */
 static void log_line(int level, unsigned long flags, const char *file, int line, const char *format, ...) {
     (void)flags;
     if (getenv("EXCHANGE_LOG") == NULL) return;
@@ -146,7 +146,7 @@ static void describe(void) {
     check(net->devices(&count), "devices");
     printf("devices %d\n", count);
     for (int dev = 0; dev < count; dev++) {
-        /* Room to notice a table that writes the longer properties. */
+        /* Extra space to detect a table that writes the longer properties. */
         union {
             struct properties_v7 v7;
             struct properties_v8 v8;
@@ -214,7 +214,7 @@ static void fill(unsigned char *memory, size_t bytes, int message) {
     for (size_t at = 0; at < bytes; at++) memory[at] = (unsigned char)(at * 7 + (size_t)message * 13);
 }
 
-/* Where a plugin leaves a receive in bounce pages, as the unpack handle's layout says: slot
+/* Copies a receive from bounce pages into the message. In the layout of the unpack handle, slot
  * `message mod 16` of the metadata has a count and that many entries. */
 static void unpack(const struct device_handle *device, unsigned char *memory, size_t bytes, int message) {
     struct entry {
@@ -237,7 +237,7 @@ static int is_right(const unsigned char *memory, size_t bytes, int message) {
     return 1;
 }
 
-/* One round of one pair: post what fits, test each side's oldest. */
+/* One round of one pair: posts while slots are free, and tests each side's oldest request. */
 static void step(struct pair *pair, int messages, size_t bytes) {
     struct side *send = &pair->send, *recv = &pair->recv;
     while (recv->posted < messages && recv->posted - recv->done < WINDOW) {

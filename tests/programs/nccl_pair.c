@@ -1,26 +1,25 @@
 /*
- * Two ranks of NCCL that add up a buffer and exchange others, every byte compared:
- * what a program does that knows nothing of plugins. NCCL finds the plugin by its
- * own rules.
+ * Two NCCL ranks that reduce one buffer and exchange others, and compare every byte.
+ * The program has no code for plugins; NCCL finds the plugin by its own rules.
  *
  *   nccl_pair [BYTES [ROUNDS]]
  *
  * Both ranks are processes on this machine, rank R on GPU R modulo the number of
- * GPUs, with nothing between them but the network:
+ * GPUs, and only the network connects them:
  *
- *   from NCCL 2.30   one host that shares its GPU (NCCL_MULTI_RANK_GPU_ENABLE) without
- *                    P2P and SHM, rank 1 in a container's place: see `own_shm`
- *   older, and       each rank takes itself for a host of its own (NCCL_HOSTID), so
- *   where refused    that they share a GPU in any NCCL; NCCL_PAIR=hosts asks for it
+ *   from NCCL 2.30   one host with a shared GPU (NCCL_MULTI_RANK_GPU_ENABLE) without
+ *                    P2P and SHM, and rank 1 isolated as in a container: see `own_shm`
+ *   older NCCL, or   each rank acts as a separate host (NCCL_HOSTID), so that the ranks
+ *   if refused       can share a GPU in any NCCL; NCCL_PAIR=hosts selects this mode
  *
- * An exchange is one group of sends and receives, several each way, of sizes that
- * differ by direction and lie side by side in memory. NCCL posts each receive with
- * the sender's rank as its tag; it puts several into one irecv only when they come
+ * An exchange is one group of sends and receives, several each way, with sizes that
+ * differ by direction and buffers that are adjacent in memory. NCCL posts each receive
+ * with the sender's rank as its tag. It groups receives into one irecv only if they come
  * from different ranks through one proxy, which two ranks do not have.
  *
- * NCCL_LIBRARY names libnccl.so.2; CUDA is the driver's alone. Prints the version
- * and how far it came. Exit code: 0; 3 without NCCL or a GPU, 4 when a call failed,
- * 5 for wrong sums or bytes.
+ * NCCL_LIBRARY is the path of libnccl.so.2; of CUDA, only the driver is used. Prints the
+ * version and the completed steps. Exit code: 0; 3 without NCCL or a GPU, 4 when a call
+ * failed, 5 for wrong sums or bytes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -54,7 +53,7 @@ static void *need(void *library, const char *name)
     return found;
 }
 
-/* Which call, which code, which rank, and what the library says about it. */
+/* Prints the rank, the call, its code, and the library's error message. */
 static void failed(int rank, void *library, const char *name, int code)
 {
     const char *(*text)(int) = library == nccl ? dlsym(nccl, "ncclGetErrorString") : NULL;
@@ -77,10 +76,10 @@ static void failed(int rank, void *library, const char *name, int code)
     } while (0)
 
 /*
- * A /dev/shm of this process alone, as in a container of its own. To NCCL ranks of
- * one GPU are at no distance, and NCCL_P2P_DISABLE=1 forbids only what is further
- * (2.30.7 and 2.32.3, ncclTopoCheckP2p): it would take P2P, and no network. It goes
- * by P2P only between ranks whose /dev/shm is the same.
+ * Mounts a private /dev/shm for this process, as in a separate container. For NCCL, ranks
+ * on one GPU have distance 0, and NCCL_P2P_DISABLE=1 forbids P2P only for larger distances
+ * (2.30.7 and 2.32.3, ncclTopoCheckP2p), so NCCL would use P2P instead of the network. It
+ * uses P2P only between ranks with the same /dev/shm.
  */
 static int own_shm(void)
 {
@@ -88,7 +87,7 @@ static int own_shm(void)
     if (unshare(CLONE_NEWNS) != 0) {
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
             return 0;
-        /* The same user in there: files of the recorder keep their owner. */
+        /* The user id is the same inside, so that recorder files keep their owner. */
         int map = open("/proc/self/uid_map", O_WRONLY);
         if (map < 0 || dprintf(map, "%u %u 1", user, user) < 0 || close(map) != 0)
             return 0;
@@ -97,7 +96,7 @@ static int own_shm(void)
            mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL) == 0;
 }
 
-/* Nothing but the network between the ranks. */
+/* Leaves only the network between the ranks. */
 static void keep_apart(int rank, int one_host)
 {
     if (!one_host) {
@@ -165,11 +164,11 @@ static void add_up(int rank, void *comm, size_t count, int rounds)
         printf("%.3f GB/s of %zu bytes, %d rounds\n", (double)bytes * (rounds - 1) / inside / 1e9, bytes, rounds - 1);
 }
 
-/* From one byte to several of NCCL's chunks, and no multiples of anything. */
+/* Sizes from one byte to several of NCCL's chunks, mostly unaligned. */
 static const size_t sizes[] = {1, 4099, 70001, 131072, 1048583, 3145739};
 enum { BUFFERS = sizeof sizes / sizeof *sizes };
 
-/* Rank 1 sends them in the other order: a receive never has the size of its send's neighbour. */
+/* Rank 1 sends them in reverse order, so the two directions of a buffer differ in size. */
 static size_t size_of(int sender, int buffer)
 {
     return sizes[sender == 0 ? buffer : BUFFERS - 1 - buffer];
@@ -222,7 +221,7 @@ static void exchange(int rank, void *comm, int rounds)
 
 static pid_t other;
 
-/* Rank 1 failed: rank 0 would wait for it inside CUDA for ever. */
+/* If rank 1 fails, rank 0 would wait for it inside CUDA forever. */
 static void other_ended(int signal)
 {
     siginfo_t end = {0};

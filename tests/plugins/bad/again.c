@@ -1,4 +1,4 @@
-/* No misdeed: "try again" from every call that may say so, and a line in the log each time. */
+/* Allowed: every call that may return "try again" does so, and logs a line each time. */
 #include "bad.h"
 static logger_fn spoken_to;
 static bool not_now(unsigned call)

@@ -1,4 +1,4 @@
-/* Prints what is no text. */
+/* Prints binary data. */
 #include "bad.h"
 static void misbehave(void)
 {

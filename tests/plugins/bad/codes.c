@@ -1,4 +1,4 @@
-/* Returns a result code that no header has. */
+/* Returns a result code that NCCL does not define. */
 #include "bad.h"
 static int unheard_of(void *request, int *done, int *sizes)
 {

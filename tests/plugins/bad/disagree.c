@@ -1,4 +1,4 @@
-/* Two versions that tell different speeds of the same device. */
+/* Two versions that report different speeds for the same device. */
 #define BOTH
 #include "../versions.c"
 static int faster(int dev, struct properties_v8 *properties)

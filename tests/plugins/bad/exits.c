@@ -1,4 +1,4 @@
-/* Ends the process from a thread of its own, in the middle of the first transfer. */
+/* Ends the process from a separate thread, during the first transfer. */
 #include "bad.h"
 #include <stdatomic.h>
 static atomic_int tests;

@@ -1,4 +1,4 @@
-/* Leaves a process behind. */
+/* Forks a process that outlives the plugin's process. */
 #include "bad.h"
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,4 +1,4 @@
-/* No misdeed: the table is filled as late as inside init. */
+/* Allowed: init fills the table. */
 #include "bad.h"
 static struct net whole;
 __attribute__((constructor)) static void empty(void)

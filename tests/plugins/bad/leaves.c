@@ -1,6 +1,6 @@
 /*
- * Twenty processes that stay, from before anything is called. With $BAD_LEAVES
- * it then makes that folder and waits for ever.
+ * Forks twenty lasting processes while it is loaded. With $BAD_LEAVES it then makes
+ * that folder and waits forever.
  */
 #include "bad.h"
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* Takes a signal of the program's. */
+/* Replaces a signal handler of the program. */
 #include "bad.h"
 #include <signal.h>
 static void taken(int number) { (void)number; }

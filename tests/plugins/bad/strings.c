@@ -1,4 +1,4 @@
-/* A path that points nowhere, and a name that runs into memory that is gone. */
+/* A path with an invalid pointer, and a name that runs into unmapped memory. */
 #include "bad.h"
 #include <sys/mman.h>
 static char *page;

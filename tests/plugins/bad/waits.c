@@ -1,6 +1,6 @@
 /*
- * The first process that listens works; the next one waits in it for ever, and
- * says so by a folder: $BAD_WAITS is made by the first, $BAD_WAITS.now by the next.
+ * listen works in the first process and waits forever in the second. The first process
+ * makes the folder $BAD_WAITS, and the second makes $BAD_WAITS.now.
  */
 #include "bad.h"
 #include <sys/stat.h>
