@@ -159,8 +159,8 @@ struct DiagnoseInput {
 }
 
 fn seen(arguments: &Arguments) -> Result<DiagnoseInput, Failure> {
-    if let Some(way) = arguments.nodes.peer()? {
-        return on_peer(arguments, &*way);
+    if let Some(transport) = arguments.nodes.peer()? {
+        return on_peer(arguments, &*transport);
     }
     let Some(what) = arguments.what.as_deref() else {
         return in_run(&newest_run(Path::new("reports"))?);
@@ -202,14 +202,15 @@ fn in_recorder(what: &str) -> Result<DiagnoseInput, Failure> {
 }
 
 /// Everything with a recorder that runs on both nodes now.
-fn on_peer(arguments: &Arguments, way: &dyn Transport) -> Result<DiagnoseInput, Failure> {
+fn on_peer(arguments: &Arguments, transport: &dyn Transport) -> Result<DiagnoseInput, Failure> {
     if arguments.what.is_some() {
         let message = "--peer judges what runs on two nodes now, and RUN, PID or FILE is a \
                        recording on this machine";
         return Err(Failure::new(Outcome::Usage, message).next("omit one of the two"));
     }
-    let ways = arguments.nodes.ways()?;
-    let mut watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))?;
+    let transports = arguments.nodes.transports()?;
+    let mut watching =
+        Watching::start(&transports, &mut |node, sent, all| upload(node, sent, all))?;
     let names = Names {
         nodes: watching.nodes().to_vec(),
         pairs: Vec::new(),
@@ -217,7 +218,7 @@ fn on_peer(arguments: &Arguments, way: &dyn Transport) -> Result<DiagnoseInput, 
     let evidence =
         evidence_from_recorders(names, |events| watching.look(events)).map_err(OpenError::Lost)?;
     Ok(DiagnoseInput {
-        of: format!("{} and {}", ways[0].node(), way.node()),
+        of: format!("{} and {}", transports[0].node(), transport.node()),
         evidence,
         note: None,
     })

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tcpx_coord::{Loaded, Task, WorkerMessage};
-use tcpx_coord::{Node, Problem, environment};
+use tcpx_coord::{TaskError, TaskNode, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_engine::plugin::Device;
 use tcpx_node::plugin_files::Choice;
@@ -57,7 +57,7 @@ pub(super) struct DiscoverDocument<'a> {
     #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
     loaded: Option<&'a Loaded>,
     #[cfg_attr(test, schemars(with = "Option<super::schemas::Problem>"))]
-    error: Option<&'a Problem>,
+    error: Option<&'a TaskError>,
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
@@ -101,12 +101,12 @@ struct DiscoveredNode<'a> {
     /// The GPUs by CUDA, asked in a separate worker, because a driver may end its process.
     cuda: Result<CudaNode, String>,
     choice: Option<&'a Choice>,
-    loaded: Result<Loaded, Problem>,
+    loaded: Result<Loaded, TaskError>,
 }
 
 impl<'a> DiscoveredNode<'a> {
     /// Without `SOCKET_IFNAME` variables, so that the plugin shows its own choice of interfaces.
-    fn ask(node: &'a Node, scenario: &Scenario, patience: Duration) -> Self {
+    fn ask(node: &'a TaskNode, scenario: &Scenario, patience: Duration) -> Self {
         let choice = node.plugin.as_ref();
         let loaded = match choice {
             Err(no) => Err(no.clone().into()),

@@ -28,7 +28,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tcpx_coord::{Examine, Loaded, Task, WorkerMessage};
-use tcpx_coord::{Node, environment};
+use tcpx_coord::{TaskNode, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_node::doctor::lint::VariableTable;
 use tcpx_node::doctor::{
@@ -176,7 +176,7 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
         .into_iter()
         .flatten()
         .find(|one| one.real_path.known().is_some());
-    let node = Node::here(&PluginChoice::named("builtin"));
+    let node = TaskNode::here(&PluginChoice::named("builtin"));
     let cuda = node.ask(Task::Gpus, env, LOAD_PATIENCE, |message| match message {
         WorkerMessage::Gpus(found) => Some(found),
         _ => None,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::process::ExitCode;
 use tcpx_coord::reach::ReachError;
-use tcpx_coord::{LaunchError, NoPlugin, Problem};
+use tcpx_coord::{LaunchError, NoPlugin, TaskError};
 use tcpx_diagnose::OpenError;
 use tcpx_diagnose::trace::SourceError as TraceError;
 use tcpx_engine::gpu::{CudaError, MemoryError};
@@ -206,9 +206,9 @@ impl From<ReachError> for Failure {
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        Self::new(problem.outcome, problem.message).with_next_step(problem.next_step)
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Self {
+        Self::new(error.outcome, error.message).with_next_step(error.next_step)
     }
 }
 

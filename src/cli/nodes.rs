@@ -1,4 +1,4 @@
-//! The flags that name the two nodes and the ways to reach them.
+//! The flags that name the two nodes and the transports to reach them.
 #![forbid(unsafe_code)]
 
 use clap::Args;
@@ -10,7 +10,7 @@ use tcpx_coord::reach::join::{Join, read_secret};
 use tcpx_coord::reach::rsh::Rsh;
 use tcpx_coord::reach::ssh::{Ssh, Target};
 use tcpx_coord::reach::{ReachError, Transport, child::Local};
-use tcpx_coord::{LaunchError, Node};
+use tcpx_coord::{LaunchError, TaskNode};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_run_model::scenario::hosts::{self, Host};
 use tcpx_words::error::{NextStep, Outcome};
@@ -89,7 +89,7 @@ impl Nodes {
 
     /// How to reach the peer, for commands that need only one node.
     pub(crate) fn peer(&self) -> Result<Option<Box<dyn Transport>>, ReachError> {
-        let [_, peer] = self.ways()?;
+        let [_, peer] = self.transports()?;
         Ok(self.has_peer().then_some(peer))
     }
 
@@ -104,11 +104,14 @@ impl Nodes {
 
     /// Every node of the command, by the name its user gave it: this machine (or
     /// `--from`), and the peer where there is one.
-    pub(crate) fn all(&self, plugin: &PluginChoice) -> Result<Vec<(String, Node)>, LaunchError> {
-        let [local, peer] = self.ways()?;
+    pub(crate) fn all(
+        &self,
+        plugin: &PluginChoice,
+    ) -> Result<Vec<(String, TaskNode)>, LaunchError> {
+        let [local, peer] = self.transports()?;
         let first = match self.from {
             Some(_) => node_at(&*local, plugin)?,
-            None => Node::here(plugin),
+            None => TaskNode::here(plugin),
         };
         let mut all = vec![(local.node().to_owned(), first)];
         if self.has_peer() {
@@ -118,15 +121,15 @@ impl Nodes {
     }
 
     /// The peer where there is one, else this machine: for commands about one node.
-    pub(crate) fn last(&self, plugin: &PluginChoice) -> Result<Node, LaunchError> {
+    pub(crate) fn last(&self, plugin: &PluginChoice) -> Result<TaskNode, LaunchError> {
         match self.peer_of_here()? {
-            Some(way) => node_at(&*way, plugin),
-            None => Ok(Node::here(plugin)),
+            Some(transport) => node_at(&*transport, plugin),
+            None => Ok(TaskNode::here(plugin)),
         }
     }
 
     /// How to reach local and peer.
-    pub(crate) fn ways(&self) -> Result<[Box<dyn Transport>; 2], ReachError> {
+    pub(crate) fn transports(&self) -> Result<[Box<dyn Transport>; 2], ReachError> {
         if let (Some(from), Some(peer)) = (&self.from, &self.peer)
             && from == peer
         {
@@ -144,11 +147,11 @@ impl Nodes {
         // Read once for both nodes, and only if a node needs it.
         let boot = LazyCell::new(|| self.boot());
         let local = match &self.from {
-            Some(host) => self.way_to(host, &boot)?,
+            Some(host) => self.transport_to(host, &boot)?,
             None => Box::new(Local),
         };
         let peer = match (&self.peer, &self.join, &self.secret_file) {
-            (Some(host), ..) => self.way_to(host, &boot)?,
+            (Some(host), ..) => self.transport_to(host, &boot)?,
             (None, Some(address), Some(file)) => {
                 let secret = read_secret(file)
                     .map_err(|why| ReachError::new(address, Outcome::Usage, why))?;
@@ -185,7 +188,7 @@ impl Nodes {
             .map_or_else(Boot::copy, |path| Ok(Boot::at_path(path)))
     }
 
-    fn way_to(
+    fn transport_to(
         &self,
         typed: &str,
         boot: &io::Result<Boot>,
@@ -220,10 +223,13 @@ impl Nodes {
     }
 }
 
-/// A node behind `way`, with the progress of sending the program there.
-pub(crate) fn node_at(way: &dyn Transport, plugin: &PluginChoice) -> Result<Node, LaunchError> {
-    Node::at(way, plugin, &mut |sent, all| {
-        upload(way.node(), sent, all);
+/// A node behind `transport`, with the progress of sending the program there.
+pub(crate) fn node_at(
+    transport: &dyn Transport,
+    plugin: &PluginChoice,
+) -> Result<TaskNode, LaunchError> {
+    TaskNode::at(transport, plugin, &mut |sent, all| {
+        upload(transport.node(), sent, all);
     })
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn run_pair(
     work: Work,
     preflight: bool,
 ) -> Result<PairRun, Failure> {
-    let ways = nodes.ways()?;
+    let transports = nodes.transports()?;
     let interrupted = interrupted()?;
     let run_id = format!("{}-{}", tcpx_words::units::stamp_utc(), scenario.slug());
     let request = RunRequest {
@@ -59,11 +59,11 @@ pub(crate) fn run_pair(
         work,
         run_id: &run_id,
         interrupted: &interrupted,
-        ways: &ways,
+        transports: &transports,
         node_pairs: ONE_NODE_PAIR,
         bootstrap_port: nodes.bootstrap_port(),
         preflight,
-        closely: None,
+        focused: None,
     };
     let run = run(&request, &mut |event, _| {
         if let EventKind::Upload { to, sent, all } = &event.kind {

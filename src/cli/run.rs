@@ -81,13 +81,20 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Err(Failure::new(Outcome::Usage, "--live needs a terminal")
             .next("omit --live, and use `tcpxctl watch` from another terminal"));
     }
-    let ways = arguments.nodes.ways()?;
+    let transports = arguments.nodes.transports()?;
     let interrupted = interrupted()?;
     sweep_recorders();
     let is_sweep = points.len() > 1;
     let mut runs = Vec::new();
     for point in &points {
-        let run = run_point(common, arguments, &ways, point, is_sweep, &interrupted);
+        let run = run_point(
+            common,
+            arguments,
+            &transports,
+            point,
+            is_sweep,
+            &interrupted,
+        );
         runs.push(run?);
         if interrupted.load(Ordering::Relaxed) {
             break;
@@ -132,7 +139,7 @@ fn sweep_recorders() {
 fn run_point(
     common: &Common,
     arguments: &Arguments,
-    ways: &[Box<dyn Transport>; 2],
+    transports: &[Box<dyn Transport>; 2],
     point: &Resolved,
     is_sweep: bool,
     interrupted: &Arc<AtomicBool>,
@@ -149,17 +156,17 @@ fn run_point(
     let mut progress = Progress::new(scenario);
     let bootstrap_port = arguments.nodes.bootstrap_port();
     let preflight = !arguments.no_preflight;
-    let closely = FocusedChannel::default();
+    let focused = FocusedChannel::default();
     let request = RunRequest {
         scenario,
         work: Work::Transfer,
         run_id: &id,
         interrupted,
-        ways,
+        transports,
         node_pairs: ONE_NODE_PAIR,
         bootstrap_port,
         preflight,
-        closely: arguments.live.then_some(&closely),
+        focused: arguments.live.then_some(&focused),
     };
     let mut observe = |event: &Event, state: &RunState, quietly: bool| {
         match (&event.kind, event.worker()) {
@@ -292,8 +299,8 @@ fn live(
 ) -> (RunOutcome, RunRecord) {
     let (to_view, updates) = mpsc::channel();
     let focused = |wanted| {
-        if let Some(closely) = request.closely {
-            *closely.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+        if let Some(focused) = request.focused {
+            *focused.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         }
     };
     let mut source = LiveSource::new(request.scenario, updates, focused);
@@ -322,10 +329,10 @@ fn live(
 }
 
 fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> Ended {
-    let ways = arguments.nodes.ways()?;
+    let transports = arguments.nodes.transports()?;
     let mut plans = Vec::new();
     for point in points {
-        plans.push(DryRun::new(point, &ways)?);
+        plans.push(DryRun::new(point, &transports)?);
     }
     if common.json {
         print_json(&plans);
@@ -358,7 +365,7 @@ struct Key {
 impl DryRun {
     fn new(
         point: &Resolved,
-        ways: &[Box<dyn Transport>; 2],
+        transports: &[Box<dyn Transport>; 2],
     ) -> Result<Self, tcpx_node::plugin_files::LoadError> {
         let facts = tcpx_node::NodeFacts::read(&tcpx_node::Root::live());
         let plugin = tcpx_coord::choose(&point.scenario.plugin)?;
@@ -373,7 +380,12 @@ impl DryRun {
             value,
             origin: origin.to_string(),
         };
-        let names = shown_names(&ways.iter().map(|way| way.node()).collect::<Vec<_>>());
+        let names = shown_names(
+            &transports
+                .iter()
+                .map(|transport| transport.node())
+                .collect::<Vec<_>>(),
+        );
         Ok(Self {
             point: point.point.clone(),
             sha256: point.scenario.hash(),
@@ -382,11 +394,11 @@ impl DryRun {
             env: env.into(),
             commands: names
                 .iter()
-                .zip(ways)
-                .map(|(name, way)| {
+                .zip(transports)
+                .map(|(name, transport)| {
                     format!(
                         "tcpxctl agent ({name}, on {}), which starts: tcpxctl worker",
-                        way.node()
+                        transport.node()
                     )
                 })
                 .collect(),

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tables::Tables;
 use tcpx_coord::{Loaded, Task, WorkerMessage};
-use tcpx_coord::{Node, Problem, environment};
+use tcpx_coord::{TaskError, TaskNode, environment};
 use tcpx_engine::contract::{self, ContractVerdict};
 use tcpx_node::plugin_files::Choice;
 use tcpx_words::abi_version::AbiVersion;
@@ -130,7 +130,7 @@ impl Row {
 
 /// The node and plugin that rows run on.
 struct Bench<'a> {
-    node: &'a Node,
+    node: &'a TaskNode,
     choice: Choice,
     env: BTreeMap<String, String>,
     patience: Duration,
@@ -138,7 +138,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Loads and initialises the plugin, with another table version if one is given.
-    fn load(&self, version: Option<AbiVersion>) -> Result<Loaded, Problem> {
+    fn load(&self, version: Option<AbiVersion>) -> Result<Loaded, TaskError> {
         let plugin = Choice {
             abi: version.or(self.choice.abi),
             ..self.choice.clone()
@@ -155,7 +155,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// No other row can run: the node is lost, or the user interrupted.
-    fn row(&self, id: &str) -> Result<(ContractVerdict, String), Problem> {
+    fn row(&self, id: &str) -> Result<(ContractVerdict, String), TaskError> {
         let task = Task::Contract {
             plugin: self.choice.clone(),
             row: id.into(),
@@ -171,7 +171,7 @@ impl Bench<'_> {
             Err(problem) if matches!(problem.outcome, Outcome::PeerLost | Outcome::Interrupted) => {
                 Err(problem)
             }
-            Err(problem) => Ok(words::verdict_of_problem(&problem)),
+            Err(error) => Ok(words::verdict_of_error(&error)),
         }
     }
 }
@@ -282,7 +282,7 @@ fn run_rows(
     usable: bool,
     results: &mut Vec<Row>,
     tell: &impl Fn(&Row),
-) -> Result<(), Problem> {
+) -> Result<(), TaskError> {
     for row in rows {
         if results
             .last()
@@ -336,7 +336,7 @@ impl Arguments {
 fn look_at_tables(
     bench: &mut Bench<'_>,
     arguments: &Arguments,
-) -> Result<(Option<Loaded>, Vec<Row>), Problem> {
+) -> Result<(Option<Loaded>, Vec<Row>), TaskError> {
     let chosen = bench.load(None);
     if chosen.is_ok() && !arguments.wants_tables() {
         return Ok((chosen.ok(), Vec::new()));

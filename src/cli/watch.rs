@@ -130,16 +130,16 @@ fn source(arguments: &Arguments) -> Result<Box<dyn Source>, Failure> {
                            recording on this machine";
             Err(Failure::new(Outcome::Usage, message).next("omit one of them"))
         }
-        (Some(way), _) => peer(arguments, &*way),
+        (Some(transport), _) => peer(arguments, &*transport),
         (None, Some(run)) => Ok(Box::new(FolderSource::open(run, Some(arguments.speed))?)),
         (None, None) => Ok(open(arguments.what.as_deref())?),
     }
 }
 
-fn peer(arguments: &Arguments, way: &dyn Transport) -> Result<Box<dyn Source>, Failure> {
-    let ways = arguments.nodes.ways()?;
-    let watching = Watching::start(&ways, &mut |node, sent, all| upload(node, sent, all))?;
-    let title = format!("{} and {}", ways[0].node(), way.node());
+fn peer(arguments: &Arguments, transport: &dyn Transport) -> Result<Box<dyn Source>, Failure> {
+    let transports = arguments.nodes.transports()?;
+    let watching = Watching::start(&transports, &mut |node, sent, all| upload(node, sent, all))?;
+    let title = format!("{} and {}", transports[0].node(), transport.node());
     Ok(Box::new(Peer::judged(watching, title)))
 }
 

@@ -15,7 +15,7 @@ pub mod reach;
 mod stream;
 pub mod worker;
 
-pub use coordinator::ask::{Node, Problem};
+pub use coordinator::ask::{TaskError, TaskNode};
 pub use coordinator::assign::environment;
 pub use coordinator::conclude::conclude;
 pub use coordinator::drive::{FocusedChannel, ONE_NODE_PAIR, RunOutcome, RunRequest, run};

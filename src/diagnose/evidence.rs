@@ -14,7 +14,7 @@ use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::scenario::Scenario;
-pub(crate) use tcpx_run_model::state::At;
+pub(crate) use tcpx_run_model::state::Timed;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
@@ -110,10 +110,10 @@ pub(crate) struct Node {
     pub(crate) listened_on_gpus: BTreeSet<u32>,
     /// How its process ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) exit: Option<At<Exit>>,
+    pub(crate) exit: Option<Timed<Exit>>,
     /// The failure that its worker reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) failure: Option<At<Failure>>,
+    pub(crate) failure: Option<Timed<Failure>>,
     /// Bytes compared, and those that were wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) verified: Option<(u64, u64)>,
@@ -350,8 +350,8 @@ impl Node {
     }
 
     /// The exit of its process, if nothing asked it to end.
-    pub(crate) fn died(&self) -> Option<&At<Exit>> {
-        let unasked = |exit: &&At<Exit>| !exit.what.killed && self.failure.is_none();
+    pub(crate) fn died(&self) -> Option<&Timed<Exit>> {
+        let unasked = |exit: &&Timed<Exit>| !exit.what.killed && self.failure.is_none();
         self.exit
             .as_ref()
             .filter(unasked)

@@ -1,4 +1,4 @@
-//! A run folder or a bundle, read back into the state of its run.
+//! Folds the files of a run folder or a bundle into a `RunState`.
 #![forbid(unsafe_code)]
 
 use crate::counters::Frame;
@@ -11,20 +11,20 @@ use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Longest line of an event stream that is read.
+/// Longest line of an event stream.
 pub const EVENT_BYTES_MAX: u64 = 16 << 20;
-/// Largest `run.json` that is read.
+/// Largest `run.json`.
 pub const RECORD_BYTES_MAX: u64 = 64 << 20;
-/// Lines of an event stream before its nodes are introduced.
+/// Lines at the start of an event stream among which the `Nodes` event is searched.
 const INTRODUCED_WITHIN: usize = 100;
-/// Largest freeze-frame, and largest scenario.
+/// Largest freeze-frame and largest scenario file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 impl RunFiles {
-    /// The record of the run, if there is one.
+    /// The run's `run.json`; `None` if there is no such file.
     ///
     /// # Errors
-    /// It cannot be read, is damaged, or of a version that is not known.
+    /// The file cannot be read, is damaged, or its version is unknown.
     pub fn record(&self) -> Result<Option<RunRecord>, RecordError> {
         match self.read("run.json", RECORD_BYTES_MAX) {
             Ok(bytes) => RunRecord::parse(&bytes).map(Some),
@@ -33,14 +33,14 @@ impl RunFiles {
         }
     }
 
-    /// The scenario as it was resolved.
+    /// The resolved scenario.
     pub fn scenario(&self) -> Option<Scenario> {
         let text = self.read("scenario.toml", FILE_BYTES_MAX).ok()?;
         toml::from_str(&String::from_utf8(text).ok()?).ok()
     }
 
-    /// How the nodes are called, by the record or by what the event stream begins with;
-    /// folders of nodes are called by it.
+    /// Names of the nodes, from `run.json` or the start of the event stream. The nodes' folders have
+    /// the same names.
     pub fn node_names(&self) -> Vec<String> {
         let record = self
             .read("run.json", RECORD_BYTES_MAX)
@@ -77,7 +77,7 @@ impl RunFiles {
             .collect()
     }
 
-    /// A state that knows the scenario, and nothing yet of what happened.
+    /// The state before the first event: the scenario only.
     pub fn begun(&self) -> RunState {
         let mut state = self
             .scenario()
@@ -88,11 +88,11 @@ impl RunFiles {
         state
     }
 
-    /// Everything that the files tell of the run. A line that is cut off, or that
-    /// this version has no word for, says nothing.
+    /// Folds the event stream, the freeze-frames and `run.json`. Skips truncated lines and events of
+    /// unknown kinds.
     ///
     /// # Errors
-    /// There is no event stream, or it cannot be read on.
+    /// There is no event stream, or reading it fails.
     pub fn replay(&self) -> io::Result<RunState> {
         let mut state = self.begun();
         for_each_event(BufReader::new(self.file("events.jsonl")?), |event| {
@@ -102,14 +102,13 @@ impl RunFiles {
         Ok(state)
     }
 
-    /// As [`RunFiles::replay`], of a stream of any length: most counters are passed
-    /// over unread. A worker's are looked at where something depends on them: when a
-    /// stall is declared, when it fails, and at the end. So they are right there,
-    /// while `looks` and `progress_ms` of the state are coarse. Returns the samples
-    /// that were kept, and how many lines are damaged.
+    /// Folds an event stream of any length faster than [`RunFiles::replay`], without parsing most
+    /// samples. Applies a worker's newest sample only when a stall is declared, when the worker fails
+    /// and at the end. The counters are exact at these times; `looks` and `progress_ms` of the state
+    /// are coarse. Returns the kept samples and the number of damaged lines.
     ///
     /// # Errors
-    /// There is no event stream, or it cannot be read on; `state` has what came before.
+    /// There is no event stream, or reading it fails; `state` has the events up to there.
     pub fn skim(&self, state: &mut RunState) -> io::Result<(Thinned, u64)> {
         skim(
             BufReader::with_capacity(1 << 20, self.file("events.jsonl")?),
@@ -117,7 +116,7 @@ impl RunFiles {
         )
     }
 
-    /// Adds what stands in files of its own: freeze-frames, and the record.
+    /// Adds the data from other files: freeze-frames and `run.json`.
     pub fn complete(&self, state: &mut RunState) {
         for (worker, name) in self.of_workers(WorkerFile::Frame, &state.names) {
             let frame = self.read(&name, FILE_BYTES_MAX).ok();
@@ -146,7 +145,7 @@ fn skim(reader: impl BufRead, state: &mut RunState) -> io::Result<(Thinned, u64)
 
 struct Skim<'a> {
     state: &'a mut RunState,
-    /// Number of the newest line of counters that was applied.
+    /// Line number of the last sample applied.
     applied: BTreeMap<WorkerId, u64>,
     unreadable: u64,
 }
@@ -157,14 +156,14 @@ impl Skim<'_> {
             self.unreadable += u64::from(is_damaged(line));
             return;
         };
-        let depends = matches!(
+        let needs_counters = matches!(
             event.kind,
             EventKind::Stall(_)
                 | EventKind::Failed(_)
                 | EventKind::Transfer(_)
                 | EventKind::Exited(_)
         );
-        if depends {
+        if needs_counters {
             let unit = event
                 .worker()
                 .map(|worker| worker.unit)
@@ -176,10 +175,10 @@ impl Skim<'_> {
         self.state.apply(&event);
     }
 
-    /// Applies the newest counters of the workers that are meant.
-    fn catch_up(&mut self, thinned: &Thinned, is_meant: impl Fn(WorkerId) -> bool) {
+    /// Applies the newest sample of each selected worker.
+    fn catch_up(&mut self, thinned: &Thinned, is_selected: impl Fn(WorkerId) -> bool) {
         for samples in thinned.samples.values() {
-            let Some(worker) = samples.worker.filter(|worker| is_meant(*worker)) else {
+            let Some(worker) = samples.worker.filter(|worker| is_selected(*worker)) else {
                 continue;
             };
             let number = samples.newest_number();
@@ -193,16 +192,16 @@ impl Skim<'_> {
     }
 }
 
-/// Whether a line that is no event never was one: a last line without an end was
-/// being written, and another version has news that this one has no word for.
+/// Whether a line that is not an event is damaged. A last line without a newline is not: it was
+/// still being written. Nor is valid JSON: it may be an event of a newer version.
 fn is_damaged(line: &[u8]) -> bool {
     line.last() == Some(&b'\n') && serde_json::from_slice::<IgnoredAny>(line).is_err()
 }
 
-/// Calls `each` with every event of a stream. Returns how many lines are damaged.
+/// Calls `each` with every event of a stream. Returns the number of damaged lines.
 ///
 /// # Errors
-/// The stream cannot be read on.
+/// Reading the stream fails.
 pub fn for_each_event(mut reader: impl BufRead, mut each: impl FnMut(Event)) -> io::Result<u64> {
     let (mut line, mut unreadable) = (Vec::new(), 0);
     loop {
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skimmed_has_the_counters_of_what_is_replayed() {
+    fn skimming_gives_the_same_counters_as_replaying() {
         let text = stream();
         let (mut whole, mut skimmed) = (RunState::default(), RunState::default());
         whole.introduce_two_nodes();

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tcpx_node::NodeFacts;
 use tcpx_words::error::Outcome;
-pub use worker::{At, CallCounts, CallSample, Framed, StallPicture, WorkerState};
+pub use worker::{CallCounts, CallSample, Framed, StallPicture, Timed, WorkerState};
 
 /// Milliseconds without a state change that are a stall if no scenario is known.
 pub(crate) const STALL_AFTER_MS: u64 = 3000;
@@ -57,7 +57,7 @@ pub struct RunState {
     /// Every worker or process that had an event.
     pub workers: BTreeMap<WorkerId, WorkerState>,
     /// Notes of the coordinator, the newest last.
-    pub notes: Vec<At<String>>,
+    pub notes: Vec<Timed<String>>,
     /// The newest findings.
     pub findings: Vec<Finding>,
     /// How the run ended, once it has.
@@ -76,7 +76,7 @@ pub struct NodeState {
     /// Offset of its clock to the coordinator's.
     pub clock: Option<Clock>,
     /// Why its agent failed.
-    pub broken: Option<At<String>>,
+    pub broken: Option<Timed<String>>,
 }
 
 /// State of one pair.
@@ -166,7 +166,7 @@ impl RunState {
                 if self.notes.len() == NOTES_MAX {
                     self.notes.remove(0);
                 }
-                self.notes.push(At {
+                self.notes.push(Timed {
                     at_ms: event.ms,
                     what: text.clone(),
                 });
@@ -196,7 +196,7 @@ impl RunState {
                 state.facts = Some(facts.clone());
             }
             EventKind::AgentBroken(why) => {
-                state.broken = Some(At {
+                state.broken = Some(Timed {
                     at_ms,
                     what: why.clone(),
                 })

@@ -44,7 +44,7 @@ pub enum MarkKind {
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct TimelineLine {
     /// When, nanoseconds since 1970.
     pub at_ns: u64,
     /// The worker it is about; `None` for lines of the coordinator or an agent.
@@ -78,7 +78,7 @@ pub struct Timeline {
     /// Counters over time, by worker.
     pub series: BTreeMap<WorkerId, Series>,
     /// Log lines, ordered by time.
-    pub lines: VecDeque<Line>,
+    pub lines: VecDeque<TimelineLine>,
     /// Number of lines that were dropped.
     pub lines_lost: u64,
     /// Marks, ordered by time.
@@ -117,7 +117,7 @@ impl Timeline {
         let at_ns = self.state.at_ns(event.ms);
         let (worker, node) = (event.worker(), event.node);
         let mut say = |kind, text: &str| {
-            self.line(Line {
+            self.line(TimelineLine {
                 at_ns,
                 worker,
                 node,
@@ -173,7 +173,7 @@ impl Timeline {
         }
     }
 
-    fn line(&mut self, line: Line) {
+    fn line(&mut self, line: TimelineLine) {
         if self.lines.len() == LINES_MAX {
             self.lines.pop_front();
             self.lines_lost += 1;

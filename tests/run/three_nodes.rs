@@ -23,7 +23,7 @@ const NODES: [&str; 3] = ["a3-0", "a3-1", "a3-2"];
 fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
     let program = Boot::at_path(env!("CARGO_BIN_EXE_tcpxctl"));
     // A shell that ignores the node's name and runs the agent's command line on this machine.
-    let way = |node: &&str| -> Box<dyn Transport> {
+    let transport = |node: &&str| -> Box<dyn Transport> {
         Box::new(
             Rsh::new(
                 node,
@@ -33,7 +33,7 @@ fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
             .expect("a command"),
         )
     };
-    let ways: Vec<Box<dyn Transport>> = NODES.iter().map(way).collect();
+    let transports: Vec<Box<dyn Transport>> = NODES.iter().map(transport).collect();
     let mut folder = RunFolder::create(
         &tool.folder().join("reports"),
         "20261122T100000Z",
@@ -48,11 +48,11 @@ fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
         work: Work::Transfer,
         run_id: &id,
         interrupted: &interrupted,
-        ways: &ways,
+        transports: &transports,
         node_pairs: &[[0, 1], [1, 2], [2, 0]],
         bootstrap_port: 0,
         preflight: false,
-        closely: None,
+        focused: None,
     };
     let outcome = run(
         &request,

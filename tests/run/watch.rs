@@ -168,7 +168,7 @@ fn a_run_is_watched_through_its_stall_on_a_terminal_that_stays_intact() {
         .path();
     let events = std::fs::read_to_string(events.join("events.jsonl")).unwrap();
     assert!(
-        events.contains("\"sample\"") && !events.contains("\"closely\""),
+        events.contains("\"sample\"") && !events.contains("\"detail\":"),
         "{events}"
     );
     let cursor = terminal.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on}"]);

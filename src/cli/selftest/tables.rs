@@ -6,7 +6,7 @@ use super::{Bench, Row, words};
 use std::time::Instant;
 use tcpx_abi::SYMBOL_PREFIX;
 use tcpx_coord::Loaded;
-use tcpx_coord::Problem;
+use tcpx_coord::TaskError;
 use tcpx_engine::contract::ContractVerdict;
 use tcpx_engine::plugin::Device;
 use tcpx_words::abi_version::AbiVersion;
@@ -29,7 +29,7 @@ pub(super) fn id(version: AbiVersion) -> String {
 
 struct Table {
     version: AbiVersion,
-    found: Result<Loaded, Problem>,
+    found: Result<Loaded, TaskError>,
     seconds: f64,
 }
 
@@ -146,7 +146,7 @@ impl Tables {
 impl Table {
     fn row(&self) -> Row {
         let result = match &self.found {
-            Err(problem) => words::verdict_of_problem(problem),
+            Err(error) => words::verdict_of_error(error),
             Ok(loaded) => match named_version(&loaded.about.name) {
                 Some(other) if other != self.version.number() => (
                     ContractVerdict::Fail,

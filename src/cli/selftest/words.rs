@@ -4,20 +4,20 @@
 use super::Row;
 use std::fmt::Write;
 use tcpx_coord::Loaded;
-use tcpx_coord::Problem;
+use tcpx_coord::TaskError;
 use tcpx_engine::contract::ContractVerdict;
 use tcpx_node::plugin_files::Choice;
 use tcpx_report::suite::{JunitCase, JunitResult, JunitSuite};
 use tcpx_words::error::Outcome;
 
 /// Verdict and detail of a row whose worker ended before it sent a result.
-pub(super) fn verdict_of_problem(problem: &Problem) -> (ContractVerdict, String) {
-    let verdict = match problem.outcome {
+pub(super) fn verdict_of_error(error: &TaskError) -> (ContractVerdict, String) {
+    let verdict = match error.outcome {
         Outcome::PluginDied => ContractVerdict::Crashed,
         Outcome::Interrupted => return interrupted(),
         _ => ContractVerdict::Fail,
     };
-    (verdict, problem.message.clone())
+    (verdict, error.message.clone())
 }
 
 /// Verdict and detail of the row that the user interrupted.

@@ -218,14 +218,14 @@ impl Agent {
                     &AgentMessage::Chosen(choose(&wanted).map_err(NoPlugin::from)),
                 );
             }
-            CoordinatorOrder::Watch { which, closely } => {
+            CoordinatorOrder::Watch { which, focused } => {
                 let watched = self
                     .watched
                     .take()
                     .filter(|watched| *watched.which() == which);
                 self.watched
                     .insert(watched.unwrap_or_else(|| Recorders::new(which)))
-                    .want(closely);
+                    .want(focused);
             }
             CoordinatorOrder::Heartbeat { us } => self.say(number, &AgentMessage::Echo { us }),
         }

@@ -1,7 +1,7 @@
 //! Runs one task in one worker, on this machine or on another node, and returns its answer.
 //!
 //! For tasks without a pair: listing a plugin's devices, one row of the contract suite. A worker
-//! that fails, dies or hangs becomes a [`Problem`].
+//! that fails, dies or hangs becomes a [`TaskError`].
 #![forbid(unsafe_code)]
 
 use super::assign::or_builtin;
@@ -29,7 +29,7 @@ use tcpx_words::error::Outcome;
 
 /// Why a task has no answer.
 #[derive(Debug, Clone, Serialize)]
-pub struct Problem {
+pub struct TaskError {
     /// Whose problem it is.
     pub outcome: Outcome,
     /// What happened.
@@ -38,7 +38,7 @@ pub struct Problem {
     pub next_step: Option<String>,
 }
 
-impl Problem {
+impl TaskError {
     fn not_run(message: String) -> Self {
         Self {
             outcome: Outcome::NotRun,
@@ -56,7 +56,7 @@ impl Problem {
     }
 }
 
-impl From<NoPlugin> for Problem {
+impl From<NoPlugin> for TaskError {
     fn from(no: NoPlugin) -> Self {
         Self {
             outcome: Outcome::NotRun,
@@ -67,7 +67,7 @@ impl From<NoPlugin> for Problem {
 }
 
 /// A node that runs single tasks.
-pub struct Node {
+pub struct TaskNode {
     /// NICs, GPUs, NUMA, limits and environment of the node.
     pub facts: Box<NodeFacts>,
     /// The plugin file that the wanted plugin resolves to on the node.
@@ -76,7 +76,7 @@ pub struct Node {
     interrupted: Arc<AtomicBool>,
 }
 
-impl Node {
+impl TaskNode {
     /// This machine: workers are children of this process.
     pub fn here(wanted: &PluginChoice) -> Self {
         let plugin = choose(wanted).map_err(NoPlugin::from);
@@ -94,12 +94,12 @@ impl Node {
     /// # Errors
     /// The node cannot be reached, or its agent does not start.
     pub fn at(
-        way: &dyn Transport,
+        transport: &dyn Transport,
         wanted: &PluginChoice,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, LaunchError> {
         let (to_events, events) = mpsc::channel();
-        let agent = Agent::start(NodeId(0), way, wanted, &to_events, progress)?;
+        let agent = Agent::start(NodeId(0), transport, wanted, &to_events, progress)?;
         let Agent { greeting, .. } = &agent;
         let (facts, plugin) = (greeting.facts.clone(), greeting.plugin.clone());
         let plugin = or_builtin(plugin, wanted);
@@ -128,7 +128,7 @@ impl Node {
         env: &BTreeMap<String, String>,
         patience: Duration,
         pick: impl Fn(WorkerMessage) -> Option<T>,
-    ) -> Result<T, Problem> {
+    ) -> Result<T, TaskError> {
         let answer = Answer {
             phase: Phase::Starting,
             inside: None,
@@ -143,7 +143,7 @@ impl Node {
             interrupted: &self.interrupted,
         };
         let answer = match &self.agent {
-            _ if wait.is_interrupted() => return Err(Problem::interrupted()),
+            _ if wait.is_interrupted() => return Err(TaskError::interrupted()),
             None => ask_child(answer, task, env, &wait),
             Some((agent, events)) => {
                 let launch = Launch {
@@ -160,7 +160,7 @@ impl Node {
         };
         answer.map_err(|problem| {
             if wait.is_interrupted() {
-                Problem::interrupted()
+                TaskError::interrupted()
             } else {
                 problem
             }
@@ -211,10 +211,10 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
     task: Task,
     env: &BTreeMap<String, String>,
     wait: &Wait<'_>,
-) -> Result<T, Problem> {
+) -> Result<T, TaskError> {
     let (to_heard, heard) = mpsc::channel();
     let worker = Worker::start(env, move |one| drop(to_heard.send(one)))
-        .map_err(|error| Problem::not_run(format!("cannot start a worker: {error}")))?;
+        .map_err(|error| TaskError::not_run(format!("cannot start a worker: {error}")))?;
     worker.tell(&WorkerOrder::Start(Box::new(task)));
     let mut recorder = None;
     loop {
@@ -244,8 +244,8 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
     agent: &Agent,
     events: &mpsc::Receiver<AgentEvent>,
     wait: &Wait<'_>,
-) -> Result<T, Problem> {
-    let lost = |what: String| Problem {
+) -> Result<T, TaskError> {
+    let lost = |what: String| TaskError {
         outcome: Outcome::PeerLost,
         message: what,
         next_step: None,
@@ -268,7 +268,7 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
                         signal: exit.signal,
                     }
                 }
-                AgentMessage::Broken(why) => return Err(Problem::not_run(why)),
+                AgentMessage::Broken(why) => return Err(TaskError::not_run(why)),
                 _ => continue,
             },
             Ok(AgentEvent::Gone(_)) | Err(Silence::Gone) => {
@@ -307,17 +307,17 @@ struct Answer<T, P> {
     inside: Option<String>,
     last_warning: Option<String>,
     answer: Option<T>,
-    failure: Option<Problem>,
+    failure: Option<TaskError>,
     pick: P,
 }
 
 impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
     /// Takes one message; returns the result once it is complete.
-    fn hear(&mut self, heard: WorkerEvent) -> Option<Result<T, Problem>> {
+    fn hear(&mut self, heard: WorkerEvent) -> Option<Result<T, TaskError>> {
         match heard {
             WorkerEvent::Message(WorkerMessage::Phase(next)) => self.phase = next,
             WorkerEvent::Message(WorkerMessage::Failed(failed)) => {
-                self.failure = Some(Problem {
+                self.failure = Some(TaskError {
                     outcome: failed.outcome,
                     message: format!("{}: {}", failed.phase, failed.message),
                     next_step: failed.next_step,
@@ -327,7 +327,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                 return Some(match (self.answer.take(), self.failure.take()) {
                     (Some(answer), None) => Ok(answer),
                     (_, Some(failure)) => Err(failure),
-                    (None, None) => Err(Problem::not_run(
+                    (None, None) => Err(TaskError::not_run(
                         "the worker ended without an answer".into(),
                     )),
                 });
@@ -351,7 +351,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     self.phase,
                     self.inside()
                 );
-                return Some(Err(Problem {
+                return Some(Err(TaskError {
                     outcome: Outcome::PluginDied,
                     message,
                     next_step: None,
@@ -370,13 +370,13 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
 
     /// The problem of a worker that has not finished in time. The plugin hangs if a call has not
     /// returned, or in a phase in which a worker does nothing but call it.
-    fn is_late(&self, wait: &Wait<'_>) -> Problem {
+    fn is_late(&self, wait: &Wait<'_>) -> TaskError {
         let seconds = wait.patience.as_secs_f64();
         let what = match (self.phase, &self.inside) {
             (Phase::Checking, None) => format!("not finished within {seconds:.0} s"),
             _ => "the plugin hangs".to_owned(),
         };
-        Problem::not_run(format!(
+        TaskError::not_run(format!(
             "{what} while {}{}; the worker was killed",
             self.phase,
             self.inside()

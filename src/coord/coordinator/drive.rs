@@ -37,8 +37,8 @@ pub struct RunRequest<'a> {
     /// Set by a signal handler: stop the run.
     pub interrupted: &'a Arc<AtomicBool>,
     /// How to reach each node.
-    pub ways: &'a [Box<dyn Transport>],
-    /// The pairs of nodes that transfer: indices into `ways`, two different ones each.
+    pub transports: &'a [Box<dyn Transport>],
+    /// The pairs of nodes that transfer: indices into `transports`, two different ones each.
     pub node_pairs: &'a [[usize; 2]],
     /// Port that the first listening worker uses, the next one for the next pair and so on; 0
     /// for any free port.
@@ -46,7 +46,7 @@ pub struct RunRequest<'a> {
     /// Whether each worker makes the critical checks of its node first.
     pub preflight: bool,
     /// The channel that a live view shows in detail.
-    pub closely: Option<&'a FocusedChannel>,
+    pub focused: Option<&'a FocusedChannel>,
 }
 
 /// The first node with the second: the node pairs of every run of two nodes.
@@ -115,7 +115,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
     };
     tell(
         &mut state,
-        EventKind::Nodes(introductions(request.ways)),
+        EventKind::Nodes(introductions(request.transports)),
         Who::Run,
     );
     let mut upload = |to: &str, sent, all| {
@@ -130,7 +130,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         );
     };
     let agents = match Agent::start_all(
-        request.ways,
+        request.transports,
         &request.scenario.plugin,
         &to_events,
         &mut upload,
@@ -173,8 +173,11 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
     drive.conclude()
 }
 
-fn introductions(ways: &[Box<dyn Transport>]) -> Vec<NodeIntro> {
-    let addresses: Vec<&str> = ways.iter().map(|way| way.node()).collect();
+fn introductions(transports: &[Box<dyn Transport>]) -> Vec<NodeIntro> {
+    let addresses: Vec<&str> = transports
+        .iter()
+        .map(|transport| transport.node())
+        .collect();
     let intro = |(name, address): (String, &&str)| NodeIntro {
         name,
         address: (*address).to_owned(),
@@ -220,9 +223,9 @@ impl Drive<'_> {
         let request = self.request;
         let is_here = |node: NodeId| {
             request
-                .ways
+                .transports
                 .get(node.index())
-                .is_some_and(|way| way.node() == Local.node())
+                .is_some_and(|transport| transport.node() == Local.node())
         };
         let setup = PairSetup {
             id,
@@ -318,7 +321,7 @@ impl Drive<'_> {
                 .map(|event| self.hear(event))
                 .count();
             stream.rest(more + 1);
-            let closely = self.request.closely.map(|wanted| {
+            let focused = self.request.focused.map(|wanted| {
                 wanted
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -327,7 +330,7 @@ impl Drive<'_> {
             let tick = RunInput::Tick {
                 interrupted: self.request.interrupted.load(Ordering::Relaxed),
                 overslept: began.elapsed() > OVERSLEPT,
-                closely: closely.flatten(),
+                focused: focused.flatten(),
             };
             self.step(tick);
         }

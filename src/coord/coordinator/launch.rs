@@ -143,7 +143,7 @@ impl Agent {
     /// In words that name the node.
     pub(crate) fn start(
         node: NodeId,
-        way: &dyn Transport,
+        transport: &dyn Transport,
         wanted: &PluginChoice,
         events: &mpsc::Sender<AgentEvent>,
         progress: &mut dyn FnMut(u64, u64),
@@ -154,7 +154,7 @@ impl Agent {
             beside,
             hold,
             addresses,
-        } = way.open(progress)?;
+        } = transport.open(progress)?;
         let to_agent = Sender::new(to_agent);
         let (first, hello) = mpsc::channel();
         for_each_line(node, beside, events, &first);
@@ -162,7 +162,7 @@ impl Agent {
         std::thread::spawn(move || read_agent(node, from_agent, &first, &events));
         // An agent that is gone shows through its stream.
         let _ = to_agent.send(&(0, CoordinatorOrder::Choose(wanted.clone())));
-        let greeting = greeting(way.node(), &hello, addresses)?;
+        let greeting = greeting(transport.node(), &hello, addresses)?;
         let agent = Self {
             to_agent: Some(to_agent),
             hold,
@@ -179,7 +179,7 @@ impl Agent {
     /// # Errors
     /// The first of [`Agent::start`]'s, once all have come to something.
     pub(crate) fn start_all(
-        ways: &[Box<dyn Transport>],
+        transports: &[Box<dyn Transport>],
         wanted: &PluginChoice,
         events: &mpsc::Sender<AgentEvent>,
         progress: &mut dyn FnMut(&str, u64, u64),
@@ -194,21 +194,23 @@ impl Agent {
             let tell = |what| drop(to_news.send(what));
             let mut sent = |sent, all| tell(News::Upload(place, sent, all));
             let node = NodeId(u32::try_from(place).unwrap_or(u32::MAX));
-            let agent = Self::start(node, &*ways[place], wanted, events, &mut sent);
+            let agent = Self::start(node, &*transports[place], wanted, events, &mut sent);
             tell(News::Started(place, Box::new(agent)));
         };
         let mut agents: Vec<Option<Result<Self, LaunchError>>> =
-            ways.iter().map(|_| None).collect();
+            transports.iter().map(|_| None).collect();
         let mut beat_at = Instant::now();
         std::thread::scope(|scope| {
-            for place in 0..ways.len() {
+            for place in 0..transports.len() {
                 let (to_news, start) = (to_news.clone(), &start);
                 scope.spawn(move || start(place, to_news));
             }
             drop(to_news);
             loop {
                 match news.recv_timeout(HEARTBEAT) {
-                    Ok(News::Upload(place, sent, all)) => progress(ways[place].node(), sent, all),
+                    Ok(News::Upload(place, sent, all)) => {
+                        progress(transports[place].node(), sent, all)
+                    }
                     Ok(News::Started(place, agent)) => agents[place] = Some(*agent),
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                     Err(mpsc::RecvTimeoutError::Disconnected) => return,

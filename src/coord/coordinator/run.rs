@@ -59,8 +59,8 @@ pub(super) enum RunInput {
         interrupted: bool,
         /// The coordinator was stopped or starved since the last one.
         overslept: bool,
-        /// The channel that a view shows closely and the recorder that has it.
-        closely: Option<(ChannelKey, PathBuf)>,
+        /// The channel that a view shows in detail, and its recorder file.
+        focused: Option<(ChannelKey, PathBuf)>,
     },
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Run {
     /// Whether the pairs that measure together were told to measure.
     measures: bool,
     /// The channel that the agents were asked to show in detail.
-    closely: Option<(ChannelKey, PathBuf)>,
+    focused: Option<(ChannelKey, PathBuf)>,
     beat_at: Duration,
 }
 
@@ -111,7 +111,7 @@ impl Run {
             agents,
             pairs,
             measures: false,
-            closely: None,
+            focused: None,
             beat_at: now.elapsed,
         }
     }
@@ -181,10 +181,10 @@ impl Run {
             RunInput::Tick {
                 interrupted,
                 overslept,
-                closely,
+                focused,
             } => {
                 self.tick(interrupted, overslept, now, &mut effects);
-                self.look_closely(closely, &mut effects);
+                self.focus(focused, &mut effects);
             }
         }
         self.let_measure(now, &mut effects);
@@ -440,12 +440,8 @@ impl Run {
     }
 
     /// Asks the agents for the channel that a live view shows in detail.
-    fn look_closely(
-        &mut self,
-        wanted: Option<(ChannelKey, PathBuf)>,
-        effects: &mut Vec<RunEffect>,
-    ) {
-        if wanted == self.closely {
+    fn focus(&mut self, wanted: Option<(ChannelKey, PathBuf)>, effects: &mut Vec<RunEffect>) {
+        if wanted == self.focused {
             return;
         }
         for index in 0..self.agents.len() {
@@ -457,14 +453,14 @@ impl Run {
                 .iter()
                 .map(|(channel, path)| (channel.worker, path.clone()))
                 .collect();
-            let closely = theirs.map(|(channel, _)| channel.clone());
+            let focused = theirs.map(|(channel, _)| channel.clone());
             let order = CoordinatorOrder::Watch {
                 which: RecorderFilter::Workers(workers),
-                closely,
+                focused,
             };
             effects.push(RunEffect::Tell(node, 0, order));
         }
-        self.closely = wanted;
+        self.focused = wanted;
     }
 
     /// The final state and the outcome of each pair.

@@ -389,18 +389,18 @@ fn input(one: Happening) -> RunInput {
         15 => RunInput::Tick {
             interrupted: true,
             overslept: false,
-            closely: None,
+            focused: None,
         },
         16 => RunInput::Tick {
             interrupted: false,
             overslept: true,
-            closely: None,
+            focused: None,
         },
         17 => said(AgentMessage::Sample(channels(u64::from(one.worker), 0))),
         _ => RunInput::Tick {
             interrupted: false,
             overslept: false,
-            closely: None,
+            focused: None,
         },
     }
 }

@@ -40,12 +40,15 @@ impl Watching {
     /// # Errors
     /// A node cannot be reached, or its agent does not start.
     pub fn start(
-        ways: &[Box<dyn Transport>],
+        transports: &[Box<dyn Transport>],
         progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, LaunchError> {
         let (to_events, events) = mpsc::channel();
-        let agents = Agent::start_all(ways, &PluginChoice::default(), &to_events, progress)?;
-        let addresses: Vec<&str> = ways.iter().map(|way| way.node()).collect();
+        let agents = Agent::start_all(transports, &PluginChoice::default(), &to_events, progress)?;
+        let addresses: Vec<&str> = transports
+            .iter()
+            .map(|transport| transport.node())
+            .collect();
         let names = shown_names(&addresses).into_iter().zip(&addresses);
         let watching = Self {
             agents: agents
@@ -82,7 +85,7 @@ impl Watching {
                 .as_ref()
                 .filter(|wanted| wanted.worker.node == node)
                 .cloned();
-            let closely = theirs.map(|mut channel| {
+            let focused = theirs.map(|mut channel| {
                 channel.worker.node = NodeId(0);
                 channel
             });
@@ -90,7 +93,7 @@ impl Watching {
                 0,
                 &CoordinatorOrder::Watch {
                     which: RecorderFilter::All,
-                    closely,
+                    focused,
                 },
             );
         }

@@ -55,7 +55,8 @@ pub(crate) enum CoordinatorOrder {
         /// The recorders to read.
         which: RecorderFilter,
         /// The channel to send details of.
-        closely: Option<ChannelKey>,
+        #[serde(rename = "closely")]
+        focused: Option<ChannelKey>,
     },
     /// Sent once a second, so that silence shows a lost coordinator; answered with `Echo`.
     Heartbeat {

@@ -3,7 +3,7 @@
 
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
-use crate::evidence::{At, Evidence, Node, SignatureLines, Spot};
+use crate::evidence::{Evidence, Node, SignatureLines, Spot, Timed};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
 use tcpx_run_model::phase::Phase;
@@ -85,13 +85,13 @@ fn peer_first(evidence: &Evidence) -> Vec<Found> {
 /// Reports of two nodes about one moment may arrive in either order.
 const SAME_MOMENT_MS: f64 = 2000.0;
 
-fn first_failure_seen(node: &Node) -> Option<At<String>> {
-    let failed = node.failure.as_ref().map(|failure| At {
+fn first_failure_seen(node: &Node) -> Option<Timed<String>> {
+    let failed = node.failure.as_ref().map(|failure| Timed {
         at_ms: failure.at_ms,
         what: failure.what.message.clone(),
     });
     failed.or_else(|| {
-        node.any_line(CLOSED).map(|line| At {
+        node.any_line(CLOSED).map(|line| Timed {
             at_ms: line.first_ms,
             what: line.text.clone(),
         })

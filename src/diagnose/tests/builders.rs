@@ -91,7 +91,7 @@ pub(crate) fn line(signature: &str, text: &str) -> SignatureLines {
     }
 }
 
-pub(crate) fn failure(phase: Phase, message: &str, follows: bool) -> Option<At<Failure>> {
+pub(crate) fn failure(phase: Phase, message: &str, follows: bool) -> Option<Timed<Failure>> {
     let message = message.to_owned();
     let what = Failure {
         outcome: Outcome::Failed,
@@ -100,7 +100,7 @@ pub(crate) fn failure(phase: Phase, message: &str, follows: bool) -> Option<At<F
         next_step: None,
         follows,
     };
-    Some(At {
+    Some(Timed {
         at_ms: 6000.0,
         what,
     })
@@ -127,7 +127,7 @@ pub(crate) fn machine(roots: &[Option<&str>]) -> Machine {
     }
 }
 
-pub(crate) fn exit(code: Option<i32>) -> Option<At<Exit>> {
+pub(crate) fn exit(code: Option<i32>) -> Option<Timed<Exit>> {
     let phase = Phase::Measuring;
     let what = Exit {
         code,
@@ -137,7 +137,7 @@ pub(crate) fn exit(code: Option<i32>) -> Option<At<Exit>> {
         in_call: None,
         channels: Vec::new(),
     };
-    Some(At {
+    Some(Timed {
         at_ms: 5500.0,
         what,
     })

@@ -51,9 +51,9 @@ pub struct RequestDetail {
 /// One event of a channel's ring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EventDetail {
-    /// Age.
+    /// Time since the event, microseconds.
     pub ago_us: u64,
-    /// Kind: `posted`, `done`, ...
+    /// Kind of the event: `posted`, `done`, `consumed`, ...
     pub what: String,
     /// The plugin call.
     pub call: String,

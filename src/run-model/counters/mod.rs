@@ -1,8 +1,8 @@
 //! Counters of channels, read from a worker's recorder, at one moment and over time.
 //!
 //! `channel.rs` has the numbers, `sample.rs` reads them from a recorder file, `series.rs` keeps
-//! them over time. `frame.rs` is the freeze-frame of a stall, `process.rs` and `detail.rs` what a
-//! view shows of a process and of one channel.
+//! them over time. `frame.rs` is the freeze-frame of a stall; `process.rs` and `detail.rs` describe
+//! a process and a single channel for the view.
 
 mod channel;
 mod detail;

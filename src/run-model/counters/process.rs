@@ -1,11 +1,11 @@
-//! What the process behind a recorder is: its role, its plugin, its devices.
+//! Facts about the process that writes a recorder: its role, plugin and devices.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tcpx_words::units::printable;
 
-/// A process, as its recorder describes it.
+/// A process, as described by its recorder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessFacts {
     /// Its label: `NCCL rank 3`, or a scenario's.
@@ -19,7 +19,7 @@ pub struct ProcessFacts {
     /// Whether the process has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_gone: bool,
-    /// The call that it is inside of, if that call belongs to no channel: `init`, `connect`.
+    /// The plugin call that has not returned, if it belongs to no channel: `init`, `connect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<String>,
 }

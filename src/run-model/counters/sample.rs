@@ -1,4 +1,4 @@
-//! One look at a worker's flight recorder, as the counters that people read.
+//! Reads the counters of every channel from a worker's flight recorder.
 #![forbid(unsafe_code)]
 
 use super::{ChannelNow, LatencyUs};
@@ -8,22 +8,22 @@ use tcpx_recorder::format::Role;
 use tcpx_recorder::{ChannelSample, Reader, Snapshot, State, monotonic_ns};
 use tcpx_words::side::Side;
 
-/// Bytes of a piece of a recorder file on its way to the record.
+/// Size of one piece of a recorder file sent to the coordinator.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Pieces of one recorder that a record keeps: 64 MiB, events of some 2000 channels.
+/// Pieces kept of one recorder: 64 MiB, the events of some 2000 channels.
 const PIECES_MAX: usize = 1024;
-/// Bytes of a recorder file that are looked at.
+/// Bytes of a recorder file that are searched for data.
 const SPAN_MAX: u64 = 4 << 30;
 
-/// Looks into one recorder file, again and again.
+/// Samples one recorder file repeatedly.
 pub struct Sampler {
     path: PathBuf,
     reader: Option<Reader>,
 }
 
 impl Sampler {
-    /// The file is opened at once, as its writer removes it at its end; or at the
-    /// first look at which it is there.
+    /// Opens the file now, because the writer removes it when it ends. If the file does not exist
+    /// yet, each sample tries again.
     pub fn new(path: PathBuf) -> Self {
         Self {
             reader: Reader::open(&path).ok(),
@@ -38,15 +38,14 @@ impl Sampler {
         self.reader.as_mut()?.snapshot().ok()
     }
 
-    /// Every send and receive channel, sends first; empty when the file cannot
-    /// be read.
+    /// Counters of every send and receive channel, sends first; empty if the file cannot be read.
     pub fn now(&mut self) -> Vec<ChannelNow> {
         self.snapshot()
             .map(|snapshot| channels(&snapshot, monotonic_ns()))
             .unwrap_or_default()
     }
 
-    /// The plugin call that the process is inside of, on any channel or none.
+    /// The plugin call that has not returned, on a channel or during setup.
     pub fn in_call(&mut self) -> Option<String> {
         let snapshot = self.snapshot()?;
         let on_channel = snapshot.channels.iter().find_map(|channel| {
@@ -71,8 +70,8 @@ impl Sampler {
         })
     }
 
-    /// The file's bytes in order, less long stretches of zeroes, which are most
-    /// of it; as much as a record keeps.
+    /// The file's pieces in order with their offsets, without pieces of zeroes, which are most of the
+    /// file; at most `PIECES_MAX`.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
         let file = self.reader.as_ref().map(Reader::file);
         let length = file
@@ -81,8 +80,8 @@ impl Sampler {
         let offsets = (0..length).step_by(PIECE_BYTES);
         let piece = move |offset: u64| {
             let mut bytes = vec![0; PIECE_BYTES];
-            let there = file?.read_at(&mut bytes, offset).ok()?;
-            bytes.truncate(there);
+            let length = file?.read_at(&mut bytes, offset).ok()?;
+            bytes.truncate(length);
             bytes
                 .iter()
                 .any(|byte| *byte != 0)
@@ -91,14 +90,14 @@ impl Sampler {
         offsets.filter_map(piece).take(PIECES_MAX)
     }
 
-    /// Removes the file; for whoever outlives its writer.
+    /// Removes the file of a writer that was killed.
     pub fn remove(self) {
-        // Gone already is what we want.
+        // Fails if the writer removed the file itself.
         let _ = std::fs::remove_file(self.path);
     }
 }
 
-/// Every send and receive channel of a picture with its side and its index within it.
+/// Every send and receive channel of a snapshot with its side and its index within the side.
 pub(crate) fn role_index(
     snapshot: &Snapshot,
 ) -> impl Iterator<Item = (&ChannelSample, Side, usize)> {
@@ -123,7 +122,7 @@ fn side(sample: &ChannelSample) -> Side {
     }
 }
 
-/// The samples of comms that move data.
+/// Counters of every send and receive comm, sends first.
 pub fn channels(snapshot: &Snapshot, now_ns: u64) -> Vec<ChannelNow> {
     let mut all: Vec<ChannelNow> = role_index(snapshot)
         .map(|(sample, _, index)| channel(sample, index, now_ns))

@@ -1,32 +1,34 @@
-//! Counters over time: what a view steps back in, live or from a run folder.
+//! Counters over time, for stepping back in a view, live or from a run folder.
 //!
-//! Bounded: once full, every second sample is left out and only every second new
-//! one is taken, so a series covers any time at a resolution that halves with it.
-//! The first and the newest sample are always there.
+//! Bounded: when a series is full, every second sample is dropped, and from then on only every
+//! second new one is kept. So a series covers any duration, and its resolution halves each time
+//! the duration doubles. The first and the newest sample are always kept.
 #![forbid(unsafe_code)]
 
 use super::ChannelNow;
-/// Samples of a series: at 10 per second, more than ten minutes before it thins out.
+
+/// Samples of a series: at 10 per second, more than ten minutes before the series is thinned.
 pub const SAMPLES_MAX: usize = 8192;
 
-/// Counters of one node's channels at one moment.
+/// Counters of one worker's channels at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
-    /// Nanoseconds since 1970, by the node's clock.
+    /// Time of the sample by the node's clock, nanoseconds since 1970.
     pub at_ns: u64,
-    /// Sends first.
+    /// Counters of each channel, sends first.
     pub channels: Vec<ChannelNow>,
 }
 
-/// One node's samples, oldest first.
+/// One worker's samples, oldest first.
 #[derive(Debug, Clone)]
 pub struct Series {
     samples: Vec<Sample>,
     most: usize,
-    /// Samples that come for each one that is kept, and those passed over since.
+    /// One of this many samples is kept.
     every: usize,
+    /// Samples pushed since the last one that was kept.
     passed: usize,
-    /// The newest, when it is one that would be passed over.
+    /// The newest sample, if it is not in `samples`.
     newest: Option<Sample>,
 }
 
@@ -37,7 +39,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// With room for `most` samples, at least two.
+    /// A series that keeps at most `most` samples, at least two.
     pub fn new(most: usize) -> Self {
         Self {
             samples: Vec::new(),
@@ -48,7 +50,7 @@ impl Series {
         }
     }
 
-    /// Takes a sample; one that is older than the newest is left out.
+    /// Adds a sample; ignores a sample that is older than the newest.
     pub fn push(&mut self, sample: Sample) {
         if self.last().is_some_and(|last| last.at_ns > sample.at_ns) {
             return;
@@ -75,22 +77,22 @@ impl Series {
         self.samples.iter().chain(&self.newest)
     }
 
-    /// How many there are.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.samples.len() + usize::from(self.newest.is_some())
     }
 
-    /// Whether there is none.
+    /// Whether the series has no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.newest.is_none()
     }
 
-    /// The newest.
+    /// The newest sample.
     pub fn last(&self) -> Option<&Sample> {
         self.newest.as_ref().or(self.samples.last())
     }
 
-    /// What was known at a moment: the newest sample that is not after it.
+    /// The newest sample that is not after `at_ns`.
     pub fn at(&self, at_ns: u64) -> Option<&Sample> {
         if let Some(newest) = self.newest.as_ref().filter(|newest| newest.at_ns <= at_ns) {
             return Some(newest);
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_thins_out_and_keeps_its_ends() {
+    fn a_full_series_is_thinned_and_keeps_first_and_newest() {
         let mut series = Series::new(8);
         (0..1000).for_each(|at| series.push(sample(at, at)));
         assert!(series.len() <= 9);
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn stepping_back_gives_what_was_known_then() {
+    fn at_returns_the_newest_sample_that_is_not_later() {
         let mut series = Series::default();
         assert_eq!(series.at(5), None);
         for at in [10, 20, 30] {

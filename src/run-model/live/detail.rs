@@ -1,5 +1,4 @@
-//! One channel of a recorder file, closely: its requests, its last events, the
-//! sockets behind it.
+//! Reads one channel of a recorder file in detail: its requests, last events, sockets and NIC.
 #![forbid(unsafe_code)]
 
 use crate::counters::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
@@ -8,11 +7,11 @@ use tcpx_node::{Root, nic_counters, tcp_sockets};
 use tcpx_recorder::format::EventKind;
 use tcpx_recorder::{Address, ChannelSample, Reader, monotonic_ns};
 
-/// Events that are shown.
+/// Newest events of the channel.
 const EVENTS_MAX: usize = 64;
 
-/// Looks at one channel. `nic` is its interface; `is_here` says whether the
-/// kernel of this machine has its sockets.
+/// Reads one channel. `nic` is its interface; `is_here` is false once the process has ended, so
+/// that the kernel has no sockets of it.
 pub(super) fn detail(
     reader: &mut Reader,
     sample: &ChannelSample,
@@ -59,7 +58,7 @@ pub(super) fn detail(
         sockets: if is_here {
             sockets(sample)
         } else {
-            Err("its process is not on this machine".to_owned())
+            Err("the process is not running on this machine".to_owned())
         },
         nic: nic
             .filter(|_| is_here)
@@ -82,14 +81,15 @@ fn name(kind: EventKind) -> &'static str {
     }
 }
 
-/// Those whose ends are the comm's, as far as its ends are known. A comm's data
-/// sockets have ports of their own that nobody tells, so addresses must do.
+/// The comm's sockets, selected by the addresses that the plugin reports and by one known port.
+/// The plugin does not report the ports of every data socket.
 fn sockets(sample: &ChannelSample) -> Result<Vec<tcpx_node::TcpSocket>, String> {
     let known = sample.addresses;
     let (Some(peer), local) = (known.peer.or(known.ctrl), known.local) else {
-        return Err("the plugin does not tell the comm's addresses".to_owned());
+        return Err("the plugin does not report the comm's addresses".to_owned());
     };
-    let all = tcp_sockets().map_err(|error| format!("the kernel does not tell: {error}"))?;
+    let all =
+        tcp_sockets().map_err(|error| format!("cannot list the kernel's TCP sockets: {error}"))?;
     let is = |socket: SocketAddr, address: Address| {
         socket.ip().to_canonical() == address.ip.to_canonical()
     };
@@ -106,5 +106,5 @@ fn sockets(sample: &ChannelSample) -> Result<Vec<tcpx_node::TcpSocket>, String> 
     Ok(ours)
 }
 
-/// Sockets of one comm that are shown: a control socket and eight for data.
+/// Most sockets of one comm: a control socket and eight data sockets.
 const SOCKETS_MAX: usize = 9;

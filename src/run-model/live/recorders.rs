@@ -1,7 +1,7 @@
-//! Recorder files of this machine, looked at again and again.
+//! Polls the recorder files of this machine.
 //!
-//! Files come and go: the folders are listed once a second. A writer that has
-//! ended leaves its last counters; its time stands still then.
+//! Lists the folders once a second to find new files. When a writer has ended, its last counters
+//! stay, and their ages no longer grow.
 #![forbid(unsafe_code)]
 
 use super::detail;
@@ -15,30 +15,30 @@ use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list, 
 use tcpx_words::log::LogLine;
 use tcpx_words::units::printable;
 
-/// Between two looks at who is there.
+/// Time between two listings of the folders, and between two checks whether writers are alive.
 const LIST_EVERY: Duration = Duration::from_secs(1);
-/// Between two close looks at one channel.
+/// Time between two detailed readings of the wanted channel.
 const DETAIL_EVERY: Duration = Duration::from_millis(200);
-/// Log lines of one file that are taken in one look.
+/// Log lines read from one file per poll.
 const LINES_MAX: usize = 256;
-/// Files that are looked at.
+/// Files that are polled.
 const FILES_MAX: usize = 64;
 
-/// Which files.
+/// Which recorder files to poll.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecorderFilter {
-    /// Of every process that runs.
+    /// The files of every running process.
     All,
-    /// Of one process.
+    /// The files of one process.
     Pid(u32),
-    /// This one.
+    /// One file.
     File(PathBuf),
-    /// These, of workers of a run.
+    /// The files of these workers of a run.
     Workers(Vec<(WorkerId, PathBuf)>),
 }
 
-/// The files that are looked at.
+/// The recorder files that are polled.
 pub struct Recorders {
     which: RecorderFilter,
     files: Vec<Watched>,
@@ -46,26 +46,27 @@ pub struct Recorders {
     detailed_at: Option<Instant>,
     wanted: Option<ChannelKey>,
     looks: usize,
-    /// When the first look was taken, nanoseconds since 1970.
+    /// Time of the first poll, nanoseconds since 1970.
     began_ns: Option<u64>,
 }
 
-/// Channels up to which every look takes counters; with more it is every second
-/// one, so at twenty looks a second there are still ten samples.
+/// With more channels than this, only every second poll reads counters: at 20 polls per second,
+/// there are still 10 samples.
 const CHANNELS_PER_LOOK: usize = 256;
 
 struct Watched {
     path: PathBuf,
     worker: WorkerId,
     reader: Reader,
-    told: Option<ProcessFacts>,
+    /// The facts last sent.
+    facts: Option<ProcessFacts>,
     lines_from: u64,
     ended: bool,
     last: Option<Snapshot>,
 }
 
 impl Recorders {
-    /// Nothing is opened yet.
+    /// Opens no file yet; the first `look` does.
     pub fn new(which: RecorderFilter) -> Self {
         Self {
             which,
@@ -78,7 +79,7 @@ impl Recorders {
         }
     }
 
-    /// Files that are open already, of workers of a run.
+    /// Polls files that are open already, of workers of a run.
     pub fn opened(files: Vec<(WorkerId, Reader)>) -> Self {
         let mut recorders = Self::new(RecorderFilter::Workers(Vec::new()));
         for (number, (worker, reader)) in files.into_iter().enumerate() {
@@ -87,12 +88,12 @@ impl Recorders {
         recorders
     }
 
-    /// Which files these are.
+    /// The filter that selects the files.
     pub fn which(&self) -> &RecorderFilter {
         &self.which
     }
 
-    /// The channel to look at closely.
+    /// Sets the channel to read in detail.
     pub fn want(&mut self, channel: Option<ChannelKey>) {
         if self.wanted != channel {
             self.wanted = channel;
@@ -100,21 +101,21 @@ impl Recorders {
         }
     }
 
-    /// How many files there are.
+    /// Number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Takes one look at everything; `at_ns` is now, since 1970. Events say it as
-    /// `node_us`, and count their milliseconds from the first look.
+    /// Polls every file once and appends events. `at_ns` is the current time since 1970; events carry
+    /// it as `node_us`, and their milliseconds count from the first poll.
     ///
     /// # Errors
-    /// The one file that was named cannot be read.
+    /// The file of `RecorderFilter::File` cannot be read.
     pub fn look(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Result<(), ReadError> {
         let now = Instant::now();
         let began_ns = *self.began_ns.get_or_insert(at_ns);
@@ -185,16 +186,16 @@ impl Recorders {
 
     fn find_processes(&mut self, wanted: Option<u32>) {
         let folders = [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()];
-        // A folder that cannot be trusted has nothing for us.
+        // A folder that cannot be listed or is not trusted has no recorders.
         for one in folders
             .iter()
             .flat_map(|folder| list(folder).unwrap_or_default())
         {
             let Ok(header) = one.header else { continue };
             let pid = header.writer.pid;
-            let is_meant =
+            let is_selected =
                 wanted.is_none_or(|wanted| wanted == pid) && one.writer != Liveness::Dead;
-            if is_meant
+            if is_selected
                 && !self.has(&one.path)
                 && let Ok(reader) = Reader::open(&one.path)
             {
@@ -208,7 +209,7 @@ impl Recorders {
         self.files.iter().any(|file| file.path == path)
     }
 
-    /// A process of this machine; its second recorder is another one.
+    /// The id of a process of this machine. A second recorder of the same process gets its own id.
     fn process(&self, pid: u32) -> WorkerId {
         let is_of = |file: &&Watched| matches!(file.worker.unit, Unit::Process { pid: theirs, .. } if theirs == pid);
         let recorder = self.files.iter().filter(is_of).count() as u32;
@@ -224,7 +225,7 @@ impl Recorders {
                 path,
                 worker,
                 reader,
-                told: None,
+                facts: None,
                 lines_from: 0,
                 ended: false,
                 last: None,
@@ -233,14 +234,14 @@ impl Recorders {
     }
 }
 
-/// Now, and when looking began, nanoseconds since 1970.
+/// Times of this poll and of the first one, nanoseconds since 1970.
 struct Clock {
     at_ns: u64,
     began_ns: u64,
 }
 
 fn event(at_ns: u64, began_ns: u64, worker: WorkerId, kind: EventKind) -> Event {
-    // A line may be older than the first look.
+    // A log line may be older than the first poll.
     let ms = at_ns.wrapping_sub(began_ns).cast_signed() as f64 / 1e6;
     Event {
         node_us: Some(at_ns / 1000),
@@ -253,7 +254,7 @@ impl Watched {
         if self.ended {
             return;
         }
-        // Half-way made or just being given up: the next look knows more.
+        // The writer may be creating or closing the file: the next poll tries again.
         let Ok(snapshot) = self.reader.snapshot() else {
             return;
         };
@@ -268,8 +269,8 @@ impl Watched {
         let mut tell =
             |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
         let facts = facts(&snapshot, self.ended);
-        if self.told.as_ref() != Some(&facts) {
-            self.told = Some(facts.clone());
+        if self.facts.as_ref() != Some(&facts) {
+            self.facts = Some(facts.clone());
             tell(clock.at_ns, EventKind::Process(facts));
         }
         tell(clock.at_ns, EventKind::Sample(channels(&snapshot, now_ns)));
@@ -304,9 +305,9 @@ impl Watched {
             .find(|(_, side, index)| *side == wanted.side && *index == wanted.index)?
             .0;
         let nic = self
-            .told
+            .facts
             .as_ref()
-            .and_then(|told| told.nics.get(&i64::from(sample.device?)));
+            .and_then(|facts| facts.nics.get(&i64::from(sample.device?)));
         let nic = nic.cloned();
         Some(detail::detail(
             &mut self.reader,
@@ -319,7 +320,7 @@ impl Watched {
     }
 }
 
-/// The newest moment that a file knows of: its writer's end, as far as that can be told.
+/// The time of the last state change of any channel, as the best estimate of when the writer ended.
 fn last_sign(snapshot: &Snapshot) -> u64 {
     snapshot
         .channels
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_tells_its_process_its_channels_and_its_lines_once() {
+    fn a_file_gives_its_process_once_its_samples_every_time_and_its_lines_once() {
         let parent = tempfile::tempdir().expect("a folder");
         let recorder = recorder(parent.path());
         let opening = Opening {
@@ -447,7 +448,7 @@ mod tests {
         );
         assert!(
             events[0].ms == 0.0 && events[2].ms < 0.0,
-            "the line is older than the first look"
+            "the line is older than the first poll"
         );
         assert!(
             (line.level, line.line) == (2, 7)
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_is_an_error_and_one_that_is_not_there_yet_is_waited_for() {
+    fn a_named_file_that_is_missing_is_an_error_and_a_missing_workers_file_is_not() {
         let parent = tempfile::tempdir().expect("a folder");
         assert!(
             Recorders::new(RecorderFilter::File(parent.path().join("x")))

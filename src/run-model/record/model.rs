@@ -1,6 +1,6 @@
-//! `run.json`, schema `tcpxctl.run/2`: the document that others script against.
+//! `run.json`, schema `tcpxctl.run/2`: the result of one run, for scripts and for every report.
 //!
-//! `model_v1.rs` reads those of version 1.
+//! `model_v1.rs` converts records of version 1.
 #![forbid(unsafe_code)]
 
 use super::model_v1;
@@ -21,49 +21,49 @@ use tcpx_words::word_set;
 /// Value of the key `schema`.
 pub const SCHEMA: &str = "tcpxctl.run/2";
 
-/// One run. A record that lacks keys, cut short by hand or by redaction, is read
-/// as long as it says how the run ended.
+/// One run. `schema` and `outcome` are required; a record without the other keys, for example after
+/// redaction, is still read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// [`SCHEMA`]
+    /// [`SCHEMA`].
     pub schema: String,
     /// Name of the run folder.
     #[serde(default)]
     pub id: String,
-    /// RFC 3339 UTC.
+    /// Start of the command, RFC 3339, UTC.
     #[serde(default)]
     pub started: String,
-    /// RFC 3339 UTC.
+    /// End of the command, RFC 3339, UTC.
     #[serde(default)]
     pub finished: String,
-    /// Of the coordinator.
+    /// Version of the coordinator.
     #[serde(default)]
     pub tcpxctl_version: String,
-    /// How it ended.
+    /// How the run ended.
     pub outcome: Outcome,
-    /// Of the command.
+    /// Exit code of the command.
     #[serde(default)]
     pub exit_code: u8,
-    /// In one sentence, unless it passed.
+    /// Why the run did not pass, in one sentence.
     pub reason: Option<String>,
-    /// What to do about it.
+    /// What the user can do about the failure.
     pub next_step: Option<String>,
-    /// What was run.
+    /// The scenario.
     #[serde(default)]
     pub scenario: ScenarioRecord,
-    /// Who took part; ids are places in this list.
+    /// The nodes; a node's id is its index in this list.
     #[serde(default)]
     pub nodes: Vec<NodeRecord>,
-    /// Pairs of workers; ids are places in this list.
+    /// The pairs of workers; a pair's id is its index in this list.
     #[serde(default)]
     pub pairs: Vec<PairRecord>,
-    /// One for each direction of each lane.
+    /// One transfer for each direction of each lane.
     #[serde(default)]
     pub transfers: Vec<TransferRecord>,
-    /// What the rules say.
+    /// Findings of the diagnosis.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// Gates of `[expect]` that were not met.
+    /// Expectations of `[expect]` that were not met, one sentence each.
     #[serde(default)]
     pub unmet: Vec<String>,
     /// The command line, quoted for a shell.
@@ -71,12 +71,12 @@ pub struct RunRecord {
     pub command: Option<String>,
 }
 
-/// What was run.
+/// The scenario of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ScenarioRecord {
-    /// As the file names it.
+    /// Name from the scenario file.
     pub name: String,
-    /// Of its canonical form.
+    /// SHA-256 of the canonical form, hexadecimal.
     pub sha256: String,
     /// Every key with its value.
     pub resolved: Scenario,
@@ -85,40 +85,40 @@ pub struct ScenarioRecord {
 /// A node's clock, seen from the coordinator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// What to add to the coordinator's time to get the node's, microseconds.
+    /// The node's time minus the coordinator's, microseconds.
     pub offset_us: i64,
-    /// Time of the round trip it was measured with; half of it is the error.
+    /// Round-trip time of the measurement, microseconds; the error of `offset_us` is at most half.
     pub round_trip_us: u64,
 }
 
 /// One node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// How it is shown: `local` and `peer` where there are two.
+    /// Name in output: `local` and `peer` in a run of two nodes.
     pub name: String,
-    /// What the command line called it.
+    /// The address or name given on the command line.
     #[serde(default)]
     pub address: String,
-    /// Host name.
+    /// Host name reported by the node.
     #[serde(default)]
     pub host: String,
-    /// Its clock against the coordinator's.
+    /// Clock offset from the coordinator.
     #[serde(default)]
     pub clock: Option<Clock>,
-    /// What the node is.
+    /// Hardware and software of the node.
     pub facts: Option<Box<NodeFacts>>,
 }
 
-/// Two workers that moved bytes between them.
+/// Two workers that transfer data to each other.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PairRecord {
-    /// Their nodes.
+    /// The nodes of the two workers.
     pub nodes: [NodeId; 2],
-    /// What they moved bytes for.
+    /// The lanes that the pair transfers for: host memory, or GPUs.
     pub lanes: Vec<Lane>,
-    /// How it ended.
+    /// How the pair ended.
     pub outcome: Outcome,
-    /// In one sentence, unless it passed.
+    /// Why the pair did not pass, in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The workers, in the order of `nodes`.
@@ -128,24 +128,24 @@ pub struct PairRecord {
 /// One worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WorkerRecord {
-    /// What it did: `send`, `recv` or `both`.
+    /// Directions of this worker: `send`, `recv` or `both`.
     pub role: Role,
-    /// The plugin it used, once it was ready.
+    /// The plugin, if the worker got as far as loading one.
     pub plugin: Option<PluginRecord>,
-    /// Environment it was given on top of the node's.
+    /// Environment variables that tcpxctl set for the worker.
     pub env: BTreeMap<String, String>,
     /// The plugin's WARN lines, sampled.
     pub warnings: Vec<String>,
-    /// Lines the plugin logged: all, and WARN.
+    /// Number of lines that the plugin logged: all levels, and WARN.
     pub log_lines: Option<(u64, u64)>,
-    /// Its resident memory at the end.
+    /// Resident memory of the worker at the end.
     pub resident_bytes: Option<u64>,
-    /// Memory it had registered.
+    /// Memory that the worker registered with the plugin.
     pub registered_bytes: Option<u64>,
-    /// Where its messages lay: `host`, `device stand-in`, `GPU 0 (…)`.
+    /// Memory of the message buffers: `host`, `device stand-in`, `GPU 0 (…)`.
     #[serde(default)]
     pub memory: Option<String>,
-    /// What surrounded it when a stall was declared: a file in the run folder.
+    /// Path of the worker's freeze-frame in the run folder, if a stall was declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
 }
@@ -164,45 +164,45 @@ word_set! {
     }
 }
 
-/// One direction.
+/// The transfer in one direction of one lane.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransferRecord {
-    /// The pair that moved it.
+    /// The pair of workers.
     pub pair: PairId,
     /// Sending node.
     pub from: NodeId,
     /// Receiving node.
     pub to: NodeId,
-    /// What it was moved for.
+    /// The lane: host memory, or a GPU.
     pub lane: Lane,
-    /// Between which times the receiving end measured, milliseconds since the
-    /// command started; several GPUs are compared by it.
+    /// Start and end of the receiver's measured interval, milliseconds since the command started;
+    /// `RunRecord::overlap` compares these intervals of several GPUs.
     #[serde(default)]
     pub measured_ms: Option<(f64, f64)>,
-    /// Of the measured iterations.
+    /// Bytes of the measured iterations.
     pub bytes: u64,
-    /// Compared with the pattern since measuring began; more than `bytes` when
-    /// the run ended in the middle of an iteration.
+    /// Bytes compared with the pattern since measuring began; more than `bytes` if the run ended in
+    /// the middle of an iteration.
     pub verified_bytes: u64,
-    /// Of these wrong; of warm-up too.
+    /// Bytes that differ from the pattern, warm-up included.
     pub wrong_bytes: u64,
-    /// Of the measured iterations, between shared barriers.
+    /// Duration of the measured iterations, between barriers that both ends share.
     pub seconds: f64,
     /// 10^9 bytes per second over `seconds`.
     pub gb_per_s: f64,
-    /// Median over the measured iterations.
+    /// Median rate of the measured iterations, 10^9 bytes per second.
     pub median_gb_per_s: f64,
-    /// Measured iterations that completed.
+    /// Number of completed measured iterations.
     pub iterations: u32,
-    /// Seconds of each.
+    /// Duration of each measured iteration, seconds.
     pub iteration_seconds: Vec<f64>,
-    /// The very first iteration, which is never measured when there are more.
+    /// Duration of the first iteration, seconds; a run of several iterations never measures this one.
     pub first_iteration_seconds: Option<f64>,
-    /// One chunk there and one back, seen by the sending node; ping-pong only.
+    /// Time for one chunk there and one back, measured on the sending node; ping-pong only.
     pub round_trip_us: Option<LatencyUs>,
-    /// First wrong stretch of each channel that has one.
+    /// First range of wrong bytes of each channel that received any.
     pub mismatches: Vec<Mismatch>,
-    /// Sending side, then receiving side.
+    /// Channels of the sending side, then of the receiving side.
     pub channels: Vec<ChannelRecord>,
 }
 
@@ -211,42 +211,42 @@ pub struct TransferRecord {
 pub struct ChannelRecord {
     /// Index within its direction.
     pub id: usize,
-    /// Interface.
+    /// Interface name of the plugin's device.
     pub dev: String,
     /// `send` or `recv`.
     pub side: Side,
     /// Requests posted.
     pub posted: u64,
-    /// Done.
+    /// Requests done.
     pub done: u64,
-    /// Handed back.
+    /// Requests consumed.
     pub consumed: u64,
-    /// Bytes done.
+    /// Bytes of the requests done.
     pub bytes: u64,
     /// Most requests in flight.
     pub in_flight_high_water: u64,
     /// Calls of `test`.
     pub tests: u64,
-    /// Of these not done.
+    /// Calls of `test` that returned "not done".
     pub tests_not_done: u64,
-    /// Results other than success.
+    /// Calls that returned an error.
     pub rc_errors: u64,
-    /// Posts that were answered with "try again".
+    /// Posts for which the plugin returned no request: try again.
     pub null_requests: u64,
-    /// Post to done.
+    /// Time from post to done.
     pub latency_us: Option<LatencyUs>,
 }
 
-/// Why a `run.json` says nothing.
+/// Why a `run.json` cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// It is no JSON.
+    /// The file is not valid JSON, or lacks a required key.
     #[error("run.json is damaged: {0}")]
     Damaged(String),
-    /// It is of another kind, or of a version that is not known yet.
+    /// The document is of another kind, or of a newer version.
     #[error("run.json has schema {found}; this tcpxctl reads tcpxctl.run/1 and {SCHEMA}")]
     Schema {
-        /// What it says.
+        /// The value of its key `schema`.
         found: String,
     },
 }
@@ -256,21 +256,21 @@ impl NextStep for RecordError {
         match self {
             Self::Damaged(_) => None,
             Self::Schema { .. } => {
-                Some("read it with the tcpxctl that wrote it, or a newer one".into())
+                Some("use the tcpxctl that wrote the file, or a newer one".into())
             }
         }
     }
 }
 
-/// A `run.json` of any version that is known, as JSON of this one.
+/// Parses a `run.json` of any known version, as JSON of the current version.
 ///
 /// # Errors
-/// It is no JSON, or of a version that is not known.
+/// The file is not a JSON object, or its version is unknown.
 pub fn record_value(bytes: &[u8]) -> Result<Value, RecordError> {
     let record: Value =
         serde_json::from_slice(bytes).map_err(|error| RecordError::Damaged(error.to_string()))?;
     if !record.is_object() {
-        return Err(RecordError::Damaged("it is no JSON object".to_owned()));
+        return Err(RecordError::Damaged("not a JSON object".to_owned()));
     }
     match known_version(record["schema"].as_str())? {
         Version::One => Ok(model_v1::upgraded(record)),
@@ -278,7 +278,7 @@ pub fn record_value(bytes: &[u8]) -> Result<Value, RecordError> {
     }
 }
 
-/// A version that is read.
+/// A schema version that this program reads.
 pub(super) enum Version {
     One,
     Two,
@@ -287,7 +287,7 @@ pub(super) enum Version {
 pub(super) fn known_version(schema: Option<&str>) -> Result<Version, RecordError> {
     match schema {
         Some(SCHEMA) => Ok(Version::Two),
-        // Records cut short by hand, as the tests of damage do, lack it.
+        // A damaged record may lack the key; version 1 is the more lenient reader.
         Some("tcpxctl.run/1") | None => Ok(Version::One),
         Some(found) => Err(RecordError::Schema {
             found: tcpx_words::units::printable(found),
@@ -296,16 +296,16 @@ pub(super) fn known_version(schema: Option<&str>) -> Result<Version, RecordError
 }
 
 impl RunRecord {
-    /// Reads a `run.json` of any version that is known.
+    /// Parses a `run.json` of any known version.
     ///
     /// # Errors
-    /// It is damaged, or of a version that is not known.
+    /// The file is damaged, or its version is unknown.
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
         serde_json::from_value(record_value(bytes)?)
             .map_err(|error| RecordError::Damaged(error.to_string()))
     }
 
-    /// How everyone is called.
+    /// The names of all nodes and pairs.
     pub fn names(&self) -> Names {
         let node = |node: &NodeRecord| NodeIntro {
             name: node.name.clone(),
@@ -339,7 +339,7 @@ impl RunRecord {
         })
     }
 
-    /// Wrong bytes of all directions.
+    /// Wrong bytes of all transfers.
     pub fn wrong_bytes(&self) -> u64 {
         self.transfers
             .iter()
@@ -347,25 +347,29 @@ impl RunRecord {
             .sum()
     }
 
-    /// Which share of the time in which any GPU measured, all did; `None` where
-    /// there are no several.
+    /// Time in which all transfers measured, as a share of the time in which any did; `None` for
+    /// fewer than two transfers.
     pub fn overlap(&self) -> Option<f64> {
         let times: Vec<(f64, f64)> = self
             .transfers
             .iter()
             .filter_map(|transfer| transfer.measured_ms)
             .collect();
-        let first = |pick: fn(f64, f64) -> f64| {
-            let started = times.iter().map(|time| time.0).reduce(pick)?;
-            Some((started, times.iter().map(|time| time.1).reduce(pick)?))
+        let starts_and_ends = |pick: fn(f64, f64) -> f64| {
+            let start = times.iter().map(|time| time.0).reduce(pick)?;
+            let end = times.iter().map(|time| time.1).reduce(pick)?;
+            Some((start, end))
         };
-        let ((began, first_ended), (last_began, ended)) = (first(f64::min)?, first(f64::max)?);
-        let all = ended - began;
-        (times.len() > 1 && all > 0.0).then(|| ((first_ended - last_began) / all).max(0.0))
+        let (first_start, first_end) = starts_and_ends(f64::min)?;
+        let (last_start, last_end) = starts_and_ends(f64::max)?;
+        let any = last_end - first_start;
+        let all = (first_end - last_start).max(0.0);
+        (times.len() > 1 && any > 0.0).then(|| all / any)
     }
 
-    /// Holds the run against `[expect]` and settles outcome and exit code: all
-    /// gates met is 0, else the outcome's own code, or 1 where that would be 0.
+    /// Compares the run with `[expect]` and sets outcome, exit code and `unmet`. The exit code is 0
+    /// if `expect.outcome` is met along with everything else, otherwise the outcome's own code, or 1
+    /// if the run passed and an expectation is not met.
     pub fn settle(&mut self) {
         let expect = self.scenario.resolved.expect.clone();
         if self.outcome == Outcome::Passed
@@ -376,7 +380,7 @@ impl RunRecord {
         }
         let own_code = self.outcome.exit_code();
         if self.outcome == Outcome::Usage {
-            // A record has no such outcome: it says what came of the run, and nothing ran.
+            // No record has the outcome `usage`: nothing ran.
             self.outcome = Outcome::NotRun;
         }
         let mut unmet = Vec::new();
@@ -443,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_record_and_what_is_of_a_future_version_says_so() {
+    fn invalid_json_and_unknown_versions_are_errors() {
         for damaged in ["", "3", "[]", "null", "{\"schema\":"] {
             assert!(
                 matches!(
@@ -455,7 +459,7 @@ mod tests {
         }
         assert!(record_value(b"{}").is_ok());
         let error = record_value(br#"{"schema":"tcpxctl.run/9","transfers":7}"#)
-            .expect_err("of the future");
+            .expect_err("unknown version");
         assert_eq!(
             error,
             RecordError::Schema {
@@ -475,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_cut_short_says_how_the_run_ended() {
+    fn a_record_without_most_keys_still_has_its_outcome() {
         let v1 = br#"{"schema": "tcpxctl.run/1", "outcome": "stalled", "reason": "x",
             "nodes": [{"name": "local", "host": "node0"}, {"name": "peer", "host": "node1"}],
             "findings": [{"condition": "stalled", "severity": "error", "confidence": 1.0, "node": "peer",

@@ -1,14 +1,15 @@
-//! `tcpxctl.run/1` as `tcpxctl.run/2`: two nodes by the names `local` and `peer`,
-//! and what a worker was given and said as part of its node.
+//! Converts `tcpxctl.run/1` to `tcpxctl.run/2`.
 //!
-//! Works on JSON, not on types: a damaged record still says what it can.
+//! Version 1 has exactly two nodes, named `local` and `peer`, and keeps a worker's data in its
+//! node. The conversion works on JSON, not on types, so that the intact parts of a damaged record
+//! are kept.
 #![forbid(unsafe_code)]
 
 use crate::event::node_of_v1;
 use serde_json::{Map, Value, json};
 use tcpx_words::plugin_family::PluginFamily;
 
-/// The GPUs that a run of version 1 moved bytes for, in the order of its pairs.
+/// The GPUs of a version 1 record, in the order of its pairs; `None` is host memory.
 fn gpus(record: &Value) -> Vec<Option<u64>> {
     let mut gpus = Vec::new();
     for transfer in record["transfers"].as_array().into_iter().flatten() {
@@ -24,7 +25,7 @@ fn lane(gpu: Option<u64>) -> Value {
     gpu.map_or(json!("host"), |gpu| json!({ "gpu": gpu }))
 }
 
-/// `peer gpu 3`, whose number is that of the pair.
+/// Converts a finding's `peer gpu 3`; version 1 counts pairs there, not GPUs.
 fn subject(name: &str) -> Value {
     let (end, rest) = name.split_once(' ').unwrap_or((name, ""));
     let Some(node) = node_of_v1(end) else {
@@ -39,7 +40,7 @@ fn subject(name: &str) -> Value {
     json!({ "node": node, "pair": pair.unwrap_or(0), "name": name })
 }
 
-/// The record of version 2 that says the same.
+/// Converts a record to version 2.
 pub(super) fn upgraded(mut record: Value) -> Value {
     let gpus = gpus(&record);
     let single = record
@@ -86,13 +87,13 @@ pub(super) fn upgraded(mut record: Value) -> Value {
     record
 }
 
-/// The objects of one of its lists.
+/// The objects in the record's list `key`.
 fn list<'a>(record: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
     let list = record.get_mut(key).and_then(Value::as_array_mut);
     list.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Version 1 asked a plugin's name wherever it mattered whose it is.
+/// Adds the plugin's family, which version 1 did not record.
 fn plugin(said: &Value) -> Value {
     let mut plugin = said.clone();
     if let Some(name) = said["name"].as_str() {
@@ -128,7 +129,7 @@ fn pair(record: &Value, number: usize, lanes: Vec<Value>) -> Value {
             "memory": said["memory"],
             "frame": frame,
         });
-        // They were told of the node: of the pair that decided, which is not known.
+        // Version 1 has these per node, not per pair; the record does not say for which pair.
         if number == 0 {
             worker["warnings"] = json!(said["warnings"].as_array().cloned().unwrap_or_default());
             worker["log_lines"] = said["log_lines"].clone();

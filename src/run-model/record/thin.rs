@@ -1,8 +1,8 @@
-//! An event stream with as many of its samples as a reader needs.
+//! Reads an event stream and keeps a bounded number of its samples.
 //!
-//! Nearly all of a long stream is samples. A line is known for one by its first
-//! bytes, so what is passed over is never parsed; once there are as many as are
-//! kept, every second one goes and only every second new one is taken.
+//! Samples are nearly all of a long stream. The first bytes of a line tell whether it is a sample,
+//! so skipped samples are never parsed. When the limit is reached, every second kept sample is
+//! dropped, and from then on only every second new one is kept.
 #![forbid(unsafe_code)]
 
 use crate::event::{SampleLine, is_sample};
@@ -12,21 +12,21 @@ use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
-/// Longest line that is read.
+/// Longest line.
 const LINE_MAX: u64 = 16 << 20;
-/// Samples of one worker that are kept.
+/// Samples kept per worker.
 const KEPT_MAX: usize = 512;
-/// Bytes of all samples that are kept; beyond them each worker keeps half as many.
+/// Bytes of all kept samples; beyond this, every worker's samples are halved.
 const BYTES_MAX: usize = 128 << 20;
-/// Workers that are told apart.
+/// Workers whose samples are kept.
 const WORKERS_MAX: usize = 4096;
-/// Whose a line is stands within these first bytes.
+/// The first bytes of a line, which hold the worker's ids.
 const HEAD: usize = 256;
 
-/// The samples of one worker, unparsed.
+/// The sample lines of one worker, unparsed.
 #[derive(Debug)]
 pub struct Samples {
-    /// Whose they are, where the first of them can be read.
+    /// The worker; `None` if the first line cannot be parsed.
     pub worker: Option<WorkerId>,
     every: usize,
     passed: usize,
@@ -62,7 +62,7 @@ impl Samples {
         line.len()
     }
 
-    /// Every second one goes, and only every second new one is taken.
+    /// Drops every second sample, and halves the rate at which new ones are kept.
     fn halve(&mut self) {
         let mut place = 0;
         self.kept.retain(|_| {
@@ -76,18 +76,17 @@ impl Samples {
         self.kept.iter().map(|(_, line)| line.len()).sum()
     }
 
-    /// The number of the last line so far.
+    /// Number of the newest line in the stream, from 1.
     pub(crate) fn newest_number(&self) -> u64 {
         self.newest.0
     }
 
-    /// The last line so far.
+    /// The newest line.
     pub fn newest(&self) -> &[u8] {
         &self.newest.1
     }
 
-    /// The lines that are kept with their numbers in the stream; the newest is
-    /// always one.
+    /// The kept lines with their numbers in the stream; always includes the newest.
     pub fn lines(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let last = self
             .kept
@@ -101,12 +100,12 @@ impl Samples {
     }
 }
 
-/// What was read of a stream.
+/// The samples kept from a stream.
 #[derive(Debug, Default)]
 pub struct Thinned {
-    /// By what tells workers apart, as the lines have it.
+    /// Samples by worker; the key is the part of the line that holds the worker's ids.
     pub samples: BTreeMap<Vec<u8>, Samples>,
-    /// Lines in all.
+    /// Lines of the stream.
     pub lines: u64,
     /// Samples among them.
     pub sampled: u64,
@@ -151,11 +150,11 @@ impl Thinned {
     }
 }
 
-/// Reads a stream to its end. `other` gets every line that is no sample, with its
-/// number and the samples so far.
+/// Reads a stream to its end. `other` is called for every line that is not a sample, with the
+/// line's number and the samples so far.
 ///
 /// # Errors
-/// The stream cannot be read on.
+/// Reading the stream fails.
 pub fn thin(reader: impl BufRead, other: impl FnMut(u64, &[u8], &Thinned)) -> io::Result<Thinned> {
     thin_within(BYTES_MAX, reader, other)
 }
@@ -191,7 +190,7 @@ fn thin_within(
     }
 }
 
-/// Where a line says whose it is.
+/// The part of a line that holds the worker's ids.
 fn worker_of(head: &[u8]) -> &[u8] {
     let from = find(head, br#""node":"#).unwrap_or(0);
     let behind = &head[from..];
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_thinned_and_their_ends_and_all_else_stay() {
+    fn samples_are_thinned_and_first_newest_and_other_lines_stay() {
         let line = |n: usize| match n % 100 {
             50 => format!("{{\"n\":{n},\"note\":\"x\"}}\n"),
             _ => format!(

@@ -65,7 +65,7 @@ pub enum ScenarioError {
     Written(Box<Diagnostic>),
     /// A value outside its range, of a scenario that came from no file.
     #[error("{0}")]
-    Refused(Refused),
+    InvalidValue(InvalidValue),
     /// JSON that is not a scenario.
     #[error("not a scenario: {0}")]
     Json(#[source] serde_json::Error),
@@ -127,7 +127,7 @@ impl NextStep for ScenarioError {
             Self::Variable { name, .. } => Some(format!("unset {name}, or give --abi vN")),
             Self::Unreadable { .. }
             | Self::VariableNotText(_)
-            | Self::Refused(_)
+            | Self::InvalidValue(_)
             | Self::Json(_) => None,
         }
     }
@@ -135,7 +135,7 @@ impl NextStep for ScenarioError {
 
 /// A key whose value is outside its range.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct InvalidValue {
     /// The dotted key.
     pub key: String,
     /// Its value as JSON text, where it has a single one.
@@ -144,7 +144,7 @@ pub struct Refused {
     pub expected: String,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for InvalidValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self
             .value

@@ -4,7 +4,7 @@
 //! mapped to a key, and the expected value comes from the rule of that key.
 #![forbid(unsafe_code)]
 
-use super::error::{Place, Refused, ScenarioError, printable};
+use super::error::{InvalidValue, Place, ScenarioError, printable};
 use super::file::{Sources, Tree};
 use super::identity::dotted;
 use super::rules::RULES;
@@ -112,7 +112,7 @@ pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources
 }
 
 /// A value outside its range.
-pub(super) fn refused(refused: Refused, index: &Index, sources: &Sources) -> ScenarioError {
+pub(super) fn refused(refused: InvalidValue, index: &Index, sources: &Sources) -> ScenarioError {
     match index
         .closest(&refused.key)
         .and_then(|span| sources.place(span))
@@ -130,7 +130,7 @@ pub(super) fn refused(refused: Refused, index: &Index, sources: &Sources) -> Sce
                 None,
             )
         }
-        None => ScenarioError::Refused(refused),
+        None => ScenarioError::InvalidValue(refused),
     }
 }
 

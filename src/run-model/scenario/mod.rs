@@ -29,7 +29,7 @@ pub use checked::{
     Direction, Expect, GbPerS, Limits, Memory, PluginChoice, PluginLibrary, Progress, Requirement,
     Scenario, Transfer, Unpack,
 };
-pub use error::{Diagnostic, Place, Refused, ScenarioError};
+pub use error::{Diagnostic, InvalidValue, Place, ScenarioError};
 pub use explain::nearest;
 pub use fault::{Fault, FaultBy, NetworkFault, ProcessFault, Sides};
 pub use file::{FILE_BYTES_MAX, Layer};

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::checked::{Memory, PluginLibrary, Scenario, Unpack};
-use super::error::{Refused, ScenarioError};
+use super::error::{InvalidValue, ScenarioError};
 use super::fault::{Fault, Sides};
 use super::resolve::ABI_VARIABLE;
 use super::topology::{Gpus, NicMap, Nics};
@@ -248,7 +248,7 @@ impl Scenario {
     /// The first key that is not, with what was expected.
     pub fn check(&self) -> Result<(), ScenarioError> {
         self.refused()
-            .map_or(Ok(()), |refused| Err(ScenarioError::Refused(refused)))
+            .map_or(Ok(()), |refused| Err(ScenarioError::InvalidValue(refused)))
     }
 
     /// Checks what depends on the plugin. `longest` is the device with the smallest maximum message
@@ -272,27 +272,27 @@ impl Scenario {
             }
             None => return Ok(()),
         };
-        Err(ScenarioError::Refused(
+        Err(ScenarioError::InvalidValue(
             self.refuse("transfer.chunk", expected),
         ))
     }
 
-    pub(super) fn refused(&self) -> Option<Refused> {
+    pub(super) fn refused(&self) -> Option<InvalidValue> {
         let broken = RULES.iter().find(|rule| !(rule.holds)(self));
         broken
             .map(|rule| self.refuse(rule.key, rule.expected.to_owned()))
             .or_else(|| self.refused_variable())
     }
 
-    fn refuse(&self, key: &str, expected: String) -> Refused {
-        Refused {
+    fn refuse(&self, key: &str, expected: String) -> InvalidValue {
+        InvalidValue {
             key: key.to_owned(),
             value: self.leaves().remove(key),
             expected,
         }
     }
 
-    fn refused_variable(&self) -> Option<Refused> {
+    fn refused_variable(&self) -> Option<InvalidValue> {
         let (count, bytes) = self.env.size();
         if count > VARIABLES_MAX || bytes > VARIABLES_BYTES_MAX {
             let expected = format!(

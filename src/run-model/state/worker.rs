@@ -22,7 +22,7 @@ const HANDSHAKES_MAX: usize = 100_000;
 
 /// A value with the time at which the coordinator received it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct At<T> {
+pub struct Timed<T> {
     /// Milliseconds since the command started.
     pub at_ms: f64,
     /// The value.
@@ -147,9 +147,9 @@ pub struct WorkerState {
     /// Result of its transfer.
     pub transfer: Option<Box<TransferResult>>,
     /// Why it could not complete its task.
-    pub failure: Option<At<Failure>>,
+    pub failure: Option<Timed<Failure>>,
     /// How its process ended.
-    pub exit: Option<At<Exit>>,
+    pub exit: Option<Timed<Exit>>,
     /// Totals of its plugin's log, from its last message.
     pub log: Option<LogSummary>,
     /// Freeze-frame of the current stall.
@@ -236,7 +236,7 @@ impl WorkerState {
             }
             EventKind::Exited(exit) => {
                 let effect = self.sample(at_ms, &exit.channels, stall_after_ms);
-                self.exit = Some(At {
+                self.exit = Some(Timed {
                     at_ms,
                     what: exit.clone(),
                 });
@@ -280,7 +280,7 @@ impl WorkerState {
                 at_ms,
                 channels: self.channels.clone(),
             });
-            self.failure = Some(At {
+            self.failure = Some(Timed {
                 at_ms,
                 what: failure.clone(),
             });

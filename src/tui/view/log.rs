@@ -7,7 +7,7 @@ use crate::theme::Ink;
 use crate::watch::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tcpx_run_model::timeline::{Line, LineKind};
+use tcpx_run_model::timeline::{LineKind, TimelineLine};
 
 pub(super) static PANE: Pane = Pane {
     key: 'l',
@@ -83,7 +83,7 @@ fn log(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     }
 }
 
-fn draw_line(mut pen: Pen<'_>, line: &Line, model: &Model, width: usize) {
+fn draw_line(mut pen: Pen<'_>, line: &TimelineLine, model: &Model, width: usize) {
     let since_s = line
         .at_ns
         .wrapping_sub(model.state().at_ns(0.0))

@@ -29,7 +29,7 @@ pub struct FolderSource {
     next: Option<Event>,
     pace: Option<Pace>,
     /// The recorder of the worker whose channel is shown in detail.
-    closely: Option<(WorkerId, Recorders)>,
+    focused: Option<(WorkerId, Recorders)>,
     record: Option<Box<RunRecord>>,
     is_over: bool,
 }
@@ -73,7 +73,7 @@ impl FolderSource {
                 began: Instant::now(),
                 from_ms: None,
             }),
-            closely: None,
+            focused: None,
             record: None,
             is_over: false,
         })
@@ -154,7 +154,7 @@ impl FolderSource {
 
     /// The newest details of the channel in focus. Its samples are in the event stream.
     fn details(&mut self) -> Option<Event> {
-        let (_, recorders) = self.closely.as_mut()?;
+        let (_, recorders) = self.focused.as_mut()?;
         let mut events = Vec::new();
         // The worker's recorder may not exist yet, or not any more.
         recorders.look(now_us() * 1000, &mut events).ok()?;
@@ -211,13 +211,13 @@ impl Source for FolderSource {
     fn focus(&mut self, channel: Option<&ChannelKey>, state: &RunState) {
         if let Some(channel) = channel
             && self
-                .closely
+                .focused
                 .as_ref()
                 .is_none_or(|(worker, _)| *worker != channel.worker)
         {
-            self.closely = Some((channel.worker, self.recorders(channel.worker, state)));
+            self.focused = Some((channel.worker, self.recorders(channel.worker, state)));
         }
-        if let Some((_, recorders)) = &mut self.closely {
+        if let Some((_, recorders)) = &mut self.focused {
             recorders.want(channel.cloned());
         }
     }

@@ -10,7 +10,7 @@ use tcpx_run_model::counters::ChannelDetail;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, WorkerId};
 use tcpx_run_model::state::RunState;
-use tcpx_run_model::timeline::{Line, Timeline};
+use tcpx_run_model::timeline::{Timeline, TimelineLine};
 use tcpx_words::units::now_us;
 
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Model {
     }
 
     /// The display name of a log line's origin.
-    pub(crate) fn who_said(&self, line: &Line) -> String {
+    pub(crate) fn who_said(&self, line: &TimelineLine) -> String {
         match (line.worker, line.node) {
             (Some(worker), _) => self.name(worker).to_owned(),
             (None, Some(node)) => self.state().names.node(node),
