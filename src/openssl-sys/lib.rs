@@ -1,16 +1,15 @@
-//! AWS-LC in the place of OpenSSL, for libssh2.
+//! AWS-LC instead of OpenSSL, for libssh2.
 //!
-//! `libssh2-sys` takes the headers and the library of a crate called
-//! `openssl-sys`, and calls nothing of it but `init`. `[patch.crates-io]` in the
-//! workspace's manifest puts this crate there. libssh2 knows AWS-LC and needs
-//! only its libcrypto, which compiles in a quarter of OpenSSL's time and without
-//! perl and make.
+//! `libssh2-sys` uses the headers and the library of a crate named `openssl-sys`, and calls only its
+//! `init`. `[patch.crates-io]` in the workspace manifest replaces that crate with this one. libssh2
+//! supports AWS-LC and needs only its libcrypto, which compiles in a quarter of OpenSSL's time and
+//! without perl and make.
 //!
-//! Not here: declarations. A second crate that needs OpenSSL does not compile.
+//! Not here: declarations of OpenSSL's functions. Any other crate that needs OpenSSL fails to compile.
 #![forbid(unsafe_code)]
 
-// Linked for libssh2, which is C and names its symbols.
+// Linked because libssh2, a C library, refers to its symbols.
 extern crate aws_lc_sys as _;
 
-/// AWS-LC initializes itself at its first call.
+/// Does nothing: AWS-LC initializes itself at the first call.
 pub fn init() {}

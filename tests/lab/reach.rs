@@ -87,7 +87,7 @@ fn an_unusable_cache_is_an_error_and_keeps_no_partial_file() {
         (
             "mkdir -p -m 777 /root/.cache/tcpxctl; chmod 777 /root/.cache/tcpxctl",
             "rmdir /root/.cache/tcpxctl",
-            "others can write",
+            "other users can write",
         ),
         (
             "mkdir /tmp/else; ln -s /tmp/else /root/.cache/tcpxctl",
@@ -97,7 +97,7 @@ fn an_unusable_cache_is_an_error_and_keeps_no_partial_file() {
         (
             "mkdir -p /root/.cache/tcpxctl; chown 1234 /root/.cache/tcpxctl",
             "rmdir /root/.cache/tcpxctl",
-            "someone else",
+            "another user",
         ),
     ] {
         sh(&lab, "node1", &format!("mkdir -p /root/.cache; {obstacle}"));
@@ -145,7 +145,7 @@ fn nodes_are_found_by_every_form_of_name() {
 }
 
 #[test]
-fn a_run_works_over_every_rsh_command() {
+fn rsh_and_remote_bin_work_like_the_builtin_ssh() {
     let Some(lab) = Lab::up() else { return };
     passes(&to(&lab, PEER, &["--rsh", "ssh"]));
     passes(&to(&lab, PEER, &["--rsh", "ssh -o BatchMode=yes {}"]));

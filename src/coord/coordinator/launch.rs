@@ -151,13 +151,13 @@ impl Agent {
         let AgentLink {
             to_agent,
             from_agent,
-            beside,
+            stderr,
             hold,
             addresses,
         } = transport.open(progress)?;
         let to_agent = Sender::new(to_agent);
         let (first, hello) = mpsc::channel();
-        for_each_line(node, beside, events, &first);
+        read_stderr(node, stderr, events, &first);
         let events = events.clone();
         std::thread::spawn(move || read_agent(node, from_agent, &first, &events));
         // An agent that is gone shows through its stream.
@@ -350,19 +350,18 @@ fn other_version(text: &str) -> Option<(String, u32)> {
     (protocol != PROTOCOL).then(|| (version.to_owned(), protocol))
 }
 
-/// Lines beside the stream are noise; the first ones may be the reason why
-/// nothing else comes.
-fn for_each_line(
+/// Passes on the lines of stderr. Until the agent's first message, they may tell why none comes.
+fn read_stderr(
     node: NodeId,
-    beside: Option<mpsc::Receiver<String>>,
+    stderr: Option<mpsc::Receiver<String>>,
     events: &mpsc::Sender<AgentEvent>,
     first: &mpsc::Sender<First>,
 ) {
-    let Some(beside) = beside else { return };
+    let Some(stderr) = stderr else { return };
     let (events, first) = (events.clone(), first.clone());
     std::thread::spawn(move || {
-        for line in beside {
-            // Whoever has gone does not want it.
+        for line in stderr {
+            // Each fails if its receiver is gone.
             let _ = first.send(Err(line.clone()));
             let _ = events.send(AgentEvent::Text(node, line));
         }

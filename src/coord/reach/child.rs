@@ -1,4 +1,4 @@
-//! This machine: the agent is a child process.
+//! Transport to this machine: the agent is a child process.
 #![forbid(unsafe_code)]
 
 use super::{Addresses, AgentLink, Hold, ReachError, Transport, Until, lines};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tcpx_words::error::Outcome;
 
-/// A child of this process, from the same file.
+/// Starts the agent from the same executable as this process.
 pub struct Local;
 
 impl Transport for Local {
@@ -32,26 +32,27 @@ impl Transport for Local {
 
 /// Starts `command` with its stdin and stdout as the link.
 pub(super) fn started(mut command: Command) -> std::io::Result<AgentLink> {
-    // A group of its own: Ctrl-C is for the coordinator, which ends the rest in order.
+    // In its own process group, so that Ctrl-C reaches only the coordinator, which ends the agents in
+    // order.
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .process_group(0)
         .spawn()?;
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(std::io::Error::other("no pipes to it"));
+        return Err(std::io::Error::other("the child process has no pipes"));
     };
     Ok(AgentLink {
         to_agent: Box::new(stdin),
         from_agent: Box::new(stdout),
-        beside: child.stderr.take().map(lines),
+        stderr: child.stderr.take().map(lines),
         hold: Box::new(Process(child)),
         addresses: Addresses::default(),
     })
 }
 
-/// A child; one that not even SIGKILL ends, because it is stuck in the kernel,
-/// is left to it.
+/// A child process. If even SIGKILL does not end it, because it is stuck in the kernel, it is left
+/// behind.
 struct Process(Child);
 
 impl Hold for Process {

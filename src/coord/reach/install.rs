@@ -1,9 +1,9 @@
-//! Copies the program to a node and starts it as the agent.
+//! Copies tcpxctl to a node and starts it as the agent.
 //!
-//! A single shell line does both, because a second command over ssh costs 80 ms: it looks for this
-//! build in the user's cache on the node, reads it from stdin if it is missing, checks it, and
-//! becomes the agent. Its answers are lines that begin with `tcpxctl-boot`; lines before the first
-//! answer are a banner.
+//! A single shell line does both, because a second command over ssh costs 80 ms. It looks for this
+//! build in the user's cache on the node, reads tcpxctl from stdin if the cache lacks it, checks the
+//! copy, and becomes the agent. Its answers are lines that begin with `tcpxctl-boot`; lines before
+//! the first answer are a banner.
 //!
 //! The cache is `$XDG_CACHE_HOME/tcpxctl` or `~/.cache/tcpxctl`, one file per build, of which the
 //! newest few are kept. It is used only if the user owns the folder and no other user can write to
@@ -19,25 +19,26 @@ use std::time::Duration;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::shell_word;
 
-/// Longest silence of a node while the program gets there.
+/// Longest wait for an answer of the shell line.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Text of a node that is kept for the error.
-const SAID_MAX: usize = 20;
-/// For the last lines of a program that has just ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-const PIECE: usize = 256 * 1024;
-const WORD: &str = "tcpxctl-boot";
+/// Output lines of a node that are kept for the error message.
+const OUTPUT_LINES_MAX: usize = 20;
+/// Longest wait for the last output lines of a command that has ended.
+const LAST_OUTPUT_MAX: Duration = Duration::from_millis(500);
+/// Bytes of tcpxctl sent at a time.
+const PIECE_BYTES: usize = 256 * 1024;
+const ANSWER_PREFIX: &str = "tcpxctl-boot";
 
-/// No single quotes, no `!` and no line ends: it is an argument of whatever login
-/// shell there is. `@` words are filled in by [`Boot::line`].
+/// Contains no single quote, backslash, `!` or newline, so that any login shell passes it on
+/// unchanged as a quoted argument. [`Boot::line`] replaces the `@` words.
 const LINE: &str = concat!(
     "umask 077; say() { echo tcpxctl-boot \"$@\"; }; fail() { say failed \"$@\"; exit 97; }; ",
     "[ \"$(uname -s)\" = Linux ] || fail system $(uname -s); ",
     "[ \"$(uname -m)\" = @ARCH ] || fail arch $(uname -m); ",
     "b=${XDG_CACHE_HOME:-${HOME:-}/.cache}; d=$b/tcpxctl; f=$d/agent-@VERSION-@SHORT; ",
     "e=$(mkdir -p \"$d\" 2>&1) || fail cache $e; [ -L \"$d\" ] && fail cache \"$d\" is a link; ",
-    "[ -O \"$d\" ] || fail cache \"$d\" belongs to someone else; ",
-    "case $(ls -ld \"$d\") in ?????w*|????????w*) fail cache others can write to \"$d\";; esac; ",
+    "[ -O \"$d\" ] || fail cache \"$d\" belongs to another user; ",
+    "case $(ls -ld \"$d\") in ?????w*|????????w*) fail cache other users can write to \"$d\";; esac; ",
     "good() { [ -L \"$f\" ] && return 1; [ -f \"$f\" ] && [ -O \"$f\" ] || return 1; exec 3<\"$f\"; ",
     "h=$(sha256sum <&3) || fail hash no sha256sum; [ \"${h%% *}\" = @HASH ]; }; ",
     "if good; then say have; else say need; ",
@@ -51,22 +52,22 @@ const LINE: &str = concat!(
     "[ -x \"$f\" ] || fail noexec \"$d\"; TCPXCTL_BOOT=1 exec /proc/self/fd/3 agent",
 );
 
-/// The same for a program that is there.
+/// The shell line that starts an installed tcpxctl as the agent.
 const AT_PATH: &str = concat!(
     "f=@PATH; [ -x \"$f\" ] || { echo tcpxctl-boot failed missing \"$f\"; exit 97; }; ",
     "echo tcpxctl-boot have; exec \"$f\" agent",
 );
 
-/// Which program becomes the agent.
+/// The executable that becomes the agent.
 #[derive(Clone)]
 pub enum Boot {
-    /// A copy of this one.
+    /// A copy of this executable.
     Copy(Arc<Program>),
-    /// One that is there already.
+    /// An executable at this path on the node.
     AtPath(String),
 }
 
-/// This program's file.
+/// The executable file of this process.
 pub struct Program {
     file: File,
     size: u64,
@@ -74,7 +75,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Opens and hashes it.
+    /// Opens and hashes an executable.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -84,14 +85,16 @@ impl Program {
         Ok(Self { file, size, sha256 })
     }
 
-    /// Sends it whole.
+    /// Sends the whole file.
     fn send(&self, to: &mut dyn Write, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
         use std::os::unix::fs::FileExt;
-        let (mut piece, mut sent) = (vec![0; PIECE], 0);
+        let (mut piece, mut sent) = (vec![0; PIECE_BYTES], 0);
         while sent < self.size {
             let length = self.file.read_at(&mut piece, sent)?;
             if length == 0 {
-                return Err(io::Error::other("this program's own file became shorter"));
+                return Err(io::Error::other(
+                    "the executable file of this tcpxctl became shorter while it was being sent",
+                ));
             }
             to.write_all(&piece[..length])?;
             sent += length as u64;
@@ -102,15 +105,15 @@ impl Program {
 }
 
 impl Boot {
-    /// This program, copied.
+    /// Copies this executable to the node.
     ///
     /// # Errors
-    /// Its own file cannot be read.
+    /// The executable file of this process cannot be read.
     pub fn copy() -> io::Result<Self> {
         Program::open(Path::new("/proc/self/exe")).map(|program| Self::Copy(program.into()))
     }
 
-    /// The program at this path of the node.
+    /// Starts the executable at `path` on the node.
     pub fn at_path(path: &str) -> Self {
         Self::AtPath(path.to_owned())
     }
@@ -129,10 +132,10 @@ impl Boot {
     }
 }
 
-/// Takes the dialogue with [`Boot::line`] to where the agent speaks.
+/// Carries out the dialogue with [`Boot::line`] until the agent has started.
 ///
 /// # Errors
-/// In words that name the node and what it said.
+/// The agent did not start; the error names the node and quotes its output.
 pub fn bring(
     node: &str,
     mut link: AgentLink,
@@ -144,20 +147,20 @@ pub fn bring(
     let mut from = link.from_agent;
     std::thread::spawn(move || {
         while read_answer(&mut from, &to_answers) {}
-        // Gone only when the caller has given up.
+        // Fails only if the caller has given up.
         let _ = to_caller.send(from);
     });
     let mut dialogue = Dialogue {
         node,
         answers,
-        beside: link.beside,
-        said: Vec::new(),
+        stderr: link.stderr,
+        output: Vec::new(),
     };
     if dialogue.answer()? == "need"
         && let Boot::Copy(program) = boot
     {
         if let Err(error) = program.send(&mut link.to_agent, progress) {
-            // Its own last words say more than a broken pipe.
+            // The node's last answer says more than a broken pipe.
             return Err(dialogue
                 .answer()
                 .err()
@@ -167,31 +170,34 @@ pub fn bring(
     }
     let from_agent = from_agent
         .recv_timeout(ANSWER_MAX)
-        .map_err(|_| dialogue.lost("it stopped answering"))?;
+        .map_err(|_| dialogue.lost("the node stopped answering"))?;
     Ok(AgentLink {
         from_agent,
-        beside: dialogue.beside,
+        stderr: dialogue.stderr,
         ..link
     })
 }
 
-/// Passes lines on up to the next answer; whether another follows it.
+/// Passes on lines up to the next answer. Returns whether another answer follows.
 fn read_answer(from: &mut dyn Read, to: &mpsc::Sender<String>) -> bool {
     loop {
         let Some(line) = line(from) else { return false };
-        let (is_answer, is_last) = (line.starts_with(WORD), line != format!("{WORD} need"));
+        let (is_answer, is_last) = (
+            line.starts_with(ANSWER_PREFIX),
+            line != format!("{ANSWER_PREFIX} need"),
+        );
         if to.send(line).is_err() || is_answer {
             return is_answer && !is_last;
         }
     }
 }
 
-/// What a node answers, and everything else it says meanwhile.
+/// The answers of the shell line on a node, and its other output.
 struct Dialogue<'a> {
     node: &'a str,
     answers: mpsc::Receiver<String>,
-    beside: Option<mpsc::Receiver<String>>,
-    said: Vec<String>,
+    stderr: Option<mpsc::Receiver<String>>,
+    output: Vec<String>,
 }
 
 impl Dialogue<'_> {
@@ -199,86 +205,95 @@ impl Dialogue<'_> {
         let until = Until::after(ANSWER_MAX);
         loop {
             match self.answers.recv_timeout(until.left()) {
-                Ok(line) => match line.strip_prefix(WORD).map(str::trim) {
+                Ok(line) => match line.strip_prefix(ANSWER_PREFIX).map(str::trim) {
                     Some(answer) => match answer.strip_prefix("failed ") {
                         Some(why) => return Err(self.refused(why)),
                         None => return Ok(answer.to_owned()),
                     },
-                    None if self.said.len() < SAID_MAX => self.said.push(line),
+                    None if self.output.len() < OUTPUT_LINES_MAX => self.output.push(line),
                     None => {}
                 },
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     return Err(self.lost(&format!("no answer within {} s", ANSWER_MAX.as_secs())));
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(self.lost("it ended before it answered"));
+                    return Err(self.lost("the command ended without an answer"));
                 }
             }
         }
     }
 
     fn lost(&mut self, what: &str) -> ReachError {
-        let beside = self.beside.take();
-        let last_words = Until::after(LAST_WORDS);
-        while let Some(Ok(line)) = beside
+        let stderr = self.stderr.take();
+        let until = Until::after(LAST_OUTPUT_MAX);
+        while let Some(Ok(line)) = stderr
             .as_ref()
-            .map(|lines| lines.recv_timeout(last_words.left()))
+            .map(|lines| lines.recv_timeout(until.left()))
         {
-            self.said.push(line);
+            self.output.push(line);
         }
-        let said = match self.said.iter().rev().find(|line| !line.is_empty()) {
+        let why = match self.output.iter().rev().find(|line| !line.is_empty()) {
             Some(last) if last.contains("echo tcpxctl-boot") => {
-                format!("{what}; it printed the command that it was given instead of running it")
+                format!("{what}; the node printed the command instead of running it")
             }
-            Some(last) => format!("{what}; it printed: {last}"),
+            Some(last) => format!("{what}; the last line of output is: {last}"),
             None => what.to_owned(),
         };
         ReachError::new(
             self.node,
             Outcome::PeerLost,
-            format!("the agent could not be started: {said}"),
+            format!("cannot start the agent: {why}"),
         )
-        .next("check that a plain command reaches that node the same way")
+        .next("check that the same transport can run another command on that node, such as `true`")
     }
 
-    /// What the line's own refusals mean.
+    /// The error for a `failed` answer of the shell line.
     fn refused(&self, why: &str) -> ReachError {
         let (word, rest) = why.split_once(' ').unwrap_or((why, ""));
         let (what, next) = match word {
-            "system" => (format!("it runs {rest}, not Linux"), "use a Linux node"),
+            "system" => (
+                format!("the node runs {rest}, not Linux"),
+                "use a Linux node",
+            ),
             "arch" => (
-                format!("it is {rest}, this program is {}", std::env::consts::ARCH),
-                "install a build for it there and name it with --remote-bin",
+                format!(
+                    "the node is {rest}, this tcpxctl is built for {}",
+                    std::env::consts::ARCH
+                ),
+                "install tcpxctl for that architecture on the node and give its path with --remote-bin",
             ),
             "cache" => (
-                format!("its cache folder cannot be used: {rest}"),
-                "set XDG_CACHE_HOME there to a folder of your own, or install tcpxctl there and give --remote-bin",
+                format!("the cache folder on the node cannot be used: {rest}"),
+                "set XDG_CACHE_HOME on the node to a folder that only you can write to, or install tcpxctl there and give --remote-bin",
             ),
             "write" => (
-                format!("the program could not be written there: {rest}"),
-                "make room, or give --remote-bin",
+                format!("cannot write tcpxctl on the node: {rest}"),
+                "free disk space or make the cache folder writable, or install tcpxctl there and give --remote-bin",
             ),
             "short" => (
-                "the copy there is shorter than what was sent".to_owned(),
-                "make room, or give --remote-bin",
+                "the copy of tcpxctl on the node is incomplete".to_owned(),
+                "free disk space, or install tcpxctl there and give --remote-bin",
             ),
             "hash" => (
-                format!("the copy there cannot be trusted: {rest}"),
-                "try again, or give --remote-bin",
+                format!("cannot verify the copy of tcpxctl on the node: {rest}"),
+                "try again, or install tcpxctl there and give --remote-bin",
             ),
             "missing" => (
-                format!("no program at {rest}"),
-                "install tcpxctl there, or omit --remote-bin to send this one",
+                format!("no executable file at {rest}"),
+                "install tcpxctl there, or omit --remote-bin to copy this tcpxctl",
             ),
             "noexec" => (
-                format!("programs cannot be run from {rest}: its mount is noexec"),
-                "set XDG_CACHE_HOME there to another file system, or give --remote-bin",
+                format!("cannot run tcpxctl from {rest}: the file system is mounted noexec"),
+                "set XDG_CACHE_HOME on the node to another file system, or install tcpxctl there and give --remote-bin",
             ),
             "start" => (
-                format!("the program does not start there: {rest}"),
-                "build it on the older system, or install one and give --remote-bin",
+                format!("tcpxctl does not start on the node: {rest}"),
+                "build tcpxctl on a system as old as the node, or install tcpxctl there and give --remote-bin",
             ),
-            _ => (why.to_owned(), "give --remote-bin"),
+            _ => (
+                why.to_owned(),
+                "install tcpxctl on the node and give --remote-bin",
+            ),
         };
         ReachError::new(self.node, Outcome::NotRun, what).next(next)
     }
@@ -290,7 +305,7 @@ mod tests {
     use crate::reach::child::started;
     use std::process::{Command, Stdio};
 
-    /// The line, run by a shell of this machine with a home of its own.
+    /// Runs the shell line on this machine with `home` as the home directory.
     fn boot(home: &Path, boot: &Boot, shell: &str, before: &str) -> Result<String, String> {
         let mut command = Command::new(shell);
         command
@@ -309,7 +324,7 @@ mod tests {
         Ok(text)
     }
 
-    /// A program of another name that echoes how it was called.
+    /// An executable with this content.
     fn program(folder: &Path, text: &str) -> Boot {
         let path = folder.join("program");
         std::fs::write(&path, text).expect("written");
@@ -319,7 +334,7 @@ mod tests {
     const ECHO: &str = "#!/bin/sh\necho run \"$@\"\n";
 
     #[test]
-    fn it_travels_once_and_is_found_again() {
+    fn the_program_is_copied_once_and_then_found_in_the_cache() {
         let home = tempfile::tempdir().expect("a folder");
         let program = program(home.path(), ECHO);
         for _ in 0..2 {
@@ -349,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_runs_nothing_is_told_from_a_node_that_fails() {
+    fn a_transport_that_only_prints_the_command_is_reported_as_such() {
         let home = tempfile::tempdir().expect("a folder");
         let said =
             boot(home.path(), &program(home.path(), ECHO), "sh", "echo ").expect_err("no agent");
@@ -375,14 +390,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_is_named() {
+    fn an_unusable_cache_folder_is_reported_with_the_reason() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         type Spoil<'a> = &'a dyn Fn(&Path);
         let cases: [(&str, Spoil<'_>); 3] = [
             ("is a link", &|cache| {
                 symlink("/tmp", cache).expect("a link")
             }),
-            ("others can write", &|cache| {
+            ("other users can write", &|cache| {
                 std::fs::create_dir(cache).expect("a folder");
                 std::fs::set_permissions(cache, PermissionsExt::from_mode(0o777)).expect("a mode");
             }),
@@ -403,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_start_and_a_shell_that_is_none_say_so() {
+    fn errors_quote_a_program_that_does_not_start_and_an_account_without_a_shell() {
         let home = tempfile::tempdir().expect("a folder");
         let old = program(
             home.path(),
@@ -421,14 +436,15 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_there_is_used_as_it_is() {
+    fn an_installed_program_is_used_unchecked() {
         let home = tempfile::tempdir().expect("a folder");
         let path = home.path().join("it's here");
         program(home.path(), ECHO);
         std::fs::rename(home.path().join("program"), &path).expect("renamed");
         let there = Boot::at_path(&path.to_string_lossy());
         assert!(
-            boot(home.path(), &there, "sh", "").is_err_and(|error| error.contains("no program at"))
+            boot(home.path(), &there, "sh", "")
+                .is_err_and(|error| error.contains("no executable file at"))
         );
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .expect("a mode");
@@ -439,19 +455,19 @@ mod tests {
     }
 
     #[test]
-    fn the_line_suits_any_login_shell() {
+    fn the_line_needs_no_escaping_in_any_login_shell() {
         assert!(!LINE.contains(['\'', '!', '\n', '\\']));
     }
 
     #[test]
-    fn a_full_disk_is_named() {
-        // Writes to a file of this shell end at 1 KiB.
+    fn a_full_disk_is_reported() {
+        // Files written by this shell are limited to 1 KiB.
         let home = tempfile::tempdir().expect("a folder");
         let big = program(home.path(), &format!("{ECHO}# {}\n", "x".repeat(300_000)));
         let said = boot(home.path(), &big, "sh", "trap '' XFSZ; ulimit -f 1; ");
         assert!(
             said.as_ref()
-                .is_err_and(|error| error.contains("could not be written")),
+                .is_err_and(|error| error.contains("cannot write tcpxctl")),
             "{said:?}"
         );
     }

@@ -19,19 +19,19 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tcpx_words::error::Outcome;
 
-/// What comes first on the wire, so that a stranger is told apart from an old build.
+/// First bytes of either end. They tell another program or version from a wrong secret.
 const GREETING: &[u8; 16] = b"tcpxctl serve 1\n";
-/// For a stranger to prove itself.
+/// Longest read or write during the handshake.
 const PROOF_MAX: Duration = Duration::from_secs(3);
 
-/// A node where `tcpxctl serve` waits.
+/// A node where `tcpxctl serve` runs.
 pub struct Join {
     address: String,
     secret: Secret,
 }
 
 impl Join {
-    /// `HOST:PORT`, and the secret of that `serve`.
+    /// `address` is `HOST:PORT` and `secret` the secret of that `serve`.
     pub fn new(address: &str, secret: Secret) -> Self {
         Self {
             address: address.to_owned(),
@@ -54,7 +54,7 @@ impl Transport for Join {
             )
         };
         let until = Until::after(REACH_MAX);
-        let mut last = wrong(io::Error::other("no address"));
+        let mut last = wrong(io::Error::other("the host has no address"));
         for address in self.address.to_socket_addrs().map_err(wrong)? {
             let joined =
                 TcpStream::connect_timeout(&address, until.left().max(Duration::from_millis(1)))
@@ -80,7 +80,7 @@ fn link(stream: TcpStream) -> io::Result<AgentLink> {
     Ok(AgentLink {
         to_agent: Box::new(Half(stream.try_clone()?)),
         from_agent: Box::new(stream.try_clone()?),
-        beside: None,
+        stderr: None,
         hold: Box::new(Connection(stream)),
         addresses,
     })
@@ -90,7 +90,7 @@ struct Connection(TcpStream);
 
 impl Hold for Connection {
     fn finish(&mut self, _patience: Duration) {
-        // Its agent ends when its stdin does; there is nothing here to wait for.
+        // The agent ends when its stdin closes; the coordinator does not wait for it.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
@@ -101,13 +101,13 @@ enum Side {
     Joins,
 }
 
-/// Proves the secret both ways; the one that joins goes first, so that a
-/// stranger is given no proof.
+/// Proves the secret in both directions. The end that joins proves it first, so that `serve` gives
+/// no proof to a client without the secret.
 fn greet(mut stream: TcpStream, secret: &Secret, side: Side) -> io::Result<TcpStream> {
     let refused = || {
         io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "it does not know the secret",
+            "the other end does not have the same secret",
         )
     };
     stream.set_nodelay(true)?;
@@ -122,7 +122,7 @@ fn greet(mut stream: TcpStream, secret: &Secret, side: Side) -> io::Result<TcpSt
     if hello[..16] != GREETING[..] {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "not a tcpxctl of this version",
+            "the other end is not tcpxctl, or another version",
         ));
     }
     let theirs: [u8; 32] = hello[16..].try_into().map_err(io::Error::other)?;
@@ -153,17 +153,17 @@ fn greet(mut stream: TcpStream, secret: &Secret, side: Side) -> io::Result<TcpSt
     Ok(stream)
 }
 
-/// Reads the secret of a file that nobody else can read.
+/// Reads the secret from a file that only its owner can read.
 ///
 /// # Errors
-/// In words that name the file.
+/// The file cannot be read, other users can read it, or it holds no secret; the error names it.
 pub fn read_secret(path: &Path) -> Result<Secret, String> {
     let said = |what: String| format!("the secret file {}: {what}", path.display());
     let file = std::fs::File::open(path).map_err(|error| said(error.to_string()))?;
     let about = file.metadata().map_err(|error| said(error.to_string()))?;
     if about.mode() & 0o077 != 0 {
         return Err(said(format!(
-            "others can read it (mode {:o}); chmod 600 it",
+            "other users can access it (mode {:o}); run `chmod 600` on it",
             about.mode() & 0o777
         )));
     }
@@ -174,10 +174,10 @@ pub fn read_secret(path: &Path) -> Result<Secret, String> {
     Secret::from_hex(text.trim()).map_err(|error| said(error.to_string()))
 }
 
-/// The secret of the file, made when there is none; whether it is new.
+/// Reads the secret from a file, or creates the file with a new secret. Returns whether it is new.
 ///
 /// # Errors
-/// In words that name the file.
+/// The file cannot be read or created; the error names it.
 pub fn read_or_make_secret(path: &Path) -> Result<(Secret, bool), String> {
     if path.exists() {
         return Ok((read_secret(path)?, false));
@@ -194,18 +194,18 @@ pub fn read_or_make_secret(path: &Path) -> Result<(Secret, bool), String> {
     Ok((secret, true))
 }
 
-/// What a serving node tells its user.
+/// An event that `tcpxctl serve` reports.
 pub enum Serving {
-    /// A coordinator was let in.
+    /// A coordinator joined and its agent starts.
     Joined(std::net::SocketAddr),
-    /// Its agent has ended.
+    /// The coordinator's agent has ended.
     Left(std::net::SocketAddr),
-    /// Somebody else was not.
+    /// A connection was refused, for this reason.
     Refused(std::net::SocketAddr, io::Error),
 }
 
-/// Waits for coordinators, one at a time, until `stop` says so or, with `once`,
-/// until the first has left.
+/// Serves coordinators, one at a time, until `stop` returns true or, with `once`, until the first
+/// has left.
 ///
 /// # Errors
 /// The agent cannot be started, or the socket fails.
@@ -260,7 +260,7 @@ pub fn serve(
     Ok(())
 }
 
-/// One coordinator's agent, from start to end.
+/// Runs the agent of one coordinator until the agent ends.
 fn attend(stream: TcpStream, stop: &impl Fn() -> bool) -> io::Result<()> {
     let mut agent = Command::new(ourselves())
         .arg("agent")
@@ -270,7 +270,7 @@ fn attend(stream: TcpStream, stop: &impl Fn() -> bool) -> io::Result<()> {
         .spawn()?;
     while agent.try_wait()?.is_none() {
         if stop() {
-            // Its stdin ends, and it with it.
+            // Closes the agent's stdin, which ends the agent.
             stream.shutdown(Shutdown::Both)?;
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_secret_meets() {
+    fn two_ends_with_the_same_secret_connect() {
         let secret = Secret::from_bytes([7; 32]);
         let (serving, joined) = pair(secret.clone(), secret);
         let (mut serving, mut joined) = (serving.expect("let in"), joined.expect("joined"));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_file_is_made_once_and_must_be_private() {
+    fn a_secret_file_is_created_once_and_must_be_private() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("secret");

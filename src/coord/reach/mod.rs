@@ -1,16 +1,15 @@
 //! Transports: starting an agent on a node and connecting to its stdin and stdout.
 //!
-//! | way | for |
+//! | transport | for |
 //! |---|---|
 //! | `child` | this machine |
 //! | `ssh` | libssh2, one session per node |
 //! | `rsh` | any program that runs a command there: ssh, `kubectl exec`, `srun` |
-//! | `join` | a node where somebody typed `tcpxctl serve` |
+//! | `join` | a node where `tcpxctl serve` runs |
 //!
-//! Each ends in an [`AgentLink`]: two streams that carry the agent's lines, whatever
-//! it prints beside them, and something to hold that ends it. The last two of
-//! the table and ssh start the agent through a shell line that brings the
-//! program there first (`install`).
+//! Each returns an [`AgentLink`]: the agent's stdin, stdout and stderr, and a handle that ends the
+//! agent. `ssh` and `rsh` start the agent by a shell line that first copies tcpxctl to the node
+//! (`install`).
 #![forbid(unsafe_code)]
 
 pub mod child;
@@ -32,41 +31,42 @@ use std::time::{Duration, Instant};
 use tcpx_node::route_to;
 use tcpx_words::error::{NextStep, Outcome};
 
-/// Longest it may take to reach a node and log in.
+/// Longest time to reach a node and log in.
 pub(crate) const REACH_MAX: Duration = Duration::from_secs(15);
 
 /// Starts an agent on one node.
 pub trait Transport: Send + Sync {
-    /// The node, as its user calls it: `10.0.0.226`, `this machine`.
+    /// The node, as the user named it: `10.0.0.226`, `this machine`.
     fn node(&self) -> &str;
 
-    /// Starts the agent. `progress` is told of an upload: bytes sent and in all.
+    /// Starts the agent. `progress` is called during an upload with the bytes sent and the total.
     ///
     /// # Errors
-    /// In words that name the node.
+    /// The node cannot be reached, or the agent does not start; the error names the node.
     fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError>;
 }
 
 /// A started agent.
 pub struct AgentLink {
-    /// Its stdin.
+    /// The agent's stdin.
     pub to_agent: Box<dyn Write + Send>,
-    /// Its stdout, possibly behind a banner.
+    /// The agent's stdout, which may begin with a banner.
     pub from_agent: Box<dyn Read + Send>,
-    /// Lines of its stderr and of whatever carries it, where they are apart.
-    pub beside: Option<mpsc::Receiver<String>>,
-    /// Ends it.
+    /// Lines of the agent's stderr and of the program that carries it; `None` if the agent inherits
+    /// stderr.
+    pub stderr: Option<mpsc::Receiver<String>>,
+    /// Ends the agent.
     pub hold: Box<dyn Hold>,
-    /// How the two machines reached each other.
+    /// Addresses at which the two machines reached each other.
     pub addresses: Addresses,
 }
 
-/// The address this machine would send from.
+/// The address that this machine sends from to reach `there`.
 fn source_towards(there: IpAddr) -> Option<IpAddr> {
     route_to(there).known().map(|route| route.local)
 }
 
-/// The writing half of a connection: dropped, the agent's stdin ends.
+/// The writing half of a connection; dropping it closes the agent's stdin.
 struct Half<S: Write + AsFd>(S);
 
 impl<S: Write + AsFd> Write for Half<S> {
@@ -81,42 +81,42 @@ impl<S: Write + AsFd> Write for Half<S> {
 
 impl<S: Write + AsFd> Drop for Half<S> {
     fn drop(&mut self) {
-        // Fails only when the far side has ended first.
+        // Fails only if the other end has closed the connection first.
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
     }
 }
 
 /// The process or connection behind a link.
 pub trait Hold: Send {
-    /// Its streams are closed: waits until it has ended, and ends it by force
-    /// when it has not after `patience`.
+    /// Called after the streams are closed. Waits until the process or connection has ended, and
+    /// kills it after `patience`.
     fn finish(&mut self, patience: Duration);
 }
 
-/// Both ends of the connection to a node, where there is one.
+/// Both addresses of the connection to a node, as far as they are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// Of this machine, towards the node.
+    /// Address of this machine on the route to the node.
     pub here: Option<IpAddr>,
-    /// Of the node, as this machine reached it.
+    /// Address at which this machine reached the node.
     pub there: Option<IpAddr>,
 }
 
 /// Why a node's agent could not be started.
 #[derive(Debug)]
 pub struct ReachError {
-    /// The node, as its user calls it.
+    /// The node, as the user named it.
     pub node: String,
-    /// Whose problem it is.
+    /// Outcome of the command, which decides its exit code.
     pub outcome: Outcome,
     /// What happened.
     pub what: String,
-    /// What to do.
+    /// What the user can do.
     pub next: Option<String>,
 }
 
 impl ReachError {
-    /// About `node`.
+    /// An error about `node`, without a next step.
     pub fn new(node: &str, outcome: Outcome, what: impl Into<String>) -> Self {
         Self {
             node: node.to_owned(),
@@ -126,7 +126,7 @@ impl ReachError {
         }
     }
 
-    /// With what to do about it.
+    /// Adds what the user can do.
     #[must_use]
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
@@ -148,7 +148,7 @@ impl NextStep for ReachError {
     }
 }
 
-/// A moment by which something must have happened.
+/// A deadline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Until(Instant);
 
@@ -166,16 +166,16 @@ impl Until {
     }
 }
 
-/// Longest line of text that is kept of what a node prints.
+/// Bytes kept of a line that a node prints.
 const TEXT_MAX: usize = 4096;
 
-/// Reads `from` to its end in a thread of its own, so that its writer never
-/// waits, and passes on its lines as long as somebody takes them.
+/// Reads `from` to its end in a thread, so that the writer never waits, and passes on its lines
+/// while the receiver exists.
 pub(super) fn lines(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (to, lines) = mpsc::sync_channel(LINES_MAX);
     std::thread::spawn(move || {
         while let Some(line) = line(&mut from) {
-            // More than anybody reads is thrown away, not waited for.
+            // If the queue is full, the line is dropped.
             if let Err(mpsc::TrySendError::Disconnected(_)) = to.try_send(line) {
                 let _ = std::io::copy(&mut from, &mut std::io::sink());
             }
@@ -184,10 +184,10 @@ pub(super) fn lines(mut from: impl Read + Send + 'static) -> mpsc::Receiver<Stri
     lines
 }
 
-/// Lines that wait to be read.
+/// Lines in the queue to the receiver.
 const LINES_MAX: usize = 256;
 
-/// One line, byte by byte, so that nothing behind it is taken.
+/// Reads one line, byte by byte, so that nothing after it is consumed.
 pub(super) fn line(from: &mut dyn Read) -> Option<String> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     loop {

@@ -1,10 +1,9 @@
-//! Any program that runs a command on a node and carries its stdin and stdout,
-//! as rsync's `-e`: `--rsh 'ssh -J bastion'`, `--rsh 'kubectl exec -i {} --'`.
+//! Transport through any program that runs a command on a node and forwards its stdin and stdout,
+//! like rsync's `-e`: `--rsh 'ssh -J bastion'`, `--rsh 'kubectl exec -i {} --'`.
 //!
-//! `{}` stands for the node; where it is missing the node comes last. What
-//! follows is the agent's shell line: as one argument, because ssh and its kin
-//! hand it to a shell there, or as `sh -c LINE` where the program starts what it
-//! is given without one, which a CMD that ends in `--` says.
+//! `{}` is replaced by the node; without `{}`, the node is appended. The agent's shell line follows:
+//! as one argument for programs such as ssh, which pass it to a shell on the node, or as the three
+//! arguments `sh -c LINE` if CMD ends in `--`, for programs that start a command without a shell.
 #![forbid(unsafe_code)]
 
 use super::install::{Boot, bring};
@@ -13,7 +12,7 @@ use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};
 use tcpx_words::error::Outcome;
 
-/// One node behind one command.
+/// A node that is reached through a command.
 pub struct Rsh {
     node: String,
     words: Vec<String>,
@@ -21,16 +20,17 @@ pub struct Rsh {
 }
 
 impl Rsh {
-    /// `command` as typed.
+    /// `command` is the value of `--rsh`.
     ///
     /// # Errors
-    /// A command with nothing in it, an open quote, or a node that would be
-    /// taken for an option.
+    /// The command is empty or has an unclosed quote, or the node begins with `-`.
     pub fn new(node: &str, command: &str, boot: Boot) -> Result<Self, ReachError> {
         let wrong = |what: &str| ReachError::new(node, Outcome::Usage, what);
         let words = shlex::split(command).ok_or_else(|| wrong("--rsh: a quote is not closed"))?;
         if words.is_empty() {
-            return Err(wrong("--rsh: no command").next("give one, such as --rsh ssh"));
+            return Err(
+                wrong("--rsh: the command is empty").next("give a command, such as --rsh ssh")
+            );
         }
         if node.starts_with('-') {
             return Err(wrong("a node cannot begin with `-`"));
@@ -42,7 +42,7 @@ impl Rsh {
         })
     }
 
-    /// The command that is started, for `line` on the node.
+    /// The command and arguments that run `line` on the node.
     fn arguments(&self, line: &str) -> Vec<String> {
         let mut arguments: Vec<String> = self
             .words
@@ -83,8 +83,8 @@ impl Transport for Rsh {
     }
 }
 
-/// Where the node's name points and the address used to get there, when it is
-/// more than a label of the command's.
+/// The addresses of the node and of this machine towards it, if the node's name resolves; it may be
+/// a name that only the command understands.
 fn addresses(node: &str) -> Addresses {
     let host = node.rsplit('@').next().unwrap_or(node);
     let there = (host, 22)
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_takes_its_place_and_the_line_arrives_whole() {
+    fn the_node_is_inserted_and_the_line_is_passed_on_unchanged() {
         let ssh = ["ssh", "-J", "a b", "node1", r"sh -c 'exec it'\''s'"];
         assert_eq!(arguments("ssh  -J 'a b'"), ssh);
         assert_eq!(
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn an_invalid_command_or_node_is_refused() {
         for command in ["", "  ", "ssh 'a"] {
             assert!(
                 Rsh::new("node1", command, Boot::at_path("/x")).is_err(),

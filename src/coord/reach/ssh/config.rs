@@ -1,4 +1,4 @@
-//! What the user's ssh configuration says of a host, as `ssh -G` resolves it.
+//! The user's ssh configuration for a host, resolved by `ssh -G`.
 #![forbid(unsafe_code)]
 
 use super::super::ReachError;
@@ -8,32 +8,32 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tcpx_words::error::Outcome;
 
-/// Resolved: defaults, configuration, and what was asked for on top.
+/// The resolved settings: defaults, configuration files and the target's own values.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Settings {
     /// Address or name to connect to.
     pub host: String,
-    /// Of its sshd.
+    /// Port of the sshd.
     pub port: u16,
-    /// Who logs in.
+    /// User to log in as.
     pub user: String,
-    /// Private keys, in order; some are not there.
+    /// Private keys in the order to try; some files may not exist.
     pub keys: Vec<PathBuf>,
-    /// Whether only those are offered, and not the agent's.
+    /// Whether to offer only these keys and none of the ssh agent's.
     pub only_keys: bool,
-    /// Where known host keys are; the first is where new ones go.
+    /// The known_hosts files; new keys are added to the first.
     pub known_hosts: Vec<PathBuf>,
-    /// Under which name the host's key is looked up.
+    /// Name under which the host's key is looked up, if not `host`.
     pub key_alias: Option<String>,
     jump: Option<String>,
     proxy: Option<String>,
 }
 
 impl Settings {
-    /// The command that carries the connection, if it is not direct.
+    /// The command that carries the connection; `None` for a direct connection.
     pub(super) fn proxy(&self, target: &Target) -> Option<String> {
         if let Some(jump) = &self.jump {
-            // Several hops are one for us: the last, reached over the others.
+            // One ssh command: it logs in to the last hop and reaches that through the others.
             let (others, last) = match jump.rsplit_once(',') {
                 Some((others, last)) => (Some(others), last),
                 None => (None, jump.as_str()),
@@ -75,7 +75,7 @@ impl Settings {
     }
 }
 
-/// Asks `ssh -G`; without that program, what was typed and the usual places.
+/// Runs `ssh -G`. If ssh is not installed, uses the target's own values and the default files.
 pub(super) fn ask(target: &Target) -> Result<Settings, ReachError> {
     let mut command = Command::new("ssh");
     command.arg("-G").stdin(Stdio::null());
@@ -98,7 +98,7 @@ pub(super) fn ask(target: &Target) -> Result<Settings, ReachError> {
             return Err(ReachError::new(
                 &target.name,
                 Outcome::Usage,
-                format!("the ssh configuration: {said}"),
+                format!("`ssh -G` failed: {said}"),
             ));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => without_ssh(target),
@@ -106,7 +106,7 @@ pub(super) fn ask(target: &Target) -> Result<Settings, ReachError> {
             return Err(ReachError::new(
                 &target.name,
                 Outcome::NotRun,
-                format!("cannot ask `ssh -G`: {error}"),
+                format!("cannot run `ssh -G`: {error}"),
             ));
         }
     };
@@ -141,7 +141,7 @@ fn home() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// `keyword value` per line.
+/// Parses the output of `ssh -G`: `keyword value` on each line.
 fn parse(text: &str) -> Settings {
     let mut settings = Settings {
         port: 22,
@@ -164,7 +164,7 @@ fn parse(text: &str) -> Settings {
             _ => {}
         }
     }
-    // The user's come before the system's, whatever the order of the lines.
+    // The user's files come before the system's, whatever the order of the lines.
     settings
         .known_hosts
         .sort_by_key(|path| path.starts_with("/etc"));
@@ -196,7 +196,7 @@ hostkeyalias node1
 ";
 
     #[test]
-    fn what_ssh_resolves_is_taken_over() {
+    fn the_output_of_ssh_g_is_parsed() {
         let settings = parse(RESOLVED);
         assert_eq!(
             (
@@ -216,7 +216,7 @@ hostkeyalias node1
     }
 
     #[test]
-    fn a_jump_is_one_command_however_many_hops() {
+    fn a_proxy_jump_of_any_number_of_hops_is_one_command() {
         let jump = |jump: &str| {
             Settings {
                 jump: Some(jump.to_owned()),
@@ -231,7 +231,7 @@ hostkeyalias node1
     }
 
     #[test]
-    fn a_proxy_command_gets_its_words() {
+    fn the_tokens_of_a_proxy_command_are_replaced() {
         let settings = Settings {
             proxy: Some("nc -x %n %h %p".into()),
             ..parse(RESOLVED)

@@ -1,9 +1,8 @@
-//! Is it the host that the user knows?
+//! Checks the server's host key against the known_hosts files.
 //!
-//! libssh2 compares with the first key it has for a name, of whatever kind, and
-//! the server shows the kind that was agreed on. So the kinds that are known for
-//! this host are found first, only those are offered, and the key is compared
-//! with entries of its own kind.
+//! libssh2 compares the server's key with the first known key of the host, of any type, while the
+//! server shows a key of the negotiated type. So only the types that are known for the host are
+//! negotiated, and the key is compared only with entries of its own type.
 #![forbid(unsafe_code)]
 
 use super::super::ReachError;
@@ -20,48 +19,47 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use tcpx_words::error::Outcome;
 
-/// A kind of key: its word in known_hosts, the ways to sign with it, and what a
-/// session calls it.
-struct Kind {
-    word: &'static str,
+/// A type of host key: its name in known_hosts, and its signature algorithms in a session.
+struct KeyType {
+    name: &'static str,
     methods: &'static str,
 }
 
-const KINDS: [Kind; 5] = [
-    Kind {
-        word: "ssh-ed25519",
+const KEY_TYPES: [KeyType; 5] = [
+    KeyType {
+        name: "ssh-ed25519",
         methods: "ssh-ed25519",
     },
-    Kind {
-        word: "ecdsa-sha2-nistp256",
+    KeyType {
+        name: "ecdsa-sha2-nistp256",
         methods: "ecdsa-sha2-nistp256",
     },
-    Kind {
-        word: "ecdsa-sha2-nistp384",
+    KeyType {
+        name: "ecdsa-sha2-nistp384",
         methods: "ecdsa-sha2-nistp384",
     },
-    Kind {
-        word: "ecdsa-sha2-nistp521",
+    KeyType {
+        name: "ecdsa-sha2-nistp521",
         methods: "ecdsa-sha2-nistp521",
     },
-    Kind {
-        word: "ssh-rsa",
+    KeyType {
+        name: "ssh-rsa",
         methods: "rsa-sha2-512,rsa-sha2-256",
     },
 ];
 const NO_COMMON_METHOD: ErrorCode = ErrorCode::Session(-5);
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The known hosts files, as lines.
+/// The lines of the known_hosts files, and the host to look up.
 pub(super) struct Known {
     lines: Vec<String>,
     host: String,
     port: u16,
-    new_ones_go_to: Option<PathBuf>,
+    add_to: Option<PathBuf>,
 }
 
 impl Known {
-    /// Reads the user's and the system's.
+    /// Reads the user's and the system's files.
     pub(super) fn read(node: &str, settings: &Settings) -> Result<Self, ReachError> {
         let mut lines = Vec::new();
         for path in &settings.known_hosts {
@@ -72,7 +70,10 @@ impl Known {
                 Ok(_) => lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned)),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    let what = format!("cannot read the known hosts {}: {error}", path.display());
+                    let what = format!(
+                        "cannot read the known_hosts file {}: {error}",
+                        path.display()
+                    );
                     return Err(ReachError::new(node, Outcome::NotRun, what));
                 }
             }
@@ -85,27 +86,28 @@ impl Known {
             lines,
             host,
             port,
-            new_ones_go_to: settings.known_hosts.first().cloned(),
+            add_to: settings.known_hosts.first().cloned(),
         })
     }
 
-    /// Entries of one kind; a line that libssh2 cannot read is none.
-    fn of_kind(&self, session: &Session, kind: &Kind) -> Option<KnownHosts> {
+    /// The entries of one type. Lines that libssh2 cannot parse are ignored.
+    fn entries_of(&self, session: &Session, key_type: &KeyType) -> Option<KnownHosts> {
         let mut hosts = session.known_hosts().ok()?;
-        let is_kind = |line: &&String| {
+        let is_of_type = |line: &&String| {
             line.split_whitespace()
                 .take(3)
-                .any(|word| word == kind.word)
+                .any(|word| word == key_type.name)
         };
-        for line in self.lines.iter().filter(is_kind) {
+        for line in self.lines.iter().filter(is_of_type) {
             let _ = hosts.read_str(line, KnownHostFileKind::OpenSSH);
         }
         Some(hosts)
     }
 
-    /// Whether there is an entry for the host: any key at all differs from it.
-    fn has(&self, session: &Session, kind: &Kind) -> bool {
-        let Some(hosts) = self.of_kind(session, kind) else {
+    /// Whether there is an entry for the host. Compares a key that differs from every entry: a
+    /// mismatch shows that there is one.
+    fn has(&self, session: &Session, key_type: &KeyType) -> bool {
+        let Some(hosts) = self.entries_of(session, key_type) else {
             return false;
         };
         matches!(
@@ -114,17 +116,18 @@ impl Known {
         )
     }
 
-    /// Asks the server for a kind of key that is known here, when one is.
+    /// Negotiates only types of host key that are known for the host, or all types if none is known.
     pub(super) fn prefer(&self, session: &Session) {
-        let (known, other): (Vec<&Kind>, Vec<&Kind>) =
-            KINDS.iter().partition(|kind| self.has(session, kind));
-        let kinds = if known.is_empty() { other } else { known };
-        let methods: Vec<&str> = kinds.iter().map(|kind| kind.methods).collect();
-        // What this build of libssh2 does not know is left out by libssh2 itself.
+        let (known, other): (Vec<&KeyType>, Vec<&KeyType>) = KEY_TYPES
+            .iter()
+            .partition(|key_type| self.has(session, key_type));
+        let types = if known.is_empty() { other } else { known };
+        let methods: Vec<&str> = types.iter().map(|key_type| key_type.methods).collect();
+        // libssh2 ignores the types that it does not support.
         let _ = session.method_pref(MethodType::HostKey, &methods.join(","));
     }
 
-    /// What a handshake that failed says.
+    /// The error for a failed handshake.
     pub(super) fn explain(&self, error: &ssh2::Error, target: &Target) -> ReachError {
         let what = format!("ssh: {}", error.message());
         let explained = ReachError::new(&target.name, Outcome::PeerLost, what);
@@ -133,39 +136,39 @@ impl Known {
                 "the server may lack a host key of the type in known_hosts: compare with `ssh-keygen -F`",
             )
         } else {
-            explained.next("check that an sshd listens on that port")
+            explained.next("check that an sshd listens at that address and port")
         }
     }
 
-    /// Compares the key that the server showed.
+    /// Checks the host key that the server showed.
     pub(super) fn check(&self, session: &Session, target: &Target) -> Result<(), ReachError> {
         let refuse = |what: String| ReachError::new(&target.name, Outcome::NotRun, what);
-        let Some((key, kind)) = session.host_key() else {
+        let Some((key, key_type)) = session.host_key() else {
             return Err(refuse("the server showed no host key".into()));
         };
-        let word =
-            word_of(kind).ok_or_else(|| refuse("its host key is of an unknown kind".into()))?;
+        let word = name_of(key_type)
+            .ok_or_else(|| refuse("the server's host key is of an unknown type".into()))?;
         let shown = format!("{} {}", word, fingerprint(key));
-        let is_known = KINDS
+        let is_known = KEY_TYPES
             .iter()
-            .find(|known| known.word == word)
+            .find(|known| known.name == word)
             .is_some_and(|known| self.has(session, known));
-        let hosts = KINDS
+        let hosts = KEY_TYPES
             .iter()
-            .find(|known| known.word == word)
-            .and_then(|known| self.of_kind(session, known));
+            .find(|known| known.name == word)
+            .and_then(|known| self.entries_of(session, known));
         match hosts.map(|hosts| hosts.check_port(&self.host, self.port, key)) {
             Some(CheckResult::Match) => Ok(()),
             Some(CheckResult::Mismatch) if is_known => Err(refuse(format!(
-                "THE HOST KEY HAS CHANGED. It shows {shown}, and the known hosts have another. \
-                 Either the machine was reinstalled, or the connection is intercepted. Nothing was sent"
+                "THE HOST KEY HAS CHANGED. The server shows {shown}, and known_hosts has another key. \
+                Either the machine was reinstalled, or the connection is intercepted. Nothing was sent"
             ))
             .next(format!(
-                "when you know why it changed: ssh-keygen -R {}, then log in once with ssh",
+                "if you know why the key changed: run `ssh-keygen -R {}`, then log in once with ssh",
                 self.named()
             ))),
             _ if target.accept_new_host_key => self.learn(session, word, key, target),
-            _ => Err(refuse(format!("its host key is not known: {shown}"))
+            _ => Err(refuse(format!("the server's host key {shown} is not in known_hosts"))
                 .next("log in once with ssh, or give --accept-new-host-key")),
         }
     }
@@ -181,19 +184,21 @@ impl Known {
     fn learn(
         &self,
         session: &Session,
-        word: &str,
+        name: &str,
         key: &[u8],
         target: &Target,
     ) -> Result<(), ReachError> {
         let refuse = |what: String| ReachError::new(&target.name, Outcome::NotRun, what);
-        // Another kind of key of a host that is known is no new host.
-        if KINDS.iter().any(|kind| self.has(session, kind)) {
+        // A known host that shows a key of another type is not a new host.
+        if KEY_TYPES.iter().any(|key_type| self.has(session, key_type)) {
             return Err(refuse(format!(
-                "it shows a {word} host key, and the known hosts have only another kind"
+                "the server shows a {word} host key, and known_hosts has only keys of other types"
             )));
         }
-        let Some(path) = &self.new_ones_go_to else {
-            return Err(refuse("there is no known_hosts file to add to".into()));
+        let Some(path) = &self.add_to else {
+            return Err(refuse(
+                "the ssh configuration names no known_hosts file to add the host key to".into(),
+            ));
         };
         let line = format!(
             "{} {word} {}\n",
@@ -201,7 +206,7 @@ impl Known {
             STANDARD.encode(key)
         );
         if let Some(folder) = path.parent() {
-            // The write below says what is wrong with it.
+            // If this fails, the write below reports the error.
             let _ = std::fs::create_dir_all(folder);
         }
         OpenOptions::new()
@@ -212,15 +217,15 @@ impl Known {
             .and_then(|mut file| file.write_all(line.as_bytes()))
             .map_err(|error| {
                 refuse(format!(
-                    "cannot add its host key to {}: {error}",
+                    "cannot add the server's host key to {}: {error}",
                     path.display()
                 ))
             })
     }
 }
 
-fn word_of(kind: HostKeyType) -> Option<&'static str> {
-    Some(match kind {
+fn name_of(key_type: HostKeyType) -> Option<&'static str> {
+    Some(match key_type {
         HostKeyType::Ed25519 => "ssh-ed25519",
         HostKeyType::Ecdsa256 => "ecdsa-sha2-nistp256",
         HostKeyType::Ecdsa384 => "ecdsa-sha2-nistp384",
@@ -230,7 +235,7 @@ fn word_of(kind: HostKeyType) -> Option<&'static str> {
     })
 }
 
-/// As `ssh-keygen -l` prints it.
+/// The SHA-256 fingerprint, as `ssh-keygen -l` prints it.
 fn fingerprint(key: &[u8]) -> String {
     use sha2::Digest;
     format!(

@@ -1,6 +1,5 @@
-//! Who logs in: keys of the agent, then key files, a passphrase asked for where
-//! there is somebody to ask. No passwords: a coordinator that types them belongs
-//! behind `--rsh`.
+//! Logs in with keys: those of the ssh agent, then key files. Asks for a passphrase if stdin is a
+//! terminal. Passwords are not supported; `--rsh ssh` is for hosts that need one.
 #![forbid(unsafe_code)]
 
 use super::super::ReachError;
@@ -12,6 +11,7 @@ use std::path::Path;
 use tcpx_words::error::Outcome;
 
 const FILE_ERROR: ErrorCode = ErrorCode::Session(-16);
+/// Number of times that a passphrase is asked for.
 const ATTEMPTS: usize = 3;
 
 /// Tries each key in the order that ssh would.
@@ -33,18 +33,18 @@ pub(super) fn log_in(
     if session.authenticated() {
         return Ok(());
     }
-    let ways = if tried.is_empty() {
-        "no key to offer".to_owned()
+    let reasons = if tried.is_empty() {
+        "there is no key to offer".to_owned()
     } else {
         tried.join("; ")
     };
-    let what = format!("cannot log in as {}: {ways}", settings.user);
+    let what = format!("cannot log in as {}: {reasons}", settings.user);
     let locked = tried.iter().any(|one| one.contains("passphrase"));
     Err(
         ReachError::new(&target.name, Outcome::NotRun, what).next(if locked {
-            "unlock the key with ssh-add first, or run from a terminal"
+            "unlock the key with ssh-add first, or run tcpxctl from a terminal"
         } else {
-            "check that `ssh` logs in with the same user and key, or use it with --rsh ssh"
+            "check that `ssh` logs in with the same user and key, or give --rsh ssh"
         }),
     )
 }
@@ -58,13 +58,16 @@ fn agent(session: &Session, user: &str, tried: &mut Vec<String>) {
         .and_then(|()| agent.list_identities())
         .is_err()
     {
-        // No agent is no error: most machines have none.
+        // Most machines have no ssh agent.
         return;
     }
     for key in agent.identities().unwrap_or_default() {
         match agent.userauth(user, &key) {
             Ok(()) => return,
-            Err(_) => tried.push(format!("the agent's key {} was refused", key.comment())),
+            Err(_) => tried.push(format!(
+                "the server refused the ssh agent's key {}",
+                key.comment()
+            )),
         }
     }
 }
@@ -76,16 +79,16 @@ fn file(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
         Err(error) if error.code() == FILE_ERROR && is_encrypted(key) => {
             if !std::io::stdin().is_terminal() {
                 tried.push(format!(
-                    "{shown} needs its passphrase, and there is no terminal to ask at"
+                    "{shown} needs a passphrase, and stdin is not a terminal"
                 ));
                 return;
             }
             unlock(session, user, key, tried);
         }
         Err(error) if error.code() == FILE_ERROR => {
-            tried.push(format!("{shown} is not a usable key"))
+            tried.push(format!("{shown} is not a valid private key"))
         }
-        Err(error) => tried.push(format!("{shown} was refused: {}", error.message())),
+        Err(error) => tried.push(format!("the server refused {shown}: {}", error.message())),
     }
 }
 
@@ -106,7 +109,7 @@ fn unlock(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
     tried.push(format!("the passphrase of {} was wrong", key.display()));
 }
 
-/// As far as its own words tell: PEM says so, and OpenSSH's format names a cipher.
+/// Whether a key file looks encrypted: PEM has a header for it, OpenSSH's format names a cipher.
 fn is_encrypted(key: &Path) -> bool {
     let Ok(text) = std::fs::read_to_string(key) else {
         return false;
@@ -115,7 +118,7 @@ fn is_encrypted(key: &Path) -> bool {
         .lines()
         .filter(|line| !line.starts_with("-----"))
         .collect();
-    // `openssh-key-v1`, then `none` as the cipher, in base64.
+    // In base64: `openssh-key-v1`, then the cipher `none`.
     text.contains("ENCRYPTED")
         || text.contains("OPENSSH") && !body.starts_with("b3BlbnNzaC1rZXktdjEAAAAABG5vbmU")
 }

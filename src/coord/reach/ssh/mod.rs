@@ -1,9 +1,8 @@
-//! A node over libssh2: one session, one channel, one thread that owns both.
+//! Transport over libssh2: one session, one channel, and one thread that owns both.
 //!
-//! What the user's own configuration says about the host is asked of `ssh -G`,
-//! which knows Match, Include and the rest; without that program the address is
-//! used as typed. A ProxyJump or ProxyCommand is a child process whose streams
-//! carry the session.
+//! `ssh -G` resolves the user's configuration for the host, with Match, Include and the rest; if ssh
+//! is not installed, the address is used as given. A ProxyJump or ProxyCommand is a child process
+//! whose streams carry the session.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -30,10 +29,10 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// Nothing is opened yet.
+    /// Checks the target without connecting.
     ///
     /// # Errors
-    /// A host that would be taken for an option.
+    /// The host is empty or begins with `-`.
     pub fn new(target: Target, boot: Boot) -> Result<Self, ReachError> {
         target.check()?;
         Ok(Self { target, boot })
@@ -43,7 +42,7 @@ impl Ssh {
         ReachError::new(&self.target.name, outcome, what)
     }
 
-    /// The session, its host's key checked, somebody logged in.
+    /// Opens a session, checks the host key and logs in.
     fn session(&self) -> Result<(Session, OwnedFd, Addresses, Option<Child>), ReachError> {
         let until = Until::after(REACH_MAX);
         let settings = config::ask(&self.target)?;
@@ -78,7 +77,7 @@ impl Ssh {
         }
         let (host, port) = (settings.host.as_str(), settings.port);
         let unknown = |why: String| {
-            self.error(Outcome::Usage, format!("no such host: {host} ({why})"))
+            self.error(Outcome::Usage, format!("cannot resolve {host}: {why}"))
                 .next(
                     "give an address, a name from node_ips/*.txt, or one that ~/.ssh/config knows",
                 )
@@ -86,14 +85,14 @@ impl Ssh {
         let addresses = (host, port)
             .to_socket_addrs()
             .map_err(|error| unknown(error.to_string()))?;
-        let mut last = unknown("it has no address".into());
+        let mut last = unknown("the name has no address".into());
         for address in addresses {
             match TcpStream::connect_timeout(
                 &address,
                 until.left().max(std::time::Duration::from_millis(1)),
             ) {
                 Ok(stream) => {
-                    // Requests are lines of a few bytes.
+                    // Messages are lines of a few bytes; do not delay them.
                     let _ = stream.set_nodelay(true);
                     let here = stream.local_addr().ok().map(|local| local.ip());
                     let addresses = Addresses {
@@ -150,7 +149,7 @@ enum Stream {
 }
 
 impl Stream {
-    /// The session's from now on; returns another handle, to wait for it.
+    /// Gives the stream to the session. Returns a duplicate of its descriptor, for polling.
     fn give_to(self, session: &mut Session) -> io::Result<OwnedFd> {
         Ok(match self {
             Self::Tcp(stream) => {
@@ -186,7 +185,7 @@ impl Transport for Ssh {
         let link = pump::start(session, channel, socket, proxy, addresses).map_err(|error| {
             self.error(
                 Outcome::NotRun,
-                format!("cannot set up its streams: {error}"),
+                format!("cannot set up the streams of the ssh channel: {error}"),
             )
         })?;
         bring(&self.target.name, link, &self.boot, progress)

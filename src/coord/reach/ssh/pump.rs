@@ -1,8 +1,8 @@
-//! A channel as plain streams.
+//! Connects an ssh channel to plain streams.
 //!
-//! libssh2 lets one thread at a time touch a session. So one thread owns it and
-//! moves bytes between the channel and two socket pairs, never blocked in either:
-//! what cannot be written yet is kept (bounded) and read no further.
+//! libssh2 allows one thread at a time to use a session. So one thread owns the session and copies
+//! bytes between the channel and two socket pairs, without blocking in either: bytes that cannot be
+//! written yet are kept, and until they are written, no more are read in that direction.
 #![forbid(unsafe_code)]
 
 use super::super::{Addresses, AgentLink, Half, Hold, Until, lines};
@@ -16,16 +16,16 @@ use std::process::Child;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Bytes in flight in one direction.
+/// Bytes buffered in one direction.
 const ROOM: usize = 256 * 1024;
-/// Between keepalive messages, and the longest one sleep.
+/// Time between keepalive messages.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// For the far side to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(2);
-/// Whatever the poll says, look again.
-const LOOK: Duration = Duration::from_millis(250);
+/// Longest wait for the other end to close the channel after this end has sent EOF.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+/// Longest sleep in one poll.
+const POLL_MAX: Duration = Duration::from_millis(250);
 
-/// Starts the thread. `socket` is another handle of the session's own.
+/// Starts the thread. `socket` is a duplicate of the session's socket.
 pub(super) fn start(
     session: Session,
     channel: Channel,
@@ -34,9 +34,9 @@ pub(super) fn start(
     addresses: Addresses,
 ) -> io::Result<AgentLink> {
     let (caller, ours) = UnixStream::pair()?;
-    let (caller_beside, beside) = UnixStream::pair()?;
+    let (caller_stderr, stderr) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    beside.set_nonblocking(true)?;
+    stderr.set_nonblocking(true)?;
     session.set_blocking(false);
     session.set_keepalive(true, KEEPALIVE.as_secs() as u32);
     let (to_holder, ended) = mpsc::channel();
@@ -48,20 +48,20 @@ pub(super) fn start(
                 channel,
                 socket,
                 ours,
-                beside,
-                said_goodbye: None,
+                stderr,
+                close_by: None,
             };
             pump.run();
             drop(pump);
             end_proxy(proxy);
-            // The holder may have stopped waiting.
+            // Fails if `finish` has stopped waiting.
             let _ = to_holder.send(());
         })?;
     let from_agent = caller.try_clone()?;
     Ok(AgentLink {
         to_agent: Box::new(Half(caller)),
         from_agent: Box::new(from_agent),
-        beside: Some(lines(caller_beside)),
+        stderr: Some(lines(caller_stderr)),
         hold: Box::new(Running(ended)),
         addresses,
     })
@@ -70,19 +70,19 @@ pub(super) fn start(
 struct Running(mpsc::Receiver<()>);
 
 impl Hold for Running {
-    /// The thread ends by itself within `GOODBYE`, whatever the far side does.
+    /// The thread ends by itself within `CLOSE_MAX`, even if the other end does not respond.
     fn finish(&mut self, patience: Duration) {
         let _ = self.0.recv_timeout(patience);
     }
 }
 
-/// A proxy ends when its stdin does; one that does not is killed.
+/// Waits until the proxy has ended, as it should when its stdin closes; kills it otherwise.
 fn end_proxy(proxy: Option<Child>) {
     let Some(mut proxy) = proxy else { return };
-    let until = Until::after(GOODBYE);
+    let until = Until::after(CLOSE_MAX);
     while matches!(proxy.try_wait(), Ok(None)) {
         if until.is_past() {
-            // Gone meanwhile is as good.
+            // Fails if the proxy has ended in the meantime.
             let _ = proxy.kill();
             let _ = proxy.wait();
             return;
@@ -96,16 +96,17 @@ struct Pump {
     channel: Channel,
     socket: OwnedFd,
     ours: UnixStream,
-    beside: UnixStream,
-    said_goodbye: Option<Until>,
+    stderr: UnixStream,
+    /// When to stop waiting for the other end; set when this end has sent EOF.
+    close_by: Option<Until>,
 }
 
-/// Bytes that were read and are not yet written.
+/// Bytes of one direction that were read and are not yet written.
 struct Pending {
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    /// Nothing more can be read, or nobody takes it.
+    /// Whether the reader is at its end or the writer is closed.
     ended: bool,
 }
 
@@ -123,8 +124,8 @@ impl Pending {
         self.from == self.to
     }
 
-    /// Reads when there is nothing left to write, and writes what there is.
-    /// Returns whether anything moved. A reader that is gone ends it too.
+    /// Writes the buffered bytes; reads new ones if there are none. Returns whether any bytes were read
+    /// or written.
     fn step(&mut self, from: &mut impl Read, to: &mut impl Write) -> bool {
         let mut moved = false;
         if self.is_empty() && !self.ended {
@@ -155,44 +156,43 @@ fn is_patient(error: &io::Error) -> bool {
 
 impl Pump {
     fn run(&mut self) {
-        let (mut down, mut up, mut beside) = (Pending::new(), Pending::new(), Pending::new());
+        let (mut down, mut up, mut stderr) = (Pending::new(), Pending::new(), Pending::new());
         let mut stream = Stream::new();
         loop {
             let sent = down.step(&mut self.ours, &mut self.channel.stream(0));
             let mut moved = up.step(&mut self.channel.stream(0), &mut self.ours);
-            moved |= beside.step(&mut self.channel.stderr(), &mut self.beside);
+            moved |= stderr.step(&mut self.channel.stderr(), &mut self.stderr);
             if down.ended && down.is_empty() {
-                self.say_goodbye();
+                self.send_eof();
             }
-            let drained = up.is_empty() && beside.is_empty();
+            let drained = up.is_empty() && stderr.is_empty();
             if drained && (self.channel.eof() || up.ended)
-                || self.said_goodbye.is_some_and(Until::is_past)
+                || self.close_by.is_some_and(Until::is_past)
             {
                 return;
             }
-            if !moved && !sent && !self.wait(&down, &up, &beside) {
+            if !moved && !sent && !self.wait(&down, &up, &stderr) {
                 return;
             }
             if moved && !sent && up.is_empty() {
-                // A packet at a time is a dozen system calls for a few lines.
+                // Let packets accumulate: one at a time costs a dozen system calls for a few lines.
                 stream.rest(1);
             }
         }
     }
 
-    /// Our last word: the agent's stdin ends.
-    fn say_goodbye(&mut self) {
-        // Again until it has gone out; it can be said more than once.
+    /// Closes the agent's stdin.
+    fn send_eof(&mut self) {
+        // Called again in every round, because EOF may not have been sent; repeating it is harmless.
         let _ = self.channel.send_eof();
-        self.said_goodbye
-            .get_or_insert_with(|| Until::after(GOODBYE));
+        self.close_by.get_or_insert_with(|| Until::after(CLOSE_MAX));
     }
 
-    /// Sleeps until some stream can go on; false when the session is lost.
-    fn wait(&self, down: &Pending, up: &Pending, beside: &Pending) -> bool {
+    /// Sleeps until a stream is ready; returns false if the session is lost.
+    fn wait(&self, down: &Pending, up: &Pending, stderr: &Pending) -> bool {
         let next = match self.session.keepalive_send() {
-            Ok(seconds) => Duration::from_secs(u64::from(seconds)).min(LOOK),
-            Err(error) if error.code() == WOULD_BLOCK => LOOK,
+            Ok(seconds) => Duration::from_secs(u64::from(seconds)).min(POLL_MAX),
+            Err(error) if error.code() == WOULD_BLOCK => POLL_MAX,
             Err(_) => return false,
         };
         let blocked_out = matches!(
@@ -211,14 +211,14 @@ impl Pump {
         if !up.is_empty() {
             fds.push(PollFd::new(&self.ours, PollFlags::OUT));
         }
-        if !beside.is_empty() {
-            fds.push(PollFd::new(&self.beside, PollFlags::OUT));
+        if !stderr.is_empty() {
+            fds.push(PollFd::new(&self.stderr, PollFlags::OUT));
         }
         let next = Timespec {
             tv_sec: 0,
             tv_nsec: next.subsec_nanos().into(),
         };
-        // Woken for nothing is woken early.
+        // An error only shortens the sleep.
         let _ = rustix::event::poll(&mut fds, Some(&next));
         true
     }
