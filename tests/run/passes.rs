@@ -134,7 +134,7 @@ fn device_memory_with_a_plugin_without_it_is_an_error() {
     let tool = Tool::shipped("4conn.toml", &["transfer.memory=device"]).env("TCPXSOFT_CUDA", "off");
     let ended = tool.arg("--plugin").arg("plainsoft").ends_with(3);
     ended.says(&[
-        "no device of PlainSoft takes a GPU's memory",
+        "no device of PlainSoft accepts GPU memory",
         "TCPXSOFT_CUDA=standin",
     ]);
 }

@@ -1,10 +1,9 @@
-//! One end of a pair: load, meet the peer, connect every channel, do the work.
+//! One end of a pair: loads the plugin, connects to the peer, connects every channel, does the work.
 //!
-//! Listeners come first on the receiving end, their handles travel over the
-//! bootstrap, then every connect and accept is asked in turn until each has
-//! answered. One listener per connection, one private handle buffer per
-//! connect: the real plugin allows no more. The end that the other one calls
-//! accepts before it connects: a v4 plugin waits inside either call.
+//! The receiving end listens first and sends its connect handles over the bootstrap connection. Then
+//! each end polls every connect and accept in turn until each returns a comm. TCPX allows one
+//! connection per listener and needs a separate handle buffer for each connect. The end that listens
+//! in the bootstrap accepts before it connects, because a v4 plugin blocks inside either call.
 #![forbid(unsafe_code)]
 
 use super::links::PeerLinks;
@@ -23,17 +22,17 @@ use tcpx_run_model::results::ConnectionTimes;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
-/// On top of the deadline for what the peer does. A peer that is stuck inside a
-/// plugin call is for the coordinator to end, which can name the call.
+/// Added to deadlines for the peer. If the peer is stuck inside a plugin call, the coordinator, which
+/// can name the call, ends the run first.
 const LOADING: Duration = Duration::from_secs(5);
 
 /// The comms of one pair, connected.
 pub(super) struct Connected {
-    /// Sending ends, by connection.
+    /// Send comms, by connection.
     pub(super) sends: Vec<SendComm>,
-    /// Receiving ends, by connection.
+    /// Receive comms, by connection.
     pub(super) recvs: Vec<RecvComm>,
-    /// What each took.
+    /// Duration of each step of each connection.
     pub(super) times: Vec<ConnectionTimes>,
 }
 
@@ -43,20 +42,7 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     let channels = connections * task.gpus.len();
     let ends = usize::from(task.sends) + usize::from(task.receives);
     let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
-    let says = ready
-        .loaded
-        .devices
-        .iter()
-        .filter(|device| device.max_p2p_bytes > 0);
-    let longest = says
-        .map(|device| (device.name.as_str(), device.max_p2p_bytes))
-        .min_by_key(|(_, bytes)| *bytes);
-    if let Err(reason) = task
-        .scenario
-        .check_against_plugin(ready.net.about().family(), longest)
-    {
-        return Err(context.failure(Outcome::Usage, reason.to_string(), None));
-    }
+    check_against_plugin(context, task, &ready)?;
     ready.connections = connections;
     let memory: TaskResult<_> = task
         .gpus
@@ -82,10 +68,10 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
             .finalize()
             .map_err(|error| context.plugin_failure(&error))
     });
-    let deadline = Deadline::after("the goodbye", Duration::from_secs(2));
+    let deadline = Deadline::after("the closing timeout", Duration::from_secs(2));
     match &done {
         Ok(()) => {
-            // Nothing is left to do in the plugin, so it is not what one waits for.
+            // Enter the phase first: the plugin has finished, and only the peer is awaited.
             context.enter(Phase::Finished);
             link.close(deadline, &context.stop);
         }
@@ -97,7 +83,22 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     done
 }
 
-/// Threads that the plugin starts later inherit it.
+/// Checks the scenario against the limits of the plugin and its devices.
+fn check_against_plugin(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<()> {
+    let with_limit = ready
+        .loaded
+        .devices
+        .iter()
+        .filter(|device| device.max_p2p_bytes > 0);
+    let smallest_limit = with_limit
+        .map(|device| (device.name.as_str(), device.max_p2p_bytes))
+        .min_by_key(|(_, bytes)| *bytes);
+    task.scenario
+        .check_against_plugin(ready.net.about().family(), smallest_limit)
+        .map_err(|reason| context.failure(Outcome::Usage, reason.to_string(), None))
+}
+
+/// Binds the main thread to the task's CPUs. Threads that the plugin starts inherit the binding.
 fn bind(context: &Context, task: &PairTask) -> TaskResult<()> {
     let Some(cpus) = &task.cpus else {
         return Ok(());
@@ -110,8 +111,9 @@ fn bind(context: &Context, task: &PairTask) -> TaskResult<()> {
         set.set(cpu as usize);
     }
     rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
-        let next = "see `[bindings]` of the scenario, and which CPUs this node and its cgroup have"
-            .to_owned();
+        let next =
+            "check `[bindings]` of the scenario against the CPUs of this node and of its cgroup"
+                .to_owned();
         context.failure(
             Outcome::NotRun,
             format!("cannot run on CPUs {cpus}: {error}"),
@@ -129,7 +131,7 @@ fn meet(
     let secret = Secret::from_hex(&task.secret).map_err(|_| {
         context.failure(
             Outcome::Usage,
-            "the run's secret is not 32 bytes of hex".into(),
+            "the run's secret is not 64 hexadecimal digits".into(),
             None,
         )
     })?;
@@ -158,7 +160,7 @@ fn meet(
     met.map_err(|error| context.bootstrap_failure(&error))
 }
 
-/// What both ends must share; what rightly differs between nodes is left out.
+/// The configuration that both ends must share, without values that may differ between nodes.
 fn config(task: &PairTask, ready: &Ready, gpu: Option<u32>) -> Config {
     Config {
         pair: gpu.map_or("hosts".to_owned(), |gpu| format!("GPU {gpu}")),
@@ -194,7 +196,7 @@ impl<T> Pending<T> {
     }
 }
 
-/// Connects every channel of this end; gives everything back when one fails.
+/// Connects every channel of this end; closes everything if one fails.
 pub(super) fn connect_all(
     context: &mut Context,
     task: &PairTask,
@@ -205,14 +207,14 @@ pub(super) fn connect_all(
     let count = task.gpus.len() * ready.connections;
     let mut listeners = Vec::new();
     let made = match listen_all(context, task, ready, count, &mut listeners) {
-        Ok(handles) => finish_all(context, task, ready, link, &handles, &mut listeners),
+        Ok(handles) => connect_and_accept(context, task, ready, link, &handles, &mut listeners),
         Err(failure) => Err(failure),
     };
     if let Err(failure) = &made {
         context.announce(failure);
     }
     for (listener, _) in listeners {
-        // The accepted comm does not depend on it.
+        // An accepted comm does not need its listener any more.
         let _ = ready.net.close_listen(listener.state);
     }
     made
@@ -244,7 +246,7 @@ fn listen_all(
         .collect()
 }
 
-/// The plugin binds to whichever GPU is current, at every one of these calls.
+/// Makes the connection's GPU current: each of these plugin calls binds to the current GPU.
 fn make_current(context: &Context, ready: &Ready, connection: usize) -> TaskResult<()> {
     ready
         .memory_of(connection)
@@ -252,7 +254,7 @@ fn make_current(context: &Context, ready: &Ready, connection: usize) -> TaskResu
         .map_err(|error| memory::memory_failure(context, &error))
 }
 
-fn finish_all(
+fn connect_and_accept(
     context: &mut Context,
     task: &PairTask,
     ready: &Ready,
@@ -294,8 +296,8 @@ fn finish_all(
         (&mut connecting[..], &mut sends[..]),
         (&mut *listeners, &mut recvs[..]),
     );
-    let asked = ask_until_connected(context, ready, patience, order, halves);
-    if let Err(failure) = asked {
+    let connected = poll_until_connected(context, ready, patience, order, halves);
+    if let Err(failure) = connected {
         context.announce(&failure);
         end_pending(ready, &mut connecting, &sends);
         for comm in sends.into_iter().flatten() {
@@ -306,6 +308,26 @@ fn finish_all(
         }
         return Err(failure);
     }
+    let times = all_times(
+        ready,
+        bootstrap,
+        (&connecting, &theirs),
+        (listeners, handles),
+    );
+    Ok(Connected {
+        sends: sends.into_iter().flatten().collect(),
+        recvs: recvs.into_iter().flatten().collect(),
+        times,
+    })
+}
+
+/// Times of every connect, then of every accept, each with the handle that it used.
+fn all_times(
+    ready: &Ready,
+    bootstrap: Duration,
+    (connecting, theirs): (&[Pending<Connecting>], &[[u8; 128]]),
+    (listeners, mine): (&[Listening], &[[u8; 128]]),
+) -> Vec<ConnectionTimes> {
     let flows = sockets::flows();
     let flows_of = |handle, sends| {
         if ready.net.about().family().has_tcpx_semantics() {
@@ -315,7 +337,7 @@ fn finish_all(
         }
     };
     let mut times = Vec::new();
-    for (index, (one, handle)) in connecting.iter().zip(&theirs).enumerate() {
+    for (index, (one, handle)) in connecting.iter().zip(theirs).enumerate() {
         times.push(time_row(
             index,
             ready,
@@ -325,7 +347,7 @@ fn finish_all(
             flows_of(handle, true),
         ));
     }
-    for (index, ((one, listen), handle)) in listeners.iter().zip(handles).enumerate() {
+    for (index, ((one, listen), handle)) in listeners.iter().zip(mine).enumerate() {
         times.push(time_row(
             index,
             ready,
@@ -335,11 +357,7 @@ fn finish_all(
             flows_of(handle, false),
         ));
     }
-    Ok(Connected {
-        sends: sends.into_iter().flatten().collect(),
-        recvs: recvs.into_iter().flatten().collect(),
-        times,
-    })
+    times
 }
 
 fn time_row<T>(
@@ -372,7 +390,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn ask_connects(
+fn poll_connects(
     context: &Context,
     ready: &Ready,
     connecting: &mut [Pending<Connecting>],
@@ -398,7 +416,7 @@ fn ask_connects(
     Ok(waiting)
 }
 
-fn ask_accepts(
+fn poll_accepts(
     context: &Context,
     ready: &Ready,
     listeners: &mut [Listening],
@@ -429,7 +447,7 @@ fn ask_accepts(
 type Connects<'a> = (&'a mut [Pending<Connecting>], &'a mut [Option<SendComm>]);
 type Accepts<'a> = (&'a mut [Listening], &'a mut [Option<RecvComm>]);
 
-fn ask_until_connected(
+fn poll_until_connected(
     context: &Context,
     ready: &Ready,
     patience: Duration,
@@ -441,8 +459,8 @@ fn ask_until_connected(
         let mut waiting = 0;
         for side in order {
             waiting += match side {
-                Side::Send => ask_connects(context, ready, connecting, sends)?,
-                Side::Recv => ask_accepts(context, ready, listeners, recvs)?,
+                Side::Send => poll_connects(context, ready, connecting, sends)?,
+                Side::Recv => poll_accepts(context, ready, listeners, recvs)?,
             };
         }
         if waiting == 0 {
@@ -466,16 +484,16 @@ fn ask_until_connected(
                 "raise limits.connect, or look at the plugin's log lines of both ends".to_owned();
             return Err(context.failure(Outcome::Stalled, message, Some(next)));
         }
-        // A handshake is a matter of round trips; the plugin does it by itself.
+        // The plugin's handshake takes a few round trips.
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// How long connects that are under way may take to end.
+/// Longest wait for pending connects to end.
 const ENDING: Duration = Duration::from_millis(300);
 
-/// There is no call that takes a connect back: it is asked until it has a comm,
-/// which is closed, or an error, with which the plugin has given everything back.
+/// Ends the pending connects. The ABI has no call to cancel one, so each is polled until it returns a
+/// comm, which is closed, or an error, after which the plugin has freed everything.
 fn end_pending(ready: &Ready, connecting: &mut [Pending<Connecting>], sends: &[Option<SendComm>]) {
     let until = Instant::now() + ENDING;
     let mut pending: Vec<usize> = (0..sends.len())

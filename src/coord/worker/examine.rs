@@ -1,7 +1,7 @@
-//! A look at this node, before or instead of loading a plugin: what `doctor`
-//! wants of another node, and the critical checks before a run.
+//! Checks this node without loading a plugin: `doctor` on another node, and the critical checks
+//! before a run.
 //!
-//! In the worker, because only here is the environment that the plugin will see.
+//! Runs in the worker, because only the worker has the environment that the plugin will see.
 #![forbid(unsafe_code)]
 
 use super::{Context, TaskResult};
@@ -19,7 +19,7 @@ use tcpx_run_model::results::Preflight;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 
-/// Reads everything, tries what was offered, and tells it.
+/// Reads all facts, tries the offered rails, and sends the result.
 pub(super) fn run(context: &Context, task: &Examine) {
     let facts = read(Depth::All, task.plugin.as_deref());
     let subject = Subject {
@@ -36,10 +36,9 @@ pub(super) fn run(context: &Context, task: &Examine) {
     })));
 }
 
-/// The critical checks: a few milliseconds that save a stall whose reason was
-/// there to be read. With Google's plugin a failed one ends the run, since
-/// nothing would move; any other plugin needs none of what they are about, and
-/// goes on. A check that could not be made ends nothing.
+/// Makes the critical checks: a few milliseconds that avoid a stall with a known cause. With TCPX, a
+/// failed check ends the run, because no data would move. Other plugins do not need what is checked,
+/// and continue. A check that cannot be made does not end the run.
 pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
     let (true, Ok(catalogue)) = (task.preflight, Catalogue::critical()) else {
         return Ok(());
@@ -64,7 +63,7 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
     }));
     let failed: Vec<&CheckRow> = such(CheckVerdict::Fail).collect();
     match failed.as_slice() {
-        // A file that is no plugin has words of its own, when it is loaded.
+        // A file that is not a plugin is reported better when it is loaded.
         [first, rest @ ..] if subject.tcpx && plugin.is_none_or(|path| inspect(path).is_ok()) => {
             let more: Vec<&str> = rest.iter().map(|row| row.id.as_str()).collect();
             let more = if more.is_empty() {
@@ -78,7 +77,7 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
             );
             let step = first.next_step.as_deref().unwrap_or_default();
             let step = format!(
-                "{step}; `tcpxctl doctor` on that node shows all checks, --no-preflight runs anyway"
+                "{step}; `tcpxctl doctor` on that node shows all checks, --no-preflight skips them"
             );
             Err(context.failure(Outcome::NotRun, why, Some(step)))
         }
@@ -87,7 +86,7 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
 }
 
 fn read(depth: Depth, plugin: Option<&Path>) -> Facts {
-    // The process's own environment is the one in question.
+    // An empty map adds nothing: the checks use the environment of this process.
     Facts::read(
         &Root::live(),
         Scope {

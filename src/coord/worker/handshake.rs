@@ -1,5 +1,5 @@
-//! The work of `handshake`: connect every channel, say what each step took,
-//! close, and do it again; then count what is still held.
+//! The work of `handshake`: connects every channel, reports the duration of each step, closes the
+//! channels and repeats; then counts the descriptors and threads that are still held.
 #![forbid(unsafe_code)]
 
 use super::connect::connect_all;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::Held;
 
-/// A plugin's helper threads end at their own next turn.
+/// Longest wait for a plugin's helper threads to end after the last close.
 const SETTLING: Duration = Duration::from_millis(500);
 
 pub(super) fn run(
@@ -41,7 +41,7 @@ fn one(
     let connected = connect_all(context, task, ready, link)?;
     context.tell(&WorkerMessage::Handshake(connected.times));
     context.enter(Phase::Closing);
-    // Both have seen their comms before either closes one.
+    // Close only after both ends have all their comms.
     let last = Deadline::after(
         "limits.connect",
         Duration::from(task.scenario.limits.connect),
@@ -70,7 +70,7 @@ fn held() -> Held {
     }
 }
 
-/// What is held once nothing more is given back.
+/// The count once it is back at `before`, or after `SETTLING`.
 fn settled(before: Held) -> Held {
     let until = Instant::now() + SETTLING;
     loop {

@@ -1,15 +1,15 @@
-//! The bootstrap connections of one worker: one per GPU, of one pair of hosts one.
+//! The bootstrap connections of one worker: one per GPU, or a single one for host memory.
 #![forbid(unsafe_code)]
 
 use crate::bootstrap::{BootstrapError, Deadline, Handle, PeerLink};
 use std::sync::atomic::AtomicBool;
 use tcpx_words::error::Outcome;
 
-/// In the order of the task's GPUs.
+/// The connections in the order of the task's GPUs.
 pub(super) struct PeerLinks(pub(super) Vec<PeerLink>);
 
 impl PeerLinks {
-    /// Returns when both ends have come here, on every connection.
+    /// Returns when both ends have reached the barrier on every connection.
     pub(super) fn barrier(
         &mut self,
         name: &str,
@@ -22,7 +22,7 @@ impl PeerLinks {
             .try_for_each(|link| link.barrier(name, payload, deadline, stop).map(drop))
     }
 
-    /// Each GPU's connect handles over its own connection; `expected` come back on
+    /// Sends each GPU's connect handles over its own connection, and receives `expected` handles on
     /// each.
     pub(super) fn exchange_handles(
         &mut self,
@@ -44,14 +44,14 @@ impl PeerLinks {
         Ok(theirs)
     }
 
-    /// Tells the peer why this end gives up.
+    /// Sends the peer the reason why this end gives up, on every connection.
     pub(super) fn abort(self, outcome: Outcome, reason: &str) {
         self.0
             .into_iter()
             .for_each(|link| link.abort(outcome, reason));
     }
 
-    /// Takes leave on each; a peer that is gone already has a right to be.
+    /// Closes every connection; a peer that has closed first is not an error.
     pub(super) fn close(self, deadline: Deadline, stop: &AtomicBool) {
         self.0
             .into_iter()

@@ -1,4 +1,4 @@
-//! A plugin ready for use: loaded, recorded, initialised, its devices listed.
+//! Makes a plugin ready for use: loads, taps and initialises it, and lists its devices.
 #![forbid(unsafe_code)]
 
 use super::{Context, RECORDER, TaskResult, VERSION};
@@ -18,17 +18,17 @@ use tcpx_run_model::scenario::Scenario;
 use tcpx_tap::Tap;
 use tcpx_words::error::{NextStep, Outcome};
 
-/// What every task starts with.
+/// An initialised plugin and what the tasks need with it.
 pub(super) struct Ready {
-    /// Through the tap.
+    /// The plugin, called through the tap.
     pub(super) net: Arc<dyn Net>,
-    /// For what the tap cannot see by itself.
+    /// The tap, for events that it cannot see by itself; `None` without a recorder.
     pub(super) tap: Option<Tap>,
-    /// What the coordinator was told.
+    /// The facts sent to the coordinator.
     pub(super) loaded: Loaded,
     /// Counters of every comm.
     pub(super) recorder: Recording,
-    /// Where messages lie, by GPU of the task.
+    /// Memory of the message buffers, by GPU of the task.
     pub(super) memory: Vec<Arc<dyn DeviceMemory>>,
     /// Connections of each GPU.
     pub(super) connections: usize,
@@ -40,7 +40,7 @@ impl Ready {
         &self.memory[(connection / self.connections.max(1)).min(self.memory.len() - 1)]
     }
 
-    /// Connections go round the devices.
+    /// Index of a connection's device: connections are assigned to devices in turn.
     pub(super) fn device_of(&self, connection: usize) -> usize {
         connection % self.loaded.devices.len().max(1)
     }
@@ -55,8 +55,7 @@ impl Ready {
     }
 }
 
-/// This process's recorder; absent when it could not be made, which costs the
-/// counters and not the run.
+/// This process's recorder; `None` if it cannot be created, so that the run has no counters.
 pub(super) struct Recording(Option<Arc<Recorder>>);
 
 impl Recording {
@@ -72,7 +71,7 @@ impl Recording {
     }
 }
 
-/// Loads, taps and initialises; `channels` comms will be made.
+/// Loads, taps and initialises the plugin. `channels` is the number of comms to record.
 pub(super) fn load(
     context: &mut Context,
     choice: &Choice,
@@ -93,7 +92,7 @@ pub(super) fn load(
         Plugin::open(&choice.source, choice.abi).map_err(|error| refused(context, error))?;
     let load_ms = started.elapsed().as_secs_f64() * 1e3;
     if let Some(recorder) = &recorder.0 {
-        // A full disk costs the label.
+        // On a full disk, the recorder has no label.
         let _ = recorder.set_plugin(&format!("{} {}", plugin.net.about().name, choice.source));
     }
     let (net, tap) = match recorder
@@ -161,7 +160,7 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
         .min(tcpx_recorder::format::CAPACITY_MAX);
     let fallback = std::env::temp_dir();
     let defaults = Options::new(&name);
-    // As for a foreign program's tap; `[env]` of the scenario sets it.
+    // The same variable as for the tap in a foreign program; `[env]` of the scenario may set it.
     let events = std::env::var("TCPXTAP_RING_EVENTS")
         .ok()
         .and_then(|text| text.trim().parse().ok());
@@ -182,14 +181,14 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
             Recording(Some(Arc::new(recorder)))
         }
         Err(error) => {
-            // Goes to the agent as text: a run without counters is still a run.
-            eprintln!("no flight recorder: {error}");
+            // The agent passes stderr on. The run continues without counters.
+            eprintln!("cannot create a flight recorder, so there are no counters: {error}");
             Recording(None)
         }
     }
 }
 
-/// Variables that rightly differ between two nodes.
+/// Parts of the names of variables that may differ between two nodes.
 const PER_NODE: [&str; 8] = [
     "IFNAME",
     "BINDINGS",
@@ -201,8 +200,8 @@ const PER_NODE: [&str; 8] = [
     "EXPORTER",
 ];
 
-/// The plugin's settings that both ends must share: what the environment says,
-/// less what is a node's own and less what the scenario sets for one role only.
+/// The plugin's settings that both ends must share: its environment variables, without those of a
+/// single node and those that the scenario sets for one role only.
 pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
     let one_sided = |name: &str| {
         scenario.env.send.contains_key(name)
@@ -220,7 +219,7 @@ pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// One row of the contract suite, in a process of its own.
+/// Runs one row of the contract suite; each row has its own process.
 pub(super) fn contract_row(context: &mut Context, choice: &Choice, row: &str) -> TaskResult<()> {
     let before = Before::take(row);
     let ready = load(context, choice, 128, "contract")?;

@@ -1,9 +1,8 @@
-//! Which memory a worker's messages lie in.
+//! Chooses the memory of a worker's message buffers.
 //!
-//! A GPU's, the host's, or the host's as a stand-in for a GPU's, which only the
-//! software plugin takes as such. The GPU is opened after the plugin is loaded,
-//! so that a CUDA runtime it brought along is there to be told of it, and before
-//! any of its calls that bind to whichever GPU is current.
+//! GPU memory, host memory, or host memory as a stand-in for GPU memory, which only the software
+//! plugin accepts. The GPU is opened after the plugin is loaded, so that the GPU can be made current
+//! in a CUDA runtime that the plugin loads, and before any plugin call that binds to the current GPU.
 #![forbid(unsafe_code)]
 
 use super::load::Ready;
@@ -19,7 +18,7 @@ use tcpx_run_model::scenario::Memory;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::plugin_family::PluginFamily;
 
-/// The memory that the scenario means, on this node.
+/// Opens the memory that the scenario asks for.
 pub(super) fn open(
     context: &Context,
     task: &PairTask,
@@ -27,7 +26,7 @@ pub(super) fn open(
     gpu: Option<u32>,
 ) -> TaskResult<Arc<dyn DeviceMemory>> {
     let about = ready.net.about();
-    // Device memory is what TCPX is for; without a GPU it does not even load.
+    // TCPX is for device memory; without a GPU it does not load.
     let family = about.family();
     let takes_cuda =
         family == PluginFamily::Tcpx || ready.loaded.devices.iter().any(Device::takes_cuda);
@@ -35,12 +34,12 @@ pub(super) fn open(
     match task.scenario.transfer.memory {
         Memory::Auto if takes_cuda && !family.is_software() && cuda_node().is_ok() => {}
         Memory::Auto | Memory::Host => return Ok(Arc::new(HostMemory::host())),
-        // What a plugin says to a registration is asked of any.
+        // `mr` shows how any plugin answers a registration.
         Memory::Device if matches!(task.work, Work::Mr) && !(takes_cuda && cuda_node().is_ok()) => {
             return stand_in();
         }
         Memory::Device if !takes_cuda => return Err(host_only(context, &about)),
-        // Said for the software plugin, or by somebody who wants to see what another makes of it.
+        // Set for the software plugin, or by a user who tries another plugin with a stand-in.
         Memory::Device if std::env::var(SOFT_CUDA).is_ok_and(|kind| kind == "standin") => {
             return stand_in();
         }
@@ -51,7 +50,7 @@ pub(super) fn open(
 
 fn host_only(context: &Context, about: &About) -> Box<super::Failure> {
     let message = format!(
-        "transfer.memory is \"device\", and no device of {} takes a GPU's memory",
+        "transfer.memory is \"device\", but no device of {} accepts GPU memory",
         about.name
     );
     let next = if about.family().is_software() {
@@ -75,12 +74,12 @@ fn open_gpu(
         CudaMemory::open(&wanted).map_err(|error| memory_failure(context, &error.into()))?;
     let ordinal = memory.device().ordinal;
     if family == PluginFamily::Tcpx && ordinal != 0 && loaded_runtimes().is_empty() {
-        // The runtime is linked into the plugin, so no GPU can be made current in it from here.
+        // The runtime is linked into the plugin, so tcpxctl cannot make a GPU current in it.
         let message = format!(
             "the plugin has no shared CUDA runtime, so it would use GPU 0 instead of GPU {ordinal}"
         );
         let next = format!(
-            "set CUDA_VISIBLE_DEVICES={ordinal} and {GPU}=0; TCPX 3.1.9 then takes GPUs 4 to 7 for NUMA node 0"
+            "set CUDA_VISIBLE_DEVICES={ordinal} and {GPU}=0; TCPX 3.1.9 picks the NUMA node by GPU number, so it then treats GPUs 4 to 7 as on NUMA node 0"
         );
         return Err(context.failure(Outcome::NotRun, message, Some(next)));
     }
@@ -96,7 +95,7 @@ fn wanted(context: &Context, gpu: Option<u32>) -> TaskResult<Wanted> {
     Ok(Wanted::Ordinal(gpu.unwrap_or(0) as usize))
 }
 
-/// Memory that cannot be allocated means that the run could not start on this node.
+/// The failure for memory that cannot be allocated: the run cannot start on this node.
 pub(super) fn memory_failure(context: &Context, error: &MemoryError) -> Box<super::Failure> {
     context.failure(Outcome::NotRun, error.to_string(), error.next_step())
 }

@@ -49,15 +49,15 @@ pub(super) struct Context {
 /// A task's error: the failure it becomes.
 pub(super) type TaskResult<T> = Result<T, Box<Failure>>;
 
-/// Removed by whichever thread ends the process.
+/// Path of the recorder file; the thread that ends the process removes the file.
 static RECORDER: Mutex<Option<PathBuf>> = Mutex::new(None);
-/// The version line, as the plugin logged it.
+/// The plugin's version, from its log line.
 static VERSION: OnceLock<String> = OnceLock::new();
 
-/// Runs one task and does not return to exit handlers.
+/// Runs one task, then ends the process without exit handlers.
 pub fn main() -> ExitCode {
     let (Some(control), Some(log)) = (inherited(CONTROL_FD), inherited(LOG_FD)) else {
-        // Only a person typing the hidden command gets here.
+        // Happens only if a user runs the hidden command by hand.
         return ExitCode::from(Outcome::Usage.exit_code());
     };
     keep_descriptor_zero();
@@ -120,12 +120,12 @@ fn remove_recorder() {
     }
 }
 
-/// Sends the plugin's sampled lines one per packet; a full queue loses lines,
-/// never time.
+/// Sends the plugin's sampled log lines, one per packet. If the queue is full, lines are dropped
+/// instead of waiting.
 fn pass_on_log(log: OwnedFd) {
     tcpx_engine::plugin::capture(move |line: &LogLine| {
         if let Some((_, version)) = line.text.split_once(" ver. ") {
-            // The first one stays.
+            // Fails if a version was logged before; keep the first.
             let _ = VERSION.set(version.trim_end_matches('.').to_owned());
         }
         let Ok(packet) = serde_json::to_vec(line) else {
@@ -186,7 +186,7 @@ impl Context {
         }
     }
 
-    /// The next message for the main thread, or why there is none.
+    /// Waits for the next order to the main thread; `what` names the order in an error.
     pub(super) fn receive(&self, deadline: Duration, what: &str) -> TaskResult<WorkerOrder> {
         let started = std::time::Instant::now();
         while started.elapsed() < deadline {

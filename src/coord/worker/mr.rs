@@ -1,5 +1,5 @@
-//! The work of `mr`: what the plugin registers, what it refuses and in which
-//! words, what it costs, and whether it gives everything back.
+//! The work of `mr`: which registrations the plugin accepts, which it refuses and with which message,
+//! how long they take, and whether everything is freed.
 #![forbid(unsafe_code)]
 
 use super::connect::{Connected, connect_all};
@@ -17,7 +17,7 @@ use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::MrRow;
 use tcpx_words::side::Side;
 
-/// Sizes tried at offset 0: one byte to the C int's end, and one beyond it.
+/// Sizes tried at offset 0: from one byte to the largest C `int`, and one byte more.
 const SIZES: [u64; 9] = [
     1,
     4095,
@@ -29,13 +29,13 @@ const SIZES: [u64; 9] = [
     (1 << 31) - 1,
     1 << 31,
 ];
-/// Offsets from a page boundary, tried with one page.
+/// Offsets from a page boundary, tried with a size of one page.
 const OFFSETS: [u64; 5] = [0, 1, 512, 4095, 4096];
-/// Registrations of one page held at once, at most.
+/// Most registrations of one page held at once.
 const COUNT_MAX: u64 = 4096;
-/// Rounds of register and deregister.
+/// Pairs of register and deregister in the storm row.
 const STORM: u64 = 2000;
-/// Samples for the latencies of one row.
+/// Pairs of register and deregister in every other row, for the latencies.
 const TRIES: u64 = 32;
 
 pub(super) fn run(
@@ -103,7 +103,7 @@ fn sweep(context: &Context, ready: &Ready, connected: &Connected) -> TaskResult<
     Ok(rows)
 }
 
-/// Ordinary memory, and a GPU's or what stands in for it.
+/// Host memory, and GPU memory or a stand-in for it.
 fn memories(ready: &Ready) -> [Arc<dyn DeviceMemory>; 2] {
     let device = match ready.memory[0].kind() {
         MemoryKind::Device => Arc::clone(&ready.memory[0]),
@@ -143,8 +143,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Memory for a row, or the row says why there is none. Its GPU is current
-    /// from then on, which is what a registration binds to.
+    /// Allocates memory for a row and makes its GPU current, because a registration binds to the current
+    /// GPU. If this fails, the row gets the error.
     fn region(&self, len: usize, row: &mut MrRow) -> Option<Arc<Region>> {
         let region = self
             .memory
@@ -206,7 +206,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// How many registrations of one page the comm holds at once.
+    /// Counts how many registrations of one page the comm holds at once.
     fn count(&self) -> MrRow {
         let mut row = self.row("count", 4096, 0);
         let Some(region) = self.region(4096, &mut row) else {
@@ -233,14 +233,14 @@ impl Bench<'_> {
         row
     }
 
-    /// Many pairs in a row; says what the process kept.
+    /// Registers and deregisters many times, and reports which descriptors and memory are not freed.
     fn storm(&self) -> MrRow {
         let mut row = self.row("storm", 4096, 0);
         let Some(region) = self.region(4096, &mut row) else {
             return row;
         };
         let mut samples = Samples::default();
-        // The first pairs may make the plugin's own pools.
+        // The plugin may allocate its pools in the first pairs.
         for _ in 0..TRIES {
             if let Err(error) = self.pair(&region, 0, 4096, &mut samples) {
                 row.said = words(&error);
@@ -263,7 +263,8 @@ impl Bench<'_> {
         );
         row.accepted = row.count == STORM && descriptors == 0;
         if row.said.is_empty() {
-            row.said = format!("kept {descriptors} descriptors and {kib} KiB after {STORM} pairs");
+            row.said =
+                format!("{descriptors} descriptors and {kib} KiB not freed after {STORM} pairs");
         }
         row
     }

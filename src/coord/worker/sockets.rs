@@ -1,4 +1,4 @@
-//! The plugin's sockets: it lives in this process, so they are our descriptors.
+//! The plugin's sockets, found among this process's descriptors.
 #![forbid(unsafe_code)]
 
 use rustix::fd::{AsFd, BorrowedFd};
@@ -28,8 +28,8 @@ pub(super) fn flows() -> Vec<Flow> {
     numbers.into_iter().filter_map(flow_of).collect()
 }
 
-/// Asked through a duplicate, so that a descriptor which the plugin closes
-/// meanwhile is an error and not somebody else's.
+/// Reads the addresses through a duplicate, because the plugin may close the descriptor and reuse
+/// its number at any time.
 fn flow_of(number: i32) -> Option<Flow> {
     let link = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
     if !link
@@ -48,9 +48,9 @@ fn addresses(socket: BorrowedFd<'_>) -> Option<Flow> {
     Some(Flow { local, peer })
 }
 
-/// The flows that belong to a connect handle of the TCPX family: on the sending
-/// end those whose peer is one of its two listeners, on the receiving end those
-/// whose local address is.
+/// The flows that belong to a TCPX connect handle, which holds the addresses of two listeners: on
+/// the sending end, flows whose peer is one of the listeners; on the receiving end, flows whose local
+/// address is.
 pub(super) fn of_handle(flows: &[Flow], handle: &[u8; 128], sends: bool) -> Vec<Flow> {
     let listeners = [address_at(handle, 0), address_at(handle, 48)];
     let mine = |flow: &&Flow| {
@@ -60,7 +60,7 @@ pub(super) fn of_handle(flows: &[Flow], handle: &[u8; 128], sends: bool) -> Vec<
     flows.iter().filter(mine).copied().collect()
 }
 
-/// A `sockaddr` inside the handle; for display only, the bytes are opaque.
+/// A `sockaddr` inside the handle; used only for display, because the format is not documented.
 fn address_at(handle: &[u8; 128], at: usize) -> Option<SocketAddr> {
     let bytes = handle.get(at..at + 28)?;
     let port = u16::from_be_bytes([bytes[2], bytes[3]]);

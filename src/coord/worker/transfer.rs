@@ -1,8 +1,8 @@
-//! The work of `run`: register, warm up, measure, report.
+//! The work of `run`: registers memory, warms up, measures and reports.
 //!
-//! Each iteration lies between two barriers that both ends share. The pattern
-//! is written before the first, every byte is done, unpacked, checked and
-//! consumed before the second; what is measured is the time between them.
+//! Each iteration lies between two barriers that both ends share, and its time is the time between
+//! them. The pattern is written before the first barrier; before the second, every byte is done,
+//! unpacked, checked and consumed.
 #![forbid(unsafe_code)]
 
 use super::connect::connect_all;
@@ -74,7 +74,7 @@ pub(super) fn run(
     context.enter(Phase::Closing);
     context.tell(&WorkerMessage::Transfer(Box::new(transfer.result(ready))));
     ran?;
-    // Nobody closes before both ends have everything.
+    // Close only after both ends have received everything.
     let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
     link.barrier("close", 0, last, &context.stop)
         .map_err(|error| context.bootstrap_failure(&error))?;
@@ -163,7 +163,7 @@ impl Transfer {
             pace: WallPace::new(task.scenario.progress.idle, Arc::clone(&context.stop)),
             rogue: rogue(task),
             ping_pong: (wanted.direction == scenario::Direction::PingPong).then(|| PingPong {
-                // The end that connects.
+                // The end that connects in the bootstrap sends first.
                 leads: task.listen.is_none(),
                 times: RoundTrips::default(),
             }),
@@ -208,7 +208,7 @@ impl Transfer {
                 ping_pong.times.reserve(self.plan.chunks());
             }
             for channel in &mut self.channels {
-                // As `record` counts: not the very first iteration, if there are more.
+                // As in `run.json`, the first iteration is not measured if there are more.
                 if starts_measuring {
                     channel.start_measuring();
                 }
@@ -328,7 +328,7 @@ fn rogue(task: &PairTask) -> Option<Rogue> {
     })
 }
 
-/// The same on both ends, another for every run.
+/// Seed of the pattern: the same on both ends, and different for every run.
 fn seed(run_id: &str) -> u64 {
     run_id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
