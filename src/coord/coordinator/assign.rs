@@ -1,5 +1,5 @@
-//! From a scenario and both nodes' facts to what each end is told: which plugin,
-//! which role, which environment, which address.
+//! Computes the plan of each end of each pair from the scenario and the facts of both nodes: plugin,
+//! role, environment, CPUs and address.
 #![forbid(unsafe_code)]
 
 use super::end::End;
@@ -21,41 +21,42 @@ use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
 
-/// What one end is told.
+/// The plan of one end of a pair.
 pub(crate) struct EndPlan {
-    /// Which plugin.
+    /// The plugin file.
     pub plugin: Choice,
-    /// On top of the node's environment.
+    /// Environment of the worker in addition to the node's.
     pub env: BTreeMap<String, String>,
     /// Whether it sends.
     pub sends: bool,
     /// Whether it receives.
     pub receives: bool,
-    /// Where it listens; `None` for the end that connects.
+    /// Address to listen on; `None` for the end that connects.
     pub listen: Option<IpAddr>,
-    /// Port to listen on; 0 is any.
+    /// Port to listen on; 0 for any free port.
     pub port: u16,
-    /// CPUs of the worker; none named is all.
+    /// CPUs of the worker; `None` for all.
     pub cpus: Option<CpuSet>,
-    /// What is legal and will hurt.
+    /// Findings about settings that are valid and will cause problems.
     pub warnings: Vec<Finding>,
 }
 
-/// Why nothing can be launched.
+/// Why no worker can be launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AssignError {
-    /// What is wrong.
+    /// The reason.
     pub why: String,
-    /// What to do.
+    /// What the user can do.
     pub next_step: Option<String>,
 }
 
-/// A pair of workers: what it moves bytes for, and what each end is told.
+/// A pair of workers: its lanes and the plan of each end.
 pub(super) type PairPlan = (Vec<Lane>, [EndPlan; 2]);
 
-/// Every pair of two nodes, given with their names. The end that receives listens,
-/// with both directions the second. `before` is how many pairs the run has already:
-/// the first of these listens on `port` and so many above it; 0 is any.
+/// Plans every pair of two nodes, given with their names. The receiving end listens; with both
+/// directions, the second end. `before` is the number of pairs that the run already has: the first
+/// pair planned here listens on port `port + before`, the next on the port after it, and so on. With
+/// `port` 0, each listens on any free port.
 pub(super) fn assign(
     scenario: &Scenario,
     work: &Work,
@@ -69,7 +70,6 @@ pub(super) fn assign(
         Direction::Reverse => ([false, true], End::First),
         Direction::Both | Direction::PingPong => ([true, true], End::Second),
     };
-    let both = sends == [true, true];
     let place = Place::of_nodes(nodes);
     let listen = place.address_of(listener, ends)?;
     let plugins = plugins(scenario, ends, place)?;
@@ -78,29 +78,57 @@ pub(super) fn assign(
     } else {
         vec![None]
     };
-    let pairs = match scenario.topology.processes {
-        Processes::PerGpu => gpus.iter().map(|gpu| vec![*gpu]).collect(),
-        Processes::Single => vec![gpus.clone()],
-    };
-    let end = |end: End, number: usize, pair: &[Option<u32>]| {
-        let (at, plugin) = (end as usize, plugins[end as usize].clone());
-        // With both directions the roles of `[env.send]` and `[env.recv]` go to local and peer.
-        let side = if end == listener {
-            Side::Recv
+    let nodes_plan = NodesPlan {
+        scenario,
+        ends,
+        place,
+        plugins,
+        sends,
+        listener,
+        listen,
+        gpu_count: gpus.len(),
+        first_port: if port == 0 {
+            0
         } else {
-            Side::Send
-        };
-        let control = (place == Place::Apart)
-            .then(|| place.address_of(end, ends).ok())
-            .flatten();
-        let facts = &nodes[at].facts;
-        let rails = data_nics(scenario, facts, control);
-        let rails = match (pair, rails) {
-            ([Some(gpu)], Some(rails)) => {
-                Some(rail_of(scenario, facts, *gpu, number, gpus.len(), rails))
-            }
-            (_, rails) => rails,
-        };
+            port.saturating_add(before as u16)
+        },
+    };
+    let pairs: Vec<Vec<Option<u32>>> = match scenario.topology.processes {
+        Processes::PerGpu => gpus.iter().map(|gpu| vec![*gpu]).collect(),
+        Processes::Single => vec![gpus],
+    };
+    let plan = |(number, pair): (usize, Vec<Option<u32>>)| {
+        let plans = End::ALL.map(|end| nodes_plan.end(end, number, &pair));
+        (pair.into_iter().map(Lane::from).collect(), plans)
+    };
+    Ok(pairs.into_iter().enumerate().map(plan).collect())
+}
+
+/// What all pairs of two nodes have in common.
+struct NodesPlan<'a> {
+    scenario: &'a Scenario,
+    ends: [(&'a str, &'a Greeting); 2],
+    place: Place,
+    plugins: [Choice; 2],
+    sends: [bool; 2],
+    listener: End,
+    listen: IpAddr,
+    gpu_count: usize,
+    /// Port of the first pair; 0 for any free port.
+    first_port: u16,
+}
+
+impl NodesPlan<'_> {
+    /// The plan of one end of the pair `number`, which transfers for these GPUs.
+    fn end(&self, end: End, number: usize, gpus: &[Option<u32>]) -> EndPlan {
+        let scenario = self.scenario;
+        let plugin = self.plugins[end as usize].clone();
+        let facts = &self.ends[end as usize].1.facts;
+        let sends = self.sends[end as usize];
+        let is_listener = end == self.listener;
+        // With both directions, local has the role of `[env.send]` and peer that of `[env.recv]`.
+        let side = if is_listener { Side::Recv } else { Side::Send };
+        let rails = self.rails(end, number, gpus);
         let env = environment_on(scenario, facts, side, &plugin, rails.as_deref());
         EndPlan {
             warnings: task_chunk_warning(scenario, &env, facts)
@@ -109,29 +137,37 @@ pub(super) fn assign(
             cpus: cpus(scenario, facts, side, rails.as_deref()),
             env,
             plugin,
-            sends: sends[at],
-            receives: both || !sends[at],
-            listen: (end == listener).then_some(listen),
-            port: if port == 0 {
+            sends,
+            receives: self.sends == [true, true] || !sends,
+            listen: is_listener.then_some(self.listen),
+            port: if self.first_port == 0 {
                 0
             } else {
-                port.saturating_add((before + number) as u16)
+                self.first_port.saturating_add(number as u16)
             },
         }
-    };
-    let plan = |(number, pair): (usize, Vec<Option<u32>>)| {
-        let plans = End::ALL.map(|one| end(one, number, &pair));
-        (pair.into_iter().map(Lane::from).collect(), plans)
-    };
-    Ok(pairs.into_iter().enumerate().map(plan).collect())
+    }
+
+    /// The data interfaces of one end; a single one for a pair of a single GPU.
+    fn rails(&self, end: End, number: usize, gpus: &[Option<u32>]) -> Option<Vec<String>> {
+        let control = (self.place == Place::Apart)
+            .then(|| self.place.address_of(end, self.ends).ok())
+            .flatten();
+        let facts = &self.ends[end as usize].1.facts;
+        let rails = data_nics(self.scenario, facts, control)?;
+        Some(match gpus {
+            [Some(gpu)] => rail_of(self.scenario, facts, *gpu, number, self.gpu_count, rails),
+            _ => rails,
+        })
+    }
 }
 
-/// Whether both ends are on one machine, as far as is known.
+/// Whether both ends are known to be on one machine.
 pub(super) fn is_one_machine(nodes: [&Greeting; 2]) -> bool {
     Place::of_nodes(nodes) != Place::Apart
 }
 
-/// The GPUs that take part on both nodes; one pair of hosts where none does.
+/// The GPUs to transfer for, the same numbers on both nodes; a single `None` for host memory.
 fn gpus(
     scenario: &Scenario,
     nodes: [&Greeting; 2],
@@ -155,7 +191,7 @@ fn gpus(
             *count as usize
         }),
         Gpus::List(list) => list.iter().map(|gpu| Some(*gpu)).collect(),
-        // A GPU that a node's user chose by name is one, whichever number it has there.
+        // A GPU chosen by the user's variable counts as one, whatever its number on the node.
         Gpus::Auto
             if takes_gpus
                 && !nodes
@@ -186,9 +222,9 @@ fn has_chosen_gpu(scenario: &Scenario, facts: &NodeFacts) -> bool {
         .any(|side| effective(&scenario.worker_env(*side, node), facts, GPU).is_some())
 }
 
-/// The rail of one GPU that has a worker to itself: by hand, in turn, or the one
-/// that is nearest on the PCI tree. GPUs that are none share the rails out evenly,
-/// neighbours on one rail, as the boards have it.
+/// The rail of a GPU that has its own worker: set by `topology.map`, in turn, or the nearest on the
+/// PCI tree. If the nearest is unknown, as for stand-ins, the rails are divided evenly, with
+/// neighbouring GPUs on the same rail, as on real boards.
 fn rail_of(
     scenario: &Scenario,
     facts: &NodeFacts,
@@ -212,7 +248,7 @@ fn rail_of(
     vec![rail]
 }
 
-/// The rail that shares most bridges with a GPU; none when that is not known.
+/// The rail that shares the most PCI bridges with a GPU; `None` if unknown.
 fn nearest(facts: &NodeFacts, gpu: u32, rails: &[String]) -> Option<String> {
     let gpu = facts
         .gpus
@@ -225,7 +261,7 @@ fn nearest(facts: &NodeFacts, gpu: u32, rails: &[String]) -> Option<String> {
         let nic = facts.nics.known()?.iter().find(|nic| nic.name == **rail)?;
         Some(shared_bridges(gpu, nic.pci_path.known()?))
     };
-    // Of several as near, the first.
+    // `max_by_key` returns the last maximum, so reverse to get the first.
     let best = rails
         .iter()
         .rev()
@@ -235,7 +271,7 @@ fn nearest(facts: &NodeFacts, gpu: u32, rails: &[String]) -> Option<String> {
         .map(|_| best.clone())
 }
 
-/// `[bindings]`, the most specific one.
+/// The most specific entry of `[bindings]`.
 fn cpus(
     scenario: &Scenario,
     facts: &NodeFacts,
@@ -255,14 +291,14 @@ fn cpus(
     of_rail().or_else(of_node).or_else(of_side).cloned()
 }
 
-/// Whether the two ends are two machines.
+/// Where the two ends are, relative to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Both are children of the coordinator: they meet on loopback.
+    /// Both agents are children of the coordinator: the workers use loopback.
     Here,
-    /// One network stack, reached in another way.
+    /// The same network stack, reached through a transport such as ssh.
     SameStack,
-    /// Two, or it cannot be told.
+    /// Two network stacks, or unknown.
     Apart,
 }
 
@@ -281,7 +317,7 @@ impl Place {
         }
     }
 
-    /// Where an end can be reached by the other.
+    /// The address at which the other end can reach this one.
     fn address_of(self, end: End, ends: [(&str, &Greeting); 2]) -> Result<IpAddr, AssignError> {
         let ((name, node), (_, other)) = (ends[end as usize], ends[end.other() as usize]);
         if self == Self::Here {
@@ -293,13 +329,13 @@ impl Place {
             other.addresses.here,
             first_address(&node.facts),
         ];
-        // An address from outside, behind a translation, is none of the node's own.
+        // Behind address translation, the address used from outside is not one of the node's own.
         let own = known
             .into_iter()
             .flatten()
             .find(|address| has_address(&node.facts, *address));
         own.ok_or_else(|| AssignError {
-            why: format!("no address is known at which the other node can reach {name}"),
+            why: format!("tcpxctl knows no address at which the other node can reach {name}"),
             next_step: Some("name the nodes by addresses of their own interfaces".into()),
         })
     }
@@ -311,7 +347,7 @@ fn has_address(facts: &NodeFacts, wanted: IpAddr) -> bool {
             .known()
             .is_some_and(|all| all.contains(&wanted))
     };
-    // A node whose interfaces cannot be read is believed.
+    // If the interfaces cannot be read, accept the address.
     facts.nics.known().is_none_or(|nics| nics.iter().any(has))
 }
 
@@ -327,7 +363,7 @@ fn first_address(facts: &NodeFacts) -> Option<IpAddr> {
         .find(IpAddr::is_ipv4)
 }
 
-/// Each node's meaning of the scenario's plugin.
+/// The plugin file that the scenario's plugin resolves to on each node.
 fn plugins(
     scenario: &Scenario,
     ends: [(&str, &Greeting); 2],
@@ -336,7 +372,7 @@ fn plugins(
     let of = |end: End| {
         let (name, node) = ends[end as usize];
         let plugin = node.plugin.clone();
-        // Here, where the program was installed, a missing library is a mistake.
+        // On the machine where tcpxctl is installed, a missing library is an error.
         let plugin = if place == Place::Here {
             plugin
         } else {
@@ -352,7 +388,7 @@ fn plugins(
     let both =
         |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
     if one_is_builtin && both(|family| family == PluginFamily::TcpxSoft) {
-        let why = "the other node has no library of the software plugin";
+        let why = "the other node does not have the software plugin's library";
         return Ok([&local, &peer].map(|choice| builtin(why, choice.abi)));
     }
     if place == Place::SameStack
@@ -360,7 +396,7 @@ fn plugins(
         && !both(PluginFamily::is_software)
     {
         return Err(AssignError {
-            why: "both ends are the same machine: packets that never leave it are not steered into device memory"
+            why: "both ends are on the same machine: only packets that arrive through a NIC are placed in device memory"
                 .into(),
             next_step: Some("use another peer, or transfer.memory = \"host\"".into()),
         });
@@ -368,15 +404,15 @@ fn plugins(
     Ok([local, peer])
 }
 
-/// The software plugin is the same whether it is linked in or lies beside the
-/// program, which it does not on a node that was only sent the program.
+/// Uses the built-in software plugin if the node has no library of it. Both are the same code, and a
+/// node to which tcpxctl was copied has no library.
 pub(super) fn or_builtin(
     plugin: Result<Choice, NoPlugin>,
     wanted: &PluginChoice,
 ) -> Result<Choice, NoPlugin> {
     match plugin {
         Err(_) if wanted.library == PluginLibrary::Name("soft".into()) => Ok(builtin(
-            "no library of the software plugin on this node",
+            "this node does not have the software plugin's library",
             wanted.abi,
         )),
         other => other,
@@ -390,8 +426,8 @@ fn builtin(why: &str, abi: Option<AbiVersion>) -> Choice {
     }
 }
 
-/// What a worker gets on top of the node's own environment, when it has all rails.
-/// `control` is the node's address towards the peer.
+/// Environment of a worker that uses all rails, in addition to the node's own. `control` is the node's
+/// address towards the peer.
 pub fn environment(
     scenario: &Scenario,
     facts: &NodeFacts,
@@ -408,7 +444,7 @@ pub fn environment(
     )
 }
 
-/// The user's values win over what is derived here.
+/// Environment of a worker that uses these rails. Values set by the user override derived ones.
 fn environment_on(
     scenario: &Scenario,
     facts: &NodeFacts,
@@ -435,8 +471,7 @@ fn environment_on(
             format!("={}", rails.join(",")),
         );
     }
-    // Which device memory the software plugin takes: a GPU's where there is one,
-    // and ordinary memory in its place where there is none.
+    // Device memory of the software plugin: GPU memory, or host memory as a stand-in without a GPU.
     if scenario.transfer.memory == Memory::Device
         && plugin.expected_family().is_software()
         && !set(SOFT_CUDA)
@@ -454,7 +489,7 @@ fn environment_on(
     env
 }
 
-/// What a worker will see of a variable.
+/// The value of a variable in the worker.
 fn effective<'a>(
     env: &'a BTreeMap<String, String>,
     facts: &'a NodeFacts,
@@ -465,7 +500,7 @@ fn effective<'a>(
         .map(String::as_str)
 }
 
-/// Data sockets of one comm, as the plugin counts them.
+/// Number of data sockets of one comm, computed as the plugin does.
 fn sockets(env: &BTreeMap<String, String>, facts: &NodeFacts) -> u64 {
     let number = |name: &str| {
         let value = effective(env, facts, name).and_then(|text| text.trim().parse::<u64>().ok());
@@ -474,8 +509,8 @@ fn sockets(env: &BTreeMap<String, String>, facts: &NodeFacts) -> u64 {
     (number("NCCL_NSOCKS_PERTHREAD") * number("NCCL_SOCKET_NTHREADS")).min(8)
 }
 
-/// A message of more than one task chunk per socket makes TCPX 3.1.9 lose the
-/// pages of the earlier ones; one of 0 never moves.
+/// Warns of a task chunk size that stalls TCPX 3.1.9: with more than one task chunk per socket in a
+/// message, the plugin loses the pages of the earlier ones; with size 0, no bytes move.
 fn task_chunk_warning(
     scenario: &Scenario,
     env: &BTreeMap<String, String>,
@@ -491,7 +526,7 @@ fn task_chunk_warning(
         condition: if task_chunk == 0 { "dynamic-chunk-size-zero" } else { "message-exceeds-task-chunks" }.into(),
         severity: Severity::Warning,
         confidence: 1.0,
-        // Filled in by `drive`, which knows the node.
+        // `drive` sets it, because it knows the node.
         subject: None,
         channel: None,
         because: vec![format!(
@@ -503,8 +538,9 @@ fn task_chunk_warning(
     })
 }
 
-/// Unset, TCPX 3.1.9 cuts every message into zero-byte pieces and never ends.
-/// One task chunk per socket and message, but not below what production uses.
+/// A value for `NCCL_DYNAMIC_CHUNK_SIZE`: if unset, TCPX 3.1.9 cuts every message into pieces of no
+/// bytes and never finishes. One task chunk per socket and message, at least the 512 KiB that
+/// production uses.
 fn task_chunk(scenario: &Scenario, env: &BTreeMap<String, String>, facts: &NodeFacts) -> u64 {
     let share = scenario
         .transfer
@@ -515,9 +551,9 @@ fn task_chunk(scenario: &Scenario, env: &BTreeMap<String, String>, facts: &NodeF
     share.clamp(512 * 1024, i32::MAX as u64 - 1)
 }
 
-/// Interfaces that carry data: every one that is up, but loopback, bridges of
-/// containers, and the one that leads to the peer, unless it is the only one;
-/// `None` leaves the choice to the plugin.
+/// Interfaces that carry data. By default every interface that is up, except loopback, container
+/// bridges and, unless there is no other, the control interface towards the peer. `None` leaves the
+/// choice to the plugin.
 fn data_nics(
     scenario: &Scenario,
     facts: &NodeFacts,
@@ -530,7 +566,7 @@ fn data_nics(
             .iter()
             .filter(|nic| carries_data(nic))
             .collect();
-        let leads = |nic: &&&Nic| {
+        let is_control = |nic: &&&Nic| {
             nic.addresses
                 .known()
                 .zip(control)
@@ -538,7 +574,7 @@ fn data_nics(
         };
         let rails: Vec<String> = nics
             .iter()
-            .filter(|nic| !leads(nic))
+            .filter(|nic| !is_control(nic))
             .map(|nic| nic.name.clone())
             .collect();
         let all = || nics.iter().map(|nic| nic.name.clone()).collect::<Vec<_>>();
@@ -571,7 +607,7 @@ mod tests {
     use tcpx_node::fixture;
 
     #[test]
-    fn all_gpus_of_both_nodes_take_part_unless_one_was_chosen() {
+    fn all_gpus_of_both_nodes_are_used_unless_the_user_chose_some() {
         let tcpx = || Choice::of_file("/usr/local/tcpx/lib64/libnccl-net-tcpx.so".into());
         let node = |environment: &[(&str, &str)]| {
             let mut facts = NodeFacts::read(&fixture::a3_high().root);

@@ -1,4 +1,4 @@
-//! What a run came to, as `run.json` says it.
+//! Makes the record `run.json` from the final state and the outcomes of the pairs.
 #![forbid(unsafe_code)]
 
 use super::drive::RunOutcome;
@@ -20,11 +20,11 @@ use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
 use tcpx_words::side::Side;
 use tcpx_words::units::Rate;
 
-/// WARN lines of one worker that are kept.
+/// WARN lines kept per worker.
 const WARNINGS_MAX: usize = 50;
 
-/// The record of what a run came to. `exit_code` and `unmet` are the gates' to
-/// set.
+/// The record of a run. `RunRecord::settle` later compares it with `[expect]`, and sets `exit_code`
+/// and `unmet`.
 pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) -> RunRecord {
     let decisive = run.decisive();
     RunRecord {
@@ -131,7 +131,7 @@ fn worker_record(
     }
 }
 
-/// The newest WARN lines, each with how many of its place there were.
+/// The newest WARN lines, each with the number of lines logged at its place in the source.
 fn warnings(lines: &[KeptLine]) -> Vec<String> {
     let mut warnings: Vec<&KeptLine> = lines.iter().filter(|line| line.is_warning()).collect();
     warnings.sort_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
@@ -159,7 +159,7 @@ fn transfers(scenario: &Scenario, pair: &PairOutcome, state: &RunState) -> Vec<T
         .collect()
 }
 
-/// What moved for one lane of the pair, in one direction.
+/// The transfer of one lane in one direction.
 fn transfer(
     scenario: &Scenario,
     pair: &PairOutcome,
@@ -181,7 +181,7 @@ fn transfer(
         .into_iter()
         .filter(|channel| of_lane(channel.id))
         .collect();
-    // The receiver's clock runs until everything is checked and consumed.
+    // The receiver's times include checking and consuming every byte.
     let clock = receiver.or(sender);
     if clock.is_none() && channels.is_empty() {
         return None;
@@ -197,7 +197,7 @@ fn transfer(
     let bytes = total * measured.len() as u64;
     let elapsed =
         Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
-    // Its worker was lost with what it had counted since its last iteration.
+    // The receiver was lost: use its counts up to its last complete iteration.
     let lost = receiver.is_none() && pair.lanes.len() == 1;
     let (lost_verified, lost_wrong) = to_worker
         .filter(|_| lost)
@@ -239,7 +239,7 @@ fn transfer(
     })
 }
 
-/// What counts: not warm-up, and not the very first iteration when there are more.
+/// The measured iterations: without warm-up, and without the very first one if there are more.
 fn measured(all: &[Iteration]) -> Vec<&Iteration> {
     let counting: Vec<&Iteration> = all.iter().filter(|iteration| !iteration.warmup).collect();
     if counting.len() > 1 && counting[0].index == 0 {
@@ -274,7 +274,7 @@ fn of_side(result: Option<&TransferResult>, side: Side) -> Vec<&ChannelResult> {
         .unwrap_or_default()
 }
 
-/// What a worker said of its channels, or else what its recorder showed last.
+/// The channels that a worker reported, or those of its last sample if it did not report.
 fn channels(worker: Option<&WorkerState>, side: Side) -> Vec<ChannelRecord> {
     let Some(worker) = worker else {
         return Vec::new();
@@ -337,7 +337,7 @@ fn channel(result: &ChannelResult) -> ChannelRecord {
     }
 }
 
-/// What was seen before anything ran; what holds of several pairs is said once.
+/// The warnings made before the start, without duplicates from several pairs.
 fn findings(pairs: &[PairOutcome]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for finding in pairs.iter().flat_map(|pair| &pair.warnings) {

@@ -267,7 +267,7 @@ impl Drive<'_> {
                 next_step: None,
             });
         }
-        let no_numbers = |error| AssignError {
+        let no_secret = |error| AssignError {
             why: format!("cannot generate the run's secret: {error}"),
             next_step: None,
         };
@@ -297,7 +297,7 @@ impl Drive<'_> {
         let mut pairs = Vec::new();
         for (id, (nodes, (lanes, plans))) in (0..).map(PairId).zip(plans) {
             let mut pair = self.pair(id, nodes, lanes, now);
-            let secret = Secret::generate().map_err(no_numbers)?;
+            let secret = Secret::generate().map_err(no_secret)?;
             let workers = nodes.map(|node| names.worker(WorkerId::of_pair(node, id)));
             let effects = pair.launch(plans, workers, &secret, together);
             pairs.push((pair, effects));

@@ -19,60 +19,62 @@ use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::now_us;
 
-/// What comes from an agent.
+/// An event of an agent's streams.
 #[derive(Debug)]
 pub(crate) enum AgentEvent {
     /// A message.
     Message(ReceivedMessage),
-    /// Text before the first message, or a line that is none.
+    /// A line that is not a message.
     Text(NodeId, String),
-    /// Its stream ended.
+    /// The agent's stdout ended.
     Gone(NodeId),
 }
 
 /// A message of an agent.
 #[derive(Debug)]
 pub(crate) struct ReceivedMessage {
-    /// Which agent's.
+    /// The agent's node.
     pub(crate) node: NodeId,
-    /// Its node's clock, microseconds since 1970.
+    /// Time of the message by the node's clock, microseconds since 1970.
     pub(crate) node_us: u64,
-    /// The worker that it is about.
+    /// Number of the worker that the message is about.
     pub(crate) worker: u32,
-    /// What it is.
+    /// The message.
     pub(crate) message: AgentMessage,
 }
 
 /// Why an agent could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// Its node could not be reached, or it could not be started there.
+    /// The node could not be reached, or the shell line could not start the agent.
     #[error(transparent)]
     Reach(#[from] ReachError),
-    /// It ended or kept silent before its first message.
-    #[error("{node}: the agent {}{}", silence(*ended), noise(said))]
+    /// The agent ended, or sent no message in time.
+    #[error("{node}: the agent {}{}", silence(*ended), last_line(output))]
     Silent {
-        /// Where.
+        /// The node, as the user named it.
         node: String,
-        /// Whether it is gone.
+        /// Whether the agent ended.
         ended: bool,
-        /// What came instead.
-        said: Vec<String>,
+        /// Lines that the agent printed instead.
+        output: Vec<String>,
     },
-    /// It speaks another version of our protocol.
-    #[error("{node}: tcpxctl {version} there speaks protocol {theirs}, this one {PROTOCOL}")]
+    /// The agent speaks another version of the protocol.
+    #[error(
+        "{node}: tcpxctl {version} on the node speaks protocol {theirs}, this tcpxctl {PROTOCOL}"
+    )]
     Version {
-        /// Where.
+        /// The node, as the user named it.
         node: String,
-        /// Its version.
+        /// The agent's tcpxctl version.
         version: String,
-        /// Its protocol.
+        /// The agent's protocol version.
         theirs: u32,
     },
 }
 
 impl LaunchError {
-    /// Whose problem it is.
+    /// Outcome of the command, which decides its exit code.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Reach(error) => error.outcome,
@@ -87,10 +89,10 @@ impl NextStep for LaunchError {
         match self {
             Self::Reach(error) => error.next_step(),
             Self::Version { .. } => {
-                Some("install the same version there, or omit --remote-bin".into())
+                Some("install the same version on the node, or omit --remote-bin".into())
             }
             Self::Silent { .. } => {
-                Some("check that `tcpxctl --version` works there in a non-login shell".into())
+                Some("check that `tcpxctl --version` works on the node in a non-login shell".into())
             }
         }
     }
@@ -104,9 +106,10 @@ fn silence(ended: bool) -> String {
     }
 }
 
-fn noise(said: &[String]) -> String {
-    said.last()
-        .map(|line| format!("; it printed: {line}"))
+fn last_line(output: &[String]) -> String {
+    output
+        .last()
+        .map(|line| format!("; the last line of output is: {line}"))
         .unwrap_or_default()
 }
 
@@ -114,33 +117,33 @@ fn noise(said: &[String]) -> String {
 pub(crate) struct Agent {
     to_agent: Option<Sender<Box<dyn Write + Send>>>,
     hold: Box<dyn Hold>,
-    /// What it said of itself and its node.
+    /// Facts about the agent and its node.
     pub(crate) greeting: Greeting,
 }
 
-/// What is known of a node before anything is decided.
+/// Facts about an agent and its node, from its first messages.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    /// Of the agent's program.
+    /// The agent's tcpxctl version.
     pub version: String,
-    /// The agent's process.
+    /// The agent's process id.
     pub pid: u32,
-    /// What the node is.
+    /// Hardware and software of the node.
     pub facts: Box<NodeFacts>,
-    /// The plugin that the scenario means there.
+    /// The plugin file that the scenario's plugin resolves to on the node.
     pub plugin: Result<Choice, NoPlugin>,
-    /// How this machine and the node reached each other.
+    /// Addresses at which this machine and the node reached each other.
     pub addresses: Addresses,
-    /// The node's own word on that.
+    /// The node's address in that connection, as the node sees it.
     pub reached_at: Option<IpAddr>,
 }
 
 impl Agent {
-    /// Starts an agent and waits until it has said what its node is and which
-    /// plugin `wanted` means there; everything after goes to `events`.
+    /// Starts an agent and waits for the facts of its node and for the plugin file that `wanted`
+    /// resolves to; later messages go to `events`.
     ///
     /// # Errors
-    /// In words that name the node.
+    /// The agent does not start, or speaks another version; the error names the node.
     pub(crate) fn start(
         node: NodeId,
         transport: &dyn Transport,
@@ -160,7 +163,7 @@ impl Agent {
         read_stderr(node, stderr, events, &first);
         let events = events.clone();
         std::thread::spawn(move || read_agent(node, from_agent, &first, &events));
-        // An agent that is gone shows through its stream.
+        // If the agent is gone, its stream ends, which is handled there.
         let _ = to_agent.send(&(0, CoordinatorOrder::Choose(wanted.clone())));
         let greeting = greeting(transport.node(), &hello, addresses)?;
         let agent = Self {
@@ -172,12 +175,11 @@ impl Agent {
         Ok(agent)
     }
 
-    /// All at once. Getting to one node may take minutes (an upload, a person who
-    /// is asked for a passphrase), in which the agents of the others must not think
-    /// themselves forgotten.
+    /// Starts all agents at the same time. Reaching one node may take minutes (an upload, a user who is
+    /// asked for a passphrase); meanwhile, the agents that have started get heartbeats.
     ///
     /// # Errors
-    /// The first of [`Agent::start`]'s, once all have come to something.
+    /// The first error of [`Agent::start`], after every start has succeeded or failed.
     pub(crate) fn start_all(
         transports: &[Box<dyn Transport>],
         wanted: &PluginChoice,
@@ -190,7 +192,7 @@ impl Agent {
         }
         let (to_news, news) = mpsc::channel();
         let start = |place: usize, to_news: mpsc::Sender<News>| {
-            // Somebody listens until all have started.
+            // The receiver exists until all have started.
             let tell = |what| drop(to_news.send(what));
             let mut sent = |sent, all| tell(News::Upload(place, sent, all));
             let node = NodeId(u32::try_from(place).unwrap_or(u32::MAX));
@@ -227,21 +229,20 @@ impl Agent {
             .collect()
     }
 
-    /// Sends one message for one worker; an agent that is gone shows through its
-    /// stream.
+    /// Sends an order about one worker. If the agent is gone, its stream ends, which is handled there.
     pub(crate) fn tell(&self, worker: u32, message: &CoordinatorOrder) {
         if let Some(to_agent) = &self.to_agent {
             let _ = to_agent.send(&(worker, message));
         }
     }
 
-    /// Says that the coordinator is there, and asks for the node's clock.
+    /// Sends a heartbeat, which also asks for the node's clock.
     pub(crate) fn beat(&self) {
         self.tell(0, &CoordinatorOrder::Heartbeat { us: now_us() });
     }
 
-    /// Lets it go: it ends by itself when its stdin does, taking its worker with
-    /// it. One that is lost is not waited for.
+    /// Closes the agent's stdin, upon which the agent kills its workers and ends. Does not wait for an
+    /// agent that is lost.
     pub(crate) fn finish(&mut self, is_lost: bool) {
         self.to_agent = None;
         self.hold
@@ -255,7 +256,7 @@ impl Drop for Agent {
     }
 }
 
-/// Before the first message, or a line that is none.
+/// A message, or a line that is not one, before the agent has started.
 type First = Result<AgentMessage, String>;
 
 fn greeting(
@@ -263,7 +264,7 @@ fn greeting(
     hello: &mpsc::Receiver<First>,
     addresses: Addresses,
 ) -> Result<Greeting, LaunchError> {
-    let (mut said, mut known) = (Vec::new(), None);
+    let (mut output, mut known) = (Vec::new(), None);
     let until = Instant::now() + SILENCE_MAX;
     loop {
         match (
@@ -315,22 +316,22 @@ fn greeting(
                         theirs,
                     });
                 }
-                None => said.push(text),
+                None => output.push(text),
             },
             (Err(error), _) => {
                 let ended = error == mpsc::RecvTimeoutError::Disconnected;
                 return Err(LaunchError::Silent {
                     node: node.into(),
                     ended,
-                    said,
+                    output,
                 });
             }
         }
     }
 }
 
-/// Version and protocol of a greeting that this version cannot read: they have
-/// been told in these words since the first.
+/// Version and protocol of a greeting that this version cannot parse. These two keys have been the
+/// same in every version.
 fn other_version(text: &str) -> Option<(String, u32)> {
     let greeting = &text[text.find("\"hello\"")?..];
     let value = |key: &str| {
