@@ -39,8 +39,8 @@ impl RunFiles {
         toml::from_str(&String::from_utf8(text).ok()?).ok()
     }
 
-    /// Names of the nodes, from `run.json` or the start of the event stream. The nodes' folders have
-    /// the same names.
+    /// Names of the nodes, from `run.json` or the start of the event stream. The nodes' folders
+    /// have the same names.
     pub fn node_names(&self) -> Vec<String> {
         let record = self
             .read("run.json", RECORD_BYTES_MAX)
@@ -88,8 +88,8 @@ impl RunFiles {
         state
     }
 
-    /// Folds the event stream, the freeze-frames and `run.json`. Skips truncated lines and events of
-    /// unknown kinds.
+    /// Folds the event stream, the freeze-frames and `run.json`. Skips truncated lines and events
+    /// of unknown kinds.
     ///
     /// # Errors
     /// There is no event stream, or reading it fails.
@@ -103,9 +103,9 @@ impl RunFiles {
     }
 
     /// Folds an event stream of any length faster than [`RunFiles::replay`], without parsing most
-    /// samples. Applies a worker's newest sample only when a stall is declared, when the worker fails
-    /// and at the end. The counters are exact at these times; `looks` and `progress_ms` of the state
-    /// are coarse. Returns the kept samples and the number of damaged lines.
+    /// samples. Applies a worker's newest sample only when a stall is declared, when the worker
+    /// fails and at the end. The counters are exact at these times; `looks` and `progress_ms` of
+    /// the state are coarse. Returns the kept samples and the number of damaged lines.
     ///
     /// # Errors
     /// There is no event stream, or reading it fails; `state` has the events up to there.

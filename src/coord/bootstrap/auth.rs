@@ -1,18 +1,17 @@
-//! The per-run secret, and how each end proves to the other that it knows it.
+//! The per-run secret, and the proof by which each end shows the other that it knows the secret.
 //!
-//! Each end sends a fresh nonce, then HMAC-SHA256 under the secret over a label,
-//! the protocol version, both roles, both nonces and the hash of its own
-//! configuration. The roles keep a proof from being sent back to its maker, the
-//! nonces from being used twice, the hash binds the configuration sent next. The
-//! end that connects proves itself first; a listener gives strangers no proof.
+//! Each end sends a fresh nonce, then HMAC-SHA256 under the secret over a label, the protocol
+//! version, both roles, both nonces and the hash of its own configuration. The roles prevent
+//! reflection of a proof, the nonces prevent replay, and the hash binds the configuration that is
+//! sent next. The end that connects proves itself first; a listener sends no proof to an
+//! unauthenticated client.
 //!
-//! This **authenticates the two ends and does not encrypt**, and the frames that
-//! follow carry no MAC of their own: whoever can read the path reads them, and
-//! whoever can rewrite packets on it can change them. It keeps strangers, port
-//! scanners and a second run on the same port out. Nothing secret is sent.
+//! This **authenticates the two ends and does not encrypt**, and the frames that follow carry no
+//! MAC: an attacker on the path can read them, and can change them by rewriting packets. The proof
+//! keeps out other programs, port scanners and other runs on the same port. Nothing secret is sent.
 //!
-//! Relies on the secret reaching both workers over the ssh channel or the
-//! child's control fd, never a command line, the environment or a shared file.
+//! Relies on the secret reaching both workers over the ssh channel or the child's control
+//! descriptor, never by a command line, the environment or a shared file.
 #![forbid(unsafe_code)]
 
 use super::message::{PROTOCOL_VERSION, Role};
@@ -24,17 +23,16 @@ const PROOF_LABEL: &[u8] = b"tcpxctl bootstrap proof";
 const OTHER_LABEL: &[u8] = b"tcpxctl proof over given parts";
 const HIDDEN_LABEL: &[u8] = b"tcpxctl bootstrap hidden value";
 
-/// What both workers of a run know and nobody else does. Never printed;
-/// overwritten when dropped.
+/// A secret that only the two workers of a run know. Never printed; overwritten when dropped.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
-/// A text that is not 64 hexadecimal digits. Does not repeat the text.
+/// The text is not 64 hexadecimal digits. The error does not quote the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a secret is 64 hexadecimal digits")]
 pub(crate) struct BadSecret;
 
-/// Both ends' nonces, in an order both agree on.
+/// The nonces of both ends, by role.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Nonces {
     pub listens: [u8; 32],
@@ -42,7 +40,7 @@ pub(super) struct Nonces {
 }
 
 impl Secret {
-    /// A new one, from the system's randomness.
+    /// A new secret from the system's random number generator.
     pub fn generate() -> std::io::Result<Self> {
         random().map(Self)
     }
@@ -53,7 +51,7 @@ impl Secret {
         Self(bytes)
     }
 
-    /// Reads what [`Secret::to_hex`] wrote.
+    /// Parses the text of [`Secret::to_hex`].
     pub(crate) fn from_hex(text: &str) -> Result<Self, BadSecret> {
         let mut secret = Self([0; 32]);
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();
@@ -66,23 +64,23 @@ impl Secret {
         Ok(secret)
     }
 
-    /// In clear, for a channel that only the other worker's parent can read.
+    /// The secret as hexadecimal text, for a channel that only the worker's parent can read.
     pub(crate) fn to_hex(&self) -> String {
         hex(&self.0)
     }
 
-    /// Fresh bytes for a challenge.
+    /// A fresh nonce.
     pub fn nonce() -> std::io::Result<[u8; 32]> {
         random()
     }
 
-    /// Shows knowledge of the secret for these parts.
+    /// The proof of knowing the secret over these parts.
     pub(crate) fn proof_of(&self, parts: &[&[u8]]) -> [u8; 32] {
         self.other_mac(parts).finalize().into_bytes().into()
     }
 
-    /// Whether `proof` is that, compared in constant time.
-    pub(crate) fn admits_proof(&self, proof: &[u8; 32], parts: &[&[u8]]) -> bool {
+    /// Whether `proof` is the proof over these parts, compared in constant time.
+    pub(crate) fn verifies_proof(&self, proof: &[u8; 32], parts: &[&[u8]]) -> bool {
         self.other_mac(parts).verify_slice(proof).is_ok()
     }
 
@@ -93,7 +91,8 @@ impl Secret {
         self.mac(&labelled)
     }
 
-    /// What `prover` must show. `config_sha256` is the prover's own.
+    /// The proof of the end with the role `prover`. `config_sha256` is the hash of its
+    /// configuration.
     pub(super) fn proof(
         &self,
         prover: Role,
@@ -106,8 +105,8 @@ impl Secret {
             .into()
     }
 
-    /// Whether `proof` is that, compared in constant time.
-    pub(super) fn admits(
+    /// Whether `proof` is the proof of `prover`, compared in constant time.
+    pub(super) fn verifies(
         &self,
         proof: &[u8; 32],
         prover: Role,
@@ -119,9 +118,9 @@ impl Secret {
             .is_ok()
     }
 
-    /// A stand-in for a value that must not travel, equal on both ends when the
-    /// value is, and of no use to anyone without the secret.
-    pub(super) fn stand_in(&self, key: &str, value: &str) -> String {
+    /// A placeholder for a value that must not be sent: equal on both ends if the values are equal,
+    /// and useless without the secret.
+    pub(super) fn placeholder(&self, key: &str, value: &str) -> String {
         let mac = self.mac(&[HIDDEN_LABEL, key.as_bytes(), value.as_bytes()]);
         hex(&mac.finalize().into_bytes())
     }
@@ -139,10 +138,11 @@ impl Secret {
         ])
     }
 
-    // Each part goes in behind its length, so that no two lists of parts agree.
+    /// HMAC-SHA256 of the parts, each preceded by its length, so that two lists of parts never have
+    /// the same input.
     fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
-        // HMAC fills a short key with zeros up to the block, so this is the same
-        // key, in a type that cannot be refused for its length.
+        // HMAC pads a short key with zeros to the block size, so this is the same key, of a type
+        // for which `new` cannot fail.
         let mut block = [0; 64];
         block[..32].copy_from_slice(&self.0);
         let mut mac = Hmac::<Sha256>::new(&block.into());
@@ -163,12 +163,12 @@ impl fmt::Debug for Secret {
 impl Drop for Secret {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Somebody might look at it, as far as the compiler knows.
+        // Keeps the compiler from removing the write.
         std::hint::black_box(&self.0);
     }
 }
 
-/// Fresh bytes from the system.
+/// 32 bytes from the system's random number generator.
 pub(super) fn random() -> std::io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
@@ -194,10 +194,10 @@ mod tests {
     };
 
     #[test]
-    fn a_proof_holds_for_exactly_what_it_was_made_for() {
+    fn a_proof_is_valid_only_for_its_own_role_nonces_and_configuration() {
         let secret = Secret::from_bytes([7; 32]);
         let proof = secret.proof(Role::Connects, &NONCES, &[3; 32]);
-        assert!(secret.admits(&proof, Role::Connects, &NONCES, &[3; 32]));
+        assert!(secret.verifies(&proof, Role::Connects, &NONCES, &[3; 32]));
 
         let swapped = Nonces {
             listens: NONCES.connects,
@@ -208,34 +208,35 @@ mod tests {
             ..NONCES
         };
         assert!(
-            !secret.admits(&proof, Role::Listens, &NONCES, &[3; 32]),
+            !secret.verifies(&proof, Role::Listens, &NONCES, &[3; 32]),
             "sent back to its maker"
         );
         assert!(
-            !secret.admits(&proof, Role::Connects, &swapped, &[3; 32]),
+            !secret.verifies(&proof, Role::Connects, &swapped, &[3; 32]),
             "nonces exchanged"
         );
         assert!(
-            !secret.admits(&proof, Role::Connects, &newer, &[3; 32]),
+            !secret.verifies(&proof, Role::Connects, &newer, &[3; 32]),
             "replayed"
         );
         assert!(
-            !secret.admits(&proof, Role::Connects, &NONCES, &[4; 32]),
+            !secret.verifies(&proof, Role::Connects, &NONCES, &[4; 32]),
             "another configuration"
         );
         assert!(
-            !Secret::from_bytes([8; 32]).admits(&proof, Role::Connects, &NONCES, &[3; 32]),
+            !Secret::from_bytes([8; 32]).verifies(&proof, Role::Connects, &NONCES, &[3; 32]),
             "another secret"
         );
         assert!(
-            !secret.admits(&[0; 32], Role::Connects, &NONCES, &[3; 32]),
+            !secret.verifies(&[0; 32], Role::Connects, &NONCES, &[3; 32]),
             "no proof"
         );
     }
 
     #[test]
     fn the_mac_is_hmac_sha256_of_the_length_prefixed_parts() {
-        // printf '\0\0\0\0\0\0\0\2ab' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07 (32 bytes)
+        // printf '\0\0\0\0\0\0\0\2ab' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07 (32
+        // bytes)
         let mac = Secret::from_bytes([7; 32]).mac(&[b"ab"]);
         assert_eq!(
             hex(&mac.finalize().into_bytes()),
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_travel_as_hex_and_come_back() {
+    fn a_secret_survives_hexadecimal() {
         let secret = Secret::generate().expect("randomness");
         assert_eq!(
             Secret::from_hex(&secret.to_hex()).map(|back| back.0),

@@ -36,18 +36,18 @@ const SECRET_WORDS: [&str; 10] = [
 pub(crate) struct Config {
     /// `tcpxctl --version`.
     pub tcpxctl_version: String,
-    /// Which of the run's pairs this is, in words of the caller's: all pairs share
-    /// one secret, and a sender must not find the receiver of another pair.
+    /// Name of the pair, chosen by the caller. All pairs of a run share one secret, so the name
+    /// keeps a sender from connecting to the receiver of another pair.
     pub pair: String,
-    /// Of the resolved scenario, in hexadecimal.
+    /// SHA-256 of the resolved scenario, in hexadecimal.
     pub scenario_sha256: String,
     /// The resolved scenario, key by key (`transfer.chunk`), so that a difference has a name.
     pub scenario: BTreeMap<String, String>,
-    /// As the plugin names itself.
+    /// Name in the plugin's table.
     pub plugin_name: String,
-    /// As the plugin gives it, empty when it does not.
+    /// Version from the plugin's log; empty if the plugin logs none.
     pub plugin_version: String,
-    /// Of the file that was loaded, in hexadecimal.
+    /// SHA-256 of the plugin file, in hexadecimal, or `builtin`.
     pub plugin_sha256: String,
     /// The plugin's effective settings that both ends must share.
     pub settings: BTreeMap<String, String>,
@@ -56,23 +56,23 @@ pub(crate) struct Config {
 /// The first key on which two configurations disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// As the user writes it where there is such a place: `transfer.chunk`, `NCCL_NSOCKS_PERTHREAD`.
+    /// The scenario key or variable: `transfer.chunk`, `NCCL_NSOCKS_PERTHREAD`.
     pub key: String,
-    /// This end's value, fit for a terminal.
+    /// This end's value, without control characters.
     pub here: String,
-    /// The peer's.
+    /// The peer's value, without control characters.
     pub there: String,
     /// How many more keys differ.
     pub others: usize,
 }
 
 impl Config {
-    /// The same, with a stand-in for every value that must not travel.
+    /// A copy with a placeholder for every value that looks like a secret.
     pub(super) fn without_secrets(&self, secret: &Secret) -> Self {
         let hide = |map: &BTreeMap<String, String>| {
             let hidden = |key: &String, value: &String| {
                 if looks_secret(key) {
-                    secret.stand_in(key, value)
+                    secret.placeholder(key, value)
                 } else {
                     value.clone()
                 }
@@ -88,7 +88,8 @@ impl Config {
         }
     }
 
-    /// Equal exactly when no key differs. Each text goes in behind its length.
+    /// SHA-256 over all keys and values, each preceded by its length. Equal exactly if no key
+    /// differs.
     pub(super) fn sha256(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for ((rank, key), value) in self.terms() {
@@ -101,7 +102,7 @@ impl Config {
         hash.finalize().into()
     }
 
-    /// The first key on which they disagree, or `None` when they agree.
+    /// The first key that differs, or `None`.
     pub(crate) fn difference(&self, theirs: &Self) -> Option<Difference> {
         let (here, there) = (self.terms(), theirs.terms());
         let keys: std::collections::BTreeSet<_> = here.keys().chain(there.keys()).collect();
@@ -117,7 +118,7 @@ impl Config {
         })
     }
 
-    // Everything that is compared, by rank and key.
+    /// Everything that is compared, by rank and key.
     fn terms(&self) -> BTreeMap<(u8, &str), &str> {
         let single = [
             ((0, "tcpxctl version"), self.tcpxctl_version.as_str()),
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn values_under_secret_looking_keys_neither_travel_nor_show() {
+    fn values_of_secret_looking_keys_are_neither_sent_nor_shown() {
         let secret = Secret::from_bytes([7; 32]);
         for key in [
             "API_TOKEN",
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_peer_says_cannot_drive_the_terminal() {
+    fn control_characters_from_the_peer_are_replaced() {
         let (here, there) = (
             config(&[("name", "a")], &[]),
             config(&[("name", "\x1b[2J\u{202e}evil\r\n")], &[]),

@@ -12,7 +12,7 @@ use super::exchange::PeerLink;
 use super::handshake::{Handshake, Step};
 use super::message::{Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
-use super::wire::{Wire, ready, watch_the_peer};
+use super::wire::{Wire, enable_keepalive, ready};
 use rustix::event::{PollFd, PollFlags};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
@@ -26,10 +26,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// that has just come up sooner.
 const ATTEMPT_MAX: Duration = Duration::from_secs(3);
 
-/// Connects to a listening peer, proves both ends and compares configurations.
+/// Connects to a listening peer, authenticates both ends and compares configurations.
 ///
 /// # Errors
-/// Whatever [`Cause`] says, at the latest at the deadline or soon after `stop` is raised.
+/// A final [`Cause`] at once; a transient one at the deadline, or soon after `stop` is set.
 pub(crate) fn connect(
     address: SocketAddr,
     secret: &Secret,
@@ -49,7 +49,7 @@ pub(crate) fn connect(
             Ok((wire, theirs)) => {
                 return PeerLink::establish(wire, Role::Connects, &mine, theirs, wait);
             }
-            Err(error) if error.cause.may_pass() => last = Some(error.cause),
+            Err(error) if error.cause.is_transient() => last = Some(error.cause),
             Err(error) if hasty => return Err(explained(error, last, &wait)),
             Err(error) => return Err(error),
         }
@@ -82,15 +82,18 @@ fn attempt(
         Wire::new(stream).map_err(|source| wait.error(system("set up a socket", source)))?;
     let nonce = random().map_err(|source| wait.error(system("make a nonce", source)))?;
     let mut handshake = Handshake::new(Role::Connects, secret, config_sha256, nonce);
-    wait.now_for(Awaited::Hello);
-    say(&mut wire, &handshake.hello(), wait)?;
+    wait.set_awaited(Awaited::Hello);
+    send(&mut wire, &handshake.hello(), wait)?;
     loop {
         let message = wire.recv(wait, 0)?;
-        match handshake.hear(message).map_err(|cause| wait.error(cause))? {
+        match handshake
+            .receive(message)
+            .map_err(|cause| wait.error(cause))?
+        {
             Step::Proven { config_sha256, .. } => return Ok((wire, config_sha256)),
-            Step::Say(answer) => {
-                wait.now_for(Awaited::Proof);
-                say(&mut wire, &answer, wait)?;
+            Step::Send(answer) => {
+                wait.set_awaited(Awaited::Proof);
+                send(&mut wire, &answer, wait)?;
             }
         }
     }
@@ -98,9 +101,9 @@ fn attempt(
 
 /// Sends a message. A transient error is ignored, so that the next read finds the peer's last
 /// message.
-fn say(wire: &mut Wire, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
+fn send(wire: &mut Wire, message: &Message, wait: &Wait<'_>) -> Result<(), BootstrapError> {
     wire.send(message, wait).or_else(|error| {
-        if error.cause.may_pass() {
+        if error.cause.is_transient() {
             Ok(())
         } else {
             Err(error)
@@ -108,7 +111,7 @@ fn say(wire: &mut Wire, message: &Message, wait: &Wait<'_>) -> Result<(), Bootst
     })
 }
 
-/// A TCP connection, without blocking for longer than a slice.
+/// Opens a TCP connection. Blocks for at most a slice at a time.
 fn open(address: SocketAddr, wait: &Wait<'_>) -> Result<TcpStream, BootstrapError> {
     let refused = |source| wait.error(Cause::from_io("connect", source));
     let start = || {
@@ -117,7 +120,7 @@ fn open(address: SocketAddr, wait: &Wait<'_>) -> Result<TcpStream, BootstrapErro
             Type::STREAM.nonblocking(),
             Some(Protocol::TCP),
         )?;
-        watch_the_peer(&SockRef::from(&socket))?;
+        enable_keepalive(&SockRef::from(&socket))?;
         match socket.connect(&address.into()) {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
             Err(error) => Err(error),

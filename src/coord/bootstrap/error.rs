@@ -13,7 +13,7 @@ use tcpx_words::error::{NextStep, Outcome};
 
 /// A bootstrap that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{at}: {cause}{}", at.strangers)]
+#[error("{at}: {cause}{}", at.rejections)]
 pub(crate) struct BootstrapError {
     /// What was awaited, from which address, for how long.
     pub at: Box<ErrorContext>,
@@ -21,19 +21,19 @@ pub(crate) struct BootstrapError {
     pub cause: Cause,
 }
 
-/// Where a bootstrap stood when it failed.
+/// The state of a bootstrap when it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ErrorContext {
     /// The peer's address, or the listening address while there is no peer.
     pub endpoint: Endpoint,
-    /// What was awaited: `its proof`, ``barrier `warm-up` ``.
+    /// What was awaited: `the peer's proof`, ``barrier `warm-up` ``.
     pub awaited: String,
     /// How long the bootstrap had waited.
     pub waited: Duration,
     /// Connection attempts; 0 at the end that listens.
     pub tries: u32,
-    /// Other connections that were rejected meanwhile.
-    pub strangers: Strangers,
+    /// Other connections that were rejected in the meantime.
+    pub rejections: Rejections,
 }
 
 /// The address that a wait is about.
@@ -52,40 +52,42 @@ pub(crate) enum Cause {
     #[error("the connection was refused")]
     Refused,
     /// The deadline came first.
-    #[error("nothing came within {limit} ({} s)", allowed.as_secs_f64())]
+    #[error("nothing arrived within {limit} ({} s)", allowed.as_secs_f64())]
     TimedOut {
         /// The deadline's name.
         limit: &'static str,
         /// Its length.
         allowed: Duration,
     },
-    /// The kernel gave up on a host that acknowledges nothing any more.
+    /// The kernel gave up on a host that no longer acknowledges packets.
     #[error("the peer's host stopped answering")]
     Vanished,
     /// No route to the address.
     #[error("the address cannot be reached: {0}")]
     Unreachable(io::Error),
-    /// The peer's kernel cut the connection: its process died or never read.
+    /// The peer's kernel reset the connection: the process died or did not read.
     #[error("the connection was reset by the peer")]
     Reset,
-    /// The peer closed before it had said what was awaited.
+    /// The peer closed the connection before it sent what was awaited.
     #[error("the peer {} too early", if *goodbye { "said goodbye" } else { "closed the connection" })]
     ClosedEarly {
-        /// Whether it said goodbye first, so that it has finished.
+        /// Whether the peer sent a goodbye first, so that it has finished.
         goodbye: bool,
     },
-    /// The listener closed before this end had proved itself.
-    #[error("the listener dropped this connection before its proof: too slow, or too many at once")]
-    Unheard,
+    /// The listener closed the connection before this end had sent its proof.
+    #[error(
+        "the listener dropped this connection before its proof: too slow, or too many connections at once"
+    )]
+    Dropped,
     /// One end could not prove that it knows this run's secret.
     #[error("the two ends have different secrets: the peer belongs to another run")]
     WrongSecret,
     /// The peer is another build.
     #[error("the peer speaks bootstrap version {theirs}, this end {ours}")]
     OtherVersion {
-        /// This build's.
+        /// Version of this end.
         ours: u16,
-        /// The peer's.
+        /// Version of the peer.
         theirs: u16,
     },
     /// The configurations of the two ends differ.
@@ -96,13 +98,13 @@ pub(crate) enum Cause {
     PeerAborted {
         /// How it ended there.
         outcome: Outcome,
-        /// In its words, fit for a terminal.
+        /// The peer's reason, without control characters.
         reason: String,
     },
     /// The peer sent something that no tcpxctl sends.
-    #[error("the peer does not speak tcpxctl's bootstrap: {what}")]
+    #[error("the peer does not speak tcpxctl's bootstrap protocol: {what}")]
     Garbage {
-        /// What is wrong with it.
+        /// What is wrong with the data.
         what: String,
     },
     /// Both ends are tcpxctl, but at different steps.
@@ -113,15 +115,15 @@ pub(crate) enum Cause {
         /// Where the peer is.
         there: String,
     },
-    /// The stop flag was raised.
+    /// The stop flag was set.
     #[error("stopped")]
     Stopped,
     /// A message of this end exceeds a limit.
     #[error("the {what} has length {len}, the limit is {max}")]
     TooLarge {
-        /// What it was.
+        /// Kind of message: `configuration`, `connect handles`.
         what: &'static str,
-        /// Its length: bytes, or handles.
+        /// Length, in bytes or handles.
         len: usize,
         /// The limit, in the same unit.
         max: usize,
@@ -129,18 +131,18 @@ pub(crate) enum Cause {
     /// A system call failed on this machine.
     #[error("cannot {doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation: `listen`, `accept`.
         doing: &'static str,
-        /// The system's answer.
+        /// The error of the system call.
         source: io::Error,
     },
 }
 
 /// Connections other than the peer's that were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct Rejections {
     /// Number of rejected connections.
-    pub turned_away: u32,
+    pub rejected: u32,
     /// How many of them spoke the protocol with another secret.
     pub wrong_secret: u32,
     /// How many of them were other versions of tcpxctl.
@@ -173,13 +175,13 @@ impl Cause {
 
     /// Whether a new connection attempt may succeed: the peer may not be listening yet, or dropped
     /// this connection. An explicit refusal is final.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Refused
             | Self::Vanished
             | Self::Reset
             | Self::ClosedEarly { .. }
-            | Self::Unheard => true,
+            | Self::Dropped => true,
             Self::Unreachable(error) => error.kind() == io::ErrorKind::HostUnreachable,
             _ => false,
         }
@@ -226,8 +228,8 @@ impl NextStep for BootstrapError {
             Cause::Refused => {
                 format!("check that the peer's worker runs and that no firewall rejects {address}")
             }
-            Cause::TimedOut { .. } if self.at.strangers.wrong_secret > 0 => other_run.to_owned(),
-            Cause::TimedOut { .. } if self.at.strangers.other_version > 0 => {
+            Cause::TimedOut { .. } if self.at.rejections.wrong_secret > 0 => other_run.to_owned(),
+            Cause::TimedOut { .. } if self.at.rejections.other_version > 0 => {
                 "install the same tcpxctl on both nodes".to_owned()
             }
             Cause::TimedOut { limit, .. } => match self.at.endpoint {
@@ -292,17 +294,13 @@ impl fmt::Display for ErrorContext {
     }
 }
 
-impl fmt::Display for Strangers {
+impl fmt::Display for Rejections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.turned_away == 0 {
+        if self.rejected == 0 {
             return Ok(());
         }
-        let plural = if self.turned_away == 1 { "" } else { "s" };
-        write!(
-            f,
-            "; {} other connection{plural} rejected",
-            self.turned_away
-        )?;
+        let plural = if self.rejected == 1 { "" } else { "s" };
+        write!(f, "; {} other connection{plural} rejected", self.rejected)?;
         if self.wrong_secret > 0 {
             write!(f, ", {} with a wrong secret", self.wrong_secret)?;
         }
@@ -338,10 +336,10 @@ mod tests {
     fn error(cause: Cause) -> BootstrapError {
         let at = ErrorContext {
             endpoint: Endpoint::Peer("10.0.0.226:7000".parse().expect("an address")),
-            awaited: "its hello".to_owned(),
+            awaited: "the peer's hello".to_owned(),
             waited: Duration::from_millis(1500),
             tries: 3,
-            strangers: Strangers::default(),
+            rejections: Rejections::default(),
         };
         BootstrapError {
             at: Box::new(at),
@@ -353,22 +351,22 @@ mod tests {
     fn a_message_has_the_address_what_was_awaited_and_for_how_long() {
         assert_eq!(
             error(Cause::Refused).to_string(),
-            "bootstrap with 10.0.0.226:7000, waiting for its hello for 1.500 s (3 tries): the connection was refused"
+            "bootstrap with 10.0.0.226:7000, waiting for the peer's hello for 1.500 s (3 tries): the connection was refused"
         );
         let mut error = error(Cause::TimedOut {
             limit: "limits.connect",
             allowed: Duration::from_millis(1500),
         });
         error.at.endpoint = Endpoint::Anyone("10.0.1.25:7000".parse().expect("an address"));
-        error.at.strangers = Strangers {
-            turned_away: 3,
+        error.at.rejections = Rejections {
+            rejected: 3,
             wrong_secret: 1,
             other_version: 0,
         };
         error.at.tries = 0;
         assert_eq!(
             error.to_string(),
-            "bootstrap listening on 10.0.1.25:7000, waiting for its hello for 1.500 s: nothing came within \
+            "bootstrap listening on 10.0.1.25:7000, waiting for the peer's hello for 1.500 s: nothing arrived within \
              limits.connect (1.5 s); 3 other connections rejected, 1 with a wrong secret"
         );
         assert!(
@@ -380,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ending_has_its_exit_code() {
+    fn each_cause_has_its_exit_code() {
         let aborted = |outcome| Cause::PeerAborted {
             outcome,
             reason: String::new(),
@@ -408,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_answers_are_told_apart() {
+    fn each_errno_of_the_kernel_has_its_own_message() {
         for (errno, expected) in [
             (libc::ECONNREFUSED, "the connection was refused"),
             (libc::ECONNRESET, "the connection was reset by the peer"),

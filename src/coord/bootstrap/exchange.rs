@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::config::Config;
-use super::error::{BootstrapError, Cause, Endpoint, Strangers, printable};
+use super::error::{BootstrapError, Cause, Endpoint, Rejections, printable};
 use super::message::{Flow, HANDLES_MAX, Handle, Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
 use super::wire::Wire;
@@ -28,7 +28,7 @@ pub(crate) struct PeerLink {
     role: Role,
     pub(super) peer: SocketAddr,
     epoch: u64,
-    pub(super) strangers: Strangers,
+    pub(super) rejections: Rejections,
 }
 
 impl PeerLink {
@@ -49,7 +49,7 @@ impl PeerLink {
             role,
             peer,
             epoch: 0,
-            strangers: Strangers::default(),
+            rejections: Rejections::default(),
         };
         match link.agree(
             mine,
@@ -76,9 +76,9 @@ impl PeerLink {
         self.send(&Message::Config(mine.clone()), &wait)?;
         match self.recv(&wait, 0)? {
             Message::Config(config) if config.sha256() != theirs => {
-                return Err(
-                    wait.error(Cause::garbage("its configuration is not the one it proved"))
-                );
+                return Err(wait.error(Cause::garbage(
+                    "the peer's configuration does not match the hash in its proof",
+                )));
             }
             Message::Config(config) => {
                 if let Some(difference) = mine.difference(&config) {
@@ -87,7 +87,7 @@ impl PeerLink {
             }
             other => return Err(wait.error(out_of_step("configuration", &other))),
         }
-        wait.now_for(Awaited::Ready);
+        wait.set_awaited(Awaited::Ready);
         self.send(&Message::Ready, &wait)?;
         match self.recv(&wait, 0)? {
             Message::Ready => Ok(()),
@@ -122,7 +122,7 @@ impl PeerLink {
         )?;
         match self.recv(&wait, 0)? {
             Message::Handles { flow, .. } if flow == Flow::towards(self.role) => Err(wait.error(
-                Cause::garbage("its connect handles are for the direction in which we receive"),
+                Cause::garbage("the peer's connect handles are for the wrong direction"),
             )),
             Message::Handles { handles, .. } if handles.len() == expected => Ok(handles),
             Message::Handles { handles, .. } => Err(wait.error(Cause::OutOfStep {
@@ -133,8 +133,8 @@ impl PeerLink {
         }
     }
 
-    /// Returns when both ends have called it with the same name, for the same
-    /// time: with the peer's `payload`, as it gets ours. The name is at most
+    /// Returns when both ends have called this with the same name and for the same number of times.
+    /// Sends `payload` and returns the peer's. The name has at most
     /// [`super::message::BARRIER_NAME_MAX`] bytes.
     pub(crate) fn barrier(
         &mut self,
@@ -165,20 +165,20 @@ impl PeerLink {
                 name: theirs,
                 ..
             } => {
-                let say =
+                let shown =
                     |name, epoch| format!("barrier `{}` (epoch {epoch})", printable(name, 64));
-                let (here, there) = (say(name, here), say(&theirs, epoch));
+                let (here, there) = (shown(name, here), shown(&theirs, epoch));
                 Err(wait.error(Cause::OutOfStep { here, there }))
             }
             other => Err(wait.error(out_of_step(&format!("barrier `{name}`"), &other))),
         }
     }
 
-    /// Tells the peer why this end gives up; best effort, for at most `ABORT_LINGER`.
+    /// Sends the peer the reason why this end gives up; best effort, for at most `ABORT_LINGER`.
     pub(crate) fn abort(mut self, outcome: Outcome, reason: &str) {
         let never = AtomicBool::new(false);
         let wait = self.wait(
-            Awaited::News,
+            Awaited::Abort,
             Deadline::after("abort", ABORT_LINGER),
             &never,
         );
@@ -207,7 +207,7 @@ impl PeerLink {
         self.send(&Message::Bye, &wait)?;
         match self.wire.recv(&wait, 0)? {
             Message::Bye => Ok(()),
-            other => match heard(other) {
+            other => match expect_open(other) {
                 Ok(other) => Err(wait.error(out_of_step("goodbye", &other))),
                 Err(cause) => Err(wait.error(cause)),
             },
@@ -224,19 +224,19 @@ impl PeerLink {
         let Err(error) = self.wire.send(message, wait) else {
             return Ok(());
         };
-        if !error.cause.may_pass() {
+        if !error.cause.is_transient() {
             return Err(error);
         }
         while self.wire.fill() {}
         while let Ok(Some(message)) = self.wire.next() {
-            heard(message).map_err(|cause| wait.error(cause))?;
+            expect_open(message).map_err(|cause| wait.error(cause))?;
         }
         Err(error)
     }
 
     fn recv(&mut self, wait: &Wait<'_>, spins: u32) -> Result<Message, BootstrapError> {
         let message = self.wire.recv(wait, spins)?;
-        heard(message).map_err(|cause| wait.error(cause))
+        expect_open(message).map_err(|cause| wait.error(cause))
     }
 }
 
@@ -251,7 +251,7 @@ impl std::fmt::Debug for PeerLink {
 }
 
 /// Turns an abort or a goodbye into an error; passes on any other message.
-fn heard(message: Message) -> Result<Message, Cause> {
+fn expect_open(message: Message) -> Result<Message, Cause> {
     match message {
         Message::Abort { outcome, reason } => Err(Cause::PeerAborted {
             outcome,

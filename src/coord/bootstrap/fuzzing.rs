@@ -1,7 +1,7 @@
-//! What holds of any bytes that reach a worker's bootstrap: a target under
-//! `fuzz/` looks for a counterexample, the suite tries its seeds.
+//! Properties that hold for any bytes that reach a worker's bootstrap: a target under `fuzz/`
+//! searches for a counterexample, and the tests check its seeds.
 //!
-//! Absent from a normal build.
+//! Not part of a normal build.
 #![forbid(unsafe_code)]
 
 use super::auth::Secret;
@@ -10,16 +10,16 @@ use super::handshake::{Handshake, Step};
 use super::message::{BODY_MAX, HEADER_LEN, Message, Role};
 use super::wire::UNPROVEN_BODY_MAX;
 
-/// Bytes as they arrive on a connection: first from a stranger, then from a
-/// peer that has proved itself.
+/// Checks bytes as they arrive on a connection: from an unauthenticated client, then from a peer
+/// that has proved itself.
 pub(crate) fn bytes(data: &[u8]) {
     for role in [Role::Listens, Role::Connects] {
         handshake(role, data);
     }
     let mut rest = data;
     while let Some((message, used)) = decoded(rest, BODY_MAX) {
-        said_again(&message);
-        // Whoever has only a part of it waits for more.
+        encodes_again(&message);
+        // An incomplete message is neither decoded nor an error.
         for part in [HEADER_LEN - 1, used - 1] {
             assert_eq!(Message::decode(&rest[..part], BODY_MAX), Ok(None));
         }
@@ -27,7 +27,7 @@ pub(crate) fn bytes(data: &[u8]) {
     }
 }
 
-/// A stranger may say anything, but does not get in.
+/// No bytes from an unauthenticated client complete the handshake.
 fn handshake(role: Role, data: &[u8]) {
     let secret = Secret::from_bytes([7; 32]);
     let mut handshake = Handshake::new(role, &secret, [3; 32], [1; 32]);
@@ -35,8 +35,8 @@ fn handshake(role: Role, data: &[u8]) {
     while let Some((message, used)) = decoded(rest, UNPROVEN_BODY_MAX) {
         assert!(used <= HEADER_LEN + UNPROVEN_BODY_MAX);
         rest = &rest[used..];
-        match handshake.hear(message) {
-            Ok(Step::Say(_)) => assert!(handshake.greeted()),
+        match handshake.receive(message) {
+            Ok(Step::Send(_)) => assert!(handshake.greeted()),
             Ok(Step::Proven { .. }) => panic!("proven without the secret"),
             Err(cause) => return assert!(is_shown(&cause.to_string())),
         }
@@ -57,12 +57,12 @@ fn decoded(data: &[u8], body_max: usize) -> Option<(Message, usize)> {
     }
 }
 
-fn said_again(message: &Message) {
+fn encodes_again(message: &Message) {
     let mut again = Vec::new();
     message
         .encode(&mut again)
-        .expect("what was read fits a frame");
-    // A reason longer than we would send is cut.
+        .expect("a decoded message fits a frame");
+    // Encoding truncates a long reason.
     if !matches!(message, Message::Abort { .. }) {
         assert_eq!(
             Message::decode(&again, BODY_MAX),
@@ -78,7 +78,7 @@ fn said_again(message: &Message) {
     }
 }
 
-/// Short, and without anything that acts on a terminal.
+/// Whether the text is short and has no control characters.
 fn is_shown(text: &str) -> bool {
     text.len() < 2000 && !text.chars().any(char::is_control)
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_seed_is_messages_to_its_last_byte() {
+    fn a_valid_seed_consists_of_complete_messages() {
         for seed in seeds::read("bootstrap", "valid") {
             let mut rest = &seed[..];
             while let Some((_, used)) = decoded(rest, BODY_MAX) {
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// After a change of the protocol: `cargo test write_the_seeds -- --ignored`.
+    /// Run this after a change of the protocol: `cargo test write_the_seeds -- --ignored`.
     #[test]
     #[ignore = "writes into fuzz/corpus-seed"]
     fn write_the_seeds() {

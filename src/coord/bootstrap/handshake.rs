@@ -1,7 +1,7 @@
 //! The order of `Hello` and `Proof`, for either end, without a socket or a clock.
 //!
-//! Deliberately unable to continue after a refusal: the caller drops the
-//! connection. What a peer claims about itself is believed only once proven.
+//! Cannot continue after a refusal: the caller drops the connection. Nothing that the peer claims
+//! is used before its proof is verified.
 #![forbid(unsafe_code)]
 
 use super::auth::{Nonces, Secret};
@@ -16,21 +16,20 @@ pub(super) struct Handshake<'a> {
     nonces: Option<Nonces>,
 }
 
-/// What follows from a message.
+/// The next step after a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Say this and go on listening.
-    Say(Message),
-    /// The peer knows the secret and claims this configuration; say this, if
-    /// there is something left to say.
+    /// Send this message and wait for the next one.
+    Send(Message),
+    /// The peer knows the secret and has a configuration with this hash. Send the message, if any.
     Proven {
         config_sha256: [u8; 32],
-        say: Option<Message>,
+        send: Option<Message>,
     },
 }
 
 impl<'a> Handshake<'a> {
-    /// `nonce` must be fresh.
+    /// A handshake before its first message. `nonce` must be fresh.
     pub(super) fn new(
         role: Role,
         secret: &'a Secret,
@@ -58,20 +57,20 @@ impl<'a> Handshake<'a> {
         self.nonces.is_some()
     }
 
-    pub(super) fn hear(&mut self, message: Message) -> Result<Step, Cause> {
+    pub(super) fn receive(&mut self, message: Message) -> Result<Step, Cause> {
         match (message, self.nonces) {
             (Message::Hello { role, nonce }, None) if role == self.role.other() => {
                 Ok(self.greet(nonce))
             }
             (Message::Hello { .. }, None) => {
-                Err(Cause::garbage("both ends connect, or both listen"))
+                Err(Cause::garbage("the peer has the same role as this end"))
             }
             (Message::Proof { config_sha256, mac }, Some(nonces)) => {
                 self.judge(&nonces, config_sha256, &mac)
             }
             (Message::Refusal(refusal), _) => Err(refused(refusal)),
             (other, _) => Err(Cause::garbage(format!(
-                "its {} came before its proof",
+                "the peer sent {} before its proof",
                 other.name()
             ))),
         }
@@ -89,8 +88,8 @@ impl<'a> Handshake<'a> {
             },
         };
         self.nonces = Some(nonces);
-        // A listener shows its proof only to who has proved itself.
-        Step::Say(match self.role {
+        // A listener sends its proof only to a peer that has sent a valid one.
+        Step::Send(match self.role {
             Role::Listens => self.hello(),
             Role::Connects => self.proof(&nonces),
         })
@@ -104,12 +103,15 @@ impl<'a> Handshake<'a> {
     ) -> Result<Step, Cause> {
         if !self
             .secret
-            .admits(mac, self.role.other(), nonces, &config_sha256)
+            .verifies(mac, self.role.other(), nonces, &config_sha256)
         {
             return Err(Cause::WrongSecret);
         }
-        let say = (self.role == Role::Listens).then(|| self.proof(nonces));
-        Ok(Step::Proven { config_sha256, say })
+        let send = (self.role == Role::Listens).then(|| self.proof(nonces));
+        Ok(Step::Proven {
+            config_sha256,
+            send,
+        })
     }
 
     fn proof(&self, nonces: &Nonces) -> Message {
@@ -121,12 +123,12 @@ impl<'a> Handshake<'a> {
     }
 }
 
-/// The word for a stranger who is turned away for this.
+/// The refusal to send to a connection that is rejected for `cause`.
 pub(super) fn refusal(cause: &Cause) -> Refusal {
     match cause {
         Cause::WrongSecret => Refusal::WrongSecret,
         Cause::OtherVersion { .. } => Refusal::OtherVersion,
-        Cause::Unheard => Refusal::Unheard,
+        Cause::Dropped => Refusal::Dropped,
         _ => Refusal::Unexpected,
     }
 }
@@ -134,12 +136,12 @@ pub(super) fn refusal(cause: &Cause) -> Refusal {
 fn refused(refusal: Refusal) -> Cause {
     match refusal {
         Refusal::WrongSecret => Cause::WrongSecret,
-        Refusal::Unheard => Cause::Unheard,
-        // A peer of another version says so in its header, which is read first.
+        Refusal::Dropped => Cause::Dropped,
+        // A peer of another version is recognised by its header, before any refusal.
         Refusal::OtherVersion => Cause::garbage(format!(
-            "it does not accept version {PROTOCOL_VERSION} from itself"
+            "the peer refuses version {PROTOCOL_VERSION}, which is its own"
         )),
-        Refusal::Unexpected => Cause::garbage("it did not understand our handshake"),
+        Refusal::Unexpected => Cause::garbage("the peer did not understand the handshake"),
     }
 }
 
@@ -152,40 +154,40 @@ mod tests {
     fn ends(listens: &Secret, connects: &Secret) -> (Result<Step, Cause>, Result<Step, Cause>) {
         let mut listener = Handshake::new(Role::Listens, listens, OURS, [1; 32]);
         let mut connector = Handshake::new(Role::Connects, connects, OURS, [2; 32]);
-        let Ok(Step::Say(hello)) = listener.hear(connector.hello()) else {
+        let Ok(Step::Send(hello)) = listener.receive(connector.hello()) else {
             panic!("no hello")
         };
-        let Ok(Step::Say(proof)) = connector.hear(hello) else {
+        let Ok(Step::Send(proof)) = connector.receive(hello) else {
             panic!("no proof")
         };
-        // A listener that does not look, to see what its own proof is worth.
+        // A listener that sends its proof without a valid one from the peer.
         let nonces = listener.nonces.expect("greeted");
         let unasked = listener.proof(&nonces);
-        (listener.hear(proof), connector.hear(unasked))
+        (listener.receive(proof), connector.receive(unasked))
     }
 
     #[test]
-    fn two_ends_with_one_secret_prove_themselves() {
+    fn two_ends_with_the_same_secret_authenticate() {
         let secret = Secret::from_bytes([7; 32]);
         let (listener, connector) = ends(&secret, &secret);
         assert!(matches!(
             listener,
             Ok(Step::Proven {
                 config_sha256: OURS,
-                say: Some(Message::Proof { .. })
+                send: Some(Message::Proof { .. })
             })
         ));
         assert!(matches!(
             connector,
             Ok(Step::Proven {
                 config_sha256: OURS,
-                say: None
+                send: None
             })
         ));
     }
 
     #[test]
-    fn either_end_tells_that_the_other_does_not_know_the_secret() {
+    fn each_end_detects_that_the_other_has_another_secret() {
         let (listener, connector) =
             ends(&Secret::from_bytes([7; 32]), &Secret::from_bytes([8; 32]));
         assert!(matches!(listener, Err(Cause::WrongSecret)));
@@ -193,44 +195,44 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_handshake_is_worth_nothing_against_a_fresh_nonce() {
+    fn a_replayed_handshake_fails_against_a_fresh_nonce() {
         let secret = Secret::from_bytes([7; 32]);
         let mut connector = Handshake::new(Role::Connects, &secret, OURS, [2; 32]);
         let recorded_hello = connector.hello();
-        let Ok(Step::Say(recorded_proof)) = connector.hear(Message::Hello {
+        let Ok(Step::Send(recorded_proof)) = connector.receive(Message::Hello {
             role: Role::Listens,
             nonce: [1; 32],
         }) else {
             panic!("no proof")
         };
         let mut listener = Handshake::new(Role::Listens, &secret, OURS, [9; 32]);
-        assert!(listener.hear(recorded_hello).is_ok());
+        assert!(listener.receive(recorded_hello).is_ok());
         assert!(matches!(
-            listener.hear(recorded_proof),
+            listener.receive(recorded_proof),
             Err(Cause::WrongSecret)
         ));
     }
 
     #[test]
-    fn our_own_words_sent_back_to_us_prove_nothing() {
+    fn reflected_messages_are_rejected() {
         let secret = Secret::from_bytes([7; 32]);
         let mut connector = Handshake::new(Role::Connects, &secret, OURS, [2; 32]);
         assert!(matches!(
-            connector.hear(connector.hello()),
+            connector.receive(connector.hello()),
             Err(Cause::Garbage { .. })
         ));
-        // The nonce reflected under the listener's name, then our proof.
-        let Ok(Step::Say(proof)) = connector.hear(Message::Hello {
+        // The nonce reflected with the listener's role, then this end's own proof.
+        let Ok(Step::Send(proof)) = connector.receive(Message::Hello {
             role: Role::Listens,
             nonce: [2; 32],
         }) else {
             panic!("no proof")
         };
-        assert!(matches!(connector.hear(proof), Err(Cause::WrongSecret)));
+        assert!(matches!(connector.receive(proof), Err(Cause::WrongSecret)));
     }
 
     #[test]
-    fn nothing_but_the_next_step_is_heard() {
+    fn messages_out_of_order_are_rejected() {
         let secret = Secret::from_bytes([7; 32]);
         for message in [
             Message::Ready,
@@ -241,16 +243,19 @@ mod tests {
             },
         ] {
             let mut listener = Handshake::new(Role::Listens, &secret, OURS, [1; 32]);
-            assert!(matches!(listener.hear(message), Err(Cause::Garbage { .. })));
+            assert!(matches!(
+                listener.receive(message),
+                Err(Cause::Garbage { .. })
+            ));
         }
         let mut listener = Handshake::new(Role::Listens, &secret, OURS, [1; 32]);
         let hello = Message::Hello {
             role: Role::Connects,
             nonce: [2; 32],
         };
-        assert!(listener.hear(hello.clone()).is_ok());
+        assert!(listener.receive(hello.clone()).is_ok());
         assert!(
-            matches!(listener.hear(hello), Err(Cause::Garbage { .. })),
+            matches!(listener.receive(hello), Err(Cause::Garbage { .. })),
             "a second hello"
         );
     }

@@ -1,15 +1,15 @@
 //! The receiver's end: waits on a port for the peer and rejects all other connections.
 //!
 //! Connections that have not proved themselves are held in a short list and served by one `poll`
-//! loop, so that a silent one does not delay the others. They are bounded in number (those that
-//! have got furthest stay), in bytes (`UNPROVEN_BODY_MAX` a message, two messages) and in time. A
-//! connection with a wrong message gets a `Refusal` and is dropped; rejected connections are
+//! loop, so that a silent one does not delay the others. They are bounded in number (connections
+//! without a hello are dropped first), in bytes (two messages of `UNPROVEN_BODY_MAX`) and in time.
+//! A connection with a wrong message gets a `Refusal` and is dropped; rejected connections are
 //! counted for the error message.
 #![forbid(unsafe_code)]
 
 use super::auth::{Secret, random};
 use super::config::Config;
-use super::error::{BootstrapError, Cause, Endpoint, Strangers};
+use super::error::{BootstrapError, Cause, Endpoint, Rejections};
 use super::exchange::PeerLink;
 use super::handshake::{Handshake, Step, refusal};
 use super::message::{Message, Role};
@@ -29,10 +29,10 @@ const BACKLOG: i32 = 1024;
 
 /// Bounds for connections that have not proved themselves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct StrangerLimits {
+pub(crate) struct PendingLimits {
     /// Connections held at once; at least 1.
     pub at_once_max: usize,
-    /// Time for one to prove itself.
+    /// Time in which a connection must prove itself.
     pub time_max: Duration,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct StrangerLimits {
 pub(crate) struct Listener {
     socket: TcpListener,
     address: SocketAddr,
-    limits: StrangerLimits,
+    limits: PendingLimits,
 }
 
 /// A connection that has not proved itself.
@@ -51,7 +51,7 @@ struct Pending<'a> {
     since: Instant,
 }
 
-/// A connection that has.
+/// A connection that has proved itself.
 struct Proven {
     wire: Wire,
     config_sha256: [u8; 32],
@@ -63,10 +63,10 @@ struct PendingPeers<'a> {
     secret: &'a Secret,
     config_sha256: [u8; 32],
     pending: Vec<Pending<'a>>,
-    strangers: Strangers,
+    rejections: Rejections,
 }
 
-impl Default for StrangerLimits {
+impl Default for PendingLimits {
     fn default() -> Self {
         Self {
             at_once_max: 16,
@@ -76,16 +76,16 @@ impl Default for StrangerLimits {
 }
 
 impl Listener {
-    /// Binds and listens; port 0 takes a free one. From here on a peer can
-    /// connect, also before `accept` is called.
+    /// Binds and listens; port 0 takes a free port. From now on the peer can connect, even before
+    /// `accept` is called.
     pub(crate) fn bind(address: SocketAddr) -> Result<Self, BootstrapError> {
-        Self::bind_with(address, StrangerLimits::default())
+        Self::bind_with(address, PendingLimits::default())
     }
 
-    /// The same, with other limits for strangers.
+    /// [`Listener::bind`] with other limits for connections that have not proved themselves.
     pub(crate) fn bind_with(
         address: SocketAddr,
-        limits: StrangerLimits,
+        limits: PendingLimits,
     ) -> Result<Self, BootstrapError> {
         let open = || {
             let socket = Socket::new(
@@ -97,7 +97,7 @@ impl Listener {
             socket.bind(&address.into())?;
             socket.listen(BACKLOG)?;
             let socket = TcpListener::from(socket);
-            let limits = StrangerLimits {
+            let limits = PendingLimits {
                 at_once_max: limits.at_once_max.max(1),
                 ..limits
             };
@@ -122,16 +122,16 @@ impl Listener {
         })
     }
 
-    /// Where the peer can connect.
+    /// The address at which the peer can connect.
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits for the peer, and closes the port once it has proved itself.
+    /// Waits for the peer, and closes the port once the peer has proved itself.
     ///
     /// # Errors
-    /// At the deadline or when stopped, with a count of the strangers turned away;
-    /// and for whatever the proven peer does wrong afterwards.
+    /// At the deadline or when stopped, with the number of rejected connections; and if comparing
+    /// configurations with the proven peer fails.
     pub(crate) fn accept(
         self,
         secret: &Secret,
@@ -151,13 +151,13 @@ impl Listener {
             secret,
             config_sha256: mine.sha256(),
             pending: Vec::new(),
-            strangers: Strangers::default(),
+            rejections: Rejections::default(),
         };
         let proven = pending_peers.wait_for_the_peer(&wait);
-        let strangers = pending_peers.strangers;
+        let rejections = pending_peers.rejections;
         drop(self);
         let proven = proven.map_err(|mut error| {
-            error.at.strangers = strangers;
+            error.at.rejections = rejections;
             error
         })?;
         let mut link = PeerLink::establish(
@@ -167,7 +167,7 @@ impl Listener {
             proven.config_sha256,
             wait,
         )?;
-        link.strangers = strangers;
+        link.rejections = rejections;
         Ok(link)
     }
 }
@@ -179,7 +179,7 @@ impl<'a> PendingPeers<'a> {
                 .map_err(|cause| wait.error(cause))?;
             // Read pending connections before accepting new ones, so that new ones cannot evict
             // a connection whose proof has arrived.
-            if let Some(proven) = self.hear_everybody() {
+            if let Some(proven) = self.read_pending() {
                 return Ok(proven);
             }
             self.admit().map_err(|cause| wait.error(cause))?;
@@ -207,7 +207,7 @@ impl<'a> PendingPeers<'a> {
                     // Setting up the socket fails if the other end has already closed it.
                     match (Wire::new(stream), random()) {
                         (Ok(wire), Ok(nonce)) => self.hold(wire, nonce),
-                        (Err(_), _) => self.strangers.turned_away += 1,
+                        (Err(_), _) => self.rejections.rejected += 1,
                         (_, Err(source)) => {
                             return Err(Cause::System {
                                 doing: "make a nonce",
@@ -217,7 +217,7 @@ impl<'a> PendingPeers<'a> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if is_strangers_fault(&error) => {}
+                Err(error) if is_lost_connection(&error) => {}
                 Err(source) if self.pending.is_empty() => {
                     return Err(Cause::System {
                         doing: "accept",
@@ -258,16 +258,16 @@ impl<'a> PendingPeers<'a> {
             .min_by_key(|(_, one)| (one.handshake.greeted(), one.since));
         if let Some((index, _)) = oldest {
             let evicted = self.pending.swap_remove(index);
-            self.turn_away(evicted, &Cause::Unheard);
+            self.reject(evicted, &Cause::Dropped);
         }
     }
 
     /// Reads from each connection once; returns the first that has proved itself.
-    fn hear_everybody(&mut self) -> Option<Proven> {
+    fn read_pending(&mut self) -> Option<Proven> {
         let mut index = 0;
         while index < self.pending.len() {
             let overdue = self.pending[index].since.elapsed() >= self.listener.limits.time_max;
-            match self.pending[index].hear() {
+            match self.pending[index].read() {
                 Ok(Some(config_sha256)) => {
                     let wire = self.pending.swap_remove(index).wire;
                     return Some(Proven {
@@ -278,42 +278,45 @@ impl<'a> PendingPeers<'a> {
                 Ok(None) if !overdue => index += 1,
                 Ok(None) => {
                     let silent = self.pending.swap_remove(index);
-                    self.turn_away(silent, &Cause::Unheard);
+                    self.reject(silent, &Cause::Dropped);
                 }
                 Err(cause) => {
                     let wrong = self.pending.swap_remove(index);
-                    self.turn_away(wrong, &cause);
+                    self.reject(wrong, &cause);
                 }
             }
         }
         None
     }
 
-    fn turn_away(&mut self, mut stranger: Pending<'_>, cause: &Cause) {
-        self.strangers.turned_away += 1;
-        self.strangers.wrong_secret += u32::from(matches!(cause, Cause::WrongSecret));
-        self.strangers.other_version += u32::from(matches!(cause, Cause::OtherVersion { .. }));
-        // One attempt: the refusal is a courtesy.
-        let word = stranger.wire.queue(&Message::Refusal(refusal(cause)));
-        let _ = word.and_then(|()| stranger.wire.flush());
+    fn reject(&mut self, mut pending: Pending<'_>, cause: &Cause) {
+        self.rejections.rejected += 1;
+        self.rejections.wrong_secret += u32::from(matches!(cause, Cause::WrongSecret));
+        self.rejections.other_version += u32::from(matches!(cause, Cause::OtherVersion { .. }));
+        // A single attempt: the refusal only improves the other end's error message.
+        let queued = pending.wire.queue(&Message::Refusal(refusal(cause)));
+        let _ = queued.and_then(|()| pending.wire.flush());
     }
 }
 
 impl Pending<'_> {
     /// Handles the messages that have arrived; returns the peer's configuration hash once it has
     /// proved itself.
-    fn hear(&mut self) -> Result<Option<[u8; 32]>, Cause> {
+    fn read(&mut self) -> Result<Option<[u8; 32]>, Cause> {
         self.wire.fill();
         while let Some(message) = self.wire.next()? {
-            let (answer, proven) = match self.handshake.hear(message)? {
-                Step::Say(answer) => (Some(answer), None),
-                Step::Proven { config_sha256, say } => (say, Some(config_sha256)),
+            let (answer, proven) = match self.handshake.receive(message)? {
+                Step::Send(answer) => (Some(answer), None),
+                Step::Proven {
+                    config_sha256,
+                    send,
+                } => (send, Some(config_sha256)),
             };
             if let Some(answer) = answer {
                 self.wire.queue(&answer)?;
-                // The socket's buffer is empty but for this, or nobody reads it.
+                // The answer is small and fits into an empty socket buffer.
                 if !self.wire.flush()? {
-                    return Err(Cause::garbage("it does not read"));
+                    return Err(Cause::garbage("the peer does not read"));
                 }
             }
             if proven.is_some() {
@@ -324,8 +327,8 @@ impl Pending<'_> {
     }
 }
 
-/// A connection that was gone before it was accepted; see accept(2), "Error handling".
-fn is_strangers_fault(error: &io::Error) -> bool {
+/// Whether the connection was lost before it was accepted; see accept(2), "Error handling".
+fn is_lost_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, NetworkDown,
         NetworkUnreachable,

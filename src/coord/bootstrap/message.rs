@@ -1,18 +1,16 @@
-//! What the two ends say, as bytes: encode and decode, nothing else.
+//! The messages between the two ends: encoding and decoding.
 //!
-//! A frame is `{ magic "TCXB", version u16, kind u16, length u32 }`, big endian,
-//! and a body of `length` bytes. The version stands in the header and not in
-//! `Hello`, so that it can be read before a body whose shape another version
-//! may have changed; magic and header stay as they are for ever.
+//! A frame is `{ magic "TCXB", version u16, kind u16, length u32 }`, big endian, and a body of
+//! `length` bytes. The version is in the header, so that it can be read before a body whose format
+//! another version may have changed; magic and header never change.
 //!
-//! `Config` and `Abort` have JSON bodies, because their shape follows scenarios
-//! and outcomes and they are sent once. `Barrier`, `Handles` and the two of the
-//! handshake are explicit bytes: a barrier sits between timed iterations, handles
-//! are bytes already, and what a stranger may send should meet as little code as
-//! can be.
+//! `Config` and `Abort` have JSON bodies, because their keys follow scenarios and outcomes, and
+//! they are sent once. The others are binary: a barrier lies between timed iterations, handles are
+//! bytes, and the handshake's decoder, which reads data from unauthenticated clients, should be
+//! small.
 //!
-//! Every length is checked before it is used, and whatever the bytes, decoding
-//! ends in a message, in "more bytes needed", or in a `Malformed`.
+//! Every length is checked before it is used. Decoding any bytes gives a message, "more bytes
+//! needed", or a `Malformed`.
 #![forbid(unsafe_code)]
 
 use super::config::Config;
@@ -20,7 +18,7 @@ use super::error::printable;
 use serde::{Deserialize, Serialize};
 use tcpx_words::error::Outcome;
 
-/// What this build speaks. Two versions never talk: both ends run one build.
+/// The protocol version of this build. There is no compatibility: both ends must have the same.
 pub(crate) const PROTOCOL_VERSION: u16 = 1;
 /// Most bytes of a body.
 pub(crate) const BODY_MAX: usize = 256 * 1024;
@@ -37,7 +35,7 @@ const REASON_CHARS_MAX: usize = 1024;
 /// A connect handle, `NCCL_NET_HANDLE_MAXSIZE` bytes as `listen` filled them.
 pub(crate) type Handle = [u8; HANDLE_LEN];
 
-/// Which end of the bootstrap connection one is.
+/// The role of an end of the bootstrap connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The receiver's worker.
@@ -46,21 +44,21 @@ pub(crate) enum Role {
     Connects,
 }
 
-/// Which way the payload of a set of connect handles flows.
+/// The direction of the payload for a set of connect handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     /// From the end that connects to the end that listens.
     Forward,
-    /// The other way, for a run in both directions.
+    /// From the end that listens to the end that connects, for a run in both directions.
     Reverse,
 }
 
-/// Why a listener turns somebody away, in the only words it has for strangers.
+/// Why a listener rejects a connection: the only answer to a client that has not proved itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     WrongSecret,
     OtherVersion,
-    Unheard,
+    Dropped,
     Unexpected,
 }
 
@@ -96,19 +94,19 @@ pub(super) enum Message {
 /// Why bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
-    #[error("it begins with \"{}\", not as tcpxctl does", seen.escape_ascii())]
-    NotOurs { seen: Vec<u8> },
-    #[error("it speaks protocol version {theirs}")]
+    #[error("the data begins with \"{}\" instead of \"TCXB\"", seen.escape_ascii())]
+    WrongMagic { seen: Vec<u8> },
+    #[error("the peer speaks protocol version {theirs}")]
     Version { theirs: u16 },
-    #[error("message kind {kind} is not known")]
+    #[error("unknown message kind {kind}")]
     Kind { kind: u16 },
-    #[error("a message of kind {kind} claims {len} bytes, at most {max} are allowed here")]
+    #[error("a message of kind {kind} has length {len}, the limit here is {max}")]
     Length { kind: u16, len: usize, max: usize },
-    #[error("a message of kind {kind} has a body that cannot be read: {why}")]
+    #[error("a message of kind {kind} has an invalid body: {why}")]
     Body { kind: u16, why: String },
 }
 
-/// Something of ours does not fit a frame.
+/// A message of this end does not fit a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TooLarge {
     pub what: &'static str,
@@ -124,7 +122,7 @@ struct AbortBody {
 }
 
 impl Role {
-    /// The other end's.
+    /// The role of the other end.
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Listens => Self::Connects,
@@ -162,7 +160,7 @@ impl Refusal {
         match self {
             Self::WrongSecret => 1,
             Self::OtherVersion => 2,
-            Self::Unheard => 3,
+            Self::Dropped => 3,
             Self::Unexpected => 4,
         }
     }
@@ -183,7 +181,7 @@ impl Message {
         }
     }
 
-    /// What a reader of an error calls it.
+    /// The message's name in errors.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "hello",
@@ -198,7 +196,7 @@ impl Message {
         }
     }
 
-    /// Appends the frame to `out`, or leaves `out` as it was.
+    /// Appends the frame to `out`; on an error, leaves `out` unchanged.
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLarge> {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
@@ -246,7 +244,7 @@ impl Message {
             } => {
                 if name.len() > BARRIER_NAME_MAX {
                     return Err(TooLarge {
-                        what: "name of a barrier",
+                        what: "barrier name",
                         len: name.len(),
                         max: BARRIER_NAME_MAX,
                     });
@@ -270,16 +268,16 @@ impl Message {
         Ok(())
     }
 
-    /// The first message in `bytes` and how many bytes it took; `None` when
-    /// `bytes` ends before the message does. Bytes that cannot become a message
-    /// of at most `body_max` are refused as early as they can be told.
+    /// Decodes the first message in `bytes` and returns it with its length; `None` if `bytes` ends
+    /// before the message. Rejects an invalid message, or a body of more than `body_max` bytes, as
+    /// early as possible.
     pub(super) fn decode(
         bytes: &[u8],
         body_max: usize,
     ) -> Result<Option<(Self, usize)>, Malformed> {
         let seen = &bytes[..bytes.len().min(MAGIC.len())];
         if seen != &MAGIC[..seen.len()] {
-            return Err(Malformed::NotOurs {
+            return Err(Malformed::WrongMagic {
                 seen: seen.to_vec(),
             });
         }
@@ -324,8 +322,8 @@ impl Message {
 }
 
 fn encode_json<T: Serialize>(value: &T, out: &mut Vec<u8>) {
-    // Strings, maps of strings and unit variants only, into memory: there is
-    // nothing that could fail. Were there, an empty body is one nobody decodes.
+    // Serializing strings, maps of strings and unit variants into memory cannot fail. If it did,
+    // the body would be empty, and the peer would reject it.
     if let Ok(json) = serde_json::to_vec(value) {
         out.extend_from_slice(&json);
     }
@@ -339,16 +337,16 @@ fn decode_empty(body: &[u8], message: Message) -> Result<Message, String> {
     if body.is_empty() {
         Ok(message)
     } else {
-        Err(format!("{} bytes where none belong", body.len()))
+        Err(format!("{} bytes instead of none", body.len()))
     }
 }
 
 fn decode_hello(body: &[u8]) -> Result<Message, String> {
-    let (role, nonce) = body.split_first().ok_or("it is empty")?;
+    let (role, nonce) = body.split_first().ok_or("empty")?;
     let role = match role {
         1 => Role::Listens,
         2 => Role::Connects,
-        _ => return Err(format!("role {role} is not known")),
+        _ => return Err(format!("unknown role {role}")),
     };
     Ok(Message::Hello {
         role,
@@ -357,7 +355,7 @@ fn decode_hello(body: &[u8]) -> Result<Message, String> {
 }
 
 fn decode_proof(body: &[u8]) -> Result<Message, String> {
-    let (config_sha256, mac) = body.split_first_chunk().ok_or("it is too short")?;
+    let (config_sha256, mac) = body.split_first_chunk().ok_or("too short")?;
     Ok(Message::Proof {
         config_sha256: *config_sha256,
         mac: exactly(mac)?,
@@ -368,24 +366,24 @@ fn decode_refusal(body: &[u8]) -> Result<Message, String> {
     let refusal = match body {
         [1] => Refusal::WrongSecret,
         [2] => Refusal::OtherVersion,
-        [3] => Refusal::Unheard,
+        [3] => Refusal::Dropped,
         [4] => Refusal::Unexpected,
-        _ => return Err("the refusal is not known".to_owned()),
+        _ => return Err("unknown refusal".to_owned()),
     };
     Ok(Message::Refusal(refusal))
 }
 
 fn decode_handles(body: &[u8]) -> Result<Message, String> {
-    let (flow, bytes) = body.split_first().ok_or("it is empty")?;
+    let (flow, bytes) = body.split_first().ok_or("empty")?;
     let flow = match flow {
         1 => Flow::Forward,
         2 => Flow::Reverse,
-        _ => return Err(format!("flow {flow} is not known")),
+        _ => return Err(format!("unknown direction {flow}")),
     };
     let (handles, rest) = bytes.as_chunks::<HANDLE_LEN>();
     if !rest.is_empty() {
         return Err(format!(
-            "{} bytes are not whole handles of {HANDLE_LEN}",
+            "{} bytes are not a multiple of {HANDLE_LEN}, the size of a handle",
             bytes.len()
         ));
     }
@@ -396,12 +394,15 @@ fn decode_handles(body: &[u8]) -> Result<Message, String> {
 }
 
 fn decode_barrier(body: &[u8]) -> Result<Message, String> {
-    let (epoch, rest) = body.split_first_chunk().ok_or("it is too short")?;
-    let (payload, name) = rest.split_first_chunk().ok_or("it is too short")?;
+    let (epoch, rest) = body.split_first_chunk().ok_or("too short")?;
+    let (payload, name) = rest.split_first_chunk().ok_or("too short")?;
     if name.len() > BARRIER_NAME_MAX {
-        return Err(format!("a name of {} bytes", name.len()));
+        return Err(format!(
+            "the name has {} bytes, the limit is {BARRIER_NAME_MAX}",
+            name.len()
+        ));
     }
-    let name = std::str::from_utf8(name).map_err(|_| "its name is not UTF-8")?;
+    let name = std::str::from_utf8(name).map_err(|_| "the name is not UTF-8")?;
     let (epoch, payload) = (u64::from_be_bytes(*epoch), u64::from_be_bytes(*payload));
     Ok(Message::Barrier {
         epoch,
@@ -413,7 +414,7 @@ fn decode_barrier(body: &[u8]) -> Result<Message, String> {
 fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N], String> {
     bytes
         .try_into()
-        .map_err(|_| format!("{} bytes where {N} belong", bytes.len()))
+        .map_err(|_| format!("{} bytes instead of {N}", bytes.len()))
 }
 
 #[cfg(test)]
@@ -440,7 +441,7 @@ mod tests {
         let refusal = prop_oneof![
             Just(Refusal::WrongSecret),
             Just(Refusal::OtherVersion),
-            Just(Refusal::Unheard),
+            Just(Refusal::Dropped),
             Just(Refusal::Unexpected)
         ];
         let handle = any::<u8>().prop_map(|byte| [byte; HANDLE_LEN]);
@@ -478,7 +479,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes_to_itself(message in any_message(), tail in any::<[u8; 3]>()) {
+        fn an_encoded_message_decodes_to_itself(message in any_message(), tail in any::<[u8; 3]>()) {
             let mut bytes = encoded(&message);
             let len = bytes.len();
             bytes.extend_from_slice(&tail);
@@ -520,10 +521,10 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_protocol_is_refused_at_its_first_byte() {
+    fn another_protocol_is_rejected_at_its_first_byte() {
         assert_eq!(
             Message::decode(b"S", BODY_MAX),
-            Err(Malformed::NotOurs {
+            Err(Malformed::WrongMagic {
                 seen: b"S".to_vec()
             })
         );
@@ -532,7 +533,7 @@ mod tests {
             .to_string();
         assert_eq!(
             text,
-            r#"it begins with "\x16\x03\x01\x02", not as tcpxctl does"#
+            r#"the data begins with "\x16\x03\x01\x02" instead of "TCXB""#
         );
     }
 
@@ -548,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_over_the_limit_is_refused_before_the_body_comes() {
+    fn a_length_over_the_limit_is_rejected_before_the_body_arrives() {
         let bytes = encoded(&handles(3));
         let refused = Malformed::Length {
             kind: 6,
@@ -559,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_half_written() {
+    fn a_message_that_does_not_fit_writes_nothing() {
         let mut out = vec![7];
         let too_large = handles(HANDLES_MAX + 1).encode(&mut out);
         assert_eq!(

@@ -5,9 +5,9 @@
 //! awaited with a short deadline.
 
 use super::auth::Secret;
-use super::error::{Endpoint, Strangers};
+use super::error::{Endpoint, Rejections};
 use super::handshake::{Handshake, Step};
-use super::listen::StrangerLimits;
+use super::listen::PendingLimits;
 use super::message::{BARRIER_NAME_MAX, BODY_MAX, Flow, HANDLES_MAX, Message, Role};
 use super::wait::{Awaited, Wait};
 use super::wire::Wire;
@@ -38,13 +38,13 @@ fn ample() -> Deadline {
     Deadline::after("ample", Duration::from_secs(20))
 }
 
-/// An address that only this process uses, and of its tests only one per port.
+/// An address that only this process uses. Each test uses its own port.
 fn own_address(port: u16) -> SocketAddr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     SocketAddr::from(([127, 64 | high & 0x3f, middle, low], port))
 }
 
-/// For what should not.
+/// Short, for events that should not happen.
 fn short() -> Deadline {
     Deadline::after("limits.connect", Duration::from_millis(300))
 }
@@ -65,8 +65,8 @@ fn listener() -> Listener {
     Listener::bind(loopback()).expect("a port")
 }
 
-/// Runs both ends to the end, the listening one first in the result. When the
-/// connecting one is told off, the other is stopped.
+/// Runs both ends and returns the results, of the listening end first. If the connecting end has
+/// the wrong secret, the listening end is stopped.
 fn pair_of(listens: (&Secret, &Config), connects: (&Secret, &Config)) -> (Ended, Ended) {
     let listener = listener();
     let (address, stop) = (listener.local_addr(), AtomicBool::new(false));
@@ -92,8 +92,7 @@ fn pair() -> (PeerLink, PeerLink) {
     (listens.expect("listens"), connects.expect("connects"))
 }
 
-/// A port behind which `serve` treats each connection as it likes, until the
-/// test ends.
+/// A port whose connections are passed to `serve` until the test ends.
 fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     let socket = TcpListener::bind(loopback()).expect("a port");
     let address = socket.local_addr().expect("an address");
@@ -101,26 +100,26 @@ fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-/// What comes of connecting to somebody who never does it right.
+/// The error of connecting to a listener that never completes the handshake.
 fn connect_to(address: SocketAddr, deadline: Deadline) -> BootstrapError {
     connect(address, &secret(), &config(), deadline, &NEVER).expect_err("must fail")
 }
 
-/// What a listener says of strangers who said this and were all turned away.
-fn turned_away(says: &[&[u8]]) -> BootstrapError {
+/// The listener's error after clients that send these bytes were all rejected.
+fn rejected(says: &[&[u8]]) -> BootstrapError {
     let (listener, stop) = (listener(), AtomicBool::new(false));
-    let strangers: Vec<_> = says
+    let clients: Vec<_> = says
         .iter()
-        .map(|bytes| stranger(listener.local_addr(), bytes))
+        .map(|bytes| client(listener.local_addr(), bytes))
         .collect();
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &stop));
-        for mut stranger in strangers {
-            stranger
+        for mut client in clients {
+            client
                 .set_read_timeout(Some(Duration::from_secs(20)))
                 .expect("a timeout");
-            // Ends when turned away, with a reset where not all was read.
-            let _ = stranger.read_to_end(&mut Vec::new());
+            // Ends when rejected, with a reset if the listener did not read everything.
+            let _ = client.read_to_end(&mut Vec::new());
         }
         stop.store(true, Ordering::Relaxed);
         accepting.join().expect("no panic").expect_err("stopped")
@@ -148,8 +147,8 @@ fn hello() -> Message {
     }
 }
 
-/// A connection that has already said these bytes.
-fn stranger(address: SocketAddr, says: &[u8]) -> TcpStream {
+/// A connection that has sent these bytes.
+fn client(address: SocketAddr, says: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("connects");
     stream.write_all(says).expect("a small write");
     stream
@@ -160,7 +159,7 @@ fn send_raw(link: &mut PeerLink, message: &Message) {
     link.wire.flush().expect("leaves");
 }
 
-/// Closes without a goodbye to TCP either.
+/// Makes closing the socket send a reset.
 fn cut(stream: &TcpStream) {
     SockRef::from(stream)
         .set_linger(Some(Duration::ZERO))
@@ -244,7 +243,7 @@ fn the_end_that_connects_may_come_first() {
 }
 
 #[test]
-fn nobody_listening_is_refused_after_trying_until_the_deadline() {
+fn a_port_without_a_listener_is_retried_until_the_deadline() {
     let address = own_address(4712);
     let error = connect_to(address, short());
     assert!(matches!(error.cause, Cause::Refused), "{error}");
@@ -262,10 +261,9 @@ fn nobody_listening_is_refused_after_trying_until_the_deadline() {
 }
 
 #[test]
-fn a_socket_that_connects_to_itself_has_found_nobody() {
-    // The kernel takes the source port in order from a range, so that a socket
-    // which asks for a free port of that range is given it sooner or later; bound
-    // to it, it is given it at once.
+fn a_socket_that_connects_to_itself_is_rejected() {
+    // The kernel assigns source ports in order, so sooner or later a socket that connects to a free
+    // port is assigned that port. Binding to it makes this happen at once.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&loopback().into()).expect("a port");
     let own = socket.local_addr().expect("an address");
@@ -273,7 +271,7 @@ fn a_socket_that_connects_to_itself_has_found_nobody() {
     assert_eq!(
         socket.peer_addr().expect("a peer"),
         own,
-        "this kernel does that"
+        "the kernel connects a socket to itself"
     );
     let mut wire = Wire::new(socket.into()).expect("a wire");
     let (secret, wait) = (
@@ -282,8 +280,11 @@ fn a_socket_that_connects_to_itself_has_found_nobody() {
     );
     let mut handshake = Handshake::new(Role::Connects, &secret, [0; 32], [1; 32]);
     wire.send(&handshake.hello(), &wait).expect("sends");
-    let echo = wire.recv(&wait, 0).expect("its own words");
-    assert!(matches!(handshake.hear(echo), Err(Cause::Garbage { .. })));
+    let echo = wire.recv(&wait, 0).expect("its own message");
+    assert!(matches!(
+        handshake.receive(echo),
+        Err(Cause::Garbage { .. })
+    ));
 }
 
 #[test]
@@ -323,25 +324,25 @@ fn a_port_that_answers_no_syn_times_out() {
 }
 
 #[test]
-fn a_peer_that_says_nothing_times_out() {
+fn a_silent_peer_times_out() {
     let error = connect_to(impostor(std::mem::forget), short());
     assert!(matches!(error.cause, Cause::TimedOut { .. }), "{error}");
     assert!(
-        error.to_string().contains("waiting for its hello"),
+        error.to_string().contains("waiting for the peer's hello"),
         "{error}"
     );
     assert_eq!(error.outcome(), Outcome::PeerLost);
 }
 
 #[test]
-fn a_port_nobody_comes_to_times_out() {
+fn a_listener_without_a_peer_times_out() {
     let error = listener()
         .accept(&secret(), &config(), short(), &NEVER)
         .expect_err("must fail");
     assert!(
         error
             .to_string()
-            .ends_with("nothing came within limits.connect (0.3 s)"),
+            .ends_with("nothing arrived within limits.connect (0.3 s)"),
         "{error}"
     );
     assert!(
@@ -426,7 +427,7 @@ fn a_connection_closed_later_is_closed_early_with_or_without_goodbye() {
 }
 
 #[test]
-fn the_end_with_the_wrong_secret_is_told_and_the_other_waits_on() {
+fn a_wrong_secret_is_an_error_at_that_end_and_the_listener_keeps_waiting() {
     let (wrong, right) = (Secret::from_bytes([8; 32]), secret());
     let (listens, connects) = pair_of((&right, &config()), (&wrong, &config()));
     let connects = connects.expect_err("must fail");
@@ -441,7 +442,7 @@ fn the_end_with_the_wrong_secret_is_told_and_the_other_waits_on() {
 }
 
 #[test]
-fn a_listener_that_cannot_prove_itself_is_not_believed() {
+fn a_listener_with_an_invalid_proof_is_rejected() {
     let error = connect_to(
         impostor(|mut stream| {
             let _ = stream.write_all(&encoded(&Message::Hello {
@@ -458,13 +459,13 @@ fn a_listener_that_cannot_prove_itself_is_not_believed() {
     );
     assert!(matches!(error.cause, Cause::WrongSecret), "{error}");
     assert!(
-        error.to_string().contains("waiting for its proof"),
+        error.to_string().contains("waiting for the peer's proof"),
         "{error}"
     );
 }
 
 #[test]
-fn a_recorded_proof_opens_no_second_door() {
+fn a_replayed_proof_is_rejected() {
     let (record, recorded) = std::sync::mpsc::channel();
     let eavesdropper = impostor(move |mut stream| {
         let (mut hello, mut proof) = ([0; 45], [0; 76]);
@@ -480,7 +481,7 @@ fn a_recorded_proof_opens_no_second_door() {
     let recorded = recorded.recv().expect("a recording");
     assert_eq!(&recorded[..4], b"TCXB");
 
-    let error = turned_away(&[&recorded]);
+    let error = rejected(&[&recorded]);
     assert!(
         error
             .to_string()
@@ -490,7 +491,7 @@ fn a_recorded_proof_opens_no_second_door() {
 }
 
 #[test]
-fn another_version_is_told_from_another_program() {
+fn another_version_and_another_program_have_different_errors() {
     let mut newer = encoded(&Message::Ready);
     newer[5] = 9;
     let error = connect_to(
@@ -509,13 +510,13 @@ fn another_version_is_told_from_another_program() {
     );
     assert!(matches!(error.cause, Cause::Garbage { .. }), "{error}");
     assert!(
-        error.to_string().contains("it begins with \"SSH-\""),
+        error.to_string().contains("the data begins with \"SSH-\""),
         "{error}"
     );
 }
 
 #[test]
-fn different_configurations_are_told_to_both_with_the_key() {
+fn both_ends_name_the_key_that_differs() {
     let mut other = config();
     other
         .scenario
@@ -545,7 +546,7 @@ fn different_configurations_are_told_to_both_with_the_key() {
 }
 
 #[test]
-fn a_sender_that_reached_the_receiver_of_another_pair_says_so() {
+fn connecting_to_the_receiver_of_another_pair_is_an_error() {
     let (secret, gpu) = (secret(), |n| Config {
         pair: format!("gpu {n}"),
         ..config()
@@ -575,7 +576,7 @@ fn a_configuration_that_was_not_proved_is_garbage() {
     let mut wire = Wire::new(TcpStream::connect(address).expect("connects")).expect("a wire");
     let mut handshake = Handshake::new(Role::Connects, &secret, [9; 32], [1; 32]);
     wire.send(&handshake.hello(), &wait).expect("sends");
-    let Ok(Step::Say(proof)) = handshake.hear(wire.recv(&wait, 0).expect("a hello")) else {
+    let Ok(Step::Send(proof)) = handshake.receive(wire.recv(&wait, 0).expect("a hello")) else {
         panic!("no proof")
     };
     wire.send(&proof, &wait).expect("sends");
@@ -584,13 +585,13 @@ fn a_configuration_that_was_not_proved_is_garbage() {
     assert!(
         error
             .to_string()
-            .ends_with("its configuration is not the one it proved"),
+            .ends_with("the peer's configuration does not match the hash in its proof"),
         "{error}"
     );
 }
 
 #[test]
-fn a_configuration_too_large_to_send_is_told_to_both() {
+fn a_configuration_too_large_to_send_fails_both_ends() {
     let mut large = config();
     large.settings.insert("X".to_owned(), "x".repeat(BODY_MAX));
     let secret = secret();
@@ -612,7 +613,7 @@ fn a_configuration_too_large_to_send_is_told_to_both() {
 }
 
 #[test]
-fn an_abort_arrives_with_its_reason_even_past_unread_words() {
+fn an_abort_arrives_with_its_reason_even_after_unread_messages() {
     let (mut listens, connects) = pair();
     send_raw(&mut listens, &handles(40));
     thread::scope(|scope| {
@@ -630,7 +631,7 @@ fn an_abort_arrives_with_its_reason_even_past_unread_words() {
 }
 
 #[test]
-fn a_proven_peer_that_turns_to_garbage_is_told_so() {
+fn garbage_from_a_proven_peer_is_an_error() {
     let (mut listens, mut connects) = pair();
     send_raw(
         &mut connects,
@@ -774,7 +775,7 @@ fn two_full_lists_of_handles_cross_through_buffers_that_hold_neither() {
 fn every_wait_ends_when_stopped() {
     let stop = AtomicBool::new(false);
     let silent = impostor(std::mem::forget);
-    let nobody = own_address(4714);
+    let unused = own_address(4714);
     let (mut listens, _connects) = pair();
     let (secret, config, listener) = (secret(), config(), listener());
     let errors = thread::scope(|scope| {
@@ -785,7 +786,7 @@ fn every_wait_ends_when_stopped() {
                     .map(|_| ())
             }),
             scope.spawn(|| connect(silent, &secret, &config, ample(), &stop).map(|_| ())),
-            scope.spawn(|| connect(nobody, &secret, &config, ample(), &stop).map(|_| ())),
+            scope.spawn(|| connect(unused, &secret, &config, ample(), &stop).map(|_| ())),
             scope.spawn(|| listens.barrier("start", 0, ample(), &stop).map(|_| ())),
         ];
         thread::sleep(Duration::from_millis(50));
@@ -799,7 +800,7 @@ fn every_wait_ends_when_stopped() {
 }
 
 #[test]
-fn a_port_in_use_is_said_at_once() {
+fn a_port_in_use_is_an_error_at_once() {
     let first = listener();
     let error = Listener::bind(first.local_addr()).expect_err("must fail");
     assert!(
@@ -813,7 +814,7 @@ fn a_port_in_use_is_said_at_once() {
 }
 
 #[test]
-fn strangers_are_counted_by_what_was_wrong_with_them() {
+fn rejected_connections_are_counted_by_reason() {
     let mut other_version = encoded(&hello());
     other_version[5] = 2;
     let wrong = [
@@ -825,19 +826,19 @@ fn strangers_are_counted_by_what_was_wrong_with_them() {
     ]
     .concat();
     let large = encoded(&handles(63));
-    let error = turned_away(&[b"GET / HTTP/1.1\r\n\r\n", &wrong, &other_version, &large]);
+    let error = rejected(&[b"GET / HTTP/1.1\r\n\r\n", &wrong, &other_version, &large]);
     let said =
         "; 4 other connections rejected, 1 with a wrong secret, 1 of another tcpxctl version";
     assert!(error.to_string().ends_with(said), "{error}");
 }
 
 #[test]
-fn a_crowd_that_was_there_first_does_not_keep_the_peer_out() {
+fn many_pending_connections_do_not_keep_the_peer_out() {
     let listener = listener();
     let address = listener.local_addr();
     let half = &encoded(&hello())[..20];
     let crowd: Vec<_> = (0..60)
-        .map(|n| stranger(address, if n % 2 == 0 { b"" } else { half }))
+        .map(|n| client(address, if n % 2 == 0 { b"" } else { half }))
         .collect();
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &NEVER));
@@ -845,9 +846,9 @@ fn a_crowd_that_was_there_first_does_not_keep_the_peer_out() {
             connect(address, &secret(), &config(), ample(), &NEVER).expect("connects");
         let mut listens = accepting.join().expect("no panic").expect("accepts");
         assert!(
-            listens.strangers.turned_away >= 44,
+            listens.rejections.rejected >= 44,
             "all but sixteen, {:?}",
-            listens.strangers
+            listens.rejections
         );
         scope.spawn(move || {
             connects
@@ -865,31 +866,33 @@ fn a_crowd_that_was_there_first_does_not_keep_the_peer_out() {
 }
 
 #[test]
-fn a_stranger_who_says_nothing_is_sent_away_in_time() {
-    let limits = StrangerLimits {
+fn a_silent_connection_is_dropped_in_time() {
+    let limits = PendingLimits {
         time_max: Duration::from_millis(50),
-        ..StrangerLimits::default()
+        ..PendingLimits::default()
     };
     let listener = Listener::bind_with(loopback(), limits).expect("a port");
-    let mut silent = stranger(listener.local_addr(), b"");
+    let mut silent = client(listener.local_addr(), b"");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &stop));
         silent
             .set_read_timeout(Some(Duration::from_secs(20)))
             .expect("a timeout");
-        let mut word = Vec::new();
-        silent.read_to_end(&mut word).expect("a word and the end");
+        let mut answer = Vec::new();
+        silent
+            .read_to_end(&mut answer)
+            .expect("a refusal and the end");
         assert_eq!(
-            word,
-            encoded(&Message::Refusal(super::message::Refusal::Unheard))
+            answer,
+            encoded(&Message::Refusal(super::message::Refusal::Dropped))
         );
         stop.store(true, Ordering::Relaxed);
         accepting.join().expect("no panic").expect_err("stopped");
     });
 }
 
-/// What a stranger says in the storm below, from one random number.
+/// The bytes that a client of the test below sends, from one random number.
 fn nonsense(number: u64) -> Vec<u8> {
     let noise = |len: u64| {
         (0..len)
@@ -914,7 +917,7 @@ fn nonsense(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_storm_of_strangers_does_not_disturb_a_run() {
+fn many_invalid_connections_do_not_disturb_a_run() {
     let seed = u64::from_le_bytes(
         super::auth::random().expect("randomness")[..8]
             .try_into()
@@ -946,13 +949,13 @@ fn a_storm_of_strangers_does_not_disturb_a_run() {
             seen.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let run = |ended: Ended| -> Result<(u64, Strangers), BootstrapError> {
+    let run = |ended: Ended| -> Result<(u64, Rejections), BootstrapError> {
         let mut link = ended?;
         let mut sum = 0;
         for n in 0..20 {
             sum += link.barrier("iteration", n, ample(), &NEVER)?;
         }
-        Ok((sum, link.strangers))
+        Ok((sum, link.rejections))
     };
     thread::scope(|scope| {
         for n in 0..3 {
@@ -966,9 +969,9 @@ fn a_storm_of_strangers_does_not_disturb_a_run() {
         let connects = run(connect(address, &secret(), &config(), ample(), &NEVER));
         let listens = accepting.join();
         over.store(true, Ordering::Relaxed);
-        let (sum, strangers) = listens.expect("no panic").expect("listens");
+        let (sum, rejections) = listens.expect("no panic").expect("listens");
         assert_eq!(sum, 190);
         assert_eq!(connects.expect("connects").0, 190);
-        assert!(strangers.turned_away > 0);
+        assert!(rejections.rejected > 0);
     });
 }

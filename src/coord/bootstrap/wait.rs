@@ -4,7 +4,7 @@
 //! flag and the clock again.
 #![forbid(unsafe_code)]
 
-use super::error::{BootstrapError, Cause, Endpoint, ErrorContext, Strangers};
+use super::error::{BootstrapError, Cause, Endpoint, ErrorContext, Rejections};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 /// The longest sleep between two checks of the stop flag.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// A moment by which something must have happened, and the name of the limit
-/// that set it, so that a reader knows what to raise.
+/// A deadline and the name of the limit that sets it, so that an error names the limit to raise.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     name: &'static str,
@@ -31,13 +30,13 @@ impl Deadline {
         }
     }
 
-    /// What is left of it.
+    /// Time until the deadline; zero if it has passed.
     pub(crate) fn remaining(&self) -> Duration {
         self.allowed.saturating_sub(self.start.elapsed())
     }
 }
 
-/// What one waits for, as an error names it.
+/// What is awaited, as named in an error.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Awaited<'a> {
     Port,
@@ -50,7 +49,7 @@ pub(super) enum Awaited<'a> {
     Handles,
     Barrier(&'a str),
     Bye,
-    News,
+    Abort,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -80,14 +79,14 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// The same wait, now with this peer, for this.
+    /// The same wait for another endpoint and another message.
     pub(super) fn with(mut self, endpoint: Endpoint, awaited: Awaited<'a>) -> Self {
         (self.endpoint, self.awaited) = (endpoint, awaited);
         self
     }
 
-    /// The same wait, now for the next thing.
-    pub(super) fn now_for(&mut self, awaited: Awaited<'a>) {
+    /// Sets what is awaited next.
+    pub(super) fn set_awaited(&mut self, awaited: Awaited<'a>) {
         self.awaited = awaited;
     }
 
@@ -95,7 +94,7 @@ impl<'a> Wait<'a> {
         (self.tries, self.awaited) = (self.tries + 1, Awaited::Connection);
     }
 
-    /// How long to wait before asking again, or why to wait no longer.
+    /// Longest time to sleep now, or an error if the deadline has passed or the stop flag is set.
     pub(super) fn slice(&self) -> Result<Duration, BootstrapError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(self.error(Cause::Stopped));
@@ -106,7 +105,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Lets `pause` pass, unless the wait ends first.
+    /// Sleeps for `pause`, unless the wait ends first.
     pub(super) fn pause(&self, pause: Duration) -> Result<(), BootstrapError> {
         let start = Instant::now();
         loop {
@@ -118,7 +117,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// What is left of the deadline.
+    /// Time until the deadline.
     pub(super) fn remaining(&self) -> Duration {
         self.deadline.remaining()
     }
@@ -129,7 +128,7 @@ impl<'a> Wait<'a> {
             awaited: self.awaited.to_string(),
             waited: self.since.elapsed(),
             tries: self.tries,
-            strangers: Strangers::default(),
+            rejections: Rejections::default(),
         };
         BootstrapError {
             at: Box::new(at),
@@ -150,16 +149,16 @@ impl fmt::Display for Awaited<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Barrier(name) => return write!(f, "barrier `{name}`"),
-            Self::Port => "a port",
+            Self::Port => "a free port",
             Self::Peer => "the peer",
             Self::Connection => "a connection",
-            Self::Hello => "its hello",
-            Self::Proof => "its proof",
-            Self::Config => "its configuration",
-            Self::Ready => "its ready",
-            Self::Handles => "its connect handles",
-            Self::Bye => "its goodbye",
-            Self::News => "any news",
+            Self::Hello => "the peer's hello",
+            Self::Proof => "the peer's proof",
+            Self::Config => "the peer's configuration",
+            Self::Ready => "the peer's ready",
+            Self::Handles => "the peer's connect handles",
+            Self::Bye => "the peer's goodbye",
+            Self::Abort => "an abort to be sent",
         })
     }
 }

@@ -1,13 +1,12 @@
 //! Frames over one non-blocking socket.
 //!
-//! `fill`, `next` and `flush` never wait, so a listener can serve many
-//! connections with them; `send` and `recv` wait with a deadline. While waiting
-//! to send, whatever arrives is taken in, so that two ends which send at the same
-//! time do not wait for each other. The inbox never holds more than the largest
-//! frame allowed at that moment, which for somebody unproven is very little.
+//! `fill`, `next` and `flush` never wait, so that a listener can serve many connections; `send` and
+//! `recv` wait with a deadline. `send` reads while it waits, so that two ends that send at the same
+//! time do not block each other. The inbox holds at most the largest frame allowed at the time,
+//! which is small before the peer has proved itself.
 //!
-//! Small frames leave at once (no Nagle), and a peer whose host has vanished is
-//! noticed by the kernel even when nobody is sending.
+//! Small frames are sent at once (no Nagle). Keepalive packets let the kernel detect that the
+//! peer's host is gone even if neither end sends.
 #![forbid(unsafe_code)]
 
 use super::error::{BootstrapError, Cause};
@@ -20,13 +19,13 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Largest body that is taken from somebody who has not proved itself. The
-/// handshake is two messages of at most 64 bytes.
+/// Largest body accepted before the peer has proved itself. The handshake is two messages of at
+/// most 64 bytes.
 pub(super) const UNPROVEN_BODY_MAX: usize = 256;
 
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(4);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
-/// Unacknowledged for so long, the peer's host counts as gone.
+/// Time without an acknowledgement after which the kernel drops the connection.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(8);
 const READ_LEN: usize = 4096;
 
@@ -46,11 +45,11 @@ enum End {
 }
 
 impl Wire {
-    /// Takes a connected socket, of which nothing is believed yet.
+    /// Wraps a connected socket. Bodies are limited to [`UNPROVEN_BODY_MAX`] until `trust`.
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        watch_the_peer(&SockRef::from(&stream))?;
+        enable_keepalive(&SockRef::from(&stream))?;
         Ok(Self {
             stream,
             inbox: Vec::new(),
@@ -60,7 +59,7 @@ impl Wire {
         })
     }
 
-    /// The peer has proved itself: it may say everything.
+    /// Allows the largest bodies, once the peer has proved itself.
     pub(super) fn trust(&mut self) {
         self.body_max = BODY_MAX;
     }
@@ -73,12 +72,12 @@ impl Wire {
         self.stream.as_fd()
     }
 
-    /// Puts a message behind those that still have to leave.
+    /// Appends a message to the outbox.
     pub(super) fn queue(&mut self, message: &Message) -> Result<(), Cause> {
         Ok(message.encode(&mut self.outbox)?)
     }
 
-    /// Sends what the socket takes; says whether all has left.
+    /// Writes as much of the outbox as the socket accepts. Returns whether the outbox is empty.
     pub(super) fn flush(&mut self) -> Result<bool, Cause> {
         while !self.outbox.is_empty() {
             match self.stream.write(&self.outbox) {
@@ -92,7 +91,7 @@ impl Wire {
         Ok(true)
     }
 
-    /// Reads once; says whether anything is new, the end included.
+    /// Reads once. Returns whether there is new data, or the end of the stream.
     pub(super) fn fill(&mut self) -> bool {
         let mut bytes = [0; READ_LEN];
         let room = (HEADER_LEN + self.body_max)
@@ -112,7 +111,7 @@ impl Wire {
         true
     }
 
-    /// The next message that has arrived whole, or why none will any more.
+    /// The next complete message, or an error if none can arrive any more.
     pub(super) fn next(&mut self) -> Result<Option<Message>, Cause> {
         if let Some((message, used)) = Message::decode(&self.inbox, self.body_max)? {
             self.inbox.drain(..used);
@@ -129,7 +128,7 @@ impl Wire {
         }
     }
 
-    /// Sends a message, and whatever was left of earlier ones.
+    /// Sends a message and the rest of the outbox.
     pub(super) fn send(
         &mut self,
         message: &Message,
@@ -153,8 +152,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Receives a message. Looks `spins` times before it sleeps: somebody who is
-    /// about to speak is heard sooner than the scheduler would wake us.
+    /// Receives a message. Polls `spins` times before it sleeps, because waking up takes longer
+    /// than a message that is about to arrive.
     pub(super) fn recv(
         &mut self,
         wait: &Wait<'_>,
@@ -178,8 +177,8 @@ impl Wire {
         }
     }
 
-    /// Says that nothing more will come, and lets the peer read what has been
-    /// sent: closing over unread bytes would reset the connection instead.
+    /// Shuts down the writing side and gives the peer time to read, while discarding what arrives:
+    /// closing a socket with unread bytes resets the connection, and the peer loses what was sent.
     pub(super) fn linger(mut self, at_most: Duration) {
         let end = Instant::now() + at_most;
         let _ = self.stream.shutdown(Shutdown::Write);
@@ -194,9 +193,9 @@ impl Wire {
     }
 }
 
-/// Waits until one of the sockets can be used, or `at_most`, or a signal.
+/// Waits until one of the sockets is ready, `at_most` has passed or a signal arrives.
 pub(super) fn ready(sockets: &mut [PollFd<'_>], at_most: Duration) -> Result<(), Cause> {
-    // A slice is far shorter than what a `Timespec` holds; if not, look at once.
+    // A slice always fits a `Timespec`; otherwise poll without waiting.
     let timeout = Timespec::try_from(at_most).unwrap_or_default();
     match poll(sockets, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -207,8 +206,8 @@ pub(super) fn ready(sockets: &mut [PollFd<'_>], at_most: Duration) -> Result<(),
     }
 }
 
-/// Has the kernel notice a peer's host that is gone, also while nobody sends.
-pub(super) fn watch_the_peer(socket: &SockRef<'_>) -> io::Result<()> {
+/// Lets the kernel detect that the peer's host is gone, even if neither end sends.
+pub(super) fn enable_keepalive(socket: &SockRef<'_>) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)
         .with_interval(KEEPALIVE_INTERVAL);

@@ -1,5 +1,5 @@
-//! Computes the plan of each end of each pair from the scenario and the facts of both nodes: plugin,
-//! role, environment, CPUs and address.
+//! Computes the plan of each end of each pair from the scenario and the facts of both nodes:
+//! plugin, role, environment, CPUs and address.
 #![forbid(unsafe_code)]
 
 use super::end::End;
@@ -55,8 +55,8 @@ pub(super) type PairPlan = (Vec<Lane>, [EndPlan; 2]);
 
 /// Plans every pair of two nodes, given with their names. The receiving end listens; with both
 /// directions, the second end. `before` is the number of pairs that the run already has: the first
-/// pair planned here listens on port `port + before`, the next on the port after it, and so on. With
-/// `port` 0, each listens on any free port.
+/// pair planned here listens on port `port + before`, the next on the port after it, and so on.
+/// With `port` 0, each listens on any free port.
 pub(super) fn assign(
     scenario: &Scenario,
     work: &Work,
@@ -404,8 +404,8 @@ fn plugins(
     Ok([local, peer])
 }
 
-/// Uses the built-in software plugin if the node has no library of it. Both are the same code, and a
-/// node to which tcpxctl was copied has no library.
+/// Uses the built-in software plugin if the node has no library of it. Both are the same code, and
+/// a node to which tcpxctl was copied has no library.
 pub(super) fn or_builtin(
     plugin: Result<Choice, NoPlugin>,
     wanted: &PluginChoice,
@@ -426,8 +426,8 @@ fn builtin(why: &str, abi: Option<AbiVersion>) -> Choice {
     }
 }
 
-/// Environment of a worker that uses all rails, in addition to the node's own. `control` is the node's
-/// address towards the peer.
+/// Environment of a worker that uses all rails, in addition to the node's own. `control` is the
+/// node's address towards the peer.
 pub fn environment(
     scenario: &Scenario,
     facts: &NodeFacts,

@@ -242,16 +242,29 @@ impl Drive<'_> {
 
     /// Every pair of the run with the effects that start it.
     fn pairs(&self, now: Now) -> Result<Vec<(Pair, Vec<PairEffect>)>, AssignError> {
+        let plans = self.plans()?;
+        let together = plans.len() > 1 && self.request.work == Work::Transfer;
+        let names = names_of(&self.run.state().names, &plans);
+        let mut pairs = Vec::new();
+        for (id, (nodes, (lanes, plans))) in (0..).map(PairId).zip(plans) {
+            let mut pair = self.pair(id, nodes, lanes, now);
+            let secret = Secret::generate().map_err(|error| AssignError {
+                why: format!("cannot generate the run's secret: {error}"),
+                next_step: None,
+            })?;
+            let workers = nodes.map(|node| names.worker(WorkerId::of_pair(node, id)));
+            let effects = pair.launch(plans, workers, &secret, together);
+            pairs.push((pair, effects));
+        }
+        Ok(pairs)
+    }
+
+    /// The plan of every pair with its nodes, if the nodes have what the scenario requires.
+    fn plans(&self) -> Result<Vec<([NodeId; 2], assign::PairPlan)>, AssignError> {
         let request = self.request;
+        let known = &self.run.state().names;
         let greetings: Vec<_> = self.agents.iter().map(|agent| &agent.greeting).collect();
-        let names: Vec<String> = self
-            .run
-            .state()
-            .names
-            .nodes
-            .iter()
-            .map(|node| node.name.clone())
-            .collect();
+        let names: Vec<String> = known.nodes.iter().map(|node| node.name.clone()).collect();
         let nodes: Vec<_> = names
             .iter()
             .cloned()
@@ -267,24 +280,19 @@ impl Drive<'_> {
                 next_step: None,
             });
         }
-        let no_secret = |error| AssignError {
-            why: format!("cannot generate the run's secret: {error}"),
-            next_step: None,
-        };
         let mut plans = Vec::new();
         for node_pair in request.node_pairs {
             let ends = node_pair.map(|at| (names[at].as_str(), greetings[at]));
-            let first = plans.len();
             let nodes = node_pair.map(|at| NodeId(u32::try_from(at).unwrap_or(u32::MAX)));
             for (lanes, mut plan) in assign::assign(
                 request.scenario,
                 &request.work,
                 ends,
                 request.bootstrap_port,
-                first,
+                plans.len(),
             )? {
                 for (node, end) in nodes.into_iter().zip(&mut plan) {
-                    let subject = Subject::node(node, &self.run.state().names);
+                    let subject = Subject::node(node, known);
                     end.warnings
                         .iter_mut()
                         .for_each(|warning| warning.subject = Some(subject.clone()));
@@ -292,17 +300,7 @@ impl Drive<'_> {
                 plans.push((nodes, (lanes, plan)));
             }
         }
-        let together = plans.len() > 1 && request.work == Work::Transfer;
-        let names = names_of(&self.run.state().names, &plans);
-        let mut pairs = Vec::new();
-        for (id, (nodes, (lanes, plans))) in (0..).map(PairId).zip(plans) {
-            let mut pair = self.pair(id, nodes, lanes, now);
-            let secret = Secret::generate().map_err(no_secret)?;
-            let workers = nodes.map(|node| names.worker(WorkerId::of_pair(node, id)));
-            let effects = pair.launch(plans, workers, &secret, together);
-            pairs.push((pair, effects));
-        }
-        Ok(pairs)
+        Ok(plans)
     }
 
     fn watch(&mut self, events: &mpsc::Receiver<AgentEvent>) {

@@ -175,8 +175,8 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Starts all agents at the same time. Reaching one node may take minutes (an upload, a user who is
-    /// asked for a passphrase); meanwhile, the agents that have started get heartbeats.
+    /// Starts all agents at the same time. Reaching one node may take minutes (an upload, a user
+    /// who is asked for a passphrase); meanwhile, the agents that have started get heartbeats.
     ///
     /// # Errors
     /// The first error of [`Agent::start`], after every start has succeeded or failed.
@@ -229,7 +229,8 @@ impl Agent {
             .collect()
     }
 
-    /// Sends an order about one worker. If the agent is gone, its stream ends, which is handled there.
+    /// Sends an order about one worker. If the agent is gone, its stream ends, which is handled
+    /// there.
     pub(crate) fn tell(&self, worker: u32, message: &CoordinatorOrder) {
         if let Some(to_agent) = &self.to_agent {
             let _ = to_agent.send(&(worker, message));
@@ -241,8 +242,8 @@ impl Agent {
         self.tell(0, &CoordinatorOrder::Heartbeat { us: now_us() });
     }
 
-    /// Closes the agent's stdin, upon which the agent kills its workers and ends. Does not wait for an
-    /// agent that is lost.
+    /// Closes the agent's stdin, upon which the agent kills its workers and ends. Does not wait for
+    /// an agent that is lost.
     pub(crate) fn finish(&mut self, is_lost: bool) {
         self.to_agent = None;
         self.hold

@@ -32,8 +32,8 @@ impl Transport for Local {
 
 /// Starts `command` with its stdin and stdout as the link.
 pub(super) fn started(mut command: Command) -> std::io::Result<AgentLink> {
-    // In its own process group, so that Ctrl-C reaches only the coordinator, which ends the agents in
-    // order.
+    // In its own process group, so that Ctrl-C reaches only the coordinator, which ends the agents
+    // in order.
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

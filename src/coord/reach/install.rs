@@ -1,9 +1,9 @@
 //! Copies tcpxctl to a node and starts it as the agent.
 //!
 //! A single shell line does both, because a second command over ssh costs 80 ms. It looks for this
-//! build in the user's cache on the node, reads tcpxctl from stdin if the cache lacks it, checks the
-//! copy, and becomes the agent. Its answers are lines that begin with `tcpxctl-boot`; lines before
-//! the first answer are a banner.
+//! build in the user's cache on the node, reads tcpxctl from stdin if the cache lacks it, checks
+//! the copy, and becomes the agent. Its answers are lines that begin with `tcpxctl-boot`; lines
+//! before the first answer are a banner.
 //!
 //! The cache is `$XDG_CACHE_HOME/tcpxctl` or `~/.cache/tcpxctl`, one file per build, of which the
 //! newest few are kept. It is used only if the user owns the folder and no other user can write to

@@ -137,13 +137,13 @@ fn greet(mut stream: TcpStream, secret: &Secret, side: Side) -> io::Result<TcpSt
         stream.write_all(&proof(b"joins"))?;
         stream.read_exact(&mut shown).map_err(|_| refused())?;
         secret
-            .admits_proof(&shown, &[b"serves", &serves, &joins])
+            .verifies_proof(&shown, &[b"serves", &serves, &joins])
             .then_some(())
             .ok_or_else(refused)?;
     } else {
         stream.read_exact(&mut shown)?;
         secret
-            .admits_proof(&shown, &[b"joins", &serves, &joins])
+            .verifies_proof(&shown, &[b"joins", &serves, &joins])
             .then_some(())
             .ok_or_else(refused)?;
         stream.write_all(&proof(b"serves"))?;

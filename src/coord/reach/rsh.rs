@@ -1,9 +1,10 @@
 //! Transport through any program that runs a command on a node and forwards its stdin and stdout,
 //! like rsync's `-e`: `--rsh 'ssh -J bastion'`, `--rsh 'kubectl exec -i {} --'`.
 //!
-//! `{}` is replaced by the node; without `{}`, the node is appended. The agent's shell line follows:
-//! as one argument for programs such as ssh, which pass it to a shell on the node, or as the three
-//! arguments `sh -c LINE` if CMD ends in `--`, for programs that start a command without a shell.
+//! `{}` is replaced by the node; without `{}`, the node is appended. The agent's shell line
+//! follows: as one argument for programs such as ssh, which pass it to a shell on the node, or as
+//! the three arguments `sh -c LINE` if CMD ends in `--`, for programs that start a command without
+//! a shell.
 #![forbid(unsafe_code)]
 
 use super::install::{Boot, bring};

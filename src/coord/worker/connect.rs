@@ -1,9 +1,11 @@
-//! One end of a pair: loads the plugin, connects to the peer, connects every channel, does the work.
+//! One end of a pair: loads the plugin, connects to the peer, connects every channel, does the
+//! work.
 //!
-//! The receiving end listens first and sends its connect handles over the bootstrap connection. Then
-//! each end polls every connect and accept in turn until each returns a comm. TCPX allows one
-//! connection per listener and needs a separate handle buffer for each connect. The end that listens
-//! in the bootstrap accepts before it connects, because a v4 plugin blocks inside either call.
+//! The receiving end listens first and sends its connect handles over the bootstrap connection.
+//! Then each end polls every connect and accept in turn until each returns a comm. TCPX allows one
+//! connection per listener and needs a separate handle buffer for each connect. The end that
+//! listens in the bootstrap accepts before it connects, because a v4 plugin blocks inside either
+//! call.
 #![forbid(unsafe_code)]
 
 use super::links::PeerLinks;
@@ -22,8 +24,8 @@ use tcpx_run_model::results::ConnectionTimes;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
-/// Added to deadlines for the peer. If the peer is stuck inside a plugin call, the coordinator, which
-/// can name the call, ends the run first.
+/// Added to deadlines for the peer. If the peer is stuck inside a plugin call, the coordinator,
+/// which can name the call, ends the run first.
 const LOADING: Duration = Duration::from_secs(5);
 
 /// The comms of one pair, connected.
@@ -492,8 +494,8 @@ fn poll_until_connected(
 /// Longest wait for pending connects to end.
 const ENDING: Duration = Duration::from_millis(300);
 
-/// Ends the pending connects. The ABI has no call to cancel one, so each is polled until it returns a
-/// comm, which is closed, or an error, after which the plugin has freed everything.
+/// Ends the pending connects. The ABI has no call to cancel one, so each is polled until it returns
+/// a comm, which is closed, or an error, after which the plugin has freed everything.
 fn end_pending(ready: &Ready, connecting: &mut [Pending<Connecting>], sends: &[Option<SendComm>]) {
     let until = Instant::now() + ENDING;
     let mut pending: Vec<usize> = (0..sends.len())

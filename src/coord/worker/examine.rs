@@ -36,9 +36,9 @@ pub(super) fn run(context: &Context, task: &Examine) {
     })));
 }
 
-/// Makes the critical checks: a few milliseconds that avoid a stall with a known cause. With TCPX, a
-/// failed check ends the run, because no data would move. Other plugins do not need what is checked,
-/// and continue. A check that cannot be made does not end the run.
+/// Makes the critical checks: a few milliseconds that avoid a stall with a known cause. With TCPX,
+/// a failed check ends the run, because no data would move. Other plugins do not need what is
+/// checked, and continue. A check that cannot be made does not end the run.
 pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
     let (true, Ok(catalogue)) = (task.preflight, Catalogue::critical()) else {
         return Ok(());

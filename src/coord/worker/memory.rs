@@ -1,8 +1,9 @@
 //! Chooses the memory of a worker's message buffers.
 //!
 //! GPU memory, host memory, or host memory as a stand-in for GPU memory, which only the software
-//! plugin accepts. The GPU is opened after the plugin is loaded, so that the GPU can be made current
-//! in a CUDA runtime that the plugin loads, and before any plugin call that binds to the current GPU.
+//! plugin accepts. The GPU is opened after the plugin is loaded, so that the GPU can be made
+//! current in a CUDA runtime that the plugin loads, and before any plugin call that binds to the
+//! current GPU.
 #![forbid(unsafe_code)]
 
 use super::load::Ready;

@@ -1,5 +1,5 @@
-//! The work of `mr`: which registrations the plugin accepts, which it refuses and with which message,
-//! how long they take, and whether everything is freed.
+//! The work of `mr`: which registrations the plugin accepts, which it refuses and with which
+//! message, how long they take, and whether everything is freed.
 #![forbid(unsafe_code)]
 
 use super::connect::{Connected, connect_all};
@@ -143,8 +143,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Allocates memory for a row and makes its GPU current, because a registration binds to the current
-    /// GPU. If this fails, the row gets the error.
+    /// Allocates memory for a row and makes its GPU current, because a registration binds to the
+    /// current GPU. If this fails, the row gets the error.
     fn region(&self, len: usize, row: &mut MrRow) -> Option<Arc<Region>> {
         let region = self
             .memory
@@ -233,7 +233,8 @@ impl Bench<'_> {
         row
     }
 
-    /// Registers and deregisters many times, and reports which descriptors and memory are not freed.
+    /// Registers and deregisters many times, and reports which descriptors and memory are not
+    /// freed.
     fn storm(&self) -> MrRow {
         let mut row = self.row("storm", 4096, 0);
         let Some(region) = self.region(4096, &mut row) else {

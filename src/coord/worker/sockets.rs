@@ -49,8 +49,8 @@ fn addresses(socket: BorrowedFd<'_>) -> Option<Flow> {
 }
 
 /// The flows that belong to a TCPX connect handle, which holds the addresses of two listeners: on
-/// the sending end, flows whose peer is one of the listeners; on the receiving end, flows whose local
-/// address is.
+/// the sending end, flows whose peer is one of the listeners; on the receiving end, flows whose
+/// local address is.
 pub(super) fn of_handle(flows: &[Flow], handle: &[u8; 128], sends: bool) -> Vec<Flow> {
     let listeners = [address_at(handle, 0), address_at(handle, 48)];
     let mine = |flow: &&Flow| {

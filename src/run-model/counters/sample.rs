@@ -70,8 +70,8 @@ impl Sampler {
         })
     }
 
-    /// The file's pieces in order with their offsets, without pieces of zeroes, which are most of the
-    /// file; at most `PIECES_MAX`.
+    /// The file's pieces in order with their offsets, without pieces of zeroes, which are most of
+    /// the file; at most `PIECES_MAX`.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
         let file = self.reader.as_ref().map(Reader::file);
         let length = file

@@ -111,8 +111,8 @@ impl Recorders {
         self.files.is_empty()
     }
 
-    /// Polls every file once and appends events. `at_ns` is the current time since 1970; events carry
-    /// it as `node_us`, and their milliseconds count from the first poll.
+    /// Polls every file once and appends events. `at_ns` is the current time since 1970; events
+    /// carry it as `node_us`, and their milliseconds count from the first poll.
     ///
     /// # Errors
     /// The file of `RecorderFilter::File` cannot be read.

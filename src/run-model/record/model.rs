@@ -196,7 +196,8 @@ pub struct TransferRecord {
     pub iterations: u32,
     /// Duration of each measured iteration, seconds.
     pub iteration_seconds: Vec<f64>,
-    /// Duration of the first iteration, seconds; a run of several iterations never measures this one.
+    /// Duration of the first iteration, seconds; a run of several iterations never measures this
+    /// one.
     pub first_iteration_seconds: Option<f64>,
     /// Time for one chunk there and one back, measured on the sending node; ping-pong only.
     pub round_trip_us: Option<LatencyUs>,
@@ -368,8 +369,8 @@ impl RunRecord {
     }
 
     /// Compares the run with `[expect]` and sets outcome, exit code and `unmet`. The exit code is 0
-    /// if `expect.outcome` is met along with everything else, otherwise the outcome's own code, or 1
-    /// if the run passed and an expectation is not met.
+    /// if `expect.outcome` is met along with everything else, otherwise the outcome's own code, or
+    /// 1 if the run passed and an expectation is not met.
     pub fn settle(&mut self) {
         let expect = self.scenario.resolved.expect.clone();
         if self.outcome == Outcome::Passed

@@ -116,7 +116,8 @@ impl Known {
         )
     }
 
-    /// Negotiates only types of host key that are known for the host, or all types if none is known.
+    /// Negotiates only types of host key that are known for the host, or all types if none is
+    /// known.
     pub(super) fn prefer(&self, session: &Session) {
         let (known, other): (Vec<&KeyType>, Vec<&KeyType>) = KEY_TYPES
             .iter()

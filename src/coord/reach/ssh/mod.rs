@@ -1,8 +1,8 @@
 //! Transport over libssh2: one session, one channel, and one thread that owns both.
 //!
-//! `ssh -G` resolves the user's configuration for the host, with Match, Include and the rest; if ssh
-//! is not installed, the address is used as given. A ProxyJump or ProxyCommand is a child process
-//! whose streams carry the session.
+//! `ssh -G` resolves the user's configuration for the host, with Match, Include and the rest; if
+//! ssh is not installed, the address is used as given. A ProxyJump or ProxyCommand is a child
+//! process whose streams carry the session.
 #![forbid(unsafe_code)]
 
 mod config;

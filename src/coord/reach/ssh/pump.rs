@@ -124,8 +124,8 @@ impl Pending {
         self.from == self.to
     }
 
-    /// Writes the buffered bytes; reads new ones if there are none. Returns whether any bytes were read
-    /// or written.
+    /// Writes the buffered bytes; reads new ones if there are none. Returns whether any bytes were
+    /// read or written.
     fn step(&mut self, from: &mut impl Read, to: &mut impl Write) -> bool {
         let mut moved = false;
         if self.is_empty() && !self.ended {
@@ -183,7 +183,8 @@ impl Pump {
 
     /// Closes the agent's stdin.
     fn send_eof(&mut self) {
-        // Called again in every round, because EOF may not have been sent; repeating it is harmless.
+        // Called again in every round, because EOF may not have been sent; repeating it is
+        // harmless.
         let _ = self.channel.send_eof();
         self.close_by.get_or_insert_with(|| Until::after(CLOSE_MAX));
     }
