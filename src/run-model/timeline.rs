@@ -89,8 +89,8 @@ pub struct Timeline {
 /// History of one worker besides its counters.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Whether it stood still at its newest sample.
-    stands: bool,
+    /// Whether it was stalled at its newest sample.
+    stalled: bool,
     /// Number of channels that its series is sized for.
     room: usize,
     /// Phases with the time they were entered, nanoseconds since 1970, ordered by time.
@@ -208,8 +208,8 @@ impl Timeline {
             at_ns,
             channels: channels.to_vec(),
         });
-        let stood = std::mem::replace(&mut kept.stands, quiet_ms.is_some());
-        match (stood, quiet_ms) {
+        let was_stalled = std::mem::replace(&mut kept.stalled, quiet_ms.is_some());
+        match (was_stalled, quiet_ms) {
             (false, Some(quiet_ms)) => {
                 let at_ns = at_ns.saturating_sub(quiet_ms.saturating_mul(1_000_000));
                 self.mark(Mark {
@@ -314,7 +314,7 @@ mod tests {
 
     const PEER: WorkerId = WorkerId::of_pair(NodeId(1), PairId(0));
 
-    fn told(timeline: &mut Timeline, ms: f64, kind: EventKind) {
+    fn apply_at(timeline: &mut Timeline, ms: f64, kind: EventKind) {
         timeline.apply(&Event {
             at: "1970-01-01T00:00:00Z".into(),
             ..Event::new(ms, Who::Worker(PEER), kind)
@@ -325,7 +325,7 @@ mod tests {
     fn lines_are_ordered_by_time_and_the_oldest_are_dropped() {
         let mut timeline = Timeline::default();
         let note = |timeline: &mut Timeline, ms: usize| {
-            told(timeline, ms as f64, EventKind::Note(String::new()))
+            apply_at(timeline, ms as f64, EventKind::Note(String::new()))
         };
         [0, 5, 9, 7, 1, 9]
             .into_iter()
@@ -377,9 +377,9 @@ mod tests {
     #[test]
     fn a_stall_is_marked_at_the_last_change_before_it_and_at_its_end() {
         let mut timeline = Timeline::default();
-        told(&mut timeline, 0.0, EventKind::Recovered);
+        apply_at(&mut timeline, 0.0, EventKind::Recovered);
         for (second, quiet_ms) in [(1, 0), (2, 1000), (4, 3000), (5, 4000), (6, 10)] {
-            told(
+            apply_at(
                 &mut timeline,
                 f64::from(second) * 1e3,
                 EventKind::Sample(channel(3, quiet_ms)),
@@ -431,9 +431,9 @@ mod tests {
     #[test]
     fn a_worker_with_more_channels_keeps_fewer_samples() {
         let mut timeline = Timeline::default();
-        told(&mut timeline, 0.0, EventKind::Sample(channel(1, 0)));
+        apply_at(&mut timeline, 0.0, EventKind::Sample(channel(1, 0)));
         for ms in 1..500 {
-            told(
+            apply_at(
                 &mut timeline,
                 f64::from(ms),
                 EventKind::Sample(vec![ChannelNow::default(); 1024]),

@@ -69,7 +69,7 @@ pub(crate) enum Cause {
     #[error("the connection was reset by the peer")]
     Reset,
     /// The peer closed the connection before it sent what was awaited.
-    #[error("the peer {} too early", if *goodbye { "said goodbye" } else { "closed the connection" })]
+    #[error("the peer {} too early", if *goodbye { "sent a goodbye" } else { "closed the connection" })]
     ClosedEarly {
         /// Whether the peer sent a goodbye first, so that it has finished.
         goodbye: bool,

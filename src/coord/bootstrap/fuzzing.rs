@@ -70,10 +70,10 @@ fn encodes_again(message: &Message) {
         );
     }
     if let Message::Config(theirs) = message {
-        let said = Config::default()
+        let shown = Config::default()
             .difference(theirs)
             .map(|difference| difference.to_string());
-        assert!(said.is_none_or(|said| is_shown(&said)));
+        assert!(shown.is_none_or(|shown| is_shown(&shown)));
         assert_eq!(theirs.difference(theirs), None);
     }
 }

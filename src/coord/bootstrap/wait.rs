@@ -1,4 +1,4 @@
-//! A wait: what is awaited, the deadline, and the stop flag.
+//! Waiting with a deadline, a stop flag and the name of what is awaited.
 //!
 //! Every wait of the bootstrap is a [`Wait`]. None sleeps longer than `SLICE` before it checks the
 //! flag and the clock again.

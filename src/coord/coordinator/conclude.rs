@@ -197,16 +197,18 @@ fn transfer(
     let bytes = total * measured.len() as u64;
     let elapsed =
         Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
-    // The receiver was lost: use its counts up to its last complete iteration.
-    let lost = receiver.is_none() && pair.lanes.len() == 1;
-    let (lost_verified, lost_wrong) = to_worker
-        .filter(|_| lost)
-        .and_then(|worker| worker.verified)
-        .unwrap_or((0, 0));
     let received: Vec<&ChannelResult> = of_side(receiver, Side::Recv)
         .into_iter()
         .filter(|channel| of_lane(channel.index))
         .collect();
+    let (verified_bytes, wrong_bytes) = match receiver {
+        Some(_) => checked_bytes(&received),
+        // The receiver was lost: use its counts up to its last complete iteration.
+        None if pair.lanes.len() == 1 => to_worker
+            .and_then(|worker| worker.verified)
+            .unwrap_or((0, 0)),
+        None => (0, 0),
+    };
     Some(TransferRecord {
         pair: pair.id,
         from: pair.nodes[from as usize],
@@ -214,16 +216,8 @@ fn transfer(
         lane: pair.lanes[lane],
         measured_ms: to_worker.and_then(|worker| worker.measured_ms),
         bytes,
-        verified_bytes: lost_verified
-            + received
-                .iter()
-                .map(|channel| channel.tally.verified_bytes)
-                .sum::<u64>(),
-        wrong_bytes: lost_wrong
-            + received
-                .iter()
-                .map(|channel| channel.tally.wrong_bytes)
-                .sum::<u64>(),
+        verified_bytes,
+        wrong_bytes,
         seconds: elapsed.as_secs_f64(),
         gb_per_s: Rate { bytes, elapsed }.gb_per_s(),
         median_gb_per_s: median(&iteration_seconds).map_or(0.0, |time| total as f64 / time / 1e9),
@@ -237,6 +231,15 @@ fn transfer(
             .collect(),
         channels,
     })
+}
+
+/// Verified and wrong bytes of these channels.
+fn checked_bytes(channels: &[&ChannelResult]) -> (u64, u64) {
+    let tallies = || channels.iter().map(|channel| &channel.tally);
+    (
+        tallies().map(|tally| tally.verified_bytes).sum(),
+        tallies().map(|tally| tally.wrong_bytes).sum(),
+    )
 }
 
 /// The measured iterations: without warm-up, and without the very first one if there are more.

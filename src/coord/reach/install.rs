@@ -160,7 +160,7 @@ pub fn bring(
         && let Boot::Copy(program) = boot
     {
         if let Err(error) = program.send(&mut link.to_agent, progress) {
-            // The node's last answer says more than a broken pipe.
+            // The node's last answer has the reason for the broken pipe.
             return Err(dialogue
                 .answer()
                 .err()

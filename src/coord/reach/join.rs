@@ -214,7 +214,7 @@ pub fn serve(
     secret: &Secret,
     once: bool,
     stop: impl Fn() -> bool,
-    mut told: impl FnMut(&Serving),
+    mut report: impl FnMut(&Serving),
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     while !stop() {
@@ -247,14 +247,14 @@ pub fn serve(
         stream.set_nonblocking(false)?;
         match greet(stream, secret, Side::Serves) {
             Ok(stream) => {
-                told(&Serving::Joined(from));
+                report(&Serving::Joined(from));
                 attend(stream, &stop)?;
-                told(&Serving::Left(from));
+                report(&Serving::Left(from));
                 if once {
                     return Ok(());
                 }
             }
-            Err(error) => told(&Serving::Refused(from, error)),
+            Err(error) => report(&Serving::Refused(from, error)),
         }
     }
     Ok(())

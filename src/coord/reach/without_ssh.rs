@@ -1,5 +1,5 @@
-//! The same names as `ssh`, in a build without the feature `ssh`: every attempt to
-//! reach a node this way is an error that says so.
+//! Replaces `ssh` in a build without the feature `ssh`: the same names, and an error from every
+//! attempt to reach a node.
 #![forbid(unsafe_code)]
 
 use super::install::Boot;

@@ -201,21 +201,7 @@ impl Transfer {
             if index == wanted.warmup && task.together {
                 gather(context, task)?;
             }
-            if let Some(ping_pong) = &mut self.ping_pong {
-                if starts_measuring {
-                    ping_pong.times.clear();
-                }
-                ping_pong.times.reserve(self.plan.chunks());
-            }
-            for channel in &mut self.channels {
-                // As in `run.json`, the first iteration is not measured if there are more.
-                if starts_measuring {
-                    channel.start_measuring();
-                }
-                channel
-                    .begin(self.plan, u64::from(index))
-                    .map_err(|error| channel_failure(context, &error))?;
-            }
+            self.begin(context, index, starts_measuring)?;
             context.enter(if warmup {
                 Phase::WarmUp
             } else {
@@ -244,6 +230,27 @@ impl Transfer {
             };
             self.iterations.push(iteration);
             context.tell(&WorkerMessage::Iteration(iteration));
+        }
+        Ok(())
+    }
+
+    /// Prepares every channel for an iteration: writes the pattern, and resets the tallies if
+    /// measuring starts.
+    fn begin(&mut self, context: &Context, index: u32, starts_measuring: bool) -> TaskResult<()> {
+        if let Some(ping_pong) = &mut self.ping_pong {
+            if starts_measuring {
+                ping_pong.times.clear();
+            }
+            ping_pong.times.reserve(self.plan.chunks());
+        }
+        for channel in &mut self.channels {
+            // As in `run.json`, the first iteration is not measured if there are more.
+            if starts_measuring {
+                channel.start_measuring();
+            }
+            channel
+                .begin(self.plan, u64::from(index))
+                .map_err(|error| channel_failure(context, &error))?;
         }
         Ok(())
     }

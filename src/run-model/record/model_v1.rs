@@ -94,9 +94,9 @@ fn list<'a>(record: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Ma
 }
 
 /// Adds the plugin's family, which version 1 did not record.
-fn plugin(said: &Value) -> Value {
-    let mut plugin = said.clone();
-    if let Some(name) = said["name"].as_str() {
+fn plugin(v1: &Value) -> Value {
+    let mut plugin = v1.clone();
+    if let Some(name) = v1["name"].as_str() {
         plugin["family"] = json!(PluginFamily::of_table_name(name));
     }
     plugin
@@ -104,8 +104,8 @@ fn plugin(said: &Value) -> Value {
 
 fn pair(record: &Value, number: usize, lanes: Vec<Value>) -> Value {
     let worker = |node: usize| {
-        let said = &record["nodes"][node];
-        let frame = said["frames"]
+        let v1 = &record["nodes"][node];
+        let frame = v1["frames"]
             .as_array()
             .into_iter()
             .flatten()
@@ -119,22 +119,22 @@ fn pair(record: &Value, number: usize, lanes: Vec<Value>) -> Value {
                 path.ends_with(&suffix) && (path.contains("-gpu") || number == 0)
             });
         let mut worker = json!({
-            "role": said["role"].as_str().unwrap_or("both"),
-            "plugin": plugin(&said["plugin"]),
-            "env": said["env"].as_object().cloned().unwrap_or_default(),
+            "role": v1["role"].as_str().unwrap_or("both"),
+            "plugin": plugin(&v1["plugin"]),
+            "env": v1["env"].as_object().cloned().unwrap_or_default(),
             "warnings": [],
             "log_lines": null,
             "resident_bytes": null,
             "registered_bytes": null,
-            "memory": said["memory"],
+            "memory": v1["memory"],
             "frame": frame,
         });
         // Version 1 has these per node, not per pair; the record does not say for which pair.
         if number == 0 {
-            worker["warnings"] = json!(said["warnings"].as_array().cloned().unwrap_or_default());
-            worker["log_lines"] = said["log_lines"].clone();
-            worker["resident_bytes"] = said["worker_resident_bytes"].clone();
-            worker["registered_bytes"] = said["registered_bytes"].clone();
+            worker["warnings"] = json!(v1["warnings"].as_array().cloned().unwrap_or_default());
+            worker["log_lines"] = v1["log_lines"].clone();
+            worker["resident_bytes"] = v1["worker_resident_bytes"].clone();
+            worker["registered_bytes"] = v1["registered_bytes"].clone();
         }
         worker
     };
