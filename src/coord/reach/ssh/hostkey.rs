@@ -147,16 +147,16 @@ impl Known {
         let Some((key, key_type)) = session.host_key() else {
             return Err(refuse("the server showed no host key".into()));
         };
-        let word = name_of(key_type)
+        let type_name = name_of(key_type)
             .ok_or_else(|| refuse("the server's host key is of an unknown type".into()))?;
-        let shown = format!("{} {}", word, fingerprint(key));
+        let shown = format!("{} {}", type_name, fingerprint(key));
         let is_known = KEY_TYPES
             .iter()
-            .find(|known| known.name == word)
+            .find(|known| known.name == type_name)
             .is_some_and(|known| self.has(session, known));
         let hosts = KEY_TYPES
             .iter()
-            .find(|known| known.name == word)
+            .find(|known| known.name == type_name)
             .and_then(|known| self.entries_of(session, known));
         match hosts.map(|hosts| hosts.check_port(&self.host, self.port, key)) {
             Some(CheckResult::Match) => Ok(()),
@@ -168,7 +168,7 @@ impl Known {
                 "if you know why the key changed: run `ssh-keygen -R {}`, then log in once with ssh",
                 self.named()
             ))),
-            _ if target.accept_new_host_key => self.learn(session, word, key, target),
+            _ if target.accept_new_host_key => self.learn(session, type_name, key, target),
             _ => Err(refuse(format!("the server's host key {shown} is not in known_hosts"))
                 .next("log in once with ssh, or give --accept-new-host-key")),
         }
@@ -185,7 +185,7 @@ impl Known {
     fn learn(
         &self,
         session: &Session,
-        name: &str,
+        type_name: &str,
         key: &[u8],
         target: &Target,
     ) -> Result<(), ReachError> {
@@ -193,7 +193,7 @@ impl Known {
         // A known host that shows a key of another type is not a new host.
         if KEY_TYPES.iter().any(|key_type| self.has(session, key_type)) {
             return Err(refuse(format!(
-                "the server shows a {word} host key, and known_hosts has only keys of other types"
+                "the server shows a {type_name} host key, and known_hosts has only keys of other types"
             )));
         }
         let Some(path) = &self.add_to else {
@@ -202,7 +202,7 @@ impl Known {
             ));
         };
         let line = format!(
-            "{} {word} {}\n",
+            "{} {type_name} {}\n",
             self.named().replace('\'', ""),
             STANDARD.encode(key)
         );
