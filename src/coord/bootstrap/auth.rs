@@ -23,7 +23,8 @@ const PROOF_LABEL: &[u8] = b"tcpxctl bootstrap proof";
 const OTHER_LABEL: &[u8] = b"tcpxctl proof over given parts";
 const HIDDEN_LABEL: &[u8] = b"tcpxctl bootstrap hidden value";
 
-/// A secret that only the two workers of a run know. Never printed; overwritten when dropped.
+/// A secret that two ends share: the two workers of a pair, or `serve` and its coordinator. Never
+/// printed; overwritten when dropped.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 

@@ -52,8 +52,8 @@ pub struct AgentLink {
     pub to_agent: Box<dyn Write + Send>,
     /// The agent's stdout, which may begin with a banner.
     pub from_agent: Box<dyn Read + Send>,
-    /// Lines of the agent's stderr and of the program that carries it; `None` if the agent inherits
-    /// stderr.
+    /// Lines of the agent's stderr and of the program that carries it; `None` if the transport does
+    /// not forward stderr.
     pub stderr: Option<mpsc::Receiver<String>>,
     /// Ends the agent.
     pub hold: Box<dyn Hold>,

@@ -288,7 +288,7 @@ pub(super) enum Version {
 pub(super) fn known_version(schema: Option<&str>) -> Result<Version, RecordError> {
     match schema {
         Some(SCHEMA) => Ok(Version::Two),
-        // A damaged record may lack the key; version 1 is the more lenient reader.
+        // Records that were shortened by hand, as in tests, may lack the key.
         Some("tcpxctl.run/1") | None => Ok(Version::One),
         Some(found) => Err(RecordError::Schema {
             found: tcpx_words::units::printable(found),
@@ -348,8 +348,8 @@ impl RunRecord {
             .sum()
     }
 
-    /// Time in which all transfers measured, as a share of the time in which any did; `None` for
-    /// fewer than two transfers.
+    /// The time in which all transfers measured, as a share of the time from the first start to the
+    /// last end; `None` for fewer than two transfers.
     pub fn overlap(&self) -> Option<f64> {
         let times: Vec<(f64, f64)> = self
             .transfers
