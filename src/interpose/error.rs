@@ -69,7 +69,7 @@ impl NextStep for InterposeError {
     fn next_step(&self) -> Option<String> {
         match self {
             Self::NoPlugin { .. } => {
-                Some("name the plugin: tcpxctl tap --plugin /path/to/libnccl-net-tcpx.so -- ...".into())
+                Some("name the plugin with --plugin PATH, or use the software plugin with --plugin soft".into())
             }
             Self::Builtin => Some("use --plugin soft, the software plugin as a file".into()),
             Self::Plugin(error) => error.next_step(),

@@ -66,11 +66,12 @@ fn found(
             .iter()
             .find(|path| path.exists())
             .map(|path| (path.clone(), why.to_owned()));
-        looked.extend(
-            candidates
-                .into_iter()
-                .map(|path| path.display().to_string()),
-        );
+        for path in candidates {
+            let path = path.display().to_string();
+            if !looked.contains(&path) {
+                looked.push(path);
+            }
+        }
         there
     };
     for (name, value) in named {
