@@ -3,7 +3,7 @@
 //! ```console
 //! $ tcpxctl bundle reports/20261120T101500Z-4conn
 //! # Bundle : 20261120T101500Z-4conn.tar.gz (14 files, 1.2 MiB, redacted)
-//! # Map : 20261120T101500Z-4conn.tar.gz.map.json, keep it to yourself
+//! # Map : 20261120T101500Z-4conn.tar.gz.map.json (the real names: do not send it)
 //! $ tcpxctl bundle --verify 20261120T101500Z-4conn.tar.gz
 //! # Bundle : 14 files have the right checksum; redacted, and no name found
 //! ```

@@ -92,7 +92,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(redactor) = &mut redactor {
         compared = compared.redacted(redactor);
     }
-    let outcome = if compared.regressions().next().is_some() {
+    let outcome = if compared.rows.is_empty() {
+        Outcome::NotRun
+    } else if compared.regressions().next().is_some() {
         Outcome::Failed
     } else {
         Outcome::Passed
@@ -107,7 +109,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             redacted,
             compared: &compared,
         });
-        return Ok(Ending::from(outcome));
+        return nothing_in_common(&compared)
+            .map_or(Ok(outcome.into()), |failure| Err(failure.in_result()));
     }
     let text = match arguments.format {
         Format::Text => compared_text(&compared, |header, rows| {
@@ -133,12 +136,19 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             }
         }
     }
-    if compared.rows.is_empty() {
-        let message = "the results have no metric in common";
-        let next = "`tcpxctl baseline show NAME` and --json list the metrics of each";
-        return Err(Failure::new(Outcome::NotRun, message).next(next));
+    if let Some(failure) = nothing_in_common(&compared) {
+        return Err(failure);
     }
     Ok(Ending::from(outcome))
+}
+
+/// The failure of a comparison without a row.
+fn nothing_in_common(compared: &Comparison) -> Option<Failure> {
+    compared.rows.is_empty().then(|| {
+        let message = "the results have no metric in common";
+        let next = "`tcpxctl baseline show NAME` and --json list the metrics of each";
+        Failure::new(Outcome::NotRun, message).next(next)
+    })
 }
 
 /// The result that `name` stands for: a run or bundle, else a file of another tool, else a

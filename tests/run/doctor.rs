@@ -178,7 +178,7 @@ fn a_redacted_capture_contains_no_names() {
     ended.says(&[
         "# Capture : node.tar.gz (",
         "redacted",
-        "# Map : node.tar.gz.map.json, keep it to yourself",
+        "# Map : node.tar.gz.map.json (the real names: do not send it)",
     ]);
     // As with reports and bundles, the map is beside the capture, readable by its owner only.
     let map = ended.folder().join("node.tar.gz.map.json");

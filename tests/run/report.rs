@@ -48,6 +48,8 @@ fn a_run_is_reported_bundled_read_from_the_bundle_and_compared() {
     told(run, &["compare", "RUN", "RUN"], 0).says(&["noise", "0 gating metrics are worse"]);
     told(run, &["compare", "google-150gbps", "RUN"], 1).says(&["worse"]);
     told(run, &["compare", "chs-60", "RUN"], 3);
+    let compared = told(run, &["compare", "chs-60", "RUN", "--json"], 3);
+    assert_eq!(compared.json()["exit_code"], 3, "{compared}");
     let reports = run.parent().unwrap().to_str().unwrap();
     let history = told(run, &["history", "--reports", reports, "--json"], 0).json();
     assert_eq!(
@@ -104,7 +106,7 @@ fn a_comparison_redacts_other_tools_files_by_default() {
     assert_eq!(compare(&["--json"]).json()["redacted"], true);
     compare(&["--format", "html", "--out", &out]).says(&[
         "told.html (redacted)",
-        "told.html.map.json, keep it to yourself",
+        "told.html.map.json (the real names: do not send it)",
     ]);
     let page = std::fs::read_to_string(&out).unwrap();
     assert!(
