@@ -12,6 +12,7 @@
 use super::fault::Fault;
 use super::topology::{Bindings, Topology};
 use super::variables::{EnvTable, Variables};
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tcpx_words::abi_version::AbiVersion;
@@ -22,7 +23,8 @@ use tcpx_words::units::{ByteCount, TimeSpan};
 use tcpx_words::word_set;
 
 /// What to run, and what must come out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
     /// Names the run folder and the reports.
@@ -108,7 +110,7 @@ impl Scenario {
 
 word_set! {
     /// Something a scenario cannot do without.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum Requirement {
         /// A GPU on each node.
         Gpu = "gpu",
@@ -120,27 +122,28 @@ word_set! {
 }
 
 /// What moves, and how it is cut up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Transfer {
     /// Connections per GPU pair (or host pair); one channel each.
-    #[schemars(range(min = 1, max = 1024))]
+    #[cfg_attr(test, schemars(range(min = 1, max = 1024)))]
     pub connections: u32,
     /// What one request carries; at most 4 MiB with a plugin of the TCPX family.
     pub chunk: ByteCount,
     /// Bytes per iteration and direction; the last chunk may be short.
     pub total: ByteCount,
     /// Measured iterations.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub iterations: u32,
     /// Iterations before the measured ones.
-    #[schemars(range(min = 0, max = 1_000_000))]
+    #[cfg_attr(test, schemars(range(min = 0, max = 1_000_000)))]
     pub warmup: u32,
     /// Receives in flight per channel; a comm has 16 request slots.
-    #[schemars(range(min = 1, max = 16))]
+    #[cfg_attr(test, schemars(range(min = 1, max = 16)))]
     pub recv_window: u32,
     /// Sends in flight per channel; a comm has 16 request slots.
-    #[schemars(range(min = 1, max = 16))]
+    #[cfg_attr(test, schemars(range(min = 1, max = 16)))]
     pub send_window: u32,
     /// Who sends.
     pub direction: Direction,
@@ -172,7 +175,7 @@ impl Default for Transfer {
 
 word_set! {
     /// Who sends. The receiver listens.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum Direction {
         /// The local end sends.
         Forward = "forward",
@@ -187,7 +190,7 @@ word_set! {
 
 word_set! {
     /// Where the payload lives.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum Memory {
         /// Device memory when the plugin is TCPX and a GPU is there, else host.
         Auto = "auto",
@@ -200,7 +203,7 @@ word_set! {
 
 word_set! {
     /// How a device receive is gathered from its scatter list.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum Unpack {
         /// What the memory asks for.
         Auto = "auto",
@@ -216,7 +219,8 @@ word_set! {
 }
 
 /// Who drives the plugin, and what it does when nothing moves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Progress {
     /// When requests are tested.
@@ -270,9 +274,10 @@ impl Default for PluginChoice {
 }
 
 /// The `[plugin]` table as it is written.
-#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("not" = { "required": ["name", "path"] }))]
+#[cfg_attr(test, schemars(extend("not" = { "required": ["name", "path"] })))]
 pub(super) struct PluginTable {
     /// `auto`, `soft`, `builtin`, or the name of a library to look for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -317,7 +322,8 @@ impl From<PluginChoice> for PluginTable {
 
 /// Every deadline, by name. None of them is a bare timeout: each says what it
 /// waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// No state change on any channel for this long is a stall.
@@ -345,7 +351,8 @@ impl Default for Limits {
 }
 
 /// The gates. All met is a pass; an absent gate is always met.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Expect {
     /// How the run must end.
@@ -367,7 +374,8 @@ pub struct Expect {
 
 /// A rate in 10^9 bytes per second, rounded to six decimals: a number of at most twelve digits
 /// survives JSON exactly, so both ends hash the same scenario.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(from = "f64", into = "f64")]
 pub struct GbPerS(f64);
 

@@ -7,8 +7,8 @@
 use super::error::{InvalidValue, Place, ScenarioError, printable};
 use super::file::{Sources, Tree};
 use super::identity::dotted;
+use super::keys;
 use super::rules::RULES;
-use super::schema;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::de::DeValue;
@@ -197,7 +197,7 @@ fn known_key(name: &str, here: &[&str]) -> Option<String> {
     if let Some(near) = nearest(name, here.iter().copied()) {
         return Some(format!("did you mean `{near}`?"));
     }
-    let known = schema::keys();
+    let known = keys::keys();
     let elsewhere = known
         .iter()
         .find(|key| key.rsplit_once('.').is_some_and(|(_, last)| last == name));

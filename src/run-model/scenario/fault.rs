@@ -8,6 +8,7 @@
 //! packets; driver faults are in `transfer/rogue.rs` of the engine; the agent sends signals.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tcpx_words::progress::DriverFault;
@@ -15,7 +16,8 @@ use tcpx_words::side::Side;
 use tcpx_words::word_set;
 
 /// A fault, by who commits it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(try_from = "FaultTable", into = "FaultTable")]
 pub enum Fault {
     /// The software plugin misbehaves.
@@ -106,7 +108,7 @@ impl Fault {
 
 word_set! {
     /// The ends a fault applies to.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum Sides {
         /// The end that sends.
         Send = "send",
@@ -129,7 +131,7 @@ impl Sides {
 
 word_set! {
     /// What a network does to packets.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum NetworkFault {
         /// They do not arrive.
         Loss = "loss",
@@ -138,7 +140,7 @@ word_set! {
 
 word_set! {
     /// What happens to a process.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum ProcessFault {
         /// The worker is stopped, as by a debugger or a frozen container.
         Stop = "stop",
@@ -155,7 +157,7 @@ word_set! {
 
 word_set! {
     /// Who commits a fault.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum FaultBy {
         /// The software plugin.
         Plugin = "plugin",
@@ -171,7 +173,8 @@ word_set! {
 }
 
 /// `[fault]` as it stands in a file.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct FaultTable {
     /// Who commits it; the other keys depend on this one.

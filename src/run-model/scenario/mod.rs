@@ -14,8 +14,10 @@ mod file;
 pub mod fuzzing;
 pub mod hosts;
 mod identity;
+mod keys;
 mod resolve;
 mod rules;
+#[cfg(test)]
 mod schema;
 mod setting;
 mod sweep;
@@ -34,6 +36,5 @@ pub use explain::nearest;
 pub use fault::{Fault, FaultBy, NetworkFault, ProcessFault, Sides};
 pub use file::{FILE_BYTES_MAX, Layer};
 pub use resolve::{Inputs, Origin, Resolved, resolve};
-pub use schema::json_schema;
 pub use topology::{Bindings, CpuSet, Gpus, NicMap, Nics, Processes, Topology};
 pub use variables::{EnvTable, Variables};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// The schema, as JSON.
-pub fn json_schema() -> Value {
+pub(super) fn json_schema() -> Value {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings
@@ -29,26 +29,6 @@ pub fn json_schema() -> Value {
     }
     refine(&mut Vec::new(), &mut schema);
     schema
-}
-
-/// Every key that a scenario may hold, dotted; tables excluded.
-pub(super) fn keys() -> Vec<String> {
-    let mut keys = Vec::new();
-    collect(&json_schema(), &mut Vec::new(), &mut keys);
-    keys
-}
-
-fn collect(schema: &Value, path: &mut Vec<String>, keys: &mut Vec<String>) {
-    match schema.get("properties").and_then(Value::as_object) {
-        Some(properties) => {
-            for (key, property) in properties {
-                path.push(key.clone());
-                collect(property, path, keys);
-                path.pop();
-            }
-        }
-        None => keys.push(path.join(".")),
-    }
 }
 
 /// Adapts the schema to TOML: there is no null, and a key that can be swept takes a list.
@@ -195,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_rule_is_about_an_existing_key() {
-        let keys = keys();
+        let keys = super::super::keys::keys();
         let is_known = |key: &str| {
             keys.iter()
                 .any(|known| known == key || known.starts_with(&format!("{key}.")))

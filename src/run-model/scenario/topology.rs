@@ -3,6 +3,7 @@
 //! `auto` and `nearest` are answered by the machine's facts, not here.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,8 @@ use std::str::FromStr;
 use tcpx_words::word_set;
 
 /// Which GPUs and NICs take part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Topology {
     /// Who holds which plugin instance.
@@ -37,7 +39,7 @@ impl Default for Topology {
 
 word_set! {
     /// Who holds which plugin instance.
-    #[derive(JsonSchema)]
+    #[cfg_attr(test, derive(JsonSchema))]
     pub enum Processes {
         /// One worker per GPU.
         PerGpu = "per-gpu",
@@ -47,7 +49,8 @@ word_set! {
 }
 
 /// The GPUs of each node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Gpus {
     /// All GPUs; a host pair if there is none.
@@ -62,7 +65,8 @@ pub enum Gpus {
 }
 
 /// The data NICs of each node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Nics {
     /// Every interface that is up, except the one that routes to the peer.
@@ -75,7 +79,8 @@ pub enum Nics {
 }
 
 /// Which GPU uses which NIC.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NicMap {
     /// The NIC that shares the GPU's PCI root.
@@ -88,7 +93,8 @@ pub enum NicMap {
 }
 
 /// CPU sets of the workers. The most specific one holds: NIC, node, role.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Bindings {
     /// Of every sender.

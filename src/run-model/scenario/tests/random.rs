@@ -67,7 +67,7 @@ fn hostile_texts_are_refused_like_any_other() {
 
 /// Pieces that make a text look enough like a scenario to get far.
 fn pieces() -> impl Strategy<Value = String> {
-    let keys = schema::keys()
+    let keys = keys::keys()
         .into_iter()
         .map(|key| key.replace("env.send", "env.send.A"))
         .collect::<Vec<_>>();
