@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
+use anyhow::{Context, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -14,7 +15,6 @@ use tcpx_run_model::event::Event;
 use tcpx_run_model::record::RunRecord;
 use tcpx_run_model::replay::for_each_event;
 use tcpx_run_model::scenario::Scenario;
-use tcpx_words::error::Outcome;
 
 /// Time that a run may take beyond its `limits.total`.
 const BEYOND_TOTAL: Duration = Duration::from_secs(60);
@@ -51,10 +51,10 @@ impl<'a> ChildRuns<'a> {
             .recursive(true)
             .create(reports)
             .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&folder));
-        made.map_err(|error| {
-            let message = format!("cannot make a folder in {}: {error}", reports.display());
-            Failure::new(Outcome::NotRun, message).next("choose another folder with --reports DIR")
-        })?;
+        made.with_context(|| format!("cannot make a folder in {}", reports.display()))
+            .map_err(|error| {
+                Failure::from(error).next("choose another folder with --reports DIR")
+            })?;
         Ok(Self {
             folder,
             extra,
@@ -77,15 +77,14 @@ impl<'a> ChildRuns<'a> {
     ///
     /// # Errors
     /// The run left no record; the error is its reason in one sentence.
-    pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<ChildRun, String> {
+    pub(crate) fn run(&mut self, scenario: &Scenario) -> anyhow::Result<ChildRun> {
         self.count += 1;
         let file = self
             .folder
             .join(format!("{:03}-{}.toml", self.count, scenario.slug()));
-        let text = toml::to_string_pretty(scenario).map_err(|error| error.to_string())?;
-        write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-        let program = std::env::current_exe()
-            .map_err(|error| format!("cannot find this program: {error}"))?;
+        let text = toml::to_string_pretty(scenario)?;
+        write(&file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+        let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command
             .arg("run")
@@ -97,12 +96,11 @@ impl<'a> ChildRuns<'a> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let child = command
-            .spawn()
-            .map_err(|error| format!("cannot start tcpxctl run: {error}"))?;
+        let child = command.spawn().context("cannot start tcpxctl run")?;
         let (document, said) =
             self.wait(child, Duration::from(scenario.limits.total) + BEYOND_TOTAL)?;
-        let record = RunRecord::parse(document.as_bytes()).map_err(|_| last_line(&said))?;
+        let record =
+            RunRecord::parse(document.as_bytes()).map_err(|_| anyhow!(last_line(&said)))?;
         Ok(ChildRun {
             events: self.folder.join(&record.id).join("events.jsonl"),
             record,
@@ -110,15 +108,14 @@ impl<'a> ChildRuns<'a> {
     }
 
     /// What it printed on stdout and stderr.
-    fn wait(&self, mut child: Child, limit: Duration) -> Result<(String, String), String> {
+    fn wait(&self, mut child: Child, limit: Duration) -> anyhow::Result<(String, String)> {
         let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
         let mut until = Instant::now() + limit;
         let mut was_told = false;
         loop {
-            match child.try_wait() {
-                Ok(Some(_)) => break,
-                Err(error) => return Err(format!("cannot wait for tcpxctl run: {error}")),
-                Ok(None) => {}
+            let ended = child.try_wait().context("cannot wait for tcpxctl run")?;
+            if ended.is_some() {
+                break;
             }
             if self.is_interrupted() && !was_told {
                 was_told = true;
@@ -129,7 +126,7 @@ impl<'a> ChildRuns<'a> {
             if Instant::now() > until {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("tcpxctl run did not end within {limit:?}"));
+                bail!("tcpxctl run did not end within {limit:?}");
             }
             std::thread::sleep(LOOK_EVERY);
         }

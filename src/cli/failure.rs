@@ -153,6 +153,13 @@ impl Failure {
     }
 }
 
+/// An error that no caller distinguishes, with the context that says what failed.
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(Outcome::NotRun, format!("{error:#}"))
+    }
+}
+
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
         let failure = Self::because(error.outcome(), &error);

@@ -129,7 +129,7 @@ fn chosen(names: &[String]) -> Result<Vec<Chosen>, Failure> {
 fn rehearse(runs: &mut ChildRuns<'_>, scenario: &Scenario) -> RehearsalRow {
     let ran = match runs.run(scenario) {
         Ok(ran) => ran,
-        Err(why) => return rehearsal_row(scenario, &[], "no record", vec![why]),
+        Err(why) => return rehearsal_row(scenario, &[], "no record", vec![format!("{why:#}")]),
     };
     let record = &ran.record;
     let row = rehearsal_row(

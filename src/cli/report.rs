@@ -18,6 +18,7 @@ use super::failure::{Ended, Ending, Failure};
 use super::nodes::Nodes;
 use super::output::{print, print_json, say};
 use super::{Common, collect};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use tcpx_diagnose::newest_run;
@@ -205,7 +206,7 @@ pub(crate) fn keep_map(path: &Path, redactor: &Redactor) -> Result<(), WriteErro
         serde_json::to_writer_pretty(to, redactor.map()).map_err(Into::into)
     })?;
     say(&format!(
-        "# Map : {}, keep it to yourself\n",
+        "# Map : {} (the real names: do not send it)\n",
         path.display()
     ));
     Ok(())
@@ -233,10 +234,8 @@ fn place(arguments: &Arguments, files: &RunFiles) -> Result<Place, Failure> {
         (Some(path), _) if path.is_dir() && arguments.short => Place::File(path.join("SUMMARY.md")),
         (Some(path), _) if path.is_dir() => Place::Folder(path.clone()),
         (Some(path), _) if path.as_os_str().to_string_lossy().ends_with('/') => {
-            std::fs::create_dir_all(path).map_err(|error| {
-                let message = format!("cannot make {}: {error}", path.display());
-                Failure::new(Outcome::NotRun, message)
-            })?;
+            std::fs::create_dir_all(path)
+                .with_context(|| format!("cannot make {}", path.display()))?;
             Place::Folder(path.clone())
         }
         (Some(path), _) => Place::File(path.clone()),

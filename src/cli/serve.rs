@@ -10,6 +10,7 @@ use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{print, print_error, say};
 use super::signals::interrupted;
+use anyhow::Context;
 use clap::Args;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -33,10 +34,9 @@ pub(crate) struct Arguments {
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let (secret, is_new) = join::read_or_make_secret(&arguments.secret_file)
         .map_err(|why| Failure::new(Outcome::Usage, why))?;
-    let listener = TcpListener::bind(arguments.listen).map_err(|error| {
-        let message = format!("cannot listen on {}: {error}", arguments.listen);
-        Failure::new(Outcome::NotRun, message).next("give another --listen ADDRESS:PORT")
-    })?;
+    let listener = TcpListener::bind(arguments.listen)
+        .with_context(|| format!("cannot listen on {}", arguments.listen))
+        .map_err(|error| Failure::from(error).next("give another --listen ADDRESS:PORT"))?;
     let stop = interrupted()?;
     // Under --json, stdout is for an error alone.
     let tell = if common.json { say } else { print };

@@ -22,6 +22,7 @@ use super::plugin_arguments::PluginArguments;
 use super::scenario::{must_be_runnable, points};
 use super::signals::interrupted;
 use crate::shrink::shrink;
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -126,10 +127,9 @@ fn write(
         shrunk.runs + 1
     );
     let text = toml::to_string_pretty(&shrunk.scenario).unwrap_or_default();
-    std::fs::write(&path, head + &text).map_err(|error| {
-        let message = format!("cannot write {}: {error}", path.display());
-        Failure::new(Outcome::NotRun, message).next("choose another file with --out FILE")
-    })?;
+    std::fs::write(&path, head + &text)
+        .with_context(|| format!("cannot write {}", path.display()))
+        .map_err(|error| Failure::from(error).next("choose another file with --out FILE"))?;
     if common.json {
         let (runs, is_smallest, scenario) = (shrunk.runs + 1, shrunk.is_smallest, &shrunk.scenario);
         let out = path.display().to_string();

@@ -2,16 +2,15 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
+use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tcpx_words::error::Outcome;
 
 /// The flag that the first signal sets.
 pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
-    register()
-        .map_err(|error| Failure::new(Outcome::NotRun, format!("cannot catch signals: {error}")))
+    Ok(register().context("cannot catch signals")?)
 }
 
 fn register() -> io::Result<Arc<AtomicBool>> {

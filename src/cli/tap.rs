@@ -16,17 +16,17 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::failure::{Ended, Ending, Failure};
+use super::failure::{Ended, Ending};
 use super::output::{print_json, print_warning, say};
 use crate::interpose::{
     Exports, InterposeError, PrivateFolder, Program, ProgramEnding, ProgramEnvironment, RealPlugin,
     Recording, TapLibrary, exports, fixed_paths, real_plugin, tap_library,
 };
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -82,10 +82,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let mut tapping = prepare(arguments)?;
     announce(&tapping);
     let program = Program::start(&arguments.command, &tapping.given, common.json)?;
-    let (ending, watched) = Watched::until_the_end(program, &tapping).map_err(|error| {
-        let message = format!("cannot wait for the program: {error}");
-        Failure::new(Outcome::NotRun, message)
-    })?;
+    let (ending, watched) =
+        Watched::until_the_end(program, &tapping).context("cannot wait for the program")?;
     if watched.recordings.is_empty() && watched.not_recorded.is_empty() {
         let next = next_step(arguments, &tapping.real);
         print_warning(common, NOT_LOADED, next.as_deref());

@@ -17,6 +17,7 @@ use super::failure::{Ended, Ending, Failure};
 use super::nodes::{Nodes, upload};
 use super::output::{cut_short, print, stdout_colors};
 use super::watch_peer::Peer;
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -162,10 +163,7 @@ fn once(arguments: &Arguments, source: &mut dyn Source, look: ViewOptions) -> En
         Some("ans") => tui::ansi(&frame),
         _ => tui::text(&frame),
     };
-    std::fs::write(path, content).map_err(|error| {
-        let message = format!("cannot write {}: {error}", path.display());
-        Failure::new(Outcome::NotRun, message)
-    })?;
+    std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Ending::PASSED)
 }
 
