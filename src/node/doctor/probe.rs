@@ -5,7 +5,7 @@
 //! node; that node probes them and returns the results. Every socket is bound to its
 //! interface, so a packet cannot take another path. Each packet carries the offer's token;
 //! a packet without it gets no answer, and an answer is never longer than the packet it
-//! answers. All rails are probed at once, so that every wait ends within [`PATIENCE`].
+//! answers. All rails are probed at once, so that every wait ends within `PATIENCE`.
 //!
 //! Not here: how an offer reaches the peer, and what the results mean.
 #![forbid(unsafe_code)]
