@@ -73,7 +73,7 @@ impl<'a> ChildRuns<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// ChildRuns a scenario to its end.
+    /// Runs a scenario to its end.
     ///
     /// # Errors
     /// The run left no record; the error is its reason in one sentence.

@@ -21,7 +21,7 @@ pub struct ChannelKey {
 pub struct ChannelDetail {
     /// The channel.
     pub channel: ChannelKey,
-    /// Time of the reading, nanoseconds of the recorder's clock.
+    /// Time of the reading, nanoseconds since 1970.
     pub at_ns: u64,
     /// Requests in flight, oldest first.
     pub requests: Vec<RequestDetail>,
@@ -29,7 +29,7 @@ pub struct ChannelDetail {
     pub events: Vec<EventDetail>,
     /// Non-empty buckets of the post-to-done histogram: first nanosecond, first beyond, count.
     pub latency: Vec<(u64, u64, u64)>,
-    /// TCP sockets of its process, or why they cannot be read.
+    /// TCP sockets of its comm, or why they cannot be found.
     pub sockets: Result<Vec<tcpx_node::TcpSocket>, String>,
     /// Counters of its NIC, by name.
     pub nic: Vec<(String, u64)>,
@@ -59,7 +59,7 @@ pub struct EventDetail {
     pub call: String,
     /// What the call returned.
     pub rc: i32,
-    /// The request's number, modulo the recorder's slots.
+    /// The request's number, its lowest 32 bits.
     pub request: u32,
     /// Bytes; for a call without a request, nanoseconds.
     pub value: u64,
