@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use tcpx_words::plugin_family::PluginFamily;
 
 /// Ports that UCCL's test programs use for their bootstrap.
 const BOOTSTRAP_PORTS: [u16; 10] = [
@@ -86,6 +87,17 @@ pub(super) fn machine(facts: &Facts, subject: Subject) -> Machine {
     }
 }
 
+/// The family of the plugin that was loaded, by the name in its table.
+fn loaded_family(facts: &Facts) -> Fact<PluginFamily> {
+    match &facts.tested {
+        Some(tested) => tested
+            .plugin_name
+            .as_ref()
+            .map(|name| PluginFamily::of_table_name(name)),
+        None => Fact::unknown("the plugin was not loaded"),
+    }
+}
+
 /// Everything under `view`.
 #[derive(Serialize)]
 struct View {
@@ -98,6 +110,7 @@ struct View {
     plugins: Fact<Vec<PluginView>>,
     plugin_files: Fact<Vec<String>>,
     plugin_sha256: Fact<String>,
+    loaded_family: Fact<PluginFamily>,
     pairing: Vec<String>,
     plugin_users: Fact<Vec<String>>,
     ports_taken: Fact<Vec<u16>>,
@@ -192,6 +205,7 @@ impl View {
                 all.first()
                     .map_or_else(|| Fact::unknown("no plugin"), |one| one.sha256.clone())
             }),
+            loaded_family: loaded_family(facts),
             pairing: pairing(facts),
             plugin_users: users.map(|users| {
                 users
