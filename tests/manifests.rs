@@ -9,6 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
+#[path = "support/files.rs"]
+mod files;
+use files::files_below;
+
 /// Dependencies that are used without being named: manifest, dependency and reason.
 const UNNAMED: &[(&str, &str, &str)] = &[
     (
@@ -113,25 +117,10 @@ fn a_crate_name_in_a_comment_or_string_is_not_a_use() {
 }
 
 fn manifests(root: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    files(root, &|_| true, &mut found);
+    let mut found = files_below(root, "toml", &|_| true);
     found.retain(|path| path.ends_with("Cargo.toml"));
     assert!(found.len() > 5, "{found:?}");
     found
-}
-
-/// Collects the files below a folder, in the subfolders for which `enters` returns true.
-fn files(folder: &Path, enters: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder").flatten() {
-        let (path, kind) = (entry.path(), entry.file_type().expect("a kind"));
-        let is_built =
-            entry.file_name() == "target" || entry.file_name().as_encoded_bytes().starts_with(b".");
-        if kind.is_file() {
-            found.push(path);
-        } else if kind.is_dir() && !is_built && enters(&path) {
-            files(&path, enters, found);
-        }
-    }
 }
 
 fn read_toml(path: &Path) -> Table {
@@ -176,23 +165,15 @@ struct Sources {
 
 impl Sources {
     fn read(package: &Path) -> Self {
-        let mut found = Vec::new();
-        files(
-            package,
-            &|folder| !folder.join("Cargo.toml").exists(),
-            &mut found,
-        );
+        let is_inside = |folder: &Path| !folder.join("Cargo.toml").exists();
         let mut sources = Self {
             plain: Vec::new(),
             tests: Vec::new(),
             build: Vec::new(),
         };
         let build = fs::read_to_string(package.join("build.rs")).unwrap_or_default();
-        for path in found
-            .iter()
-            .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        {
-            let text = fs::read_to_string(path).expect("a source");
+        for path in files_below(package, "rs", &is_inside) {
+            let text = fs::read_to_string(&path).expect("a source");
             let below = path.strip_prefix(package).expect("below the package");
             let is_test =
                 |part: &str| matches!(part, "tests" | "tests.rs" | "benches" | "examples");

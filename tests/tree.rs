@@ -5,6 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "support/files.rs"]
+mod files;
+use files::files_below;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -166,24 +170,15 @@ fn the_map_lists_exactly_the_existing_folders() {
     );
 }
 
-/// Every source file below a folder.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    files_below(folder, "rs", &|_| true)
 }
 
 #[test]
 fn no_role_of_a_run_imports_another() {
     const ROLES: [&str; 3] = ["coordinator", "agent", "worker"];
     for role in ROLES {
-        let mut files = Vec::new();
-        sources(&root().join("src/coord").join(role), &mut files);
+        let files = sources(&root().join("src/coord").join(role));
         assert!(!files.is_empty(), "{role}");
         for file in files {
             let text = fs::read_to_string(&file).unwrap();
@@ -216,13 +211,10 @@ fn no_folders_of_a_crate_import_each_other() {
 
 /// The folder of every `lib.rs` in the workspace.
 fn crate_roots() -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for top in ["src", "probes"] {
-        sources(&root().join(top), &mut files);
-    }
-    files.retain(|file| file.ends_with("lib.rs"));
-    let roots: Vec<PathBuf> = files
-        .iter()
+    let roots: Vec<PathBuf> = ["src", "probes"]
+        .into_iter()
+        .flat_map(|top| sources(&root().join(top)))
+        .filter(|file| file.ends_with("lib.rs"))
         .map(|file| file.parent().unwrap().to_owned())
         .collect();
     assert!(roots.len() > 10, "{roots:?}");
@@ -231,8 +223,7 @@ fn crate_roots() -> Vec<PathBuf> {
 
 /// Pairs of sibling folders where a file of the first imports from the second.
 fn imports_between_folders(lib: &Path) -> BTreeSet<(String, String)> {
-    let mut files = Vec::new();
-    sources(lib, &mut files);
+    let mut files = sources(lib);
     // A crate in a subfolder is checked separately.
     files.retain(|file| {
         file.ancestors()
