@@ -105,12 +105,14 @@ fn table_row(entry: &SourceEntry, scenarios: &Path) -> Result<String, String> {
         .map(|name| format!("Condition::{}", variant(name)))
         .collect();
     Ok(format!(
-        "CatalogueEntry {{ name: Condition::{variant}, severity: Severity::{severity:?}, symptom: {symptom:?}, \
+        "CatalogueEntry {{ name: Condition::{variant}, severity: Severity::{severity:?}, \
+         stalls: {stalls}, symptom: {symptom:?}, \
          meaning: {meaning:?}, detected: {detected:?}, causes: &{causes:?}, reproduce: {reproduce:?}, \
          simulated: {simulated}, fix: {fix:?}, reference: {reference:?}, explains: &[{explains}], \
          decided_by: {decided_by:?}, scenario: include_str!({scenario:?}), evidence: {evidence} }},\n",
         variant = variant(name),
         severity = entry.severity,
+        stalls = entry.stalls,
         symptom = entry.symptom,
         meaning = entry.meaning,
         detected = entry.detected,

@@ -19,6 +19,8 @@ pub struct CatalogueEntry {
     pub name: Condition,
     /// Severity of its findings, unless another finding explains them.
     pub severity: Severity,
+    /// It stops a transfer; the others end it or spoil its result.
+    pub stalls: bool,
     /// What a person sees.
     pub symptom: &'static str,
     /// What is wrong, in one sentence.

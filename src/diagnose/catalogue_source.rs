@@ -12,6 +12,8 @@ use serde::Deserialize;
 pub(crate) struct SourceEntry {
     pub(crate) name: String,
     pub(crate) severity: SourceSeverity,
+    #[serde(default = "yes")]
+    pub(crate) stalls: bool,
     pub(crate) symptom: String,
     pub(crate) meaning: String,
     pub(crate) detected: String,
@@ -34,6 +36,10 @@ pub(crate) enum SourceSeverity {
     Error,
     Warning,
     Info,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Deserialize)]
