@@ -54,7 +54,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
     let DiagnoseInput { of, evidence, note } = seen(arguments)?;
     if arguments.evidence {
-        print_json(&evidence);
+        print_json(&EvidenceDocument {
+            schema: "tcpxctl.evidence/1",
+            evidence: &evidence,
+        });
         return Ok(Ending::PASSED);
     }
     let findings = diagnose(&evidence);
@@ -96,22 +99,17 @@ fn exit_of(findings: &[Finding]) -> Outcome {
 
 /// Whether the condition stops a transfer; the others end it or spoil its result.
 fn is_stall(condition: &str) -> bool {
-    !matches!(
-        Condition::from_name(condition),
-        Some(
-            Condition::PluginExit
-                | Condition::PluginCrash
-                | Condition::ProcessKilled
-                | Condition::NoCmsg
-                | Condition::PayloadWrong
-                | Condition::ConsumedEarly
-                | Condition::RateAboveLineRate
-                | Condition::ControlLost
-                | Condition::PrematureClose
-                | Condition::PeerExitedFirst
-                | Condition::CallRefused
-        )
-    )
+    Condition::from_name(condition).is_none_or(|condition| condition.entry().stalls)
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct EvidenceDocument<'a> {
+    schema: &'static str,
+    /// What the rules look at; its keys change with them.
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "super::schemas::Keys"))]
+    evidence: &'a Evidence,
 }
 
 #[derive(Serialize)]
@@ -294,4 +292,16 @@ fn described(it: &CatalogueEntry) -> String {
         it.fix,
         it.reference
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_catalogue_has_what_a_run_warns_of_before_it_starts() {
+        for name in tcpx_coord::WARNED_OF {
+            assert!(Condition::from_name(name).is_some(), "{name}");
+        }
+    }
 }

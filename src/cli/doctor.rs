@@ -95,6 +95,15 @@ impl Arguments {
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct FactsDocument<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "super::schemas::Keys"))]
+    facts: &'a Facts,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FixEnvDocument<'a> {
     schema: &'static str,
     lines: &'a [String],
@@ -123,7 +132,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         facts.tested = Some(tested(&facts, &extra));
     }
     if arguments.facts {
-        print_json(&facts);
+        print_json(&FactsDocument {
+            schema: "tcpxctl.facts/1",
+            facts: &facts,
+        });
         return Ok(Ending::PASSED);
     }
     if arguments.fix_env {

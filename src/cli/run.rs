@@ -335,7 +335,10 @@ fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> Ended
         plans.push(DryRun::new(point, &transports)?);
     }
     if common.json {
-        print_json(&plans);
+        print_json(&DryRunDocument {
+            schema: "tcpxctl.dry-run/1",
+            points: &plans,
+        });
     } else {
         for plan in &plans {
             print(&plan.text());
@@ -344,19 +347,34 @@ fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> Ended
     Ok(Ending::PASSED)
 }
 
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DryRunDocument<'a> {
+    schema: &'static str,
+    points: &'a [DryRun],
+}
+
 /// One point of a scenario, as `--dry-run` shows it.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DryRun {
+    /// The values that `--sweep` or `[sweep]` gave it; empty without a sweep.
     point: String,
+    /// Of the scenario with every key resolved.
     sha256: String,
-    keys: Vec<Key>,
+    keys: Vec<DryRunKey>,
+    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
     plugin: tcpx_node::plugin_files::Choice,
+    /// Environment of the sending and of the receiving worker.
     env: Vec<(String, std::collections::BTreeMap<String, String>)>,
+    /// What a run would start on each node.
     commands: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Key {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DryRunKey {
+    /// `transfer.chunk`
     key: String,
     value: String,
     origin: String,
@@ -375,11 +393,12 @@ impl DryRun {
                 tcpx_coord::environment(&point.scenario, &facts, side, &plugin, None),
             )
         });
-        let key = |(key, value, origin): (String, String, tcpx_run_model::scenario::Origin)| Key {
-            key,
-            value,
-            origin: origin.to_string(),
-        };
+        let key =
+            |(key, value, origin): (String, String, tcpx_run_model::scenario::Origin)| DryRunKey {
+                key,
+                value,
+                origin: origin.to_string(),
+            };
         let names = shown_names(
             &transports
                 .iter()

@@ -21,6 +21,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+#[path = "../../tests/support/files.rs"]
+mod files;
+use files::files_below;
+
 /// An object whose keys are not part of the schema.
 #[derive(Serialize)]
 pub(super) struct Object;
@@ -38,6 +42,9 @@ impl JsonSchema for Object {
         json_schema!({ "type": "object" })
     }
 }
+
+/// Keys beside `schema` that are not part of the schema.
+pub(super) type Keys = BTreeMap<String, Value>;
 
 /// How a command ended.
 #[derive(JsonSchema, Serialize)]
@@ -476,7 +483,7 @@ struct Report {
     /// RFC 3339, UTC.
     started: Option<String>,
     #[serde(flatten)]
-    sections: BTreeMap<String, Value>,
+    sections: Keys,
 }
 
 /// `nodes/NODE/frame.json`: what surrounded a worker when a stall was declared.
@@ -484,7 +491,7 @@ struct Report {
 struct Frame {
     schema: String,
     #[serde(flatten)]
-    sections: BTreeMap<String, Value>,
+    sections: Keys,
 }
 
 fn schema_of<T: JsonSchema>(kind: &str) -> Value {
@@ -528,8 +535,11 @@ fn all() -> BTreeMap<&'static str, Value> {
         "tcpxctl.discover/1": discover::DiscoverDocument<'static>,
         "tcpxctl.doctor-fix-env/1": doctor::FixEnvDocument<'static>,
         "tcpxctl.doctor/1": doctor_table::DoctorDocument<'static>,
+        "tcpxctl.dry-run/1": run::DryRunDocument<'static>,
         "tcpxctl.error/1": failure::ErrorDocument<'static>,
+        "tcpxctl.evidence/1": diagnose::EvidenceDocument<'static>,
         "tcpxctl.explain/1": diagnose::ExplainDocument<'static>,
+        "tcpxctl.facts/1": doctor::FactsDocument<'static>,
         "tcpxctl.frame/1": Frame,
         "tcpxctl.gpu/1": gpu::GpuDocument<'static>,
         "tcpxctl.handshake/1": handshake::HandshakeDocument<'static>,
@@ -543,6 +553,7 @@ fn all() -> BTreeMap<&'static str, Value> {
         "tcpxctl.rehearse/1": rehearse::RehearseDocument<'static>,
         "tcpxctl.report/2": Report,
         "tcpxctl.run/2": Run,
+        "tcpxctl.selftest-rows/1": selftest::SelftestRowsDocument,
         "tcpxctl.selftest/1": selftest::SelftestDocument<'static>,
         "tcpxctl.shrink/1": shrink::ShrinkDocument<'static>,
         "tcpxctl.sweep/1": run::SweepDocument<'static>,
@@ -591,28 +602,19 @@ const FUTURE: [&str; 2] = ["tcpxctl.run/3", "tcpxctl.run/9"];
 #[test]
 fn every_kind_that_the_source_names_has_a_schema() {
     let mut named = BTreeSet::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    kinds_below(&root.join("src"), &mut named);
-    kinds_below(&root.join("probes"), &mut named);
+    for top in ["src", "probes"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(top);
+        for path in files_below(&folder, "rs", &|_| true) {
+            let text = std::fs::read_to_string(path).expect("readable");
+            let literals = text.split('"').filter(|literal| is_kind(literal));
+            named.extend(literals.map(str::to_owned));
+        }
+    }
     for known in FORMER.iter().chain(&FUTURE) {
         named.remove(*known);
     }
     let known: BTreeSet<String> = all().into_keys().map(str::to_owned).collect();
     assert_eq!(named, known);
-}
-
-/// Adds every string literal `"tcpxctl.NAME/NUMBER"` of the Rust files below `folder`.
-fn kinds_below(folder: &Path, kinds: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            kinds_below(&path, kinds);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(&path).expect("readable");
-            let literals = text.split('"').filter(|literal| is_kind(literal));
-            kinds.extend(literals.map(str::to_owned));
-        }
-    }
 }
 
 fn is_kind(literal: &str) -> bool {

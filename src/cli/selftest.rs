@@ -73,13 +73,23 @@ pub(super) struct SelftestDocument<'a> {
 }
 
 #[derive(Serialize)]
-struct Listed {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct SelftestRowsDocument {
+    schema: &'static str,
+    rows: Vec<ListedRow>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ListedRow {
     id: &'static str,
+    /// What holds when the row passes.
     promise: &'static str,
+    /// The row is run for TCPX plugins only.
     tcpx_only: bool,
 }
 
-impl From<&tcpx_engine::contract::ContractCheck> for Listed {
+impl From<&tcpx_engine::contract::ContractCheck> for ListedRow {
     fn from(row: &tcpx_engine::contract::ContractCheck) -> Self {
         Self {
             id: row.id,
@@ -364,16 +374,19 @@ fn look_at_tables(
 fn list(common: &Common, arguments: &Arguments) {
     let own = [tables::LISTED, tables::LISTED_AGREE]
         .into_iter()
-        .map(|(id, promise)| Listed {
+        .map(|(id, promise)| ListedRow {
             id,
             promise,
             tcpx_only: false,
         });
     let rows = own
-        .chain(contract::rows().map(Listed::from))
+        .chain(contract::rows().map(ListedRow::from))
         .filter(|row| arguments.wants(row.id));
     if common.json {
-        print_json(&rows.collect::<Vec<_>>());
+        print_json(&SelftestRowsDocument {
+            schema: "tcpxctl.selftest-rows/1",
+            rows: rows.collect(),
+        });
         return;
     }
     let mut columns = Columns::new(&["row", "applies to", "requirement"]);

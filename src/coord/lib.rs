@@ -16,7 +16,7 @@ mod stream;
 pub mod worker;
 
 pub use coordinator::ask::{TaskError, TaskNode};
-pub use coordinator::assign::environment;
+pub use coordinator::assign::{WARNED_OF, environment};
 pub use coordinator::conclude::conclude;
 pub use coordinator::drive::{FocusedChannel, ONE_NODE_PAIR, RunOutcome, RunRequest, run};
 pub use coordinator::launch::LaunchError;

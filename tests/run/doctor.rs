@@ -194,12 +194,13 @@ fn a_redacted_capture_contains_no_names() {
 
 #[test]
 fn two_nodes_are_compared_by_their_facts() {
-    let facts = doctor(&[], &["--facts"]).ends_with(0).out;
+    let facts = doctor(&[], &["--facts"]).ends_with(0);
+    facts.json();
     let tool = doctor(
         &[("proc/sys/kernel/osrelease", "6.6.72+")],
         &["--peer-facts", "there.json", "--json"],
     );
-    tool.write("there.json", &facts);
+    tool.write("there.json", &facts.out);
     let document = tool.ends_with(1).json();
     let both = document["both"].as_array().unwrap();
     let odd: Vec<&Value> = both.iter().filter(|row| row["verdict"] != "PASS").collect();

@@ -289,7 +289,7 @@ fn a_dry_run_shows_origins_and_runs_nothing() {
         .ends_with(0)
         .json();
     assert_eq!(
-        json[0]["keys"]
+        json["points"][0]["keys"]
             .as_array()
             .unwrap()
             .iter()

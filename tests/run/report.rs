@@ -153,6 +153,7 @@ fn a_run_with_a_killed_coordinator_is_reported_from_its_event_stream() {
     let run = &ended.run_folders()[1];
     let why = "the coordinator was killed before it wrote run.json; events.jsonl covers the first ";
     told(run, &["diagnose", "RUN"], 4).says(&[why, "error window-never-consumed"]);
+    assert!(told(run, &["diagnose", "RUN", "--evidence"], 0).json()["nodes"].is_array());
     assert!(
         told(run, &["diagnose", "RUN", "--json"], 4).json()["note"]
             .as_str()

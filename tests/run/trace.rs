@@ -127,7 +127,7 @@ fn an_overwritten_ring_is_reported_and_a_stall_shows_requests_in_flight() {
         &["env.TCPXTAP_RING_EVENTS=\"64\""],
     )
     .ends_with(0);
-    let document = trace(&ended.run_folders()[0], &[]).json();
+    let document = serde_json::from_str(&trace(&ended.run_folders()[0], &[]).out).unwrap();
     nest(&document);
     assert!(document["otherData"]["overwritten"].as_u64().unwrap() > 0);
     let named = |text: &str| {

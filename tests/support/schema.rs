@@ -8,12 +8,11 @@
 use serde_json::Value;
 use std::path::Path;
 
-/// Panics unless `document`, or each document of a list, is valid for the schema that it names.
-/// A document without the key `schema` has none.
+/// Panics unless `document` is valid for the schema that it names.
 pub(crate) fn check(document: &Value) {
-    let Some(kind) = document["schema"].as_str() else {
-        return;
-    };
+    let kind = document["schema"]
+        .as_str()
+        .unwrap_or_else(|| panic!("names no schema: {document:#}"));
     let name = format!("docs/schemas/{}.json", kind.replace('/', "-"));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));

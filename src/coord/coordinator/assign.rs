@@ -509,6 +509,11 @@ fn sockets(env: &BTreeMap<String, String>, facts: &NodeFacts) -> u64 {
     (number("NCCL_NSOCKS_PERTHREAD") * number("NCCL_SOCKET_NTHREADS")).min(8)
 }
 
+const CHUNK_SIZE_ZERO: &str = "dynamic-chunk-size-zero";
+const EXCEEDS_TASK_CHUNKS: &str = "message-exceeds-task-chunks";
+/// Conditions that a run warns of before it starts. The catalogue is in a crate above this one.
+pub const WARNED_OF: [&str; 2] = [CHUNK_SIZE_ZERO, EXCEEDS_TASK_CHUNKS];
+
 /// Warns of a task chunk size that stalls TCPX 3.1.9: with more than one task chunk per socket in a
 /// message, the plugin loses the pages of the earlier ones; with size 0, no bytes move.
 fn task_chunk_warning(
@@ -523,7 +528,7 @@ fn task_chunk_warning(
     let (chunk, sockets) = (scenario.transfer.chunk.0, sockets(env, facts));
     let fits = task_chunk > 0 && chunk <= task_chunk.saturating_mul(sockets);
     (!fits).then(|| Finding {
-        condition: if task_chunk == 0 { "dynamic-chunk-size-zero" } else { "message-exceeds-task-chunks" }.into(),
+        condition: if task_chunk == 0 { CHUNK_SIZE_ZERO } else { EXCEEDS_TASK_CHUNKS }.into(),
         severity: Severity::Warning,
         confidence: 1.0,
         // `drive` sets it, because it knows the node.
