@@ -19,7 +19,7 @@ use tcpx_coord::{Loaded, Task, WorkerMessage};
 use tcpx_coord::{TaskError, TaskNode, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_engine::plugin::Device;
-use tcpx_node::plugin_files::Choice;
+use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_node::{Fact, Gpu, Nic, NodeFacts, Speed};
 use tcpx_run_model::scenario::Scenario;
 use tcpx_words::side::Side;
@@ -53,7 +53,7 @@ pub(super) struct DiscoverDocument<'a> {
     cuda: Option<&'a CudaNode>,
     cuda_error: Option<&'a str>,
     #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
-    plugin: Option<&'a Choice>,
+    plugin: Option<&'a ChosenPlugin>,
     #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
     loaded: Option<&'a Loaded>,
     #[cfg_attr(test, schemars(with = "Option<super::schemas::Problem>"))]
@@ -100,7 +100,7 @@ struct DiscoveredNode<'a> {
     facts: &'a NodeFacts,
     /// The GPUs by CUDA, asked in a separate worker, because a driver may end its process.
     cuda: Result<CudaNode, String>,
-    choice: Option<&'a Choice>,
+    choice: Option<&'a ChosenPlugin>,
     loaded: Result<Loaded, TaskError>,
 }
 

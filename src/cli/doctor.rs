@@ -32,10 +32,10 @@ use tcpx_coord::{TaskNode, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_node::doctor::lint::VariableTable;
 use tcpx_node::doctor::{
-    Catalogue, Depth, Facts, ProbedRails, Scope, Subject, Tested, capture, examine, examine_pair,
-    probe, rail_names,
+    Catalogue, Depth, DoctorFacts, ProbedRails, Scope, Subject, Tested, capture, examine,
+    examine_pair, probe, rail_names,
 };
-use tcpx_node::plugin_files::{Choice, must_have_table};
+use tcpx_node::plugin_files::{ChosenPlugin, must_have_table};
 use tcpx_node::redact::Redactor;
 use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::scenario::PluginChoice;
@@ -99,7 +99,7 @@ pub(super) struct FactsDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
     #[cfg_attr(test, schemars(with = "super::schemas::Keys"))]
-    facts: &'a Facts,
+    facts: &'a DoctorFacts,
 }
 
 #[derive(Serialize)]
@@ -126,7 +126,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     };
     let mut facts = match &arguments.capture {
         Some(path) => captured(path, scope, arguments.no_redact)?,
-        None => Facts::read(&root, scope),
+        None => DoctorFacts::read(&root, scope),
     };
     if arguments.load {
         facts.tested = Some(tested(&facts, &extra));
@@ -181,7 +181,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
 }
 
 /// Loads CUDA, then the plugin, each within a time limit.
-fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
+fn tested(facts: &DoctorFacts, env: &BTreeMap<String, String>) -> Tested {
     let candidate = facts
         .plugins
         .known()
@@ -201,7 +201,7 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
         .ok_or_else(|| "no plugin was found to load".to_owned())
         .and_then(|one| {
             let task = Task::Probe {
-                plugin: Choice::of_file(one.path.clone().into()),
+                plugin: ChosenPlugin::of_file(one.path.clone().into()),
             };
             let loaded = node.ask(task, env, LOAD_PATIENCE, |message| match message {
                 WorkerMessage::Loaded(loaded) => Some(*loaded),
@@ -232,10 +232,10 @@ fn tested(facts: &Facts, env: &BTreeMap<String, String>) -> Tested {
 /// The facts of the node of `--peer`, and the result of trying each rail.
 fn on_peer(
     arguments: &Arguments,
-    facts: &Facts,
+    facts: &DoctorFacts,
     scope: Scope<'_>,
     subject: Subject,
-) -> Result<Option<(Facts, Option<ProbedRails>)>, Failure> {
+) -> Result<Option<(DoctorFacts, Option<ProbedRails>)>, Failure> {
     let Some(way) = arguments.nodes.peer_of_here()? else {
         return Ok(None);
     };
@@ -322,7 +322,7 @@ fn subject(
     }
     let scenario = first_point(arguments.scenario.clone(), &[], &PluginArguments::default())?;
     // Variables are derived from the plugin's family alone, so the file need not exist.
-    let choice = Choice::of_file(
+    let choice = ChosenPlugin::of_file(
         if tcpx {
             "libnccl-net-tcpx.so"
         } else {
@@ -340,7 +340,7 @@ fn subject(
     ))
 }
 
-fn node_name(facts: &Facts) -> String {
+fn node_name(facts: &DoctorFacts) -> String {
     facts
         .node
         .host
@@ -364,7 +364,7 @@ fn fix_env(common: &Common, lines: &[String]) {
 }
 
 /// Reads the facts of another node from a file of `doctor --facts`.
-fn peer_facts(path: &Path) -> Result<Facts, Failure> {
+fn peer_facts(path: &Path) -> Result<DoctorFacts, Failure> {
     read_facts(path).map_err(|problem| {
         let message = format!("{}: {problem}", path.display());
         let next = "make the file on the other node with `tcpxctl doctor --facts`";
@@ -372,7 +372,7 @@ fn peer_facts(path: &Path) -> Result<Facts, Failure> {
     })
 }
 
-fn read_facts(path: &Path) -> Result<Facts, String> {
+fn read_facts(path: &Path) -> Result<DoctorFacts, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() || metadata.len() > FACTS_BYTES_MAX {
         return Err(format!(
@@ -385,10 +385,10 @@ fn read_facts(path: &Path) -> Result<Facts, String> {
     file.take(FACTS_BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(|error| error.to_string())?;
-    Facts::from_json(&text).map_err(|error| format!("not the facts of a node: {error}"))
+    DoctorFacts::from_json(&text).map_err(|error| format!("not the facts of a node: {error}"))
 }
 
-fn captured(path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<Facts, Failure> {
+fn captured(path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<DoctorFacts, Failure> {
     let mut redactor = (!as_it_is).then(Redactor::of_this_machine);
     let (facts, entries) = capture(path, scope, redactor.as_mut())
         .map_err(|error| Failure::because(Outcome::NotRun, &error))?;

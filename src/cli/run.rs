@@ -364,7 +364,7 @@ struct DryRun {
     sha256: String,
     keys: Vec<DryRunKey>,
     #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
-    plugin: tcpx_node::plugin_files::Choice,
+    plugin: tcpx_node::plugin_files::ChosenPlugin,
     /// Environment of the sending and of the receiving worker.
     env: Vec<(String, std::collections::BTreeMap<String, String>)>,
     /// What a run would start on each node.

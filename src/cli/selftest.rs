@@ -34,7 +34,7 @@ use tables::Tables;
 use tcpx_coord::{Loaded, Task, WorkerMessage};
 use tcpx_coord::{TaskError, TaskNode, environment};
 use tcpx_engine::contract::{self, ContractVerdict};
-use tcpx_node::plugin_files::Choice;
+use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
 pub(super) struct SelftestDocument<'a> {
     schema: &'static str,
     #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
-    plugin: &'a Choice,
+    plugin: &'a ChosenPlugin,
     /// Name and version of the table in use; null if no table could be used.
     #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
     table: Option<&'a tcpx_engine::plugin::About>,
@@ -141,7 +141,7 @@ impl Row {
 /// The node and plugin that rows run on.
 struct Bench<'a> {
     node: &'a TaskNode,
-    choice: Choice,
+    choice: ChosenPlugin,
     env: BTreeMap<String, String>,
     patience: Duration,
 }
@@ -149,7 +149,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Loads and initialises the plugin, with another table version if one is given.
     fn load(&self, version: Option<AbiVersion>) -> Result<Loaded, TaskError> {
-        let plugin = Choice {
+        let plugin = ChosenPlugin {
             abi: version.or(self.choice.abi),
             ..self.choice.clone()
         };

@@ -73,7 +73,7 @@ mod tests {
     use crate::protocol::message::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use tcpx_node::plugin_files::{Choice, Source};
+    use tcpx_node::plugin_files::{ChosenPlugin, PluginSource};
     use tcpx_node::{NodeFacts, Root};
     use tcpx_run_model::counters::{ChannelNow, LatencyUs};
     use tcpx_run_model::phase::{Exit, Failure, Phase};
@@ -170,7 +170,7 @@ mod tests {
             in_call: Some("test".to_owned()),
             channels: vec![now()],
         };
-        let plugin = || Choice::new(Source::Builtin, "requested", Vec::new());
+        let plugin = || ChosenPlugin::new(PluginSource::Builtin, "requested", Vec::new());
         let probe = || Task::Probe { plugin: plugin() };
         let pair = PairTask {
             plugin: plugin(),

@@ -36,7 +36,7 @@ pub struct Evidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<Outcome>,
     /// Every worker of the run, or every process that was inspected.
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<EvidenceNode>,
     /// Measured transfers, one per direction of a pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) moved: Vec<Moved>,
@@ -68,7 +68,7 @@ pub(crate) struct Moved {
 
 /// One end: a worker, or a process that tcpxctl did not start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Node {
+pub(crate) struct EvidenceNode {
     /// Its ids and its printed name.
     #[serde(flatten)]
     pub(crate) subject: Subject,
@@ -86,7 +86,7 @@ pub(crate) struct Node {
     pub(crate) sampled_ms: Option<f64>,
     /// Its channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) channels: Vec<Channel>,
+    pub(crate) channels: Vec<EvidenceChannel>,
     /// The call it is inside of, if that call belongs to no channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<String>,
@@ -122,7 +122,7 @@ pub(crate) struct Node {
     pub(crate) mismatch: Option<String>,
     /// Interfaces and GPUs of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) machine: Option<Machine>,
+    pub(crate) machine: Option<EvidenceMachine>,
     /// The freeze-frame of the stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frame: Option<Box<Frame>>,
@@ -130,7 +130,7 @@ pub(crate) struct Node {
 
 /// One channel of one end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Channel {
+pub(crate) struct EvidenceChannel {
     /// Its counters.
     #[serde(flatten)]
     pub(crate) now: ChannelNow,
@@ -179,7 +179,7 @@ pub(crate) struct SignatureLines {
 
 /// The part of a machine's facts that decides where bytes go.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub(crate) struct EvidenceMachine {
     /// The machine and its network namespace.
     pub(crate) host: Option<Host>,
     /// Its interfaces.
@@ -231,24 +231,28 @@ impl Evidence {
     }
 
     /// The other nodes.
-    pub(crate) fn others<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+    pub(crate) fn others<'a>(
+        &'a self,
+        node: &'a EvidenceNode,
+    ) -> impl Iterator<Item = &'a EvidenceNode> {
         self.nodes
             .iter()
             .filter(|other| other.subject != node.subject)
     }
 
     /// The worker at the other end of a worker's pair.
-    pub(crate) fn opposite(&self, node: &Node) -> Option<&Node> {
+    pub(crate) fn opposite(&self, node: &EvidenceNode) -> Option<&EvidenceNode> {
         let pair = node.subject.pair?;
-        let is_other = |other: &&Node| {
+        let is_other = |other: &&EvidenceNode| {
             other.subject.pair == Some(pair) && other.subject.node != node.subject.node
         };
         self.nodes.iter().find(is_other)
     }
 
     /// Both workers of each pair, for pairs of which both workers are known.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Node, &Node)> {
-        let first = |(node, other): &(&Node, &Node)| node.subject.node < other.subject.node;
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&EvidenceNode, &EvidenceNode)> {
+        let first =
+            |(node, other): &(&EvidenceNode, &EvidenceNode)| node.subject.node < other.subject.node;
         self.nodes
             .iter()
             .filter_map(|node| Some((node, self.opposite(node)?)))
@@ -257,7 +261,7 @@ impl Evidence {
 
     /// The names of the workers or processes.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
-        self.nodes.iter().map(Node::name)
+        self.nodes.iter().map(EvidenceNode::name)
     }
 
     /// How many channels they have.
@@ -289,7 +293,7 @@ impl Evidence {
     }
 }
 
-impl Node {
+impl EvidenceNode {
     /// A node of which only the name is known.
     pub(crate) fn new(subject: Subject) -> Self {
         Self {
@@ -359,7 +363,7 @@ impl Node {
     }
 }
 
-impl Channel {
+impl EvidenceChannel {
     /// Requests that are posted and not yet handed back.
     pub(crate) fn in_flight(&self) -> u64 {
         self.now.posted.saturating_sub(self.now.consumed)
@@ -417,8 +421,8 @@ const WATCHED_MIN_MS: f64 = 150.0;
 pub(crate) struct Spot<'a> {
     evidence: &'a Evidence,
     /// The worker or process that the channel belongs to.
-    pub(crate) node: &'a Node,
-    pub(crate) channel: &'a Channel,
+    pub(crate) node: &'a EvidenceNode,
+    pub(crate) channel: &'a EvidenceChannel,
 }
 
 impl<'a> Spot<'a> {
@@ -448,7 +452,7 @@ impl<'a> Spot<'a> {
     }
 
     /// The other channels of its process.
-    pub(crate) fn siblings(&self) -> impl Iterator<Item = &'a Channel> {
+    pub(crate) fn siblings(&self) -> impl Iterator<Item = &'a EvidenceChannel> {
         let this = self.channel;
         self.node
             .channels
@@ -458,7 +462,7 @@ impl<'a> Spot<'a> {
 
     /// Whether another channel of the same process and direction has completed more requests
     /// and does not stand still.
-    pub(crate) fn is_behind(&self, other: &Channel) -> bool {
+    pub(crate) fn is_behind(&self, other: &EvidenceChannel) -> bool {
         let stands = Spot {
             channel: other,
             ..*self

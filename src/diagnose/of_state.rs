@@ -6,7 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::evidence::{
-    Channel, Evidence, EvidenceNic, EvidenceStall, Machine, Moved, Node, SignatureLines, Watched,
+    Evidence, EvidenceChannel, EvidenceMachine, EvidenceNic, EvidenceNode, EvidenceStall, Moved,
+    SignatureLines, Watched,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
@@ -100,7 +101,9 @@ impl Evidence {
     pub fn add_record(&mut self, run: &RunRecord) {
         self.outcome = Some(run.outcome);
         for (pair, node, record) in run.workers() {
-            let is = |one: &&mut Node| one.subject.node == node && one.subject.pair == Some(pair);
+            let is = |one: &&mut EvidenceNode| {
+                one.subject.node == node && one.subject.pair == Some(pair)
+            };
             if let Some(worker) = self.nodes.iter_mut().find(is) {
                 worker.logged = worker.logged.or(record.log_lines.map(|(lines, _)| lines));
             }
@@ -144,7 +147,7 @@ fn stall_after_ms(state: &RunState) -> u64 {
     stall_after_ms
 }
 
-fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> Node {
+fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNode {
     let state = &timeline.state;
     let has_ended = worker
         .exit
@@ -159,12 +162,12 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> Node {
         .series
         .get(&worker.id)
         .and_then(|series| series.at(at_ns));
-    let channel = |now: &ChannelNow, stale_ms: u64| Channel {
+    let channel = |now: &ChannelNow, stale_ms: u64| EvidenceChannel {
         now: ChannelNow {
             quiet_ms: now.quiet_ms.saturating_add(stale_ms),
             ..now.clone()
         },
-        ..Channel::default()
+        ..EvidenceChannel::default()
     };
     let channels = sample.map(|sample| {
         let stale_ms = if is_over {
@@ -178,15 +181,15 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> Node {
             .map(|now| channel(now, stale_ms))
             .collect()
     });
-    Node {
+    EvidenceNode {
         phase: timeline.phase(worker.id, at_ns),
         sampled_ms: sample.map(|sample| sample.at_ns.saturating_sub(state.at_ns(0.0)) as f64 / 1e6),
         channels: channels.unwrap_or_default(),
-        ..Node::new(Subject::worker(worker.id, &state.names))
+        ..EvidenceNode::new(Subject::worker(worker.id, &state.names))
     }
 }
 
-fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Node {
+fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> EvidenceNode {
     let (sampled_ms, counters) = worker.judged();
     let facts = state
         .node(worker.id.node)
@@ -195,7 +198,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Node 
         .exit
         .as_ref()
         .and_then(|exit| exit.what.in_call.clone());
-    let mut node = Node {
+    let mut node = EvidenceNode {
         lanes: worker
             .id
             .pair()
@@ -216,7 +219,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Node 
         mismatch: worker.mismatch.as_ref().map(mismatch_words),
         machine: facts.map(machine),
         frame: worker.frame.as_ref().map(|framed| framed.frame.clone()),
-        ..Node::new(Subject::worker(worker.id, &state.names))
+        ..EvidenceNode::new(Subject::worker(worker.id, &state.names))
     };
     for line in worker.lines() {
         node.listened_on_gpus.extend(listened_on_gpu(&line.text));
@@ -237,8 +240,8 @@ fn channels(
     counters: &[ChannelNow],
     looks: &VecDeque<CallSample>,
     at_ms: f64,
-) -> Vec<Channel> {
-    let channel = |(place, now): (usize, &ChannelNow)| Channel {
+) -> Vec<EvidenceChannel> {
+    let channel = |(place, now): (usize, &ChannelNow)| EvidenceChannel {
         nic: worker.nic(now.device).map(printable).unwrap_or_default(),
         watched: watched(looks, place, now, at_ms),
         now: now.clone(),
@@ -381,7 +384,7 @@ fn log_phase(phase: Option<Phase>) -> LogPhase {
     }
 }
 
-fn machine(facts: &NodeFacts) -> Machine {
+fn machine(facts: &NodeFacts) -> EvidenceMachine {
     let nic = |nic: &tcpx_node::Nic| EvidenceNic {
         name: nic.name.clone(),
         up: nic.is_up(),
@@ -394,7 +397,7 @@ fn machine(facts: &NodeFacts) -> Machine {
         .known()
         .map(Vec::as_slice)
         .unwrap_or_default();
-    Machine {
+    EvidenceMachine {
         host: Some(facts.host.clone()),
         nics: facts
             .nics

@@ -7,7 +7,7 @@
 
 use super::error::InterposeError;
 use std::path::{Path, PathBuf};
-use tcpx_node::plugin_files::{Source, TCPX_PLACES, TCPX_VARIABLES, choose, search_folders};
+use tcpx_node::plugin_files::{PluginSource, TCPX_PLACES, TCPX_VARIABLES, choose, search_folders};
 
 /// The plugin, and how it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub(crate) fn real_plugin(
         .collect();
     let (path, why) = match wanted {
         Some(wanted) => match choose(wanted, &variable, exe)?.source {
-            Source::Builtin => return Err(InterposeError::Builtin),
-            Source::File(path) => (path, "requested".to_owned()),
+            PluginSource::Builtin => return Err(InterposeError::Builtin),
+            PluginSource::File(path) => (path, "requested".to_owned()),
         },
         None => found(&named, &variable)?,
     };

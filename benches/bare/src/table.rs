@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tcpx_abi::{HANDLE_MAX, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_HOST, v7};
 use tcpx_engine::gpu::Region;
 use tcpx_engine::plugin::{Plugin, RawTable};
-use tcpx_node::plugin_files::Source;
+use tcpx_node::plugin_files::PluginSource;
 
 /// A comm, a registration or a request, or null.
 pub(crate) type Raw = *mut c_void;
@@ -46,7 +46,7 @@ macro_rules! call {
 impl Table {
     /// Loads and initialises the plugin.
     pub(crate) fn load(path: &Path) -> Outcome<Self> {
-        let plugin = Plugin::open(&Source::File(path.to_owned()), None)
+        let plugin = Plugin::open(&PluginSource::File(path.to_owned()), None)
             .map_err(|error| error.to_string())?;
         plugin.net.init().map_err(|error| error.to_string())?;
         match plugin.net.table() {

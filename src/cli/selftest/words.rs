@@ -6,7 +6,7 @@ use std::fmt::Write;
 use tcpx_coord::Loaded;
 use tcpx_coord::TaskError;
 use tcpx_engine::contract::ContractVerdict;
-use tcpx_node::plugin_files::Choice;
+use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_report::suite::{JunitCase, JunitResult, JunitSuite};
 use tcpx_words::error::Outcome;
 
@@ -47,7 +47,7 @@ pub(super) fn devices(count: usize) -> String {
 
 /// The lines above the rows: the plugin, its table, and the column heads. `width` is that of the
 /// longest row id.
-pub(super) fn head(choice: &Choice, loaded: Option<&Loaded>, width: usize) -> String {
+pub(super) fn head(choice: &ChosenPlugin, loaded: Option<&Loaded>, width: usize) -> String {
     let mut text = format!("# Plugin : {} ({})\n", choice.source, choice.why);
     if let Some(loaded) = loaded {
         let exports = loaded.exports.join(" ");
@@ -163,7 +163,7 @@ const LIMITS: [&str; 5] = [
 ];
 
 /// JUnit XML with one case per row; rows that the plugin does not support are skipped.
-pub(super) fn junit(choice: &Choice, rows: &[Row]) -> String {
+pub(super) fn junit(choice: &ChosenPlugin, rows: &[Row]) -> String {
     let case = |row: &Row| {
         let detail = if is_bad(row) {
             format!("{}; required: {}", row.detail, row.promise)

@@ -11,7 +11,7 @@ use crate::protocol::message::{Launch, Task};
 use crate::protocol::variables::GPU;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tcpx_node::plugin_files::Source;
+use tcpx_node::plugin_files::PluginSource;
 use tcpx_run_model::scenario::Memory;
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
@@ -46,7 +46,7 @@ fn only_one(launch: &Launch) -> Option<u32> {
     let [Some(gpu)] = task.gpus[..] else {
         return None;
     };
-    let Source::File(path) = &task.plugin.source else {
+    let PluginSource::File(path) = &task.plugin.source else {
         return None;
     };
     let elsewhere = task.scenario.transfer.memory == Memory::Host
@@ -63,10 +63,10 @@ fn has_shared_runtime(plugin: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::protocol::message::{PairTask, Work};
-    use tcpx_node::plugin_files::Choice;
+    use tcpx_node::plugin_files::ChosenPlugin;
     use tcpx_run_model::scenario::{Gpus, Scenario};
 
-    fn launch(plugin: Source, gpus: Gpus, memory: Memory) -> Launch {
+    fn launch(plugin: PluginSource, gpus: Gpus, memory: Memory) -> Launch {
         let mut scenario = Scenario::default();
         let gpus = match gpus {
             Gpus::List(list) => list.into_iter().map(Some).collect(),
@@ -74,7 +74,7 @@ mod tests {
         };
         scenario.transfer.memory = memory;
         let task = PairTask {
-            plugin: Choice::new(plugin, "", Vec::new()),
+            plugin: ChosenPlugin::new(plugin, "", Vec::new()),
             gpus,
             cpus: None,
             run_id: "x".into(),
@@ -102,7 +102,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let file = |name: &str, text: &[u8]| {
             std::fs::write(folder.path().join(name), text).unwrap();
-            Source::File(folder.path().join(name))
+            PluginSource::File(folder.path().join(name))
         };
         let linked_in = || file("libnccl-net-tcpx.so", b"\x7fELF cudaGetDevice");
         let check = |plugin, gpus, memory, has: &str, expected: Option<&str>| {
@@ -133,9 +133,9 @@ mod tests {
             "",
             None,
         );
-        check(Source::Builtin, five(), Memory::Device, "", None);
+        check(PluginSource::Builtin, five(), Memory::Device, "", None);
         check(
-            Source::File("/nonexistent".into()),
+            PluginSource::File("/nonexistent".into()),
             five(),
             Memory::Device,
             "",

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use tcpx_node::plugin_files::Choice;
+use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::ids::NodeId;
@@ -71,7 +71,7 @@ pub struct TaskNode {
     /// NICs, GPUs, NUMA, limits and environment of the node.
     pub facts: Box<NodeFacts>,
     /// The plugin file that the wanted plugin resolves to on the node.
-    pub plugin: Result<Choice, NoPlugin>,
+    pub plugin: Result<ChosenPlugin, NoPlugin>,
     agent: Option<(Agent, mpsc::Receiver<AgentEvent>)>,
     interrupted: Arc<AtomicBool>,
 }

@@ -10,7 +10,7 @@ use crate::reach::Addresses;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use tcpx_node::pci::shared_bridges;
-use tcpx_node::plugin_files::{Choice, Source};
+use tcpx_node::plugin_files::{ChosenPlugin, PluginSource};
 use tcpx_node::{Nic, NodeFacts};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::Lane;
@@ -24,7 +24,7 @@ use tcpx_words::side::Side;
 /// The plan of one end of a pair.
 pub(crate) struct EndPlan {
     /// The plugin file.
-    pub plugin: Choice,
+    pub plugin: ChosenPlugin,
     /// Environment of the worker in addition to the node's.
     pub env: BTreeMap<String, String>,
     /// Whether it sends.
@@ -109,7 +109,7 @@ struct NodesPlan<'a> {
     scenario: &'a Scenario,
     ends: [(&'a str, &'a Greeting); 2],
     place: Place,
-    plugins: [Choice; 2],
+    plugins: [ChosenPlugin; 2],
     sends: [bool; 2],
     listener: End,
     listen: IpAddr,
@@ -171,7 +171,7 @@ pub(super) fn is_one_machine(nodes: [&Greeting; 2]) -> bool {
 fn gpus(
     scenario: &Scenario,
     nodes: [&Greeting; 2],
-    plugins: &[Choice; 2],
+    plugins: &[ChosenPlugin; 2],
 ) -> Result<Vec<Option<u32>>, AssignError> {
     let there = |node: &&Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
     let on_both = nodes.iter().map(there).min().unwrap_or(0);
@@ -368,7 +368,7 @@ fn plugins(
     scenario: &Scenario,
     ends: [(&str, &Greeting); 2],
     place: Place,
-) -> Result<[Choice; 2], AssignError> {
+) -> Result<[ChosenPlugin; 2], AssignError> {
     let of = |end: End| {
         let (name, node) = ends[end as usize];
         let plugin = node.plugin.clone();
@@ -384,7 +384,8 @@ fn plugins(
         })
     };
     let (local, peer) = (of(End::First)?, of(End::Second)?);
-    let one_is_builtin = (local.source == Source::Builtin) != (peer.source == Source::Builtin);
+    let one_is_builtin =
+        (local.source == PluginSource::Builtin) != (peer.source == PluginSource::Builtin);
     let both =
         |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
     if one_is_builtin && both(|family| family == PluginFamily::TcpxSoft) {
@@ -407,9 +408,9 @@ fn plugins(
 /// Uses the built-in software plugin if the node has no library of it. Both are the same code, and
 /// a node to which tcpxctl was copied has no library.
 pub(super) fn or_builtin(
-    plugin: Result<Choice, NoPlugin>,
+    plugin: Result<ChosenPlugin, NoPlugin>,
     wanted: &PluginChoice,
-) -> Result<Choice, NoPlugin> {
+) -> Result<ChosenPlugin, NoPlugin> {
     match plugin {
         Err(_) if wanted.library == PluginLibrary::Name("soft".into()) => Ok(builtin(
             "this node does not have the software plugin's library",
@@ -419,10 +420,10 @@ pub(super) fn or_builtin(
     }
 }
 
-fn builtin(why: &str, abi: Option<AbiVersion>) -> Choice {
-    Choice {
+fn builtin(why: &str, abi: Option<AbiVersion>) -> ChosenPlugin {
+    ChosenPlugin {
         abi,
-        ..Choice::new(Source::Builtin, why, Vec::new())
+        ..ChosenPlugin::new(PluginSource::Builtin, why, Vec::new())
     }
 }
 
@@ -432,7 +433,7 @@ pub fn environment(
     scenario: &Scenario,
     facts: &NodeFacts,
     side: Side,
-    plugin: &Choice,
+    plugin: &ChosenPlugin,
     control: Option<IpAddr>,
 ) -> BTreeMap<String, String> {
     environment_on(
@@ -449,7 +450,7 @@ fn environment_on(
     scenario: &Scenario,
     facts: &NodeFacts,
     side: Side,
-    plugin: &Choice,
+    plugin: &ChosenPlugin,
     rails: Option<&[String]>,
 ) -> BTreeMap<String, String> {
     let node = facts.host.name.known().cloned().unwrap_or_default();
@@ -613,7 +614,7 @@ mod tests {
 
     #[test]
     fn all_gpus_of_both_nodes_are_used_unless_the_user_chose_some() {
-        let tcpx = || Choice::of_file("/usr/local/tcpx/lib64/libnccl-net-tcpx.so".into());
+        let tcpx = || ChosenPlugin::of_file("/usr/local/tcpx/lib64/libnccl-net-tcpx.so".into());
         let node = |environment: &[(&str, &str)]| {
             let mut facts = NodeFacts::read(&fixture::a3_high().root);
             let given = environment

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use std::time::Instant;
 use tcpx_node::NodeFacts;
-use tcpx_node::plugin_files::Choice;
+use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::{NextStep, Outcome};
@@ -131,7 +131,7 @@ pub(crate) struct Greeting {
     /// Hardware and software of the node.
     pub facts: Box<NodeFacts>,
     /// The plugin file that the scenario's plugin resolves to on the node.
-    pub plugin: Result<Choice, NoPlugin>,
+    pub plugin: Result<ChosenPlugin, NoPlugin>,
     /// Addresses at which this machine and the node reached each other.
     pub addresses: Addresses,
     /// The node's address in that connection, as the node sees it.

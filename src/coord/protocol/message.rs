@@ -14,8 +14,8 @@ use tcpx_engine::gpu::CudaNode;
 use tcpx_engine::plugin::{About, Device};
 use tcpx_node::NodeFacts;
 use tcpx_node::doctor::probe::Offer;
-use tcpx_node::doctor::{Facts, ProbedRails};
-use tcpx_node::plugin_files::{Choice, FileFacts, LoadError};
+use tcpx_node::doctor::{DoctorFacts, ProbedRails};
+use tcpx_node::plugin_files::{ChosenPlugin, FileFacts, LoadError};
 use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::event::Event;
@@ -105,7 +105,7 @@ pub(crate) enum AgentMessage {
         reached_at: Option<IpAddr>,
     },
     /// Answer to `Choose`.
-    Chosen(Result<Choice, NoPlugin>),
+    Chosen(Result<ChosenPlugin, NoPlugin>),
     /// Answer to `Heartbeat`.
     Echo {
         /// The value that was sent.
@@ -200,14 +200,14 @@ pub enum Task {
     /// Load, init, list devices.
     Probe {
         /// Which plugin.
-        plugin: Choice,
+        plugin: ChosenPlugin,
     },
     /// List the GPUs as CUDA does; loads no plugin.
     Gpus,
     /// One row of the contract suite.
     Contract {
         /// Which plugin.
-        plugin: Choice,
+        plugin: ChosenPlugin,
         /// Row id.
         row: String,
     },
@@ -232,7 +232,7 @@ pub struct Examine {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Examined {
     /// Facts of the node.
-    pub facts: Facts,
+    pub facts: DoctorFacts,
     /// Result of connecting to the offered sockets.
     pub tried: Option<ProbedRails>,
 }
@@ -241,7 +241,7 @@ pub struct Examined {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PairTask {
     /// Which plugin.
-    pub plugin: Choice,
+    pub plugin: ChosenPlugin,
     /// The GPUs whose messages it moves, in the scenario's order; `None` alone is
     /// a pair of hosts. Each has a bootstrap connection and channels of its own.
     pub gpus: Vec<Option<u32>>,
@@ -346,7 +346,7 @@ pub struct Loaded {
     /// Its devices, by the plugin's index.
     pub devices: Vec<Device>,
     /// How the file was chosen.
-    pub choice: Choice,
+    pub choice: ChosenPlugin,
     /// Milliseconds in dlopen.
     pub load_ms: f64,
     /// Milliseconds in init.

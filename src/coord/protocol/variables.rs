@@ -1,7 +1,7 @@
 //! Environment variables that a worker reads, and the resolution of a scenario's plugin.
 #![forbid(unsafe_code)]
 
-use tcpx_node::plugin_files::{self, Choice, LoadError};
+use tcpx_node::plugin_files::{self, ChosenPlugin, LoadError};
 use tcpx_run_model::scenario::{PluginChoice, PluginLibrary};
 
 /// The GPU that a worker uses instead of the scenario's: set by the user, or by an agent that
@@ -14,15 +14,15 @@ pub(crate) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
 ///
 /// # Errors
 /// No file of that name is a plugin.
-pub fn choose(wanted: &PluginChoice) -> Result<Choice, LoadError> {
+pub fn choose(wanted: &PluginChoice) -> Result<ChosenPlugin, LoadError> {
     let exe = std::env::current_exe().unwrap_or_default();
     let choice = match &wanted.library {
         PluginLibrary::Name(name) => {
             plugin_files::choose(name, |name| std::env::var(name).ok(), &exe)?
         }
-        PluginLibrary::Path(path) => Choice::of_file(path.into()),
+        PluginLibrary::Path(path) => ChosenPlugin::of_file(path.into()),
     };
-    Ok(Choice {
+    Ok(ChosenPlugin {
         abi: wanted.abi,
         ..choice
     })

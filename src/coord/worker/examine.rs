@@ -12,9 +12,9 @@ use std::time::Instant;
 use tcpx_node::Root;
 use tcpx_node::doctor::probe::{rails, try_offer};
 use tcpx_node::doctor::{
-    Catalogue, CheckRow, CheckVerdict, Depth, Facts, Scope, Subject, examine, rail_names,
+    Catalogue, CheckRow, CheckVerdict, Depth, DoctorFacts, Scope, Subject, examine, rail_names,
 };
-use tcpx_node::plugin_files::{Source, inspect};
+use tcpx_node::plugin_files::{PluginSource, inspect};
 use tcpx_run_model::results::Preflight;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
@@ -49,8 +49,8 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
         chunk: Some(task.scenario.transfer.chunk.0),
     };
     let plugin = match &task.plugin.source {
-        Source::File(path) => Some(path.as_path()),
-        Source::Builtin => None,
+        PluginSource::File(path) => Some(path.as_path()),
+        PluginSource::Builtin => None,
     };
     let found = examine(&catalogue, &read(Depth::Critical, plugin), subject);
     let such = |verdict: CheckVerdict| found.rows.iter().filter(move |row| row.verdict == verdict);
@@ -85,9 +85,9 @@ pub(super) fn preflight(context: &Context, task: &PairTask) -> TaskResult<()> {
     }
 }
 
-fn read(depth: Depth, plugin: Option<&Path>) -> Facts {
+fn read(depth: Depth, plugin: Option<&Path>) -> DoctorFacts {
     // An empty map adds nothing: the checks use the environment of this process.
-    Facts::read(
+    DoctorFacts::read(
         &Root::live(),
         Scope {
             environment: &BTreeMap::new(),

@@ -10,7 +10,7 @@ use tcpx_engine::contract::Before;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory};
 use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
 use tcpx_node::environment::captured;
-use tcpx_node::plugin_files::{Choice, Source, inspect};
+use tcpx_node::plugin_files::{ChosenPlugin, PluginSource, inspect};
 use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
 use tcpx_run_model::counters::{ChannelNow, sample};
 use tcpx_run_model::phase::Phase;
@@ -74,7 +74,7 @@ impl Recording {
 /// Loads, taps and initialises the plugin. `channels` is the number of comms to record.
 pub(super) fn load(
     context: &mut Context,
-    choice: &Choice,
+    choice: &ChosenPlugin,
     channels: usize,
     label: &str,
 ) -> TaskResult<Ready> {
@@ -85,8 +85,8 @@ pub(super) fn load(
         context.failure(error.outcome(), error.to_string(), error.next_step())
     };
     let file = match &choice.source {
-        Source::Builtin => None,
-        Source::File(path) => Some(inspect(path).map_err(|error| refused(context, error))?),
+        PluginSource::Builtin => None,
+        PluginSource::File(path) => Some(inspect(path).map_err(|error| refused(context, error))?),
     };
     let plugin =
         Plugin::open(&choice.source, choice.abi).map_err(|error| refused(context, error))?;
@@ -220,7 +220,11 @@ pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
 }
 
 /// Runs one row of the contract suite; each row has its own process.
-pub(super) fn contract_row(context: &mut Context, choice: &Choice, row: &str) -> TaskResult<()> {
+pub(super) fn contract_row(
+    context: &mut Context,
+    choice: &ChosenPlugin,
+    row: &str,
+) -> TaskResult<()> {
     let before = Before::take(row);
     let ready = load(context, choice, 128, "contract")?;
     context.enter(Phase::Checking);

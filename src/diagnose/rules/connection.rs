@@ -3,7 +3,7 @@
 
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, Node};
+use crate::evidence::{Evidence, EvidenceNode};
 use std::collections::BTreeSet;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::scenario::Processes;
@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn never_completes(evidence: &Evidence) -> Vec<Found> {
-    let waited = |node: &&Node| {
+    let waited = |node: &&EvidenceNode| {
         let failure = node.failure.as_ref().map(|failure| &failure.what);
         failure.is_some_and(|one| one.phase == Phase::Connecting && one.outcome == Outcome::Stalled)
     };
@@ -51,7 +51,7 @@ const CONNECT_LINES: &[&str] = &[
     "tcpx-accept-failed",
 ];
 
-fn steering_wait(node: &Node) -> String {
+fn steering_wait(node: &EvidenceNode) -> String {
     match node
         .settings
         .get("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS")
@@ -130,10 +130,10 @@ fn settings(evidence: &Evidence) -> Vec<Found> {
 /// Differing settings that are reported of one pair.
 const DIFFERENCES_MAX: usize = 4;
 
-fn differences(one: &Node, other: &Node) -> Vec<Found> {
+fn differences(one: &EvidenceNode, other: &EvidenceNode) -> Vec<Found> {
     let names: BTreeSet<&String> = one.settings.keys().chain(other.settings.keys()).collect();
     let differs = |name: &&String| {
-        let value = |node: &Node| node.settings.get(*name).cloned().unwrap_or_default();
+        let value = |node: &EvidenceNode| node.settings.get(*name).cloned().unwrap_or_default();
         value(one) != value(other) && !NODE_LOCAL.iter().any(|part| name.contains(part))
     };
     let names = names
@@ -141,7 +141,7 @@ fn differences(one: &Node, other: &Node) -> Vec<Found> {
         .filter(differs)
         .filter(|name| is_comparable(one, other, name));
     let found = names.take(DIFFERENCES_MAX).map(|name| {
-        let value = |node: &Node| {
+        let value = |node: &EvidenceNode| {
             node.settings
                 .get(name)
                 .map_or("not set".to_owned(), |value| format!("`{value}`"))
@@ -170,7 +170,7 @@ fn differences(one: &Node, other: &Node) -> Vec<Found> {
 /// Whether the values of both ends can be compared. A variable of the plugin that only one
 /// end has set is a difference; a setting that a plugin printed is compared only if the
 /// other plugin printed it too.
-fn is_comparable(one: &Node, other: &Node, name: &str) -> bool {
+fn is_comparable(one: &EvidenceNode, other: &EvidenceNode, name: &str) -> bool {
     let is_variable = name
         .chars()
         .all(|letter| letter.is_ascii_uppercase() || letter == '_' || letter.is_ascii_digit());
@@ -185,8 +185,8 @@ fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
     if evidence.standing().next().is_none() {
         return Vec::new();
     }
-    let said_so = |node: &Node| node.line("tcpx-chunk-size-zero").map(said);
-    let set_so = |node: &Node| {
+    let said_so = |node: &EvidenceNode| node.line("tcpx-chunk-size-zero").map(said);
+    let set_so = |node: &EvidenceNode| {
         let value = node
             .settings
             .get("NCCL_DYNAMIC_CHUNK_SIZE")?

@@ -3,7 +3,7 @@
 
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, Node, SignatureLines, Spot, Timed};
+use crate::evidence::{Evidence, EvidenceNode, SignatureLines, Spot, Timed};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
 use tcpx_run_model::phase::Phase;
@@ -85,7 +85,7 @@ fn peer_first(evidence: &Evidence) -> Vec<Found> {
 /// Reports of two nodes about one moment may arrive in either order.
 const SAME_MOMENT_MS: f64 = 2000.0;
 
-fn first_failure_seen(node: &Node) -> Option<Timed<String>> {
+fn first_failure_seen(node: &EvidenceNode) -> Option<Timed<String>> {
     let failed = node.failure.as_ref().map(|failure| Timed {
         at_ms: failure.at_ms,
         what: failure.what.message.clone(),
@@ -146,7 +146,7 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// A connection that this end closed while requests were in flight.
-fn half_closed(evidence: &Evidence, node: &Node) -> Option<Found> {
+fn half_closed(evidence: &Evidence, node: &EvidenceNode) -> Option<Found> {
     evidence.standing().next()?;
     let sockets = node.frame.as_deref()?.sockets.known()?;
     let closed: Vec<&TcpSocket> = sockets
@@ -186,7 +186,7 @@ fn control_lost(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     // A node that reported a failure of its own was still reachable.
-    let own = |node: &Node| {
+    let own = |node: &EvidenceNode| {
         node.failure
             .as_ref()
             .is_some_and(|failure| !failure.what.follows)
@@ -194,12 +194,12 @@ fn control_lost(evidence: &Evidence) -> Vec<Found> {
     if evidence.nodes.iter().any(own) {
         return Vec::new();
     }
-    let silent: Vec<&Node> = evidence
+    let silent: Vec<&EvidenceNode> = evidence
         .nodes
         .iter()
         .filter(|node| node.exit.is_none() && node.failure.is_none())
         .collect();
-    let what = |node: &Node| {
+    let what = |node: &EvidenceNode| {
         let last = node
             .sampled_ms
             .map_or("it never sent counters".to_owned(), |at_ms| {

@@ -3,7 +3,7 @@
 
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, Moved, Node};
+use crate::evidence::{Evidence, EvidenceNode, Moved};
 use std::collections::BTreeSet;
 use tcpx_words::error::Outcome;
 
@@ -38,7 +38,8 @@ fn above_line_rate(evidence: &Evidence) -> Vec<Found> {
 fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
     let rate = (moved.seconds > 0.0).then(|| moved.bytes as f64 / moved.seconds / 1e9)?;
     let worker = |node| {
-        let is = |one: &&Node| one.subject.node == node && one.subject.pair == Some(moved.pair);
+        let is =
+            |one: &&EvidenceNode| one.subject.node == node && one.subject.pair == Some(moved.pair);
         evidence.nodes.iter().find(is)
     };
     let (from, node) = (worker(moved.from), worker(moved.to)?);
@@ -50,7 +51,7 @@ fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
             0.95,
             format!(
                 "{} -> {}: {rate:.1} GB/s, but the NICs in use carry {most:.1} GB/s at most",
-                from.map_or("its peer", Node::name),
+                from.map_or("its peer", EvidenceNode::name),
                 node.name()
             ),
         )
@@ -58,7 +59,7 @@ fn too_fast(evidence: &Evidence, moved: &Moved) -> Option<Found> {
 }
 
 /// 10^9 bytes per second of all NICs in use; `None` if the speed of one is unknown.
-fn line_rate(node: &Node) -> Option<f64> {
+fn line_rate(node: &EvidenceNode) -> Option<f64> {
     let nics = &node.machine.as_ref()?.nics;
     let used: BTreeSet<&str> = node
         .channels

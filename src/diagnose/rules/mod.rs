@@ -14,7 +14,7 @@ mod slots;
 mod topology;
 
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, Node, SignatureLines, Spot};
+use crate::evidence::{Evidence, EvidenceNode, SignatureLines, Spot};
 use tcpx_run_model::finding::Subject;
 
 /// Judges one or several conditions of a family.
@@ -67,7 +67,12 @@ pub(super) struct Found {
 
 impl Found {
     /// About a node.
-    fn at(condition: Condition, node: &Node, confidence: f64, because: impl Into<String>) -> Self {
+    fn at(
+        condition: Condition,
+        node: &EvidenceNode,
+        confidence: f64,
+        because: impl Into<String>,
+    ) -> Self {
         Self {
             node: Some(node.subject.clone()),
             ..Self::of_transfer(condition, confidence, because)
@@ -129,7 +134,7 @@ fn said(line: &SignatureLines) -> String {
 fn with_line<'a>(
     evidence: &'a Evidence,
     signatures: &'static [&'static str],
-) -> impl Iterator<Item = (&'a Node, &'a SignatureLines)> {
+) -> impl Iterator<Item = (&'a EvidenceNode, &'a SignatureLines)> {
     evidence
         .nodes
         .iter()

@@ -3,14 +3,14 @@
 
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, Node, Spot};
+use crate::evidence::{Evidence, EvidenceNode, Spot};
 use std::collections::BTreeMap;
 use tcpx_node::TcpSocket;
 
 pub(super) const RULES: &[Rule] = &[sockets, link_down, rail];
 
 /// Established sockets of a node's process, as its freeze-frame has them.
-fn sockets_of(node: &Node) -> impl Iterator<Item = &TcpSocket> {
+fn sockets_of(node: &EvidenceNode) -> impl Iterator<Item = &TcpSocket> {
     let all = node
         .frame
         .as_deref()
@@ -23,7 +23,7 @@ fn sockets_of(node: &Node) -> impl Iterator<Item = &TcpSocket> {
 /// The same connection, seen from the other end.
 fn far_end<'a>(
     evidence: &'a Evidence,
-    node: &'a Node,
+    node: &'a EvidenceNode,
     socket: &TcpSocket,
 ) -> Option<&'a TcpSocket> {
     let (local, peer) = (socket.local, socket.peer);
@@ -47,7 +47,7 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// Why bytes are queued on a socket: lost segments, or a reader that does not read.
-fn full_send_queue(evidence: &Evidence, node: &Node, socket: &TcpSocket) -> Option<Found> {
+fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket) -> Option<Found> {
     let flow = socket.flow?;
     let far = far_end(evidence, node, socket);
     let far_is_full = far.is_some_and(|far| far.recv_queue > 0);
@@ -98,7 +98,7 @@ fn full_send_queue(evidence: &Evidence, node: &Node, socket: &TcpSocket) -> Opti
 
 /// Bytes that have arrived in a node's kernel and that its plugin does not read. A fact
 /// and not a cause: bytes also wait there when their header was lost.
-pub(super) fn unread(node: &Node) -> Option<String> {
+pub(super) fn unread(node: &EvidenceNode) -> Option<String> {
     let waiting: Vec<&TcpSocket> = sockets_of(node)
         .filter(|socket| socket.recv_queue > 0)
         .collect();
@@ -114,7 +114,11 @@ pub(super) fn unread(node: &Node) -> Option<String> {
 
 /// The standing channel that a socket probably belongs to: by the addresses of its comm,
 /// or because there is only one.
-fn channel_of<'a>(evidence: &'a Evidence, node: &Node, socket: &TcpSocket) -> Option<Spot<'a>> {
+fn channel_of<'a>(
+    evidence: &'a Evidence,
+    node: &EvidenceNode,
+    socket: &TcpSocket,
+) -> Option<Spot<'a>> {
     let ip = |address: &Option<String>| {
         address
             .as_deref()
@@ -192,7 +196,10 @@ fn rail(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// The channels of a node that posted requests, by interface.
-fn channels_by_nic<'a>(evidence: &'a Evidence, node: &Node) -> BTreeMap<&'a str, Vec<Spot<'a>>> {
+fn channels_by_nic<'a>(
+    evidence: &'a Evidence,
+    node: &EvidenceNode,
+) -> BTreeMap<&'a str, Vec<Spot<'a>>> {
     let mut rails = BTreeMap::<&str, Vec<Spot<'_>>>::new();
     for spot in evidence.spots() {
         let channel = spot.channel;

@@ -3,7 +3,7 @@
 
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
-use crate::evidence::{Channel, Evidence, Node, Spot};
+use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode, Spot};
 
 pub(super) const RULES: &[Rule] = &[
     head_not_tested,
@@ -41,7 +41,7 @@ fn refused_with(
         }
     });
     let found: Vec<Found> = by_code.collect();
-    let unseen = |node: &Node| {
+    let unseen = |node: &EvidenceNode| {
         !found
             .iter()
             .any(|one| one.node.as_ref() == Some(&node.subject))
@@ -120,7 +120,7 @@ fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// Receives that were handed back before they were unpacked.
-fn consumed_before_unpacked(channel: &Channel) -> u64 {
+fn consumed_before_unpacked(channel: &EvidenceChannel) -> u64 {
     channel
         .now
         .unpacked

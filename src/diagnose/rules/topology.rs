@@ -3,14 +3,14 @@
 
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, Node};
+use crate::evidence::{Evidence, EvidenceNode};
 use tcpx_run_model::scenario::Memory;
 use tcpx_words::plugin_family::PluginFamily;
 
 pub(super) const RULES: &[Rule] = &[far_nic, same_host];
 
 /// Whether the node moves GPU memory through TCPX, which needs a NIC of the GPU's PCI root.
-fn moves_gpu_memory(evidence: &Evidence, node: &Node) -> bool {
+fn moves_gpu_memory(evidence: &Evidence, node: &EvidenceNode) -> bool {
     node.family == Some(PluginFamily::Tcpx)
         && evidence
             .scenario
@@ -61,7 +61,7 @@ fn far_nic(evidence: &Evidence) -> Vec<Found> {
 
 fn same_host(evidence: &Evidence) -> Vec<Found> {
     let found = evidence.pairs().filter_map(|(one, other)| {
-        let host = |node: &Node| {
+        let host = |node: &EvidenceNode| {
             node.machine
                 .as_ref()
                 .and_then(|machine| machine.host.clone())
@@ -86,7 +86,7 @@ fn same_host(evidence: &Evidence) -> Vec<Found> {
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
-    use crate::evidence::Machine;
+    use crate::evidence::EvidenceMachine;
     use crate::tests::Case;
     use crate::tests::builders::*;
     use tcpx_node::{Fact, Host};
@@ -111,9 +111,9 @@ pub(super) mod cases {
             network_namespace: Fact::Known(1),
         };
         for node in &mut evidence.nodes {
-            node.machine = Some(Machine {
+            node.machine = Some(EvidenceMachine {
                 host: Some(host.clone()),
-                ..Machine::default()
+                ..EvidenceMachine::default()
             });
         }
         evidence

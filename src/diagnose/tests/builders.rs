@@ -11,7 +11,11 @@ use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
 /// Posted, done, consumed; quiet for so long and tested a thousand times a second.
-pub(crate) fn channel(side: Side, [posted, done, consumed]: [u64; 3], quiet_ms: u64) -> Channel {
+pub(crate) fn channel(
+    side: Side,
+    [posted, done, consumed]: [u64; 3],
+    quiet_ms: u64,
+) -> EvidenceChannel {
     let now = ChannelNow {
         side,
         posted,
@@ -20,7 +24,7 @@ pub(crate) fn channel(side: Side, [posted, done, consumed]: [u64; 3], quiet_ms: 
         quiet_ms,
         ..ChannelNow::default()
     };
-    Channel {
+    EvidenceChannel {
         now,
         nic: "eth1".into(),
         watched: Some(Watched {
@@ -33,7 +37,7 @@ pub(crate) fn channel(side: Side, [posted, done, consumed]: [u64; 3], quiet_ms: 
 }
 
 /// `local`, `peer gpu 3`, as runs name them.
-pub(crate) fn node(name: &str, channels: Vec<Channel>) -> Node {
+pub(crate) fn node(name: &str, channels: Vec<EvidenceChannel>) -> EvidenceNode {
     let (end, gpu) = name
         .split_once(" gpu ")
         .map_or((name, None), |(end, gpu)| (end, gpu.parse().ok()));
@@ -45,16 +49,16 @@ pub(crate) fn node(name: &str, channels: Vec<Channel>) -> Node {
         name: name.into(),
     };
     let (phase, sampled_ms) = (Some(Phase::Measuring), Some(9000.0));
-    Node {
+    EvidenceNode {
         lanes: vec![Lane::from(gpu)],
         phase,
         sampled_ms,
         channels,
-        ..Node::new(subject)
+        ..EvidenceNode::new(subject)
     }
 }
 
-pub(crate) fn pair(send: Channel, recv: Channel) -> Evidence {
+pub(crate) fn pair(send: EvidenceChannel, recv: EvidenceChannel) -> Evidence {
     let nodes = vec![node("local", vec![send]), node("peer", vec![recv])];
     Evidence {
         stall_after_ms: 3000,
@@ -113,14 +117,14 @@ pub(crate) fn sender_silent() -> Evidence {
     )
 }
 
-pub(crate) fn machine(roots: &[Option<&str>]) -> Machine {
+pub(crate) fn machine(roots: &[Option<&str>]) -> EvidenceMachine {
     let nic = |name: &str, root: &str| EvidenceNic {
         name: name.into(),
         up: true,
         mbit_per_s: Some(200_000),
         pci_root: Some(root.into()),
     };
-    Machine {
+    EvidenceMachine {
         host: None,
         nics: vec![nic("eth1", "pci0000:01"), nic("eth2", "pci0000:07")],
         gpu_roots: roots.iter().map(|root| root.map(str::to_owned)).collect(),

@@ -13,7 +13,7 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 use tcpx_abi::{SYMBOL_PREFIX, v7};
-use tcpx_node::plugin_files::{LoadError, Source, dynamic_of, inspect};
+use tcpx_node::plugin_files::{LoadError, PluginSource, dynamic_of, inspect};
 use tcpx_words::abi_version::AbiVersion;
 
 /// A loaded plugin whose `init` has not been called.
@@ -30,15 +30,15 @@ impl Plugin {
     /// Loads the plugin of `source` and takes `version`, or else the newest version that
     /// both sides support, as NCCL does. Runs the library's constructors, which may do
     /// anything, so call it in a worker process only.
-    pub fn open(source: &Source, version: Option<AbiVersion>) -> Result<Self, LoadError> {
+    pub fn open(source: &PluginSource, version: Option<AbiVersion>) -> Result<Self, LoadError> {
         match (source, version) {
-            (Source::Builtin, None | Some(AbiVersion::V7)) => Ok(Self::builtin()),
-            (Source::Builtin, Some(wanted)) => Err(LoadError::NoVersion {
+            (PluginSource::Builtin, None | Some(AbiVersion::V7)) => Ok(Self::builtin()),
+            (PluginSource::Builtin, Some(wanted)) => Err(LoadError::NoVersion {
                 path: "builtin".into(),
                 wanted,
                 exported: v7::SYMBOL.into(),
             }),
-            (Source::File(path), version) => Self::open_file(path, version),
+            (PluginSource::File(path), version) => Self::open_file(path, version),
         }
     }
 

@@ -6,7 +6,7 @@
 //! folders and relative links under plain names; `--sysroot` takes the unpacked tree.
 #![forbid(unsafe_code)]
 
-use super::facts::{Facts, Scope};
+use super::facts::{DoctorFacts, Scope};
 use crate::recording::RecordedEntry;
 use crate::redact::Redactor;
 use crate::{Recording, Root};
@@ -47,9 +47,9 @@ pub fn capture(
     path: &Path,
     scope: Scope<'_>,
     redactor: Option<&mut Redactor>,
-) -> Result<(Facts, usize), CaptureError> {
+) -> Result<(DoctorFacts, usize), CaptureError> {
     let recording = Recording::default();
-    let facts = Facts::read(&Root::recorded(recording.clone()), scope);
+    let facts = DoctorFacts::read(&Root::recorded(recording.clone()), scope);
     let entries = recording.entries();
     let failed = |source| CaptureError {
         path: path.to_owned(),

@@ -8,7 +8,7 @@
 
 use super::catalogue::Catalogue;
 use super::check::{Check, Layer};
-use super::facts::Facts;
+use super::facts::DoctorFacts;
 use super::pair::{self, ProbedRails};
 use super::path::FactAtPath;
 use super::predicate::{Must, plain};
@@ -63,7 +63,7 @@ impl Examination {
 }
 
 /// Checks one node. Layers that compare two nodes are left out.
-pub fn examine(catalogue: &Catalogue, facts: &Facts, subject: Subject) -> Examination {
+pub fn examine(catalogue: &Catalogue, facts: &DoctorFacts, subject: Subject) -> Examination {
     judge(catalogue, false, &view::document(facts, subject), None)
 }
 
@@ -71,8 +71,8 @@ pub fn examine(catalogue: &Catalogue, facts: &Facts, subject: Subject) -> Examin
 /// between them.
 pub fn examine_pair(
     catalogue: &Catalogue,
-    here: &Facts,
-    there: &Facts,
+    here: &DoctorFacts,
+    there: &DoctorFacts,
     tried: Option<&ProbedRails>,
     subject: Subject,
 ) -> Examination {

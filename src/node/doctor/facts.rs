@@ -61,7 +61,7 @@ pub struct Tested {
 
 /// The facts of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct DoctorFacts {
     /// The facts that `discover` prints. Their environment is the one that is checked: a
     /// worker's environment, if it is known.
     pub node: NodeFacts,
@@ -95,13 +95,13 @@ pub struct Facts {
     pub tested: Option<Tested>,
 }
 
-impl Facts {
+impl DoctorFacts {
     /// Reads everything within `scope`.
     pub fn read(root: &Root, scope: Scope<'_>) -> Self {
         Self::about(root, NodeFacts::read(root), scope)
     }
 
-    /// As [`Facts::read`], if the facts of the node are already read.
+    /// As [`DoctorFacts::read`], if the facts of the node are already read.
     pub(crate) fn about(root: &Root, mut node: NodeFacts, scope: Scope<'_>) -> Self {
         node.environment.extend(scope.environment.clone());
         let judged = node.environment.clone();
@@ -152,7 +152,7 @@ impl Facts {
     }
 }
 
-impl Facts {
+impl DoctorFacts {
     /// Parses facts that another node sent, or that come from a file. Control characters
     /// are removed from all texts.
     ///

@@ -1,6 +1,6 @@
 //! The doctor: checks a node before anything runs on it.
 //!
-//! Facts go in, rows come out. [`Facts`] is everything that was read of a node, as a
+//! DoctorFacts go in, rows come out. [`DoctorFacts`] is everything that was read of a node, as a
 //! document that another node can send. [`Examination`] is the result of the checks over
 //! one node, or over two. The checks are data under `probes/node`: which fact, what must
 //! hold of it, why it matters, what to do. Whatever takes more than one comparison (which
@@ -30,12 +30,12 @@ pub use capture::{CaptureError, capture};
 pub use catalogue::{Catalogue, CatalogueError};
 pub use check::{Check, Layer, Severity};
 pub use evaluate::{Examination, Subject, examine, examine_pair};
-pub use facts::{Depth, Facts, Scope, Tested};
+pub use facts::{Depth, DoctorFacts, Scope, Tested};
 pub use pair::{ProbedRail, ProbedRails};
 pub use row::{CheckRow, CheckVerdict};
 
 /// The interfaces that carry data on a node.
-pub fn rail_names(facts: &Facts, subject: Subject) -> Vec<String> {
+pub fn rail_names(facts: &DoctorFacts, subject: Subject) -> Vec<String> {
     view::rails(facts, subject)
         .iter()
         .map(|nic| nic.name.clone())
@@ -43,7 +43,7 @@ pub fn rail_names(facts: &Facts, subject: Subject) -> Vec<String> {
 }
 
 /// The `export` and `unset` lines that correct the environment of a node.
-pub fn exports(table: &lint::VariableTable, facts: &Facts, subject: Subject) -> Vec<String> {
+pub fn exports(table: &lint::VariableTable, facts: &DoctorFacts, subject: Subject) -> Vec<String> {
     lint::exports(
         table,
         &facts.node.environment,

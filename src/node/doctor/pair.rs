@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::evaluate::Subject;
-use super::facts::Facts;
+use super::facts::DoctorFacts;
 use super::view;
 use crate::{Fact, Nic};
 use serde::{Deserialize, Serialize};
@@ -49,8 +49,8 @@ pub struct ProbedRails {
 
 /// The document of `here`, with facts about both nodes under `pair`.
 pub(super) fn document(
-    here: &Facts,
-    there: &Facts,
+    here: &DoctorFacts,
+    there: &DoctorFacts,
     tried: Option<&ProbedRails>,
     subject: Subject,
 ) -> Value {
@@ -72,12 +72,12 @@ pub(super) fn document(
 }
 
 /// Addresses that both nodes hold, except loopback and link-local ones.
-fn shared_addresses(here: &Facts, there: &Facts) -> Fact<Vec<String>> {
+fn shared_addresses(here: &DoctorFacts, there: &DoctorFacts) -> Fact<Vec<String>> {
     let global = |one: &IpAddr| match one {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
         IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
     };
-    let of = |facts: &Facts| -> Fact<BTreeSet<IpAddr>> {
+    let of = |facts: &DoctorFacts| -> Fact<BTreeSet<IpAddr>> {
         facts.node.nics.as_ref().and_then(|nics| {
             let held: Result<Vec<&Vec<IpAddr>>, String> = nics
                 .iter()
@@ -139,7 +139,7 @@ fn difference(name: &str, here: Option<&String>, there: Option<&String>, absent:
 }
 
 /// Rails that only one node has, or that differ in MTU.
-fn interfaces(here: &Facts, there: &Facts, subject: Subject) -> Fact<Vec<String>> {
+fn interfaces(here: &DoctorFacts, there: &DoctorFacts, subject: Subject) -> Fact<Vec<String>> {
     rail_mtus(here, subject).and_then(|here| {
         rail_mtus(there, subject).map(|there| {
             let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
@@ -153,7 +153,7 @@ fn interfaces(here: &Facts, there: &Facts, subject: Subject) -> Fact<Vec<String>
 }
 
 /// The MTU of each rail in words, by the name of the rail.
-fn rail_mtus(facts: &Facts, subject: Subject) -> Fact<BTreeMap<String, String>> {
+fn rail_mtus(facts: &DoctorFacts, subject: Subject) -> Fact<BTreeMap<String, String>> {
     facts.node.nics.as_ref().map(|_| {
         let mut mtus = BTreeMap::new();
         for nic in view::rails(facts, subject) {

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::evaluate::Subject;
-use super::facts::Facts;
+use super::facts::DoctorFacts;
 use super::lint::{self, Machine, NicPlace, VariableTable};
 use super::predicate::compare_versions;
 use crate::cpu::CpuList;
@@ -32,7 +32,7 @@ const CONTROL: &str = "NCCL_GPUDIRECTTCPX_CTRL_DEV";
 const CONTAINERS: [&str; 6] = ["docker", "br-", "virbr", "cni", "flannel", "cali"];
 
 /// The document that checks read.
-pub(super) fn document(facts: &Facts, subject: Subject) -> Value {
+pub(super) fn document(facts: &DoctorFacts, subject: Subject) -> Value {
     let view = View::from_facts(facts, subject);
     let lint = match (&facts.no_environment, VariableTable::embedded()) {
         (Some(why), _) => json!(Fact::<()>::unknown(why)),
@@ -49,7 +49,7 @@ pub(super) fn document(facts: &Facts, subject: Subject) -> Value {
 }
 
 /// The facts that the rules of `lint` need.
-pub(super) fn machine(facts: &Facts, subject: Subject) -> Machine {
+pub(super) fn machine(facts: &DoctorFacts, subject: Subject) -> Machine {
     let place = |nic: &Nic| NicPlace {
         node: nic.numa_node.known().copied(),
         irq_cpus: irq_cpus(facts, nic)
@@ -88,7 +88,7 @@ pub(super) fn machine(facts: &Facts, subject: Subject) -> Machine {
 }
 
 /// The family of the plugin that was loaded, by the name in its table.
-fn loaded_family(facts: &Facts) -> Fact<PluginFamily> {
+fn loaded_family(facts: &DoctorFacts) -> Fact<PluginFamily> {
     match &facts.tested {
         Some(tested) => tested
             .plugin_name
@@ -172,7 +172,7 @@ struct PluginView {
 }
 
 impl View {
-    fn from_facts(facts: &Facts, subject: Subject) -> Self {
+    fn from_facts(facts: &DoctorFacts, subject: Subject) -> Self {
         let rails = rails(facts, subject);
         let users = facts.plugin_users.as_ref();
         Self {
@@ -229,7 +229,7 @@ impl View {
     }
 }
 
-fn nics(facts: &Facts) -> &[Nic] {
+fn nics(facts: &DoctorFacts) -> &[Nic] {
     facts
         .node
         .nics
@@ -238,7 +238,7 @@ fn nics(facts: &Facts) -> &[Nic] {
         .unwrap_or_default()
 }
 
-fn gpus(facts: &Facts) -> &[Gpu] {
+fn gpus(facts: &DoctorFacts) -> &[Gpu] {
     facts
         .node
         .gpus
@@ -253,7 +253,7 @@ fn shares_root(gpu: &Gpu, nic: &Nic) -> bool {
 }
 
 /// The control interface: the one that the environment names, or that of the default route.
-fn control_name(facts: &Facts) -> Option<&str> {
+fn control_name(facts: &DoctorFacts) -> Option<&str> {
     let named = facts.node.environment.get(CONTROL).map(String::as_str);
     let exists = named.filter(|name| nics(facts).iter().any(|nic| nic.name == *name));
     exists.or_else(|| facts.default_interface.known().map(String::as_str))
@@ -262,7 +262,7 @@ fn control_name(facts: &Facts) -> Option<&str> {
 /// The interfaces that carry data: those that the environment names, else those that
 /// [`automatic`] finds. The control interface is never among them; if the environment names
 /// it as a data interface, `lint` reports that.
-pub(super) fn rails(facts: &Facts, subject: Subject) -> Vec<&Nic> {
+pub(super) fn rails(facts: &DoctorFacts, subject: Subject) -> Vec<&Nic> {
     let control = control_name(facts);
     let list = DATA
         .iter()
@@ -288,7 +288,7 @@ pub(super) fn rails(facts: &Facts, subject: Subject) -> Vec<&Nic> {
 
 /// The data interfaces by the machine's topology: for TCPX the physical NICs that share a
 /// PCI root with a GPU, else every interface that is up and has an address.
-fn automatic(facts: &Facts, subject: Subject) -> Vec<&Nic> {
+fn automatic(facts: &DoctorFacts, subject: Subject) -> Vec<&Nic> {
     let control = facts.default_interface.known().map(String::as_str);
     let but_control = |nic: &&Nic| Some(nic.name.as_str()) != control;
     let physical: Vec<&Nic> = nics(facts)
@@ -315,7 +315,7 @@ fn automatic(facts: &Facts, subject: Subject) -> Vec<&Nic> {
     if others.is_empty() { up } else { others }
 }
 
-fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
+fn rail(facts: &DoctorFacts, nic: &Nic, rails: &[&Nic]) -> Rail {
     let driver = driver_of(facts, nic);
     let own = data_interrupts(facts, nic);
     Rail {
@@ -366,7 +366,7 @@ fn rail(facts: &Facts, nic: &Nic, rails: &[&Nic]) -> Rail {
     }
 }
 
-fn driver_of<'a>(facts: &'a Facts, nic: &Nic) -> Fact<&'a Ethtool> {
+fn driver_of<'a>(facts: &'a DoctorFacts, nic: &Nic) -> Fact<&'a Ethtool> {
     match facts.drivers.get(&nic.name) {
         Some(driver) => driver.as_ref(),
         None => Fact::unknown("the driver was not queried"),
@@ -402,7 +402,7 @@ fn served_by<'a>(gpu: &Gpu, rails: &[&'a Nic]) -> Option<(&'a Nic, Closeness)> {
 }
 
 /// The number of interrupts for packets of `nic`, and the CPUs that serve them.
-fn data_interrupts(facts: &Facts, nic: &Nic) -> Fact<(usize, CpuList)> {
+fn data_interrupts(facts: &DoctorFacts, nic: &Nic) -> Fact<(usize, CpuList)> {
     let all = facts.interrupts.as_ref();
     all.and_then(|all| {
         let Some(at) = nic.pci_address.known() else {
@@ -425,13 +425,13 @@ fn data_interrupts(facts: &Facts, nic: &Nic) -> Fact<(usize, CpuList)> {
     })
 }
 
-fn irq_cpus(facts: &Facts, nic: &Nic) -> Fact<CpuList> {
+fn irq_cpus(facts: &DoctorFacts, nic: &Nic) -> Fact<CpuList> {
     data_interrupts(facts, nic).map(|(_, cpus)| cpus)
 }
 
 /// The `cpus` that are not on the interface's NUMA node, in words; empty if there are
 /// none.
-fn far_from(facts: &Facts, nic: &Nic, cpus: &CpuList) -> Fact<String> {
+fn far_from(facts: &DoctorFacts, nic: &Nic, cpus: &CpuList) -> Fact<String> {
     let Some(node) = nic.numa_node.known() else {
         return Fact::unknown("the interface's NUMA node is unknown");
     };
@@ -459,7 +459,7 @@ fn far_from(facts: &Facts, nic: &Nic, cpus: &CpuList) -> Fact<String> {
     })
 }
 
-fn gpu_view(facts: &Facts, gpu: &Gpu, rails: &[&Nic]) -> GpuView {
+fn gpu_view(facts: &DoctorFacts, gpu: &Gpu, rails: &[&Nic]) -> GpuView {
     let best = served_by(gpu, rails);
     let rail = best
         .map(|(nic, _)| nic.name.clone())
@@ -501,7 +501,7 @@ fn gpu_view(facts: &Facts, gpu: &Gpu, rails: &[&Nic]) -> GpuView {
     }
 }
 
-fn control(facts: &Facts) -> Fact<Control> {
+fn control(facts: &DoctorFacts) -> Fact<Control> {
     let Some(name) = control_name(facts) else {
         return Fact::unknown(
             facts
@@ -525,7 +525,7 @@ fn control(facts: &Facts) -> Fact<Control> {
 
 /// Whether the kernel has device-memory TCP: true if the kernel log says so or a driver
 /// counts such packets; false only if every rail's driver has counters and none for them.
-fn devmem(facts: &Facts, rails: &[&Nic]) -> Fact<bool> {
+fn devmem(facts: &DoctorFacts, rails: &[&Nic]) -> Fact<bool> {
     if facts
         .system
         .kernel_log
@@ -551,7 +551,7 @@ fn devmem(facts: &Facts, rails: &[&Nic]) -> Fact<bool> {
     }
 }
 
-fn log_lines(facts: &Facts, word: &str) -> Fact<Vec<String>> {
+fn log_lines(facts: &DoctorFacts, word: &str) -> Fact<Vec<String>> {
     facts.system.kernel_log.as_ref().map(|lines| {
         lines
             .iter()
@@ -561,7 +561,7 @@ fn log_lines(facts: &Facts, word: &str) -> Fact<Vec<String>> {
     })
 }
 
-fn plugin_view(facts: &Facts, one: &crate::plugin_files::PluginFile) -> PluginView {
+fn plugin_view(facts: &DoctorFacts, one: &crate::plugin_files::PluginFile) -> PluginView {
     let mounts = facts.mounts.as_ref();
     PluginView {
         name: one.path.clone(),
@@ -589,7 +589,7 @@ fn distinct(all: &[crate::plugin_files::PluginFile]) -> Vec<String> {
 const RELEASES: [(&str, &str); 2] = [("3.1.9", "2.19.3"), ("3.1.12", "2.19.4")];
 
 /// Versions on this node that are known not to work together.
-fn pairing(facts: &Facts) -> Vec<String> {
+fn pairing(facts: &DoctorFacts) -> Vec<String> {
     let newer =
         |version: &str, than: &str| compare_versions(version, than).is_some_and(Ordering::is_ge);
     let nccl = facts

@@ -15,14 +15,14 @@ use tcpx_words::plugin_family::PluginFamily;
 /// The origin of a plugin's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
+pub enum PluginSource {
     /// The software plugin linked into this program.
     Builtin,
     /// A shared object.
     File(PathBuf),
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for PluginSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Builtin => f.write_str("builtin"),
@@ -42,9 +42,9 @@ pub struct PassedOver {
 
 /// The chosen plugin, and the reason for the choice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct ChosenPlugin {
     /// The origin of the table.
-    pub source: Source,
+    pub source: PluginSource,
     /// The requested version of the table; `None` takes the newest that both sides know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abi: Option<AbiVersion>,
@@ -54,14 +54,14 @@ pub struct Choice {
     pub passed_over: Vec<PassedOver>,
 }
 
-impl Choice {
+impl ChosenPlugin {
     /// A file that the user requested.
     pub fn of_file(path: PathBuf) -> Self {
-        Self::new(Source::File(path), "requested", Vec::new())
+        Self::new(PluginSource::File(path), "requested", Vec::new())
     }
 
     /// A source with the reason for it, in the newest version of its table.
-    pub fn new(source: Source, why: &str, passed_over: Vec<PassedOver>) -> Self {
+    pub fn new(source: PluginSource, why: &str, passed_over: Vec<PassedOver>) -> Self {
         Self {
             source,
             abi: None,
@@ -73,8 +73,8 @@ impl Choice {
     /// The expected family, by the path alone, before the plugin is loaded.
     pub fn expected_family(&self) -> PluginFamily {
         match &self.source {
-            Source::Builtin => PluginFamily::TcpxSoft,
-            Source::File(path) => PluginFamily::expected_of_path(path),
+            PluginSource::Builtin => PluginFamily::TcpxSoft,
+            PluginSource::File(path) => PluginFamily::expected_of_path(path),
         }
     }
 }
@@ -99,18 +99,24 @@ pub fn choose(
     wanted: &str,
     variable: impl Fn(&str) -> Option<String>,
     exe: &Path,
-) -> Result<Choice, LoadError> {
+) -> Result<ChosenPlugin, LoadError> {
     match wanted {
-        "builtin" => Ok(Choice::new(Source::Builtin, "requested", Vec::new())),
-        "soft" => soft_library(exe).map(Choice::of_file),
+        "builtin" => Ok(ChosenPlugin::new(
+            PluginSource::Builtin,
+            "requested",
+            Vec::new(),
+        )),
+        "soft" => soft_library(exe).map(ChosenPlugin::of_file),
         "auto" => Ok(auto(variable, exe)),
-        path if path.contains('/') || path.ends_with(".so") => Ok(Choice::of_file(path.into())),
-        "plainsoft" => library_of_ours(exe, PLAIN_LIBRARY, "plainsoft").map(Choice::of_file),
+        path if path.contains('/') || path.ends_with(".so") => {
+            Ok(ChosenPlugin::of_file(path.into()))
+        }
+        "plainsoft" => library_of_ours(exe, PLAIN_LIBRARY, "plainsoft").map(ChosenPlugin::of_file),
         name => by_name(name, variable),
     }
 }
 
-fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
+fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> ChosenPlugin {
     let mut passed_over = Vec::new();
     let named = TCPX_VARIABLES
         .iter()
@@ -120,8 +126,8 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
         .map(|path| ("a default location of TCPX".to_owned(), (*path).to_owned()));
     for (origin, path) in named.chain(usual) {
         if Path::new(&path).exists() {
-            return Choice::new(
-                Source::File(path.into()),
+            return ChosenPlugin::new(
+                PluginSource::File(path.into()),
                 &format!("found in {origin}"),
                 passed_over,
             );
@@ -134,7 +140,7 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
     match soft_library(exe) {
         Ok(path) => {
             let why = "no TCPX plugin on this node; using the software plugin";
-            Choice::new(Source::File(path), why, passed_over)
+            ChosenPlugin::new(PluginSource::File(path), why, passed_over)
         }
         Err(error) => {
             passed_over.push(PassedOver {
@@ -142,20 +148,23 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> Choice {
                 why: error.to_string(),
             });
             let why = "no TCPX plugin on this node; using the built-in software plugin";
-            Choice::new(Source::Builtin, why, passed_over)
+            ChosenPlugin::new(PluginSource::Builtin, why, passed_over)
         }
     }
 }
 
-fn by_name(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Choice, LoadError> {
+fn by_name(
+    name: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<ChosenPlugin, LoadError> {
     let file = format!("libnccl-net-{name}.so");
     let folders = search_folders(variable("LD_LIBRARY_PATH").as_deref());
     let mut passed_over = Vec::new();
     for folder in folders {
         let path = folder.join(&file);
         if path.exists() {
-            return Ok(Choice::new(
-                Source::File(path),
+            return Ok(ChosenPlugin::new(
+                PluginSource::File(path),
                 &format!("named `{name}`"),
                 passed_over,
             ));
@@ -237,14 +246,14 @@ mod tests {
         let variable =
             |name: &str| (name == "UCCL_TCPX_PLUGIN_PATH").then(|| plugin.display().to_string());
         let choice = choose("auto", variable, Path::new("/nowhere/tcpxctl")).expect("a choice");
-        assert_eq!(choice.source, Source::File(plugin.clone()));
+        assert_eq!(choice.source, PluginSource::File(plugin.clone()));
         assert_eq!(choice.why, "found in $UCCL_TCPX_PLUGIN_PATH");
     }
 
     #[test]
     fn without_a_tcpx_the_reason_names_the_software_plugin() {
         let choice = choose("auto", |_| None, Path::new("/nowhere/tcpxctl")).expect("a choice");
-        if choice.source == Source::Builtin {
+        if choice.source == PluginSource::Builtin {
             assert!(choice.why.contains("software plugin"), "{}", choice.why);
             assert!(choice.passed_over.len() >= 4);
         }

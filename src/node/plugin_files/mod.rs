@@ -13,7 +13,7 @@ mod inspect;
 pub use candidates::{PluginFile, dynamic_of, must_have_table, plugin_files};
 pub use error::LoadError;
 pub use find::{
-    Choice, PassedOver, Source, TCPX_PLACES, TCPX_VARIABLES, choose, library_places,
+    ChosenPlugin, PassedOver, PluginSource, TCPX_PLACES, TCPX_VARIABLES, choose, library_places,
     search_folders, soft_library,
 };
 pub use inspect::{FileFacts, inspect};

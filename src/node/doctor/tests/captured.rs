@@ -12,7 +12,7 @@ const NAME: &str = "some-host-of-ours";
 fn captured_tree(
     redactor: Option<&mut Redactor>,
     environment: &BTreeMap<String, String>,
-) -> (Facts, Facts, Vec<u8>) {
+) -> (DoctorFacts, DoctorFacts, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let (archive, tree) = (
         folder.path().join("node.tar.gz"),
@@ -36,7 +36,7 @@ fn captured_tree(
     )
     .unwrap();
     only_files_folders_and_relative_links(&archive);
-    let again = Facts::read(&Root::captured(&tree).unwrap(), scope);
+    let again = DoctorFacts::read(&Root::captured(&tree).unwrap(), scope);
     (facts, again, bytes)
 }
 
@@ -98,7 +98,7 @@ fn a_redacted_capture_gives_the_same_verdicts_and_no_names() {
         .unwrap_or_default();
     let mut redactor = Redactor::new([host.as_str(), NAME], ["somebody"]);
     let (facts, again, bytes) = captured_tree(Some(&mut redactor), &environment);
-    let verdicts = |facts: &Facts| {
+    let verdicts = |facts: &DoctorFacts| {
         let found = examine(&Catalogue::embedded().unwrap(), facts, TCPX);
         found
             .rows

@@ -16,8 +16,8 @@ fn folder(path: &Path) {
     fs::create_dir_all(path).unwrap();
 }
 
-fn examined(root: &Path) -> (Facts, Examination) {
-    let facts = Facts::read(&Root::captured(root).unwrap(), scope(Depth::All));
+fn examined(root: &Path) -> (DoctorFacts, Examination) {
+    let facts = DoctorFacts::read(&Root::captured(root).unwrap(), scope(Depth::All));
     let found = examine(&Catalogue::embedded().unwrap(), &facts, TCPX);
     (facts, found)
 }
@@ -196,7 +196,7 @@ proptest! {
         let facts = facts(&fixture::tree(&spoilt.collect::<Vec<_>>().join("\n")));
         let found = examine(&Catalogue::embedded().unwrap(), &facts, TCPX);
         prop_assert!(found.rows.iter().all(|row| !row.value.chars().any(char::is_control)));
-        let again = Facts::from_json(&serde_json::to_string(&facts).unwrap()).unwrap();
+        let again = DoctorFacts::from_json(&serde_json::to_string(&facts).unwrap()).unwrap();
         prop_assert_eq!(examine(&Catalogue::embedded().unwrap(), &again, TCPX), found);
     }
 
@@ -210,7 +210,7 @@ proptest! {
                 text.replace_range(at..=at, &with);
             }
         }
-        if let Ok(facts) = Facts::from_json(&text) {
+        if let Ok(facts) = DoctorFacts::from_json(&text) {
             examine(&Catalogue::embedded().unwrap(), &facts, TCPX);
         }
     }

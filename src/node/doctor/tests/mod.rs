@@ -15,12 +15,12 @@ const TCPX: Subject = Subject {
     chunk: None,
 };
 
-pub(super) fn facts(tree: &Tree) -> Facts {
-    Facts::read(&tree.root, scope(Depth::All))
+pub(super) fn facts(tree: &Tree) -> DoctorFacts {
+    DoctorFacts::read(&tree.root, scope(Depth::All))
 }
 
 /// The facts, with a plugin and CUDA that loaded without an error.
-fn with_loading(tree: &Tree) -> Facts {
+fn with_loading(tree: &Tree) -> DoctorFacts {
     let known = |text: &str| Fact::Known(text.to_owned());
     let (plugin_name, plugin_version) = (known("GPUDirectTCPX_v7"), known("3.1.12"));
     let tested = Tested {
@@ -28,7 +28,7 @@ fn with_loading(tree: &Tree) -> Facts {
         plugin_name,
         plugin_version,
     };
-    Facts {
+    DoctorFacts {
         tested: Some(tested),
         ..facts(tree)
     }
@@ -140,7 +140,7 @@ fn unknown_is_exit_3_only_for_a_check_that_can_fail() {
 #[test]
 fn the_facts_read_before_a_run_suffice_for_the_critical_checks() {
     let tree = fixture::a3_high();
-    let facts = Facts::read(&tree.root, scope(Depth::Critical));
+    let facts = DoctorFacts::read(&tree.root, scope(Depth::Critical));
     let found = examine(&Catalogue::critical().unwrap(), &facts, TCPX);
     assert_eq!(explained(&found), "");
     assert!(found.rows.len() >= 20, "{}", found.rows.len());
@@ -153,7 +153,7 @@ fn the_software_plugin_needs_only_a_network() {
         environment: &environment,
         ..scope(Depth::Critical)
     };
-    let facts = Facts::read(&crate::Root::live(), scope);
+    let facts = DoctorFacts::read(&crate::Root::live(), scope);
     let subject = Subject {
         tcpx: false,
         chunk: Some(524_288),
@@ -173,10 +173,10 @@ fn the_software_plugin_needs_only_a_network() {
 fn facts_survive_json() {
     let tree = fixture::a3_high();
     let here = facts(&tree);
-    let there = Facts::from_json(&serde_json::to_string(&here).unwrap()).unwrap();
+    let there = DoctorFacts::from_json(&serde_json::to_string(&here).unwrap()).unwrap();
     assert_eq!(here, there);
     for text in ["", "{}", "[]", "{\"node\":1}"] {
-        assert!(Facts::from_json(text).is_err(), "{text}");
+        assert!(DoctorFacts::from_json(text).is_err(), "{text}");
     }
 }
 
@@ -187,7 +187,7 @@ fn the_results_of_loading_are_checked_only_if_requested() {
     let check = |tested: Option<Tested>, expected: &[&str]| {
         let found = examine(
             &Catalogue::embedded().unwrap(),
-            &Facts {
+            &DoctorFacts {
                 tested,
                 ..good.clone()
             },

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Fact, Nic};
 use std::net::IpAddr;
 
-fn pair(change: impl FnOnce(&mut Facts), tried: Option<&ProbedRails>) -> BTreeSet<String> {
+fn pair(change: impl FnOnce(&mut DoctorFacts), tried: Option<&ProbedRails>) -> BTreeSet<String> {
     let here = facts(&fixture::a3_high());
     let mut there = here.clone();
     there.node.host.boot_id = Fact::Known("other".to_owned());
@@ -43,7 +43,7 @@ fn other_host(address: IpAddr) -> IpAddr {
     }
 }
 
-fn with_nic(facts: &mut Facts, name: &str, change: impl FnOnce(&mut Nic)) {
+fn with_nic(facts: &mut DoctorFacts, name: &str, change: impl FnOnce(&mut Nic)) {
     let Fact::Known(nics) = &mut facts.node.nics else {
         panic!("no interfaces")
     };
@@ -52,7 +52,7 @@ fn with_nic(facts: &mut Facts, name: &str, change: impl FnOnce(&mut Nic)) {
 
 #[test]
 fn each_difference_between_two_nodes_fails_its_check() {
-    let check = |change: &dyn Fn(&mut Facts), expected: &[&str]| {
+    let check = |change: &dyn Fn(&mut DoctorFacts), expected: &[&str]| {
         let found = pair(change, None);
         assert_eq!(
             found,

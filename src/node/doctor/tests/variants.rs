@@ -37,7 +37,7 @@ struct Variant {
 
 impl Variant {
     /// The facts of `tree` with this variant applied. The tree is restored afterwards.
-    fn facts(&self, tree: &Tree, good: &Facts) -> Facts {
+    fn facts(&self, tree: &Tree, good: &DoctorFacts) -> DoctorFacts {
         let touched = self
             .remove
             .iter()
