@@ -6,6 +6,7 @@ use super::{Event, EventKind, PluginDevice, PluginReady};
 use crate::ids::{NodeId, PairId};
 use crate::results::PluginRecord;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tcpx_words::plugin_family::PluginFamily;
 
@@ -90,8 +91,13 @@ fn worker(message: Value) -> Option<EventKind> {
     }
 }
 
+/// Reads from bytes as [`crate::record::RunRecord::parse`] does.
+fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
+    serde_json::from_slice(value.to_string().as_bytes()).ok()
+}
+
 fn kind(key: &str, value: Value) -> Option<EventKind> {
-    serde_json::from_value(json!({ key: value })).ok()
+    read(&json!({ key: value }))
 }
 
 fn plugin(loaded: &Value) -> Option<PluginReady> {
@@ -122,8 +128,7 @@ fn plugin(loaded: &Value) -> Option<PluginReady> {
             name: text("/about/name")?,
             version: text("/version"),
             why: text("/choice/why").unwrap_or_default(),
-            passed_over: serde_json::from_value(loaded["choice"]["passed_over"].clone())
-                .unwrap_or_default(),
+            passed_over: read(&loaded["choice"]["passed_over"]).unwrap_or_default(),
         },
         devices: devices.collect(),
         load_ms: number("load_ms"),

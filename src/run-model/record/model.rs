@@ -302,7 +302,10 @@ impl RunRecord {
     /// # Errors
     /// The file is damaged, or its version is unknown.
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
-        serde_json::from_value(record_value(bytes)?)
+        // Every type is read from bytes only: reading it from a `Value` as well would compile the
+        // reader of each type a second time.
+        let current = record_value(bytes)?.to_string();
+        serde_json::from_slice(current.as_bytes())
             .map_err(|error| RecordError::Damaged(error.to_string()))
     }
 
