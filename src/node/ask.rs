@@ -50,17 +50,21 @@ fn answer<T: DeserializeOwned>(path: &str, text: &str) -> Fact<T> {
     if text.len() as u64 >= FILE_BYTES_MAX {
         return Fact::unknown(format!("{path}: larger than {FILE_BYTES_MAX} bytes"));
     }
-    let parsed = serde_json::from_str::<Value>(text)
-        .map(cleaned)
-        .and_then(serde_json::from_value::<Fact<T>>);
-    parsed.unwrap_or_else(|_| {
+    read_cleaned::<Fact<T>>(text).unwrap_or_else(|_| {
         Fact::unknown(format!("{path}: not an answer that this version can read"))
     })
 }
 
+/// Reads a document after removing control characters from its texts.
+pub(crate) fn read_cleaned<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+    let document = cleaned(serde_json::from_slice(text.as_bytes())?);
+    // From bytes again: reading the types from a `Value` as well would compile their readers twice.
+    serde_json::from_slice(document.to_string().as_bytes())
+}
+
 /// Removes control characters from every text in a document. A field whose name would
 /// change is dropped, because names are looked up.
-pub(crate) fn cleaned(value: Value) -> Value {
+fn cleaned(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(printable(&text)),
         Value::Array(all) => Value::Array(all.into_iter().map(cleaned).collect()),

@@ -40,7 +40,7 @@ mod system;
 mod threads;
 
 pub use addresses::{Route, route_to};
-pub(crate) use ask::cleaned;
+pub(crate) use ask::read_cleaned;
 pub use fact::Fact;
 pub use facts::{Host, NodeFacts};
 pub use gpu::Gpu;

@@ -159,9 +159,7 @@ impl DoctorFacts {
     /// # Errors
     /// The text is not a document of facts.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-            .map(crate::cleaned)
-            .and_then(serde_json::from_value)
+        crate::read_cleaned(text)
     }
 }
 

@@ -44,7 +44,8 @@ impl Scenario {
     /// # Errors
     /// JSON that is not a scenario, or a value outside its range.
     pub fn from_json(json: &str) -> Result<Self, ScenarioError> {
-        let scenario: Self = serde_json::from_slice(json.as_bytes()).map_err(ScenarioError::Json)?;
+        let scenario: Self =
+            serde_json::from_slice(json.as_bytes()).map_err(ScenarioError::Json)?;
         scenario.check()?;
         Ok(scenario)
     }
