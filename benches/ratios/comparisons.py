@@ -44,18 +44,21 @@ def iperf_connections(programs: Programs, pairs: int) -> None:
 def control(programs: Programs, pairs: int) -> None:
     """Soft plugin over blocking sockets with the same streams and buffers, 512 KiB, verify off"""
     total = programs.bytes(GIB)
-    for connections in (1, 2, 4, 8):
+    goal = at_least(0.95) if os.cpu_count() >= 16 else None
+    for connections in (1, 2, 4, 8, 16):
         compare(
             pairs, f"connections {connections}",
             Side("tcpxctl", lambda: programs.transfer(connections, total=total)),
             Side("control", lambda: programs.control_transfer(connections, programs.iterations * total)),
-            Row("gb_per_s", None),
+            Row("gb_per_s", goal),
         )
 
 
 def verify(programs: Programs, pairs: int) -> None:
     """Verify on over verify off, 512 KiB chunks"""
-    for connections, goal in ((1, 0.9), (2, 0.9), (4, 0.9), (8, 0.8)):
+    for connections in (1, 2, 4, 8, 16):
+        # Verification on two cores takes a share of what moves bytes.
+        goal = 0.85 if os.cpu_count() >= 16 or connections >= 8 else 0.9
         compare(
             pairs, f"connections {connections}",
             Side("verified", lambda: programs.transfer(connections, verify=True)),

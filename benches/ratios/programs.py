@@ -34,15 +34,41 @@ class Skipped(Exception):
     """A comparison needs a program that is not installed."""
 
 
+# The plugins that tcpxctl loads are searched beside it.
+PACKED = ("tcpxctl", "bare", "tap_cost", "follow", "shim_cost", "control", "libnccl_net_tcpxsoft.so",
+          "libnccl_net_tcpxtap.so", "libnccl-net-strict.so")
+
+
 class Programs:
-    def __init__(self, processes: Processes, folder: Path, congestion: str, is_smoke: bool) -> None:
+    """`packed` is a folder made by `pack`, for a machine without a toolchain."""
+
+    def __init__(self, processes: Processes, folder: Path, congestion: str, is_smoke: bool,
+                 packed: Path | None = None) -> None:
         self.processes, self.folder, self.congestion, self.is_smoke = processes, folder, congestion, is_smoke
         self.iterations = 1 if is_smoke else ITERATIONS
         self.iperf3 = shutil.which("iperf3")
         # Settings of the caller's shell must not reach either side.
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "TCPX"))}
         self.plugin_env = {"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "=lo", "TCPXSOFT_CONGESTION": congestion}
-        self.build()
+        if packed:
+            self.use(packed)
+        else:
+            self.build()
+
+    def use(self, packed: Path) -> None:
+        missing = [name for name in PACKED if not (packed / name).is_file()]
+        if missing:
+            raise Failed(f"{packed} lacks {', '.join(missing)}: make it with `scripts/bench --pack {packed}`")
+        (self.tcpxctl, self.bare_driver, self.tap_cost, self.follow, self.shim_cost, self.control_program, self.soft,
+         self.tap, self.strict) = (str(packed.resolve() / name) for name in PACKED)
+
+    def pack(self, folder: Path) -> None:
+        """Copies every measured program to a folder, stripped: for a machine without a toolchain."""
+        folder.mkdir(parents=True, exist_ok=True)
+        built = (self.tcpxctl, self.bare_driver, self.tap_cost, self.follow, self.shim_cost, self.control_program,
+                 self.soft, self.tap, self.strict)
+        for source, name in zip(built, PACKED):
+            self.processes.run(["strip", "-o", str(folder / name), source])
 
     def build(self) -> None:
         # What is measured is what is installed; a smoke test only needs programs that run.
