@@ -37,7 +37,7 @@ impl CpuList {
     }
 
     /// The CPUs, in the order of the list.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().cloned().flatten()
     }
 }

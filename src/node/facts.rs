@@ -35,10 +35,16 @@ impl Host {
         }
     }
 
+    /// Whether both are one machine, whatever their network namespaces. `None` if either boot id
+    /// is unknown.
+    pub fn is_same_machine(&self, other: &Self) -> Option<bool> {
+        Some(self.boot_id.known()? == other.boot_id.known()?)
+    }
+
     /// Whether both have the same boot id and network namespace, so that traffic between them
     /// never crosses a NIC. `None` if either is unknown.
     pub fn is_same_stack(&self, other: &Self) -> Option<bool> {
-        let boot = self.boot_id.known()? == other.boot_id.known()?;
+        let boot = self.is_same_machine(other)?;
         let stack = self.network_namespace.known()? == other.network_namespace.known()?;
         Some(boot && stack)
     }

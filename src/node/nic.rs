@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::addresses::{InterfaceAddress, addresses};
+use crate::cpu::CpuList;
 use crate::pci::{self, PciAddress};
 use crate::root::unexpected;
 use crate::{Fact, Root};
@@ -170,6 +171,13 @@ pub(super) fn in_path<T>(
             .ok_or_else(|| format!("{path} has no {what}"))
             .into()
     })
+}
+
+/// The CPUs nearest to an interface, as the kernel lists them for its PCI function.
+pub fn nic_cpus(root: &Root, name: &str) -> Fact<CpuList> {
+    let path = root.real_path(&format!("{CLASS}/{name}/device"));
+    in_path(&path, "PCI function", pci::address_in)
+        .and_then(|at| root.parsed(&format!("/sys/bus/pci/devices/{at}/local_cpulist")))
 }
 
 /// The NUMA node in a sysfs file. The kernel writes -1 if firmware names no node; that is
