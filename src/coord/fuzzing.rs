@@ -187,6 +187,7 @@ mod tests {
             work: Work::Handshake { repeat: 2 },
             preflight: true,
             together: true,
+            workers_here: 2,
         };
         let launch = |task| {
             CoordinatorOrder::Launch(Box::new(Launch {

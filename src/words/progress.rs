@@ -12,12 +12,33 @@ word_set! {
     /// Which channel is tested when.
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub enum Policy {
-        /// One thread visits every channel in turn, full or not: post until the window is full, then test the oldest request until one is not done.
+        /// Each driving thread visits its channels in turn, full or not: post until the window is full, then test the oldest request until one is not done.
         Opportunistic = "opportunistic",
         /// Test a channel only while its window is full, and then only that one: the classic stall.
         WindowFullOnly = "window-full-only",
         /// One thread per channel, each opportunistic.
         DedicatedThread = "dedicated-thread",
+    }
+}
+
+/// How many threads of a worker drive its channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Threads {
+    /// As many as there are channels and cores for; fewer if the plugin has busy threads itself.
+    Auto,
+    /// This many, at most one per channel.
+    #[serde(untagged)]
+    Count(u32),
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.pad("auto"),
+            Self::Count(count) => f.pad(&count.to_string()),
+        }
     }
 }
 

@@ -110,6 +110,17 @@ fn the_log_line_of_a_refused_call_is_quoted() {
 }
 
 #[test]
+fn an_error_on_one_thread_ends_the_others() {
+    let fault = "fault={by='plugin', side='send', spec='rc:call=test,value=3,nth=9,comm=1'}";
+    expects(
+        "failed",
+        &[fault],
+        &["transfer.connections=4", "progress.threads=4"],
+        &["test returned 3"],
+    );
+}
+
+#[test]
 fn rc_2_of_a_receive_is_retried_before_it_fails() {
     plugin("recv", "rc:call=test,value=2,nth=9", "passed", &[]);
     plugin(

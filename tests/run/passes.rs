@@ -269,6 +269,53 @@ fn the_plugin_s_own_interface_may_be_the_loopback() {
 }
 
 #[test]
+fn channels_are_dealt_to_the_driving_threads() {
+    let check = |settings: &[&str], threads: usize, why: &str| {
+        let ended = passes(settings);
+        for worker in ended.record()["pairs"][0]["workers"].as_array().unwrap() {
+            let driving = &worker["driving"];
+            assert_eq!(
+                driving["cpu_seconds"].as_array().unwrap().len(),
+                threads,
+                "{driving}"
+            );
+            assert!(
+                driving["why"].as_str().unwrap().starts_with(why),
+                "{driving}"
+            );
+            assert!(driving["bytes"].as_u64().unwrap() > 0, "{driving}");
+        }
+        ended
+    };
+    let five = "transfer.connections=5";
+    let ended = check(&[five, "progress.threads=3"], 3, "progress.threads");
+    ended.says(&["driven by : 3 threads (progress.threads), 0."]);
+    check(&[five, "progress.threads=64"], 5, "progress.threads");
+    check(
+        &[five, "progress.policy=dedicated-thread"],
+        5,
+        "policy dedicated-thread",
+    );
+    check(
+        &[five, "progress.policy=window-full-only"],
+        1,
+        "policy window-full-only",
+    );
+    check(
+        &["transfer.direction=both", "progress.threads=2"],
+        2,
+        "progress.threads",
+    );
+    check(&["transfer.direction=ping-pong"], 1, "direction ping-pong");
+    // How many CPUs there are depends on the machine.
+    let auto = passes(&[five]).record()["pairs"][0]["workers"][0]["driving"].clone();
+    assert!(
+        auto["why"].as_str().unwrap().starts_with("5 channels, "),
+        "{auto}"
+    );
+}
+
+#[test]
 fn a_dry_run_shows_origins_and_runs_nothing() {
     let ended = Tool::shipped("sweep.toml", &["transfer.connections=3"])
         .env("TCPXCTL_SET", "limits.total=2m")

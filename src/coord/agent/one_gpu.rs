@@ -88,6 +88,7 @@ mod tests {
             work: Work::Transfer,
             preflight: false,
             together: false,
+            workers_here: 1,
         };
         Launch {
             env: BTreeMap::new(),

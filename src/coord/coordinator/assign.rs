@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use tcpx_node::pci::shared_bridges;
 use tcpx_node::plugin_files::{ChosenPlugin, PluginSource};
-use tcpx_node::{Nic, NodeFacts};
+use tcpx_node::{Host, Nic, NodeFacts};
 use tcpx_run_model::finding::{Finding, Severity};
-use tcpx_run_model::ids::Lane;
+use tcpx_run_model::ids::{Lane, NodeId};
 use tcpx_run_model::scenario::{
     CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, PluginLibrary, Processes, Scenario,
 };
@@ -37,6 +37,8 @@ pub(crate) struct EndPlan {
     pub port: u16,
     /// CPUs of the worker; `None` for all.
     pub cpus: Option<CpuSet>,
+    /// Workers of the run on the same machine, this one included.
+    pub workers_here: u32,
     /// Findings about settings that are valid and will cause problems.
     pub warnings: Vec<Finding>,
 }
@@ -135,6 +137,8 @@ impl NodesPlan<'_> {
                 .into_iter()
                 .collect(),
             cpus: cpus(scenario, facts, side, rails.as_deref()),
+            // `share_machines` counts them.
+            workers_here: 1,
             env,
             plugin,
             sends,
@@ -159,6 +163,31 @@ impl NodesPlan<'_> {
             [Some(gpu)] => rail_of(self.scenario, facts, *gpu, number, self.gpu_count, rails),
             _ => rails,
         })
+    }
+}
+
+/// Tells every worker how many of the run are on its machine. `hosts` is by node id.
+pub(super) fn share_machines(plans: &mut [([NodeId; 2], PairPlan)], hosts: &[&Host]) {
+    let mut workers_of = vec![0_u32; hosts.len()];
+    for (nodes, _) in plans.iter() {
+        nodes
+            .iter()
+            .for_each(|node| workers_of[node.0 as usize] += 1);
+    }
+    let workers_at = |node: NodeId| {
+        let here = hosts[node.0 as usize];
+        let others = hosts.iter().enumerate().filter(|(other, host)| {
+            *other == node.0 as usize || here.is_same_machine(host) == Some(true)
+        });
+        others.map(|(other, _)| workers_of[other]).sum()
+    };
+    let on_machine: Vec<u32> = (0..hosts.len())
+        .map(|node| workers_at(NodeId(node as u32)))
+        .collect();
+    for (nodes, (_, ends)) in plans {
+        for (node, end) in nodes.iter().zip(ends) {
+            end.workers_here = on_machine[node.0 as usize];
+        }
     }
 }
 

@@ -127,6 +127,7 @@ fn worker_record(
         resident_bytes: transfer.and_then(|transfer| transfer.resident_bytes),
         registered_bytes: transfer.map(|transfer| transfer.registered_bytes),
         memory: transfer.map(|transfer| transfer.memory.clone()),
+        driving: transfer.and_then(|transfer| transfer.driving.clone()),
         frame: None,
     }
 }

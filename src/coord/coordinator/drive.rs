@@ -300,6 +300,11 @@ impl Drive<'_> {
                 plans.push((nodes, (lanes, plan)));
             }
         }
+        let hosts: Vec<_> = greetings
+            .iter()
+            .map(|greeting| &greeting.facts.host)
+            .collect();
+        assign::share_machines(&mut plans, &hosts);
         Ok(plans)
     }
 

@@ -255,6 +255,7 @@ impl Pair {
             work: self.setup.work.clone(),
             preflight: self.setup.preflight,
             together: false,
+            workers_here: plan.workers_here,
         }
     }
 

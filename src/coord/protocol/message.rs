@@ -271,6 +271,8 @@ pub struct PairTask {
     /// Other pairs measure at the same time: wait for `Measure` after warm-up.
     #[serde(default)]
     pub together: bool,
+    /// Workers of this run on this machine, this one included; they share its cores.
+    pub workers_here: u32,
 }
 
 /// What a connected pair does.

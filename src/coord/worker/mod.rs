@@ -7,6 +7,7 @@
 //! forever.
 
 mod connect;
+mod driving;
 mod examine;
 mod handshake;
 mod links;

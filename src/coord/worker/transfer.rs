@@ -6,27 +6,29 @@
 #![forbid(unsafe_code)]
 
 use super::connect::connect_all;
+use super::driving::{self, Situation};
 use super::links::PeerLinks;
 use super::load::Ready;
 use super::memory::memory_failure;
 use super::{Context, TaskResult};
 use crate::bootstrap::Deadline;
 use crate::protocol::message::{PairTask, WorkerMessage, WorkerOrder};
+use rustix::time::{ClockId, clock_gettime};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tcpx_engine::gpu::Unpack;
 use tcpx_engine::transfer::{
-    Channel, ChannelError, ChannelSetup, Pattern, Plan, Rogue, RoundTrips, WallPace, ping_pong,
-    run_iteration,
+    Channel, ChannelError, ChannelSetup, Drivers, Pattern, Plan, Rogue, RoundTrips, WallPace,
+    ping_pong,
 };
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::Iteration;
-use tcpx_run_model::results::{ChannelResult, TransferResult};
+use tcpx_run_model::results::{ChannelResult, Driving, TransferResult};
 use tcpx_run_model::scenario::{self, Fault};
 use tcpx_words::error::Outcome;
 use tcpx_words::payload::Tally;
-use tcpx_words::progress::Policy;
 use tcpx_words::side::Side;
 
 pub(super) fn run(
@@ -43,33 +45,27 @@ pub(super) fn run(
         .into_iter()
         .enumerate()
         .map(|(index, comm)| {
-            Channel::sender(
-                &*ready.net,
-                comm,
-                Arc::clone(ready.memory_of(index)),
-                transfer.setup(index, Side::Send),
-            )
+            let (memory, setup) = (ready.memory_of(index), transfer.setup(index, Side::Send));
+            driving::near_nic(&ready.nic_of(index), || {
+                Channel::sender(&*ready.net, comm, Arc::clone(memory), setup)
+            })
         });
     let recvs = connected
         .recvs
         .into_iter()
         .enumerate()
         .map(|(index, comm)| {
-            Channel::receiver(
-                &*ready.net,
-                comm,
-                Arc::clone(ready.memory_of(index)),
-                transfer.setup(index, Side::Recv),
-            )
+            let (memory, setup) = (ready.memory_of(index), transfer.setup(index, Side::Recv));
+            driving::near_nic(&ready.nic_of(index), || {
+                Channel::receiver(&*ready.net, comm, Arc::clone(memory), setup)
+            })
         });
     let channels: Result<Vec<Channel>, ChannelError> = sends.chain(recvs).collect();
-    transfer.channels = channels.map_err(|error| channel_failure(context, &error))?;
+    let mut channels = channels.map_err(|error| channel_failure(context, &error))?;
     if let Some(tap) = ready.tap {
-        transfer
-            .channels
-            .iter_mut()
-            .for_each(|channel| channel.record(tap));
+        channels.iter_mut().for_each(|channel| channel.record(tap));
     }
+    transfer.share_out(context, ready, channels)?;
     let ran = transfer.iterate(context, task, ready, link);
     context.enter(Phase::Closing);
     context.tell(&WorkerMessage::Transfer(Box::new(transfer.result(ready))));
@@ -78,7 +74,7 @@ pub(super) fn run(
     let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
     link.barrier("close", 0, last, &context.stop)
         .map_err(|error| context.bootstrap_failure(&error))?;
-    for channel in transfer.channels {
+    for channel in transfer.drivers.take_channels() {
         channel
             .close(&*ready.net)
             .map_err(|error| context.plugin_failure(&error))?;
@@ -114,12 +110,13 @@ struct PingPong {
 }
 
 struct Transfer {
-    channels: Vec<Channel>,
+    drivers: Drivers<WallPace>,
+    situation: Situation,
+    why: String,
+    other_cpu: OtherCpu,
     plan: Plan,
     pattern: Option<Arc<Pattern>>,
     unpack: Unpack,
-    policy: Policy,
-    pace: WallPace,
     rogue: Option<Rogue>,
     ping_pong: Option<PingPong>,
     windows: [usize; 2],
@@ -147,8 +144,26 @@ impl Transfer {
                 None,
             )
         })?;
+        let rogue = rogue(task);
+        let pace = WallPace::new(task.scenario.progress.idle, Arc::clone(&context.stop));
+        let is_ping_pong = wanted.direction == scenario::Direction::PingPong;
         Ok(Self {
-            channels: Vec::new(),
+            drivers: Drivers::new(pace),
+            situation: Situation {
+                policy: task.scenario.progress.policy,
+                wanted: task.scenario.progress.threads,
+                alone: match (rogue, is_ping_pong) {
+                    (Some(_), _) => Some("a fault of the driver"),
+                    (None, true) => Some("direction ping-pong"),
+                    (None, false) => None,
+                },
+                channels: 0,
+                cpus: std::thread::available_parallelism().map_or(1, NonZero::get),
+                workers: task.workers_here as usize,
+                plugin: None,
+            },
+            why: String::new(),
+            other_cpu: OtherCpu::default(),
             plan,
             pattern: wanted
                 .verify
@@ -159,10 +174,8 @@ impl Transfer {
                 scenario::Unpack::Host => Unpack::Host,
                 scenario::Unpack::None => Unpack::None,
             },
-            policy: task.scenario.progress.policy,
-            pace: WallPace::new(task.scenario.progress.idle, Arc::clone(&context.stop)),
-            rogue: rogue(task),
-            ping_pong: (wanted.direction == scenario::Direction::PingPong).then(|| PingPong {
+            rogue,
+            ping_pong: is_ping_pong.then(|| PingPong {
                 // The end that connects in the bootstrap sends first.
                 leads: task.listen.is_none(),
                 times: RoundTrips::default(),
@@ -185,6 +198,35 @@ impl Transfer {
         }
     }
 
+    /// Deals the channels to as many threads as the situation asks for.
+    fn share_out(
+        &mut self,
+        context: &Context,
+        ready: &Ready,
+        channels: Vec<Channel>,
+    ) -> TaskResult<()> {
+        self.situation.channels = channels.len();
+        let chosen = driving::choose(&self.situation);
+        self.why = chosen.why;
+        self.drivers
+            .share_out(&ready.net, driving::deal(channels, chosen.threads, ready))
+            .map_err(|error| context.transfer_failure(&error))
+    }
+
+    /// Chooses the number of threads again, now that warm-up has shown what the plugin's own
+    /// threads need.
+    fn share_out_anew(&mut self, context: &Context, ready: &Ready) -> TaskResult<()> {
+        let before = self.drivers.cpu().len();
+        self.situation.plugin = self.other_cpu.load();
+        let chosen = driving::choose(&self.situation);
+        if chosen.threads == before {
+            self.why = chosen.why;
+            return Ok(());
+        }
+        let channels = self.drivers.take_channels();
+        self.share_out(context, ready, channels)
+    }
+
     fn iterate(
         &mut self,
         context: &mut Context,
@@ -198,6 +240,9 @@ impl Transfer {
         for index in 0..wanted.warmup + wanted.iterations {
             let warmup = index < wanted.warmup;
             let starts_measuring = index == wanted.warmup || (index == 1 && wanted.warmup == 0);
+            if index == wanted.warmup && index > 0 {
+                self.share_out_anew(context, ready)?;
+            }
             if index == wanted.warmup && task.together {
                 gather(context, task)?;
             }
@@ -210,13 +255,17 @@ impl Transfer {
             link.barrier("start", u64::from(index), until, &context.stop)
                 .map_err(|e| context.bootstrap_failure(&e))?;
             let started = Instant::now();
+            let cpu = process_cpu();
+            let driven = self.driven_cpu();
             self.one_iteration(context, ready)?;
+            let others = (process_cpu() - cpu).saturating_sub(self.driven_cpu() - driven);
+            self.other_cpu.add(others, started.elapsed());
             link.barrier("end", u64::from(index), until, &context.stop)
                 .map_err(|e| context.bootstrap_failure(&e))?;
             let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let tallied = |count: fn(&Tally) -> u64| {
-                self.channels
-                    .iter()
+                self.drivers
+                    .channels()
                     .map(|channel| count(channel.tally()))
                     .sum()
             };
@@ -243,7 +292,11 @@ impl Transfer {
             }
             ping_pong.times.reserve(self.plan.chunks());
         }
-        for channel in &mut self.channels {
+        if starts_measuring {
+            self.drivers.start_measuring();
+            self.other_cpu = OtherCpu::default();
+        }
+        for channel in self.drivers.channels_mut() {
             // As in `run.json`, the first iteration is not measured if there are more.
             if starts_measuring {
                 channel.start_measuring();
@@ -257,38 +310,27 @@ impl Transfer {
 
     fn one_iteration(&mut self, context: &Context, ready: &Ready) -> TaskResult<()> {
         let net = &*ready.net;
-        let moved = match (&mut self.ping_pong, self.rogue) {
-            (Some(PingPong { leads, times }), _) => {
-                ping_pong(net, &mut self.channels, *leads, &mut self.pace, times)
-            }
-            (None, Some(rogue)) => rogue.run_iteration(net, &mut self.channels, &mut self.pace),
-            (None, None) => run_iteration(net, &mut self.channels, self.policy, &mut self.pace),
+        let (rogue, ping_pongs) = (self.rogue, &mut self.ping_pong);
+        let alone = self
+            .drivers
+            .alone(|channels, pace| match (ping_pongs, rogue) {
+                (Some(PingPong { leads, times }), _) => {
+                    Some(ping_pong(net, channels, *leads, pace, times))
+                }
+                (None, Some(rogue)) => Some(rogue.run_iteration(net, channels, pace)),
+                (None, None) => None,
+            });
+        let moved = match alone.flatten() {
+            Some(moved) => moved,
+            None => self.drivers.run_iteration(net, self.situation.policy),
         };
         moved.map_err(|error| context.transfer_failure(&error))
     }
 
     fn result(&self, ready: &Ready) -> TransferResult {
-        let counters = ready.recorder.now();
         TransferResult {
             iterations: self.iterations.clone(),
-            channels: self
-                .channels
-                .iter()
-                .map(|channel| {
-                    let side = channel.side();
-                    let mine = counters
-                        .iter()
-                        .find(|now| now.side == side && now.index == channel.index());
-                    ChannelResult {
-                        side: channel.side(),
-                        index: channel.index(),
-                        device: ready.device_of(channel.index()),
-                        nic: ready.nic_of(channel.index()),
-                        tally: channel.tally().clone(),
-                        counters: mine.cloned(),
-                    }
-                })
-                .collect(),
+            channels: self.channel_results(ready),
             round_trip_us: self
                 .ping_pong
                 .as_ref()
@@ -304,13 +346,89 @@ impl Transfer {
                 }),
             memory: ready.memory[0].describe(),
             registered_bytes: self
-                .channels
-                .iter()
+                .drivers
+                .channels()
                 .map(|channel| channel.registered_bytes() as u64)
                 .sum(),
             resident_bytes: resident_bytes(),
+            driving: Some(Driving {
+                why: self.why.clone(),
+                cpu_seconds: self
+                    .drivers
+                    .cpu()
+                    .iter()
+                    .map(Duration::as_secs_f64)
+                    .collect(),
+                other_cpu_seconds: self.other_cpu.cpu.as_secs_f64(),
+                bytes: self.bytes_measured(),
+            }),
         }
     }
+
+    fn channel_results(&self, ready: &Ready) -> Vec<ChannelResult> {
+        let counters = ready.recorder.now();
+        let mut channels: Vec<&Channel> = self.drivers.channels().collect();
+        channels.sort_by_key(|channel| (channel.side() == Side::Recv, channel.index()));
+        let result = |channel: &Channel| {
+            let side = channel.side();
+            let mine = counters
+                .iter()
+                .find(|now| now.side == side && now.index == channel.index());
+            ChannelResult {
+                side,
+                index: channel.index(),
+                device: ready.device_of(channel.index()),
+                nic: ready.nic_of(channel.index()),
+                tally: channel.tally().clone(),
+                counters: mine.cloned(),
+            }
+        };
+        channels.into_iter().map(result).collect()
+    }
+
+    /// Bytes of the iterations that CPU time was counted in.
+    fn bytes_measured(&self) -> u64 {
+        let measured = |iteration: &&Iteration| !iteration.warmup;
+        let all: Vec<u64> = self
+            .iterations
+            .iter()
+            .filter(measured)
+            .map(|one| one.bytes)
+            .collect();
+        // As in `run.json`, the first iteration is not measured if there are more.
+        let skipped = usize::from(self.iterations.len() == all.len() && all.len() > 1);
+        all[skipped..].iter().sum()
+    }
+
+    /// CPU time of the driving threads.
+    fn driven_cpu(&self) -> Duration {
+        self.drivers.cpu().iter().sum()
+    }
+}
+
+/// CPU time of the threads that drive no channel, while channels were driven.
+#[derive(Debug, Clone, Copy, Default)]
+struct OtherCpu {
+    cpu: Duration,
+    elapsed: Duration,
+}
+
+impl OtherCpu {
+    fn add(&mut self, cpu: Duration, elapsed: Duration) {
+        self.cpu += cpu;
+        self.elapsed += elapsed;
+    }
+
+    /// CPUs that they kept busy; `None` if nothing was measured.
+    fn load(&self) -> Option<f64> {
+        let elapsed = self.elapsed.as_secs_f64();
+        (elapsed > 0.0).then(|| self.cpu.as_secs_f64() / elapsed)
+    }
+}
+
+fn process_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn rogue(task: &PairTask) -> Option<Rogue> {

@@ -6,10 +6,11 @@
 //! `plan` assigns bytes to the chunks of each channel, `window` decides which request may be
 //! tested or consumed next, `slots` holds the memory of one channel, `filling` the slots that
 //! a GPU is writing, `channel` combines one comm with its window and slots, `progress` decides
-//! which channel is driven, `payload` writes and verifies patterns. `rogue` breaks the
+//! which channel is driven, `drivers` has the threads that each drive a share of the channels, `payload` writes and verifies patterns. `rogue` breaks the
 //! plugin's rules on purpose; no other module can.
 
 mod channel;
+mod drivers;
 mod filling;
 mod pace;
 mod payload;
@@ -21,10 +22,11 @@ mod slots;
 mod window;
 
 pub use channel::{Channel, ChannelError, ChannelSetup};
+pub use drivers::{ChannelShare, Drivers};
 pub use pace::{Pace, WallPace};
 pub use payload::Pattern;
 pub use ping_pong::{RoundTrips, ping_pong};
 pub use plan::{Chunk, Plan, Share};
-pub use progress::{TransferError, run_iteration};
+pub use progress::TransferError;
 pub use rogue::Rogue;
 pub use window::{Illegal, InFlight, SLOTS_MAX, Stage, Step, Window};

@@ -1,4 +1,4 @@
-//! The loops that drive the channels of an iteration, one per policy.
+//! The loops by which a thread drives its channels through an iteration, one per policy.
 //!
 //! Progress happens only inside `test`, and only for the comm of the tested request, so a
 //! policy is a rule about which channel is tested when.
@@ -27,14 +27,15 @@ pub enum TransferError {
     /// [`Pace::stopped`] became true.
     #[error("stopped before the transfer was complete")]
     Stopped,
-    /// A driving thread panicked.
-    #[error("the thread of {side:?} channel {channel} panicked")]
+    /// A driving thread panicked, and its channels are lost.
+    #[error("driving thread {thread} panicked")]
     Panicked {
-        /// Index within its direction.
-        channel: usize,
-        /// Its direction.
-        side: Side,
+        /// Its number, from 0.
+        thread: usize,
     },
+    /// A driving thread cannot be started.
+    #[error("cannot start a driving thread: {0}")]
+    Thread(#[source] std::io::Error),
 }
 
 /// Returns a function that adds the channel's name to its error.
@@ -47,17 +48,17 @@ pub(super) fn error_on(channel: &Channel) -> impl FnOnce(ChannelError) -> Transf
     }
 }
 
-/// Moves every chunk of the iteration that `Channel::begin` prepared.
-pub fn run_iteration<P: Pace + Clone + Send>(
+/// Drives the channels of one thread until every chunk of the iteration is consumed.
+pub(super) fn run_share(
     net: &dyn Net,
     channels: &mut [Channel],
     policy: Policy,
-    pace: &mut P,
+    pace: &mut dyn Pace,
 ) -> Result<(), TransferError> {
     match policy {
-        Policy::Opportunistic => opportunistic(net, channels, pace),
+        // What distinguishes them is how many channels a thread has.
+        Policy::Opportunistic | Policy::DedicatedThread => opportunistic(net, channels, pace),
         Policy::WindowFullOnly => window_full_only(net, channels, pace),
-        Policy::DedicatedThread => dedicated_threads(net, channels, pace),
     }
 }
 
@@ -141,30 +142,4 @@ fn window_full_only(
         }
     }
     Ok(())
-}
-
-fn dedicated_threads<P: Pace + Clone + Send>(
-    net: &dyn Net,
-    channels: &mut [Channel],
-    pace: &mut P,
-) -> Result<(), TransferError> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = channels
-            .iter_mut()
-            .map(|channel| {
-                let (index, side) = (channel.index(), channel.side());
-                let mut pace = pace.clone();
-                let body = move || opportunistic(net, std::slice::from_mut(channel), &mut pace);
-                (index, side, scope.spawn(body))
-            })
-            .collect();
-        let mut first = Ok(());
-        for (channel, side, thread) in threads {
-            let ended = thread
-                .join()
-                .unwrap_or(Err(TransferError::Panicked { channel, side }));
-            first = first.and(ended);
-        }
-        first
-    })
 }

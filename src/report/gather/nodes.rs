@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
-use tcpx_run_model::results::PluginRecord;
+use tcpx_run_model::results::{Driving, PluginRecord};
 use tcpx_run_model::state::{NodeState, RunState, WorkerState};
 
 /// The facts of a node that a report shows: name, and JSON pointer into the facts.
@@ -117,6 +117,9 @@ fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> StoryWorker 
         let used = value.get(key).filter(|used| !used.is_null())?;
         Some((name.to_owned(), shown(Some(used))))
     };
+    let driving = Driving::deserialize(&value["driving"])
+        .ok()
+        .map(|driving| ("driven by".to_owned(), driving.to_string()));
     StoryWorker {
         name: state.names.worker(id),
         role: Deserialize::deserialize(&value["role"]).ok(),
@@ -124,7 +127,7 @@ fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> StoryWorker 
             .ok()
             .or_else(ready),
         env: strings(&value["env"]),
-        facts: USED.into_iter().filter_map(used).collect(),
+        facts: USED.into_iter().filter_map(used).chain(driving).collect(),
         last_words: heard.map(last_words).unwrap_or_default(),
     }
 }

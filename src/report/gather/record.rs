@@ -16,7 +16,7 @@ use tcpx_run_model::scenario;
 use tcpx_words::error::NextStep;
 
 /// Scenario keys that a report shows, most important first.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "transfer.connections",
     "transfer.chunk",
     "transfer.total",
@@ -30,6 +30,7 @@ const KEYS: [&str; 15] = [
     "topology.processes",
     "topology.nics",
     "progress.policy",
+    "progress.threads",
     "progress.idle",
     "limits.stall_after",
 ];

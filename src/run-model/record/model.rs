@@ -7,7 +7,7 @@ use super::model_v1;
 use crate::counters::LatencyUs;
 use crate::finding::Finding;
 use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, WorkerId};
-use crate::results::PluginRecord;
+use crate::results::{Driving, PluginRecord};
 use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -145,6 +145,9 @@ pub struct WorkerRecord {
     /// Memory of the message buffers: `host`, `device stand-in`, `GPU 0 (…)`.
     #[serde(default)]
     pub memory: Option<String>,
+    /// The threads that drove its channels; absent in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driving: Option<Driving>,
     /// Path of the worker's freeze-frame in the run folder, if a stall was declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
-use tcpx_words::progress::{Idle, Policy};
+use tcpx_words::progress::{Idle, Policy, Threads};
 use tcpx_words::side::Side;
 use tcpx_words::units::{ByteCount, TimeSpan};
 use tcpx_words::word_set;
@@ -225,6 +225,8 @@ word_set! {
 pub struct Progress {
     /// When requests are tested.
     pub policy: Policy,
+    /// How many threads of each worker drive its channels, each a share of them.
+    pub threads: Threads,
     /// What the driving thread does after a sweep that moved nothing.
     pub idle: Idle,
 }
@@ -233,6 +235,7 @@ impl Default for Progress {
     fn default() -> Self {
         Self {
             policy: Policy::Opportunistic,
+            threads: Threads::Auto,
             idle: Idle::Adaptive,
         }
     }

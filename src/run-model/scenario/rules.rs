@@ -15,7 +15,7 @@ use std::time::Duration;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
-use tcpx_words::progress::Idle;
+use tcpx_words::progress::{Idle, Policy, Threads};
 use tcpx_words::units::{ByteCount, TimeSpan};
 
 /// The largest request the TCPX family carries: a receive's scatter list has
@@ -120,6 +120,19 @@ pub(super) const RULES: &[Rule] = &[
         "topology.map",
         "\"nearest\", \"round-robin\", or device = interface, such as { \"0\" = \"eth1\" }",
         nic_map,
+    ),
+    rule(
+        "progress.threads",
+        "\"auto\", or a whole number from 1 to 1024",
+        |s| match s.progress.threads {
+            Threads::Auto => true,
+            Threads::Count(count) => (1..=1024).contains(&count),
+        },
+    ),
+    together(
+        "progress.threads",
+        "\"auto\": only the policy \"opportunistic\" leaves the number of threads open",
+        |s| s.progress.policy == Policy::Opportunistic || s.progress.threads == Threads::Auto,
     ),
     rule(
         "progress.idle",

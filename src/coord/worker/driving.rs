@@ -1,0 +1,333 @@
+//! How many threads drive the channels of a worker, and which channels each has.
+//!
+//! A plugin such as TCPX moves bytes inside `test`, so a channel moves only while a thread drives
+//! it, and every thread needs a core. A plugin with threads of its own needs cores for those: how
+//! many they keep busy is measured during warm-up.
+#![forbid(unsafe_code)]
+
+use super::load::Ready;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::collections::BTreeMap;
+use tcpx_engine::transfer::{Channel, ChannelShare};
+use tcpx_node::{Root, nic_cpus};
+use tcpx_words::progress::{Policy, Threads};
+
+/// What decides the number of driving threads.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Situation {
+    /// `progress.policy`
+    pub(super) policy: Policy,
+    /// `progress.threads`
+    pub(super) wanted: Threads,
+    /// Why one thread must drive everything, if it must.
+    pub(super) alone: Option<&'static str>,
+    /// Channels of this worker.
+    pub(super) channels: usize,
+    /// CPUs that this process may use, by its affinity and its cgroup.
+    pub(super) cpus: usize,
+    /// Workers of the run on this machine, this one included.
+    pub(super) workers: usize,
+    /// CPUs that the plugin's own threads kept busy during warm-up; `None` before it.
+    pub(super) plugin: Option<f64>,
+}
+
+/// A number of threads, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) threads: usize,
+    pub(super) why: String,
+}
+
+/// Chooses the number of driving threads: at least 1, at most one per channel.
+pub(super) fn choose(situation: &Situation) -> Chosen {
+    let Situation {
+        channels,
+        cpus,
+        workers,
+        ..
+    } = *situation;
+    let fixed = |threads: usize, why: &str| Chosen {
+        threads: threads.clamp(1, channels.max(1)),
+        why: why.to_owned(),
+    };
+    if let Some(why) = situation.alone {
+        return fixed(1, why);
+    }
+    match (situation.policy, situation.wanted) {
+        (Policy::WindowFullOnly, _) => return fixed(1, "policy window-full-only"),
+        (Policy::DedicatedThread, _) => return fixed(channels, "policy dedicated-thread"),
+        (Policy::Opportunistic, Threads::Count(count)) => {
+            return fixed(count as usize, "progress.threads");
+        }
+        (Policy::Opportunistic, Threads::Auto) => {}
+    }
+    let mut why = format!("{}, {}", counted(channels, "channel"), counted(cpus, "CPU"));
+    if workers > 1 {
+        why += &format!(" for {workers} workers");
+    }
+    let mut share = cpus / workers.max(1);
+    if let Some(plugin) = situation.plugin {
+        let busy = busy_cpus(plugin);
+        if busy > 0 {
+            why += &format!(", {busy} of them busy with the plugin's threads");
+            share = share.saturating_sub(busy);
+        }
+    }
+    // Of two CPUs, the kernel's and the coordinator's work take as much as a second thread gains.
+    if cpus <= 2 {
+        share = 1;
+    }
+    let turns = channels.div_ceil(share.clamp(1, channels.max(1)));
+    // As many threads as give each the same number of channels: one more would only wait.
+    Chosen {
+        threads: channels.div_ceil(turns.max(1)).max(1),
+        why,
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Whole CPUs that a load keeps busy; short work, such as logging, keeps none.
+fn busy_cpus(load: f64) -> usize {
+    (load + 0.5).floor() as usize
+}
+
+/// Deals the channels to `threads`. Where the CPUs that this process may use are not equally near
+/// to every NIC, a thread has channels of NICs that share their CPUs, and stays on those.
+pub(super) fn deal(channels: Vec<Channel>, threads: usize, ready: &Ready) -> Vec<ChannelShare> {
+    let allowed = sched_getaffinity(None).ok();
+    let near: Vec<Option<Vec<usize>>> = channels
+        .iter()
+        .map(|channel| near_cpus(&ready.nic_of(channel.index()), allowed.as_ref()?))
+        .collect();
+    let dealt = dealt(&near, threads);
+    let mut shares: Vec<ChannelShare> = (0..threads)
+        .map(|_| ChannelShare {
+            channels: Vec::new(),
+            cpus: None,
+        })
+        .collect();
+    for ((channel, thread), near) in channels.into_iter().zip(dealt.threads).zip(near) {
+        let share = &mut shares[thread];
+        share.channels.push(channel);
+        share.cpus = near.filter(|_| dealt.by_place).map(cpu_set);
+    }
+    shares
+}
+
+/// Calls `make` on the CPUs near a NIC, so that the memory that it touches first is near them too.
+pub(super) fn near_nic<R>(nic: &str, make: impl FnOnce() -> R) -> R {
+    let Ok(allowed) = sched_getaffinity(None) else {
+        return make();
+    };
+    let near = near_cpus(nic, &allowed).map(cpu_set);
+    let moved = near.is_some_and(|near| sched_setaffinity(None, &near).is_ok());
+    let made = make();
+    if moved {
+        let _ = sched_setaffinity(None, &allowed);
+    }
+    made
+}
+
+/// CPUs near a NIC that this process may use; `None` if that is all of them, or unknown.
+fn near_cpus(nic: &str, allowed: &CpuSet) -> Option<Vec<usize>> {
+    let near = nic_cpus(&Root::live(), nic).known()?.clone();
+    let near: Vec<usize> = near
+        .iter()
+        .map(|cpu| cpu as usize)
+        .filter(|cpu| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu))
+        .collect();
+    (!near.is_empty() && near.len() < allowed.count() as usize).then_some(near)
+}
+
+fn cpu_set(cpus: Vec<usize>) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.into_iter().for_each(|cpu| set.set(cpu));
+    set
+}
+
+/// The thread of each channel.
+#[derive(Debug, PartialEq)]
+struct Dealt {
+    threads: Vec<usize>,
+    /// Whether all channels of a thread are near the same CPUs.
+    by_place: bool,
+}
+
+/// Deals channels to threads in turn, those of one place to threads of that place. With more places
+/// than threads, places are ignored.
+fn dealt<P: Ord>(places: &[P], threads: usize) -> Dealt {
+    let mut by_place: BTreeMap<&P, Vec<usize>> = BTreeMap::new();
+    for (channel, place) in places.iter().enumerate() {
+        by_place.entry(place).or_default().push(channel);
+    }
+    if by_place.len() > threads {
+        return Dealt {
+            threads: (0..places.len()).map(|channel| channel % threads).collect(),
+            by_place: false,
+        };
+    }
+    let groups: Vec<Vec<usize>> = by_place.into_values().collect();
+    let mut threads_of = vec![1; groups.len()];
+    for _ in groups.len()..threads {
+        // One more where a thread has the most channels.
+        let most = (0..groups.len()).max_by_key(|at| {
+            let (channels, threads) = (groups[*at].len(), threads_of[*at]);
+            (channels.div_ceil(threads), channels)
+        });
+        if let Some(most) = most {
+            threads_of[most] += 1;
+        }
+    }
+    let mut thread_of = vec![0; places.len()];
+    let mut first = 0;
+    for (channels, threads) in groups.iter().zip(threads_of) {
+        for (turn, channel) in channels.iter().enumerate() {
+            thread_of[*channel] = first + turn % threads;
+        }
+        first += threads;
+    }
+    Dealt {
+        threads: thread_of,
+        by_place: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn auto(channels: usize, cpus: usize, workers: usize) -> Situation {
+        Situation {
+            policy: Policy::Opportunistic,
+            wanted: Threads::Auto,
+            alone: None,
+            channels,
+            cpus,
+            workers,
+            plugin: None,
+        }
+    }
+
+    #[test]
+    fn every_thread_has_a_cpu_and_the_same_number_of_channels() {
+        for (channels, cpus, workers, threads) in [
+            (4, 2, 2, 1),
+            (4, 2, 1, 1),
+            (4, 1, 1, 1),
+            (1, 208, 1, 1),
+            (8, 32, 2, 8),
+            (16, 32, 2, 16),
+            (16, 16, 2, 8),
+            // Seven would have to wait for the one with two channels.
+            (8, 15, 2, 4),
+            (4, 4, 2, 2),
+            (64, 208, 8, 22),
+            (8, 4, 16, 1),
+        ] {
+            let chosen = choose(&auto(channels, cpus, workers));
+            assert_eq!(chosen.threads, threads, "{channels} {cpus} {workers}");
+        }
+    }
+
+    #[test]
+    fn the_choice_says_what_decided_it() {
+        let check = |situation: Situation, threads: usize, why: &str| {
+            let chosen = choose(&situation);
+            assert_eq!((chosen.threads, chosen.why.as_str()), (threads, why));
+        };
+        let base = auto(8, 32, 2);
+        check(base.clone(), 8, "8 channels, 32 CPUs for 2 workers");
+        let with_helpers = Situation {
+            plugin: Some(11.8),
+            ..base.clone()
+        };
+        check(
+            with_helpers,
+            4,
+            "8 channels, 32 CPUs for 2 workers, 12 of them busy with the plugin's threads",
+        );
+        let with_idle_helpers = Situation {
+            plugin: Some(0.3),
+            ..base.clone()
+        };
+        check(with_idle_helpers, 8, "8 channels, 32 CPUs for 2 workers");
+        let overloaded = Situation {
+            plugin: Some(40.0),
+            ..base.clone()
+        };
+        assert_eq!(choose(&overloaded).threads, 1);
+        let wanted = |count| Situation {
+            wanted: Threads::Count(count),
+            ..base.clone()
+        };
+        check(wanted(3), 3, "progress.threads");
+        check(wanted(1024), 8, "progress.threads");
+        let policy = |policy| Situation {
+            policy,
+            ..base.clone()
+        };
+        check(
+            policy(Policy::DedicatedThread),
+            8,
+            "policy dedicated-thread",
+        );
+        check(policy(Policy::WindowFullOnly), 1, "policy window-full-only");
+        let alone = Situation {
+            alone: Some("ping-pong"),
+            ..wanted(5)
+        };
+        check(alone, 1, "ping-pong");
+    }
+
+    #[test]
+    fn channels_stay_with_the_cpus_near_their_nic() {
+        let check = |places: &str, threads: usize, expected: &[usize]| {
+            let places: Vec<char> = places.chars().collect();
+            assert_eq!(
+                dealt(&places, threads).threads,
+                expected,
+                "{places:?} {threads}"
+            );
+        };
+        check("aaaa", 1, &[0, 0, 0, 0]);
+        check("aaaa", 2, &[0, 1, 0, 1]);
+        check("abab", 2, &[0, 1, 0, 1]);
+        check("abab", 4, &[0, 2, 1, 3]);
+        check("aaab", 3, &[0, 1, 0, 2]);
+        check("abcd", 2, &[0, 1, 0, 1]);
+        check("", 1, &[]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_thread_is_idle_and_none_has_two_more_than_another_of_its_place(
+            places in proptest::collection::vec(0u8..4, 1..64),
+            threads in 1usize..64,
+        ) {
+            let threads = threads.min(places.len());
+            let dealt = dealt(&places, threads);
+            let mut counts = vec![0; threads];
+            let mut place_of = vec![None; threads];
+            for (thread, place) in dealt.threads.iter().zip(&places) {
+                counts[*thread] += 1;
+                if dealt.by_place {
+                    prop_assert!(place_of[*thread].is_none_or(|known| known == place));
+                    place_of[*thread] = Some(place);
+                }
+            }
+            prop_assert!(counts.iter().all(|count| *count > 0), "{:?}", counts);
+            for place in 0..4 {
+                let of: Vec<i32> = (0..threads)
+                    .filter(|thread| place_of[*thread] == Some(&place))
+                    .map(|thread| counts[thread])
+                    .collect();
+                let spread = of.iter().max().copied().unwrap_or(0) - of.iter().min().copied().unwrap_or(0);
+                prop_assert!(spread <= 1, "{:?}", counts);
+            }
+        }
+    }
+}
