@@ -93,7 +93,7 @@ pub(crate) struct EvidenceNode {
     /// Lines of its plugin's log, by signature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) lines: Vec<SignatureLines>,
-    /// Number of all lines that its plugin logged.
+    /// Number of lines that its plugin logged below WARN, which NCCL_DEBUG=WARN would leave out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) logged: Option<u64>,
     /// The plugin's name and version.

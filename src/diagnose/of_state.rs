@@ -105,7 +105,7 @@ impl Evidence {
                 one.subject.node == node && one.subject.pair == Some(pair)
             };
             if let Some(worker) = self.nodes.iter_mut().find(is) {
-                worker.logged = worker.logged.or(record.log_lines.map(|(lines, _)| lines));
+                worker.logged = worker.logged.or(record.log_lines.map(below_warn));
             }
         }
         let moved = run.transfers.iter().map(|one| Moved {
@@ -145,6 +145,11 @@ fn stall_after_ms(state: &RunState) -> u64 {
         stall_after_ms = stall_after_ms.min(quiet_ms.unwrap_or(u64::MAX));
     }
     stall_after_ms
+}
+
+/// Of the numbers of all lines and of WARN lines, the number of the others.
+fn below_warn((lines, warnings): (u64, u64)) -> u64 {
+    lines.saturating_sub(warnings)
 }
 
 fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNode {
@@ -210,7 +215,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         channels: channels(worker, counters, &worker.looks, sampled_ms.unwrap_or(0.0)),
         inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
         lines: known.lines(worker),
-        logged: worker.log.map(|log| log.lines),
+        logged: worker.log.map(|log| below_warn((log.lines, log.warnings))),
         plugin: plugin(worker),
         family: family(worker),
         exit: worker.exit.clone(),

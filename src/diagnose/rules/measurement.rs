@@ -105,7 +105,7 @@ fn logging(evidence: &Evidence) -> Vec<Found> {
         let set_up = LINES_OF_A_COMM.saturating_mul(node.channels.len() as u64);
         (lines > done.saturating_add(set_up)).then(|| {
             let why = format!(
-                "{}: the plugin wrote {lines} lines for {done} finished requests",
+                "{}: the plugin wrote {lines} lines below WARN for {done} finished requests",
                 node.name()
             );
             Found::at(Condition::SlowBecauseOfLogging, node, 0.7, why)

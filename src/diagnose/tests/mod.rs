@@ -19,6 +19,7 @@ use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::Outcome;
+use tcpx_words::log::LogSummary;
 use tcpx_words::side::Side;
 
 /// The condition that has to come first, and what constructs the evidence.
@@ -265,6 +266,29 @@ fn a_declared_stall_of_a_run_without_its_scenario_names_the_quiet_channel() {
         Some(&"nothing-arrives"),
         "{findings:#?}"
     );
+}
+
+#[test]
+fn warnings_are_no_logging_that_a_setting_would_leave_out() {
+    let found = |warnings| {
+        let mut state = RunState::default();
+        state.introduce_two_nodes();
+        let worker = WorkerId::of_pair(NodeId(1), PairId(0));
+        let log = LogSummary {
+            lines: 90_000,
+            warnings,
+            passed_on: 100,
+        };
+        state.apply(&Event::new(
+            1000.0,
+            Who::Worker(worker),
+            EventKind::Finished(log),
+        ));
+        let findings = diagnose(&ended(Outcome::Passed, Evidence::from_state(&state)));
+        names(&findings).contains(&"slow-because-of-logging")
+    };
+    assert!(found(100));
+    assert!(!found(89_900));
 }
 
 #[test]
