@@ -62,6 +62,8 @@ pub(crate) struct Comm {
     pub(crate) next_lane: usize,
     /// Chunks assigned so far.
     pub(crate) chunks: u64,
+    /// Polls of a receive whose socket had no room for one more task.
+    pub(crate) without_room: u64,
     /// Headers queued so far.
     pub(crate) headers: u64,
     /// Headers that were written to the socket.
@@ -256,6 +258,7 @@ impl Comm {
             helper: None,
             next_lane: 0,
             chunks: 0,
+            without_room: 0,
             headers: 0,
             flushed: 0,
             last_header: [0; SLOTS_MAX],

@@ -237,5 +237,10 @@ fn more_headers_than_tasks_on_one_socket_wait_with_a_warning() {
             .any(|line| line == "WARN No free space for recv task")
             .then_some(())
     });
+    for _ in 0..1000 {
+        assert_eq!(test(recvs[0]), Ok(false));
+    }
+    let more = crate::log::take().len();
+    assert!(more <= 10, "{more} lines of 1000 polls");
     pair.close();
 }
