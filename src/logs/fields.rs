@@ -103,7 +103,8 @@ fn leading(text: &[u8]) -> Option<u64> {
     number(&text[..text.iter().take_while(|byte| byte.is_ascii_digit()).count()])
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
+/// A text of digits as a number.
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
     let add = |sum: u64, digit: &u8| {
         sum.checked_mul(10)?
             .checked_add(u64::from(digit.checked_sub(b'0')?))
@@ -138,8 +139,15 @@ pub(super) fn devices(message: &[u8]) -> Vec<(&[u8], &[u8])> {
         .collect()
 }
 
-/// A message with every number as `#`, so that lines that differ only in numbers have one
-/// shape.
+/// Words after which a short number decides what happened.
+const DECIDING: [&[u8]; 9] = [
+    b"status", b"error", b"err", b"errno", b"rank", b"code", b"retcode", b"type", b"family",
+];
+/// Digits of a number that decides; a longer one is an address or a count.
+const DECIDING_MAX: usize = 4;
+
+/// A message with every number and address as `#`, so that lines that differ only in them
+/// have one shape. Numbers that decide what happened, such as a status, stay.
 pub(super) fn message_shape(message: &[u8], size_max: usize) -> Vec<u8> {
     let mut shape = Vec::with_capacity(message.len().min(size_max));
     let mut rest = message;
@@ -150,6 +158,12 @@ pub(super) fn message_shape(message: &[u8], size_max: usize) -> Vec<u8> {
         let in_word = shape
             .last()
             .is_some_and(|last: &u8| last.is_ascii_alphabetic() || *last == b'_');
+        let ipv6 = if in_word { 0 } else { ipv6_size(rest) };
+        if ipv6 > 0 {
+            shape.push(b'#');
+            rest = &rest[ipv6..];
+            continue;
+        }
         if byte.is_ascii_digit() && !in_word {
             let hex = after.first() == Some(&b'x');
             let of_number = |next: &&u8| {
@@ -158,14 +172,61 @@ pub(super) fn message_shape(message: &[u8], size_max: usize) -> Vec<u8> {
                     || (hex && (next.is_ascii_hexdigit() || **next == b'x'))
             };
             let size = after.iter().take_while(of_number).count();
-            shape.push(b'#');
+            let number = &rest[..=size];
             rest = &after[size..];
+            if decides(&shape, number) {
+                shape.extend_from_slice(number);
+            } else {
+                shape.push(b'#');
+            }
         } else {
             shape.push(byte);
             rest = after;
         }
     }
     shape
+}
+
+/// Whether a number after this text decides what happened: `status=12`, `rank 3`.
+fn decides(before: &[u8], number: &[u8]) -> bool {
+    let before = before.trim_ascii_end();
+    let before = before
+        .strip_suffix(b"=")
+        .or(before.strip_suffix(b":"))
+        .unwrap_or(before);
+    let before = before.trim_ascii_end();
+    let letters = before
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_alphabetic());
+    let word = &before[before.len() - letters.count()..];
+    number.len() <= DECIDING_MAX
+        && number.iter().all(u8::is_ascii_digit)
+        && DECIDING.iter().any(|one| word.eq_ignore_ascii_case(one))
+}
+
+/// The length of an IPv6 address at the start of a text, with its scope, or 0.
+fn ipv6_size(text: &[u8]) -> usize {
+    let part = |byte: &&u8| byte.is_ascii_hexdigit() || matches!(**byte, b':' | b'.');
+    let size = text.iter().take(ADDRESS_MAX).take_while(part).count();
+    let address = text[..size].strip_suffix(b":").unwrap_or(&text[..size]);
+    let is_address = std::str::from_utf8(address)
+        .is_ok_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    if !is_address {
+        return 0;
+    }
+    let scope = |text: &[u8]| {
+        let name = text
+            .iter()
+            .skip(1)
+            .take_while(|byte| byte.is_ascii_alphanumeric());
+        if text.starts_with(b"%") {
+            1 + name.count()
+        } else {
+            0
+        }
+    };
+    address.len() + scope(&text[address.len()..])
 }
 
 #[cfg(test)]
@@ -239,9 +300,14 @@ mod tests {
         let shape = |text: &str| String::from_utf8(message_shape(text.as_bytes(), 80)).unwrap();
         assert_eq!(
             shape("comm 0x7f3a rank 3 of 10.0.1.25<4>"),
-            "comm # rank # of #<#>"
+            "comm # rank 3 of #<#>"
         );
         assert_eq!(shape("eth1 v7"), "eth1 v7");
+        assert_eq!(shape("with status=12 err: 5"), "with status=12 err: 5");
+        assert_eq!(
+            shape("peer fe80::1%eth0<40> and 10.0.1.25<4>"),
+            "peer #<#> and #<#>"
+        );
         assert_eq!(shape(&"x".repeat(100)).len(), 80);
     }
 
