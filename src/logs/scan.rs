@@ -224,6 +224,7 @@ impl<'a> Worker<'a> {
                     CountedLine {
                         place,
                         time_us: record.time_us,
+                        clock_us: record.clock_us,
                         site,
                         text: line,
                     },

@@ -43,6 +43,8 @@ pub(super) enum Level {
 pub(super) struct Record<'a> {
     /// Microseconds since 1970; a time without a zone is read as UTC.
     pub time_us: Option<i64>,
+    /// The time for ordering lines: `time_us`, or glog's time, which has no year.
+    pub clock_us: Option<i64>,
     /// The rank in the launcher's prefix.
     pub rank: Option<u32>,
     /// Host name up to the first dot, as NCCL writes it.
@@ -79,7 +81,12 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
         None if line.starts_with(OWN_EVENT) => {
             own_event(&line[..line.len().min(RECORD_MAX)], &mut record)
         }
-        None => own_logger(line, &mut record),
+        None => {
+            own_logger(line, &mut record);
+            if record.level.is_none() {
+                torch(line, &mut record);
+            }
+        }
     }
     (record, start, end)
 }
@@ -272,6 +279,7 @@ fn site_end(text: &[u8]) -> Option<usize> {
 fn prefix(line: &[u8], record: &mut Record<'_>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
     record.time_us = time::find(front);
+    record.clock_us = record.time_us;
     record.rank = rank(front);
 }
 
@@ -287,6 +295,20 @@ fn rank(front: &[u8]) -> Option<u32> {
     let digits = comma.map_or(inside, |at| &inside[at + 1..]);
     let digits = digits.strip_prefix(b"rank").unwrap_or(digits);
     number(digits).filter(|_| matches!(after, Some(b':' | b'<')))
+}
+
+/// Time and rank of a line of PyTorch's loggers.
+fn torch(line: &[u8], record: &mut Record<'_>) {
+    let front = &line[..line.len().min(PREFIX_MAX)];
+    record.clock_us = record.clock_us.or_else(|| time::glog(front));
+    record.rank = record.rank.or_else(|| torch_rank(front));
+}
+
+/// `] [Rank 3] ` of PyTorch's process groups.
+fn torch_rank(front: &[u8]) -> Option<u32> {
+    let rest = &front[memmem::find(front, b"Rank ")? + 5..];
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    number(&rest[..digits]).filter(|_| rest.get(digits) == Some(&b']'))
 }
 
 fn number(digits: &[u8]) -> Option<u32> {
@@ -434,6 +456,17 @@ mod tests {
             (record.site, record.message),
             (Some((&b"softInit"[..], 44)), &br#"no \"such\" thing"#[..])
         );
+    }
+
+    #[test]
+    fn a_line_of_pytorch_has_the_rank_of_its_process_group() {
+        let check = |line: &str, rank| assert_eq!(at(line, "work").rank, rank, "{line}");
+        check(
+            "[E1120 08:14:04.5 ProcessGroupNCCL.cpp:616] [Rank 7] work",
+            Some(7),
+        );
+        check("[PG ID 0 PG GUID 0(default_pg) Rank 12] work", Some(12));
+        check("Rank 7 work", None);
     }
 
     #[test]

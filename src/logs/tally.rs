@@ -53,6 +53,8 @@ pub(super) enum Speaker {
 pub(super) struct CountedLine<'a> {
     pub place: Place,
     pub time_us: Option<i64>,
+    /// As [`Record::clock_us`].
+    pub clock_us: Option<i64>,
     /// Function and source line of a WARN.
     pub site: Option<(&'a [u8], u32)>,
     pub text: &'a [u8],
@@ -66,6 +68,8 @@ pub(super) struct SeenLines {
     pub last: Place,
     pub first_us: Option<i64>,
     pub last_us: Option<i64>,
+    /// The clock of the first line, which orders lines of several ranks.
+    pub first_clock_us: Option<i64>,
     /// Text of the first line.
     pub sample: Vec<u8>,
     /// The lowest poll rate, and the longest wait.
@@ -422,6 +426,7 @@ impl SeenLines {
             last: place,
             first_us: time_us,
             last_us: time_us,
+            first_clock_us: line.clock_us,
             sample,
             slowest: polls,
             longest: polls,
@@ -478,6 +483,7 @@ impl SeenLines {
         self.count += other.count;
         if other.first < self.first {
             (self.first, self.sample) = (other.first, other.sample);
+            self.first_clock_us = other.first_clock_us;
         }
         self.last = self.last.max(other.last);
         self.times(other.first_us, other.last_us);

@@ -18,6 +18,35 @@ pub(super) fn find(text: &[u8]) -> Option<i64> {
     memchr_iter(b'-', text).find_map(|dash| parse(text.get(dash.checked_sub(4)?..)?))
 }
 
+/// The first time of glog's form, `E1120 08:14:04.531042` or `E724 08:34:00.939894207`, in
+/// microseconds of a year that the line does not name.
+pub(super) fn glog(text: &[u8]) -> Option<i64> {
+    memchr_iter(b' ', text).find_map(|blank| {
+        let day = text[..blank]
+            .iter()
+            .rposition(|byte| !byte.is_ascii_digit())?;
+        let date = &text[day + 1..blank];
+        let clock = text.get(blank + 1..blank + 9)?;
+        let is_level = matches!(text[day], b'I' | b'W' | b'E' | b'F');
+        if !is_level || !(3..=4).contains(&date.len()) || clock[2] != b':' || clock[5] != b':' {
+            return None;
+        }
+        let number = |digits: &[u8]| {
+            let all = digits.iter().all(u8::is_ascii_digit);
+            all.then(|| {
+                digits
+                    .iter()
+                    .fold(0_i64, |sum, digit| 10 * sum + i64::from(digit - b'0'))
+            })
+        };
+        // PyTorch omits the leading zero of the month.
+        let days = 31 * number(&date[..date.len() - 2])? + number(&date[date.len() - 2..])?;
+        let (hour, minute) = (number(&clock[..2])?, number(&clock[3..5])?);
+        let seconds = days * DAY_SECONDS + 3600 * hour + 60 * minute + number(&clock[6..])?;
+        Some(1_000_000 * seconds + fraction(&text[blank + 9..]).0)
+    })
+}
+
 fn parse(text: &[u8]) -> Option<i64> {
     let fixed = text.get(..SIZE)?;
     let dashes = fixed[4] == b'-' && fixed[7] == b'-';
@@ -182,5 +211,13 @@ mod tests {
         fn any_text_has_a_time_or_none(text in "[0-9T:., Z+_-]{0,60}") {
             let _ = find(text.as_bytes());
         }
+    }
+
+    #[test]
+    fn glog_s_time_orders_lines_without_a_year() {
+        let earlier = glog(b"[rank2]:[E814 01:57:12.008504165 ProcessGroupNCCL.cpp:542] x");
+        let later = glog(b"E0814 01:57:12.984417 71 x");
+        assert!(earlier.is_some() && earlier < later);
+        assert_eq!(glog(b"E x E814 1:2 ERROR 01:57:12"), None);
     }
 }
