@@ -2,24 +2,21 @@
 #![forbid(unsafe_code)]
 
 use super::output::Columns;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use tcpx_logs::{Comm, LogReport, Severity, SignatureFinding};
+use tcpx_logs::{Comm, LogReport, Role, SignatureFinding};
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;
 /// Processes that are named of one finding.
 const NAMED: usize = 4;
+/// Ranks below which missing ones are named.
+const RANKS_MAX: u32 = 65_536;
 
 pub(crate) fn render(report: &LogReport, verbose: bool) -> String {
     let mut text = head(report);
-    report
-        .findings
-        .iter()
-        .for_each(|one| text.push_str(&finding(one)));
-    if report.findings.is_empty() {
-        text.push_str("# no findings\n");
-    }
+    findings(report, &mut text);
+    waits(report, &mut text);
     builds(report, &mut text);
     unknown(report, verbose, &mut text);
     comms(report, verbose, &mut text);
@@ -53,6 +50,93 @@ fn head(report: &LogReport) -> String {
         text.push_str("WARNING versions of the plugin differ\n");
     }
     text
+}
+
+/// What failed, then what followed in one line each.
+fn findings(report: &LogReport, text: &mut String) {
+    let (causes, followed): (Vec<_>, Vec<_>) = report
+        .findings
+        .iter()
+        .partition(|one| one.role != Role::Consequence);
+    // Without anything else, a consequence is all that the log says about the failure.
+    let shown = if causes.is_empty() {
+        &followed
+    } else {
+        &causes
+    };
+    shown.iter().for_each(|one| text.push_str(&finding(one)));
+    if !causes.is_empty() && !followed.is_empty() {
+        text.push_str("# what followed\n");
+        for one in followed {
+            let _ = writeln!(
+                text,
+                "#   {} : {} lines from {}:{}, {}",
+                one.signature,
+                one.count,
+                one.first.file,
+                one.first.line,
+                named(&one.processes)
+            );
+        }
+    }
+    if !report.findings.is_empty() {
+        return;
+    }
+    text.push_str("# no findings\n");
+    for one in report
+        .seen
+        .iter()
+        .filter(|one| one.signature == "error-word")
+    {
+        let _ = writeln!(
+            text,
+            "# note : {} lines have the word ERROR; {}:{}: {}",
+            one.count, one.first.file, one.first.line, one.sample
+        );
+    }
+}
+
+/// Ranks that wait for a collective, and ranks that do not.
+fn waits(report: &LogReport, text: &mut String) {
+    let mut missing = report
+        .waits
+        .iter()
+        .flat_map(|wait| &wait.ranks)
+        .copied()
+        .collect::<BTreeSet<u32>>();
+    for wait in &report.waits {
+        let _ = writeln!(
+            text,
+            "# waits for {} number {} : ranks {}",
+            wait.operation,
+            wait.sequence,
+            ranks(&wait.ranks)
+        );
+    }
+    let last = missing.last().copied().unwrap_or_default();
+    missing = (0..last.min(RANKS_MAX))
+        .filter(|rank| !missing.contains(rank))
+        .collect();
+    if !missing.is_empty() && !report.waits.is_empty() {
+        let missing: Vec<u32> = missing.into_iter().collect();
+        let _ = writeln!(text, "# not among them : ranks {}", ranks(&missing));
+    }
+    if let (Some(first), Some(last)) = (report.waits.first(), report.waits.last())
+        && first.sequence != last.sequence
+    {
+        let _ = writeln!(
+            text,
+            "# gap : ranks {} are {} collectives behind ranks {}",
+            ranks(&first.ranks),
+            last.sequence - first.sequence,
+            ranks(&last.ranks)
+        );
+    }
+}
+
+fn ranks(ranks: &[u32]) -> String {
+    let names: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    named(&names)
 }
 
 /// One finding, with what it means and what to do.
@@ -130,13 +214,12 @@ fn unknown(report: &LogReport, verbose: bool, text: &mut String) {
     if report.unknown.is_empty() {
         return;
     }
-    let mut columns = Columns::new(&["count", "unknown warning"]);
+    let mut columns = Columns::new(&["count", "unknown warning", "first"]);
     let rows = if verbose { usize::MAX } else { ROWS };
-    report
-        .unknown
-        .iter()
-        .take(rows)
-        .for_each(|one| columns.row([one.count.to_string(), one.shape.clone()]));
+    report.unknown.iter().take(rows).for_each(|one| {
+        let first = format!("{}:{}", one.first.file, one.first.line);
+        columns.row([one.count.to_string(), one.shape.clone(), first]);
+    });
     text.push_str(&columns.render());
     more(report.unknown.len(), rows, text);
 }
@@ -248,11 +331,5 @@ fn rest(report: &LogReport, verbose: bool, text: &mut String) {
     }
     for problem in &report.problems {
         let _ = writeln!(text, "# note : {} {}", problem.path, problem.problem);
-    }
-    let worst = report.findings.iter().map(|finding| finding.severity).min();
-    if worst == Some(Severity::Fatal) {
-        text.push_str(
-            "# next : the first fatal line names the cause; what follows it on other hosts is mostly a consequence\n",
-        );
     }
 }

@@ -441,9 +441,11 @@ struct Logs {
     transport: LogTransport,
     settings: Vec<Object>,
     comms: Vec<Object>,
-    /// The worst first, then the earliest.
+    /// What failed first, then failures without a reason, warnings, and what followed.
     findings: Vec<Object>,
-    /// WARN lines of no known signature, the most frequent first.
+    /// Collectives that ranks wait for, the first one first.
+    waits: Vec<Object>,
+    /// WARN lines of no known signature, the first one first.
     unknown: Vec<Object>,
     benign: Vec<Object>,
     seen: Vec<Object>,
@@ -463,7 +465,7 @@ struct LogInputs {
 
 #[derive(JsonSchema, Serialize)]
 struct LogTransport {
-    /// `tcpx`, `socket`, `ib`, `other`, `mixed`, or `unknown`.
+    /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, or `unknown`.
     verdict: String,
     because: String,
     /// Networks by name, with their processes.

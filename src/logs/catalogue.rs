@@ -7,6 +7,7 @@ use super::check::{self, SignatureMistake};
 use super::matcher::Matcher;
 use super::signature::Signature;
 use regex::bytes::{Regex, RegexBuilder};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
 
@@ -202,6 +203,12 @@ impl SignatureCatalogue {
         }
     }
 
+    /// Whether a literal is that of a signature.
+    pub(super) fn has(&self, literal: usize, signature: usize) -> bool {
+        let of = self.of_literal.get(literal);
+        of.is_some_and(|of| of.contains(&signature))
+    }
+
     /// Removes signatures that others in the list hide.
     pub(super) fn only_meant(&self, found: &mut Vec<usize>) {
         if found.len() > 1 && found.iter().any(|index| !self.over[*index].is_empty()) {
@@ -212,6 +219,38 @@ impl SignatureCatalogue {
                 .collect();
             found.retain(|index| !hidden.contains(index));
         }
+        if found.len() > 1 {
+            let is_fallback = |index: &usize| self.signatures[*index].fallback;
+            if !found.iter().all(is_fallback) {
+                found.retain(|index| !is_fallback(index));
+            }
+        }
+    }
+
+    /// The values that a line has for the placeholders of its signature.
+    pub(super) fn values(&self, signature: &Signature, line: &[u8]) -> Values {
+        let mut values = BTreeMap::new();
+        let index = self
+            .signatures
+            .iter()
+            .position(|one| one.name == signature.name);
+        let regex = index.and_then(|index| self.regexes[index].as_ref());
+        if let Some(regex) = regex
+            && let Some(captures) = regex.captures(line)
+        {
+            for name in regex.capture_names().flatten() {
+                if let Some(group) = captures.name(name) {
+                    values.insert(name.to_owned(), super::compose::shown(group.as_bytes()));
+                }
+            }
+        }
+        if let Some(means) = values
+            .get("code")
+            .and_then(|code| signature.table.get(code))
+        {
+            values.insert(MEANS.to_owned(), means.clone());
+        }
+        Values(values)
     }
 
     /// A copy for one thread.
@@ -260,6 +299,29 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
             .trim()
             .to_owned()
     })
+}
+
+/// Values for the placeholders `{name}` in the texts of a signature.
+pub(super) struct Values(BTreeMap<String, String>);
+
+/// The placeholder for the table's meaning of the group `code`.
+const MEANS: &str = "means";
+
+impl Values {
+    /// A text with its placeholders filled. A value that the line lacks becomes `?`.
+    pub(super) fn fill(&self, text: &str) -> String {
+        let mut filled = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((name, tail)) = after.split_once('}') else {
+                break;
+            };
+            filled.push_str(before);
+            filled.push_str(self.0.get(name).map_or("?", String::as_str));
+            rest = tail;
+        }
+        filled + rest
+    }
 }
 
 fn embedded() -> Result<Vec<Signature>, SignatureCatalogueError> {

@@ -286,15 +286,38 @@ impl Placed<'_> {
         self.regex(mistakes);
     }
 
+    /// Every placeholder of the texts is a group of the regex, or `{means}` of a table.
+    fn placeholders(&self, groups: &[&str], mistakes: &mut Vec<SignatureMistake>) {
+        let it = &self.signature;
+        let causes = it.causes.iter().map(|cause| ("causes", cause));
+        let texts = [("meaning", &it.meaning)].into_iter().chain(causes);
+        for (key, text) in texts.chain(it.next.iter().map(|next| ("next", next))) {
+            for part in text.split('{').skip(1) {
+                let name = part.split('}').next().unwrap_or_default();
+                let of_table = name == "means" && !it.table.is_empty();
+                if !groups.contains(&name) && !of_table {
+                    let problem = format!("{}: the regex has no group named `{name}`", it.name);
+                    self.wrong(key, problem, mistakes);
+                }
+            }
+        }
+    }
+
     fn regex(&self, mistakes: &mut Vec<SignatureMistake>) {
         let it = &self.signature;
         let needed: &[&str] = match it.fact {
             Some(Fact::Setting) => &["key", "value"],
-            Some(Fact::Transport) => &["transport"],
+            Some(
+                Fact::TransportLoaded | Fact::TransportUp | Fact::Transport | Fact::TransportUsed,
+            ) => &["transport"],
+            Some(Fact::Nodes) => &["nodes"],
+            Some(Fact::Collective) => &["sequence", "operation"],
+            _ if !it.table.is_empty() => &["code"],
             Some(Fact::Version) => &["version"],
             _ => &[],
         };
         let Some(text) = &it.regex else {
+            self.placeholders(&[], mistakes);
             if let Some(group) = needed.first() {
                 self.wrong(
                     "fact",
@@ -310,6 +333,8 @@ impl Placed<'_> {
         match compile(text) {
             Err(problem) => self.wrong("regex", format!("{}: {problem}", it.name), mistakes),
             Ok(regex) => {
+                let groups: Vec<&str> = regex.capture_names().flatten().collect();
+                self.placeholders(&groups, mistakes);
                 for group in needed
                     .iter()
                     .filter(|group| !regex.capture_names().any(|name| name == Some(**group)))
@@ -414,6 +439,7 @@ mod tests {
             "no signature is named `no-such`",
         );
         check(&format!("{ONE}fact = 'setting'\n"), 10, "group named `key`");
+        check(&ONE.replace("'m'", "'a {peer}'"), 5, "group named `peer`");
         check(&format!("{ONE}\n{ONE}"), 12, "is defined twice");
         check(
             &ONE.replace("a widget lost here", "gone"),

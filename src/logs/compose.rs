@@ -4,18 +4,22 @@
 use super::catalogue::SignatureCatalogue;
 use super::fields::Polls;
 use super::input::InputProblem;
+use super::networks::{Proof, kind, preference};
 use super::report::{
-    BuildMismatch, Comm, LinePlace, LogReport, PollRate, Setting, SignatureFinding, Transport,
-    UnknownWarning,
+    BuildMismatch, CollectiveWait, Comm, LinePlace, LogReport, PollRate, Setting, SignatureFinding,
+    Transport, UNKNOWN_WARNING, UnknownWarning,
 };
-use super::signature::{Phase, Severity, Signature};
+use super::signature::{Need, Phase, Role, Severity, Signature};
 use super::tally::{Address, FlowKey, FlowSeen, Place, SeenLines, Speaker, Tally};
 use super::time;
 use std::collections::{BTreeMap, BTreeSet};
-use tcpx_words::plugin_family::PluginFamily;
 
 /// Processes that are named of a finding.
 const NAMED_MAX: usize = 64;
+/// Most WARN lines without a signature that are findings.
+const UNKNOWN_MAX: usize = 16;
+/// Hosts that are named of each network.
+const HOSTS_NAMED: usize = 4;
 
 /// What the files said.
 pub(super) fn compose(
@@ -33,11 +37,11 @@ pub(super) fn compose(
         ..LogReport::default()
     };
     (report.inputs.lines, report.inputs.matched_lines) = (tally.lines, tally.matched_lines);
-    compose.findings(&mut report);
     report.transport = compose.transport();
     report.settings = compose.settings();
+    compose.findings(&mut report);
+    report.waits = compose.waits();
     report.comms = compose.comms();
-    report.unknown = compose.unknown();
     report.builds = compose.builds();
     for (kind, count) in &tally.too_many {
         let problem =
@@ -121,6 +125,7 @@ impl Compose<'_> {
                 .or_default()
                 .push((*speaker, seen, phase));
         }
+        let context = self.context(report);
         for ((number, harmless), parts) in kinds {
             let Some(signature) = self.catalogue.signatures.get(number as usize) else {
                 continue;
@@ -128,20 +133,61 @@ impl Compose<'_> {
             let finding = self.finding(signature, &parts);
             match signature.severity {
                 Severity::Info => report.seen.push(finding),
+                Severity::Benign if self.any_seen(&signature.unless) => match signature.role {
+                    Role::Cause => report.findings.push(SignatureFinding {
+                        severity: Severity::Error,
+                        ..finding
+                    }),
+                    Role::General | Role::Consequence => report.seen.push(finding),
+                },
                 Severity::Benign => report.benign.push(finding),
                 _ if harmless => report.benign.push(finding),
+                _ if signature.needs.is_some_and(|need| !context.has(need)) => {
+                    report.seen.push(finding);
+                }
                 _ => report.findings.push(finding),
             }
         }
-        let order = |finding: &SignatureFinding| {
-            (
-                finding.severity,
-                finding.first.at.clone(),
-                finding.first.clone(),
-            )
-        };
-        report.findings.sort_by_cached_key(order);
-        report.benign.sort_by_cached_key(order);
+        report.findings.extend(self.mixed());
+        report.unknown = self.unknown();
+        let unknown = report.unknown.iter().filter(|one| !one.survived);
+        report
+            .findings
+            .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
+        follow(&mut report.findings);
+        order(&mut report.findings);
+        order(&mut report.benign);
+    }
+
+    /// Whether the log has lines of any of these signatures.
+    fn any_seen(&self, names: &[String]) -> bool {
+        let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
+        let mut seen = self
+            .tally
+            .seen
+            .keys()
+            .filter_map(|(number, _)| name(*number));
+        !names.is_empty() && seen.any(|name| names.contains(name))
+    }
+
+    /// What the log shows beside the lines of a signature.
+    fn context(&self, report: &LogReport) -> Context {
+        let names_tcpx = |text: &str| text.to_ascii_lowercase().contains("tcpx");
+        let settings = report.settings.iter();
+        let several = |nodes: &u32| *nodes > 1;
+        Context {
+            tcpx_expected: report
+                .transport
+                .named
+                .keys()
+                .any(|name| kind(name) == "tcpx")
+                || !report.transport.versions.is_empty()
+                || settings
+                    .into_iter()
+                    .any(|one| names_tcpx(&one.key) || names_tcpx(&one.value)),
+            several_nodes: self.tally.nodes.is_empty() || self.tally.nodes.values().any(several),
+            has_network: report.transport.verdict != "unknown",
+        }
     }
 
     fn finding(
@@ -173,9 +219,12 @@ impl Compose<'_> {
             .collect();
         processes.sort();
         processes.truncate(NAMED_MAX);
+        let sample = first.map(|seen| seen.sample.as_slice()).unwrap_or_default();
+        let values = self.catalogue.values(signature, sample);
         SignatureFinding {
             signature: signature.name.clone(),
             severity: signature.severity,
+            role: signature.role,
             count: seen().map(|seen| seen.count).sum(),
             processes,
             first: self.place(first.map(|seen| seen.first).unwrap_or_default(), first_us),
@@ -184,14 +233,18 @@ impl Compose<'_> {
                 .first()
                 .and_then(|(_, _, phase)| *phase)
                 .filter(|_| phases.len() == 1),
-            meaning: signature.meaning.clone(),
-            causes: signature.causes.clone(),
-            next_step: signature.next.clone(),
+            meaning: values.fill(&signature.meaning),
+            causes: signature
+                .causes
+                .iter()
+                .map(|cause| values.fill(cause))
+                .collect(),
+            next_step: signature.next.as_deref().map(|next| values.fill(next)),
             versions: signature.versions.clone(),
             polls: slowest
                 .zip(longest)
                 .map(|(slowest, longest)| PollRate::new(slowest, longest)),
-            sample: first.map(|seen| shown(&seen.sample)).unwrap_or_default(),
+            sample: shown(sample),
         }
     }
 
@@ -217,15 +270,31 @@ impl Compose<'_> {
     }
 
     fn unknown(&self) -> Vec<UnknownWarning> {
-        let unknown = |(shape, seen): (&Vec<u8>, &SeenLines)| UnknownWarning {
-            shape: shown(shape),
-            count: seen.count,
-            first: self.place(seen.first, seen.first_us),
-            last: self.place(seen.last, seen.last_us),
-            sample: shown(&seen.sample),
+        let survived = |last: &BTreeMap<u32, Place>| {
+            let complete = &self.tally.init_complete;
+            last.iter().all(|(speaker, place)| {
+                complete
+                    .get(speaker)
+                    .is_some_and(|complete| complete > place)
+            })
+        };
+        let unknown = |(shape, (seen, last)): (&Vec<u8>, &(SeenLines, BTreeMap<u32, Place>))| {
+            UnknownWarning {
+                survived: survived(last),
+                processes: last
+                    .keys()
+                    .take(NAMED_MAX)
+                    .map(|one| self.name(*one))
+                    .collect(),
+                shape: shown(shape),
+                count: seen.count,
+                first: self.place(seen.first, seen.first_us),
+                last: self.place(seen.last, seen.last_us),
+                sample: shown(&seen.sample),
+            }
         };
         let mut all: Vec<UnknownWarning> = self.tally.shapes.iter().map(unknown).collect();
-        all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.shape.cmp(&b.shape)));
+        all.sort_by_cached_key(|one| (one.survived, one.first.clone(), one.shape.clone()));
         all
     }
 
@@ -243,13 +312,26 @@ impl Compose<'_> {
             }
             by
         };
-        let (named, versions) = (
-            by_value(&self.tally.transports),
+        let (mut named, versions) = (
+            BTreeMap::<String, Vec<String>>::new(),
             by_value(&self.tally.versions),
         );
+        let networks = self.networks();
+        let proof = networks.iter().map(|(_, _, proof)| *proof).max();
+        for (speaker, name, _) in &networks {
+            named
+                .entry(shown(name))
+                .or_default()
+                .push(self.name(*speaker));
+        }
+        let says = match proof {
+            Some(Proof::Used) => "channels use",
+            Some(Proof::Chosen) => "NCCL names",
+            _ => "no line says which network NCCL chose; lines show that this one is up:",
+        };
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
         let (verdict, because) = match (kinds.len(), kinds.first()) {
-            (1, Some(kind)) => (*kind, format!("NCCL names {}", list(named.keys()))),
+            (1, Some(kind)) => (*kind, format!("{says} {}", list(named.keys()))),
             (0, _) if !self.tally.flows.is_empty() => (
                 "tcpx",
                 "the plugin connected flows; no line of NCCL names the network".to_owned(),
@@ -262,7 +344,7 @@ impl Compose<'_> {
                 "unknown",
                 "no line names a network; NCCL logs it at INFO only".to_owned(),
             ),
-            _ => ("mixed", format!("NCCL names {}", list(named.keys()))),
+            _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
         Transport {
             verdict,
@@ -270,6 +352,130 @@ impl Compose<'_> {
             named,
             versions,
         }
+    }
+
+    /// The networks of each process by its strongest lines. Weak lines count only if no
+    /// process has stronger ones.
+    fn networks(&self) -> Vec<(u32, &[u8], Proof)> {
+        let mut of = BTreeMap::<u32, Vec<(&[u8], Proof)>>::new();
+        for (speaker, names) in &self.tally.transports {
+            let names = names
+                .iter()
+                .map(|(name, (proof, _))| (name.as_slice(), *proof));
+            of.entry(*speaker).or_default().extend(names);
+        }
+        for (number, speaker) in self.tally.seen.keys() {
+            let signature = self.catalogue.signatures.get(*number as usize);
+            if let Some(name) = signature.and_then(|signature| signature.network.as_deref()) {
+                of.entry(*speaker)
+                    .or_default()
+                    .push((name.as_bytes(), Proof::Up));
+            }
+        }
+        let strongest = of.values().flatten().map(|(_, proof)| *proof).max();
+        let mut all = Vec::new();
+        for (speaker, names) in of {
+            let proof = names.iter().map(|(_, proof)| *proof).max();
+            let is_weak = proof <= Some(Proof::Up) && proof < strongest;
+            if is_weak {
+                continue;
+            }
+            let names = names.into_iter().filter(|one| Some(one.1) == proof);
+            all.extend(names.map(|(name, proof)| (speaker, name, proof)));
+        }
+        if strongest == Some(Proof::Loaded) && self.fails() {
+            return Vec::new();
+        }
+        if strongest <= Some(Proof::Up) {
+            let rank = |name: &[u8]| preference(&shown(name));
+            let best = all.iter().map(|(_, name, _)| rank(name)).min();
+            all.retain(|(_, name, _)| Some(rank(name)) == best);
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Whether the log names something that failed.
+    fn fails(&self) -> bool {
+        let signature = |number: u32| self.catalogue.signatures.get(number as usize);
+        let is_error = |one: &Signature| one.severity <= Severity::Error && one.needs.is_none();
+        let mut seen = self
+            .tally
+            .seen
+            .keys()
+            .filter_map(|(number, _)| signature(*number));
+        seen.any(is_error)
+    }
+
+    /// Hosts whose channels or communicators use networks of different kinds.
+    fn mixed(&self) -> Option<SignatureFinding> {
+        let mut hosts = BTreeMap::<&'static str, BTreeSet<String>>::new();
+        for (speaker, name, proof) in self.networks() {
+            if proof > Proof::Up {
+                hosts
+                    .entry(kind(&shown(name)))
+                    .or_default()
+                    .insert(self.host(speaker));
+            }
+        }
+        let (first, others) = hosts.values().next().zip(hosts.values().nth(1))?;
+        if !first.is_disjoint(others) {
+            return None;
+        }
+        let places = self.tally.transports.values().flat_map(BTreeMap::values);
+        let place = places
+            .filter(|(proof, _)| *proof > Proof::Up)
+            .map(|(_, place)| *place)
+            .min();
+        let place = self.place(place.unwrap_or_default(), None);
+        let of_host = |(kind, hosts): (&&'static str, &BTreeSet<String>)| {
+            format!("{kind} on {}", list(hosts.iter().take(HOSTS_NAMED)))
+        };
+        let hosts: Vec<String> = hosts.iter().map(of_host).collect();
+        Some(SignatureFinding {
+            signature: "networks-mixed".to_owned(),
+            severity: Severity::Error,
+            role: Role::Cause,
+            count: 1,
+            processes: Vec::new(),
+            first: place.clone(),
+            last: place,
+            phase: None,
+            meaning: format!(
+                "the hosts of one job use different networks: {}",
+                hosts.join("; ")
+            ),
+            causes: vec![
+                "the plugin is missing or failed on some hosts".to_owned(),
+                "the environment or the image differs between hosts".to_owned(),
+            ],
+            next_step: Some(
+                "compare NCCL_NET, NCCL_NET_PLUGIN and LD_LIBRARY_PATH of the hosts".to_owned(),
+            ),
+            versions: "any NCCL".to_owned(),
+            polls: None,
+            sample: hosts.join("; "),
+        })
+    }
+
+    /// Ranks by the collective that they wait for.
+    fn waits(&self) -> Vec<CollectiveWait> {
+        let mut by = BTreeMap::<(u64, &[u8]), Vec<u32>>::new();
+        for (speaker, (sequence, operation)) in &self.tally.collectives {
+            if let Some(Speaker::Rank { rank, .. }) = self.tally.speakers.get(*speaker as usize) {
+                by.entry((*sequence, operation)).or_default().push(*rank);
+            }
+        }
+        let wait = |((sequence, operation), mut ranks): ((u64, &[u8]), Vec<u32>)| {
+            ranks.sort_unstable();
+            CollectiveWait {
+                sequence,
+                operation: shown(operation),
+                ranks,
+            }
+        };
+        by.into_iter().map(wait).collect()
     }
 
     /// One row if all processes have the same value, otherwise one row per value.
@@ -360,7 +566,8 @@ impl Compose<'_> {
     fn builds(&self) -> Vec<BuildMismatch> {
         let mut by = BTreeMap::<(&Vec<u8>, u32), Hosts>::new();
         for ((signature, speaker), seen) in &self.tally.seen {
-            for (function, lines) in &seen.sites {
+            let functions = seen.sites.iter().filter(|(site, _)| !is_file(site));
+            for (function, lines) in functions {
                 by.entry((function, *signature))
                     .or_default()
                     .entry(self.host(*speaker))
@@ -401,15 +608,95 @@ fn address((ip, port): &(Address, u32)) -> String {
     }
 }
 
-fn kind(name: &str) -> &'static str {
-    let family = PluginFamily::of_table_name(name);
-    let name = name.to_ascii_lowercase();
-    match () {
-        () if family.has_tcpx_semantics() => "tcpx",
-        () if name.contains("socket") => "socket",
-        () if name.starts_with("ib") => "ib",
-        () => "other",
+/// A WARN without a signature as a finding, so that no WARN goes unmentioned.
+fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
+    SignatureFinding {
+        signature: UNKNOWN_WARNING.to_owned(),
+        severity: Severity::Warning,
+        role: Role::General,
+        count: warning.count,
+        processes: warning.processes.clone(),
+        first: warning.first.clone(),
+        last: warning.last.clone(),
+        phase: None,
+        meaning: "NCCL or a plugin warns, and tcpxctl has no signature for the line".to_owned(),
+        causes: Vec::new(),
+        next_step: None,
+        versions: String::new(),
+        polls: None,
+        sample: warning.sample.clone(),
     }
+}
+
+/// Whether a line is later than another, as far as their times or their file show it.
+fn is_later(one: &LinePlace, other: &LinePlace) -> bool {
+    match (&one.at, &other.at) {
+        (Some(one), Some(other)) if one != other => one > other,
+        _ => one.file == other.file && one.line > other.line,
+    }
+}
+
+/// A failure without a reason that is logged after a named one follows it.
+fn follow(findings: &mut [SignatureFinding]) {
+    let is_named =
+        |one: &&SignatureFinding| one.role == Role::Cause && one.severity < Severity::Warning;
+    let named = findings
+        .iter()
+        .filter(is_named)
+        .map(|one| one.first.clone());
+    let named: Vec<LinePlace> = named.collect();
+    for finding in findings {
+        let is_general = finding.role == Role::General && finding.signature != UNKNOWN_WARNING;
+        if is_general && named.iter().any(|cause| is_later(&finding.first, cause)) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
+/// Orders findings: what failed first, then failures without a reason, warnings, and what
+/// followed. Lines of one file are in the order of the file unless all have a time.
+fn order(findings: &mut [SignatureFinding]) {
+    let class = |finding: &SignatureFinding| match finding.role {
+        Role::Cause if finding.severity < Severity::Warning => 0,
+        Role::General => 1,
+        Role::Cause => 2,
+        Role::Consequence => 3,
+    };
+    let have_times = findings.iter().all(|finding| finding.first.at.is_some());
+    findings.sort_by_cached_key(|finding| {
+        let at = finding.first.at.clone().filter(|_| have_times);
+        (class(finding), at, finding.first.clone())
+    });
+}
+
+/// What a log shows beside the lines of a signature.
+struct Context {
+    tcpx_expected: bool,
+    several_nodes: bool,
+    has_network: bool,
+}
+
+impl Context {
+    fn has(&self, need: Need) -> bool {
+        match need {
+            Need::TcpxExpected => self.tcpx_expected,
+            Need::SeveralNodes => self.several_nodes,
+            Need::NoNetwork => !self.has_network,
+        }
+    }
+}
+
+/// Whether a site is a source file, as NCCL names it, and not a function of a plugin. Two
+/// places of one file are not two builds.
+fn is_file(site: &[u8]) -> bool {
+    let ending = site
+        .iter()
+        .rposition(|byte| *byte == b'.')
+        .map(|dot| &site[dot..]);
+    matches!(
+        ending,
+        Some(b".c" | b".h" | b".cc" | b".cpp" | b".cu" | b".hpp")
+    )
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {

@@ -26,6 +26,7 @@ mod filter;
 pub mod fuzzing;
 mod input;
 mod matcher;
+mod networks;
 mod read;
 mod report;
 mod scan;
@@ -43,8 +44,8 @@ pub use filter::{LogFilter, parse_time};
 pub use input::InputProblem;
 pub use read::{LogReader, follow};
 pub use report::{
-    BuildMismatch, Comm, Inputs, LinePlace, LogReport, PollRate, Setting, SignatureFinding,
-    Transport, UnknownWarning,
+    BuildMismatch, CollectiveWait, Comm, Inputs, LinePlace, LogReport, PollRate, Setting,
+    SignatureFinding, Transport, UNKNOWN_WARNING, UnknownWarning,
 };
-pub use signature::{Fact, Phase, Severity, Signature};
+pub use signature::{Fact, Need, Phase, Role, Severity, Signature};
 pub use telemetry::{Telemetry, TelemetryStage};

@@ -3,7 +3,7 @@
 
 use super::fields::Polls;
 use super::input::InputProblem;
-use super::signature::{Phase, Severity};
+use super::signature::{Phase, Role, Severity};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -20,9 +20,11 @@ pub struct LogReport {
     pub settings: Vec<Setting>,
     /// Connections.
     pub comms: Vec<Comm>,
-    /// Findings, by severity and then by time.
+    /// Findings: causes by time, then warnings, then what followed.
     pub findings: Vec<SignatureFinding>,
-    /// WARN lines without a signature, the most frequent first.
+    /// Collectives that ranks wait for, the first one first.
+    pub waits: Vec<CollectiveWait>,
+    /// WARN lines without a signature, the first one first.
     pub unknown: Vec<UnknownWarning>,
     /// Lines that look like problems and are harmless.
     pub benign: Vec<SignatureFinding>,
@@ -52,7 +54,7 @@ pub struct Inputs {
 /// Which network carried the data.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Transport {
-    /// `tcpx`, `socket`, `ib`, `other`, `mixed`, or `unknown`.
+    /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, or `unknown`.
     pub verdict: &'static str,
     /// The reason for the verdict, in one sentence.
     pub because: String,
@@ -96,6 +98,9 @@ pub struct Comm {
     pub slow_at_receiver: u64,
 }
 
+/// The name of findings that no signature explains.
+pub const UNKNOWN_WARNING: &str = "unknown-warning";
+
 /// All lines of one signature.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SignatureFinding {
@@ -103,6 +108,8 @@ pub struct SignatureFinding {
     pub signature: String,
     /// The severity of the signature.
     pub severity: Severity,
+    /// Whether the lines name what failed, or follow it.
+    pub role: Role,
     /// Number of lines.
     pub count: u64,
     /// Processes that logged them.
@@ -170,6 +177,21 @@ pub struct UnknownWarning {
     pub last: LinePlace,
     /// Text of the first line.
     pub sample: String,
+    /// Processes that logged them.
+    pub processes: Vec<String>,
+    /// Every process that logged it initialized a communicator afterwards.
+    pub survived: bool,
+}
+
+/// Ranks that wait for the same collective.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CollectiveWait {
+    /// Number of the collective in its process group.
+    pub sequence: u64,
+    /// Its operation, as PyTorch names it.
+    pub operation: String,
+    /// The ranks that logged the wait.
+    pub ranks: Vec<u32>,
 }
 
 /// A message that the same function logs from different source lines on different hosts.

@@ -8,6 +8,7 @@ use super::blocks::Blocks;
 use super::catalogue::{Regexes, SignatureCatalogue};
 use super::fields;
 use super::filter::LogFilter;
+use super::networks::Proof;
 use super::shape::{self, Level, Record};
 use super::signature::Fact;
 use super::tally::{CountedLine, Place, Tally};
@@ -209,12 +210,13 @@ impl<'a> Worker<'a> {
             let (mine, others) = rest.split_at(size);
             let mut found = std::mem::take(&mut self.found);
             found.clear();
-            mine.iter()
-                .filter(|(_, at)| *at >= start || record.level.is_none())
-                .for_each(|(literal, _)| {
+            for (literal, at) in mine {
+                if *at >= start || record.level.is_none() {
+                    let message = record.message;
                     self.catalogue
-                        .of_message(*literal, record.message, &self.regexes, &mut found);
-                });
+                        .of_message(*literal, message, &self.regexes, &mut found);
+                }
+            }
             self.catalogue.only_meant(&mut found);
             if self.filter.takes(&record) {
                 let site = record.site.filter(|_| record.level == Some(Level::Warn));
@@ -227,7 +229,9 @@ impl<'a> Worker<'a> {
                         clock_us: record.clock_us,
                         site,
                         text: line,
+                        at: first,
                     },
+                    mine,
                 );
             }
             self.found = found;
@@ -235,16 +239,27 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn take(&mut self, record: &Record<'_>, found: &[usize], line: CountedLine<'_>) {
+    fn take(
+        &mut self,
+        record: &Record<'_>,
+        found: &[usize],
+        line: CountedLine<'_>,
+        hits: &[(usize, usize)],
+    ) {
         if found.is_empty() {
             if record.level == Some(Level::Warn) {
-                self.tally.see_unknown(record.message, line);
+                let speaker = self.tally.speaker(record, self.file);
+                self.tally.see_unknown(speaker, record.message, line);
             }
             return;
         }
         let speaker = self.tally.speaker(record, self.file);
         for &index in found {
-            self.note(index, speaker, record, line);
+            let hit = hits
+                .iter()
+                .find(|(literal, _)| self.catalogue.has(*literal, index));
+            let at = hit.map_or(line.at, |(_, at)| *at);
+            self.note(index, speaker, record, CountedLine { at, ..line });
         }
     }
 
@@ -284,11 +299,35 @@ impl<'a> Worker<'a> {
                     self.tally.set(speaker, key, value);
                 }
             }
-            Some(Fact::Transport) => {
+            Some(
+                fact @ (Fact::TransportLoaded
+                | Fact::TransportUp
+                | Fact::Transport
+                | Fact::TransportUsed),
+            ) => {
+                let proof = match fact {
+                    Fact::TransportUsed => Proof::Used,
+                    Fact::Transport => Proof::Chosen,
+                    Fact::TransportLoaded => Proof::Loaded,
+                    _ => Proof::Up,
+                };
                 if let Some(name) = group("transport") {
-                    self.tally.transport(speaker, name);
+                    self.tally.transport(speaker, name, proof, line.place);
                 }
             }
+            Some(Fact::Nodes) => {
+                if let Some(nodes) = group("nodes").and_then(fields::number) {
+                    // A communicator has fewer nodes than 2^32.
+                    self.tally.nodes(speaker, nodes as u32);
+                }
+            }
+            Some(Fact::Collective) => {
+                let sequence = group("sequence").and_then(fields::number);
+                if let Some((sequence, operation)) = sequence.zip(group("operation")) {
+                    self.tally.collective(speaker, sequence, operation);
+                }
+            }
+            Some(Fact::InitComplete) => self.tally.init_complete(speaker, line.place),
             Some(Fact::Version) => {
                 if let Some(version) = group("version") {
                     self.tally.version(speaker, version);

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How bad a line is for the run that logged it, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -52,14 +53,53 @@ pub enum Phase {
     Close,
 }
 
+/// How a finding relates to the failure of its run, in the order of reports.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Names what failed.
+    #[default]
+    Cause,
+    /// Reports a failure without its reason: an exception, an exit code, a lost peer.
+    General,
+    /// Follows an earlier failure: an abort, a signal, a watchdog's kill, a remote error.
+    Consequence,
+}
+
+/// What else a log must show for a signature to be a finding; otherwise its lines are info.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Need {
+    /// A line or a variable of TCPX.
+    TcpxExpected,
+    /// A communicator of several nodes, or none of one node.
+    SeveralNodes,
+    /// No network that came up.
+    NoNetwork,
+}
+
 /// A fact that is read from the lines of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fact {
     /// Groups `key` and `value`: a setting of the process.
     Setting,
-    /// Group `transport`: the network that NCCL uses.
+    /// Group `transport`: a network whose plugin NCCL loaded.
+    TransportLoaded,
+    /// Group `transport`: a network that NCCL initialized.
+    TransportUp,
+    /// Group `transport`: the network that NCCL chose.
     Transport,
+    /// Group `transport`: the network of a channel.
+    TransportUsed,
+    /// Group `nodes`: the nodes of a communicator.
+    Nodes,
+    /// Groups `sequence` and `operation`: the collective that a rank waits for.
+    Collective,
+    /// The process initialized a communicator, so its earlier warnings did not stop it.
+    InitComplete,
     /// Group `version`: the version of the plugin.
     Version,
     /// `[0]eth1:10.0.1.25<0>`: NICs and their addresses.
@@ -75,7 +115,17 @@ pub enum Fact {
 impl Fact {
     /// Whether the fact is read from named groups of the regex.
     pub(super) fn has_groups(self) -> bool {
-        matches!(self, Self::Setting | Self::Transport | Self::Version)
+        matches!(
+            self,
+            Self::Setting
+                | Self::TransportLoaded
+                | Self::TransportUp
+                | Self::Transport
+                | Self::TransportUsed
+                | Self::Nodes
+                | Self::Collective
+                | Self::Version
+        )
     }
 }
 
@@ -111,6 +161,24 @@ pub struct Signature {
     /// The fact that is read from such a line.
     #[serde(default)]
     pub fact: Option<Fact>,
+    /// How such a line relates to the failure.
+    #[serde(default)]
+    pub role: Role,
+    /// What else the log must show for such a line to be a finding.
+    #[serde(default)]
+    pub needs: Option<Need>,
+    /// The network that such a line shows to be up.
+    #[serde(default)]
+    pub network: Option<String>,
+    /// Meanings of the values of the group `code`, for `{means}` in the texts.
+    #[serde(default)]
+    pub table: BTreeMap<String, String>,
+    /// Whether any other signature of a line hides this one.
+    #[serde(default)]
+    pub fallback: bool,
+    /// Signatures in whose company a harmless line is not harmless.
+    #[serde(default)]
+    pub unless: Vec<String>,
     /// Signatures that match too and are hidden by this one.
     #[serde(default)]
     pub over: Vec<String>,

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::fields::{self, Polls};
+use super::networks::Proof;
 use super::shape::Record;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,10 @@ const RECENT: usize = 32;
 /// Most values of one kind per speaker.
 const VALUES_MAX: usize = 8;
 const SAMPLE_BYTES: usize = 400;
+/// Bytes of a sample before the text that was found, if the line is too long to be whole.
+const SAMPLE_BEFORE: usize = 120;
+/// Bytes of a sample from the text that was found on, at least.
+const SAMPLE_AFTER: usize = 120;
 const SHAPE_BYTES: usize = 160;
 const VALUE_BYTES: usize = 200;
 
@@ -58,6 +63,8 @@ pub(super) struct CountedLine<'a> {
     /// Function and source line of a WARN.
     pub site: Option<(&'a [u8], u32)>,
     pub text: &'a [u8],
+    /// The offset in `text` that a sample must show.
+    pub at: usize,
 }
 
 /// The lines of one signature or shape.
@@ -116,6 +123,9 @@ pub(super) struct FlowSeen {
 /// A NIC's name and address.
 pub(super) type Device = (Vec<u8>, Vec<u8>);
 
+/// The last line of each speaker.
+type LastOf = BTreeMap<u32, Place>;
+
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -126,9 +136,15 @@ pub(super) struct Tally {
     /// Numbers of recent speakers, by a hash of process id and host.
     recent: [u32; RECENT],
     pub seen: HashMap<(u32, u32), SeenLines>,
-    pub shapes: HashMap<Vec<u8>, SeenLines>,
+    pub shapes: HashMap<Vec<u8>, (SeenLines, LastOf)>,
     pub settings: BTreeMap<(u32, Vec<u8>), BTreeSet<Vec<u8>>>,
-    pub transports: BTreeMap<u32, BTreeSet<Vec<u8>>>,
+    pub transports: BTreeMap<u32, BTreeMap<Vec<u8>, (Proof, Place)>>,
+    /// For each speaker: the most nodes of its communicators.
+    pub nodes: BTreeMap<u32, u32>,
+    /// For each speaker: its last initialized communicator.
+    pub init_complete: BTreeMap<u32, Place>,
+    /// For each speaker: the collective that it waits for.
+    pub collectives: BTreeMap<u32, (u64, Vec<u8>)>,
     pub versions: BTreeMap<u32, BTreeSet<Vec<u8>>>,
     pub devices: BTreeMap<u32, Vec<Device>>,
     pub flows: HashMap<FlowKey, FlowSeen>,
@@ -217,21 +233,29 @@ impl Tally {
     }
 
     /// Counts a WARN without a signature.
-    pub(super) fn see_unknown(&mut self, message: &[u8], line: CountedLine<'_>) {
+    pub(super) fn see_unknown(&mut self, speaker: u32, message: &[u8], line: CountedLine<'_>) {
         let shape = fields::message_shape(message.trim_ascii(), SHAPE_BYTES);
-        if let Some(seen) = self.shapes.get_mut(&shape) {
+        if let Some((seen, last)) = self.shapes.get_mut(&shape) {
+            last.insert(speaker, line.place);
             return seen.again(line, None);
         }
-        self.add_shape(shape, SeenLines::new(line, None));
+        let last = BTreeMap::from([(speaker, line.place)]);
+        self.add_shape(shape, (SeenLines::new(line, None), last));
     }
 
-    fn add_shape(&mut self, shape: Vec<u8>, seen: SeenLines) {
+    fn add_shape(&mut self, shape: Vec<u8>, (seen, last): (SeenLines, LastOf)) {
         let fits = self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&shape);
         let shape = if fits { shape } else { b"(others)".to_vec() };
         self.shapes
             .entry(shape)
-            .and_modify(|other| other.merge(seen.clone()))
-            .or_insert(seen);
+            .and_modify(|(other, places)| {
+                other.merge(seen.clone());
+                for (speaker, place) in &last {
+                    let known = places.entry(*speaker).or_insert(*place);
+                    *known = (*known).max(*place);
+                }
+            })
+            .or_insert((seen, last));
     }
 
     /// Adds a setting of a speaker.
@@ -247,12 +271,38 @@ impl Tally {
         add_value(self.settings.entry(key).or_default(), value);
     }
 
-    /// Adds a network that a speaker's NCCL uses.
-    pub(super) fn transport(&mut self, speaker: u32, name: &[u8]) {
-        add_value(
-            self.transports.entry(speaker).or_default(),
-            cut(name, VALUE_BYTES),
-        );
+    /// Adds a network of a speaker, with what the line shows about it.
+    pub(super) fn transport(&mut self, speaker: u32, name: &[u8], proof: Proof, place: Place) {
+        self.add_transport(speaker, &name[..name.len().min(VALUE_BYTES)], proof, place);
+    }
+
+    fn add_transport(&mut self, speaker: u32, name: &[u8], proof: Proof, place: Place) {
+        let of_speaker = self.transports.entry(speaker).or_default();
+        if let Some((known, first)) = of_speaker.get_mut(name) {
+            *known = proof.max(*known);
+            *first = place.min(*first);
+        } else if of_speaker.len() < VALUES_MAX {
+            of_speaker.insert(name.to_vec(), (proof, place));
+        }
+    }
+
+    /// Adds the nodes of a speaker's communicator.
+    pub(super) fn nodes(&mut self, speaker: u32, nodes: u32) {
+        let most = self.nodes.entry(speaker).or_default();
+        *most = nodes.max(*most);
+    }
+
+    /// Notes that a speaker initialized a communicator.
+    pub(super) fn init_complete(&mut self, speaker: u32, place: Place) {
+        let last = self.init_complete.entry(speaker).or_insert(place);
+        *last = place.max(*last);
+    }
+
+    /// Adds the collective that a speaker waits for; the first one counts.
+    pub(super) fn collective(&mut self, speaker: u32, sequence: u64, operation: &[u8]) {
+        self.collectives
+            .entry(speaker)
+            .or_insert_with(|| (sequence, cut(operation, VALUE_BYTES)));
     }
 
     /// Adds the version of a speaker's plugin.
@@ -331,23 +381,34 @@ impl Tally {
             .for_each(|((signature, speaker), seen)| {
                 self.add_seen((signature, number(speaker)), seen)
             });
-        other
-            .shapes
-            .into_iter()
-            .for_each(|(shape, seen)| self.add_shape(shape, seen));
+        other.shapes.into_iter().for_each(|(shape, (seen, last))| {
+            let last = last
+                .into_iter()
+                .map(|(speaker, place)| (number(speaker), place));
+            self.add_shape(shape, (seen, last.collect()));
+        });
         for ((speaker, key), values) in other.settings {
             values
                 .into_iter()
                 .for_each(|value| self.add_setting((number(speaker), key.clone()), value));
         }
-        for (into, from) in [
-            (&mut self.transports, other.transports),
-            (&mut self.versions, other.versions),
-        ] {
-            for (speaker, values) in from {
-                let into = into.entry(number(speaker)).or_default();
-                values.into_iter().for_each(|value| add_value(into, value));
+        for (speaker, values) in other.versions {
+            let into = self.versions.entry(number(speaker)).or_default();
+            values.into_iter().for_each(|value| add_value(into, value));
+        }
+        for (speaker, names) in other.transports {
+            for (name, (proof, place)) in names {
+                self.add_transport(number(speaker), &name, proof, place);
             }
+        }
+        for (speaker, nodes) in other.nodes {
+            self.nodes(number(speaker), nodes);
+        }
+        for (speaker, place) in other.init_complete {
+            self.init_complete(number(speaker), place);
+        }
+        for (speaker, (sequence, operation)) in other.collectives {
+            self.collective(number(speaker), sequence, &operation);
         }
         self.devices.extend(
             other
@@ -386,8 +447,20 @@ impl Tally {
 
     /// Turns line numbers within blocks into line numbers of the file.
     pub(super) fn resolve(&mut self, resolved: impl Fn(Place) -> Place) {
-        for seen in self.seen.values_mut().chain(self.shapes.values_mut()) {
+        let shapes = self.shapes.values_mut().map(|(seen, _)| seen);
+        for seen in self.seen.values_mut().chain(shapes) {
             (seen.first, seen.last) = (resolved(seen.first), resolved(seen.last));
+        }
+        let last = self
+            .shapes
+            .values_mut()
+            .flat_map(|(_, last)| last.values_mut());
+        let networks = self.transports.values_mut().flat_map(BTreeMap::values_mut);
+        let places = last
+            .chain(self.init_complete.values_mut())
+            .chain(networks.map(|(_, place)| place));
+        for place in places {
+            *place = resolved(*place);
         }
     }
 }
@@ -413,13 +486,21 @@ fn cut(text: &[u8], size: usize) -> Vec<u8> {
     text[..text.len().min(size)].to_vec()
 }
 
+/// The part of a line around offset `at`: the whole line if it is short.
+fn sample(line: &[u8], at: usize) -> Vec<u8> {
+    let from = if at + SAMPLE_AFTER <= SAMPLE_BYTES || line.len() <= SAMPLE_BYTES {
+        0
+    } else {
+        let from = at.saturating_sub(SAMPLE_BEFORE).min(line.len());
+        let blank = line[from..].iter().position(|byte| *byte == b' ');
+        from + blank.map_or(0, |blank| blank + 1)
+    };
+    cut(line[from.min(line.len())..].trim_ascii(), SAMPLE_BYTES)
+}
+
 impl SeenLines {
     fn new(line: CountedLine<'_>, polls: Option<Polls>) -> Self {
-        let (place, time_us, sample) = (
-            line.place,
-            line.time_us,
-            cut(line.text.trim_ascii(), SAMPLE_BYTES),
-        );
+        let (place, time_us, sample) = (line.place, line.time_us, sample(line.text, line.at));
         let mut new = Self {
             count: 1,
             first: place,

@@ -26,6 +26,7 @@ fn a_file_yields_findings_transport_and_unknown_lines() {
         "# transport : tcpx",
         "null-mhandle",
         "something odd #",
+        "x.log:3: node1:71:79 [0] f():9 NCCL WARN something odd 17",
     ]);
     assert_eq!(ended.err, "");
     logs(&["x.log"], "nothing of ours\n")

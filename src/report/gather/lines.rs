@@ -5,7 +5,10 @@
 use crate::story::{LogExcerpt, LogFinding, PluginSetting, Story, StoryWorker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
-use tcpx_logs::{LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError};
+use tcpx_logs::{
+    LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError, SignatureFinding,
+    UNKNOWN_WARNING,
+};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
 use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
@@ -97,7 +100,8 @@ fn text(worker: &WorkerState, state: &RunState) -> String {
 }
 
 fn take(worker: &Subject, report: &LogReport, story: &mut Story) {
-    for found in &report.findings {
+    let explained = |found: &&SignatureFinding| found.signature != UNKNOWN_WARNING;
+    for found in report.findings.iter().filter(explained) {
         let (at, text) = (found.first.at.clone(), found.sample.clone());
         story.log.push(LogFinding {
             signature: found.signature.clone(),

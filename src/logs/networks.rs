@@ -1,0 +1,72 @@
+//! The names of networks in lines, and what each is.
+//!
+//! Lines differ in what they show: that a plugin was loaded, that a network was initialized, that NCCL chose it for a
+//! communicator, or that a channel uses it. A stronger line overrides weaker ones, because
+//! NCCL initializes several networks and chooses one.
+#![forbid(unsafe_code)]
+
+use tcpx_words::plugin_family::PluginFamily;
+
+/// What a line shows about a network, the weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Proof {
+    /// Its plugin was loaded.
+    Loaded,
+    /// It was initialized.
+    Up,
+    /// NCCL chose it for a communicator.
+    Chosen,
+    /// A channel uses it.
+    Used,
+}
+
+/// The kind of a network, as the verdict of a report names it.
+pub(super) fn kind(name: &str) -> &'static str {
+    let family = PluginFamily::of_table_name(name);
+    let name = name.to_ascii_lowercase();
+    let has = |word: &str| name.contains(word);
+    match () {
+        () if family.has_tcpx_semantics() => "tcpx",
+        () if family == PluginFamily::Tcpxo => "tcpxo",
+        () if has("fastsocket") => "fastsocket",
+        () if has("socket") => "socket",
+        () if has("libfabric") || name.starts_with("ofi") || name.starts_with("efa") => "ofi",
+        () if name.starts_with("ib") || name.starts_with("gib") => "ib",
+        // HPC-X names its InfiniBand plugin so.
+        () if has("rdma plugin") => "ib",
+        () => "other",
+    }
+}
+
+/// NCCL tries an external plugin first, then InfiniBand, then sockets, so of several networks
+/// that are up the first of these is the one in use.
+pub(super) fn preference(name: &str) -> u8 {
+    match kind(name) {
+        "socket" => 2,
+        "ib" => 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_kinds() {
+        for (name, expected) in [
+            ("GPUDirectTCPX_v7", "tcpx"),
+            ("FasTrak", "tcpxo"),
+            ("FastSocket", "fastsocket"),
+            ("Socket", "socket"),
+            ("AWS Libfabric", "ofi"),
+            ("OFI", "ofi"),
+            ("IBext_v8", "ib"),
+            ("gIB", "ib"),
+            ("NCCL RDMA Plugin v6", "ib"),
+            ("UCX", "other"),
+        ] {
+            assert_eq!(kind(name), expected, "{name}");
+        }
+    }
+}
