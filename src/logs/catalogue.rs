@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
 
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
     (
@@ -25,6 +25,10 @@ const FILES: [(&str, &str); 8] = [
     (
         "harness.toml",
         include_str!("../../probes/logs/harness.toml"),
+    ),
+    (
+        "sockets.toml",
+        include_str!("../../probes/logs/sockets.toml"),
     ),
 ];
 /// Markers of WARN lines, which are reported even without a signature.
