@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
 
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
     (
@@ -31,6 +31,10 @@ const FILES: [(&str, &str); 10] = [
         include_str!("../../probes/logs/sockets.toml"),
     ),
     ("verbs.toml", include_str!("../../probes/logs/verbs.toml")),
+    (
+        "plugins.toml",
+        include_str!("../../probes/logs/plugins.toml"),
+    ),
 ];
 /// Markers of WARN lines, which are reported even without a signature.
 const WARN_MARKERS: [&[u8]; 2] = [b"NCCL WARN ", b"[ncclNet:2]"];
