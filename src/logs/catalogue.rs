@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
 
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
     (
@@ -36,6 +36,10 @@ const FILES: [(&str, &str); 12] = [
         include_str!("../../probes/logs/plugins.toml"),
     ),
     ("gpu.toml", include_str!("../../probes/logs/gpu.toml")),
+    (
+        "frameworks.toml",
+        include_str!("../../probes/logs/frameworks.toml"),
+    ),
 ];
 /// Markers of WARN lines, which are reported even without a signature.
 const WARN_MARKERS: [&[u8]; 2] = [b"NCCL WARN ", b"[ncclNet:2]"];
