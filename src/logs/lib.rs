@@ -37,6 +37,8 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 mod time;
+#[cfg(test)]
+mod variables;
 
 pub use catalogue::{SignatureCatalogue, SignatureCatalogueError};
 pub use check::{SignatureMistake, check_folder};

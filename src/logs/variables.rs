@@ -1,0 +1,101 @@
+//! Every variable that a signature names is read by a program.
+//!
+//! A remedy with a variable that nothing reads costs its reader a day.
+
+use super::catalogue::SignatureCatalogue;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// Prefixes of variables. Other words in capitals are constants of C.
+const PREFIXES: [&str; 9] = [
+    "NCCL_", "NET_", "TCPX", "UCCL_", "CUDA_", "LD_", "GLOO_", "TORCH_", "MASTER_",
+];
+/// Names of errors and constants with such a prefix.
+const CONSTANTS: [&str; 2] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK"];
+/// Variables of PyTorch, its launcher and UCX, which the doctor's table does not list.
+const OF_FRAMEWORKS: [&str; 5] = [
+    "GLOO_SOCKET_IFNAME",
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "LD_PRELOAD",
+];
+
+#[derive(Deserialize)]
+struct Table {
+    nccl: Vec<String>,
+    variable: Vec<Variable>,
+    family: Vec<Family>,
+}
+
+#[derive(Deserialize)]
+struct Family {
+    prefix: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Variable {
+    name: String,
+    read_by: String,
+}
+
+/// The names that a program reads, by the table of the doctor.
+fn read_names() -> (BTreeSet<String>, Vec<String>) {
+    let table: Table = toml::from_str(include_str!("../../probes/node/variables.toml")).unwrap();
+    let of_nccl = table.nccl.iter().map(|name| format!("NCCL_{name}"));
+    let others = table.variable.iter().filter(|one| one.read_by != "nobody");
+    let names = of_nccl
+        .chain(others.map(|one| one.name.clone()))
+        .chain(OF_FRAMEWORKS.map(str::to_owned))
+        .collect();
+    (
+        names,
+        table
+            .family
+            .into_iter()
+            .map(|family| family.prefix)
+            .collect(),
+    )
+}
+
+/// The variables that a text names.
+fn variables(text: &str) -> impl Iterator<Item = &str> {
+    let in_name =
+        |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+    let words = text.split(move |letter| !in_name(letter));
+    words.filter(|word| {
+        PREFIXES
+            .iter()
+            .any(|prefix| word.starts_with(prefix) && word.len() > prefix.len())
+            && word.contains('_')
+            && !CONSTANTS.iter().any(|constant| word.starts_with(constant))
+    })
+}
+
+#[test]
+fn every_variable_that_a_signature_names_is_read_by_a_program() {
+    let catalogue = SignatureCatalogue::embedded().unwrap();
+    let (read, families) = read_names();
+    let mut unread = BTreeSet::new();
+    for signature in catalogue.signatures() {
+        let texts = signature.causes.iter().chain(&signature.next);
+        for name in texts
+            .chain([&signature.meaning])
+            .flat_map(|text| variables(text))
+        {
+            let of_family = families.iter().any(|prefix| name.starts_with(prefix));
+            if !read.contains(name) && !of_family {
+                unread.insert(format!("{}: {name}", signature.name));
+            }
+        }
+    }
+    assert!(unread.is_empty(), "{unread:#?}");
+}
+
+#[test]
+fn a_variable_is_told_from_a_constant() {
+    let names: Vec<&str> =
+        variables("NCCL_DEBUG=INFO; CUDA_ERROR_NO_DEVICE, SO_ZEROCOPY").collect();
+    assert_eq!(names, ["NCCL_DEBUG"]);
+}
