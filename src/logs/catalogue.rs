@@ -177,6 +177,12 @@ impl SignatureCatalogue {
         Some(user_config(variable)?.join("logs")).filter(|path| path.is_dir())
     }
 
+    /// Whether the literals fit the vector search, which is faster than the automaton.
+    #[cfg(test)]
+    pub(super) fn is_vector_search(&self) -> bool {
+        self.matcher.is_vector()
+    }
+
     /// Every signature, in the order of the files.
     pub fn signatures(&self) -> &[Signature] {
         &self.signatures

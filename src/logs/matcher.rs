@@ -107,6 +107,13 @@ impl Matcher {
     }
 }
 
+#[cfg(test)]
+impl Matcher {
+    pub(super) fn is_vector(&self) -> bool {
+        matches!(self.search, Search::Vector(_))
+    }
+}
+
 /// The order that makes the vector search fast.
 fn in_order(anchors: Vec<Anchor>) -> Vec<Anchor> {
     let texts: Vec<&[u8]> = anchors

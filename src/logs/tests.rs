@@ -36,6 +36,11 @@ fn example(name: &str) -> String {
 }
 
 #[test]
+fn the_literals_fit_the_vector_search() {
+    assert!(SignatureCatalogue::embedded().unwrap().is_vector_search());
+}
+
+#[test]
 fn each_signature_matches_its_example_and_no_other() {
     let (signatures, mistakes) = check::check(&files(), &[]);
     let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
@@ -186,6 +191,106 @@ fn a_fallback_and_mixed_networks_are_reported() {
             .transport
             .verdict,
         "mixed"
+    );
+}
+
+#[test]
+fn networks_that_differ_between_hosts_are_a_finding() {
+    let used = |host: &str, name: &str| format!("{host}:1:1 [0] NCCL INFO Using network {name}\n");
+    let text = [used("node-a", "GPUDirectTCPX_v7"), used("node-b", "Socket")].concat();
+    let report = read(text.as_bytes());
+    assert_eq!(names(&report.findings), ["networks-mixed"]);
+    assert!(report.findings[0].meaning.contains("socket on node-b"));
+    let same = [used("node-a", "Socket"), used("node-a", "GPUDirectTCPX_v7")].concat();
+    assert!(read(same.as_bytes()).findings.is_empty());
+}
+
+#[test]
+fn a_channel_says_more_than_a_plugin_that_is_up() {
+    let text = "node-a:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.1.25<0>\n\
+        node-a:1:1 [0] NCCL INFO TUNER/Plugin: Using tuner plugin NCCLNET-TUNER\n\
+        node-a:1:1 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/AWS Libfabric/0/GDRDMA\n";
+    let transport = read(text.as_bytes()).transport;
+    assert_eq!(transport.verdict, "ofi");
+    assert_eq!(
+        transport.named.keys().collect::<Vec<_>>(),
+        ["AWS Libfabric"]
+    );
+    let first = text.lines().next().unwrap();
+    assert_eq!(read(first.as_bytes()).transport.verdict, "ib");
+}
+
+#[test]
+fn a_network_without_tcpx_is_no_alarm_unless_tcpx_is_expected() {
+    let socket = "node-a:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.1.25<0>\n";
+    assert!(read(socket.as_bytes()).findings.is_empty());
+    let set = "node-a:1:1 [0] NCCL INFO NCCL_NET set by environment to GPUDirectTCPX_v7\n";
+    let report = read([set, socket].concat().as_bytes());
+    assert_eq!(names(&report.findings), ["nccl-socket-fallback"]);
+}
+
+#[test]
+fn a_warning_that_init_survived_is_not_a_finding() {
+    let odd = "node-a:1:1 [0] init.cc:9 NCCL WARN odd probe\n";
+    let done = "node-a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n";
+    let survived = read([odd, done].concat().as_bytes());
+    assert!(survived.findings.is_empty() && survived.unknown[0].survived);
+    let report = read([done, odd].concat().as_bytes());
+    assert_eq!(names(&report.findings), [UNKNOWN_WARNING]);
+}
+
+#[test]
+fn the_rank_that_failed_first_and_the_gap_are_named() {
+    let line = |rank: u32, second: u32, sequence: u32| {
+        format!(
+            "[rank{rank}]:[E1120 08:14:{second:02}.5 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={sequence}, OpType=ALLREDUCE, NumelIn=1) ran for 600012 milliseconds\n"
+        )
+    };
+    let text = [line(3, 9, 80), line(1, 4, 78), line(0, 8, 80)].concat();
+    let report = read(text.as_bytes());
+    assert!(
+        report.findings[0].sample.contains("[Rank 1]"),
+        "{:?}",
+        report.findings[0]
+    );
+    assert!(report.findings[0].meaning.contains("ALLREDUCE number 78"));
+    let waits: Vec<_> = report
+        .waits
+        .iter()
+        .map(|one| (one.sequence, one.ranks.clone()))
+        .collect();
+    assert_eq!(waits, [(78, vec![1]), (80, vec![0, 3])]);
+}
+
+#[test]
+fn two_call_sites_of_one_file_are_not_two_builds() {
+    let line = "node-a:1:1 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node-c<4>\n";
+    let other = line.replace("node-a", "node-b").replace(":50", ":51");
+    assert!(read([line, &other].concat().as_bytes()).builds.is_empty());
+}
+
+#[test]
+fn retries_before_a_failure_are_not_called_harmless() {
+    let retry = "node-a:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n";
+    assert_eq!(
+        names(&read(retry.as_bytes()).benign),
+        ["tcpx-connect-retrying"]
+    );
+    let failed = format!("{}\n", example("tcpx-connect-gave-up"));
+    assert!(read([retry, &failed].concat().as_bytes()).benign.is_empty());
+}
+
+#[test]
+fn a_sample_of_a_long_line_shows_what_was_found() {
+    let long = format!(
+        "{} mhandle is null {}",
+        "x ".repeat(2000),
+        "y ".repeat(2000)
+    );
+    assert!(
+        read(long.as_bytes()).findings[0]
+            .sample
+            .contains("mhandle is null")
     );
 }
 
@@ -377,6 +482,72 @@ fn a_user_can_add_and_replace_signatures() {
     let catalogue = SignatureCatalogue::with(&[folder.path().to_owned()]).unwrap();
     assert_eq!(catalogue.matches(b"a widget lost").len(), 1);
     assert!(catalogue.matches(b"mhandle is null").is_empty());
+}
+
+/// A short log with what its report must say.
+#[derive(serde::Deserialize)]
+struct GoldenCase {
+    name: String,
+    transport: String,
+    first: Option<String>,
+    #[serde(default)]
+    sample: String,
+    #[serde(default)]
+    meaning: String,
+    #[serde(default)]
+    followed: Vec<String>,
+    log: String,
+}
+
+#[derive(serde::Deserialize)]
+struct GoldenCases {
+    case: Vec<GoldenCase>,
+}
+
+#[test]
+fn logs_of_many_jobs_name_their_cause_first() {
+    let cases: GoldenCases = toml::from_str(include_str!("golden.toml")).unwrap();
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    for case in cases.case {
+        let mut reader = LogReader::new(&catalogue, &filter);
+        reader.source("x.log", case.log.as_bytes(), case.log.as_bytes());
+        let report = reader.report();
+        let (name, found) = (&case.name, names(&report.findings));
+        assert_eq!(report.transport.verdict, case.transport, "{name}");
+        assert_eq!(
+            found.first().copied(),
+            case.first.as_deref(),
+            "{name}: {found:?}"
+        );
+        let Some(first) = report.findings.first() else {
+            continue;
+        };
+        assert!(
+            first.sample.contains(&case.sample),
+            "{name}: {}",
+            first.sample
+        );
+        assert!(
+            first.meaning.contains(&case.meaning),
+            "{name}: {}",
+            first.meaning
+        );
+        for followed in &case.followed {
+            let finding = report
+                .findings
+                .iter()
+                .find(|one| one.signature == *followed);
+            let role = finding.map(|finding| finding.role);
+            assert_eq!(
+                role,
+                Some(Role::Consequence),
+                "{name}: {followed} in {found:?}"
+            );
+        }
+    }
 }
 
 #[test]
