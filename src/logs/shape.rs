@@ -20,6 +20,8 @@ const HEADER_MAX: usize = 1024;
 /// Bytes on either side of a hit that are searched for the start and the end of its record.
 /// NCCL cuts lines at 1 KiB; the limit keeps very long lines from being read repeatedly.
 const RECORD_MAX: usize = 4096;
+/// Longest path of a source file in a header, in bytes.
+const SITE_MAX: usize = 256;
 /// Longest prefix of a launcher or a collector, in bytes.
 const PREFIX_MAX: usize = 256;
 const MARKER: &[u8; 10] = b"NCCL WARN ";
@@ -65,7 +67,7 @@ static OWN_LOGGER_IN: LazyLock<Finder> = LazyLock::new(|| Finder::new(OWN_LOGGER
 /// The record around offset `place` of a line, and the offsets of its message.
 pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize) {
     let place = place.min(line.len());
-    let marker = marker_before(line, place);
+    let marker = marker_before(line, place).or_else(|| marker_of_header(line, place));
     let start = marker.map_or(0, |(at, _)| at + MARKER.len());
     let end = next_header(line, start.max(place)).unwrap_or(line.len());
     let mut record = Record {
@@ -106,6 +108,17 @@ fn marker_before(line: &[u8], place: usize) -> Option<(usize, Level)> {
         }
     }
     None
+}
+
+/// The marker of the header that `place` is in: `transport/net_ib.cc:77 NCCL WARN `.
+fn marker_of_header(line: &[u8], place: usize) -> Option<(usize, Level)> {
+    let rest = &line[place..line.len().min(place + SITE_MAX)];
+    let at = MARKER_AFTER.find(rest)?;
+    let level = level(&rest[at + 1..])?;
+    // A speaker between the two starts another record.
+    speaker(&rest[..at])
+        .is_none()
+        .then_some((place + at + 1, level))
 }
 
 /// The level of a text that starts with a marker.

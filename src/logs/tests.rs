@@ -342,6 +342,14 @@ fn builds_that_differ_between_hosts_are_reported() {
 }
 
 #[test]
+fn a_warning_is_not_hidden_by_the_name_of_its_source_file() {
+    let text = "node-a:1:1 [0] transport/net_ib.cc:77 NCCL WARN strange\n";
+    assert_eq!(names(&read(text.as_bytes()).findings), [UNKNOWN_WARNING]);
+    let cut = "[0] transport/net_ib.cc:77 NCCL WARN strange\n";
+    assert_eq!(names(&read(cut.as_bytes()).findings), [UNKNOWN_WARNING]);
+}
+
+#[test]
 fn unknown_warnings_are_grouped_by_shape() {
     let text = "n:1:1 [0] f:1 NCCL WARN strange 17 of 0xab\nn:1:1 [0] f:1 NCCL WARN strange 4 of 0x1\nn:1:1 [0] f:1 NCCL WARN odd\n";
     let report = read(text.as_bytes());
