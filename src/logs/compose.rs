@@ -126,6 +126,7 @@ impl Compose<'_> {
                 .push((*speaker, seen, phase));
         }
         let context = self.context(report);
+        let mut follow_ups = Vec::new();
         for ((number, harmless), parts) in kinds {
             let Some(signature) = self.catalogue.signatures.get(number as usize) else {
                 continue;
@@ -142,12 +143,19 @@ impl Compose<'_> {
                 },
                 Severity::Benign => report.benign.push(finding),
                 _ if harmless => report.benign.push(finding),
+                _ if signature.needs == Some(Need::OtherFindings) => follow_ups.push(finding),
                 _ if signature.needs.is_some_and(|need| !context.has(need)) => {
                     report.seen.push(finding);
                 }
                 _ => report.findings.push(finding),
             }
         }
+        let company = if report.findings.is_empty() {
+            &mut report.seen
+        } else {
+            &mut report.findings
+        };
+        company.append(&mut follow_ups);
         report.findings.extend(self.mixed());
         report.unknown = self.unknown();
         let unknown = report.unknown.iter().filter(|one| !one.survived);
@@ -682,6 +690,8 @@ impl Context {
             Need::TcpxExpected => self.tcpx_expected,
             Need::SeveralNodes => self.several_nodes,
             Need::NoNetwork => !self.has_network,
+            // Decided when all other findings are known.
+            Need::OtherFindings => true,
         }
     }
 }

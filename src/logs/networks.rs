@@ -48,9 +48,30 @@ pub(super) fn preference(name: &str) -> u8 {
     }
 }
 
+/// The network that a WARN names at its start, `NET/IB : ...`, unless the WARN says that the
+/// network did not come up.
+pub(super) fn of_warning(message: &[u8]) -> Option<&[u8]> {
+    let name = message.trim_ascii_start().strip_prefix(b"NET/")?;
+    let letters = name.iter().take_while(|byte| byte.is_ascii_alphanumeric());
+    let name = &name[..letters.count()];
+    let is_absent = [&b"nitializ"[..], b"No device", b"not find", b"no device"]
+        .iter()
+        .any(|word| memchr::memmem::find(message, word).is_some());
+    (!name.is_empty() && name != b"Plugin" && !is_absent).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warning_of_a_network_names_it() {
+        let of = |text: &'static str| of_warning(text.as_bytes());
+        assert_eq!(of("NET/OFI Could not register memory"), Some(&b"OFI"[..]));
+        assert_eq!(of("NET/IB : No device found"), None);
+        assert_eq!(of("NET/Plugin: odd"), None);
+        assert_eq!(of("odd"), None);
+    }
 
     #[test]
     fn names_have_kinds() {

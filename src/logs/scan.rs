@@ -8,7 +8,7 @@ use super::blocks::Blocks;
 use super::catalogue::{Regexes, SignatureCatalogue};
 use super::fields;
 use super::filter::LogFilter;
-use super::networks::Proof;
+use super::networks::{self, Proof};
 use super::shape::{self, Level, Record};
 use super::signature::Fact;
 use super::tally::{CountedLine, Place, Tally};
@@ -250,6 +250,9 @@ impl<'a> Worker<'a> {
             if record.level == Some(Level::Warn) {
                 let speaker = self.tally.speaker(record, self.file);
                 self.tally.see_unknown(speaker, record.message, line);
+                if let Some(name) = networks::of_warning(record.message) {
+                    self.tally.transport(speaker, name, Proof::Up, line.place);
+                }
             }
             return;
         }

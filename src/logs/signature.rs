@@ -78,6 +78,8 @@ pub enum Need {
     SeveralNodes,
     /// No network that came up.
     NoNetwork,
+    /// Any other finding.
+    OtherFindings,
 }
 
 /// A fact that is read from the lines of a signature.
