@@ -12,7 +12,9 @@ use std::process::Command;
 const KEYS: &str = "
     command exit_code findings finished id next_step nodes nodes[].address nodes[].clock
     nodes[].clock.offset_us nodes[].clock.round_trip_us nodes[].facts nodes[].host nodes[].name outcome
-    pairs pairs[].lanes pairs[].nodes pairs[].outcome pairs[].workers pairs[].workers[].env
+    pairs pairs[].lanes pairs[].nodes pairs[].outcome pairs[].workers pairs[].workers[].driving
+    pairs[].workers[].driving.bytes pairs[].workers[].driving.cpu_seconds
+    pairs[].workers[].driving.other_cpu_seconds pairs[].workers[].driving.why pairs[].workers[].env
     pairs[].workers[].log_lines pairs[].workers[].memory pairs[].workers[].plugin pairs[].workers[].plugin.abi
     pairs[].workers[].plugin.family pairs[].workers[].plugin.name pairs[].workers[].plugin.passed_over
     pairs[].workers[].plugin.path pairs[].workers[].plugin.sha256 pairs[].workers[].plugin.version
