@@ -307,7 +307,9 @@ fn connect_sixteen(subject: &Subject<'_>) -> Checked {
     let mut pairs = (0..CONNECTIONS)
         .map(|_| Pair::start(subject))
         .collect::<Checked<Vec<_>>>()?;
-    poll("sixteen connections", subject.connect_patience(), || {
+    // They share this process's CPUs, so together they may take longer than one.
+    let limit = 3 * subject.connect_patience();
+    poll("sixteen connections", limit, || {
         let mut standing = 0;
         for pair in &mut pairs {
             standing += usize::from(pair.step()?);
