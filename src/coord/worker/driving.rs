@@ -94,41 +94,63 @@ fn busy_cpus(load: f64) -> usize {
     (load + 0.5).floor() as usize
 }
 
-/// Deals the channels to `threads`. Where the CPUs that this process may use are not equally near
-/// to every NIC, a thread has channels of NICs that share their CPUs, and stays on those.
-pub(super) fn deal(channels: Vec<Channel>, threads: usize, ready: &Ready) -> Vec<ChannelShare> {
-    let allowed = sched_getaffinity(None).ok();
-    let near: Vec<Option<Vec<usize>>> = channels
-        .iter()
-        .map(|channel| near_cpus(&ready.nic_of(channel.index()), allowed.as_ref()?))
-        .collect();
-    let dealt = dealt(&near, threads);
-    let mut shares: Vec<ChannelShare> = (0..threads)
-        .map(|_| ChannelShare {
-            channels: Vec::new(),
-            cpus: None,
-        })
-        .collect();
-    for ((channel, thread), near) in channels.into_iter().zip(dealt.threads).zip(near) {
-        let share = &mut shares[thread];
-        share.channels.push(channel);
-        share.cpus = near.filter(|_| dealt.by_place).map(cpu_set);
-    }
-    shares
+/// The CPUs near each NIC of the plugin, where that is not all CPUs that this process may use.
+pub(super) struct NearCpus {
+    allowed: Option<CpuSet>,
+    by_nic: BTreeMap<String, Vec<usize>>,
 }
 
-/// Calls `make` on the CPUs near a NIC, so that the memory that it touches first is near them too.
-pub(super) fn near_nic<R>(nic: &str, make: impl FnOnce() -> R) -> R {
-    let Ok(allowed) = sched_getaffinity(None) else {
-        return make();
-    };
-    let near = near_cpus(nic, &allowed).map(cpu_set);
-    let moved = near.is_some_and(|near| sched_setaffinity(None, &near).is_ok());
-    let made = make();
-    if moved {
-        let _ = sched_setaffinity(None, &allowed);
+impl NearCpus {
+    /// Reads them once; a run has many channels on few NICs.
+    pub(super) fn read(ready: &Ready) -> Self {
+        let allowed = sched_getaffinity(None).ok();
+        let devices = ready.loaded.devices.iter();
+        let by_nic = devices.filter_map(|device| {
+            let near = near_cpus(&device.name, allowed.as_ref()?)?;
+            Some((device.name.clone(), near))
+        });
+        Self {
+            by_nic: by_nic.collect(),
+            allowed,
+        }
     }
-    made
+
+    /// Calls `make` on the CPUs near a NIC, so that the memory that it touches first is near
+    /// them too.
+    pub(super) fn on<R>(&self, nic: &str, make: impl FnOnce() -> R) -> R {
+        let near = self.by_nic.get(nic).map(|near| cpu_set(near));
+        let moved = near.is_some_and(|near| sched_setaffinity(None, &near).is_ok());
+        let made = make();
+        if let (true, Some(allowed)) = (moved, &self.allowed) {
+            let _ = sched_setaffinity(None, allowed);
+        }
+        made
+    }
+
+    /// Deals the channels to `threads`. Where the CPUs are not equally near to every NIC, a
+    /// thread has channels of NICs that share their CPUs, and stays on those.
+    pub(super) fn deal(
+        &self,
+        channels: Vec<Channel>,
+        threads: usize,
+        ready: &Ready,
+    ) -> Vec<ChannelShare> {
+        let near_of = |channel: &Channel| self.by_nic.get(&ready.nic_of(channel.index()));
+        let near: Vec<Option<&Vec<usize>>> = channels.iter().map(near_of).collect();
+        let dealt = dealt(&near, threads);
+        let mut shares: Vec<ChannelShare> = (0..threads)
+            .map(|_| ChannelShare {
+                channels: Vec::new(),
+                cpus: None,
+            })
+            .collect();
+        for ((channel, thread), near) in channels.into_iter().zip(dealt.threads).zip(near) {
+            let share = &mut shares[thread];
+            share.channels.push(channel);
+            share.cpus = near.filter(|_| dealt.by_place).map(|near| cpu_set(near));
+        }
+        shares
+    }
 }
 
 /// CPUs near a NIC that this process may use; `None` if that is all of them, or unknown.
@@ -142,9 +164,9 @@ fn near_cpus(nic: &str, allowed: &CpuSet) -> Option<Vec<usize>> {
     (!near.is_empty() && near.len() < allowed.count() as usize).then_some(near)
 }
 
-fn cpu_set(cpus: Vec<usize>) -> CpuSet {
+fn cpu_set(cpus: &[usize]) -> CpuSet {
     let mut set = CpuSet::new();
-    cpus.into_iter().for_each(|cpu| set.set(cpu));
+    cpus.iter().for_each(|cpu| set.set(*cpu));
     set
 }
 

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::connect::connect_all;
-use super::driving::{self, Situation};
+use super::driving::{self, NearCpus, Situation};
 use super::links::PeerLinks;
 use super::load::Ready;
 use super::memory::memory_failure;
@@ -39,14 +39,14 @@ pub(super) fn run(
 ) -> TaskResult<()> {
     let connected = connect_all(context, task, ready, link)?;
     context.enter(Phase::Registering);
-    let mut transfer = Transfer::new(context, task)?;
+    let mut transfer = Transfer::new(context, task, ready)?;
     let sends = connected
         .sends
         .into_iter()
         .enumerate()
         .map(|(index, comm)| {
             let (memory, setup) = (ready.memory_of(index), transfer.setup(index, Side::Send));
-            driving::near_nic(&ready.nic_of(index), || {
+            transfer.near.on(&ready.nic_of(index), || {
                 Channel::sender(&*ready.net, comm, Arc::clone(memory), setup)
             })
         });
@@ -56,7 +56,7 @@ pub(super) fn run(
         .enumerate()
         .map(|(index, comm)| {
             let (memory, setup) = (ready.memory_of(index), transfer.setup(index, Side::Recv));
-            driving::near_nic(&ready.nic_of(index), || {
+            transfer.near.on(&ready.nic_of(index), || {
                 Channel::receiver(&*ready.net, comm, Arc::clone(memory), setup)
             })
         });
@@ -111,6 +111,7 @@ struct PingPong {
 
 struct Transfer {
     drivers: Drivers<WallPace>,
+    near: NearCpus,
     situation: Situation,
     why: String,
     other_cpu: OtherCpu,
@@ -126,7 +127,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn new(context: &Context, task: &PairTask) -> TaskResult<Self> {
+    fn new(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Self> {
         let wanted = &task.scenario.transfer;
         let plan = Plan::of_groups(
             wanted.total.0,
@@ -149,6 +150,7 @@ impl Transfer {
         let is_ping_pong = wanted.direction == scenario::Direction::PingPong;
         Ok(Self {
             drivers: Drivers::new(pace),
+            near: NearCpus::read(ready),
             situation: Situation {
                 policy: task.scenario.progress.policy,
                 wanted: task.scenario.progress.threads,
@@ -208,8 +210,9 @@ impl Transfer {
         self.situation.channels = channels.len();
         let chosen = driving::choose(&self.situation);
         self.why = chosen.why;
+        let shares = self.near.deal(channels, chosen.threads, ready);
         self.drivers
-            .share_out(&ready.net, driving::deal(channels, chosen.threads, ready))
+            .share_out(&ready.net, shares)
             .map_err(|error| context.transfer_failure(&error))
     }
 
