@@ -73,6 +73,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             note,
             findings,
             missing,
+            damaged: &evidence.damaged,
         });
     } else {
         print(&text(&of, note.as_deref(), &evidence, &findings));
@@ -124,6 +125,9 @@ pub(super) struct DiagnoseDocument<'a> {
     #[cfg_attr(test, schemars(with = "Vec<super::schemas::Finding>"))]
     findings: &'a [Finding],
     missing: Vec<String>,
+    /// Files of the run that are there and cannot be read, or only in part, in words.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    damaged: &'a [String],
 }
 
 fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding]) -> String {
@@ -135,6 +139,8 @@ fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding])
     );
     note.iter()
         .for_each(|note| text.push_str(&format!("# note : {note}\n")));
+    let damaged = evidence.damaged.iter();
+    damaged.for_each(|what| text.push_str(&format!("# note : {what}\n")));
     if findings.is_empty() {
         text.push_str("# nothing found\n");
         evidence

@@ -229,6 +229,7 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let outcome = match &error {
             OpenError::NoEvents { .. } | OpenError::NoRuns(_) => Outcome::Usage,
+            OpenError::Record { .. } => Outcome::NotRun,
             OpenError::Lost(_) => Outcome::PeerLost,
         };
         Self::because(outcome, &error)

@@ -109,12 +109,16 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
-    let mut source = source(arguments)?;
+    let is_shown = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let is_one_frame = !common.json && (arguments.once || !is_shown);
+    // The one frame of a replay is that of its end.
+    let speed = (!is_one_frame).then_some(arguments.speed);
+    let mut source = source(arguments, speed)?;
     let look = arguments.look.look(common);
     if common.json {
         return stream(&mut *source, look);
     }
-    if arguments.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+    if is_one_frame {
         return once(arguments, &mut *source, look);
     }
     match tui::run(&mut *source, look)? {
@@ -123,7 +127,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
 }
 
-fn source(arguments: &Arguments) -> Result<Box<dyn Source>, Failure> {
+fn source(arguments: &Arguments, speed: Option<f64>) -> Result<Box<dyn Source>, Failure> {
     let named = arguments.what.is_some() || arguments.replay.is_some();
     match (arguments.nodes.peer()?, &arguments.replay) {
         (Some(_), _) if named => {
@@ -132,7 +136,7 @@ fn source(arguments: &Arguments) -> Result<Box<dyn Source>, Failure> {
             Err(Failure::new(Outcome::Usage, message).next("omit one of them"))
         }
         (Some(transport), _) => peer(arguments, &*transport),
-        (None, Some(run)) => Ok(Box::new(FolderSource::open(run, Some(arguments.speed))?)),
+        (None, Some(run)) => Ok(Box::new(FolderSource::open(run, speed)?)),
         (None, None) => Ok(open(arguments.what.as_deref())?),
     }
 }

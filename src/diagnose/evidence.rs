@@ -40,6 +40,9 @@ pub struct Evidence {
     /// Measured transfers, one per direction of a pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) moved: Vec<Moved>,
+    /// Files of the run that are there and cannot be read, or only in part, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<String>,
 }
 
 /// A stall that was declared.

@@ -72,6 +72,7 @@ impl Evidence {
             outcome: state.ended.as_ref().map(|ended| ended.outcome),
             nodes: workers.map(|worker| node(state, worker, known)).collect(),
             moved: Vec::new(),
+            damaged: Vec::new(),
         }
     }
 

@@ -4,13 +4,13 @@
 
 use super::evidence::Evidence;
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_run_model::counters::Frame;
 use tcpx_run_model::event::Event;
 use tcpx_run_model::ids::{Names, Unit};
-use tcpx_run_model::record::RunFiles;
+use tcpx_run_model::record::{RecordError, RunFiles};
+use tcpx_run_model::replay::ReplayError;
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::NextStep;
 
@@ -29,6 +29,14 @@ pub enum OpenError {
         /// The error of the system.
         why: String,
     },
+    /// The run's record has a version that this program does not know.
+    #[error("cannot judge {}: {error}", path.display())]
+    Record {
+        /// The run folder or bundle.
+        path: PathBuf,
+        /// The error with the record's schema.
+        error: RecordError,
+    },
     /// The folder holds no run.
     #[error("no run in {}", .0.display())]
     NoRuns(PathBuf),
@@ -43,6 +51,7 @@ impl NextStep for OpenError {
             Self::NoEvents { .. } | Self::NoRuns(_) => {
                 Some("name a folder under reports/, a process that writes a recorder, or a recorder file".into())
             }
+            Self::Record { error, .. } => error.next_step(),
             Self::Lost(_) => None,
         }
     }
@@ -69,15 +78,22 @@ pub fn newest_run(reports: &Path) -> Result<PathBuf, OpenError> {
 /// Evidence of a run, finished or not, from its folder or a bundle.
 ///
 /// # Errors
-/// It has no event stream.
+/// It has no event stream, or its record is of another version.
 pub fn evidence_from_files(files: &RunFiles) -> Result<Evidence, OpenError> {
-    let no_events = |error: io::Error| OpenError::NoEvents {
-        path: files.path().to_owned(),
-        why: error.to_string(),
-    };
-    let mut evidence = Evidence::from_state(&files.replay().map_err(no_events)?);
-    if let Ok(Some(record)) = files.record() {
-        evidence.add_record(&record);
+    let replayed = files.replay().map_err(|error| match error {
+        ReplayError::Events(error) => OpenError::NoEvents {
+            path: files.path().to_owned(),
+            why: error.to_string(),
+        },
+        ReplayError::Record(error) => OpenError::Record {
+            path: files.path().to_owned(),
+            error,
+        },
+    })?;
+    let mut evidence = Evidence::from_state(&replayed.state);
+    evidence.damaged = replayed.damaged;
+    if let Some(record) = &replayed.record {
+        evidence.add_record(record);
     }
     Ok(evidence)
 }

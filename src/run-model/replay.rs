@@ -92,14 +92,32 @@ impl RunFiles {
     /// of unknown kinds.
     ///
     /// # Errors
-    /// There is no event stream, or reading it fails.
-    pub fn replay(&self) -> io::Result<RunState> {
-        let mut state = self.begun();
-        for_each_event(BufReader::new(self.file("events.jsonl")?), |event| {
-            state.apply(&event)
+    /// There is no event stream, reading it fails, or `run.json` is of another version: its
+    /// events may mean something else.
+    pub fn replay(&self) -> Result<Replayed, ReplayError> {
+        let mut damaged = Vec::new();
+        let record = self.record().or_else(|error| match error {
+            RecordError::Schema { .. } => Err(error),
+            RecordError::Damaged(_) => {
+                damaged.push(error.to_string());
+                Ok(None)
+            }
         })?;
-        self.complete(&mut state);
-        Ok(state)
+        let mut state = self.begun();
+        let events = BufReader::new(self.file("events.jsonl")?);
+        let lines = for_each_event(events, |event| state.apply(&event))?;
+        if lines > 0 {
+            damaged.push(format!("damaged lines in events.jsonl: {lines}"));
+        }
+        damaged.extend(self.add_frames(&mut state));
+        if let Some(record) = &record {
+            state.conclude(record);
+        }
+        Ok(Replayed {
+            state,
+            record,
+            damaged,
+        })
     }
 
     /// Folds an event stream of any length faster than [`RunFiles::replay`], without parsing most
@@ -116,20 +134,49 @@ impl RunFiles {
         )
     }
 
-    /// Adds the data from other files: freeze-frames and `run.json`.
-    pub fn complete(&self, state: &mut RunState) {
+    /// Adds the freeze-frames to their workers. Returns what cannot be read of them.
+    fn add_frames(&self, state: &mut RunState) -> Vec<String> {
+        let mut damaged = Vec::new();
         for (worker, name) in self.of_workers(WorkerFile::Frame, &state.names) {
-            let frame = self.read(&name, FILE_BYTES_MAX).ok();
-            let frame = frame.and_then(|bytes| serde_json::from_slice::<Frame>(&bytes).ok());
-            if let (Some(frame), Some(worker)) = (frame, state.workers.get_mut(&worker)) {
-                let at_ms = worker.sampled_ms.unwrap_or(worker.phase_ms);
-                worker.take_frame(at_ms, &frame);
+            let read = self.read(&name, FILE_BYTES_MAX);
+            let parsed = match read {
+                Ok(bytes) => serde_json::from_slice::<Frame>(&bytes).map_err(io::Error::from),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => Err(error),
+            };
+            match (parsed, state.workers.get_mut(&worker)) {
+                (Ok(frame), Some(worker)) => {
+                    let at_ms = worker.sampled_ms.unwrap_or(worker.phase_ms);
+                    worker.take_frame(at_ms, &frame);
+                }
+                (Ok(_), None) => {}
+                (Err(error), _) => damaged.push(format!("{name} is damaged: {error}")),
             }
         }
-        if let Ok(Some(record)) = self.record() {
-            state.conclude(&record);
-        }
+        damaged
     }
+}
+
+/// A run as its files tell it.
+#[derive(Debug)]
+pub struct Replayed {
+    /// All events, freeze-frames and the record, folded.
+    pub state: RunState,
+    /// `None` if there is no `run.json`, or a damaged one.
+    pub record: Option<RunRecord>,
+    /// Files that are there and cannot be read, or only in part, in words.
+    pub damaged: Vec<String>,
+}
+
+/// Why a run cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The event stream cannot be read.
+    #[error("events.jsonl: {0}")]
+    Events(#[from] io::Error),
+    /// The record is of a version that this program does not know.
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 fn skim(reader: impl BufRead, state: &mut RunState) -> io::Result<(Thinned, u64)> {

@@ -177,6 +177,53 @@ fn a_run_with_a_killed_coordinator_is_reported_from_its_event_stream() {
     );
 }
 
+/// A run folder of a stalled run, to damage.
+fn stalled_run() -> tempfile::TempDir {
+    let sample = "src/run-model/record/fixtures/v1/20261120T101500Z-two-gpus";
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(sample);
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["run.json", "events.jsonl", "scenario.toml"] {
+        std::fs::copy(from.join(name), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_damaged_run_is_judged_by_what_can_be_read_of_it() {
+    let folder = stalled_run();
+    let run = folder.path();
+    let whole = told(run, &["diagnose", "RUN"], 4);
+    assert!(!whole.out.contains("damaged"), "{whole}");
+    let record = std::fs::read(run.join("run.json")).unwrap();
+    std::fs::write(run.join("run.json"), &record[..record.len() / 2]).unwrap();
+    let mut events = std::fs::read_to_string(run.join("events.jsonl")).unwrap();
+    events.push_str("nonsense\n");
+    std::fs::write(run.join("events.jsonl"), events).unwrap();
+    told(run, &["diagnose", "RUN"], 4).says(&[
+        "# note : run.json is damaged: EOF",
+        "# note : damaged lines in events.jsonl: 1",
+        "one-channel-starved",
+    ]);
+    let document = told(run, &["diagnose", "RUN", "--json"], 4).json();
+    assert_eq!(document["damaged"].as_array().unwrap().len(), 2);
+    // The frame is that of the end of the run, and tells of the record.
+    told(run, &["watch", "--once", "--replay", "RUN"], 0).says(&["run.json is damaged", "ENDED"]);
+}
+
+#[test]
+fn a_run_of_a_future_version_is_not_judged() {
+    let folder = stalled_run();
+    let record = std::fs::read_to_string(folder.path().join("run.json")).unwrap();
+    let future = record.replace("tcpxctl.run/1", "tcpxctl.run/9");
+    std::fs::write(folder.path().join("run.json"), future).unwrap();
+    let why = "run.json has schema tcpxctl.run/9";
+    for arguments in [&["diagnose", "RUN"][..], &["diagnose", "RUN", "--evidence"]] {
+        told(folder.path(), arguments, 3).says(&[why, "use the tcpxctl that wrote the file"]);
+    }
+    let document = told(folder.path(), &["diagnose", "RUN", "--json"], 3).json();
+    assert_eq!(document["schema"], "tcpxctl.error/1");
+}
+
 /// The JUnit XML of a run folder.
 fn junit(run: &Path) -> PathBuf {
     let file = run.join("junit.xml");

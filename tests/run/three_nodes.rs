@@ -113,7 +113,7 @@ fn three_nodes_move_verified_bytes_in_three_pairs_and_are_named() {
     // The record that is read back is equal to the run.
     let files =
         RunFiles::open(&tool.folder().join("reports/20261122T100000Z-triangle")).expect("files");
-    let state = files.replay().expect("events");
+    let state = files.replay().expect("events").state;
     assert_eq!(state.names, record.names());
     assert_eq!(
         state.workers.keys().collect::<Vec<_>>(),

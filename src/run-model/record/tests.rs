@@ -68,7 +68,9 @@ fn a_record_of_version_1_has_nodes_pairs_and_what_each_worker_was_given() {
 fn events_and_files_of_version_1_are_of_the_same_workers() {
     for name in BOTH {
         let files = v1(name);
-        let state = files.replay().expect("read");
+        let replayed = files.replay().expect("read");
+        assert_eq!(replayed.damaged, [] as [&str; 0]);
+        let state = replayed.state;
         assert_eq!(state.workers.len(), 4);
         for (id, worker) in &state.workers {
             assert_eq!(
