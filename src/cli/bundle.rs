@@ -19,6 +19,7 @@ use super::report::{beside, keep_map, open};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use tcpx_diagnose::findings_from_files;
 use tcpx_node::redact::Redactor;
 use tcpx_report::{self, Bundled, Verified, bundle, gather, redacted, verify};
 use tcpx_run_model::record::RunFiles;
@@ -85,7 +86,7 @@ pub(crate) fn write(
     tell: fn(&str),
 ) -> Result<(), Failure> {
     let mut redactor = redact.then(Redactor::of_this_machine);
-    let mut story = gather(files);
+    let mut story = gather(files, findings_from_files);
     if let Some(redactor) = &mut redactor {
         story = redacted(story, redactor);
     }

@@ -21,6 +21,7 @@ use super::report::{beside, keep_map};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use tcpx_diagnose::findings_from_files;
 use tcpx_node::redact::Redactor;
 use tcpx_report::compare::{
     Baselines, Comparison, Measured, RULE, compare, compared_html, compared_markdown,
@@ -156,7 +157,7 @@ fn nothing_in_common(compared: &Comparison) -> Option<Failure> {
 pub(crate) fn measured(name: &str, redactor: Option<&mut Redactor>) -> Result<Measured, Failure> {
     let path = Path::new(name);
     if path.is_dir() || RunFiles::is_bundle(path) {
-        let story = gather(&RunFiles::open(path)?);
+        let story = gather(&RunFiles::open(path)?, findings_from_files);
         if let Some(redactor) = redactor {
             learn(&story, redactor);
         }

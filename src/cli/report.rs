@@ -21,7 +21,7 @@ use super::{Common, collect};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
-use tcpx_diagnose::newest_run;
+use tcpx_diagnose::{findings_from_files, newest_run};
 use tcpx_node::redact::Redactor;
 use tcpx_report::{Language, Story, WriteError, gather, write_whole};
 use tcpx_run_model::record::{RunFiles, RunFolder};
@@ -145,9 +145,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         true => collected(arguments)?,
         false => open(first, &arguments.reports)?,
     };
-    let mut story = gather(&files);
+    let mut story = gather(&files, findings_from_files);
     for other in arguments.runs.iter().skip(1) {
-        let other = gather(&open(Some(other), &arguments.reports)?);
+        let other = gather(&open(Some(other), &arguments.reports)?, findings_from_files);
         story.sweep_with(&other);
     }
     let (story, redactor) = match arguments.no_redact {

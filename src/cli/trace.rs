@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tcpx_diagnose::trace::{Trace, open, write_csv, write_jsonl, write_perfetto};
+use tcpx_trace::{Trace, open, write_csv, write_jsonl, write_perfetto};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]

@@ -4,8 +4,7 @@
 //! from run folders, bundles and running processes. `rules` are pure functions over it.
 //! `rank` makes findings of their results, causes before symptoms. `catalogue` holds the
 //! conditions of `probes/conditions`. `turn` says whose turn it is on the channel that
-//! waits, `watcher` reports findings while a run goes on. `trace` writes the timeline of a
-//! run for viewers.
+//! waits, `watcher` reports findings while a run goes on.
 //!
 //! Not here: printing.
 #![forbid(unsafe_code)]
@@ -20,12 +19,13 @@ mod rank;
 mod rules;
 #[cfg(test)]
 mod tests;
-pub mod trace;
 pub mod turn;
 mod watcher;
 
 pub use catalogue::{CatalogueEntry, Condition};
 pub use evidence::Evidence;
-pub use open::{OpenError, evidence_from_files, evidence_from_recorders, newest_run};
+pub use open::{
+    OpenError, evidence_from_files, evidence_from_recorders, findings_from_files, newest_run,
+};
 pub use rank::diagnose;
 pub use watcher::Watcher;

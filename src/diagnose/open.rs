@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::evidence::Evidence;
+use super::rank::diagnose;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_run_model::counters::Frame;
 use tcpx_run_model::event::Event;
+use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Names, Unit};
 use tcpx_run_model::record::{RecordError, RunFiles};
 use tcpx_run_model::replay::ReplayError;
@@ -96,6 +98,13 @@ pub fn evidence_from_files(files: &RunFiles) -> Result<Evidence, OpenError> {
         evidence.add_record(record);
     }
     Ok(evidence)
+}
+
+/// Findings of a run; none if it cannot be judged.
+pub fn findings_from_files(files: &RunFiles) -> Vec<Finding> {
+    evidence_from_files(files)
+        .map(|evidence| diagnose(&evidence))
+        .unwrap_or_default()
 }
 
 /// Evidence of running programs, sampled for a moment. `look` appends new events to the list

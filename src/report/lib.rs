@@ -36,7 +36,7 @@ use tcpx_words::plugin_family::PluginFamily;
 
 pub use bundle::{Bundled, BundledFile, Verified, bundle, verify};
 pub use csv::csv;
-pub use gather::gather;
+pub use gather::{Judge, gather};
 pub use html::html;
 pub use json::json;
 pub use junit::junit;

@@ -20,13 +20,16 @@ use super::questions;
 use super::story::{SCHEMA, Story, StoryState};
 use events::Events;
 use serde_json::Value;
-use tcpx_diagnose::{diagnose, evidence_from_files};
+use tcpx_run_model::finding::Finding;
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::units::printable;
 
+/// Judges a run by its files; without findings if they cannot be read.
+pub type Judge = fn(&RunFiles) -> Vec<Finding>;
+
 /// Gathers the story of a run. This never fails: from a run folder without any readable file
-/// comes a story that lists everything as missing.
-pub fn gather(files: &RunFiles) -> Story {
+/// comes a story that lists everything as missing. `judge` is asked if there is no record.
+pub fn gather(files: &RunFiles, judge: Judge) -> Story {
     let mut story = Story {
         schema: SCHEMA.to_owned(),
         tcpxctl_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -40,9 +43,7 @@ pub fn gather(files: &RunFiles) -> Story {
     }
     // A record of an unknown version is not diagnosed: its events may mean something else.
     if record.is_none() && story.state != StoryState::OtherVersion {
-        story.findings = evidence_from_files(files)
-            .map(|evidence| diagnose(&evidence))
-            .unwrap_or_default();
+        story.findings = judge(files);
         story.reason = files
             .unfinished()
             .map(|unfinished| unfinished.words(events.state.now_ms));

@@ -6,12 +6,12 @@ use crate::story::{
     ChannelWindow, RequestTimeline, SideLatency, Story, TimelineEnd, TimelineRequest,
 };
 use std::collections::BTreeMap;
-use tcpx_diagnose::trace::{ChannelTrace, Request, WorkerTrace, each_request};
 use tcpx_recorder::{Histogram, Reader};
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Severity, Subject};
 use tcpx_run_model::ids::{Names, Unit};
 use tcpx_run_model::record::{RunFiles, WorkerFile};
+use tcpx_trace::{ChannelTrace, Request, WorkerTrace, each_request};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 

@@ -1,7 +1,9 @@
 //! Run folders for the tests: a stalled run of two nodes, and a stalled run of three.
 
+use crate::Story;
 use serde_json::{Value, json};
 use std::path::Path;
+use tcpx_diagnose::findings_from_files;
 use tcpx_recorder::format::Role;
 use tcpx_recorder::{Address, Addresses, Opening, Options, Recorder};
 use tcpx_run_model::counters::ChannelNow;
@@ -12,6 +14,11 @@ use tcpx_run_model::record::{RunFiles, SCHEMA};
 use tcpx_run_model::scenario::Scenario;
 use tcpx_words::log::LogLine;
 use tcpx_words::side::Side;
+
+/// The story of a run, judged if it has no record.
+pub(super) fn gather(files: &RunFiles) -> Story {
+    crate::gather(files, findings_from_files)
+}
 
 /// A run folder or bundle that version 1 wrote.
 pub(super) fn v1(name: &str) -> RunFiles {

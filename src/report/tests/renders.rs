@@ -1,8 +1,8 @@
 //! Snapshots of every format of a stalled run's report.
 
-use super::fixture::{Names, stalled, write};
+use super::fixture::{Names, gather, stalled, write};
 use crate::story::{Story, StoryState};
-use crate::{Language, csv, gather, html, json, junit, markdown, prometheus, redacted, short};
+use crate::{Language, csv, html, json, junit, markdown, prometheus, redacted, short};
 use proptest::prelude::*;
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::record::RunFiles;

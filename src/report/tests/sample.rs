@@ -1,9 +1,9 @@
 //! `reports/sample` shows every format for a stalled run. The test fails if a file is out of
 //! date, and `UPDATE_DOCS=1` writes the files.
 
-use super::fixture::{Names, stalled};
+use super::fixture::{Names, gather, stalled};
 use crate::story::{RequestTimeline, SideLatency, Story, TimelineEnd, TimelineRequest};
-use crate::{Language, gather, html, json, junit, markdown, redacted, short};
+use crate::{Language, html, json, junit, markdown, redacted, short};
 use std::path::Path;
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::counters::LatencyUs;

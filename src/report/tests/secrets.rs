@@ -1,8 +1,8 @@
 //! Secrets planted in a run never appear in redacted reports and bundles.
 
-use super::fixture::{Names, recorder, stalled};
+use super::fixture::{Names, gather, recorder, stalled};
 use crate::{
-    Language, bundle, csv, gather, html, json, junit, markdown, prometheus, redacted, short, verify,
+    Language, bundle, csv, html, json, junit, markdown, prometheus, redacted, short, verify,
 };
 use proptest::prelude::*;
 use tcpx_node::redact::Redactor;

@@ -1,11 +1,11 @@
 //! Reports of a run with three nodes and three pairs, which are never called `local` or `peer`.
 
-use super::fixture::{THREE, three};
+use super::fixture::{THREE, gather, three};
 use crate::compare::Measured;
 use crate::history;
 use crate::story::Story;
 use crate::{
-    Language, bundle, csv, gather, html, json, junit, markdown, prometheus, redacted, short, verify,
+    Language, bundle, csv, html, json, junit, markdown, prometheus, redacted, short, verify,
 };
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::ids::NodeId;

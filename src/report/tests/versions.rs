@@ -1,10 +1,10 @@
 //! Reports of runs that version 1 recorded, and of runs that a future version recorded.
 
-use super::fixture::{v1, write};
+use super::fixture::{gather, v1, write};
 use crate::compare::{Baselines, Measured, compare};
 use crate::history;
 use crate::story::{Story, StoryState};
-use crate::{Language, bundle, csv, gather, html, markdown, redacted, short, verify};
+use crate::{Language, bundle, csv, html, markdown, redacted, short, verify};
 use std::path::Path;
 use tcpx_diagnose::{diagnose, evidence_from_files};
 use tcpx_node::redact::Redactor;

@@ -5,6 +5,7 @@
 //! the oldest event in its ring and says how many events were overwritten. Times are by the
 //! coordinator's wall clock; times of a node are corrected by the clock offset that the run
 //! measured.
+#![forbid(unsafe_code)]
 
 mod lanes;
 mod perfetto;
