@@ -67,14 +67,17 @@ fn a_handshake_closes_what_it_opens() {
     }
 }
 
-/// Checks that each worker has as many descriptors and threads after the rounds as before.
+/// Checks that each worker has as many descriptors after the rounds as before, and no more
+/// threads: one of its start may still have been ending when they were counted.
 fn check_held(json: &Value) {
     let held = json["held"].as_array().unwrap();
     assert_eq!(held.len(), 2);
     for end in held {
         let (before, after) = (&end["before"], &end["after"]);
         assert!(before["descriptors"].as_u64().unwrap() > 3, "{json}");
-        assert_eq!(before, after, "{json}");
+        assert_eq!(before["descriptors"], after["descriptors"], "{json}");
+        let threads = |held: &Value| held["threads"].as_u64().unwrap();
+        assert!(threads(after) <= threads(before), "{json}");
     }
 }
 

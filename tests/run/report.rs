@@ -207,7 +207,11 @@ fn a_damaged_run_is_judged_by_what_can_be_read_of_it() {
     let document = told(run, &["diagnose", "RUN", "--json"], 4).json();
     assert_eq!(document["damaged"].as_array().unwrap().len(), 2);
     // The frame is that of the end of the run, and tells of the record.
-    told(run, &["watch", "--once", "--replay", "RUN"], 0).says(&["run.json is damaged", "ENDED"]);
+    told(run, &["watch", "--once", "--replay", "RUN"], 0).says(&[
+        "run.json is damaged",
+        "STALLED",
+        " over",
+    ]);
 }
 
 #[test]
