@@ -67,6 +67,8 @@
 //! | 592 | 8 | setup_last_error: code in the low half, [`Call`] in the high half |
 //! | 600 | 8 | setup_events, events written to the setup ring so far |
 //! | 608 | 8 | log_lines, lines written to the log so far |
+//! | 616 | 8 | ended, when the writer ended; 0 unless its parent wrote it afterwards |
+//! | 624 | 8 | ended_how: in bits 32..34 0 unknown, 1 exited, 2 killed; code or signal in the low half |
 //! | 1024 | 2048 | devices, 32 entries of 64 bytes: device n at 1024 + 64 n, zero while unknown |
 //!
 //! A device holds the properties from `getProperties`:
@@ -117,7 +119,10 @@
 //! | 192 | 80 | errors, ten counts: return codes 0 to 8 by index (0 is never counted), all others in the last |
 //! | 272 | 8 | last_error: code in the low half, [`Call`] in the high half |
 //! | 280 | 8 | last_error_at |
-//! | 288 | 32 | reserved |
+//! | 288 | 8 | polls_from: the first note of a stretch of polls, see below |
+//! | 296 | 8 | polls_from_tests, value of tests at that time |
+//! | 304 | 8 | polls_until: the last note, 0 while there is none |
+//! | 312 | 8 | polls_until_tests, value of tests at that time |
 //! | 320 | 512 | post_ns, 64 times: entry n mod 64 is when request n was posted |
 //! | 832 | 512 | post_bytes, 64 sizes: entry n mod 64 is the bytes of request n |
 //! | 1344 | 1936 | latency, 242 buckets: counts of posted-to-done times, see `bucket_of` |
@@ -137,6 +142,10 @@
 //! | 4 | 4 | IPv6 scope |
 //! | 8 | 16 | address in network order; IPv4 in the first four bytes |
 //! | 24 | 8 | reserved |
+//!
+//! Of tests that are not done only every 256th reads the clock and is noted. A stretch of polls
+//! begins with the first note after a change, so a file whose writer is gone tells how often a
+//! channel was tested while it stood still.
 //!
 //! `life` is the first field and is written last when a slot is opened, so a copy made in
 //! ascending order that shows an open slot also shows its identity. For the same reason the
@@ -198,6 +207,8 @@ pub const CAPACITY_MAX: u32 = 16_384;
 /// Requests of one channel that can be pending at once; TCPX allows 16, NCCL
 /// asks for at most 32.
 pub const POSTS: usize = 64;
+/// Tests of a channel that are not done, of which one is noted with its time.
+pub const TESTS_PER_NOTE: u64 = 256;
 /// Bytes of an event.
 pub(crate) const EVENT_BYTES: usize = 32;
 /// Most events of one ring.
@@ -259,6 +270,8 @@ pub mod header {
     pub(crate) const SETUP_LAST_ERROR: usize = 592;
     pub(crate) const SETUP_EVENTS: usize = 600;
     pub(crate) const LOG_LINES: usize = 608;
+    pub(crate) const ENDED_NS: usize = 616;
+    pub(crate) const ENDED_HOW: usize = 624;
     pub const DEVICES: usize = 1024;
 
     /// Bytes of the role label.
@@ -346,6 +359,10 @@ pub mod channel {
     pub(crate) const ERRORS: usize = 192;
     pub(crate) const LAST_ERROR: usize = 272;
     pub(crate) const LAST_ERROR_NS: usize = 280;
+    pub(crate) const POLLS_FROM_NS: usize = 288;
+    pub(crate) const POLLS_FROM_TESTS: usize = 296;
+    pub(crate) const POLLS_UNTIL_NS: usize = 304;
+    pub(crate) const POLLS_UNTIL_TESTS: usize = 312;
     pub(crate) const POST_NS: usize = 320;
     pub(crate) const POST_BYTES: usize = 832;
     pub(crate) const LATENCY: usize = 1344;

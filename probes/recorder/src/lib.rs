@@ -30,6 +30,7 @@ pub mod format;
 
 mod address;
 mod clock;
+mod ended;
 mod events;
 mod file;
 mod folder;
@@ -60,6 +61,7 @@ mod atomic {
 
 pub use address::{Address, SOCKADDR_BYTES};
 pub use clock::{Clock, monotonic_ns};
+pub use ended::{Ended, EndedHow, mark_ended};
 pub use events::{Event, Events};
 pub use folder::{SHARED_MEMORY, folder_name};
 pub use histogram::Histogram;
@@ -69,7 +71,7 @@ pub use options::{CreateError, Options};
 pub use process::{Identity, Liveness};
 pub use read::{DeviceFacts, Header, ReadError, Reader, Snapshot};
 pub use ring::Note;
-pub use sample::{ChannelSample, InCall, LastError, RequestNow, Stage, State};
+pub use sample::{ChannelSample, InCall, LastError, Polls, RequestNow, Stage, State};
 pub use slot::{Addresses, CallToken, Opening, Slot};
 pub use sweep::{Swept, sweep};
 pub use write::{Device, Key, LogLine, Recorder, Settled, SetupToken};

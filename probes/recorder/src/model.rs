@@ -162,7 +162,7 @@ fn play(ringed: bool) -> Life {
         let token = slot.enter(Call::Test);
         slot.tested();
         slot.leave(token);
-        slot.not_done();
+        slot.not_done(&mut tick);
         let (at_ns, bytes) = slot.finish(number, None, tick());
         note(EventKind::Done, Call::Test, at_ns, number, bytes);
         let (at_ns, unpacked) = slot.unpack(tick());

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::monotonic_ns;
+use crate::ended::Ended;
 use crate::events::{Events, read_events, read_setup_events};
 use crate::format::{
     CAPACITY_MAX, Call, DEVICES, HEADER_BYTES, LOG_ENTRIES_MAX, LOG_ENTRY_BYTES, MAGIC,
@@ -93,6 +94,8 @@ pub struct Header {
     pub setup_events: u64,
     /// Lines that the plugin has logged so far.
     pub log_lines: u64,
+    /// When and how the writer ended, if the process that started it wrote that.
+    pub ended: Option<Ended>,
     /// Device properties by index; `None` if `getProperties` was not called for the device.
     pub devices: Vec<Option<DeviceFacts>>,
     /// Events per ring; 0 without rings.
@@ -124,6 +127,25 @@ pub(crate) struct Sections {
     pub slot_bytes: usize,
     pub rings: u64,
     pub log: u64,
+}
+
+impl Snapshot {
+    /// When the writer gave its last sign: its end if that is known, or else the last change,
+    /// noted test, error or open of any channel. Nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn last_sign_ns(&self) -> u64 {
+        let of_channels = self.channels.iter().flat_map(|channel| {
+            [
+                Some(channel.last_change_ns),
+                channel.polls.map(|polls| polls.until_ns),
+                channel.last_error.map(|error| error.at_ns),
+            ]
+        });
+        let seen = of_channels.flatten().max().unwrap_or(0);
+        let seen = seen.max(self.header.created_ns);
+        self.header
+            .ended
+            .map_or(seen, |ended| ended.at_ns.max(seen))
+    }
 }
 
 impl Reader {
@@ -396,6 +418,7 @@ impl Header {
             setup_last_error: page.failed_call(header::SETUP_LAST_ERROR),
             setup_events: page.u64(header::SETUP_EVENTS),
             log_lines: page.u64(header::LOG_LINES),
+            ended: Ended::decode(&page),
             devices: devices(page),
             ring_events,
             log_entries: (log_entries, page.u32(header::LOG_KEPT).min(log_entries)),

@@ -73,6 +73,9 @@ pub struct ChannelSample {
     pub bytes_done: u64,
     /// Time of the last event other than an error or an unfinished `test`.
     pub last_change_ns: u64,
+    /// The last stretch of polls; `None` before [`format::TESTS_PER_NOTE`] tests that were not
+    /// done.
+    pub polls: Option<Polls>,
     /// The call that has not returned, if any.
     pub in_call: Option<InCall>,
     /// The last call that was entered, returned or not.
@@ -138,6 +141,32 @@ pub struct InCall {
     pub call: Call,
     /// If unchanged between two snapshots, it is the same call.
     pub sequence: u64,
+}
+
+/// Calls of `test` between two times, of which none found a request done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polls {
+    /// The first noted test of the stretch.
+    pub from_ns: u64,
+    /// The last noted test.
+    pub until_ns: u64,
+    /// Tests from the first to the last one.
+    pub tests: u64,
+    /// Tests after the last one, fewer than [`format::TESTS_PER_NOTE`] that were not done.
+    pub tests_after: u64,
+}
+
+impl Polls {
+    fn decode(slot: &Words<'_>, tests: u64) -> Option<Self> {
+        let until_ns = slot.u64(channel::POLLS_UNTIL_NS);
+        let until_tests = slot.u64(channel::POLLS_UNTIL_TESTS).min(tests);
+        (until_ns > 0).then(|| Self {
+            from_ns: slot.u64(channel::POLLS_FROM_NS).min(until_ns),
+            until_ns,
+            tests: until_tests.saturating_sub(slot.u64(channel::POLLS_FROM_TESTS)),
+            tests_after: tests - until_tests,
+        })
+    }
 }
 
 /// A call that did not return 0.
@@ -279,6 +308,7 @@ impl ChannelSample {
             bytes_posted: slot.u64(channel::BYTES_POSTED),
             bytes_done: slot.u64(channel::BYTES_DONE),
             last_change_ns: slot.u64(channel::LAST_CHANGE_NS),
+            polls: Polls::decode(&slot, tests),
             in_call: last_call.filter(|_| inside).map(|call| InCall {
                 call,
                 sequence: call_sequence,

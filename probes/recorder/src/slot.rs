@@ -5,8 +5,8 @@
 //! counts but is memory-safe. No function here waits, allocates, enters the kernel or panics.
 //! Stores that readers must see in order use release ordering, which is free on x86-64.
 //!
-//! Not here: reading a clock. The caller reads it once per state change, and not at all for a
-//! `test` that is not done.
+//! Not here: reading a clock. The caller reads it once per state change, and for one of 256
+//! tests that are not done.
 #![forbid(unsafe_code)]
 
 // Imported from `super`, so that `model.rs` can substitute atomics that record every store.
@@ -54,7 +54,10 @@ pub struct Slot {
     errors: [AtomicU64; ERROR_KINDS],
     last_error: AtomicU64,
     last_error_ns: AtomicU64,
-    reserved_errors: [AtomicU64; 4],
+    polls_from_ns: AtomicU64,
+    polls_from_tests: AtomicU64,
+    polls_until_ns: AtomicU64,
+    polls_until_tests: AtomicU64,
 
     post_ns: [AtomicU64; POSTS],
     post_bytes: [AtomicU64; POSTS],
@@ -119,10 +122,25 @@ impl Slot {
         add(&self.tests, 1);
     }
 
-    /// Counts a `test` that was not done.
+    /// Counts a `test` that was not done. Calls `now_ns` for one in [`format::TESTS_PER_NOTE`].
     #[inline]
-    pub fn not_done(&self) {
-        add(&self.tests_not_done, 1);
+    pub fn not_done(&self, now_ns: impl FnOnce() -> u64) {
+        let count = self.tests_not_done.load(Relaxed).wrapping_add(1);
+        self.tests_not_done.store(count, Relaxed);
+        if count.is_multiple_of(format::TESTS_PER_NOTE) {
+            self.note_polls(now_ns());
+        }
+    }
+
+    #[cold]
+    fn note_polls(&self, now_ns: u64) {
+        let tests = self.tests.load(Relaxed);
+        if self.polls_from_ns.load(Relaxed) <= self.last_change_ns.load(Relaxed) {
+            self.polls_from_tests.store(tests, Relaxed);
+            self.polls_from_ns.store(now_ns, Relaxed);
+        }
+        self.polls_until_tests.store(tests, Relaxed);
+        self.polls_until_ns.store(now_ns, Release);
     }
 
     /// The number of the next request, from 0. `None` while the request [`POSTS`] before it is
@@ -414,6 +432,10 @@ impl Slot {
             &self.closed_ns,
             &self.last_error,
             &self.last_error_ns,
+            &self.polls_from_ns,
+            &self.polls_from_tests,
+            &self.polls_until_ns,
+            &self.polls_until_tests,
         ];
         let arrays = [
             &self.errors[..],

@@ -276,7 +276,7 @@ impl Book {
                         .unwrap_or_default(),
                 });
             }
-            (None, Some(found)) if code == 0 => found.slot.not_done(),
+            (None, Some(found)) if code == 0 => found.slot.not_done(|| self.recorder.now_ns()),
             _ => {}
         }
         code
@@ -429,7 +429,7 @@ impl Book {
         if code == 0 {
             // SAFETY: as promised to this function.
             match unsafe { read(done) } {
-                None | Some(0) => found.slot.not_done(),
+                None | Some(0) => found.slot.not_done(|| self.recorder.now_ns()),
                 Some(_) if found.meaning.kind() == Kind::Flush => self.forget(request),
                 // SAFETY: as promised to this function.
                 Some(_) => unsafe { self.finished(found.meaning, found.slot, sizes) },
