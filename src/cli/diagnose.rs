@@ -1,10 +1,11 @@
 //! `tcpxctl diagnose`: names the condition that stops a transfer, with its evidence.
 //!
 //! ```console
-//! $ tcpxctl diagnose                                    # the newest run below reports/
+//! $ tcpxctl diagnose                                    # what runs here now, or the newest run below reports/
 //! $ tcpxctl diagnose reports/20261120T101500Z-4conn     # a run, finished or not
 //! $ tcpxctl diagnose run.tar.gz                         # a bundle, read in place
 //! $ tcpxctl diagnose 4242                               # a process under `tcpxctl tap`
+//! $ tcpxctl diagnose a.tcpxrec b.tcpxrec                # recordings of both ends, running or not
 //! $ tcpxctl diagnose --peer 10.0.0.226                  # what runs on both nodes now
 //! $ tcpxctl diagnose --explain                          # every condition there is a name for
 //! $ tcpxctl diagnose --explain window-never-consumed    # what it means, how it is detected, what to do
@@ -35,9 +36,10 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run folder (finished or not), bundle, process id or recorder file [default: the newest run in reports/].
+    /// Run folder (finished or not) or bundle; or process ids and recorder files, of one end or both [default: every
+    /// running process of this machine with a recorder, and without one the newest run in reports/].
     #[arg(value_name = "RUN|PID|FILE", conflicts_with = "explain")]
-    what: Option<String>,
+    what: Vec<String>,
     /// Explain a condition: meaning, detection, reproduction and fix; without a name, list all conditions.
     #[arg(long, value_name = "CONDITION", num_args = 0..=1)]
     explain: Option<Option<String>>,
@@ -166,13 +168,15 @@ fn seen(arguments: &Arguments) -> Result<DiagnoseInput, Failure> {
     if let Some(transport) = arguments.nodes.peer()? {
         return on_peer(arguments, &*transport);
     }
-    let Some(what) = arguments.what.as_deref() else {
-        return in_run(&newest_run(Path::new("reports"))?);
-    };
-    let path = Path::new(what);
-    match path.is_dir() || RunFiles::is_bundle(path) {
-        true => in_run(path),
-        false => in_recorder(what),
+    match arguments.what.as_slice() {
+        [] => match in_recorders(&[]) {
+            Err(SourceError::NoRecorder) => in_run(&newest_run(Path::new("reports"))?),
+            seen => Ok(seen?),
+        },
+        [run] if Path::new(run).is_dir() || RunFiles::is_bundle(Path::new(run)) => {
+            in_run(Path::new(run))
+        }
+        recorders => Ok(in_recorders(recorders)?),
     }
 }
 
@@ -190,16 +194,17 @@ fn in_run(path: &Path) -> Result<DiagnoseInput, Failure> {
     })
 }
 
-/// A process that writes a recorder now, or a recorder file.
-fn in_recorder(what: &str) -> Result<DiagnoseInput, Failure> {
-    let mut source = open(Some(what))?;
+/// Processes that write a recorder now, and recorder files.
+fn in_recorders(what: &[String]) -> Result<DiagnoseInput, SourceError> {
+    let mut source = open(what)?;
+    let of = source.begin().title;
     let names = source.begin().state.names;
     let evidence: Result<Evidence, SourceError> = evidence_from_recorders(names, |events| {
         events.extend(source.poll()?);
         Ok(())
     });
     Ok(DiagnoseInput {
-        of: what.to_owned(),
+        of,
         evidence: evidence?,
         note: None,
     })
@@ -207,7 +212,7 @@ fn in_recorder(what: &str) -> Result<DiagnoseInput, Failure> {
 
 /// Everything with a recorder that runs on both nodes now.
 fn on_peer(arguments: &Arguments, transport: &dyn Transport) -> Result<DiagnoseInput, Failure> {
-    if arguments.what.is_some() {
+    if !arguments.what.is_empty() {
         let message = "--peer judges what runs on two nodes now, and RUN, PID or FILE is a \
                        recording on this machine";
         return Err(Failure::new(Outcome::Usage, message).next("omit one of the two"));

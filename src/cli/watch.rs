@@ -32,9 +32,9 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run folder, process id or recorder file [default: every process of this machine with a recorder].
+    /// Run folder, or process ids and recorder files [default: every process of this machine with a recorder].
     #[arg(value_name = "RUN|PID|FILE", conflicts_with = "replay")]
-    what: Option<String>,
+    what: Vec<String>,
     /// Run folder or bundle to replay from its start.
     #[arg(long, value_name = "RUN")]
     replay: Option<PathBuf>,
@@ -128,7 +128,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
 }
 
 fn source(arguments: &Arguments, speed: Option<f64>) -> Result<Box<dyn Source>, Failure> {
-    let named = arguments.what.is_some() || arguments.replay.is_some();
+    let named = !arguments.what.is_empty() || arguments.replay.is_some();
     match (arguments.nodes.peer()?, &arguments.replay) {
         (Some(_), _) if named => {
             let message = "--peer shows what runs on two nodes now, and RUN, PID or FILE is a \
@@ -137,7 +137,7 @@ fn source(arguments: &Arguments, speed: Option<f64>) -> Result<Box<dyn Source>, 
         }
         (Some(transport), _) => peer(arguments, &*transport),
         (None, Some(run)) => Ok(Box::new(FolderSource::open(run, speed)?)),
-        (None, None) => Ok(open(arguments.what.as_deref())?),
+        (None, None) => Ok(open(&arguments.what)?),
     }
 }
 

@@ -90,6 +90,9 @@ pub(crate) struct EvidenceNode {
     /// Its channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) channels: Vec<EvidenceChannel>,
+    /// It is a process that is gone; with how it ended, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gone: Option<Gone>,
     /// The call it is inside of, if that call belongs to no channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<String>,
@@ -129,6 +132,14 @@ pub(crate) struct EvidenceNode {
     /// The freeze-frame of the stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frame: Option<Box<Frame>>,
+}
+
+/// A process that is gone, of which a recording is left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Gone {
+    /// How it ended; `None` if the recording does not tell when, so that nothing is known of the
+    /// time after the last change.
+    pub(crate) how: Option<String>,
 }
 
 /// One channel of one end.
@@ -285,6 +296,19 @@ impl Evidence {
                     node.name()
                 ));
             }
+            let in_flight: u64 = node
+                .channels
+                .iter()
+                .filter(|channel| !channel.now.closed)
+                .map(EvidenceChannel::in_flight)
+                .fold(0, u64::saturating_add);
+            if node.gone == Some(Gone { how: None }) && in_flight > 0 {
+                missing.push(format!(
+                    "for how long {} stood still with {in_flight} requests in flight: its recording does \
+                     not tell when it ended",
+                    node.name()
+                ));
+            }
             if node.frame.is_none() && self.stall.is_some() {
                 missing.push(format!(
                     "sockets, threads and kernel log of {} at the stall",
@@ -306,6 +330,7 @@ impl EvidenceNode {
             phase_ms: 0.0,
             sampled_ms: None,
             channels: Vec::new(),
+            gone: None,
             inside: None,
             lines: Vec::new(),
             logged: None,
@@ -498,6 +523,10 @@ impl<'a> Spot<'a> {
             format!(", consumed {}", one.consumed)
         };
         let polled = match self.channel.polls_per_s() {
+            // Of a process that is gone, only an upper bound is known.
+            Some(rate) if self.node.gone.is_some() => {
+                format!(", tested at most {:.0} times/s", rate.ceil())
+            }
             Some(rate) => format!(", tested {rate:.0} times/s"),
             None => String::new(),
         };

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::evidence::{
-    Evidence, EvidenceChannel, EvidenceMachine, EvidenceNic, EvidenceNode, EvidenceStall, Moved,
-    SignatureLines, Watched,
+    Evidence, EvidenceChannel, EvidenceMachine, EvidenceNic, EvidenceNode, EvidenceStall, Gone,
+    Moved, SignatureLines, Watched,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
@@ -159,11 +159,7 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
         .exit
         .as_ref()
         .is_some_and(|exit| state.at_ns(exit.at_ms) <= at_ns);
-    let is_over = has_ended
-        || worker
-            .process
-            .as_ref()
-            .is_some_and(|process| process.is_gone);
+    let is_over = has_ended || worker.is_gone();
     let sample = timeline
         .series
         .get(&worker.id)
@@ -214,6 +210,12 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         phase_ms: worker.phase_ms,
         sampled_ms,
         channels: channels(worker, counters, &worker.looks, sampled_ms.unwrap_or(0.0)),
+        gone: worker.is_gone().then(|| Gone {
+            how: worker
+                .process
+                .as_ref()
+                .and_then(|process| process.ended.clone()),
+        }),
         inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
         lines: known.lines(worker),
         logged: worker.log.map(|log| below_warn((log.lines, log.warnings))),

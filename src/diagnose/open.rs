@@ -13,7 +13,7 @@ use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Names, Unit};
 use tcpx_run_model::record::{RecordError, RunFiles};
 use tcpx_run_model::replay::ReplayError;
-use tcpx_run_model::state::RunState;
+use tcpx_run_model::state::{RunState, WorkerState};
 use tcpx_words::error::NextStep;
 
 /// How long running programs are sampled, and how often.
@@ -107,7 +107,8 @@ pub fn findings_from_files(files: &RunFiles) -> Vec<Finding> {
         .unwrap_or_default()
 }
 
-/// Evidence of running programs, sampled for a moment. `look` appends new events to the list
+/// Evidence of programs with a recorder: of running ones sampled for a moment, of those that are
+/// gone as of their last moment. `look` appends new events to the list
 /// that it is given; `names` are the names of the nodes.
 ///
 /// # Errors
@@ -127,7 +128,9 @@ pub fn evidence_from_recorders<E>(
         let mut events = Vec::new();
         look(&mut events)?;
         events.iter().for_each(|event| state.apply(event));
-        if began.elapsed() >= SAMPLE_FOR {
+        let all_are_gone =
+            !state.workers.is_empty() && state.workers.values().all(WorkerState::is_gone);
+        if all_are_gone || began.elapsed() >= SAMPLE_FOR {
             break;
         }
         std::thread::sleep(SAMPLE_EVERY);
@@ -143,7 +146,8 @@ pub fn evidence_from_recorders<E>(
         let Unit::Process { pid, .. } = worker.id.unit else {
             continue;
         };
-        if !standing.contains(&pid) {
+        // The id of a process that is gone may be another one's now.
+        if worker.is_gone() || !standing.contains(&pid) {
             continue;
         }
         let devices = worker

@@ -19,6 +19,10 @@ pub struct ProcessFacts {
     /// Whether the process has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_gone: bool,
+    /// How it ended, if it is known when: `was killed by signal 9 (SIGKILL)`. Without, its counters
+    /// are those of their last change, and for how long they stood still is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
     /// The plugin call that has not returned, if it belongs to no channel: `init`, `connect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<String>,
@@ -54,6 +58,7 @@ impl ProcessFacts {
                 .map(|(device, name)| (device, printable(&name)))
                 .collect(),
             is_gone: self.is_gone,
+            ended: self.ended.map(|how| printable(&how)),
             inside: self.inside.map(|call| printable(&call)),
         }
     }

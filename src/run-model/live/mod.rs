@@ -1,10 +1,11 @@
 //! Reads the recorders of running processes, as events.
 //!
 //! `recorders.rs` polls the recorder files of this machine, `detail.rs` reads one channel in
-//! detail. Not here: keeping what was read; `state` does.
+//! detail, `past.rs` tells what a process that is gone did before. Not here: keeping what was read; `state` does.
 #![forbid(unsafe_code)]
 
 mod detail;
+mod past;
 mod recorders;
 
-pub use recorders::{RecorderFilter, Recorders};
+pub use recorders::{RecorderFilter, Recorders, recorders_of};

@@ -1,17 +1,22 @@
 //! Polls the recorder files of this machine.
 //!
 //! Lists the folders once a second to find new files. When a writer has ended, its last counters
-//! stay, and their ages no longer grow.
+//! stay, and their ages no longer grow. A file whose writer had ended before is read as of its
+//! last moment, by the wall clock of its machine.
 #![forbid(unsafe_code)]
 
-use super::detail;
+use super::{detail, past};
 use crate::counters::sample::{channels, role_index};
 use crate::counters::{ChannelDetail, ChannelKey, ProcessFacts};
 use crate::event::{Event, EventKind};
-use crate::ids::{NodeId, Unit, Who, WorkerId};
+use crate::ids::{NodeId, NodeIntro, Unit, Who, WorkerId};
+use crate::phase::how_ended;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list, monotonic_ns};
+use tcpx_recorder::format::FILE_SUFFIX;
+use tcpx_recorder::{
+    EndedHow, Identity, Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list, monotonic_ns,
+};
 use tcpx_words::log::LogLine;
 use tcpx_words::units::printable;
 
@@ -32,8 +37,8 @@ pub enum RecorderFilter {
     All,
     /// The files of one process.
     Pid(u32),
-    /// One file.
-    File(PathBuf),
+    /// These files, of this machine or others.
+    Files(Vec<PathBuf>),
     /// The files of these workers of a run.
     Workers(Vec<(WorkerId, PathBuf)>),
 }
@@ -42,11 +47,14 @@ pub enum RecorderFilter {
 pub struct Recorders {
     which: RecorderFilter,
     files: Vec<Watched>,
+    /// Boots of the machines that the files are of, by node.
+    boots: Vec<u64>,
     listed_at: Option<Instant>,
     detailed_at: Option<Instant>,
     wanted: Option<ChannelKey>,
     looks: usize,
-    /// Time of the first poll, nanoseconds since 1970.
+    /// Time of the first poll, or the creation of the oldest file whose writer had ended by
+    /// then. Nanoseconds since 1970.
     began_ns: Option<u64>,
 }
 
@@ -62,6 +70,8 @@ struct Watched {
     facts: Option<ProcessFacts>,
     lines_from: u64,
     ended: bool,
+    /// When the writer was last seen running, nanoseconds of `CLOCK_MONOTONIC`.
+    alive_ns: u64,
     last: Option<Snapshot>,
 }
 
@@ -71,6 +81,7 @@ impl Recorders {
         Self {
             which,
             files: Vec::new(),
+            boots: Vec::new(),
             listed_at: None,
             detailed_at: None,
             wanted: None,
@@ -115,10 +126,9 @@ impl Recorders {
     /// carry it as `node_us`, and their milliseconds count from the first poll.
     ///
     /// # Errors
-    /// The file of `RecorderFilter::File` cannot be read.
+    /// A file of `RecorderFilter::Files` cannot be read.
     pub fn look(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Result<(), ReadError> {
         let now = Instant::now();
-        let began_ns = *self.began_ns.get_or_insert(at_ns);
         let is_due = self
             .listed_at
             .is_none_or(|at| now.duration_since(at) >= LIST_EVERY);
@@ -126,6 +136,13 @@ impl Recorders {
             self.listed_at = Some(now);
             self.find()?;
         }
+        let began_ns = *self.began_ns.get_or_insert_with(|| {
+            let created = self
+                .files
+                .iter_mut()
+                .filter_map(Watched::created_before_its_end);
+            created.min().map_or(at_ns, |created| created.min(at_ns))
+        });
         let channels: usize = self
             .files
             .iter()
@@ -162,13 +179,15 @@ impl Recorders {
 
     fn find(&mut self) -> Result<(), ReadError> {
         match self.which.clone() {
-            RecorderFilter::File(path) if self.files.is_empty() => {
-                let mut reader = Reader::open(&path)?;
-                let header = reader.header()?;
-                let worker = self.process(header.writer.pid);
-                self.add(path, reader, worker);
+            RecorderFilter::Files(paths) if self.files.is_empty() => {
+                for path in paths {
+                    let mut reader = Reader::open(&path)?;
+                    let header = reader.header()?;
+                    let worker = self.process(&header.writer);
+                    self.add(path, reader, worker);
+                }
             }
-            RecorderFilter::File(_) => {}
+            RecorderFilter::Files(_) => {}
             RecorderFilter::Workers(files) => {
                 for (worker, path) in files {
                     if !self.has(&path)
@@ -185,22 +204,12 @@ impl Recorders {
     }
 
     fn find_processes(&mut self, wanted: Option<u32>) {
-        let folders = [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()];
-        // A folder that cannot be listed or is not trusted has no recorders.
-        for one in folders
-            .iter()
-            .flat_map(|folder| list(folder).unwrap_or_default())
-        {
-            let Ok(header) = one.header else { continue };
-            let pid = header.writer.pid;
-            let is_selected =
-                wanted.is_none_or(|wanted| wanted == pid) && one.writer != Liveness::Dead;
-            if is_selected
-                && !self.has(&one.path)
-                && let Ok(reader) = Reader::open(&one.path)
+        for (path, writer) in running(wanted) {
+            if !self.has(&path)
+                && let Ok(reader) = Reader::open(&path)
             {
-                let worker = self.process(pid);
-                self.add(one.path, reader, worker);
+                let worker = self.process(&writer);
+                self.add(path, reader, worker);
             }
         }
     }
@@ -209,14 +218,48 @@ impl Recorders {
         self.files.iter().any(|file| file.path == path)
     }
 
-    /// The id of a process of this machine. A second recorder of the same process gets its own id.
-    fn process(&self, pid: u32) -> WorkerId {
-        let is_of = |file: &&Watched| matches!(file.worker.unit, Unit::Process { pid: theirs, .. } if theirs == pid);
+    /// The id of a process. A second recorder of the same process gets its own id. Files of
+    /// another boot, which is another machine, are those of another node.
+    fn process(&mut self, writer: &Identity) -> WorkerId {
+        let boot = writer.boot_id_hash;
+        let known = self.boots.iter().position(|one| *one == boot);
+        let node = known.unwrap_or_else(|| {
+            self.boots.push(boot);
+            self.boots.len() - 1
+        });
+        let (node, pid) = (NodeId(node as u32), writer.pid);
+        let is_of = |file: &&Watched| {
+            let is_pid =
+                matches!(file.worker.unit, Unit::Process { pid: theirs, .. } if theirs == pid);
+            is_pid && file.worker.node == node
+        };
         let recorder = self.files.iter().filter(is_of).count() as u32;
         WorkerId {
-            node: NodeId(0),
+            node,
             unit: Unit::Process { pid, recorder },
         }
+    }
+
+    /// Names of the nodes that the files are of: of a single node none, of several the name of
+    /// the first file of each.
+    pub fn nodes(&self) -> Vec<NodeIntro> {
+        let name = |node: usize| {
+            let of_node = |file: &&Watched| file.worker.node.index() == node;
+            let file = self.files.iter().find(of_node)?;
+            Some(printable(&file.path.file_stem()?.to_string_lossy()))
+        };
+        let many = self.boots.len() > 1;
+        (0..self.boots.len().max(1))
+            .map(|node| NodeIntro {
+                name: name(node).filter(|_| many).unwrap_or_default(),
+                address: String::new(),
+            })
+            .collect()
+    }
+
+    /// Whether every writer has ended.
+    pub fn have_ended(&self) -> bool {
+        self.files.iter().all(|file| file.ended)
     }
 
     fn add(&mut self, path: PathBuf, reader: Reader, worker: WorkerId) {
@@ -228,10 +271,55 @@ impl Recorders {
                 facts: None,
                 lines_from: 0,
                 ended: false,
+                alive_ns: 0,
                 last: None,
             });
         }
     }
+}
+
+/// The recorder files of running processes of this user, or of one of them: in the folders for
+/// recorders, and of one process also those in other folders that it has mapped.
+fn running(wanted: Option<u32>) -> Vec<(PathBuf, Identity)> {
+    let folders = [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()];
+    // A folder that cannot be listed or is not trusted has no recorders.
+    let listed = folders
+        .iter()
+        .flat_map(|folder| list(folder).unwrap_or_default())
+        .filter_map(|one| Some((one.path, one.header.ok()?.writer)));
+    let mapped = wanted.into_iter().flat_map(mapped_by).filter_map(|path| {
+        let header = Reader::open(&path).ok()?.header().ok()?;
+        Some((path, header.writer))
+    });
+    let mut found: Vec<(PathBuf, Identity)> = Vec::new();
+    for (path, writer) in listed.chain(mapped) {
+        let is_wanted = wanted.is_none_or(|wanted| wanted == writer.pid);
+        let is_new = found.iter().all(|(other, _)| *other != path);
+        if is_wanted && is_new && writer.liveness() != Liveness::Dead {
+            found.push((path, writer));
+        }
+    }
+    found
+}
+
+/// Paths of the recorder files that a process of this machine has mapped.
+fn mapped_by(pid: u32) -> Vec<PathBuf> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let path = |line: &str| {
+        let path = line.get(line.find('/')?..)?;
+        path.ends_with(FILE_SUFFIX).then(|| PathBuf::from(path))
+    };
+    let mut paths: Vec<PathBuf> = maps.lines().filter_map(path).collect();
+    paths.dedup();
+    paths
+}
+
+/// The recorder files of a running process of this user.
+pub fn recorders_of(pid: u32) -> Vec<PathBuf> {
+    running(Some(pid))
+        .into_iter()
+        .map(|(path, _)| path)
+        .collect()
 }
 
 /// Times of this poll and of the first one, nanoseconds since 1970.
@@ -250,6 +338,12 @@ fn event(at_ns: u64, began_ns: u64, worker: WorkerId, kind: EventKind) -> Event 
 }
 
 impl Watched {
+    /// When the file was made, nanoseconds since 1970; `None` while its writer runs.
+    fn created_before_its_end(&mut self) -> Option<u64> {
+        let header = self.reader.header().ok()?;
+        (header.writer.liveness() == Liveness::Dead).then_some(header.created_wall_ns)
+    }
+
     fn look(&mut self, clock: &Clock, ask_liveness: bool, events: &mut Vec<Event>) {
         if self.ended {
             return;
@@ -261,27 +355,46 @@ impl Watched {
         if ask_liveness {
             self.ended = snapshot.header.writer.liveness() == Liveness::Dead;
         }
+        let was_gone = self.ended && self.last.is_none();
         let now_ns = if self.ended {
-            last_sign(&snapshot)
+            snapshot.last_sign_ns().max(self.alive_ns)
         } else {
             monotonic_ns()
         };
+        self.alive_ns = now_ns;
+        // The clock of the machine that the file is of.
+        let unix_ns = |ns: u64| match was_gone {
+            true => wall_ns(&snapshot, ns),
+            false => clock.at_ns.saturating_sub(now_ns.saturating_sub(ns)),
+        };
         let mut tell =
             |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
-        let facts = facts(&snapshot, self.ended);
+        let ended = match snapshot.header.ended.map(|ended| ended.how) {
+            Some(EndedHow::Exited(code)) => Some(how_ended(Some(code), None)),
+            Some(EndedHow::Killed(signal)) => Some(how_ended(None, Some(signal))),
+            Some(EndedHow::Unknown) => Some(how_ended(None, None)),
+            None => (self.ended && !was_gone).then(|| how_ended(None, None)),
+        };
+        let facts = facts(&snapshot, self.ended, ended);
         if self.facts.as_ref() != Some(&facts) {
             self.facts = Some(facts.clone());
-            tell(clock.at_ns, EventKind::Process(facts));
+            tell(unix_ns(now_ns), EventKind::Process(facts));
         }
-        tell(clock.at_ns, EventKind::Sample(channels(&snapshot, now_ns)));
-        if snapshot.header.log_lines > self.lines_from
-            && let Ok(page) = self.reader.log(self.lines_from, LINES_MAX)
-        {
+        if was_gone && let Some((then_ns, then)) = past::before_the_end(&snapshot, now_ns) {
+            tell(unix_ns(then_ns), EventKind::Sample(then));
+        }
+        tell(
+            unix_ns(now_ns),
+            EventKind::Sample(channels(&snapshot, now_ns)),
+        );
+        let mut has_more = snapshot.header.log_lines > self.lines_from;
+        while has_more && let Ok(page) = self.reader.log(self.lines_from, LINES_MAX) {
+            // A file that nobody writes any more is read to its end.
+            has_more =
+                was_gone && (self.lines_from + 1..snapshot.header.log_lines).contains(&page.next);
             self.lines_from = page.next;
             for line in page.lines {
-                let at_ns = clock
-                    .at_ns
-                    .saturating_sub(now_ns.saturating_sub(line.at_ns));
+                let at_ns = unix_ns(line.at_ns);
                 let (function, text) = (printable(&line.function), printable(&line.text));
                 let said = LogLine {
                     level: line.level,
@@ -320,17 +433,15 @@ impl Watched {
     }
 }
 
-/// The time of the last state change of any channel, as the best estimate of when the writer ended.
-fn last_sign(snapshot: &Snapshot) -> u64 {
-    snapshot
-        .channels
-        .iter()
-        .map(|channel| channel.last_change_ns)
-        .max()
-        .unwrap_or(snapshot.header.created_ns)
+/// A time of the writer's monotonic clock as nanoseconds since 1970, by its machine's clock when
+/// it made the file.
+fn wall_ns(snapshot: &Snapshot, ns: u64) -> u64 {
+    let header = &snapshot.header;
+    let since = i128::from(ns) - i128::from(header.created_ns);
+    u64::try_from(i128::from(header.created_wall_ns) + since).unwrap_or(header.created_wall_ns)
 }
 
-fn facts(snapshot: &Snapshot, is_gone: bool) -> ProcessFacts {
+fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<String>) -> ProcessFacts {
     let header = &snapshot.header;
     let nics = header
         .devices
@@ -342,6 +453,7 @@ fn facts(snapshot: &Snapshot, is_gone: bool) -> ProcessFacts {
         plugin: header.plugin.clone(),
         nics: nics.collect(),
         is_gone,
+        ended,
         inside: header
             .setup_call
             .filter(|_| header.setup_calls_inside > 0)
@@ -401,7 +513,7 @@ mod tests {
             line: 7,
             text: b"socket \x1b[2Jclosed",
         });
-        let mut recorders = Recorders::new(RecorderFilter::File(recorder.path()));
+        let mut recorders = Recorders::new(RecorderFilter::Files(vec![recorder.path()]));
         let unit = Unit::Process {
             pid: std::process::id(),
             recorder: 0,
@@ -472,7 +584,7 @@ mod tests {
     fn a_named_file_that_is_missing_is_an_error_and_a_missing_workers_file_is_not() {
         let parent = tempfile::tempdir().expect("a folder");
         assert!(
-            Recorders::new(RecorderFilter::File(parent.path().join("x")))
+            Recorders::new(RecorderFilter::Files(vec![parent.path().join("x")]))
                 .look(0, &mut Vec::new())
                 .is_err()
         );

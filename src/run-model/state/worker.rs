@@ -198,6 +198,11 @@ impl WorkerState {
         self.lines.kept()
     }
 
+    /// Whether it is a process that has ended, by its recorder.
+    pub fn is_gone(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.is_gone)
+    }
+
     /// Whether its last message has arrived.
     pub fn is_finished(&self) -> bool {
         self.log.is_some()

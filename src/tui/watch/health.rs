@@ -58,10 +58,12 @@ impl Health {
         if let Some(turn) = turn(model, picture) {
             return Self::standing(model, picture, turn);
         }
-        match picture
-            .rows
-            .iter()
-            .any(|row| row.state == ChannelState::Moving)
+        let is_over = picture.nodes.iter().all(|one| one.ended.is_some());
+        match !is_over
+            && picture
+                .rows
+                .iter()
+                .any(|row| row.state == ChannelState::Moving)
         {
             true => Self::moving(picture),
             false => Self::quiet(picture),
@@ -148,7 +150,7 @@ impl Health {
             .find_map(|one| Some((one.name, one.ended.as_ref()?)));
         let (word, why) = match (nodes.is_empty(), picture.rows.is_empty(), ended) {
             (true, ..) => ("NO PROCESS", "no process with a recorder yet".to_owned()),
-            (_, _, Some((node, how))) => ("ENDED", format!("{node}: {how}")),
+            (_, _, Some((node, how))) => ("ENDED", format!("{node}: {how}{}", in_flight(picture))),
             (_, true, _) => ("STARTING", "no channel yet".to_owned()),
             _ => ("IDLE", "nothing in flight on any channel".to_owned()),
         };
@@ -157,6 +159,18 @@ impl Health {
             word: word.into(),
             why,
         }
+    }
+}
+
+/// What was still in flight, if anything was.
+fn in_flight(picture: &Picture<'_>) -> String {
+    let open = picture.rows.iter().filter(|row| !row.now.closed);
+    let requests: u64 = open
+        .map(|row| row.now.posted.saturating_sub(row.now.consumed))
+        .fold(0, u64::saturating_add);
+    match requests {
+        0 => String::new(),
+        _ => format!(", with {requests} requests in flight"),
     }
 }
 

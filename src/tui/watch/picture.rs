@@ -226,11 +226,11 @@ fn ended(
     let is_last = series
         .and_then(Series::last)
         .is_none_or(|last| last.at_ns <= at_ns);
-    let is_gone = worker
+    let how = worker
         .process
         .as_ref()
-        .is_some_and(|process| process.is_gone);
-    (is_gone && is_last).then(|| "the process has exited".to_owned())
+        .and_then(|process| process.ended.as_deref());
+    (worker.is_gone() && is_last).then(|| format!("the process {}", how.unwrap_or("has ended")))
 }
 
 fn rates(points: &[Option<&Sample>], bytes: impl Fn(&Sample) -> Option<u64>) -> Vec<f64> {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use tcpx_recorder::ReadError;
 use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::Event;
-use tcpx_run_model::ids::{Names, NodeIntro};
-use tcpx_run_model::live::{RecorderFilter, Recorders};
+use tcpx_run_model::ids::Names;
+use tcpx_run_model::live::{RecorderFilter, Recorders, recorders_of};
 use tcpx_run_model::record::{RecordError, RunFiles, RunRecord};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
@@ -138,13 +138,17 @@ impl LocalRecorders {
         let (title, what) = match &filter {
             RecorderFilter::All | RecorderFilter::Workers(_) => ("this machine".to_owned(), None),
             RecorderFilter::Pid(pid) => (format!("process {pid}"), Some(pid.to_string())),
-            RecorderFilter::File(path) => {
-                let name = path
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned();
-                (name, Some(path.display().to_string()))
+            RecorderFilter::Files(paths) => {
+                let name = |path: &PathBuf| {
+                    let name = path.file_name().unwrap_or_default();
+                    name.to_string_lossy().into_owned()
+                };
+                let names: Vec<String> = paths.iter().map(name).collect();
+                let paths: Vec<String> = paths
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect();
+                (names.join(", "), Some(paths.join(", ")))
             }
         };
         let mut opened = Self {
@@ -169,7 +173,7 @@ impl LocalRecorders {
 
     fn unreadable(&self, error: &ReadError) -> SourceError {
         let path = match self.recorders.which() {
-            RecorderFilter::File(path) => path.clone(),
+            RecorderFilter::Files(paths) => paths.first().cloned().unwrap_or_default(),
             _ => PathBuf::new(),
         };
         SourceError::Unreadable {
@@ -181,13 +185,8 @@ impl LocalRecorders {
 
 impl Source for LocalRecorders {
     fn begin(&self) -> Beginning {
-        // With only one machine, its name is not shown.
-        let here = NodeIntro {
-            name: String::new(),
-            address: String::new(),
-        };
         let names = Names {
-            nodes: vec![here],
+            nodes: self.recorders.nodes(),
             pairs: Vec::new(),
         };
         Beginning {
@@ -204,7 +203,13 @@ impl Source for LocalRecorders {
     }
 
     fn clock(&self) -> Clock {
-        Clock::Wall
+        // Other processes may start as long as not all of them are named.
+        let is_all = matches!(self.recorders.which(), RecorderFilter::All);
+        if !is_all && self.recorders.have_ended() {
+            Clock::Over
+        } else {
+            Clock::Wall
+        }
     }
 
     fn focus(&mut self, channel: Option<&ChannelKey>, _state: &RunState) {
@@ -212,29 +217,42 @@ impl Source for LocalRecorders {
     }
 }
 
-/// Opens the source that an argument names: a run folder, a bundle, a recorder file or a process
-/// id. Without an argument, every recorder of this user on this machine.
+/// Opens the source that the arguments name: a run folder or a bundle, or any number of recorder
+/// files and process ids. Without an argument, every recorder of this user on this machine.
 ///
 /// # Errors
-/// The argument does not name a source, or the source cannot be read.
-pub fn open(what: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
+/// An argument does not name a source, or the source cannot be read.
+pub fn open(what: &[String]) -> Result<Box<dyn Source>, SourceError> {
     let local = |filter| -> Result<Box<dyn Source>, SourceError> {
         Ok(Box::new(JudgedSource::new(LocalRecorders::open(filter)?)))
     };
-    let Some(what) = what else {
-        return local(RecorderFilter::All);
+    let not_a_source = |what: &str| SourceError::NotASource {
+        what: what.to_owned(),
     };
-    let path = Path::new(what);
-    if path.is_dir() || RunFiles::is_bundle(path) {
-        return Ok(Box::new(FolderSource::open(path, None)?));
+    match what {
+        [] => return local(RecorderFilter::All),
+        [run] if Path::new(run).is_dir() || RunFiles::is_bundle(Path::new(run)) => {
+            return Ok(Box::new(FolderSource::open(Path::new(run), None)?));
+        }
+        // Recorders that a single process opens later are found too.
+        [pid] if !Path::new(pid).is_file() => {
+            let pid = pid.parse().map_err(|_| not_a_source(pid))?;
+            return local(RecorderFilter::Pid(pid));
+        }
+        _ => {}
     }
-    if path.is_file() {
-        return local(RecorderFilter::File(path.to_owned()));
+    let mut files = Vec::new();
+    for one in what {
+        let path = PathBuf::from(one);
+        let found = match one.parse() {
+            _ if path.is_file() => vec![path],
+            Ok(pid) => recorders_of(pid),
+            Err(_) => Vec::new(),
+        };
+        if found.is_empty() {
+            return Err(not_a_source(one));
+        }
+        files.extend(found);
     }
-    match what.parse() {
-        Ok(pid) => local(RecorderFilter::Pid(pid)),
-        Err(_) => Err(SourceError::NotASource {
-            what: what.to_owned(),
-        }),
-    }
+    local(RecorderFilter::Files(files))
 }
