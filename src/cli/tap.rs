@@ -25,8 +25,11 @@ use crate::interpose::{
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tcpx_recorder::{EndedHow, folder_name, mark_ended};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -68,6 +71,8 @@ struct Process {
     pid: u32,
     /// The recorder file, or why there is none.
     what: String,
+    #[serde(skip)]
+    has_ended: bool,
 }
 
 /// Everything that is prepared before the program starts.
@@ -114,6 +119,9 @@ fn prepare(arguments: &Arguments) -> Result<Tapping, InterposeError> {
     let exports: Exports = exports(&real.path)?;
     let tap = tap_library(&real.path, &exports, &exe)?;
     let net_plugin = variable("NCCL_NET_PLUGIN");
+    if let Some(folder) = &arguments.folder {
+        make_folder(folder)?;
+    }
     let folder = PrivateFolder::create(&std::env::temp_dir(), &tap.path, net_plugin.as_deref())?;
     let recording = Recording {
         name: format!("tap-{}", std::process::id()),
@@ -149,6 +157,18 @@ fn prepare(arguments: &Arguments) -> Result<Tapping, InterposeError> {
         tap,
         folder,
         given,
+    })
+}
+
+/// Makes the folder for the recorder files, or refuses before the program is started.
+fn make_folder(folder: &Path) -> Result<(), InterposeError> {
+    let mut private = DirBuilder::new();
+    let made = private.recursive(true).mode(0o700).create(folder);
+    // The folder that the recorder makes for this user.
+    let made = made.and_then(|()| private.create(folder.join(folder_name())));
+    made.map_err(|source| InterposeError::RecorderFolder {
+        folder: folder.to_owned(),
+        source,
     })
 }
 
@@ -197,6 +217,7 @@ impl Watched {
         loop {
             let ending = program.wait(LOOK_EVERY)?;
             watched.look(tapping);
+            watched.mark_ended(program.id(), ending);
             if let Some(ending) = ending {
                 return Ok((ending, watched));
             }
@@ -221,6 +242,7 @@ impl Watched {
                     self.recordings.push(Process {
                         pid: *pid,
                         what: file.to_owned(),
+                        has_ended: false,
                     });
                 }
                 Some(("not-recorded", why)) => {
@@ -228,12 +250,28 @@ impl Watched {
                     self.not_recorded.push(Process {
                         pid: *pid,
                         what: why.to_owned(),
+                        has_ended: false,
                     });
                 }
                 _ => {}
             }
         }
         self.lines = lines.len();
+    }
+
+    /// Writes into the recorder files of ended processes when they ended, so that the last counters
+    /// can be judged as of that time. How is known of the program itself only.
+    fn mark_ended(&mut self, program: u32, ending: Option<ProgramEnding>) {
+        for one in self.recordings.iter_mut().filter(|one| !one.has_ended) {
+            let how = match ending.filter(|_| one.pid == program) {
+                Some(ProgramEnding::Exited(code)) => EndedHow::Exited(code),
+                Some(ProgramEnding::Killed(signal)) => EndedHow::Killed(signal),
+                None => EndedHow::Unknown,
+            };
+            // A file that was removed or cannot be written stays as it is: the time of its last
+            // change is known.
+            one.has_ended = mark_ended(Path::new(&one.what), how).unwrap_or(true);
+        }
     }
 
     fn bypassed(&mut self, pid: u32, tapping: &Tapping) {
@@ -248,7 +286,11 @@ impl Watched {
                 tapping.real.path.display()
             );
             say(&format!("# not recorded : pid {pid}: {why}\n"));
-            self.not_recorded.push(Process { pid, what: why });
+            self.not_recorded.push(Process {
+                pid,
+                what: why,
+                has_ended: false,
+            });
         }
     }
 

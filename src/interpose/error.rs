@@ -44,6 +44,14 @@ pub enum InterposeError {
         /// The system's error.
         source: io::Error,
     },
+    /// The folder for the recorder files cannot be made or written.
+    #[error("cannot write recorder files to {}: {source}", folder.display())]
+    RecorderFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The program cannot be started.
     #[error("cannot start {program}: {source}")]
     Start {
@@ -77,6 +85,7 @@ impl NextStep for InterposeError {
                 "run scripts/install, or copy the tap from target/release/deps to the folder of tcpxctl".into(),
             ),
             Self::Folder { .. } => Some("set TMPDIR to a writable folder".into()),
+            Self::RecorderFolder { .. } => Some("choose another folder with --folder DIR".into()),
             Self::Versions { .. } | Self::Start { .. } => None,
         }
     }

@@ -83,6 +83,11 @@ impl Program {
         })
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits at most `at_most` for the program's end, and passes signals on.
     ///
     /// # Errors

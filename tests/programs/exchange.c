@@ -16,7 +16,9 @@
  * EXCHANGE_FIXED=PATH opens that path regardless of other variables;
  * EXCHANGE_END=exit|abort ends right after the transfer; EXCHANGE_PAUSE=SECONDS
  * waits before the end; EXCHANGE_LOG=1 prints the plugin's log lines;
- * EXCHANGE_LOG=null passes no logger to the plugin.
+ * EXCHANGE_LOG=null passes no logger to the plugin; EXCHANGE_HANG=consume stops consuming
+ * after half the messages, =test stops testing the last pair's receives then; either goes on
+ * polling the rest until it is killed, for at most 60 seconds.
  *
  * Exit code: 0, or 3 without a plugin, 4 when a call failed, 5 for wrong bytes.
  */
@@ -180,7 +182,7 @@ static void *register_memory(void *comm, void *data, size_t bytes) {
 struct side {
     void *comm, *mhandle, *requests[WINDOW];
     unsigned char *memory;
-    int posted, done;
+    int posted, done, kept; /* kept: done and never consumed */
 };
 struct pair {
     struct side send, recv;
@@ -237,10 +239,16 @@ static int is_right(const unsigned char *memory, size_t bytes, int message) {
     return 1;
 }
 
+/* Whether a hang of this kind has begun. */
+static int hangs(const char *how, int done, int messages) {
+    const char *hang = getenv("EXCHANGE_HANG");
+    return hang != NULL && strcmp(hang, how) == 0 && done >= messages / 2;
+}
+
 /* One round of one pair: posts while slots are free, and tests each side's oldest request. */
-static void step(struct pair *pair, int messages, size_t bytes) {
+static void step(struct pair *pair, int messages, size_t bytes, int is_last) {
     struct side *send = &pair->send, *recv = &pair->recv;
-    while (recv->posted < messages && recv->posted - recv->done < WINDOW) {
+    while (recv->posted < messages && recv->posted - recv->done + recv->kept < WINDOW) {
         int place = recv->posted % WINDOW, size = (int)bytes, tag = 0;
         void *data = recv->memory + (size_t)place * bytes, *request = NULL;
         check(net->irecv(recv->comm, 1, &data, &size, &tag, &recv->mhandle, &request), "irecv");
@@ -261,6 +269,7 @@ static void step(struct pair *pair, int messages, size_t bytes) {
     for (int at = 0; at < 2; at++) {
         struct side *side = at == 0 ? send : recv;
         if (side->done == side->posted) continue;
+        if (side == recv && is_last && hangs("test", side->done, messages)) continue;
         int place = side->done % WINDOW, done = 0, size = 0;
         check(net->test(side->requests[place], &done, &size), "test");
         if (!done) continue;
@@ -269,7 +278,9 @@ static void step(struct pair *pair, int messages, size_t bytes) {
             unpack(&pair->device, memory, bytes, recv->done);
             if (!is_right(memory, bytes, recv->done)) pair->wrong++;
             memset(memory, 0, bytes);
-            if (net->irecv_consumed != NULL)
+            if (hangs("consume", recv->done, messages))
+                recv->kept++;
+            else if (net->irecv_consumed != NULL)
                 check(net->irecv_consumed(recv->comm, 1, side->requests[place]), "irecvConsumed");
         }
         side->done++;
@@ -297,7 +308,7 @@ static int exchange(int messages, size_t bytes, int comms) {
     while (moved < comms) {
         moved = 0;
         for (int at = 0; at < comms; at++) {
-            step(&pairs[at], messages, bytes);
+            step(&pairs[at], messages, bytes, at == comms - 1);
             moved += pairs[at].recv.done == messages && pairs[at].send.done == messages;
         }
         if (now() >= deadline) check(-1, "not moved within 60 s");

@@ -432,17 +432,78 @@ fn a_program_runs_even_if_it_cannot_be_recorded() {
         &["50", "20000", "2"],
         &[("UCCL_TCPX_PLUGIN_PATH", soft.to_str().unwrap())],
     );
-    let arguments = [
-        "tap", "--plugin", "soft", "--folder", "/proc", "--", program, "50", "20000", "2",
-    ];
+    let arguments = ["tap", "--plugin", "soft", "--", program, "50", "20000", "2"];
     let tool = SETTINGS
         .iter()
+        .chain(&[("TCPXTAP_FOLDER", "/proc")])
         .fold(Tool::new(&arguments), |tool, (name, value)| {
             tool.env(name, value)
         });
     let ended = tool.ends_with(0);
     assert_eq!(ended.out, String::from_utf8(expected.stdout).unwrap());
     ended.says(&["# not recorded : pid", "below /proc"]);
+}
+
+#[test]
+fn a_folder_for_recordings_is_made_or_refused_before_the_program_starts() {
+    let tool = Tool::new(&["tap", "--folder", "a/b", "--plugin", "soft", "--", "true"]);
+    assert!(tool.ends_with(0).folder().join("a/b").is_dir());
+    let refused = [
+        "tap", "--folder", "/proc", "--plugin", "soft", "--", "sh", "-c", "echo ran",
+    ];
+    let ended = Tool::new(&refused).ends_with(3);
+    ended.says(&["cannot write recorder files to /proc", "--folder DIR"]);
+    assert!(!ended.out.contains("ran"), "{ended}");
+}
+
+/// The first condition that diagnose finds, and all it said.
+fn diagnosed(what: &str) -> (Option<String>, Ended) {
+    let ended = Tool::new(&["diagnose", what, "--json"]).ended();
+    let first = ended.json()["findings"][0]["condition"]
+        .as_str()
+        .map(str::to_owned);
+    (first, ended)
+}
+
+#[test]
+fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
+    for (hang, condition) in [
+        ("consume", "window-never-consumed"),
+        ("test", "polls-others-only"),
+    ] {
+        let tool = tool(
+            &["--plugin", "soft"],
+            &["200", "4096", "2"],
+            &[("EXCHANGE_HANG", hang)],
+        );
+        let recordings = tool.folder().join("rec");
+        let mut running = tool.start();
+        let mut found = None;
+        running.until(condition, |_| {
+            found = list(&recordings).unwrap().into_iter().next();
+            let pid = found
+                .as_ref()
+                .and_then(|one| Some(one.header.as_ref().ok()?.writer.pid));
+            // A process is found by its id also in a folder of its own.
+            pid.is_some_and(|pid| diagnosed(&pid.to_string()).0.as_deref() == Some(condition))
+        });
+        let one = found.unwrap();
+        let pid = one.header.unwrap().writer.pid.cast_signed();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        let tapped = running.ended();
+        let file = one.path.to_str().unwrap();
+        let (after, ended) = diagnosed(file);
+        assert_eq!(after.as_deref(), Some(condition), "{ended}");
+        let text = Tool::new(&["diagnose", file]).ends_with(4);
+        assert!(
+            !text.out.contains(", tested 0 times/s"),
+            "only a bound is known: {text}"
+        );
+        let seen = Tool::new(&["watch", file, "--once", "--size", "150x30"]).ends_with(0);
+        seen.says(&["STALLED", "was killed by signal 9", " over"]);
+        drop(tapped);
+    }
 }
 
 #[test]
