@@ -8,6 +8,7 @@
 //! Every crate above the engine uses these types. Nothing here loads a plugin, starts a process
 //! or opens a connection.
 
+pub mod adopt;
 pub mod counters;
 pub mod event;
 pub mod finding;

@@ -257,6 +257,13 @@ impl Recorders {
             .collect()
     }
 
+    /// Every file with its process.
+    pub fn files(&self) -> impl Iterator<Item = (WorkerId, &Path)> {
+        self.files
+            .iter()
+            .map(|file| (file.worker, file.path.as_path()))
+    }
+
     /// Whether every writer has ended.
     pub fn have_ended(&self) -> bool {
         self.files.iter().all(|file| file.ended)

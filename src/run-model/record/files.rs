@@ -5,9 +5,9 @@
 #![forbid(unsafe_code)]
 
 use super::archive::{Archive, ArchiveError};
-use super::folder::WorkerFile;
+use super::folder::{WorkerFile, node_folder};
 use crate::event::node_of_v1;
-use crate::ids::{Names, NodeId, NodeIntro, PairId, WorkerId};
+use crate::ids::{Names, NodeId, NodeIntro, PairId, Unit, WorkerId};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -79,6 +79,8 @@ pub enum Unfinished {
     Killed,
     /// Nothing was run: the folder holds a report of the doctor.
     Examined,
+    /// Nothing was run: the folder holds recordings and logs of other programs.
+    Adopted,
     /// Still running or killed, which cannot be told of a copy.
     Open,
 }
@@ -90,6 +92,7 @@ impl Unfinished {
             Self::GoesOn => "running",
             Self::Killed => "killed",
             Self::Examined => "examined",
+            Self::Adopted => "adopted",
             Self::Open => "unfinished",
         }
     }
@@ -100,6 +103,9 @@ impl Unfinished {
             Self::GoesOn => "no run.json yet: the run is still going",
             Self::Killed => "the coordinator was killed before it wrote run.json",
             Self::Examined => return "nothing was run: the nodes were examined".to_owned(),
+            Self::Adopted => {
+                return "recordings and logs of programs that no run started".to_owned();
+            }
             Self::Open => {
                 "no run.json: the run was still going when it was copied, or had been killed"
             }
@@ -116,6 +122,9 @@ impl Unfinished {
 
 /// Name of the doctor's report in a run folder.
 pub const DOCTOR: &str = "doctor.json";
+
+/// Name of the list of adopted files in a run folder.
+pub const ADOPTED: &str = "adopted.json";
 
 /// A run's files.
 #[derive(Debug)]
@@ -188,6 +197,9 @@ impl RunFiles {
         }
         if self.size("events.jsonl") == Some(0) && self.size(DOCTOR).is_some() {
             return Some(Unfinished::Examined);
+        }
+        if self.size(ADOPTED).is_some() {
+            return Some(Unfinished::Adopted);
         }
         let Self::Folder(_) = self else {
             return Some(Unfinished::Open);
@@ -292,13 +304,21 @@ impl RunFiles {
 /// `tcpxctl.run/1`, `nodes/peer/recorder-gpu3.tcpxrec`.
 fn worker_of(name: &str, kind: WorkerFile, names: &Names) -> Option<WorkerId> {
     let (folder, file) = name.strip_prefix("nodes/")?.split_once('/')?;
-    let is_folder = |node: &NodeIntro| tcpx_words::units::file_name(&node.name) == folder;
+    let is_folder = |node: &NodeIntro| node_folder(&node.name) == folder;
     let node = match names.nodes.iter().position(is_folder) {
         Some(index) => NodeId(u32::try_from(index).ok()?),
         None => node_of_v1(folder)?,
     };
     let (stem, extension) = kind.affixes();
     let suffix = file.strip_prefix(stem)?.strip_suffix(extension)?;
+    if let Some(process) = suffix.strip_prefix("-pid") {
+        let (pid, recorder) = process.split_once('-').unwrap_or((process, "0"));
+        let (pid, recorder) = (pid.parse().ok()?, recorder.parse().ok()?);
+        return Some(WorkerId {
+            node,
+            unit: Unit::Process { pid, recorder },
+        });
+    }
     let number = suffix
         .strip_prefix("-pair")
         .or_else(|| suffix.strip_prefix("-gpu"));

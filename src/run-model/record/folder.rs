@@ -8,13 +8,13 @@
 use super::event_writer::EventWriter;
 use super::model::RunRecord;
 use crate::counters::Frame;
-use crate::ids::{Names, WorkerId};
+use crate::ids::{Names, Unit, WorkerId};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tcpx_words::error::NextStep;
@@ -185,6 +185,29 @@ impl RunFolder {
         }
     }
 
+    /// Copies a file into the folder, under a path below it.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn copy(&mut self, name: &str, mut from: impl Read) -> io::Result<u64> {
+        let path = self.path.join(name);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path.parent().unwrap_or(&self.path))?;
+        io::copy(&mut from, &mut create(&path)?)
+    }
+
+    /// Ends a folder that has no `run.json`.
+    ///
+    /// # Errors
+    /// The first error of any write to the folder.
+    pub fn close(mut self) -> io::Result<()> {
+        let events = self.events.take().map_or(Ok(()), EventWriter::end);
+        self.note(events);
+        self.failed.map_or(Ok(()), Err)
+    }
+
     /// Writes the resolved scenario, so that the run can be repeated.
     pub fn scenario(&mut self, resolved: &str) {
         let written = write_whole(&self.path.join("scenario.toml"), resolved.as_bytes());
@@ -230,15 +253,26 @@ impl WorkerFile {
 }
 
 /// Path of a worker's file in the run folder: `nodes/peer/recorder.tcpxrec`, or with several pairs
-/// `nodes/peer/recorder-pair3.tcpxrec`.
+/// `nodes/peer/recorder-pair3.tcpxrec`. Of a process, `nodes/a3-1/recorder-pid4242.tcpxrec`, or of its
+/// second recorder `recorder-pid4242-1.tcpxrec`.
 pub fn worker_file(kind: WorkerFile, worker: WorkerId, names: &Names) -> String {
     let (stem, extension) = kind.affixes();
-    let pair = worker.pair().filter(|_| names.pairs.len() > 1);
-    let of_pair = pair
-        .map(|pair| format!("-pair{}", pair.0))
-        .unwrap_or_default();
-    let node = tcpx_words::units::file_name(&names.node(worker.node));
-    format!("nodes/{node}/{stem}{of_pair}{extension}")
+    let of = match worker.unit {
+        Unit::Pair(pair) if names.pairs.len() > 1 => format!("-pair{}", pair.0),
+        Unit::Pair(_) => String::new(),
+        Unit::Process { pid, recorder: 0 } => format!("-pid{pid}"),
+        Unit::Process { pid, recorder } => format!("-pid{pid}-{recorder}"),
+    };
+    let node = node_folder(&names.node(worker.node));
+    format!("nodes/{node}/{stem}{of}{extension}")
+}
+
+/// Name of a node's folder; a node without a name is the only one.
+pub(super) fn node_folder(node: &str) -> String {
+    match node {
+        "" => "node".to_owned(),
+        node => tcpx_words::units::file_name(node),
+    }
 }
 
 fn create(path: &Path) -> io::Result<File> {

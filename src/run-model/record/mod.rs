@@ -19,7 +19,7 @@ mod thin;
 
 pub use archive::{Archive, ArchiveError};
 pub use brief::{BriefTransfer, RunBrief};
-pub use files::{DOCTOR, FilesError, RunFiles, Unfinished};
+pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished};
 pub use folder::{FolderError, RunFolder, WorkerFile, worker_file};
 pub use model::{
     ChannelRecord, Clock, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,

@@ -1,0 +1,253 @@
+//! A run folder of what programs left that no run started: the recordings of a tap, of one end or
+//! both, and log files.
+//!
+//! The folder has what a run's has, so everything that reads runs reads it: events from the
+//! recordings, the recordings themselves, and [`ADOPTED`], which says where each file came from.
+#![forbid(unsafe_code)]
+
+use crate::counters::sample::Sampler;
+use crate::event::{Event, EventKind};
+use crate::ids::{Names, Who};
+use crate::live::{RecorderFilter, Recorders};
+use crate::record::{ADOPTED, FolderError, RunFolder, WorkerFile, worker_file};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tcpx_recorder::ReadError;
+use tcpx_words::error::NextStep;
+use tcpx_words::units::{file_name, now_us};
+
+/// How long recordings of running programs are sampled, and how often.
+const SAMPLE_FOR: Duration = Duration::from_millis(700);
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// Largest log file that is copied.
+const LOG_BYTES_MAX: u64 = 1 << 30;
+/// Most log files.
+const LOGS_MAX: usize = 512;
+
+/// Why nothing was adopted.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// A recording cannot be read.
+    #[error("cannot read the recording {}: {source}", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: ReadError,
+    },
+    /// A log cannot be copied.
+    #[error("cannot copy {}: {source}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// There is no run folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The run folder cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The run folder.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+impl NextStep for AdoptError {
+    fn next_step(&self) -> Option<String> {
+        match self {
+            Self::Folder(error) => error.next_step(),
+            Self::Recording { .. } | Self::Log { .. } | Self::Write { .. } => None,
+        }
+    }
+}
+
+/// The files to adopt.
+#[derive(Debug, Default)]
+pub struct Adoptable {
+    /// Recorder files; their writers may run, here, or be gone.
+    pub recordings: Vec<PathBuf>,
+    /// Log files.
+    pub logs: Vec<PathBuf>,
+}
+
+/// The document [`ADOPTED`] of a run folder.
+#[derive(Debug, Clone, Serialize)]
+pub struct AdoptedFiles {
+    /// `tcpxctl.adopted/1`.
+    pub schema: &'static str,
+    /// The files.
+    pub files: Vec<AdoptedFile>,
+}
+
+/// One file that was adopted.
+#[derive(Debug, Clone, Serialize)]
+pub struct AdoptedFile {
+    /// Path in the run folder.
+    pub name: String,
+    /// Path that it was copied from.
+    pub from: PathBuf,
+}
+
+/// Makes `<reports>/<stamp>-<name>` of these files. Returns its path and the files in it.
+///
+/// # Errors
+/// A recording cannot be read, a log cannot be copied, or the folder cannot be written.
+pub fn adopt(
+    reports: &Path,
+    stamp: &str,
+    name: &str,
+    files: &Adoptable,
+) -> Result<(PathBuf, AdoptedFiles), AdoptError> {
+    // Read before anything is made, so that a wrong argument leaves nothing behind.
+    let (recorders, events) = sampled(&files.recordings)?;
+    let mut folder = RunFolder::create(reports, stamp, &file_name(name))?;
+    let names = Names {
+        nodes: recorders.nodes(),
+        pairs: Vec::new(),
+    };
+    let mut adopted = AdoptedFiles {
+        schema: "tcpxctl.adopted/1",
+        files: Vec::new(),
+    };
+    folder.event(&Event::new(
+        0.0,
+        Who::Run,
+        EventKind::Nodes(names.nodes.clone()),
+    ));
+    events.iter().for_each(|event| folder.event(event));
+    for (worker, from) in recorders.files() {
+        for (offset, bytes) in Sampler::new(from.to_owned()).pieces() {
+            folder.recording(worker, &names, offset, &bytes);
+        }
+        adopted.files.push(AdoptedFile {
+            name: worker_file(WorkerFile::Recorder, worker, &names),
+            from: from.to_owned(),
+        });
+    }
+    for from in files.logs.iter().take(LOGS_MAX) {
+        let name = log_name(from, &adopted);
+        let failed = |source| AdoptError::Log {
+            path: from.clone(),
+            source,
+        };
+        let log = File::open(from).map_err(failed)?.take(LOG_BYTES_MAX);
+        folder.copy(&name, log).map_err(failed)?;
+        adopted.files.push(AdoptedFile {
+            name,
+            from: from.clone(),
+        });
+    }
+    let path = folder.path.clone();
+    let failed = |source| AdoptError::Write {
+        path: path.clone(),
+        source,
+    };
+    let text = serde_json::to_vec_pretty(&adopted).map_err(|error| failed(error.into()))?;
+    folder.copy(ADOPTED, &text[..]).map_err(failed)?;
+    folder.close().map_err(failed)?;
+    Ok((path, adopted))
+}
+
+/// All events of recordings: of running programs for a moment, of those that are gone as of their
+/// last moment.
+fn sampled(paths: &[PathBuf]) -> Result<(Recorders, Vec<Event>), AdoptError> {
+    let mut recorders = Recorders::new(RecorderFilter::Files(paths.to_vec()));
+    let (mut events, began) = (Vec::new(), Instant::now());
+    loop {
+        let looked = recorders.look(now_us() * 1000, &mut events);
+        looked.map_err(|source| AdoptError::Recording {
+            path: paths.get(recorders.len()).cloned().unwrap_or_default(),
+            source,
+        })?;
+        if recorders.have_ended() || began.elapsed() >= SAMPLE_FOR {
+            break;
+        }
+        std::thread::sleep(SAMPLE_EVERY);
+    }
+    events.sort_by(|a, b| a.ms.total_cmp(&b.ms));
+    Ok((recorders, events))
+}
+
+/// `logs/NAME`, numbered if another log has the name.
+fn log_name(from: &Path, adopted: &AdoptedFiles) -> String {
+    let name = file_name(&from.file_name().unwrap_or_default().to_string_lossy());
+    let is_free = |name: &String| adopted.files.iter().all(|file| file.name != *name);
+    let numbered = (2..).map(|number| format!("logs/{number}-{name}"));
+    std::iter::once(format!("logs/{name}"))
+        .chain(numbered)
+        .find(is_free)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Unit;
+    use crate::record::{RunFiles, Unfinished};
+    use tcpx_recorder::format::Role;
+    use tcpx_recorder::{Addresses, Opening, Options, Recorder};
+
+    #[test]
+    fn recordings_and_logs_become_a_run_folder() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let recorder =
+            Recorder::create_in(parent.path(), &Options::new("adopt")).expect("a recorder");
+        let opening = Opening {
+            role: Role::Recv,
+            device: 0,
+            comm: 1,
+            retires_consumed: true,
+            addresses: Addresses::default(),
+        };
+        let slot = recorder
+            .open(&opening)
+            .and_then(|key| recorder.slot(key))
+            .expect("a slot");
+        slot.post(64, recorder.now_ns());
+        let logs = ["a", "b"].map(|folder| parent.path().join(folder).join("rank 0.log"));
+        for log in &logs {
+            std::fs::create_dir(log.parent().expect("a folder")).expect("made");
+            std::fs::write(log, "NCCL WARN x\n").expect("written");
+        }
+        let files = Adoptable {
+            recordings: vec![recorder.path()],
+            logs: logs.to_vec(),
+        };
+        let (path, adopted) =
+            adopt(parent.path(), "20261122T100000Z", "their job", &files).expect("adopted");
+        let names: Vec<&str> = adopted.files.iter().map(|file| &*file.name).collect();
+        let pid = std::process::id();
+        let recording = format!("nodes/node/recorder-pid{pid}.tcpxrec");
+        assert_eq!(names, [&*recording, "logs/rank-0.log", "logs/2-rank-0.log"]);
+
+        let run = RunFiles::open(&path).expect("a run");
+        assert_eq!(run.unfinished(), Some(Unfinished::Adopted));
+        let state = run.replay().expect("events").state;
+        let worker = state.workers.values().next().expect("a process");
+        assert_eq!(worker.id.unit, Unit::Process { pid, recorder: 0 });
+        assert_eq!(worker.channels[0].posted, 1);
+        let kept = run.of_workers(WorkerFile::Recorder, &state.names);
+        assert_eq!(kept, [(worker.id, recording)]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_recording_leaves_nothing_behind() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let noise = parent.path().join("x.tcpxrec");
+        std::fs::write(&noise, "nonsense").expect("written");
+        let files = Adoptable {
+            recordings: vec![noise.clone()],
+            logs: Vec::new(),
+        };
+        let error = adopt(&parent.path().join("reports"), "now", "x", &files).expect_err("refused");
+        assert!(error.to_string().contains("x.tcpxrec"), "{error}");
+        assert!(!parent.path().join("reports").exists());
+    }
+}
