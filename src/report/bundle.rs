@@ -146,8 +146,11 @@ fn recorded(files: &RunFiles) -> Contents {
     let mut recorders = 0;
     for name in files.names() {
         let is_recorder = name.ends_with(tcpx_recorder::format::FILE_SUFFIX);
-        let is_meant = matches!(name.as_str(), "run.json" | "scenario.toml" | "doctor.json")
-            || name.starts_with("nodes/");
+        let is_meant = matches!(
+            name.as_str(),
+            "run.json" | "scenario.toml" | "doctor.json" | "adopted.json"
+        ) || name.starts_with("nodes/")
+            || name.starts_with("logs/");
         if name == "events.jsonl" {
             match events(files, &mut contents.cut) {
                 Ok(bytes) => drop(contents.files.insert(name, bytes)),

@@ -5,7 +5,7 @@ use super::Story;
 use super::columns::{self, TablePlace};
 use super::html::{both, dump, place, plugins};
 use super::spread::{ByNode, NodeTable};
-use super::story::StoryNode;
+use super::story::{StoryNode, StoryProcess};
 use super::verdict::verdict;
 use super::words::Language;
 use std::fmt::Write;
@@ -126,8 +126,12 @@ fn ran(text: &mut String, story: &Story) {
     let _ = writeln!(text, "\n## What was run\n");
     match &story.command {
         Some(command) => block(text, command),
-        None => {
+        None if story.processes.is_empty() => {
             let _ = writeln!(text, "The command line was not recorded.\n");
+        }
+        None => {
+            let rows: Vec<Vec<String>> = story.processes.iter().map(StoryProcess::cells).collect();
+            table(text, &["process", "role", "plugin", "end"], &rows);
         }
     }
     let rows: Vec<Vec<String>> = story

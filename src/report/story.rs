@@ -56,6 +56,9 @@ pub struct Story {
     pub(crate) nodes: Vec<StoryNode>,
     /// The worker pairs; a [`PairId`] is an index into this list.
     pub(crate) pairs: Vec<StoryPair>,
+    /// Processes that no run started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) processes: Vec<StoryProcess>,
     /// This run and the other runs named on the command line, for charts over a sweep.
     #[serde(default)]
     pub(crate) sweep: Vec<SweepPoint>,
@@ -104,6 +107,8 @@ pub(crate) enum StoryState {
     Running,
     /// No `run.json`: the coordinator was killed.
     Killed,
+    /// No `run.json`: recordings and logs of programs that no run started.
+    Adopted,
     /// Part of the record cannot be read.
     Damaged,
     /// The record's schema version is not known to this program.
@@ -115,8 +120,30 @@ impl From<Unfinished> for StoryState {
         match unfinished {
             Unfinished::GoesOn => Self::Running,
             Unfinished::Killed => Self::Killed,
+            Unfinished::Adopted => Self::Adopted,
             Unfinished::Examined | Unfinished::Open => Self::Unfinished,
         }
+    }
+}
+
+/// A process that no run started, by its recorder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoryProcess {
+    /// Its process id and node.
+    pub(crate) worker: Subject,
+    /// Its label: `NCCL rank 3`.
+    pub(crate) role: String,
+    /// Plugin table, ncclNet version and plugin version.
+    pub(crate) plugin: String,
+    /// How it ended, `was running` or `is gone`.
+    pub(crate) ended: String,
+}
+
+impl StoryProcess {
+    /// Its row in a table: process, role, plugin, end.
+    pub(super) fn cells(&self) -> Vec<String> {
+        let cells = [&self.worker.name, &self.role, &self.plugin, &self.ended];
+        cells.map(String::clone).into()
     }
 }
 

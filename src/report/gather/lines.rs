@@ -6,20 +6,23 @@ use crate::story::{LogExcerpt, LogFinding, PluginSetting, Story, StoryWorker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use tcpx_logs::{
-    LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError, SignatureFinding,
-    UNKNOWN_WARNING,
+    LinePlace, LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError,
+    SignatureFinding, UNKNOWN_WARNING,
 };
 use tcpx_run_model::finding::Subject;
-use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
+use tcpx_run_model::ids::{Names, NodeId, PairId, WorkerId};
+use tcpx_run_model::record::RunFiles;
 use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
 use tcpx_words::units::printable;
 
+/// Folder of the logs that were adopted.
+const LOGS: &str = "logs/";
 /// Maximum size of one worker's log.
 const BYTES_MAX: usize = 16 << 20;
 /// Maximum number of signatures, and of unknown lines, in a report.
 const KINDS_MAX: usize = 64;
 
-pub(super) fn add_log(state: &RunState, story: &mut Story) {
+pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
     // Building the search takes longer than searching the lines of most runs.
     static CATALOGUE: LazyLock<Result<SignatureCatalogue, SignatureCatalogueError>> =
         LazyLock::new(SignatureCatalogue::embedded);
@@ -27,11 +30,13 @@ pub(super) fn add_log(state: &RunState, story: &mut Story) {
         Ok(catalogue) => catalogue,
         Err(error) => return story.lacks("meaning of log lines", error.to_string()),
     };
-    if state
-        .workers
-        .values()
-        .all(|worker| worker.lines().is_empty())
-    {
+    let logs: Vec<String> = files
+        .names()
+        .into_iter()
+        .filter(|name| name.starts_with(LOGS))
+        .collect();
+    let mut workers = state.workers.values();
+    if logs.is_empty() && workers.all(|worker| worker.lines().is_empty()) {
         story.lacks(
             "plugin log",
             "no line of the plugin or a worker was recorded",
@@ -44,7 +49,7 @@ pub(super) fn add_log(state: &RunState, story: &mut Story) {
         let mut reader = LogReader::new(catalogue, &filter);
         reader.stream(&subject.name, text(worker, state).as_bytes());
         let report = reader.report();
-        take(&subject, &report, story);
+        take(&report, story, |_| subject.clone());
         for setting in report.settings {
             settings
                 .entry(setting.key)
@@ -53,7 +58,21 @@ pub(super) fn add_log(state: &RunState, story: &mut Story) {
                 .insert(*id, setting.value);
         }
     }
-    story.settings = beside_the_environment(settings, story);
+    // One reader for all, because what failed first may stand in another file.
+    let mut reader = LogReader::new(catalogue, &filter);
+    for name in &logs {
+        match files.file(name) {
+            Ok(file) => reader.stream(name, file),
+            Err(error) => story.damaged(name, error.to_string()),
+        }
+    }
+    take(&reader.report(), story, |place| Subject {
+        node: NodeId(0),
+        pair: None,
+        pid: None,
+        name: format!("{}:{}", place.file, place.line),
+    });
+    story.settings = beside_the_environment(settings, &state.names, story);
     story
         .log
         .sort_by_key(|one| (one.severity, std::cmp::Reverse(one.count)));
@@ -99,7 +118,8 @@ fn text(worker: &WorkerState, state: &RunState) -> String {
     all
 }
 
-fn take(worker: &Subject, report: &LogReport, story: &mut Story) {
+/// Adds the findings of a log; `subject` names the place of a line.
+fn take(report: &LogReport, story: &mut Story, subject: impl Fn(&LinePlace) -> Subject) {
     let explained = |found: &&SignatureFinding| found.signature != UNKNOWN_WARNING;
     for found in report.findings.iter().filter(explained) {
         let (at, text) = (found.first.at.clone(), found.sample.clone());
@@ -111,7 +131,7 @@ fn take(worker: &Subject, report: &LogReport, story: &mut Story) {
             causes: found.causes.clone(),
             next_step: found.next_step.clone(),
             excerpt: LogExcerpt {
-                worker: worker.clone(),
+                worker: subject(&found.first),
                 at,
                 count: found.count,
                 text,
@@ -122,7 +142,7 @@ fn take(worker: &Subject, report: &LogReport, story: &mut Story) {
     for line in &report.unknown {
         let (at, text) = (line.first.at.clone(), line.sample.clone());
         story.unknown_lines.push(LogExcerpt {
-            worker: worker.clone(),
+            worker: subject(&line.first),
             at,
             count: line.count,
             text,
@@ -154,7 +174,11 @@ impl SettingValues {
 
 /// Joins the settings that the plugin logged with the variables of the environment. The
 /// plugin's label for a setting is the end of the variable's name, in any case.
-fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<PluginSetting> {
+fn beside_the_environment(
+    mut settings: Settings,
+    names: &Names,
+    story: &Story,
+) -> Vec<PluginSetting> {
     // Each name is matched once, because many workers have the same few variables.
     let mut keys: BTreeMap<&str, String> = BTreeMap::new();
     let of_nodes = story.nodes.iter().flat_map(|node| node.env.keys());
@@ -189,7 +213,7 @@ fn beside_the_environment(mut settings: Settings, story: &Story) -> Vec<PluginSe
     let workers: BTreeMap<WorkerId, &StoryWorker> = story.workers().collect();
     settings
         .into_iter()
-        .map(|(key, known)| setting(key, &known, &workers, story))
+        .map(|(key, known)| setting(key, &known, &workers, names, story))
         .collect()
 }
 
@@ -197,6 +221,7 @@ fn setting(
     key: String,
     known: &SettingValues,
     workers: &BTreeMap<WorkerId, &StoryWorker>,
+    names: &Names,
     story: &Story,
 ) -> PluginSetting {
     let mut environment = BTreeMap::new();
@@ -221,9 +246,8 @@ fn setting(
             }
         }
     }
-    let named =
-        |(id, value): (&WorkerId, &String)| Some((workers.get(id)?.name.clone(), value.clone()));
-    let effective = known.effective.iter().filter_map(named);
+    let named = |(id, value): (&WorkerId, &String)| (names.worker(*id), value.clone());
+    let effective = known.effective.iter().map(named);
     let taken: BTreeSet<&String> = known.effective.values().collect();
     let is_other =
         |(id, taken): (&WorkerId, &String)| known.given(*id).is_some_and(|given| given != taken);

@@ -49,12 +49,13 @@ pub fn gather(files: &RunFiles, judge: Judge) -> Story {
             .map(|unfinished| unfinished.words(events.state.now_ms));
     }
     nodes::add_nodes(record.as_ref(), &events.state, &mut story);
+    nodes::add_processes(&events.state, &mut story);
     record::add_transfers(record.as_ref(), &events.state.names, &mut story);
     series::add_series(&events, &mut story);
     let recorders = recorders::read(files, &events.state.names, &mut story);
     series::add_windows(&events.state, &mut story);
     recorders::add_requests(&recorders, &mut story);
-    lines::add_log(&events.state, &mut story);
+    lines::add_log(files, &events.state, &mut story);
     evidence::add_evidence(files, &events.state, &mut story);
     story.questions = questions::questions_for(&story);
     clean(story)

@@ -1,10 +1,11 @@
 //! Nodes and workers: their facts, their plugins and environment, and how nodes differ.
 #![forbid(unsafe_code)]
 
-use crate::story::{NodeDifference, Story, StoryNode, StoryPair, StoryWorker};
+use crate::story::{NodeDifference, Story, StoryNode, StoryPair, StoryProcess, StoryWorker};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
 use tcpx_run_model::results::{Driving, PluginRecord};
 use tcpx_run_model::state::{NodeState, RunState, WorkerState};
@@ -44,9 +45,11 @@ pub(super) fn add_nodes(record: Option<&Value>, state: &RunState, story: &mut St
     let (nodes, pairs) = (list("nodes"), list("pairs"));
     // An event stream of version 1 does not introduce its two nodes, so the names alone do not
     // show that anything is known about them.
-    let is_known = !nodes.is_empty() || !state.nodes.is_empty() || !state.workers.is_empty();
+    // Nor does a recording describe its machine.
+    let has_workers = state.workers.keys().any(|worker| worker.pair().is_some());
+    let is_known = !nodes.is_empty() || !state.nodes.is_empty() || has_workers;
     if !is_known || state.names.nodes.is_empty() {
-        let why = "neither run.json nor the event stream describes them";
+        let why = "no run.json, event or recording describes them";
         story.lacks("nodes", why);
     }
     if !is_known {
@@ -79,6 +82,25 @@ pub(super) fn add_nodes(record: Option<&Value>, state: &RunState, story: &mut St
         });
     }
     story.differences = differences(story);
+}
+
+/// Adds the processes that no run started.
+pub(super) fn add_processes(state: &RunState, story: &mut Story) {
+    for worker in state.workers.values() {
+        let Some(process) = &worker.process else {
+            continue;
+        };
+        story.processes.push(StoryProcess {
+            worker: Subject::worker(worker.id, &state.names),
+            role: process.role.clone(),
+            plugin: process.plugin.clone(),
+            ended: match (process.is_gone, &process.ended) {
+                (false, _) => "was running".to_owned(),
+                (true, Some(how)) => how.clone(),
+                (true, None) => "is gone".to_owned(),
+            },
+        });
+    }
 }
 
 fn recorded_node(value: &Value) -> StoryNode {

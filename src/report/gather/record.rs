@@ -51,7 +51,10 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
                 "outcome and results",
                 format!("there is no run.json ({})", unfinished.word()),
             );
-            story.scenario = scenario_name(story.scenario_toml.as_deref());
+            story.scenario = match unfinished {
+                Unfinished::Adopted => "adopted recordings".to_owned(),
+                _ => scenario_name(story.scenario_toml.as_deref()),
+            };
             return None;
         }
         Err(error) => Err(RecordError::Damaged(error.to_string())),

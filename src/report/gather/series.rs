@@ -24,8 +24,8 @@ pub(super) fn add_series(events: &Events, story: &mut Story) {
         all().map(|one| one.ms).fold(0.0, f64::max),
     );
     story.axis.stall_ms = state.stall().map(|stall| stall.at_ms);
-    if most < 2 || to_ms <= from_ms {
-        story.lacks("charts over time", "no worker has two or more samples");
+    if most < 3 || to_ms <= from_ms {
+        story.lacks("charts over time", "no worker has three or more samples");
         return;
     }
     story.axis = TimeAxis {

@@ -86,6 +86,9 @@ fn state(story: &Story) -> &'static str {
         StoryState::Unfinished => " There is no run.json: the run is still going, or was killed.",
         StoryState::Running => " The run is still going; the report shows its state so far.",
         StoryState::Killed => " There is no run.json: the coordinator was killed.",
+        StoryState::Adopted => {
+            " It is of programs that no run started; recordings and logs are what is known of them."
+        }
         StoryState::OtherVersion => " This version of tcpxctl cannot read the record's version.",
         StoryState::Damaged => " The record is damaged; the report shows the readable parts.",
     }
@@ -101,18 +104,36 @@ pub(super) fn plugins(story: &Story) -> String {
             .unwrap_or_default();
         format!("{} (ncclNet v{}{version})", plugin.name, plugin.abi)
     };
-    let names: std::collections::BTreeSet<String> = story.plugins().map(name).collect();
+    let of_processes = story.processes.iter().map(|process| process.plugin.clone());
+    let names: std::collections::BTreeSet<String> =
+        story.plugins().map(name).chain(of_processes).collect();
     match names.is_empty() {
         true => "an unrecorded plugin".to_owned(),
         false => names.into_iter().collect::<Vec<_>>().join(" and "),
     }
 }
 
+/// The processes that no run started.
+fn processes(page: &mut Page, story: &Story) {
+    let rows: Vec<HtmlRow> = story
+        .processes
+        .iter()
+        .map(|process| HtmlRow {
+            cells: process.cells(),
+            marked: false,
+        })
+        .collect();
+    page.table("processes", &["process", "role", "plugin", "end"], &rows);
+}
+
 fn ran(page: &mut Page, story: &Story) {
     page.section("ran", "What was run");
     match &story.command {
         Some(command) => page.tag("pre", command),
-        None => page.tag("p class=\"soft\"", "The command line was not recorded."),
+        None if story.processes.is_empty() => {
+            page.tag("p class=\"soft\"", "The command line was not recorded.");
+        }
+        None => processes(page, story),
     }
     page.raw("<dl class=\"keys\">\n");
     for (key, value) in &story.transfer {
