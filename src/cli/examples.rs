@@ -3,7 +3,7 @@
 
 use clap::Command;
 
-const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
     (
         "baseline",
         &[
@@ -207,6 +207,13 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
         &[(
             "tcpxctl tap -- ./my_program --its-flags",
             "then: tcpxctl watch",
+        )],
+    ),
+    (
+        "adopt",
+        &[(
+            "tcpxctl adopt a3-0.tcpxrec a3-1.tcpxrec logs/",
+            "then: tcpxctl report, tcpxctl bundle",
         )],
     ),
     (

@@ -20,6 +20,7 @@ use tcpx_node::plugin_files::LoadError;
 use tcpx_report::WriteError;
 use tcpx_report::compare::BaselineError;
 use tcpx_report::history::HistoryError;
+use tcpx_run_model::adopt::AdoptError;
 use tcpx_run_model::record::{FilesError, FolderError};
 use tcpx_run_model::scenario::ScenarioError;
 use tcpx_trace::SourceError as TraceError;
@@ -222,6 +223,12 @@ impl From<TaskError> for Failure {
 impl From<NoPlugin> for Failure {
     fn from(no_plugin: NoPlugin) -> Self {
         Self::new(Outcome::NotRun, no_plugin.why).with_next_step(no_plugin.next_step)
+    }
+}
+
+impl From<AdoptError> for Failure {
+    fn from(error: AdoptError) -> Self {
+        Self::because(Outcome::NotRun, &error)
     }
 }
 

@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Move bytes", &["run", "handshake", "rehearse", "shrink"]),
     (
         "Watch and explain",
-        &["watch", "diagnose", "logs", "tap", "trace"],
+        &["watch", "diagnose", "logs", "tap", "adopt", "trace"],
     ),
     (
         "Tell others",

@@ -4,6 +4,7 @@
 //! is its manual.
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod baseline;
 #[cfg(test)]
 mod book;
@@ -117,6 +118,8 @@ enum Command {
     Tap(tap::Arguments),
     /// Export a recording as a timeline: Perfetto, CSV or JSON lines.
     Trace(trace::Arguments),
+    /// Make a run folder of recordings and logs of other programs.
+    Adopt(adopt::Arguments),
     /// Render a run as a report.
     Report(Box<report::Arguments>),
     /// Pack a run and its report into one redacted file.
@@ -194,6 +197,7 @@ fn dispatch(cli: Cli) -> Ended {
         Command::Logs(arguments) => logs::main(common, &arguments),
         Command::Tap(arguments) => tap::main(common, &arguments),
         Command::Trace(arguments) => trace::main(common, &arguments),
+        Command::Adopt(arguments) => adopt::main(common, &arguments),
         Command::Report(arguments) => report::main(common, &arguments),
         Command::Bundle(arguments) => bundle::main(common, &arguments),
         Command::Compare(arguments) => compare::main(common, &arguments),

@@ -10,8 +10,8 @@
 #![expect(dead_code, reason = "these types only describe what others serialize")]
 
 use super::{
-    baseline, bundle, compare, diagnose, discover, doctor, doctor_table, failure, generate, gpu,
-    handshake, history, logs, mr, rehearse, run, selftest, shrink, tap, trace,
+    adopt, baseline, bundle, compare, diagnose, discover, doctor, doctor_table, failure, generate,
+    gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink, tap, trace,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -488,6 +488,20 @@ struct Report {
     sections: Keys,
 }
 
+/// One file that was adopted: its path in the run folder, and the path it was copied from.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct AdoptedFile {
+    name: String,
+    from: PathBuf,
+}
+
+/// `adopted.json` of a run folder.
+#[derive(JsonSchema, Serialize)]
+struct Adopted {
+    schema: String,
+    files: Vec<AdoptedFile>,
+}
+
 /// `nodes/NODE/frame.json`: what surrounded a worker when a stall was declared.
 #[derive(JsonSchema, Serialize)]
 struct Frame {
@@ -527,6 +541,8 @@ fn all() -> BTreeMap<&'static str, Value> {
         };
     }
     schemas! {
+        "tcpxctl.adopt/1": adopt::AdoptDocument<'static>,
+        "tcpxctl.adopted/1": Adopted,
         "tcpxctl.baseline/1": baseline::BaselineDocument<'static>,
         "tcpxctl.baselines/1": baseline::BaselinesDocument<'static>,
         "tcpxctl.bundle-verified/1": bundle::BundleVerifiedDocument<'static>,

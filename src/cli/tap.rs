@@ -16,7 +16,7 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::failure::{Ended, Ending};
+use super::failure::{Ended, Ending, Failure};
 use super::output::{print_json, print_warning, say};
 use crate::interpose::{
     Exports, InterposeError, PrivateFolder, Program, ProgramEnding, ProgramEnvironment, RealPlugin,
@@ -30,6 +30,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_recorder::{EndedHow, folder_name, mark_ended};
+use tcpx_run_model::adopt::{Adoptable, adopt};
+use tcpx_words::units::stamp_utc;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -39,6 +41,9 @@ pub(crate) struct Arguments {
     /// Folder for the recorder files [default: /dev/shm/tcpxctl-UID].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
+    /// Make a run folder of the recordings in DIR when the program has ended.
+    #[arg(long, value_name = "DIR")]
+    reports: Option<PathBuf>,
     /// Maximum number of open comms per process, listen comms included [default: 1024].
     #[arg(long, value_name = "N")]
     channels: Option<u32>,
@@ -63,6 +68,9 @@ pub(super) struct TapDocument {
     not_recorded: Vec<Process>,
     exit_code: Option<i32>,
     signal: Option<i32>,
+    /// The run folder of the recordings, with --reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<PathBuf>,
 }
 
 #[derive(Serialize, Clone)]
@@ -105,11 +113,30 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             tapping.folder.path().display()
         ));
     }
+    let run = match &arguments.reports {
+        Some(reports) if !watched.recordings.is_empty() => Some(adopted(reports, &watched)?),
+        _ => None,
+    };
     if common.json {
-        print_json(&watched.document(&tapping, ending));
+        print_json(&watched.document(&tapping, ending, run));
     }
     drop(tapping);
     Ok(leave(ending))
+}
+
+/// Makes a run folder of the recordings.
+fn adopted(reports: &Path, watched: &Watched) -> Result<PathBuf, Failure> {
+    let recordings = watched.recordings.iter().map(|one| one.what.clone().into());
+    let files = Adoptable {
+        recordings: recordings.collect(),
+        logs: Vec::new(),
+    };
+    let (run, _) = adopt(reports, &stamp_utc(), "tap", &files)?;
+    say(&format!(
+        "# recordings : {0}\n# next : tcpxctl report {0}\n",
+        run.display()
+    ));
+    Ok(run)
 }
 
 fn prepare(arguments: &Arguments) -> Result<Tapping, InterposeError> {
@@ -294,7 +321,12 @@ impl Watched {
         }
     }
 
-    fn document(&self, tapping: &Tapping, ending: ProgramEnding) -> TapDocument {
+    fn document(
+        &self,
+        tapping: &Tapping,
+        ending: ProgramEnding,
+        run: Option<PathBuf>,
+    ) -> TapDocument {
         let (exit_code, signal) = match ending {
             ProgramEnding::Exited(code) => (Some(code), None),
             ProgramEnding::Killed(signal) => (None, Some(signal)),
@@ -310,6 +342,7 @@ impl Watched {
             not_recorded: self.not_recorded.clone(),
             exit_code,
             signal,
+            run,
         }
     }
 }

@@ -30,6 +30,14 @@ const MISSING_PLUGIN: &str = "/no/such/plugin.so";
 
 const ALL: &[Failing] = &[
     Failing {
+        command: "adopt",
+        usage: &[],
+        others: &[
+            (&["no-such-file"], Error(2)),
+            (&["small.toml", "--reports", "/proc/x"], Error(3)),
+        ],
+    },
+    Failing {
         command: "baseline list",
         usage: &["extra"],
         // It lists what can be read.

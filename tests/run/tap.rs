@@ -472,7 +472,7 @@ fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
         ("test", "polls-others-only"),
     ] {
         let tool = tool(
-            &["--plugin", "soft"],
+            &["--plugin", "soft", "--reports", "reports"],
             &["200", "4096", "2"],
             &[("EXCHANGE_HANG", hang)],
         );
@@ -502,8 +502,71 @@ fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
         );
         let seen = Tool::new(&["watch", file, "--once", "--size", "150x30"]).ends_with(0);
         seen.says(&["STALLED", "was killed by signal 9", " over"]);
-        drop(tapped);
+        let run = &tapped.run_folders()[0];
+        check_adopted(run, condition);
     }
+}
+
+/// Checks the run folder of a recording, and its bundle.
+fn check_adopted(run: &Path, condition: &str) {
+    let place = run.to_str().unwrap();
+    let finding = format!("error {condition}");
+    let note = "recordings and logs of programs that no run started";
+    Tool::new(&["diagnose", place])
+        .ends_with(4)
+        .says(&[&finding, note]);
+    let report = Tool::new(&["report", place, "--format", "markdown"]).ends_with(0);
+    report.says(&["ADOPTED", condition, "TCPXSoft_v7"]);
+    let bundled = Tool::new(&["bundle", place, "--out", "run.tar.gz"]).ends_with(0);
+    let bundle = bundled.folder().join("run.tar.gz");
+    let bundle = bundle.to_str().unwrap();
+    Tool::new(&["bundle", "--verify", bundle]).ends_with(0);
+    Tool::new(&["diagnose", bundle])
+        .ends_with(4)
+        .says(&[&finding, note]);
+}
+
+#[test]
+fn recordings_and_logs_of_other_programs_are_reported_like_a_run() {
+    let ended = tool(&["--plugin", "soft"], &["50", "4096", "2"], &[]).ends_with(0);
+    let recording = list(&ended.folder().join("rec")).unwrap().remove(0).path;
+    let logs = TempDir::new().unwrap();
+    let line =
+        "a3-0:4242:4250 [0] transport/net.cc:12 NCCL WARN NET/GPUDirectTCPX : something new\n";
+    std::fs::write(logs.path().join("rank0.log"), line).unwrap();
+    std::fs::write(logs.path().join(".hidden"), "x").unwrap();
+    let (recording, logs) = (recording.to_str().unwrap(), logs.path().to_str().unwrap());
+    let adopted = Tool::new(&["adopt", recording, logs, "--name", "their job", "--json"]);
+    let adopted = adopted.ends_with(0);
+    let document = adopted.json();
+    assert_eq!(document["files"].as_array().unwrap().len(), 2, "{adopted}");
+    let run = adopted.run_folders().remove(0);
+    assert!(run.to_str().unwrap().ends_with("-their-job"));
+    let place = run.to_str().unwrap();
+    let report = Tool::new(&["report", place, "--format", "markdown"]).ends_with(0);
+    report.says(&["ADOPTED", "something new", "rank0.log:1", "called exit(0)"]);
+    Tool::new(&["diagnose", place])
+        .ends_with(0)
+        .says(&["nothing found"]);
+    Tool::new(&["watch", place, "--once"])
+        .ends_with(0)
+        .says(&["ENDED", "called exit(0)"]);
+    Tool::new(&["trace", place, "--format", "csv"]).ends_with(0);
+    Tool::new(&[
+        "history",
+        "--reports",
+        run.parent().unwrap().to_str().unwrap(),
+    ])
+    .ends_with(0)
+    .says(&["adopted", "their-job"]);
+    Tool::new(&["adopt", logs, "--reports", "/proc/x"])
+        .ends_with(3)
+        .says(&["/proc/x"]);
+    let noise = adopted.folder().join("noise.tcpxrec");
+    std::fs::write(&noise, "nonsense").unwrap();
+    Tool::new(&["adopt", noise.to_str().unwrap()])
+        .ends_with(3)
+        .says(&["cannot read the recording", "noise.tcpxrec"]);
 }
 
 #[test]

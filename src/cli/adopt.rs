@@ -1,0 +1,137 @@
+//! `tcpxctl adopt`: makes a run folder of what other programs left.
+//!
+//! ```console
+//! $ tcpxctl adopt a3-0.tcpxrec a3-1.tcpxrec logs/
+//! # adopt : 2 recordings and 16 logs in reports/20261122T101500Z-adopted
+//! # next : tcpxctl report reports/20261122T101500Z-adopted
+//! ```
+//!
+//! The arguments are recordings of `tcpxctl tap` of one end or both, ids of processes that write
+//! one now, log files, and folders of any of these. `report`, `bundle`, `diagnose`, `watch` and
+//! `trace` then read the folder like that of a run, and redact it like one.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::failure::{Ended, Ending, Failure};
+use super::output::{print_json, say};
+use clap::Args;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use tcpx_recorder::Reader;
+use tcpx_run_model::adopt::{Adoptable, AdoptedFile, adopt};
+use tcpx_run_model::live::recorders_of;
+use tcpx_words::error::Outcome;
+use tcpx_words::units::stamp_utc;
+
+/// Levels of folders that are searched.
+const DEPTH_MAX: usize = 4;
+/// Most files that are adopted.
+const FILES_MAX: usize = 512;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Recorder files, process ids, log files, and folders of these.
+    #[arg(required = true, value_name = "FILE|PID|FOLDER")]
+    what: Vec<String>,
+    /// Name of the run.
+    #[arg(long, value_name = "NAME", default_value = "adopted")]
+    name: String,
+    /// Folder of the run folders.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct AdoptDocument<'a> {
+    schema: &'static str,
+    run: &'a Path,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::AdoptedFile>"))]
+    files: &'a [AdoptedFile],
+}
+
+pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let mut found = Adoptable::default();
+    for what in &arguments.what {
+        find(what, &mut found)?;
+    }
+    if found.recordings.is_empty() && found.logs.is_empty() {
+        let message = format!("no file in {}", arguments.what.join(", "));
+        return Err(Failure::new(Outcome::Usage, message));
+    }
+    let (run, adopted) = adopt(&arguments.reports, &stamp_utc(), &arguments.name, &found)?;
+    if common.json {
+        print_json(&AdoptDocument {
+            schema: "tcpxctl.adopt/1",
+            run: &run,
+            files: &adopted.files,
+        });
+        return Ok(Ending::PASSED);
+    }
+    let recordings = found.recordings.len();
+    say(&format!(
+        "# adopt : {} and {} in {}\n# next : tcpxctl report {2}\n",
+        counted(recordings, "recording"),
+        counted(adopted.files.len() - recordings, "log"),
+        run.display()
+    ));
+    Ok(Ending::PASSED)
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Adds the files that an argument names.
+fn find(what: &str, found: &mut Adoptable) -> Result<(), Failure> {
+    let path = Path::new(what);
+    if path.is_dir() {
+        find_below(path, 0, found);
+        return Ok(());
+    }
+    if path.is_file() {
+        add(path, found);
+        return Ok(());
+    }
+    let recorders = what.parse().map(recorders_of).unwrap_or_default();
+    if recorders.is_empty() {
+        let message =
+            format!("{what} is not a file, a folder, or a process that writes a recorder");
+        return Err(Failure::new(Outcome::Usage, message)
+            .next("name a recorder file, a log, a folder of these, or a process id"));
+    }
+    found.recordings.extend(recorders);
+    Ok(())
+}
+
+/// Adds the regular files below a folder, without hidden ones and without following links.
+fn find_below(folder: &Path, depth: usize, found: &mut Adoptable) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut entries: Vec<_> = entries
+        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+        .collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && depth < DEPTH_MAX => {
+                find_below(&entry.path(), depth + 1, found);
+            }
+            Ok(kind) if kind.is_file() => add(&entry.path(), found),
+            _ => {}
+        }
+    }
+}
+
+fn add(path: &Path, found: &mut Adoptable) {
+    if found.recordings.len() + found.logs.len() >= FILES_MAX {
+        return;
+    }
+    let is_named = path.extension().is_some_and(|suffix| suffix == "tcpxrec");
+    let is_recording =
+        is_named || Reader::open(path).is_ok_and(|mut reader| reader.header().is_ok());
+    if is_recording {
+        found.recordings.push(path.to_owned());
+    } else {
+        found.logs.push(path.to_owned());
+    }
+}
