@@ -94,6 +94,23 @@ fn run_json_has_its_keys_and_the_event_stream_its_lines() {
 }
 
 #[test]
+fn the_last_iteration_is_told_and_the_result_has_them_all() {
+    let ended = Tool::run(&["transfer.total=64KiB", "transfer.iterations=300"]).ends_with(0);
+    let events = std::fs::read_to_string(ended.run_folders()[0].join("events.jsonl")).unwrap();
+    let lines = events
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut last = [0, 0];
+    for line in lines.filter(|line| line["iteration"].is_object()) {
+        last[line["node"].as_u64().unwrap() as usize] =
+            line["iteration"]["index"].as_u64().unwrap();
+    }
+    assert_eq!(last, [300, 300], "with one of warm-up, counted from 0");
+    let record = ended.recorded("passed");
+    assert_eq!(record["transfers"][0]["iterations"], 300, "measured ones");
+}
+
+#[test]
 fn the_counters_of_a_channel_add_up() {
     let record = Tool::run(&["transfer.direction=both"])
         .ends_with(0)

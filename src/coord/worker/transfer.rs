@@ -109,6 +109,10 @@ struct PingPong {
     times: RoundTrips,
 }
 
+/// Shortest time between two messages of ended iterations: the result has them all, and a message
+/// of each would cost the coordinator as much as the samples of a run with few.
+const TELL_EVERY: Duration = Duration::from_millis(50);
+
 struct Transfer {
     drivers: Drivers<WallPace>,
     near: NearCpus,
@@ -240,6 +244,7 @@ impl Transfer {
         let wanted = &task.scenario.transfer;
         let directions = u64::from(task.sends) + u64::from(task.receives);
         let until = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
+        let mut told = Instant::now();
         for index in 0..wanted.warmup + wanted.iterations {
             let warmup = index < wanted.warmup;
             let starts_measuring = index == wanted.warmup || (index == 1 && wanted.warmup == 0);
@@ -281,7 +286,12 @@ impl Transfer {
                 wrong_bytes: tallied(|tally| tally.wrong_bytes),
             };
             self.iterations.push(iteration);
-            context.tell(&WorkerMessage::Iteration(iteration));
+            let is_last =
+                index + 1 == wanted.warmup || index + 1 == wanted.warmup + wanted.iterations;
+            if is_last || iteration.wrong_bytes > 0 || told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                context.tell(&WorkerMessage::Iteration(iteration));
+            }
         }
         Ok(())
     }
