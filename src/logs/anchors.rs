@@ -7,6 +7,9 @@
 //! of several the one that is rarest in the examples, because every occurrence stops the
 //! search. A piece of an ordinary line would stop the search at every such line, so it is
 //! chosen only for a literal that has no other.
+//!
+//! The literals of an anchor mostly share more than one piece. Which of these `variants` is
+//! searched for is decided where the strings of the search are put together (`buckets`).
 #![forbid(unsafe_code)]
 
 use foldhash::fast::RandomState;
@@ -21,18 +24,20 @@ pub(super) const ORDINARY: &str = include_str!("../../probes/logs/ordinary.txt")
 
 /// A string to search for, and the literals that contain it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Anchor {
-    /// The string to search for.
-    pub text: Vec<u8>,
-    /// Indices of literals, each with the offset of the anchor in the literal.
-    pub literals: Vec<(usize, usize)>,
+pub(super) struct Anchor<'a> {
+    /// The string that was chosen.
+    pub text: &'a [u8],
+    /// Strings that every literal of the anchor contains, and that serve as well.
+    pub variants: Vec<&'a [u8]>,
+    /// Indices of literals.
+    pub literals: Vec<usize>,
 }
 
 /// Anchors such that every literal belongs to exactly one. `examples` are lines with hits.
-pub(super) fn anchors(literals: &[&[u8]], examples: &[&[u8]]) -> Vec<Anchor> {
+pub(super) fn anchors<'a>(literals: &[&'a [u8]], examples: &[&[u8]]) -> Vec<Anchor<'a>> {
     let (ordinary, often) = (Ordinary::new(), often(examples));
     let mut left: BTreeSet<usize> = (0..literals.len()).collect();
-    let mut pieces = BTreeMap::<&[u8], BTreeSet<usize>>::new();
+    let mut pieces = BTreeMap::<&'a [u8], BTreeSet<usize>>::new();
     for (index, literal) in literals.iter().enumerate() {
         for piece in candidates(literal, &ordinary) {
             pieces.entry(piece).or_default().insert(index);
@@ -46,10 +51,16 @@ pub(super) fn anchors(literals: &[&[u8]], examples: &[&[u8]]) -> Vec<Anchor> {
             .max_by_key(|(piece, of)| (of.len(), rarity(piece), piece.len(), Reverse(**piece)));
         let Some((&piece, of)) = best else { break };
         let of = of.clone();
-        let place = |index: &usize| Some((*index, memmem::find(literals[*index], piece)?));
+        let of_all = |one: &&[u8]| {
+            let mut others = of.iter().map(|index| literals[*index]);
+            others.all(|literal| memmem::find(literal, one).is_some())
+        };
+        let first = of.first().map(|index| literals[*index]).unwrap_or_default();
+        let variants = candidates(first, &ordinary).into_iter().filter(of_all);
         chosen.push(Anchor {
-            text: piece.to_vec(),
-            literals: of.iter().filter_map(place).collect(),
+            text: piece,
+            variants: variants.collect(),
+            literals: of.iter().copied().collect(),
         });
         left.retain(|index| !of.contains(index));
         pieces.retain(|_, others| {
@@ -105,8 +116,11 @@ mod tests {
         let anchors = anchors(literals, &[]);
         let mut seen = BTreeSet::new();
         for anchor in &anchors {
-            for (index, place) in &anchor.literals {
-                assert!(literals[*index][*place..].starts_with(&anchor.text));
+            assert!(anchor.variants.contains(&anchor.text));
+            for index in &anchor.literals {
+                for variant in &anchor.variants {
+                    assert!(memmem::find(literals[*index], variant).is_some());
+                }
                 assert!(seen.insert(*index), "{index} has two anchors");
             }
         }
@@ -136,7 +150,7 @@ mod tests {
         let literal: &[u8] = b"NCCL INFO zzqzzq";
         let chosen = anchors(&[literal], &[]);
         assert!(
-            memmem::find(ORDINARY.as_bytes(), &chosen[0].text).is_none(),
+            memmem::find(ORDINARY.as_bytes(), chosen[0].text).is_none(),
             "{chosen:?}"
         );
     }

@@ -177,10 +177,11 @@ impl SignatureCatalogue {
         Some(user_config(variable)?.join("logs")).filter(|path| path.is_dir())
     }
 
-    /// Whether the literals fit the vector search, which is faster than the automaton.
+    /// The number of vector searches for the literals; `None` if they need the automaton, which
+    /// is slower.
     #[cfg(test)]
-    pub(super) fn is_vector_search(&self) -> bool {
-        self.matcher.is_vector()
+    pub(super) fn vector_searches(&self) -> Option<usize> {
+        self.matcher.vector_searches()
     }
 
     /// Every signature, in the order of the files.

@@ -1,20 +1,23 @@
 //! Finds the literals of a catalogue in a block of log.
 //!
-//! The block is searched for anchors (`anchors`); at each hit, the few literals that
-//! contain the anchor are compared in place. Nothing here knows lines.
+//! The block is searched for anchors (`anchors`), by one or several vector searches
+//! (`buckets`); at each hit, the few literals that contain the anchor are compared in place.
+//! Nothing here knows lines.
 #![forbid(unsafe_code)]
 
 use super::anchors::{Anchor, ORDINARY, anchors};
-use super::buckets::order;
+use super::buckets::{Chosen, searches};
 use aho_corasick::packed;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind, Span};
+use memchr::memmem;
+
+/// More vector searches, each of which reads every block, are slower than one automaton.
+const VECTOR_SEARCHES_MAX: usize = 6;
 
 /// Literals, compiled for the search.
 #[derive(Debug)]
 pub(super) struct Matcher {
-    search: Search,
-    /// For each anchor: the literals that contain it.
-    of_anchor: Vec<Vec<Candidate>>,
+    searches: Vec<Search>,
 }
 
 /// A literal to compare where its anchor was found.
@@ -51,8 +54,16 @@ impl Candidate {
     }
 }
 
+/// One search for some of the anchors.
 #[derive(Debug)]
-enum Search {
+struct Search {
+    kind: SearchKind,
+    /// For each string of the search: the literals that contain it.
+    of_string: Vec<Vec<Candidate>>,
+}
+
+#[derive(Debug)]
+enum SearchKind {
     Vector(packed::Searcher),
     Automaton(Box<AhoCorasick>),
 }
@@ -66,66 +77,111 @@ impl Matcher {
         literals: &[&[u8]],
         examples: &[&[u8]],
     ) -> Result<Self, aho_corasick::BuildError> {
-        let anchors = in_order(anchors(literals, examples));
-        let texts: Vec<&[u8]> = anchors
-            .iter()
-            .map(|anchor| anchor.text.as_slice())
-            .collect();
-        let search = match packed::Config::new().builder().extend(&texts).build() {
-            Some(searcher) => Search::Vector(searcher),
-            None => Search::Automaton(Box::new(automaton(&texts)?)),
-        };
-        // If one anchor starts with another, the search reports only one of them.
-        let is_reported_with = |one: &Anchor, other: &Anchor| {
-            one.text.starts_with(&other.text) || other.text.starts_with(&one.text)
-        };
-        let candidate = |(literal, inside): &(usize, usize)| {
-            Candidate::new(*literal, *inside, literals[*literal])
-        };
-        let candidates_of = |one: &Anchor| {
-            let same_hit = anchors.iter().filter(|other| is_reported_with(one, other));
-            same_hit
-                .flat_map(|anchor| anchor.literals.iter().filter_map(candidate))
-                .collect()
-        };
-        let of_anchor = anchors.iter().map(candidates_of).collect();
-        Ok(Self { search, of_anchor })
+        let anchors = anchors(literals, examples);
+        let mut searches = searches(&anchors, ORDINARY.as_bytes());
+        if searches.len() > VECTOR_SEARCHES_MAX {
+            searches = vec![searches.concat()];
+        }
+        let search = |chosen: &Vec<Chosen<'_>>| Search::new(chosen, &anchors, literals);
+        let searches = searches.iter().map(search).collect::<Result<_, _>>()?;
+        Ok(Self { searches })
     }
 
     /// Calls `hit` with every occurrence of a literal in `block` and its offset, in the order
     /// of their anchors.
     pub(super) fn hits(&self, block: &[u8], mut hit: impl FnMut(usize, usize)) {
-        let mut from = 0;
-        while let Some((anchor, place)) = self.search.next(block, from) {
-            for candidate in self.of_anchor.get(anchor).into_iter().flatten() {
-                if let Some(start) = candidate.start(block, place) {
-                    hit(candidate.literal, start);
+        if let [only] = self.searches.as_slice() {
+            let mut from = 0;
+            while let Some((string, place)) = only.next(block, from) {
+                only.report(block, string, place, &mut hit);
+                from = place + 1;
+            }
+            return;
+        }
+        let next = |search: &Search, from| search.next(block, from);
+        let mut found: Vec<_> = self.searches.iter().map(|search| next(search, 0)).collect();
+        let earliest = |found: &[Option<(usize, usize)>]| {
+            let places = found.iter().enumerate();
+            places
+                .filter_map(|(number, one)| one.map(|(string, place)| (place, number, string)))
+                .min()
+        };
+        while let Some((place, number, string)) = earliest(&found) {
+            self.searches[number].report(block, string, place, &mut hit);
+            found[number] = next(&self.searches[number], place + 1);
+        }
+    }
+}
+
+impl Search {
+    fn new(
+        chosen: &[Chosen<'_>],
+        anchors: &[Anchor<'_>],
+        literals: &[&[u8]],
+    ) -> Result<Self, aho_corasick::BuildError> {
+        let texts: Vec<&[u8]> = chosen.iter().map(|(_, text)| *text).collect();
+        let kind = match packed::Config::new().builder().extend(&texts).build() {
+            Some(searcher) => SearchKind::Vector(searcher),
+            None => SearchKind::Automaton(Box::new(automaton(&texts)?)),
+        };
+        // If one string starts with another, the search reports only one of them.
+        let same_hit = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
+        let candidates_of = |text: &&[u8]| {
+            let mut candidates = Vec::new();
+            for (anchor, other) in chosen.iter().filter(|(_, other)| same_hit(text, other)) {
+                for &literal in &anchors[*anchor].literals {
+                    let inside = memmem::find(literals[literal], other);
+                    let candidate = inside
+                        .and_then(|inside| Candidate::new(literal, inside, literals[literal]));
+                    candidates.extend(candidate);
                 }
             }
-            from = place + 1;
+            candidates
+        };
+        Ok(Self {
+            kind,
+            of_string: texts.iter().map(candidates_of).collect(),
+        })
+    }
+
+    fn next(&self, block: &[u8], from: usize) -> Option<(usize, usize)> {
+        let span = Span {
+            start: from,
+            end: block.len(),
+        };
+        let found = match &self.kind {
+            SearchKind::Vector(searcher) => searcher.find_in(block, span),
+            SearchKind::Automaton(automaton) => automaton.find(Input::new(block).span(span)),
+        }?;
+        Some((found.pattern().as_usize(), found.start()))
+    }
+
+    /// Compares the literals that contain a string where it was found.
+    fn report(
+        &self,
+        block: &[u8],
+        string: usize,
+        place: usize,
+        hit: &mut impl FnMut(usize, usize),
+    ) {
+        for candidate in self.of_string.get(string).into_iter().flatten() {
+            if let Some(start) = candidate.start(block, place) {
+                hit(candidate.literal, start);
+            }
         }
     }
 }
 
 #[cfg(test)]
 impl Matcher {
-    pub(super) fn is_vector(&self) -> bool {
-        matches!(self.search, Search::Vector(_))
+    /// The number of vector searches; `None` if there is an automaton.
+    pub(super) fn vector_searches(&self) -> Option<usize> {
+        let is_vector = |search: &Search| matches!(search.kind, SearchKind::Vector(_));
+        self.searches
+            .iter()
+            .all(is_vector)
+            .then_some(self.searches.len())
     }
-}
-
-/// The order that makes the vector search fast.
-fn in_order(anchors: Vec<Anchor>) -> Vec<Anchor> {
-    let texts: Vec<&[u8]> = anchors
-        .iter()
-        .map(|anchor| anchor.text.as_slice())
-        .collect();
-    let order = order(&texts, ORDINARY.as_bytes());
-    let mut anchors: Vec<Option<Anchor>> = anchors.into_iter().map(Some).collect();
-    order
-        .into_iter()
-        .filter_map(|index| anchors[index].take())
-        .collect()
 }
 
 fn automaton(texts: &[&[u8]]) -> Result<AhoCorasick, aho_corasick::BuildError> {
@@ -136,24 +192,9 @@ fn automaton(texts: &[&[u8]]) -> Result<AhoCorasick, aho_corasick::BuildError> {
         .build(texts)
 }
 
-impl Search {
-    fn next(&self, block: &[u8], from: usize) -> Option<(usize, usize)> {
-        let span = Span {
-            start: from,
-            end: block.len(),
-        };
-        let found = match self {
-            Self::Vector(searcher) => searcher.find_in(block, span),
-            Self::Automaton(automaton) => automaton.find(Input::new(block).span(span)),
-        }?;
-        Some((found.pattern().as_usize(), found.start()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memchr::memmem;
     use proptest::prelude::*;
 
     fn found(literals: &[&[u8]], block: &[u8]) -> Vec<(usize, usize)> {
@@ -179,14 +220,32 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_literals_are_found_without_the_vector_search_too() {
-        let words: Vec<String> = (0..200)
-            .map(|index| format!("q{index:03}zz{:03}", 997 * index % 1000))
-            .collect();
+    fn many_literals_are_found_with_several_searches_and_with_an_automaton() {
+        for (count, is_vector) in [(200_u32, true), (1200, false)] {
+            let words: Vec<String> = (0..count)
+                .map(|index| format!("q{:06x}", index.wrapping_mul(2_654_435_761) >> 8))
+                .collect();
+            let literals: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+            let searches = Matcher::new(&literals, &[]).unwrap().vector_searches();
+            assert_eq!(searches.is_some_and(|searches| searches > 1), is_vector);
+            let block = words.join(" and ");
+            assert_eq!(
+                found(&literals, block.as_bytes()),
+                naive(&literals, block.as_bytes())
+            );
+        }
+    }
+
+    #[test]
+    fn hits_of_several_searches_are_in_order() {
+        let words: Vec<String> = (0..200).map(|index| format!("q{index:03}w")).collect();
         let literals: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-        let block = words.join(" and ");
-        assert_eq!(found(&literals, block.as_bytes()).len(), 200);
-        assert!(memmem::find(block.as_bytes(), b"q199").is_some());
+        let matcher = Matcher::new(&literals, &[]).unwrap();
+        assert!(matcher.searches.len() > 1);
+        let block = words.iter().rev().cloned().collect::<Vec<_>>().join(" ");
+        let mut places = Vec::new();
+        matcher.hits(block.as_bytes(), |_, place| places.push(place));
+        assert!(places.is_sorted() && places.len() == 200, "{places:?}");
     }
 
     proptest! {
