@@ -204,24 +204,34 @@ impl SignatureCatalogue {
         literal < self.of_literal.len()
     }
 
-    /// Adds to `found` the signatures that have this literal and whose regex matches.
+    /// The signatures of a message, in `found`; `literals` are those that it contains. A
+    /// fallback is tried only if nothing else matches.
     pub(super) fn of_message(
         &self,
-        literal: usize,
+        literals: impl Iterator<Item = usize> + Clone,
         message: &[u8],
         regexes: &Regexes,
         found: &mut Vec<usize>,
     ) {
-        for &index in self.of_literal.get(literal).into_iter().flatten() {
-            let holds = || {
-                regexes[index]
-                    .as_ref()
-                    .is_none_or(|regex| regex.is_match(message))
-            };
-            if !found.contains(&index) && holds() {
-                found.push(index);
+        found.clear();
+        for fallback in [false, true] {
+            for literal in literals.clone() {
+                for &index in self.of_literal.get(literal).into_iter().flatten() {
+                    let holds = || {
+                        let regex = regexes[index].as_ref();
+                        regex.is_none_or(|regex| regex.is_match(message))
+                    };
+                    let is_meant = self.signatures[index].fallback == fallback;
+                    if is_meant && !found.contains(&index) && holds() {
+                        found.push(index);
+                    }
+                }
+            }
+            if !found.is_empty() {
+                break;
             }
         }
+        self.without_hidden(found);
     }
 
     /// Whether a literal is that of a signature.
@@ -231,7 +241,7 @@ impl SignatureCatalogue {
     }
 
     /// Removes signatures that others in the list hide.
-    pub(super) fn only_meant(&self, found: &mut Vec<usize>) {
+    fn without_hidden(&self, found: &mut Vec<usize>) {
         if found.len() > 1 && found.iter().any(|index| !self.over[*index].is_empty()) {
             let hidden: Vec<usize> = found
                 .iter()
@@ -240,23 +250,12 @@ impl SignatureCatalogue {
                 .collect();
             found.retain(|index| !hidden.contains(index));
         }
-        if found.len() > 1 {
-            let is_fallback = |index: &usize| self.signatures[*index].fallback;
-            if !found.iter().all(is_fallback) {
-                found.retain(|index| !is_fallback(index));
-            }
-        }
     }
 
-    /// The values that a line has for the placeholders of its signature.
-    pub(super) fn values(&self, signature: &Signature, line: &[u8]) -> Values {
+    /// The values that a line has for the placeholders of the signature `index`.
+    pub(super) fn values(&self, index: usize, line: &[u8]) -> Values {
         let mut values = BTreeMap::new();
-        let index = self
-            .signatures
-            .iter()
-            .position(|one| one.name == signature.name);
-        let regex = index.and_then(|index| self.regexes[index].as_ref());
-        if let Some(regex) = regex
+        if let Some(regex) = self.regexes.get(index).and_then(Option::as_ref)
             && let Some(captures) = regex.captures(line)
         {
             for name in regex.capture_names().flatten() {
@@ -267,7 +266,8 @@ impl SignatureCatalogue {
         }
         if let Some(means) = values
             .get("code")
-            .and_then(|code| signature.table.get(code))
+            .zip(self.signatures.get(index))
+            .and_then(|(code, signature)| signature.table.get(code))
         {
             values.insert(MEANS.to_owned(), means.clone());
         }
@@ -284,15 +284,11 @@ impl SignatureCatalogue {
         let mut hits = Vec::new();
         self.hits(line, |literal, place| hits.push((literal, place)));
         let mut all = Vec::new();
-        for (literal, place) in hits {
-            self.of_message(
-                literal,
-                super::shape::record_at(line, place).0.message,
-                &self.regexes,
-                &mut all,
-            );
+        if let Some((_, place)) = hits.first() {
+            let message = super::shape::record_at(line, *place).0.message;
+            let literals = hits.iter().map(|(literal, _)| *literal);
+            self.of_message(literals, message, &self.regexes, &mut all);
         }
-        self.only_meant(&mut all);
         all.into_iter()
             .map(|index| &self.signatures[index])
             .collect()

@@ -131,7 +131,7 @@ impl Compose<'_> {
             let Some(signature) = self.catalogue.signatures.get(number as usize) else {
                 continue;
             };
-            let finding = self.finding(signature, &parts);
+            let finding = self.finding(number, signature, &parts);
             match signature.severity {
                 Severity::Info => report.seen.push(finding),
                 Severity::Benign if self.any_seen(&signature.unless) => match signature.role {
@@ -200,6 +200,7 @@ impl Compose<'_> {
 
     fn finding(
         &self,
+        number: u32,
         signature: &Signature,
         parts: &[(u32, &SeenLines, Option<Phase>)],
     ) -> SignatureFinding {
@@ -228,7 +229,7 @@ impl Compose<'_> {
         processes.sort();
         processes.truncate(NAMED_MAX);
         let sample = first.map(|seen| seen.sample.as_slice()).unwrap_or_default();
-        let values = self.catalogue.values(signature, sample);
+        let values = self.catalogue.values(number as usize, sample);
         SignatureFinding {
             signature: signature.name.clone(),
             severity: signature.severity,

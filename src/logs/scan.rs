@@ -209,15 +209,11 @@ impl<'a> Worker<'a> {
                 .max(1);
             let (mine, others) = rest.split_at(size);
             let mut found = std::mem::take(&mut self.found);
-            found.clear();
-            for (literal, at) in mine {
-                if *at >= start || record.level.is_none() {
-                    let message = record.message;
-                    self.catalogue
-                        .of_message(*literal, message, &self.regexes, &mut found);
-                }
-            }
-            self.catalogue.only_meant(&mut found);
+            let is_of_message = |at: usize| at >= start || record.level.is_none();
+            let hits = mine.iter().filter(|(_, at)| is_of_message(*at));
+            let literals = hits.map(|(literal, _)| *literal);
+            self.catalogue
+                .of_message(literals, record.message, &self.regexes, &mut found);
             if self.filter.takes(&record) {
                 let site = record.site.filter(|_| record.level == Some(Level::Warn));
                 self.take(
