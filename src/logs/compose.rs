@@ -10,7 +10,7 @@ use super::report::{
     Transport, UNKNOWN_WARNING, UnknownWarning,
 };
 use super::signature::{Need, Phase, Role, Severity, Signature};
-use super::tally::{Address, FlowKey, FlowSeen, Place, SeenLines, Speaker, Tally};
+use super::tally::{Address, FlowKey, FlowSeen, Place, SeenLines, SeenShape, Speaker, Tally};
 use super::time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -279,23 +279,21 @@ impl Compose<'_> {
     }
 
     fn unknown(&self) -> Vec<UnknownWarning> {
-        let survived = |last: &BTreeMap<u32, Place>| {
-            let complete = &self.tally.init_complete;
-            last.iter().all(|(speaker, place)| {
-                complete
-                    .get(speaker)
-                    .is_some_and(|complete| complete > place)
-            })
+        let complete = &self.tally.init_complete;
+        let has_survived = |(speaker, place): (&u32, &Place)| {
+            let complete = complete.get(speaker);
+            complete.is_some_and(|complete| complete > place)
         };
-        let unknown = |(shape, (seen, last)): (&Vec<u8>, &(SeenLines, BTreeMap<u32, Place>))| {
+        let unknown = |(text, shape): (&Vec<u8>, &SeenShape)| {
+            let (seen, last) = (&shape.lines, &shape.last);
             UnknownWarning {
-                survived: survived(last),
+                survived: !shape.lacks_speakers && last.iter().all(has_survived),
                 processes: last
                     .keys()
                     .take(NAMED_MAX)
                     .map(|one| self.name(*one))
                     .collect(),
-                shape: shown(shape),
+                shape: shown(text),
                 count: seen.count,
                 first: self.place(seen.first, seen.first_us),
                 last: self.place(seen.last, seen.last_us),

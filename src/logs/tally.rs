@@ -8,6 +8,7 @@ use super::fields::{self, Polls};
 use super::networks::Proof;
 use super::shape::Record;
 use foldhash::fast::RandomState;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
@@ -19,6 +20,8 @@ const SEEN_MAX: usize = 32_768;
 const SHAPES_MAX: usize = 256;
 const FLOWS_MAX: usize = 32_768;
 const SETTINGS_MAX: usize = 16_384;
+/// Most pairs of a shape and a speaker whose last line is kept; 2 MiB at most.
+const LASTS_MAX: usize = 32_768;
 /// Most functions per signature and speaker.
 const SITES_MAX: usize = 4;
 /// Size of the cache of recent speakers.
@@ -123,8 +126,37 @@ pub(super) struct FlowSeen {
 /// A NIC's name and address.
 pub(super) type Device = (Vec<u8>, Vec<u8>);
 
-/// The last line of each speaker.
-type LastOf = BTreeMap<u32, Place>;
+/// The WARN lines of one shape, which no signature knows.
+#[derive(Debug)]
+pub(super) struct SeenShape {
+    pub lines: SeenLines,
+    /// The last line of each speaker.
+    pub last: BTreeMap<u32, Place>,
+    /// Whether `last` lacks a speaker.
+    pub lacks_speakers: bool,
+}
+
+impl SeenShape {
+    fn new(lines: SeenLines) -> Self {
+        Self {
+            lines,
+            last: BTreeMap::new(),
+            lacks_speakers: false,
+        }
+    }
+
+    /// Keeps the last line of a speaker; `kept` counts the entries of all shapes.
+    fn said_by(&mut self, speaker: u32, place: Place, kept: &mut usize) {
+        if let Some(known) = self.last.get_mut(&speaker) {
+            *known = place.max(*known);
+        } else if *kept < LASTS_MAX {
+            *kept += 1;
+            self.last.insert(speaker, place);
+        } else {
+            self.lacks_speakers = true;
+        }
+    }
+}
 
 /// Everything that is counted.
 #[derive(Debug, Default)]
@@ -136,7 +168,9 @@ pub(super) struct Tally {
     /// Numbers of recent speakers, by a hash of process id and host.
     recent: [u32; RECENT],
     pub seen: HashMap<(u32, u32), SeenLines>,
-    pub shapes: HashMap<Vec<u8>, (SeenLines, LastOf)>,
+    pub shapes: HashMap<Vec<u8>, SeenShape>,
+    /// The entries of `last` of all shapes.
+    lasts: usize,
     pub settings: BTreeMap<(u32, Vec<u8>), BTreeSet<Vec<u8>>>,
     pub transports: BTreeMap<u32, BTreeMap<Vec<u8>, (Proof, Place)>>,
     /// For each speaker: the most nodes of its communicators.
@@ -235,27 +269,33 @@ impl Tally {
     /// Counts a WARN without a signature.
     pub(super) fn see_unknown(&mut self, speaker: u32, message: &[u8], line: CountedLine<'_>) {
         let shape = fields::message_shape(message.trim_ascii(), SHAPE_BYTES);
-        if let Some((seen, last)) = self.shapes.get_mut(&shape) {
-            last.insert(speaker, line.place);
-            return seen.again(line, None);
+        if let Some(known) = self.shapes.get_mut(&shape) {
+            known.lines.again(line, None);
+            return known.said_by(speaker, line.place, &mut self.lasts);
         }
-        let last = BTreeMap::from([(speaker, line.place)]);
-        self.add_shape(shape, (SeenLines::new(line, None), last));
+        let mut new = SeenShape::new(SeenLines::new(line, None));
+        new.said_by(speaker, line.place, &mut self.lasts);
+        self.add_shape(shape, new);
     }
 
-    fn add_shape(&mut self, shape: Vec<u8>, (seen, last): (SeenLines, LastOf)) {
+    /// Adds a shape whose entries of `last` are counted.
+    fn add_shape(&mut self, shape: Vec<u8>, new: SeenShape) {
         let fits = self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&shape);
         let shape = if fits { shape } else { b"(others)".to_vec() };
-        self.shapes
-            .entry(shape)
-            .and_modify(|(other, places)| {
-                other.merge(seen.clone());
-                for (speaker, place) in &last {
-                    let known = places.entry(*speaker).or_insert(*place);
-                    *known = (*known).max(*place);
+        match self.shapes.entry(shape) {
+            Entry::Vacant(entry) => {
+                entry.insert(new);
+            }
+            Entry::Occupied(entry) => {
+                let known = entry.into_mut();
+                known.lines.merge(new.lines);
+                known.lacks_speakers |= new.lacks_speakers;
+                self.lasts -= new.last.len();
+                for (speaker, place) in new.last {
+                    known.said_by(speaker, place, &mut self.lasts);
                 }
-            })
-            .or_insert((seen, last));
+            }
+        }
     }
 
     /// Adds a setting of a speaker.
@@ -381,12 +421,14 @@ impl Tally {
             .for_each(|((signature, speaker), seen)| {
                 self.add_seen((signature, number(speaker)), seen)
             });
-        other.shapes.into_iter().for_each(|(shape, (seen, last))| {
-            let last = last
-                .into_iter()
-                .map(|(speaker, place)| (number(speaker), place));
-            self.add_shape(shape, (seen, last.collect()));
-        });
+        for (shape, seen) in other.shapes {
+            let mut new = SeenShape::new(seen.lines);
+            new.lacks_speakers = seen.lacks_speakers;
+            for (speaker, place) in seen.last {
+                new.said_by(number(speaker), place, &mut self.lasts);
+            }
+            self.add_shape(shape, new);
+        }
         for ((speaker, key), values) in other.settings {
             values
                 .into_iter()
@@ -447,14 +489,14 @@ impl Tally {
 
     /// Turns line numbers within blocks into line numbers of the file.
     pub(super) fn resolve(&mut self, resolved: impl Fn(Place) -> Place) {
-        let shapes = self.shapes.values_mut().map(|(seen, _)| seen);
+        let shapes = self.shapes.values_mut().map(|shape| &mut shape.lines);
         for seen in self.seen.values_mut().chain(shapes) {
             (seen.first, seen.last) = (resolved(seen.first), resolved(seen.last));
         }
         let last = self
             .shapes
             .values_mut()
-            .flat_map(|(_, last)| last.values_mut());
+            .flat_map(|shape| shape.last.values_mut());
         let networks = self.transports.values_mut().flat_map(BTreeMap::values_mut);
         let places = last
             .chain(self.init_complete.values_mut())
@@ -574,5 +616,56 @@ impl SeenLines {
                 .into_iter()
                 .for_each(|line| self.site(Some((&function, line))));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(shapes: u8, speakers: u32) -> Tally {
+        let mut tally = Tally::default();
+        for shape in 0..shapes {
+            let message = [b'a' + shape % 26, b'a' + shape / 26];
+            for speaker in 0..speakers {
+                let line = CountedLine {
+                    place: Place { file: 0, line: 1 },
+                    time_us: None,
+                    clock_us: None,
+                    site: None,
+                    text: &message,
+                    at: 0,
+                };
+                tally.see_unknown(speaker, &message, line);
+            }
+        }
+        tally
+    }
+
+    fn kept(tally: &Tally) -> usize {
+        tally.shapes.values().map(|shape| shape.last.len()).sum()
+    }
+
+    #[test]
+    fn the_last_lines_of_unknown_warnings_are_bounded() {
+        let mut full = tally(200, 1000);
+        assert_eq!((kept(&full), full.lasts), (LASTS_MAX, LASTS_MAX));
+        // One entry is two numbers and a place, in a tree that is at least half full.
+        assert!(2 * LASTS_MAX * size_of::<(u32, Place)>() <= 2 << 20);
+        let lacking = full.shapes.values().filter(|shape| shape.lacks_speakers);
+        assert_eq!(lacking.count(), 200 - LASTS_MAX / 1000);
+        full.speakers = vec![Speaker::Others; 1];
+        let mut merged = tally(200, 10);
+        merged.merge(full);
+        assert_eq!(kept(&merged), merged.lasts);
+        let counts = merged.shapes.values().map(|shape| shape.lines.count);
+        assert_eq!(counts.sum::<u64>(), 200 * 1010);
+    }
+
+    #[test]
+    fn a_few_processes_are_all_kept() {
+        let tally = tally(20, 100);
+        assert_eq!(kept(&tally), 2000);
+        assert!(tally.shapes.values().all(|shape| !shape.lacks_speakers));
     }
 }
