@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
 
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 15] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
     (
@@ -34,6 +34,14 @@ const FILES: [(&str, &str); 13] = [
     (
         "plugins.toml",
         include_str!("../../probes/logs/plugins.toml"),
+    ),
+    (
+        "fastrak.toml",
+        include_str!("../../probes/logs/fastrak.toml"),
+    ),
+    (
+        "managers.toml",
+        include_str!("../../probes/logs/managers.toml"),
     ),
     ("gpu.toml", include_str!("../../probes/logs/gpu.toml")),
     (

@@ -505,6 +505,8 @@ struct GoldenCase {
     meaning: String,
     #[serde(default)]
     followed: Vec<String>,
+    /// The number of findings.
+    findings: Option<usize>,
     log: String,
 }
 
@@ -531,6 +533,9 @@ fn logs_of_many_jobs_name_their_cause_first() {
             case.first.as_deref(),
             "{name}: {found:?}"
         );
+        if let Some(findings) = case.findings {
+            assert_eq!(found.len(), findings, "{name}: {found:?}");
+        }
         let Some(first) = report.findings.first() else {
             continue;
         };
