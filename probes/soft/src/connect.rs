@@ -19,7 +19,7 @@ use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::fault::{CommFaults, Side, scatter};
 use crate::log::{note, warning};
 use crate::plugin::Plugin;
-use crate::settings::PRODUCT;
+use crate::settings::{Connect, PRODUCT};
 use crate::socket;
 use crate::wire::{HANDLE_BYTES, Handle, Hello, Purpose, Session};
 use crate::words::Words;
@@ -47,6 +47,8 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 const REFUSED_FOR: Duration = Duration::from_secs(20);
 const PENDING_PAUSE: Duration = Duration::from_millis(10);
 const TIMEOUTS_MAX: u32 = 3;
+const BLOCKING_FOR: Duration = Duration::from_secs(60);
+const BLOCKING_PAUSE: Duration = Duration::from_millis(1);
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 /// Connectors between calls, by token.
@@ -60,8 +62,27 @@ pub(crate) struct Call {
     pub outcome: Result<Option<Parts>, Failed>,
 }
 
-/// One call of `connect` with a handle whose token is `token`.
+/// One call of `connect` with a handle whose token is `token`. With `TCPXSOFT_CONNECT=blocking`
+/// it returns with the comm, unless that takes more than 60 s.
 pub(crate) fn connect(
+    plugin: &'static Plugin,
+    device: c_int,
+    bytes: &[u8; HANDLE_BYTES],
+    token: u64,
+) -> Call {
+    let mut call = connect_once(plugin, device, bytes, token);
+    let (token, until) = (call.token.unwrap_or(token), Instant::now() + BLOCKING_FOR);
+    while plugin.settings.connect == Connect::Blocking
+        && matches!(call.outcome, Ok(None))
+        && Instant::now() < until
+    {
+        std::thread::sleep(BLOCKING_PAUSE);
+        call.outcome = connect_once(plugin, device, bytes, token).outcome;
+    }
+    call
+}
+
+fn connect_once(
     plugin: &'static Plugin,
     device: c_int,
     bytes: &[u8; HANDLE_BYTES],

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `TCPXSOFT_IO` | `inline`, `helper`: who moves bytes |
 //! | `TCPXSOFT_WAITS` | `none`, `real`: 100 ms per socket and the flow-steering wait |
+//! | `TCPXSOFT_CONNECT` | `stepwise`, `blocking`: connect waits up to 60 s for the connection |
 //! | `TCPXSOFT_CUDA` | `off`, `standin`: device pointers over ordinary memory, `device`: a GPU's |
 //! | `TCPXSOFT_POOL_BYTES` | 67108864: the page pool of device receives |
 //! | `TCPXSOFT_SEED` | 0: shuffles the pool |
@@ -84,6 +85,15 @@ pub(crate) enum Io {
     Helper,
 }
 
+/// When `connect` returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Connect {
+    /// At once, without a comm until the connection stands: "call again".
+    Stepwise,
+    /// With the comm, for programs that call `connect` once.
+    Blocking,
+}
+
 /// The address family that an interface must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
@@ -143,6 +153,8 @@ pub(crate) struct Settings {
     pub congestion: Option<String>,
     /// What moves the bytes on data sockets.
     pub io: Io,
+    /// Whether `connect` waits for the connection.
+    pub connect: Connect,
     /// How `NCCL_PTR_CUDA` memory is treated.
     pub cuda: Cuda,
     /// Bytes of the page pool.
@@ -293,6 +305,13 @@ impl Reader<'_> {
             ctrl_interface: self.text("CTRL_DEV"),
             congestion: self.own("CONGESTION"),
             io: self.choice("IO", &[("inline", Io::Inline), ("helper", Io::Helper)])?,
+            connect: self.choice(
+                "CONNECT",
+                &[
+                    ("stepwise", Connect::Stepwise),
+                    ("blocking", Connect::Blocking),
+                ],
+            )?,
             cuda: self.choice(
                 "CUDA",
                 &[
@@ -577,6 +596,7 @@ mod tests {
         };
         check("TCPXSOFT_IO", "threads", "inline or helper");
         check("TCPXSOFT_CUDA", "yes", "off or standin or device");
+        check("TCPXSOFT_CONNECT", "x", "stepwise or blocking");
         check("TCPXSOFT_WAITS", "1", "none or real");
         check("TCPXSOFT_POOL_BYTES", "100", "4096 to 4294963200");
         check("TCPXSOFT_SEED", "abc", "a whole number");

@@ -49,6 +49,26 @@ fn connect_and_accept_return_call_again_until_the_peer_arrives() {
 }
 
 #[test]
+fn a_blocking_connect_returns_with_the_comm() {
+    let plugin = plugin(&[("TCPXSOFT_CONNECT", "blocking")]);
+    let (listener, mut handle) = listen(plugin);
+    let listener = listener as usize;
+    let accepting = std::thread::spawn(move || {
+        let mut device = no_device();
+        let comm = until("accept", || {
+            Some(accept(listener as *mut _, &mut device).unwrap()).filter(|comm| !comm.is_null())
+        });
+        comm as usize
+    });
+    let sender = connect(plugin, &mut handle).unwrap();
+    assert!(!sender.is_null());
+    let receiver = accepting.join().unwrap();
+    calls::close(sender).unwrap();
+    calls::close(receiver as *mut _).unwrap();
+    calls::unlisten(listener as *mut _).unwrap();
+}
+
+#[test]
 fn a_handle_buffer_serves_one_connect_and_a_listener_one_accept() {
     let plugin = plugin(&[]);
     let (listener, mut handle) = listen(plugin);
