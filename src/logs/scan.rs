@@ -282,7 +282,7 @@ impl<'a> Worker<'a> {
         };
         let group = |name: &str| captures.as_ref()?.name(name).map(|group| group.as_bytes());
         match signature.fact {
-            None => {}
+            None | Some(Fact::Harness) => {}
             Some(Fact::Polls) => self.tally.flow(speaker, message, |flow| {
                 flow.slow += 1;
                 if flow.nic.is_none() {

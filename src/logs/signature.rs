@@ -112,6 +112,8 @@ pub enum Fact {
     Polls,
     /// A comm's last line, with what it sent.
     Volume,
+    /// A step of a program that drives the plugin itself, read by `harness`.
+    Harness,
 }
 
 impl Fact {
