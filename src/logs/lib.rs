@@ -24,12 +24,11 @@ mod fields;
 mod filter;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-#[cfg(test)]
-#[expect(dead_code, unreachable_pub, reason = "the scan does not call it yet")]
 mod harness;
 mod input;
 mod matcher;
 mod networks;
+mod order;
 mod read;
 mod report;
 mod scan;
@@ -46,6 +45,10 @@ mod variables;
 pub use catalogue::{SignatureCatalogue, SignatureCatalogueError};
 pub use check::{SignatureMistake, check_folder};
 pub use filter::{LogFilter, parse_time};
+pub use harness::{
+    HarnessChannel, HarnessIterations, HarnessProgram, HarnessReport, HarnessResult, HarnessRole,
+    HarnessState, HarnessTests, HarnessVerdict,
+};
 pub use input::InputProblem;
 pub use read::{LogReader, follow};
 pub use report::{

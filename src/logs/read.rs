@@ -4,6 +4,7 @@
 use super::catalogue::SignatureCatalogue;
 use super::compose::compose;
 use super::filter::LogFilter;
+use super::harness::Harness;
 use super::input::{self, InputProblem, problem};
 use super::report::LogReport;
 use super::scan::scan;
@@ -26,6 +27,7 @@ pub struct LogReader<'a> {
     filter: &'a LogFilter,
     threads: usize,
     tally: Tally,
+    harness: Harness,
     files: Vec<String>,
     bytes: u64,
     telemetry: Vec<Telemetry>,
@@ -43,6 +45,7 @@ impl<'a> LogReader<'a> {
             filter,
             threads,
             tally,
+            harness: Harness::default(),
             files,
             bytes: 0,
             telemetry,
@@ -111,7 +114,14 @@ impl<'a> LogReader<'a> {
     }
 
     fn lines(&mut self, file: u32, source: impl Read + Send) {
-        let (tally, bytes, result) = scan(self.catalogue, self.filter, source, file, self.threads);
+        let (tally, bytes, result) = scan(
+            self.catalogue,
+            self.filter,
+            source,
+            file,
+            self.threads,
+            &mut self.harness,
+        );
         self.tally.merge(tally);
         self.bytes += bytes;
         if let Err(error) = result {
@@ -128,6 +138,14 @@ impl<'a> LogReader<'a> {
         let mut report = compose(self.catalogue, &self.tally, &self.files);
         (report.inputs.files, report.inputs.bytes) = (self.files.len(), self.bytes);
         report.telemetry.clone_from(&self.telemetry);
+        report.harness = self.harness.report(&self.files, &report.findings);
+        if self.harness.left_out > 0 {
+            let problem = format!(
+                "{} lines of more programs than are followed were left out",
+                self.harness.left_out
+            );
+            report.problems.push(input::problem(Path::new(""), problem));
+        }
         report.problems.splice(0..0, self.problems.iter().cloned());
         report
     }

@@ -32,6 +32,9 @@ pub struct LogReport {
     pub seen: Vec<SignatureFinding>,
     /// Builds of the plugin that differ between hosts.
     pub builds: Vec<BuildMismatch>,
+    /// Programs that drive the plugin themselves, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub harness: Option<super::harness::HarnessReport>,
     /// The plugin's telemetry files.
     pub telemetry: Vec<super::telemetry::Telemetry>,
     /// Inputs that could not be read, and limits that were exceeded.

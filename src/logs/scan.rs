@@ -8,7 +8,9 @@ use super::blocks::Blocks;
 use super::catalogue::{Regexes, SignatureCatalogue};
 use super::fields;
 use super::filter::LogFilter;
+use super::harness::{BlockLines, Harness};
 use super::networks::{self, Proof};
+use super::order::InOrder;
 use super::shape::{self, Level, Record};
 use super::signature::Fact;
 use super::tally::{CountedLine, Place, Tally};
@@ -20,10 +22,12 @@ const HITS_MAX: usize = 64;
 /// More threads do not make the scan faster.
 const THREADS_MAX: usize = 4;
 const ESCAPE: u8 = 0x1b;
+/// Most lines of harnesses that are kept because an earlier block is not scanned yet.
+const EARLY_MAX: usize = 1 << 14;
 /// Bits of a line number that hold the line within its block; a block has fewer lines.
 const BLOCK_BITS: u32 = 24;
 
-/// Reads a stream to its end.
+/// Reads a stream to its end. `harness` follows the programs in it.
 ///
 /// # Errors
 /// Reading failed; the tally holds the lines up to that point.
@@ -33,9 +37,20 @@ pub(super) fn scan(
     source: impl Read + Send,
     file: u32,
     threads: usize,
+    harness: &mut Harness,
 ) -> (Tally, u64, io::Result<()>) {
     let blocks = Blocks::new(source);
-    let work = || Worker::new(catalogue, filter, file).run(&blocks);
+    let mut before = 0;
+    let in_order = InOrder::new(EARLY_MAX, |part: BlockLines| {
+        harness.take(file, before, &part);
+        before += u64::from(part.lines);
+    });
+    let work = || {
+        let _guard = in_order.guard();
+        Worker::new(catalogue, filter, file).run(&blocks, |index, part: BlockLines| {
+            in_order.hand_over(index, part.len(), part);
+        })
+    };
     let others = threads.clamp(1, THREADS_MAX) - 1;
     let done: Vec<Done> = std::thread::scope(|scope| {
         let started: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
@@ -53,6 +68,7 @@ pub(super) fn scan(
         tally.merge(part.tally);
         result = result.and(part.result);
     }
+    drop(in_order);
     resolve(&mut tally, lines, file);
     (tally, blocks.bytes(), result)
 }
@@ -98,6 +114,8 @@ struct Worker<'a> {
     filter: &'a LogFilter,
     file: u32,
     tally: Tally,
+    /// The lines of harnesses in the block.
+    harness: BlockLines,
     found: Vec<usize>,
     hits: Vec<(usize, usize)>,
 }
@@ -111,16 +129,23 @@ impl<'a> Worker<'a> {
             filter,
             file,
             tally: Tally::default(),
+            harness: BlockLines::default(),
             found: Vec::new(),
             hits: Vec::new(),
         }
     }
 
-    fn run<R: Read>(mut self, blocks: &Blocks<R>) -> Done {
+    fn run<R: Read>(mut self, blocks: &Blocks<R>, hand_over: impl Fn(u32, BlockLines)) -> Done {
         let (mut buffer, mut lines) = (Vec::new(), Vec::new());
         let result = loop {
             match blocks.next(&mut buffer) {
-                Ok(Some((index, size))) => lines.push((index, self.block(&buffer[..size], index))),
+                Ok(Some((index, size))) => {
+                    let count = self.block(&buffer[..size], index);
+                    lines.push((index, count));
+                    let mut harness = std::mem::take(&mut self.harness);
+                    harness.lines = count;
+                    hand_over(index, harness);
+                }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -192,6 +217,8 @@ impl<'a> Worker<'a> {
         } else {
             self.records(line, &hits, place);
         }
+        let behind = block.get(at.end + 1..).unwrap_or_default();
+        self.harness.read_table(at.lines, behind);
         hits.clear();
         self.hits = hits;
     }
@@ -253,6 +280,15 @@ impl<'a> Worker<'a> {
             return;
         }
         let speaker = self.tally.speaker(record, self.file);
+        let facts = found
+            .iter()
+            .map(|index| self.catalogue.signatures[*index].fact);
+        if facts.into_iter().any(|fact| fact == Some(Fact::Harness)) {
+            // The number of a line within its block.
+            let number = (line.place.line & ((1 << BLOCK_BITS) - 1)) as u32;
+            self.harness
+                .hear(number, record.rank, record.time_us, record.message);
+        }
         for &index in found {
             let hit = hits
                 .iter()

@@ -1,7 +1,193 @@
 //! What programs that drive the plugin themselves did, by their own lines: the P2P harness with
 //! its sliding window, UCCL's P2P benchmark, nixlbench.
+//!
+//! The scan parses only lines with a literal of `probes/logs/harness.toml`. Each becomes an
+//! event (`line`), and events in the order of the file change the state of one end of one
+//! process (`program`). A log has no process ids, so a process is a file, or a rank of a
+//! launcher in it; its two ends, if one file has both, are told apart by their lines.
 #![forbid(unsafe_code)]
 
+mod compose;
 mod line;
+mod pair;
+mod program;
+mod report;
+mod results;
 mod table;
+#[cfg(test)]
+mod tests;
 mod text;
+mod verdict;
+
+pub use line::HarnessRole;
+pub use report::{
+    HarnessChannel, HarnessIterations, HarnessProgram, HarnessReport, HarnessResult, HarnessState,
+    HarnessTests, HarnessVerdict,
+};
+
+use line::Line;
+use program::{Program, Quoted};
+use std::collections::BTreeMap;
+use table::Head;
+
+/// Most processes whose lines are followed.
+const PROCESSES_MAX: usize = 256;
+/// How the names of `probes/logs/harness.toml` begin.
+const HARNESS_SIGNATURES: [&str; 4] = ["harness-", "window-", "uccl-", "nixlbench-"];
+/// Bytes of a line that are kept until its block is taken.
+const KEPT_BYTES: usize = 240;
+
+/// The lines of such programs in one block.
+#[derive(Debug, Default)]
+pub(super) struct BlockLines {
+    /// Number of lines of the block, of any kind.
+    pub lines: u32,
+    heard: Vec<Heard>,
+    text: Vec<u8>,
+    /// The head of a table whose rows follow.
+    head: Option<(Head, Option<u32>, Option<i64>)>,
+}
+
+#[derive(Debug)]
+struct Heard {
+    /// Within the block, from 0.
+    number: u32,
+    rank: Option<u32>,
+    time_us: Option<i64>,
+    line: Line,
+    /// Start and size in `text`.
+    quoted: (u32, u32),
+}
+
+impl BlockLines {
+    /// Reads a line, and keeps it if it is one of such a program.
+    pub(super) fn hear(
+        &mut self,
+        number: u32,
+        rank: Option<u32>,
+        time_us: Option<i64>,
+        message: &[u8],
+    ) {
+        if let Some(head) = Head::read(message) {
+            self.head = Some((head, rank, time_us));
+        } else if let Some(line) = line::read(message) {
+            self.keep(number, rank, time_us, line, message);
+        }
+    }
+
+    /// Reads the rows of a table whose head was the line before `behind`.
+    pub(super) fn read_table(&mut self, number: u32, behind: &[u8]) {
+        let Some((head, rank, time_us)) = self.head.take() else {
+            return;
+        };
+        head.rows(behind, |row, line, text| {
+            self.keep(number + row, rank, time_us, line, text)
+        });
+    }
+
+    fn keep(
+        &mut self,
+        number: u32,
+        rank: Option<u32>,
+        time_us: Option<i64>,
+        line: Line,
+        text: &[u8],
+    ) {
+        let kept = &text[..text.len().min(KEPT_BYTES)];
+        // A block has fewer bytes than 2^32.
+        let quoted = (self.text.len() as u32, kept.len() as u32);
+        self.text.extend_from_slice(kept);
+        self.heard.push(Heard {
+            number,
+            rank,
+            time_us,
+            line,
+            quoted,
+        });
+    }
+
+    /// Number of lines that were kept.
+    pub(super) fn len(&self) -> usize {
+        self.heard.len()
+    }
+}
+
+/// The programs of all files.
+#[derive(Debug, Default)]
+pub(super) struct Harness {
+    processes: BTreeMap<(u32, Option<u32>), Process>,
+    /// Lines of processes beyond the limit.
+    pub left_out: u64,
+}
+
+/// The ends of one process.
+#[derive(Debug, Default)]
+struct Process {
+    server: Option<Box<Program>>,
+    client: Option<Box<Program>>,
+    /// Lines that do not say their end, if the file has both.
+    unsaid: Option<Box<Program>>,
+    /// The end of the last line that says one.
+    current: Option<HarnessRole>,
+    /// Lines of one end follow lines of the other, and the other way round.
+    is_mixed: bool,
+}
+
+impl Harness {
+    /// Takes the lines of a block. `before` is the number of lines of the file before it.
+    pub(super) fn take(&mut self, file: u32, before: u64, block: &BlockLines) {
+        for heard in &block.heard {
+            let (start, size) = (heard.quoted.0 as usize, heard.quoted.1 as usize);
+            let text = block.text.get(start..start + size).unwrap_or_default();
+            let quoted = Quoted::new(before + u64::from(heard.number) + 1, heard.time_us, text);
+            let key = (file, heard.rank);
+            if self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&key) {
+                self.left_out += 1;
+                continue;
+            }
+            self.processes
+                .entry(key)
+                .or_default()
+                .take(heard.line, quoted);
+        }
+    }
+
+    /// The programs that say more than a tag: file, rank, state.
+    fn programs(&self) -> impl Iterator<Item = (u32, Option<u32>, &Program)> {
+        self.processes.iter().flat_map(|((file, rank), process)| {
+            let ends = [&process.server, &process.client, &process.unsaid];
+            let known = ends
+                .into_iter()
+                .flatten()
+                .filter(|program| program.known > 0);
+            known.map(|program| (*file, *rank, &**program))
+        })
+    }
+}
+
+impl Process {
+    fn take(&mut self, line: Line, quoted: Quoted) {
+        self.end_of(line).take(line, quoted);
+    }
+
+    /// The program that a line belongs to.
+    fn end_of(&mut self, line: Line) -> &mut Program {
+        if let Some(role) = line.role {
+            let is_first = self.server.is_none() && self.client.is_none();
+            let unsaid = if is_first { self.unsaid.take() } else { None };
+            let (end, other) = match role {
+                HarnessRole::Server => (&mut self.server, &self.client),
+                HarnessRole::Client => (&mut self.client, &self.server),
+            };
+            self.is_mixed |= end.is_some() && other.is_some() && self.current != Some(role);
+            self.current = Some(role);
+            return end.get_or_insert_with(|| unsaid.unwrap_or_default());
+        }
+        let end = match self.current.filter(|_| !self.is_mixed) {
+            Some(HarnessRole::Server) => &mut self.server,
+            Some(HarnessRole::Client) => &mut self.client,
+            None => &mut self.unsaid,
+        };
+        end.get_or_insert_default()
+    }
+}

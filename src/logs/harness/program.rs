@@ -1,0 +1,421 @@
+//! The state of one end of one process, after each of its lines.
+//!
+//! Every collection is bounded. Counts are of lines: a program that logs only its first tests
+//! has made more of them than `tests.count`.
+#![forbid(unsafe_code)]
+
+use super::line::{Event, Failure, HarnessRole, Line, Occupancy, SettingKind, Step};
+use super::results::Results;
+use std::collections::BTreeMap;
+
+/// Most channels of a program: 8 GPUs with 16 each.
+const CHANNELS_MAX: usize = 128;
+/// Bytes of a line that is quoted.
+const QUOTED_BYTES: usize = 240;
+
+/// A line that is quoted later.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Quoted {
+    pub line: u64,
+    pub time_us: Option<i64>,
+    pub text: Vec<u8>,
+}
+
+impl Quoted {
+    pub(super) fn new(line: u64, time_us: Option<i64>, text: &[u8]) -> Self {
+        let text = text[..text.len().min(QUOTED_BYTES)].to_vec();
+        Self {
+            line,
+            time_us,
+            text,
+        }
+    }
+}
+
+/// Where a program was at its last line.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) enum Spot {
+    #[default]
+    Starting,
+    Setup(Step),
+    /// In an iteration, with no post logged.
+    Transfer,
+    /// In `irecv` or `isend`.
+    InCall,
+    /// A window is full, and its oldest request is waited for.
+    WindowFull,
+    /// The last post returned.
+    Posted,
+    /// All chunks are posted.
+    Drain,
+    /// Between iterations.
+    Between,
+    Ended,
+}
+
+/// A channel of a GPU. A program with one GPU does not name it.
+pub(super) type ChannelKey = (Option<u32>, Option<u32>);
+
+/// The posts of one channel.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Channel {
+    /// Posts that returned.
+    pub posted: u64,
+    /// Requests that left the window, by lines that say so or by the next occupancy.
+    pub released: u64,
+    /// In the window at the last line that says it, and posts since.
+    pub in_flight: u32,
+    pub high_water: u32,
+    pub size: Option<u32>,
+    pub last_chunk: Option<u32>,
+}
+
+impl Channel {
+    fn holds(&mut self, window: Option<Occupancy>) {
+        let Some((count, size)) = window else { return };
+        self.released += u64::from(self.in_flight.saturating_sub(count));
+        self.in_flight = count;
+        self.size = Some(size);
+        self.high_water = self.high_water.max(count);
+    }
+}
+
+/// Calls of `test` that were logged.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Tests {
+    pub count: u64,
+    pub done: u64,
+    /// By result code: the first code other than 0, and how often any was seen.
+    pub first_rc: Option<i64>,
+    pub with_rc: u64,
+    /// Tests at the end without one that is done or failed.
+    pub run: u64,
+    /// Tests at the end with a result code other than 0.
+    pub run_with_rc: u64,
+    pub chunk: Option<u32>,
+    /// Line of the last one.
+    pub last_line: u64,
+}
+
+/// One end of one process.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Program {
+    pub role: Option<HarnessRole>,
+    /// The GPU of the process, if it has one.
+    pub gpu: Option<u32>,
+    pub lines: u64,
+    pub first_line: u64,
+    pub last: Quoted,
+    /// Runs in the file before this one; the rest is about the last one.
+    pub earlier_runs: u32,
+    pub channels_wanted: Option<u64>,
+    pub iterations_wanted: Option<u64>,
+    pub chunk_bytes: Option<u64>,
+    /// Of an iteration: of each GPU, and of all.
+    pub size_bytes: Option<u64>,
+    pub total_bytes: Option<u64>,
+    pub port: Option<u32>,
+    pub spot: Spot,
+    /// The channel that `spot` is about.
+    pub at: Option<ChannelKey>,
+    pub channels: BTreeMap<ChannelKey, Channel>,
+    pub tests: Tests,
+    /// Lines that say that one request is done.
+    pub done_lines: u64,
+    /// Calls of test that the wrapper logs, which it does for requests that are done.
+    pub calls_done: u64,
+    /// Requests that lines call released.
+    pub released_lines: u64,
+    pub begun: Option<u32>,
+    pub ended: Option<u32>,
+    pub aborted: u32,
+    /// Lines of the program within its iterations.
+    pub lines_in_iterations: u64,
+    pub polls: u64,
+    pub drain_pending: Option<u32>,
+    pub peer_closed: u64,
+    /// The peer closed, and the request in hand was not done.
+    pub peer_closed_early: u64,
+    pub failure: Option<(Failure, Quoted)>,
+    pub results: Results,
+    /// Lines that say more than that the program runs.
+    pub known: u64,
+}
+
+impl Program {
+    /// Takes a line of the program. `quoted` is the same line.
+    pub(super) fn take(&mut self, line: Line, quoted: Quoted) {
+        if self.begins_again(line.event) {
+            self.results.close();
+            *self = Self {
+                results: std::mem::take(&mut self.results),
+                earlier_runs: self.earlier_runs.saturating_add(1),
+                lines: self.lines,
+                known: self.known,
+                first_line: self.first_line,
+                ..Self::default()
+            };
+        }
+        self.lines += 1;
+        if self.first_line == 0 {
+            self.first_line = quoted.line;
+        }
+        self.role = self.role.or(line.role);
+        self.known += u64::from(line.event != Event::Other);
+        if self.begun.is_some() && self.begun != self.ended {
+            self.lines_in_iterations += 1;
+        }
+        // The next line of the program shows that a call returned.
+        let is_about_call = matches!(
+            line.event,
+            Event::Calls { .. }
+                | Event::Returned
+                | Event::Fails(Failure::Post { .. })
+                | Event::Other
+        );
+        if self.spot == Spot::InCall && !is_about_call {
+            self.returned();
+        }
+        if line.channel.is_some() {
+            self.at = Some((line.gpu, line.channel));
+        }
+        self.change(line.event, &quoted);
+        self.last = quoted;
+    }
+
+    /// Whether a line is the first of another run in the same file.
+    fn begins_again(&self, event: Event) -> bool {
+        let is_past_setup = !matches!(self.spot, Spot::Starting | Spot::Setup(_));
+        match event {
+            Event::Starts => self.spot != Spot::Starting,
+            Event::Step(Step::BootstrapListens(_) | Step::BootstrapConnects(_)) => is_past_setup,
+            _ => false,
+        }
+    }
+
+    fn change(&mut self, event: Event, quoted: &Quoted) {
+        match event {
+            Event::Setting(kind, value) => self.set(kind, value),
+            Event::Step(step) => self.step(step),
+            Event::IterationBegins {
+                iteration,
+                bytes,
+                chunk_bytes,
+            } => {
+                self.size_bytes = bytes.or(self.size_bytes);
+                self.chunk_bytes = chunk_bytes.or(self.chunk_bytes);
+                self.begin(iteration);
+            }
+            Event::IterationEnds { iteration, ms } => self.end(iteration, ms),
+            Event::IterationAborted(_) => {
+                self.aborted = self.aborted.saturating_add(1);
+                self.spot = Spot::Between;
+                self.fail(Failure::Other, quoted);
+            }
+            Event::Chunk { chunk, window } => {
+                let is_full = window.is_some_and(|(count, size)| count >= size);
+                self.channel(|channel| {
+                    channel.holds(window);
+                    channel.last_chunk = Some(chunk);
+                });
+                self.spot = if is_full {
+                    Spot::WindowFull
+                } else {
+                    Spot::Transfer
+                };
+            }
+            Event::Full(window) => {
+                self.channel(|channel| channel.holds(window));
+                self.spot = Spot::WindowFull;
+            }
+            Event::Room if self.spot == Spot::WindowFull => self.spot = Spot::Transfer,
+            Event::Calls { .. } => self.spot = Spot::InCall,
+            Event::Returned if self.spot == Spot::InCall => self.returned(),
+            Event::Test { rc, done, chunk } => {
+                self.tests.last_line = quoted.line;
+                self.test(rc, done, chunk);
+            }
+            Event::Done => {
+                self.done_lines += 1;
+                self.tests.run = 0;
+                self.polls = 0;
+            }
+            Event::Released { count, window } => self.released(count, window),
+            Event::StillWaits(polls) => self.polls = self.polls.max(polls),
+            Event::AllPosted => self.spot = Spot::Drain,
+            Event::Drains { pending } => {
+                self.spot = Spot::Drain;
+                self.drain_pending = pending;
+            }
+            Event::Drained => {
+                self.drain_pending = None;
+                self.channel(|channel| {
+                    channel.released += u64::from(std::mem::take(&mut channel.in_flight))
+                });
+            }
+            Event::PeerClosed { done } => {
+                self.peer_closed += 1;
+                self.peer_closed_early += u64::from(!done);
+            }
+            Event::Fails(failure) => {
+                if self.spot == Spot::InCall {
+                    self.spot = Spot::Transfer;
+                }
+                self.fail(failure, quoted);
+            }
+            Event::CallDone => {
+                self.calls_done += 1;
+                self.tests.run = 0;
+            }
+            Event::Mean {
+                iterations,
+                ms,
+                rate,
+            } => {
+                self.results.mean(iterations, ms, rate);
+                self.spot = Spot::Ended;
+            }
+            Event::Rate { bytes, gb_per_s } => self.results.rate(bytes, gb_per_s),
+            Event::Ends => self.spot = Spot::Ended,
+            Event::Starts | Event::Room | Event::Returned | Event::Other => {}
+        }
+    }
+
+    fn set(&mut self, kind: SettingKind, value: u64) {
+        match kind {
+            SettingKind::Gpu => self.gpu = u32::try_from(value).ok(),
+            SettingKind::Channels => self.channels_wanted = Some(value),
+            SettingKind::Iterations => self.iterations_wanted = Some(value),
+            SettingKind::ChunkBytes => self.chunk_bytes = Some(value),
+            SettingKind::SizeBytes => self.size_bytes = Some(value),
+            SettingKind::TotalBytes => self.total_bytes = Some(value),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        if let Step::BootstrapListens(Some(port)) | Step::BootstrapConnects(Some(port)) = step {
+            self.port = Some(port);
+        }
+        // An earlier attempt failed, and this one got further.
+        let is_over = match &self.failure {
+            Some((Failure::Bootstrap, _)) => step == Step::HandlesExchanged,
+            Some((Failure::Accept | Failure::Connect, _)) => {
+                matches!(step, Step::Accepted | Step::Connected)
+            }
+            _ => false,
+        };
+        if is_over {
+            self.failure = None;
+        }
+        self.spot = Spot::Setup(step);
+    }
+
+    fn begin(&mut self, iteration: u32) {
+        if self.begun == Some(iteration) && self.ended != Some(iteration) {
+            return;
+        }
+        self.begun = Some(iteration);
+        self.drain_pending = None;
+        self.spot = Spot::Transfer;
+        // The program clears its windows, whatever is in them.
+        self.channels
+            .values_mut()
+            .for_each(|channel| channel.in_flight = 0);
+    }
+
+    fn end(&mut self, iteration: u32, ms: f64) {
+        self.ended = Some(iteration);
+        self.begun = self.begun.max(Some(iteration));
+        if self.spot == Spot::Drain {
+            for channel in self.channels.values_mut() {
+                channel.released += u64::from(std::mem::take(&mut channel.in_flight));
+            }
+        }
+        self.spot = Spot::Between;
+        self.results
+            .iteration(iteration, ms, self.total_bytes.or(self.size_bytes));
+        let (wanted, is_false) = (self.iterations_wanted, self.has_failed_request());
+        if let Some(open) = self.results.current() {
+            open.wanted = open.wanted.or(wanted);
+            open.is_false |= is_false;
+        }
+    }
+
+    /// Whether a post or a test failed, so that not all bytes arrived.
+    fn has_failed_request(&self) -> bool {
+        matches!(
+            &self.failure,
+            Some((Failure::Post { .. } | Failure::Test { done: false, .. }, _))
+        )
+    }
+
+    fn returned(&mut self) {
+        self.spot = Spot::Posted;
+        self.channel(|channel| {
+            channel.posted += 1;
+            channel.in_flight = channel.in_flight.saturating_add(1);
+            channel.high_water = channel.high_water.max(channel.in_flight);
+        });
+    }
+
+    fn test(&mut self, rc: i64, done: bool, chunk: Option<u32>) {
+        let tests = &mut self.tests;
+        tests.count += 1;
+        tests.chunk = chunk.or(tests.chunk);
+        if rc != 0 {
+            tests.first_rc = tests.first_rc.or(Some(rc));
+            tests.with_rc += 1;
+            (tests.run, tests.run_with_rc) = (0, tests.run_with_rc + 1);
+        } else if done {
+            tests.done += 1;
+            (tests.run, tests.run_with_rc) = (0, 0);
+        } else {
+            (tests.run, tests.run_with_rc) = (tests.run + 1, 0);
+        }
+    }
+
+    fn released(&mut self, count: u32, window: Option<Occupancy>) {
+        self.tests.run = 0;
+        self.released_lines += u64::from(count);
+        self.channel(|channel| match window {
+            Some(_) => channel.holds(window),
+            None => {
+                channel.released += u64::from(count);
+                channel.in_flight = channel.in_flight.saturating_sub(count);
+            }
+        });
+        if self.spot == Spot::WindowFull && window.is_none_or(|(count, size)| count < size) {
+            self.spot = Spot::Transfer;
+        }
+    }
+
+    /// Keeps the first failure: the others follow it.
+    fn fail(&mut self, failure: Failure, quoted: &Quoted) {
+        if self.failure.is_none() {
+            self.failure = Some((failure, quoted.clone()));
+        }
+    }
+
+    /// Changes the channel that the program is at.
+    fn channel(&mut self, change: impl FnOnce(&mut Channel)) {
+        let key = self.at.unwrap_or_default();
+        if self.channels.len() < CHANNELS_MAX || self.channels.contains_key(&key) {
+            change(self.channels.entry(key).or_default());
+        }
+    }
+
+    /// Requests that lines call done: each kind of line alone is a lower bound.
+    pub(super) fn done(&self) -> u64 {
+        let inferred = self.channels.values().map(|channel| channel.released).sum();
+        self.tests
+            .done
+            .max(self.done_lines)
+            .max(self.calls_done)
+            .max(self.released_lines)
+            .max(inferred)
+    }
+
+    pub(super) fn posted(&self) -> u64 {
+        self.channels.values().map(|channel| channel.posted).sum()
+    }
+}

@@ -1,0 +1,260 @@
+//! Whole logs of programs with their own window, and the bounds of what is kept of them.
+
+use super::*;
+use crate::{LogFilter, LogReader, LogReport, SignatureCatalogue};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+static CATALOGUE: LazyLock<SignatureCatalogue> =
+    LazyLock::new(|| SignatureCatalogue::embedded().unwrap());
+
+fn read<'a>(logs: impl IntoIterator<Item = (&'a str, &'a str)>) -> LogReport {
+    let filter = LogFilter::default();
+    let mut reader = LogReader::new(&CATALOGUE, &filter);
+    for (name, text) in logs {
+        reader.source(name, text.as_bytes(), text.as_bytes());
+    }
+    reader.report()
+}
+
+fn harness(text: &str) -> HarnessReport {
+    read([("x.log", text)]).harness.expect("a program")
+}
+
+#[derive(serde::Deserialize)]
+struct GoldenCases {
+    case: Vec<GoldenCase>,
+}
+
+#[derive(serde::Deserialize)]
+struct GoldenCase {
+    name: String,
+    condition: String,
+    state: String,
+    turn: Option<String>,
+    #[serde(default)]
+    says: Vec<String>,
+    #[serde(default)]
+    omits: Vec<String>,
+    /// Why a result is wrong.
+    wrong: Option<String>,
+    logs: BTreeMap<String, String>,
+}
+
+/// `@50 TEXT` as 50 lines.
+fn expanded(text: &str) -> String {
+    let line = |line: &str| match line.strip_prefix('@').and_then(|rest| rest.split_once(' ')) {
+        Some((count, text)) => format!("{text}\n").repeat(count.parse().unwrap()),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn each_way_to_be_stuck_has_its_verdict() {
+    let cases: GoldenCases = toml::from_str(include_str!("golden.toml")).unwrap();
+    for case in cases.case {
+        let logs: Vec<(&str, String)> = case
+            .logs
+            .iter()
+            .map(|(name, text)| (name.as_str(), expanded(text)))
+            .collect();
+        let report = read(logs.iter().map(|(name, text)| (*name, text.as_str())));
+        let harness = report
+            .harness
+            .unwrap_or_else(|| panic!("{}: no program", case.name));
+        let verdict = &harness.verdicts[0];
+        let of = |verdict: &HarnessVerdict| {
+            (
+                verdict.condition.to_owned(),
+                verdict.state.name().to_owned(),
+                verdict.turn.map(|role| role.name().to_owned()),
+            )
+        };
+        assert_eq!(
+            of(verdict),
+            (case.condition, case.state, case.turn),
+            "{}: {verdict:#?}",
+            case.name
+        );
+        let parts = [&verdict.because, &verdict.next_steps, &verdict.cannot_tell]
+            .map(|part| part.join("\n"));
+        let all = format!("{}\n{}", verdict.summary, parts.join("\n"));
+        for words in &case.says {
+            assert!(all.contains(words), "{}: {words:?} in\n{all}", case.name);
+        }
+        for words in &case.omits {
+            assert!(!all.contains(words), "{}: {words:?} in\n{all}", case.name);
+        }
+        let wrong = harness.results.iter().find_map(|one| one.wrong);
+        assert_eq!(wrong, case.wrong.as_deref(), "{}", case.name);
+    }
+}
+
+#[test]
+fn rates_are_computed_from_bytes_and_times_without_the_first_iteration() {
+    let text = "[PERF] Mode: SERVER\n[PERF] GPU: 3\n[PERF] Iterations: 3\n\
+        [PERF] Iteration 0: total bytes=64000000, chunk_bytes=524288\n[PERF] Iter 0 time=1000.0 ms\n\
+        [PERF] Iter 1 time=20.0 ms\n[PERF] Iter 1 time=20.0 ms\n[PERF] Iter 2 time=40.0 ms\n\
+        [PERF] Avg (3 iter): 353.3 ms, BW: 0.17 GB/s\n";
+    let report = harness(text);
+    let result = &report.results[0];
+    assert_eq!(
+        (result.role, result.gpu, result.bytes),
+        (Some(HarnessRole::Server), Some(3), Some(64_000_000))
+    );
+    assert_eq!(
+        (result.iterations, result.wanted, result.first_ms),
+        (3, Some(3), Some(1000.0))
+    );
+    assert_eq!(result.samples_gb_per_s, [0.064, 3.2, 1.6]);
+    assert_eq!(
+        (
+            result.gb_per_s.map(|rate| (rate * 1e6).round()),
+            result.printed
+        ),
+        (Some(2_400_000.0), Some(0.17))
+    );
+}
+
+#[test]
+fn a_healthy_pair_has_no_finding_and_its_times_show_who_is_silent() {
+    let text = "2026-11-20T08:14:04Z [SERVER] ===== Iteration 0 =====\n2026-11-20T08:15:04Z [CLIENT] ===== Iteration 0 =====\n";
+    let report = read([("x.log", text)]);
+    assert!(report.findings.is_empty());
+    let silent: Vec<Option<f64>> = report
+        .harness
+        .unwrap()
+        .programs
+        .iter()
+        .map(|one| one.silent_seconds)
+        .collect();
+    assert_eq!(silent, [Some(60.0), Some(0.0)]);
+}
+
+#[test]
+fn tags_of_other_programs_are_no_program_and_a_log_without_one_has_no_harness() {
+    assert!(
+        read([("x.log", "[SERVER] ready\n[CLIENT] GET /\n[DEBUG] x\n")])
+            .harness
+            .is_none()
+    );
+    assert!(read([("x.log", "nothing\n")]).harness.is_none());
+}
+
+#[test]
+fn ends_of_several_gpus_are_paired_by_the_gpu_in_the_file_name() {
+    let server = "[PERF] Mode: SERVER\n[Bootstrap] Server listening on port 20000\n";
+    let client = "[PERF] Mode: CLIENT\n[Bootstrap] Connecting to 10.0.1.25:20000\n";
+    let logs = [
+        ("a_gpu0.log", server),
+        ("b_gpu0.log", client),
+        ("a_gpu1.log", server),
+        ("c_gpu2.log", client),
+    ];
+    let harness = read(logs).harness.unwrap();
+    let pairs: Vec<&[usize]> = harness
+        .verdicts
+        .iter()
+        .map(|one| &one.programs[..])
+        .collect();
+    assert_eq!(pairs, [&[0, 1][..], &[2], &[3]]);
+}
+
+#[test]
+fn a_log_of_many_blocks_and_threads_is_read_in_order() {
+    let mut text = String::from("[SERVER] ===== Iteration 0 =====\n");
+    for chunk in 0..40_000 {
+        text += &format!(
+            "[DEBUG] GPU 0 chunk {chunk} → channel {} (window size={}/16)\n",
+            chunk % 4,
+            chunk % 16
+        );
+        text +=
+            &format!("[DEBUG] GPU 0 chunk {chunk} calling tcpx_irecv (size=524288, tag=1)...\n");
+        text += &format!("[DEBUG] GPU 0 chunk {chunk} tcpx_irecv returned, request=0x1\n");
+    }
+    text += "[SERVER] All receives posted, starting drain phase\n";
+    let report = harness(&text);
+    let program = &report.programs[0];
+    assert_eq!(
+        (program.posted, program.phase, program.last.line),
+        (40_000, "drain", 120_002)
+    );
+    let posted: Vec<u64> = program.channels.iter().map(|one| one.posted).collect();
+    assert_eq!(posted, [10_000; 4]);
+}
+
+fn is_bounded(harness: &Harness) -> bool {
+    let of_program = |program: &Program| {
+        program.channels.len() <= 128
+            && program.results.all.len() <= 64
+            && program
+                .results
+                .all
+                .iter()
+                .map(|one| one.ms.len())
+                .sum::<usize>()
+                <= 1024
+            && program.last.text.len() <= KEPT_BYTES
+    };
+    harness.processes.len() <= PROCESSES_MAX
+        && harness.programs().all(|(.., program)| of_program(program))
+}
+
+#[test]
+fn what_is_kept_does_not_grow_with_the_log() {
+    let mut harness = Harness::default();
+    for round in 0..2000_u32 {
+        let mut block = BlockLines::default();
+        let lines = [
+            format!(
+                "[PERF] Mode: {}",
+                if round % 2 == 0 { "SERVER" } else { "CLIENT" }
+            ),
+            format!(
+                "[DEBUG] GPU {} chunk 1 → channel {round} (window size=1/16) {}",
+                round % 9,
+                "x".repeat(2000)
+            ),
+            format!("[PERF] Iter {round} time={round}.5 ms"),
+            format!("[Client]  {round}.0 MB :  22.41 Gbps |   2.80 GB/s  | 0.02 s"),
+        ];
+        for (number, line) in lines.iter().enumerate() {
+            block.hear(number as u32, Some(round % 700), None, line.as_bytes());
+        }
+        harness.take(round % 3, 0, &block);
+    }
+    assert!(is_bounded(&harness) && harness.left_out > 0);
+}
+
+/// Lines of every kind, with any numbers.
+fn any_line() -> impl Strategy<Value = String> {
+    let kinds = prop::sample::select(CATALOGUE.signatures().to_vec());
+    let known = (kinds, any::<u16>(), 0..40_usize).prop_map(|(signature, number, cut)| {
+        let line: String = signature.example.replace("16", &number.to_string());
+        line.chars().skip(cut % 7).collect()
+    });
+    prop_oneof![9 => known, 1 => "\\PC{0,40}"]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_lines_of_any_programs_have_a_report(lines in prop::collection::vec(any_line(), 0..120)) {
+        let text = lines.join("\n");
+        let report = read([("a.log", text.as_str()), ("b.log", &text)]);
+        for harness in report.harness.iter() {
+            prop_assert!(!harness.programs.is_empty());
+            for verdict in &harness.verdicts {
+                prop_assert!(verdict.programs.iter().all(|index| *index < harness.programs.len()));
+                prop_assert!(!verdict.summary.is_empty());
+            }
+            prop_assert!(harness.results.iter().all(|one| one.program < harness.programs.len()));
+            let document = serde_json::to_string(harness).unwrap();
+            prop_assert!(!document.contains(char::is_control));
+        }
+    }
+}
