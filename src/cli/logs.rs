@@ -14,6 +14,18 @@
 //! finding comes first. Harmless lines that look like errors, such as a connection closed at the
 //! end of a run, are not findings.
 //!
+//! Lines of programs that drive the plugin themselves (the P2P harness and its sliding window, UCCL's
+//! P2P benchmark, nixlbench) are followed per channel. The verdict says where each end was at its
+//! last line, whose turn it is, and what the lines cannot tell; give the logs of both ends:
+//!
+//! ```console
+//! $ tcpxctl logs server.log client.log
+//! WAITS receiver-does-not-progress : server.log server, client.log client
+//!   3 sends and 0 receives are done, by their lines: bytes of a send that is done are at the receiver, ...
+//!   turn : the server's
+//!   ...
+//! ```
+//!
 //! Signatures are data. `--signatures DIR` and `~/.config/tcpxctl/logs` add to the shipped ones;
 //! `--check DIR` prints the mistakes in such a folder, with file and line; `--literals` prints
 //! the literals that are searched for, in the format of `grep -F -f`.

@@ -1,10 +1,11 @@
 //! A report of log files as text.
 #![forbid(unsafe_code)]
 
+use super::logs_harness;
 use super::output::Columns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use tcpx_logs::{Comm, LogReport, Role, SignatureFinding};
+use tcpx_logs::{Comm, HarnessState, LogReport, Role, SignatureFinding};
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;
@@ -15,6 +16,9 @@ const RANKS_MAX: u32 = 65_536;
 
 pub(crate) fn render(report: &LogReport, verbose: bool) -> String {
     let mut text = head(report);
+    if let Some(harness) = &report.harness {
+        text.push_str(&logs_harness::render(harness, verbose));
+    }
     findings(report, &mut text);
     waits(report, &mut text);
     builds(report, &mut text);
@@ -82,7 +86,13 @@ fn findings(report: &LogReport, text: &mut String) {
     if !report.findings.is_empty() {
         return;
     }
-    text.push_str("# no findings\n");
+    let verdicts = report.harness.iter().flat_map(|harness| &harness.verdicts);
+    if verdicts
+        .into_iter()
+        .all(|verdict| verdict.state == HarnessState::Finished)
+    {
+        text.push_str("# no findings\n");
+    }
     for one in report
         .seen
         .iter()

@@ -25,6 +25,7 @@ mod groups;
 mod handshake;
 mod history;
 mod logs;
+mod logs_harness;
 mod logs_text;
 mod mr;
 mod nodes;

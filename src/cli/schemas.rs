@@ -450,8 +450,79 @@ struct Logs {
     benign: Vec<Object>,
     seen: Vec<Object>,
     builds: Vec<Object>,
+    /// Programs that drive the plugin themselves, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    harness: Option<LogHarness>,
     telemetry: Vec<Object>,
     problems: Vec<Object>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct LogHarness {
+    /// One for each pair of ends, and for each end without its peer.
+    verdicts: Vec<LogHarnessVerdict>,
+    /// One end of one process each: phase, iterations, posts, tests, channels, last line.
+    programs: Vec<Object>,
+    /// One for each run of iterations, or for each message size.
+    results: Vec<LogHarnessResult>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct LogHarnessVerdict {
+    /// `window-full`, `peer-closed`, `finished`, ...
+    condition: String,
+    state: LogHarnessState,
+    /// Indices in `programs`.
+    programs: Vec<usize>,
+    summary: String,
+    /// The deciding facts, with their lines.
+    because: Vec<String>,
+    /// The end that has to act next, if the lines show it.
+    turn: Option<LogHarnessRole>,
+    next_steps: Vec<String>,
+    /// What the lines do not show.
+    cannot_tell: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum LogHarnessState {
+    Failed,
+    Waits,
+    Doubtful,
+    Finished,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum LogHarnessRole {
+    Server,
+    Client,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct LogHarnessResult {
+    /// Index in `programs`.
+    program: usize,
+    role: Option<LogHarnessRole>,
+    /// Absent for all GPUs of a process.
+    gpu: Option<u32>,
+    /// Of an iteration or of a message.
+    bytes: Option<u64>,
+    /// Measured ones.
+    iterations: u64,
+    /// Iterations that were asked for.
+    wanted: Option<u64>,
+    first_ms: Option<f64>,
+    /// Without the first iteration.
+    median_ms: Option<f64>,
+    /// Median without the first iteration; 10^9 bytes per second.
+    gb_per_s: Option<f64>,
+    samples_gb_per_s: Vec<f64>,
+    /// The program's own mean, in 2^30 bytes per second.
+    printed: Option<f64>,
+    /// Why the rate is wrong.
+    wrong: Option<String>,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -180,3 +180,38 @@ fn binary_bytes_and_endless_lines_are_accepted() {
     assert!(!ended.out.contains('\u{1b}'), "{ended}");
     ended.json();
 }
+
+const TESTED: &str = "[DEBUG][SlidingWindow] tcpx_test: chunk_idx=0 rc=0 done=0 size=0 is_recv=1\n";
+const SENT: &str = "[DEBUG][SlidingWindow] tcpx_test: chunk_idx=0 rc=0 done=1 size=0 is_recv=0\n";
+
+#[test]
+fn tests_that_are_never_done_are_a_verdict_on_one_end_and_on_both() {
+    let tool = logs(&["x.log"], &TESTED.repeat(2000));
+    let ended = tool.ends_with(0);
+    ended.says(&[
+        "WAITS tests-never-done : x.log server",
+        "the last 2000 logged tests",
+        "cannot tell : what the client did",
+    ]);
+    assert!(!ended.out.contains("no findings"), "{}", ended.out);
+    let tool = logs(&["x.log", "y.log", "--json"], &TESTED.repeat(2000));
+    tool.write("y.log", SENT);
+    let verdict = &tool.ends_with(0).json()["harness"]["verdicts"][0];
+    assert_eq!(
+        (&verdict["condition"], &verdict["turn"]),
+        (&"receiver-does-not-progress".into(), &"server".into())
+    );
+}
+
+#[test]
+fn results_of_the_harness_are_a_table_by_role_and_gpu() {
+    let text = "[PERF] Mode: SERVER\n[PERF] GPU: 3\n[PERF] Iterations: 2\n\
+        [PERF] Iteration 0: total bytes=67108864, chunk_bytes=524288\n[PERF] Iter 0 time=1160.0 ms\n\
+        [PERF] Iter 1 time=24.0 ms\n[PERF] Avg (2 iter): 592.0 ms, BW: 0.11 GB/s\n";
+    let ended = logs(&["x.log"], text).ends_with(0);
+    ended.says(&[
+        "# finished : the program ended; 2 iterations",
+        "server    3  64MiB  2 of 2",
+    ]);
+    ended.says(&["2.796", "# no findings"]);
+}
