@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_logs::Severity as LineSeverity;
 use tcpx_node::Host;
-use tcpx_run_model::counters::{ChannelNow, Frame};
+use tcpx_run_model::counters::{ChannelNow, Frame, SetupCalls};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
@@ -93,6 +93,9 @@ pub(crate) struct EvidenceNode {
     /// It is a process that is gone; with how it ended, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gone: Option<Gone>,
+    /// Its set-up calls, if it is a process that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) setup: Option<SetupCalls>,
     /// The call it is inside of, if that call belongs to no channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<String>,
@@ -291,10 +294,10 @@ impl Evidence {
         }
         for node in &self.nodes {
             if node.sampled_ms.is_none() {
-                missing.push(format!(
-                    "counters of {}: it wrote no readable recorder",
-                    node.name()
-                ));
+                missing.push(match node.subject.pid {
+                    Some(_) => format!("counters of {}: it has made no comm", node.name()),
+                    None => format!("counters of {}: it wrote no readable recorder", node.name()),
+                });
             }
             let in_flight: u64 = node
                 .channels
@@ -331,6 +334,7 @@ impl EvidenceNode {
             sampled_ms: None,
             channels: Vec::new(),
             gone: None,
+            setup: None,
             inside: None,
             lines: Vec::new(),
             logged: None,

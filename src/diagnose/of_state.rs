@@ -216,6 +216,10 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
                 .as_ref()
                 .and_then(|process| process.ended.clone()),
         }),
+        setup: worker
+            .process
+            .as_ref()
+            .and_then(|process| process.setup.clone()),
         inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
         lines: known.lines(worker),
         logged: worker.log.map(|log| below_warn((log.lines, log.warnings))),

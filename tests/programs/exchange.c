@@ -18,7 +18,8 @@
  * waits before the end; EXCHANGE_LOG=1 prints the plugin's log lines;
  * EXCHANGE_LOG=null passes no logger to the plugin; EXCHANGE_HANG=consume stops consuming
  * after half the messages, =test stops testing the last pair's receives then; either goes on
- * polling the rest until it is killed, for at most 60 seconds.
+ * polling the rest until it is killed, for at most 60 seconds. EXCHANGE_CONNECT_ONCE=1 takes
+ * a first connect without a comm for a failure.
  *
  * Exit code: 0, or 3 without a plugin, 4 when a call failed, 5 for wrong bytes.
  */
@@ -198,6 +199,7 @@ static void join(struct pair *pair, size_t bytes) {
     double deadline = now() + 30;
     while ((pair->send.comm == NULL || pair->recv.comm == NULL) && now() < deadline) {
         if (pair->send.comm == NULL) check(net->connect(0, handle, &pair->send.comm, &none), "connect");
+        if (pair->send.comm == NULL && getenv("EXCHANGE_CONNECT_ONCE") != NULL) check(-1, "no comm");
         if (pair->recv.comm == NULL) check(net->accept(listener, &pair->recv.comm, &device), "accept");
     }
     if (now() >= deadline) check(-1, "no connection within 30 s");

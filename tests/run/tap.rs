@@ -507,6 +507,20 @@ fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
     }
 }
 
+#[test]
+fn a_program_that_calls_connect_once_is_told_from_its_recording() {
+    let once = [("EXCHANGE_CONNECT_ONCE", "1")];
+    let ended = tool(&["--plugin", "soft"], &["5", "100", "1"], &once).ends_with(4);
+    let recording = list(&ended.folder().join("rec")).unwrap().remove(0).path;
+    let (first, told) = diagnosed(recording.to_str().unwrap());
+    assert_eq!(first.as_deref(), Some("connect-called-once"), "{told}");
+    told.says(&["called exit(4)"]);
+    // A program that made its connections is not blamed, also if nothing is in flight.
+    let ended = tool(&["--plugin", "soft"], &["5", "100", "1"], &[]).ends_with(0);
+    let recording = list(&ended.folder().join("rec")).unwrap().remove(0).path;
+    assert_eq!(diagnosed(recording.to_str().unwrap()).0, None);
+}
+
 /// Checks the run folder of a recording, and its bundle.
 fn check_adopted(run: &Path, condition: &str) {
     let place = run.to_str().unwrap();

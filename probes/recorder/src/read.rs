@@ -84,6 +84,8 @@ pub struct Header {
     pub requests_untracked: u64,
     /// The call without a channel (`init`, `connect`, ...) entered last.
     pub setup_call: Option<Call>,
+    /// Such calls so far.
+    pub setup_calls: u64,
     /// Threads that are inside such a call.
     pub setup_calls_inside: u64,
     /// Such calls that did not return 0.
@@ -413,6 +415,7 @@ impl Header {
             requests_unknown: page.u64(header::REQUESTS_UNKNOWN),
             requests_untracked: page.u64(header::REQUESTS_UNTRACKED),
             setup_call: Call::from_raw(page.u64(header::SETUP_CALL)),
+            setup_calls: page.u64(header::SETUP_CALLS_ENTERED),
             setup_calls_inside: page.u64(header::SETUP_CALLS_ENTERED).saturating_sub(left),
             setup_errors: page.u64(header::SETUP_ERRORS),
             setup_last_error: page.failed_call(header::SETUP_LAST_ERROR),

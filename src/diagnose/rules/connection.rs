@@ -3,7 +3,7 @@
 
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, EvidenceNode};
+use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode};
 use std::collections::BTreeSet;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::scenario::Processes;
@@ -11,6 +11,7 @@ use tcpx_words::error::Outcome;
 
 pub(super) const RULES: &[Rule] = &[
     never_completes,
+    connect_once,
     receive_path,
     settings,
     chunk_size_zero,
@@ -43,6 +44,31 @@ fn never_completes(evidence: &Evidence) -> Vec<Found> {
         ))
     }));
     found
+}
+
+/// A program that polls connect makes more set-up calls than these within a moment.
+const SETUP_CALLS_MAX: u64 = 16;
+
+fn connect_once(evidence: &Evidence) -> Vec<Found> {
+    let found = evidence.nodes.iter().filter_map(|node| {
+        let setup = node.setup.as_ref()?;
+        let is_it = setup.last == "connect"
+            && setup.failed == 0
+            && setup.count <= SETUP_CALLS_MAX
+            && node.inside.is_none()
+            && !node.channels.iter().any(EvidenceChannel::sends);
+        is_it.then(|| {
+            let why = format!(
+                "{}: its last set-up call was connect, which returned 0 without a comm; it made {} set-up calls in all",
+                node.name(),
+                setup.count
+            );
+            let how = node.gone.as_ref().and_then(|gone| gone.how.as_deref());
+            Found::at(Condition::ConnectCalledOnce, node, 0.8, why)
+                .and(format!("then the process {}", how.unwrap_or("ended")))
+        })
+    });
+    found.collect()
 }
 
 const CONNECT_LINES: &[&str] = &[
@@ -238,16 +264,70 @@ fn wrong_gpu(evidence: &Evidence) -> Vec<Found> {
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
+    use crate::evidence::Gone;
     use crate::tests::Case;
     use crate::tests::builders::*;
+    use tcpx_run_model::counters::SetupCalls;
+    use tcpx_run_model::finding::Subject;
+    use tcpx_run_model::ids::NodeId;
     use tcpx_run_model::scenario::Scenario;
     use tcpx_words::side::Side;
 
     pub(crate) const CASES: &[Case] = &[
         (Condition::SettingsDiffer, settings_differ),
         (Condition::AcceptBudgetTooSmall, accept_budget),
+        (Condition::ConnectCalledOnce, connect_called_once),
         (Condition::WrongGpuCurrent, wrong_gpu),
     ];
+
+    /// A recording of a program that ended after its first connect.
+    fn connect_called_once() -> Evidence {
+        let mut one = EvidenceNode::new(Subject {
+            node: NodeId(0),
+            pair: None,
+            pid: Some(4242),
+            name: "pid 4242".into(),
+        });
+        one.gone = Some(Gone {
+            how: Some("called exit(1)".into()),
+        });
+        one.setup = Some(SetupCalls {
+            last: "connect".into(),
+            count: 5,
+            failed: 0,
+        });
+        Evidence {
+            stall_after_ms: 3000,
+            now_ms: 9000.0,
+            nodes: vec![one],
+            ..Evidence::default()
+        }
+    }
+
+    #[test]
+    fn a_program_that_polls_connect_or_has_a_comm_is_not_blamed() {
+        let mut evidence = connect_called_once();
+        assert_eq!(connect_once(&evidence).len(), 1);
+        let calls = |last: &str, count, failed| SetupCalls {
+            last: last.into(),
+            count,
+            failed,
+        };
+        for other in [
+            calls("connect", SETUP_CALLS_MAX + 1, 0),
+            calls("connect", 5, 1),
+            calls("accept", 5, 0),
+        ] {
+            evidence.nodes[0].setup = Some(other);
+            assert!(connect_once(&evidence).is_empty());
+        }
+        evidence = connect_called_once();
+        evidence.nodes[0].channels = vec![channel(Side::Send, [0; 3], 0)];
+        assert!(connect_once(&evidence).is_empty());
+        evidence = connect_called_once();
+        evidence.nodes[0].inside = Some("connect".into());
+        assert!(connect_once(&evidence).is_empty());
+    }
 
     fn settings_differ() -> Evidence {
         let mut evidence = ended(

@@ -14,5 +14,5 @@ mod series;
 pub use channel::{ChannelNow, LatencyUs};
 pub use detail::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
 pub use frame::Frame;
-pub use process::ProcessFacts;
+pub use process::{ProcessFacts, SetupCalls};
 pub use series::{SAMPLES_MAX, Sample, Series};

@@ -23,9 +23,23 @@ pub struct ProcessFacts {
     /// are those of their last change, and for how long they stood still is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// Its set-up calls, if it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<SetupCalls>,
     /// The plugin call that has not returned, if it belongs to no channel: `init`, `connect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<String>,
+}
+
+/// Calls of a process that belong to no channel: `init`, `listen`, `connect`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetupCalls {
+    /// The last one, by name.
+    pub last: String,
+    /// How many there were.
+    pub count: u64,
+    /// How many did not return 0.
+    pub failed: u64,
 }
 
 mod device_names {
@@ -59,6 +73,10 @@ impl ProcessFacts {
                 .collect(),
             is_gone: self.is_gone,
             ended: self.ended.map(|how| printable(&how)),
+            setup: self.setup.map(|setup| SetupCalls {
+                last: printable(&setup.last),
+                ..setup
+            }),
             inside: self.inside.map(|call| printable(&call)),
         }
     }

@@ -7,7 +7,7 @@
 
 use super::{detail, past};
 use crate::counters::sample::{channels, role_index};
-use crate::counters::{ChannelDetail, ChannelKey, ProcessFacts};
+use crate::counters::{ChannelDetail, ChannelKey, ProcessFacts, SetupCalls};
 use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, NodeIntro, Unit, Who, WorkerId};
 use crate::phase::how_ended;
@@ -461,6 +461,14 @@ fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<String>) -> ProcessFa
         nics: nics.collect(),
         is_gone,
         ended,
+        setup: header
+            .setup_call
+            .filter(|_| is_gone)
+            .map(|last| SetupCalls {
+                last: last.name().to_owned(),
+                count: header.setup_calls,
+                failed: header.setup_errors,
+            }),
         inside: header
             .setup_call
             .filter(|_| header.setup_calls_inside > 0)
