@@ -49,8 +49,14 @@ const FILES: [(&str, &str); 15] = [
         include_str!("../../probes/logs/frameworks.toml"),
     ),
 ];
-/// Markers of WARN lines, which are reported even without a signature.
-const WARN_MARKERS: [&[u8]; 2] = [b"NCCL WARN ", b"[ncclNet:2]"];
+/// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
+/// plugin, or errors of PyTorch.
+const MARKERS: [&[u8]; 4] = [
+    b"NCCL WARN ",
+    b"[ncclNet:2]",
+    b".cpp:",
+    b"torch/distributed/",
+];
 const SIGNATURES_MAX: usize = 1024;
 /// Limit of a compiled regex and of its cache, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
@@ -159,11 +165,7 @@ impl SignatureCatalogue {
             with.map(|(index, _)| index).collect()
         };
         let of_literal = literals.iter().map(of).collect();
-        let searched: Vec<&[u8]> = literals
-            .iter()
-            .map(Vec::as_slice)
-            .chain(WARN_MARKERS)
-            .collect();
+        let searched: Vec<&[u8]> = literals.iter().map(Vec::as_slice).chain(MARKERS).collect();
         let examples: Vec<&[u8]> = signatures
             .iter()
             .map(|signature| signature.example.as_bytes())
@@ -197,17 +199,17 @@ impl SignatureCatalogue {
         &self.signatures
     }
 
-    /// The literals of all signatures, without the markers of WARN lines.
+    /// The literals of all signatures, without the markers of warnings.
     pub fn literals(&self) -> impl Iterator<Item = &[u8]> {
         self.literals.iter().map(Vec::as_slice)
     }
 
-    /// As [`Matcher::hits`]; literals beyond those of signatures are WARN markers.
+    /// As [`Matcher::hits`]; literals beyond those of signatures are markers.
     pub(super) fn hits(&self, block: &[u8], hit: impl FnMut(usize, usize)) {
         self.matcher.hits(block, hit);
     }
 
-    /// Whether a literal belongs to a signature, and is not a WARN marker.
+    /// Whether a literal belongs to a signature, and is not a marker.
     pub(super) fn is_signature(&self, literal: usize) -> bool {
         literal < self.of_literal.len()
     }

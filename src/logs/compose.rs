@@ -615,7 +615,7 @@ fn address((ip, port): &(Address, u32)) -> String {
     }
 }
 
-/// A WARN without a signature as a finding, so that no WARN goes unmentioned.
+/// A warning without a signature as a finding, so that none goes unmentioned.
 fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
     SignatureFinding {
         signature: UNKNOWN_WARNING.to_owned(),
@@ -626,7 +626,7 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         first: warning.first.clone(),
         last: warning.last.clone(),
         phase: None,
-        meaning: "NCCL or a plugin warns, and tcpxctl has no signature for the line".to_owned(),
+        meaning: "a warning or an error that tcpxctl has no signature for".to_owned(),
         causes: Vec::new(),
         next_step: None,
         versions: String::new(),

@@ -270,9 +270,14 @@ impl<'a> Worker<'a> {
         hits: &[(usize, usize)],
     ) {
         if found.is_empty() {
-            if record.level == Some(Level::Warn) {
+            let message = match record.level {
+                Some(Level::Warn) => Some(record.message),
+                Some(Level::Info) => None,
+                None => shape::glog_error(line.text),
+            };
+            if let Some(message) = message {
                 let speaker = self.tally.speaker(record, self.file);
-                self.tally.see_unknown(speaker, record.message, line);
+                self.tally.see_unknown(speaker, message, line);
                 if let Some(name) = networks::of_warning(record.message) {
                     self.tally.transport(speaker, name, Proof::Up, line.place);
                 }

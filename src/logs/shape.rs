@@ -317,6 +317,35 @@ fn torch(line: &[u8], record: &mut Record<'_>) {
     record.rank = record.rank.or_else(|| torch_rank(front));
 }
 
+/// The message of an error of glog, as PyTorch writes it, after
+/// `E1120 08:14:04.531042 140301 File.cpp:616] [Rank 3] `.
+pub(super) fn glog_error(line: &[u8]) -> Option<&[u8]> {
+    let front = &line[..line.len().min(PREFIX_MAX)];
+    let is_header = |at: &usize| {
+        let date = front[at + 1..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit());
+        // PyTorch omits the leading zero of the month.
+        let date = date.count();
+        matches!(front[*at], b'E' | b'F')
+            && (3..=4).contains(&date)
+            && front.get(at + 1 + date) == Some(&b' ')
+            && (*at == 0 || matches!(front[at - 1], b'[' | b' ' | b':'))
+    };
+    let header = (0..front.len()).find(is_header)?;
+    let end = header + memmem::find(&front[header..], b"] ")?;
+    site(&front[header..end])?;
+    let mut message = &line[end + 2..];
+    while message.starts_with(b"[") {
+        let close = memchr(b']', &message[..message.len().min(PREFIX_MAX)])?;
+        if memmem::find(&message[..close], b"Rank ").is_none() {
+            break;
+        }
+        message = message[close + 1..].trim_ascii_start();
+    }
+    Some(message)
+}
+
 /// `] [Rank 3] ` of PyTorch's process groups.
 fn torch_rank(front: &[u8]) -> Option<u32> {
     let rest = &front[memmem::find(front, b"Rank ")? + 5..];
@@ -480,6 +509,26 @@ mod tests {
         );
         check("[PG ID 0 PG GUID 0(default_pg) Rank 12] work", Some(12));
         check("Rank 7 work", None);
+    }
+
+    #[test]
+    fn an_error_of_glog_has_a_message() {
+        let check = |line: &str, error: Option<&str>| {
+            let found = glog_error(line.as_bytes()).map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), error, "{line}");
+        };
+        check(
+            "[rank7]:[E1120 08:14:04.5 ProcessGroupNCCL.cpp:616] [PG ID 0 PG GUID 0(default_pg) Rank 7] work 3",
+            Some("work 3"),
+        );
+        check(
+            "E1120 08:14:04.531 70 torch/distributed/api.py:874] work",
+            Some("work"),
+        );
+        check("[E724 08:14:04.5 a.cpp:6] [x] work", Some("[x] work"));
+        check("[W1120 08:14:04.5 ProcessGroupNCCL.cpp:616] work", None);
+        check("RANGE1120 a.cpp:6] work", None);
+        check("[E1120 08:14:04.5 work] a", None);
     }
 
     #[test]

@@ -351,6 +351,25 @@ fn a_warning_is_not_hidden_by_the_name_of_its_source_file() {
 }
 
 #[test]
+fn errors_of_pytorch_without_a_signature_are_findings() {
+    let line = |rank: u32, level: char| {
+        format!(
+            "[rank{rank}]:[{level}1120 08:14:04.5 ProcessGroupNCCL.cpp:616] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] strange state {rank}\n"
+        )
+    };
+    let report = read([line(0, 'E'), line(1, 'E')].concat().as_bytes());
+    assert_eq!(names(&report.findings), [UNKNOWN_WARNING]);
+    assert_eq!(
+        (report.unknown[0].shape.as_str(), report.unknown[0].count),
+        ("strange state #", 2)
+    );
+    assert!(read(line(0, 'W').as_bytes()).findings.is_empty());
+    let python =
+        "E1120 08:14:04.531000 70 torch/distributed/elastic/agent/server/api.py:874] strange\n";
+    assert_eq!(names(&read(python.as_bytes()).findings), [UNKNOWN_WARNING]);
+}
+
+#[test]
 fn unknown_warnings_are_grouped_by_shape() {
     let text = "n:1:1 [0] f:1 NCCL WARN strange 17 of 0xab\nn:1:1 [0] f:1 NCCL WARN strange 4 of 0x1\nn:1:1 [0] f:1 NCCL WARN odd\n";
     let report = read(text.as_bytes());
