@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A result is a run folder, a bundle, a baseline or a shipped profile by name, or a
-//! file of nccl-tests (table or -J), iperf3 (-J) or neper. The first is the
-//! reference. The exit code is 1 if a gating metric got worse.
+//! file of nccl-tests (table or -J), iperf3 (-J) or neper, or a log of the P2P harness, of
+//! UCCL's P2P benchmark or of nixlbench. The first is the reference. The exit code is 1 if a gating metric got worse.
 //!
 //! Names and addresses are replaced unless `--no-redact`; with `--out`, what was
 //! replaced by what goes beside it, for its owner only.

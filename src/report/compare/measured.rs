@@ -19,7 +19,7 @@ const SAMPLES_MAX: usize = 100_000;
 pub struct Measured {
     /// Run id, baseline name, profile name or file name.
     pub name: String,
-    /// `tcpxctl`, `nccl-tests`, `iperf3`, `neper` or `profile`.
+    /// `tcpxctl`, `nccl-tests`, `iperf3`, `neper`, `harness` or `profile`.
     pub tool: String,
     /// Time of the run, path of the file, or source of the profile, in words.
     pub source: String,

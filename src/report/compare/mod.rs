@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod baseline;
+mod harness;
 mod measured;
 mod others;
 mod render;

@@ -1,7 +1,8 @@
-//! Results of other tools: the text and JSON of nccl-tests, the JSON of iperf3, and the
-//! `key=value` lines of neper. The files are untrusted, and their size is bounded.
+//! Results of other tools: the text and JSON of nccl-tests, the JSON of iperf3, the
+//! `key=value` lines of neper, and logs of the programs of `harness`. The files are untrusted, and their size is bounded.
 #![forbid(unsafe_code)]
 
+use super::harness;
 use super::measured::{Measured, Metric};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ pub enum ReadError {
         source: std::io::Error,
     },
     /// The file is not the output of a known tool.
-    #[error("{} holds no result of nccl-tests, iperf3 or neper", path.display())]
+    #[error("{} holds no result of nccl-tests, iperf3, neper, the P2P harness, UCCL or nixlbench", path.display())]
     Unknown {
         /// Path of the file.
         path: PathBuf,
@@ -34,7 +35,8 @@ pub enum ReadError {
 impl NextStep for ReadError {
     fn next_step(&self) -> Option<String> {
         Some(
-            "name a run, a baseline, or the output of nccl-tests (table or -J), iperf3 -J or neper"
+            "name a run, a baseline, the output of nccl-tests (table or -J), iperf3 -J or neper, or a log with rates: \
+             `tcpxctl logs FILE` shows which rates it has"
                 .into(),
         )
     }
@@ -59,14 +61,11 @@ pub fn read(path: &Path, redactor: Option<&mut Redactor>) -> Result<Measured, Re
     if let Some(redactor) = redactor {
         learn(&text, redactor);
     }
-    let mut measured = recognised(&text).ok_or_else(|| ReadError::Unknown {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut measured = recognised(&name, &text).ok_or_else(|| ReadError::Unknown {
         path: path.to_owned(),
     })?;
-    measured.name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    measured.name = name.into_owned();
     measured.source = path.display().to_string();
     Ok(measured)
 }
@@ -105,12 +104,18 @@ pub(super) fn learn(text: &str, redactor: &mut Redactor) {
     }
 }
 
-pub(super) fn recognised(text: &str) -> Option<Measured> {
+/// `name` is the file's.
+pub(super) fn recognised(name: &str, text: &str) -> Option<Measured> {
+    let has_metrics = |measured: &Measured| !measured.metrics.is_empty();
     let found = match document(text) {
         Some(document) => iperf3(&document).or_else(|| nccl_tests_json(&document)),
-        None => nccl_tests_text(text).or_else(|| neper(text)),
+        // A row of nixlbench looks like a row of nccl-tests.
+        None => harness::read(name, text)
+            .filter(has_metrics)
+            .or_else(|| nccl_tests_text(text))
+            .or_else(|| neper(text)),
     };
-    found.filter(|measured| !measured.metrics.is_empty())
+    found.filter(has_metrics)
 }
 
 fn empty_result(tool: &str) -> Measured {

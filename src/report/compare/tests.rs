@@ -92,7 +92,7 @@ fn results_of_other_tools_are_parsed() {
     let median = |measured: &Measured, name: &str| {
         quartiles(&measured.metrics[name].samples).map(|all| all[0])
     };
-    let nccl = recognised(NCCL_TESTS).expect("nccl-tests");
+    let nccl = recognised("x.log", NCCL_TESTS).expect("nccl-tests");
     assert_eq!(
         (
             median(&nccl, "busbw"),
@@ -101,16 +101,19 @@ fn results_of_other_tools_are_parsed() {
         ),
         (Some(83.27), Some(42.8453), Some(2.42))
     );
-    let gather = recognised("  1024  16  float  35.1  0.03  0.027  0  35.0  0.03  0.027  0\n")
-        .expect("no redop");
+    let gather = recognised(
+        "x.log",
+        "  1024  16  float  35.1  0.03  0.027  0  35.0  0.03  0.027  0\n",
+    )
+    .expect("no redop");
     assert_eq!(median(&gather, "busbw"), Some(0.027));
     let json = r#"{"config":{"iterations":20},"results":[{"size":1024,"out_of_place":{"time":1,"alg_bw":2,"bus_bw":3.5,"nwrong":0},"in_place":{"bus_bw":4}}],"average_bus_bandwidth":{"bandwidth":3.5}}"#;
     assert_eq!(
-        median(&recognised(json).expect("JSON"), "busbw at 1KiB"),
+        median(&recognised("x.log", json).expect("JSON"), "busbw at 1KiB"),
         Some(3.5)
     );
     let iperf = r#"{"start":{"test_start":{"num_streams":8}},"intervals":[{"sum":{"bits_per_second":8e9,"omitted":true}},{"sum":{"bits_per_second":16e9,"omitted":false}}],"end":{"sum_received":{"bits_per_second":15e9}}}"#;
-    let iperf = recognised(iperf).expect("iperf3");
+    let iperf = recognised("x.log", iperf).expect("iperf3");
     assert_eq!(
         (
             median(&iperf, "rate"),
@@ -118,10 +121,51 @@ fn results_of_other_tools_are_parsed() {
         ),
         (Some(2.0), "8")
     );
-    let neper =
-        recognised("num_flows=4\nthroughput=193550.00\nthroughput_units=Mbit/s\n").expect("neper");
+    let neper = recognised(
+        "x.log",
+        "num_flows=4\nthroughput=193550.00\nthroughput_units=Mbit/s\n",
+    )
+    .expect("neper");
     assert!((median(&neper, "rate").unwrap() - 24.19375).abs() < 1e-9);
-    assert!(recognised("nothing of the kind").is_none() && recognised("{}").is_none());
+    assert!(
+        recognised("x.log", "nothing of the kind").is_none() && recognised("x.log", "{}").is_none()
+    );
+}
+
+#[test]
+fn logs_of_the_harness_and_of_benchmarks_are_results() {
+    let samples = |measured: &Measured, name: &str| measured.metrics[name].samples.clone();
+    let iteration = |k: u32, ms: f64| {
+        format!(
+            "[PERF] Iteration {k}: total bytes=64000000, chunk_bytes=524288\n[PERF] Iter {k} time={ms} ms\n"
+        )
+    };
+    let log = |role: &str, rest: &str| format!("[PERF] Mode: {role}\n[PERF] Iterations: 3\n{rest}");
+    let good = [iteration(0, 1000.0), iteration(1, 20.0), iteration(2, 40.0)].concat();
+    let server = recognised("x.log", &log("SERVER", &good)).expect("rates");
+    assert_eq!(
+        (
+            server.tool.as_str(),
+            samples(&server, "rate"),
+            samples(&server, "first iteration")
+        ),
+        ("harness", vec![3.2, 1.6], vec![1_000_000.0])
+    );
+    assert!(!server.metrics["first iteration"].gates);
+    let refused = "[ERROR] tcpx_irecv failed: rc=3 chunk=16 channel=0\n";
+    let false_rate = format!("{refused}{}", iteration(0, 3.0));
+    assert!(recognised("x.log", &log("SERVER", &false_rate)).is_none());
+    let uccl = "[Client]    256 B :   0.10 Gbps |   0.01 GB/s  | 0.000020 s\n[Client]  64.0 MB :  22.41 Gbps |   2.80 GB/s  | 0.023957 s\n";
+    assert_eq!(
+        samples(&recognised("x.log", uccl).expect("UCCL"), "rate at 64MiB"),
+        [2.8]
+    );
+    let nixl = "Block Size (B)      Batch Size     B/W (GB/Sec)   Avg Lat. (us)  Avg Prep (us)  P99 Prep (us)\n\
+        4096                1              0.812          5.0            1.2            2.0\n";
+    assert_eq!(
+        samples(&recognised("x.log", nixl).expect("nixlbench"), "rate"),
+        [0.812]
+    );
 }
 
 /// The redacted comparison of a file that is named after a machine.
@@ -221,7 +265,7 @@ proptest! {
     fn arbitrary_text_never_panics(text in "\\PC{0,200}", table in "[0-9 a-z.#\\n-]{0,200}") {
         let mut redactor = tcpx_node::redact::Redactor::default();
         [&text, &table].into_iter().for_each(|text| learn(text, &mut redactor));
-        let _ = (recognised(&text), recognised(&table), recognised(&format!("{{\"results\":[{{\"size\":{}}}]}}", text.len())));
+        let _ = (recognised("x.log", &text), recognised("x.log", &table), recognised("x.log", &format!("{{\"results\":[{{\"size\":{}}}]}}", text.len())));
     }
 
     #[test]
