@@ -46,8 +46,8 @@ fn differences(server: &Program, client: &Program) -> Vec<String> {
         ),
         (
             "bootstrap port",
-            server.port.map(u64::from),
-            client.port.map(u64::from),
+            server.first_port.map(u64::from),
+            client.first_port.map(u64::from),
         ),
     ];
     let differs = settings.into_iter().filter_map(|(what, server, client)| {
@@ -62,10 +62,8 @@ fn differences(server: &Program, client: &Program) -> Vec<String> {
 }
 
 fn with_differences(case: Case, differences: &[String]) -> Case {
-    let Some(first) = differences
-        .first()
-        .filter(|_| case.state != HarnessState::Finished)
-    else {
+    let waits = case.state == HarnessState::Waits;
+    let Some(first) = differences.first().filter(|_| waits) else {
         return case;
     };
     let summary = format!(

@@ -114,7 +114,9 @@ pub(super) struct Program {
     /// Of an iteration: of each GPU, and of all.
     pub size_bytes: Option<u64>,
     pub total_bytes: Option<u64>,
+    /// The ports of the bootstrap: the last one, and the first, from which the others count.
     pub port: Option<u32>,
+    pub first_port: Option<u32>,
     pub spot: Spot,
     /// The channel that `spot` is about.
     pub at: Option<ChannelKey>,
@@ -295,6 +297,7 @@ impl Program {
     fn step(&mut self, step: Step) {
         if let Step::BootstrapListens(Some(port)) | Step::BootstrapConnects(Some(port)) = step {
             self.port = Some(port);
+            self.first_port = self.first_port.or(Some(port));
         }
         // An earlier attempt failed, and this one got further.
         let is_over = match &self.failure {
