@@ -124,6 +124,11 @@ impl Case {
                 side.program.tests.last_line
             )
         }));
+        if self.state == HarnessState::Waits
+            && sides.iter().all(|side| side.program.last.time_us.is_none())
+        {
+            cannot_tell.push("how long it has waited, or whether the log was copied while it ran: its lines have no time".to_owned());
+        }
         HarnessVerdict {
             condition: self.condition,
             state: self.state,
@@ -378,9 +383,8 @@ fn window_full(side: &Side<'_>) -> Case {
         |(count, size)| format!("{count}/{size}"),
     );
     let summary = format!(
-        "the log ends while {} waits for a free slot: its window is {window}, and no {} leaves it",
-        at(program),
-        request(program)
+        "the log ends while {} waits for a free slot: its window is {window}, and no later line shows room",
+        at(program)
     );
     chunk_size(side, Case::waits("window-full", summary)).progress_steps(program)
 }
@@ -537,17 +541,32 @@ fn facts(side: &Side<'_>) -> Vec<String> {
         .at
         .and_then(|at| Some((at, program.channels.get(&at)?)))
     {
-        let size = channel
-            .size
-            .map_or_else(String::new, |size| format!("/{size}"));
-        facts.push(format!(
-            "{name}: {}: {} posted, {} released, window {}{size}, at most {}{size}",
-            channel_name(key),
-            channel.posted,
-            channel.released,
-            channel.in_flight,
-            channel.high_water
-        ));
+        let counts = [
+            (channel.posted, format!("{} posted", channel.posted)),
+            (
+                channel.posted + channel.released,
+                format!("{} released", channel.released),
+            ),
+        ];
+        // A program that logs no posts has not posted none.
+        let mut shown: Vec<String> = counts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(_, text)| text)
+            .collect();
+        if let Some(size) = channel.size {
+            shown.push(format!(
+                "window {}/{size}, at most {}/{size}",
+                channel.in_flight, channel.high_water
+            ));
+        }
+        if !shown.is_empty() {
+            facts.push(format!(
+                "{name}: {}: {}",
+                channel_name(key),
+                shown.join(", ")
+            ));
+        }
     }
     let tests = &program.tests;
     if tests.count > 0 {
