@@ -289,14 +289,16 @@ impl Evidence {
     /// What a rule would have liked to see, in words.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        if self.nodes.len() < 2 {
-            missing.push("the other end: only one process was inspected".to_owned());
+        match self.nodes.len() {
+            0 => missing.push("both ends: no event is of a process".to_owned()),
+            1 => missing.push("the other end: only one process was inspected".to_owned()),
+            _ => {}
         }
         for node in &self.nodes {
             if node.sampled_ms.is_none() {
                 missing.push(match node.subject.pid {
                     Some(_) => format!("counters of {}: it has made no comm", node.name()),
-                    None => format!("counters of {}: it wrote no readable recorder", node.name()),
+                    None => format!("counters of {}: there is no sample of them", node.name()),
                 });
             }
             let in_flight: u64 = node

@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use tcpx_words::units::printable;
 
 /// A node of a run: its index in `nodes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -131,6 +132,16 @@ pub struct NodeIntro {
     pub name: String,
     /// The address from the command line.
     pub address: String,
+}
+
+impl NodeIntro {
+    /// Without control characters, because it came from a file or another node.
+    pub(crate) fn printable(&self) -> Self {
+        Self {
+            name: printable(&self.name),
+            address: printable(&self.address),
+        }
+    }
 }
 
 /// Nodes and lanes of a pair of a run.

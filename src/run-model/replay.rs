@@ -10,6 +10,7 @@ use crate::state::RunState;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
+use tcpx_words::units::printable;
 
 /// Longest line of an event stream.
 pub const EVENT_BYTES_MAX: u64 = 16 << 20;
@@ -111,6 +112,7 @@ impl RunFiles {
         }
         damaged.extend(self.add_frames(&mut state));
         if let Some(record) = &record {
+            damaged.extend(self.lost(record, state.now_ms));
             state.conclude(record);
         }
         Ok(Replayed {
@@ -134,13 +136,28 @@ impl RunFiles {
         )
     }
 
+    /// What a run with this record left and its folder does not have any more, in words. The last
+    /// event is at `last_ms`.
+    pub fn lost(&self, record: &RunRecord, last_ms: f64) -> Vec<String> {
+        let frames = record
+            .workers()
+            .filter_map(|(_, _, worker)| worker.frame.as_ref());
+        let missing = frames.filter(|name| self.size(name).is_none());
+        let missing = missing.map(|name| format!("{} is missing", printable(name)));
+        record
+            .lost_events(last_ms)
+            .into_iter()
+            .chain(missing)
+            .collect()
+    }
+
     /// Adds the freeze-frames to their workers. Returns what cannot be read of them.
     fn add_frames(&self, state: &mut RunState) -> Vec<String> {
         let mut damaged = Vec::new();
         for (worker, name) in self.of_workers(WorkerFile::Frame, &state.names) {
             let read = self.read(&name, FILE_BYTES_MAX);
             let parsed = match read {
-                Ok(bytes) => serde_json::from_slice::<Frame>(&bytes).map_err(io::Error::from),
+                Ok(bytes) => Frame::parse(&bytes),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => Err(error),
             };

@@ -157,7 +157,11 @@ impl RunState {
         }
         match (&event.kind, event.who()) {
             (EventKind::Nodes(nodes), _) => {
-                self.names.nodes = nodes.iter().take(NODES_MAX).cloned().collect();
+                self.names.nodes = nodes
+                    .iter()
+                    .take(NODES_MAX)
+                    .map(NodeIntro::printable)
+                    .collect();
             }
             (EventKind::Pairs(pairs), _) => {
                 self.names.pairs = pairs.iter().take(WORKERS_MAX).cloned().collect();

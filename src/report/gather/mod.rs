@@ -41,6 +41,11 @@ pub fn gather(files: &RunFiles, judge: Judge) -> Story {
     if let Some(record) = &record {
         record::introduce(record, &mut events.state.names);
     }
+    if let Ok(Some(record)) = files.record() {
+        let lost = files.lost(&record, events.state.now_ms);
+        lost.iter()
+            .for_each(|what| story.lacks("files of the run", what));
+    }
     // A record of an unknown version is not diagnosed: its events may mean something else.
     if record.is_none() && story.state != StoryState::OtherVersion {
         story.findings = judge(files);
@@ -52,7 +57,7 @@ pub fn gather(files: &RunFiles, judge: Judge) -> Story {
     nodes::add_processes(&events.state, &mut story);
     record::add_transfers(record.as_ref(), &events.state.names, &mut story);
     series::add_series(&events, &mut story);
-    let recorders = recorders::read(files, &events.state.names, &mut story);
+    let recorders = recorders::read(files, &events.state, &mut story);
     series::add_windows(&events.state, &mut story);
     recorders::add_requests(&recorders, &mut story);
     lines::add_log(files, &events.state, &mut story);

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use tcpx_recorder::{Histogram, Reader};
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Severity, Subject};
-use tcpx_run_model::ids::{Names, Unit};
-use tcpx_run_model::record::{RunFiles, WorkerFile};
+use tcpx_run_model::ids::Unit;
+use tcpx_run_model::record::{RunFiles, WorkerFile, worker_file};
+use tcpx_run_model::state::RunState;
 use tcpx_trace::{ChannelTrace, Request, WorkerTrace, each_request};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
@@ -27,9 +28,19 @@ pub(super) struct WorkerRecording {
 }
 
 /// Reads every recorder of the run.
-pub(super) fn read(files: &RunFiles, names: &Names, story: &mut Story) -> Vec<WorkerRecording> {
-    let mut all = Vec::new();
-    for (id, file) in files.of_workers(WorkerFile::Recorder, names) {
+pub(super) fn read(files: &RunFiles, state: &RunState, story: &mut Story) -> Vec<WorkerRecording> {
+    let (mut all, names) = (Vec::new(), &state.names);
+    let recorders = files.of_workers(WorkerFile::Recorder, names);
+    let loaded = state
+        .workers
+        .values()
+        .filter(|worker| worker.plugin.is_some());
+    for worker in loaded.filter(|worker| recorders.iter().all(|(id, _)| *id != worker.id)) {
+        let file = worker_file(WorkerFile::Recorder, worker.id, names);
+        let what = format!("requests of {}", names.worker(worker.id));
+        story.lacks(&what, format!("{file} is missing"));
+    }
+    for (id, file) in recorders {
         let worker = Subject::worker(id, names);
         let opened = files
             .file(&file)

@@ -31,13 +31,13 @@ pub struct RunEntry {
     /// The median rate of each direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<DirectionRate>,
-    /// Bytes that failed verification, summed over all directions.
-    #[serde(default)]
-    pub wrong_bytes: u64,
+    /// Bytes that failed verification, summed over all directions; `None` without a record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrong_bytes: Option<u64>,
     /// Condition of the first finding that is a warning or an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<String>,
-    /// Why a record of another version cannot be read.
+    /// Why a damaged record, or one of another version, cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Size and modification time (in nanoseconds) of `run.json` when it was read; `None` if
@@ -75,11 +75,17 @@ impl RunEntry {
         let read = file.and_then(|file| file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes));
         match read.map(|_| RunBrief::parse(&bytes)) {
             Ok(Ok(brief)) => Self::from_brief(brief, id, seen),
-            Ok(Err(error @ RecordError::Schema { .. })) => Self {
+            Ok(Err(error)) => Self {
                 why: Some(error.to_string()),
-                ..bare(OTHER_VERSION)
+                ..bare(match error {
+                    RecordError::Schema { .. } => OTHER_VERSION,
+                    RecordError::Damaged(_) => "damaged",
+                })
             },
-            Ok(Err(RecordError::Damaged(_))) | Err(_) => bare("damaged"),
+            Err(error) => Self {
+                why: Some(error.to_string()),
+                ..bare("damaged")
+            },
         }
     }
 
@@ -100,10 +106,12 @@ impl RunEntry {
             outcome: brief.outcome.to_string(),
             exit_code: brief.exit_code,
             rates: measured.map(rate).collect(),
-            wrong_bytes: brief
-                .transfers
-                .iter()
-                .fold(0, |sum, one| sum.saturating_add(one.wrong_bytes)),
+            wrong_bytes: Some(
+                brief
+                    .transfers
+                    .iter()
+                    .fold(0, |sum, one| sum.saturating_add(one.wrong_bytes)),
+            ),
             finding: worst.map(|(condition, _)| printable(condition)),
             why: None,
             seen,

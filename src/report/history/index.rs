@@ -16,8 +16,9 @@ use tcpx_words::error::{NextStep, Outcome};
 
 /// File name of the index, beside the runs. No run's name starts with a dot.
 const INDEX: &str = ".history.json";
-/// Version 1 is not used, because it lists runs of `tcpxctl.run/2` as damaged.
-const VERSION: u32 = 2;
+/// Earlier versions are not used: 1 lists runs of `tcpxctl.run/2` as damaged, 2 has no wrong bytes
+/// of runs that verified nothing.
+const VERSION: u32 = 3;
 /// Maximum runs of a folder.
 const RUNS_MAX: usize = 1_000_000;
 /// Maximum threads that read records.

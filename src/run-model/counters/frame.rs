@@ -6,10 +6,15 @@
 
 use super::ChannelNow;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::time::Instant;
 use tcpx_node::{
     Fact, NicNow, Root, TcpSocket, Thread, kernel_log_tail, manager_log_tail, sockets_of,
 };
+use tcpx_words::units::printable;
+
+/// Value of the key `schema`.
+const SCHEMA: &str = "tcpxctl.frame/1";
 
 /// A worker and its node at the time of a stall.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +44,20 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Reads a frame's file.
+    ///
+    /// # Errors
+    /// It is damaged, or of another version.
+    pub(crate) fn parse(bytes: &[u8]) -> io::Result<Self> {
+        let frame: Self = serde_json::from_slice(bytes)?;
+        if frame.schema != SCHEMA {
+            let found = printable(&frame.schema);
+            let why = format!("it has schema {found}; this tcpxctl reads {SCHEMA}");
+            return Err(io::Error::other(why));
+        }
+        Ok(frame)
+    }
+
     /// Takes a freeze-frame. The caller, which has the recorder open, gives the counters.
     pub fn take(
         pid: u32,
@@ -48,7 +67,7 @@ impl Frame {
     ) -> Self {
         let (root, began) = (Root::live(), Instant::now());
         let mut frame = Self {
-            schema: "tcpxctl.frame/1".into(),
+            schema: SCHEMA.into(),
             at_us: tcpx_words::units::now_us(),
             took_ms: 0.0,
             pid,
