@@ -12,12 +12,13 @@
 
 use super::Common;
 use super::compare::measured;
-use super::failure::{Ended, Ending};
+use super::failure::{Ended, Ending, Failure};
 use super::output::{Columns, print, print_json};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::Path;
 use tcpx_report::compare::{Baselines, Measured};
+use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -67,7 +68,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let baselines = Baselines::of_user(|name| std::env::var_os(name));
     let shown = match &arguments.command {
         BaselineCommand::Save { name, result } => {
-            let path = baselines.save(name, &measured(result, None)?)?;
+            let measured = measured(result, None)?;
+            if measured.metrics.is_empty() {
+                let message = format!("{result} has no result to save");
+                return Err(Failure::new(Outcome::NotRun, message));
+            }
+            let path = baselines.save(name, &measured)?;
             match common.json {
                 true => print_json(&BaselineDocument {
                     schema: "tcpxctl.baseline/1",

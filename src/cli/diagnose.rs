@@ -11,7 +11,8 @@
 //! $ tcpxctl diagnose --explain window-never-consumed    # what it means, how it is detected, what to do
 //! ```
 //!
-//! The exit code is 0 without findings, 4 for a stall, and 1 for any other error.
+//! The exit code is 0 without findings, 3 without findings in a damaged run, 4 for a stall, and 1 for
+//! any other error.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -33,6 +34,7 @@ use tcpx_run_model::ids::Names;
 use tcpx_run_model::record::RunFiles;
 use tcpx_tui::watch::{SourceError, open};
 use tcpx_words::error::Outcome;
+use tcpx_words::units::printable;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -63,7 +65,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Ok(Ending::PASSED);
     }
     let findings = diagnose(&evidence);
-    let outcome = exit_of(&findings);
+    let outcome = match findings.is_empty() && !evidence.damaged.is_empty() {
+        // What cannot be read may be what was wrong.
+        true => Outcome::NotRun,
+        false => exit_of(&findings),
+    };
     if common.json {
         let missing = evidence.missing();
         let exit_code = outcome.exit_code();
@@ -136,8 +142,13 @@ fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding])
     let nodes: Vec<&str> = evidence.node_names().collect();
     let channels = evidence.channel_count();
     let mut text = format!(
-        "# diagnose : {of}: {channels} channels of {}\n",
-        nodes.join(", ")
+        "# diagnose : {}: {channels} channels of {}\n",
+        printable(of),
+        if nodes.is_empty() {
+            "no process".to_owned()
+        } else {
+            nodes.join(", ")
+        }
     );
     note.iter()
         .for_each(|note| text.push_str(&format!("# note : {note}\n")));

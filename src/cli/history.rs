@@ -156,7 +156,8 @@ fn text(runs: &[&RunEntry]) -> String {
             run.scenario.clone(),
             run.outcome.clone(),
             rates,
-            run.wrong_bytes.to_string(),
+            run.wrong_bytes
+                .map_or("-".to_owned(), |wrong| wrong.to_string()),
             run.finding.clone().unwrap_or_default(),
             run.id.clone(),
         ]);

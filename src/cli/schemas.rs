@@ -170,7 +170,8 @@ pub(super) struct HistoryEntry {
     exit_code: Option<u8>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rates: Vec<HistoryRate>,
-    wrong_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wrong_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finding: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -112,11 +112,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let is_shown = io::stdout().is_terminal() && io::stdin().is_terminal();
     let is_one_frame = !common.json && (arguments.once || !is_shown);
     // The one frame of a replay is that of its end.
-    let speed = (!is_one_frame).then_some(arguments.speed);
+    let speed = (!is_one_frame && !arguments.once).then_some(arguments.speed);
     let mut source = source(arguments, speed)?;
     let look = arguments.look.look(common);
     if common.json {
-        return stream(&mut *source, look);
+        return stream(&mut *source, look, arguments.once);
     }
     if is_one_frame {
         return once(arguments, &mut *source, look);
@@ -171,8 +171,8 @@ fn once(arguments: &Arguments, source: &mut dyn Source, look: ViewOptions) -> En
     Ok(Ending::PASSED)
 }
 
-/// Prints every event as a line, and the end of the run last.
-fn stream(source: &mut dyn Source, look: ViewOptions) -> Ended {
+/// Prints every event as a line, and the end of the run last; with `once`, only what there is.
+fn stream(source: &mut dyn Source, look: ViewOptions, once: bool) -> Ended {
     loop {
         let events = source.poll()?;
         let mut stdout = io::stdout().lock();
@@ -190,7 +190,8 @@ fn stream(source: &mut dyn Source, look: ViewOptions) -> Ended {
             cut_short(&error);
             return Ok(Ending::PASSED);
         }
-        if ended.is_some() || source.clock() == Clock::Over {
+        let is_all = ended.is_some() || source.clock() == Clock::Over;
+        if is_all || (once && events.is_empty()) {
             return Ok(Ending::PASSED);
         }
         drop(stdout);

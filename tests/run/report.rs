@@ -215,6 +215,66 @@ fn a_damaged_run_is_judged_by_what_can_be_read_of_it() {
 }
 
 #[test]
+fn what_a_run_has_lost_is_named() {
+    let folder = stalled_run();
+    let run = folder.path();
+    let events = std::fs::read_to_string(run.join("events.jsonl")).unwrap();
+    let first: Vec<&str> = events.lines().take(20).collect();
+    std::fs::write(run.join("events.jsonl"), first.join("\n")).unwrap();
+    let lost = "events.jsonl ends after ";
+    told(run, &["diagnose", "RUN"], 4).says(&[lost, "frame-gpu1.json is missing"]);
+    let report = ["report", "RUN", "--format", "markdown", "--out", "-"];
+    told(run, &report, 0).says(&[lost, "frame-gpu1.json is missing"]);
+    for name in ["events.jsonl", "run.json", "scenario.toml"] {
+        std::fs::write(run.join(name), "").unwrap();
+    }
+    told(run, &["diagnose", "RUN"], 3).says(&["0 channels of no process", "run.json is damaged"]);
+    told(run, &["baseline", "save", "none", "RUN"], 3).says(&["has no result to save"]);
+    let reports = tempfile::tempdir().unwrap();
+    let killed = reports.path().join("20261122T101500Z-killed");
+    std::fs::create_dir(&killed).unwrap();
+    std::fs::write(killed.join("events.jsonl"), &events).unwrap();
+    let seen = told(&killed, &["watch", "RUN", "--once", "--size", "100x30"], 0);
+    seen.says(&[" over", "was killed before"]);
+    told(&killed, &["watch", "RUN", "--once", "--json"], 0);
+    let listed = told(
+        reports.path(),
+        &["history", "--reports", "RUN", "--json"],
+        0,
+    )
+    .json();
+    assert!(listed["runs"][0]["wrong_bytes"].is_null(), "{listed}");
+}
+
+#[test]
+fn control_characters_of_a_record_and_a_path_are_not_printed() {
+    let folder = stalled_run();
+    for name in ["run.json", "events.jsonl"] {
+        let text = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        let hostile = text.replace("\"local\"", "\"lo\\u001b[2Jcal\"");
+        std::fs::write(folder.path().join(name), hostile).unwrap();
+    }
+    let hostile = folder.path().join("a\x1b[31m");
+    for (arguments, code) in [
+        (&["diagnose", "RUN"][..], 4),
+        (&["watch", "RUN", "--once"], 0),
+    ] {
+        let ended = told(folder.path(), arguments, code);
+        assert!(
+            !ended.out.contains('\x1b') && !ended.err.contains('\x1b'),
+            "{ended}"
+        );
+    }
+    for command in ["diagnose", "report", "trace", "watch"] {
+        let ended = Tool::new(&[command, hostile.to_str().unwrap()]).ended();
+        assert!(
+            !ended.status.success() && !ended.err.contains('\x1b'),
+            "{ended}"
+        );
+    }
+}
+
+#[test]
 fn a_run_of_a_future_version_is_not_judged() {
     let folder = stalled_run();
     let record = std::fs::read_to_string(folder.path().join("run.json")).unwrap();

@@ -12,7 +12,7 @@ use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, WorkerId};
 use tcpx_run_model::live::{RecorderFilter, Recorders};
-use tcpx_run_model::record::{RecordError, RunFiles, RunRecord, WorkerFile};
+use tcpx_run_model::record::{RecordError, RunFiles, RunRecord, Unfinished, WorkerFile};
 use tcpx_run_model::replay::EVENT_BYTES_MAX;
 use tcpx_run_model::state::RunState;
 use tcpx_words::units::now_us;
@@ -32,6 +32,8 @@ pub struct FolderSource {
     focused: Option<(WorkerId, Recorders)>,
     record: Option<Box<RunRecord>>,
     is_over: bool,
+    /// Time of the newest event, milliseconds since the command started.
+    last_ms: f64,
 }
 
 /// The pace of a replay.
@@ -76,6 +78,7 @@ impl FolderSource {
             focused: None,
             record: None,
             is_over: false,
+            last_ms: 0.0,
         })
     }
 
@@ -112,16 +115,20 @@ impl FolderSource {
         event.ms - from_ms <= pace.began.elapsed().as_secs_f64() * 1e3 * pace.speed
     }
 
-    /// Reads the record if there is one. A damaged record becomes a note among the events.
+    /// Reads the record if there is one. Without one, the run is over unless its coordinator
+    /// runs; that, or a damaged record, becomes a note among the events.
     fn end(&mut self, events: &mut Vec<Event>) {
-        match self.files.record() {
-            Ok(None) => return,
-            Ok(Some(record)) => self.record = Some(Box::new(record)),
-            Err(error) => {
-                let ms = events.last().map_or(0.0, |event| event.ms);
-                events.push(Event::new(ms, Who::Run, EventKind::Note(error.to_string())));
+        let note = match (self.files.record(), self.files.unfinished()) {
+            (Ok(Some(record)), _) => {
+                self.record = Some(Box::new(record));
+                None
             }
-        }
+            (Ok(None), None | Some(Unfinished::GoesOn)) => return,
+            (Ok(None), Some(unfinished)) => Some(unfinished.words(self.last_ms)),
+            (Err(error), _) => Some(error.to_string()),
+        };
+        let note = note.map(|text| Event::new(self.last_ms, Who::Run, EventKind::Note(text)));
+        events.extend(note);
         self.is_over = true;
     }
 
@@ -190,6 +197,7 @@ impl Source for FolderSource {
                 self.next = Some(event);
                 break;
             }
+            self.last_ms = self.last_ms.max(event.ms);
             events.push(event);
         }
         events.extend(self.details());

@@ -191,8 +191,7 @@ impl<'a> Picture<'a> {
                     .channels
                     .iter()
                     .filter(|one| one.side == side)
-                    .map(|one| one.bytes)
-                    .sum(),
+                    .fold(0, |sum: u64, one| sum.saturating_add(one.bytes)),
             )
         })
     }
