@@ -1,4 +1,4 @@
-//! `tcpxctl baseline`: results saved under a name, to compare others with.
+//! `tcpxctl baseline`: results saved under a name, as references for `compare`.
 //!
 //! ```console
 //! $ tcpxctl baseline save last-month reports/20261020T101500Z-4conn

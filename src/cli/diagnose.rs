@@ -39,7 +39,7 @@ use tcpx_words::units::printable;
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Run folder (finished or not) or bundle; or process ids and recorder files, of one end or both [default: every
-    /// running process of this machine with a recorder, and without one the newest run in reports/].
+    /// running process here that has a recorder; if there is none, the newest run in reports/].
     #[arg(value_name = "RUN|PID|FILE", conflicts_with = "explain")]
     what: Vec<String>,
     /// Explain a condition: meaning, detection, reproduction and fix; without a name, list all conditions.

@@ -119,7 +119,7 @@ enum Command {
     Tap(tap::Arguments),
     /// Export a recording as a timeline: Perfetto, CSV or JSON lines.
     Trace(trace::Arguments),
-    /// Make a run folder of recordings and logs of other programs.
+    /// Build a run folder from recordings and logs of other programs.
     Adopt(adopt::Arguments),
     /// Render a run as a report.
     Report(Box<report::Arguments>),
@@ -127,7 +127,7 @@ enum Command {
     Bundle(bundle::Arguments),
     /// Compare results, and tell regressions from noise.
     Compare(compare::Arguments),
-    /// Save results under a name, to compare others with.
+    /// Save a result under a name, as a reference for `compare`.
     Baseline(baseline::Arguments),
     /// List the runs under reports/, and their rates over time.
     History(history::Arguments),

@@ -29,7 +29,7 @@ use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run folder or bundle [default: the newest run]. With several, the report is of the first and its chart has all.
+    /// Run folder or bundle [default: the newest run]. With several runs, the report covers the first, and its chart shows all.
     #[arg(value_name = "RUN", conflicts_with = "collect")]
     runs: Vec<PathBuf>,
     /// Report the nodes instead of a run: the doctor checks of this node and of --peer.
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Render at most sixty lines of Markdown, for the body of an e-mail.
     #[arg(long, conflicts_with = "format")]
     short: bool,
-    /// Reader of the report: `google` puts the questions for Google first.
+    /// Audience: `google` puts the questions for Google first.
     #[arg(long = "for", value_enum, value_name = "WHOM")]
     whom: Option<Whom>,
     /// Language of the short form and of the questions.
