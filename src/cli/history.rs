@@ -8,6 +8,10 @@
 //! $ tcpxctl history prune --keep 20 --keep-failed --dry-run
 //! ```
 //!
+//! Result files of other tools (nccl-tests, iperf3, neper, logs of the P2P harness and of UCCL's and
+//! NIXL's benchmarks, as `compare` reads them) are listed among the runs if they are named:
+//! `tcpxctl history logs/*.log`. Their time is the one in their name, or when they were written.
+//!
 //! Running, killed and damaged runs are listed with that word as their outcome. The list comes
 //! from an index in the folder, which each call compares with the run folders.
 #![forbid(unsafe_code)]
@@ -18,8 +22,8 @@ use super::output::{Columns, print, print_error, print_json, say};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use tcpx_report::history::{History, KeepRules, RunEntry, choose, read, remove};
+use std::path::{Path, PathBuf};
+use tcpx_report::history::{History, KeepRules, MEASURED, RunEntry, choose, read, remove};
 use tcpx_run_model::record::Unfinished;
 use tcpx_words::error::Outcome;
 
@@ -35,6 +39,9 @@ const KILLED: &str = "# killed : the coordinator was killed before it wrote run.
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<HistoryCommand>,
+    /// Result files of other tools to list too; files without a result are left out with a warning.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Only runs of this scenario.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
@@ -95,8 +102,24 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(HistoryCommand::Prune(arguments)) = &arguments.command {
         return prune(common, arguments);
     }
-    let history = read(&arguments.reports)?;
+    let mut history = match read(&arguments.reports) {
+        Ok(history) => history,
+        // Result files may be all that there is.
+        Err(error) if arguments.files.is_empty() || error.outcome() != Outcome::Usage => {
+            return Err(error.into());
+        }
+        Err(_) => History::default(),
+    };
     warn(&history);
+    for path in &arguments.files {
+        match result_file(path) {
+            Ok(entry) => history.runs.push(entry),
+            Err(why) => say(&format!("warning: {why}\n")),
+        }
+    }
+    history
+        .runs
+        .sort_by(|a, b| (&a.started, &a.id).cmp(&(&b.started, &b.id)));
     let is_selected = |run: &&RunEntry| {
         arguments
             .scenario
@@ -119,6 +142,15 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         false => print(&text(&runs)),
     }
     Ok(Ending::PASSED)
+}
+
+fn result_file(path: &Path) -> Result<RunEntry, String> {
+    let measured = tcpx_report::compare::read(path, None).map_err(|error| error.to_string())?;
+    let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
+    Ok(RunEntry::of_file(
+        &measured,
+        modified.unwrap_or(std::time::UNIX_EPOCH),
+    ))
 }
 
 fn warn(history: &History) {
@@ -161,7 +193,11 @@ fn text(runs: &[&RunEntry]) -> String {
             run.finding.clone().unwrap_or_default(),
             run.id.clone(),
         ]);
-        for rate in run.rates.iter().filter(|_| run.outcome == "passed") {
+        for rate in run
+            .rates
+            .iter()
+            .filter(|_| ["passed", MEASURED].contains(&run.outcome.as_str()))
+        {
             over_time
                 .entry((&run.scenario, &rate.direction))
                 .or_default()

@@ -164,7 +164,7 @@ pub(super) struct HistoryEntry {
     /// RFC 3339, UTC.
     started: String,
     scenario: String,
-    /// An outcome, or `killed`, `running`, `damaged`.
+    /// An outcome, or `killed`, `running`, `damaged`; `measured` for a result file of another tool.
     outcome: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<u8>,

@@ -1,6 +1,7 @@
 //! The summary of one run in the history.
 #![forbid(unsafe_code)]
 
+use crate::compare::{Measured, Metric};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
@@ -12,6 +13,12 @@ use tcpx_words::units::printable;
 
 /// The outcome shown for a run whose record has a version that this program does not know.
 pub const OTHER_VERSION: &str = "other-version";
+
+/// The outcome shown for a result file of another tool.
+pub const MEASURED: &str = "measured";
+
+/// Maximum rates of a result file.
+const RATES_MAX: usize = 16;
 
 /// The summary of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -56,6 +63,36 @@ pub struct DirectionRate {
 }
 
 impl RunEntry {
+    /// The entry of a result file of another tool, whose results [`crate::compare::read`] found.
+    /// `modified` is when the file was written; a time in its name, as launchers write it, is
+    /// the start.
+    pub fn of_file(measured: &Measured, modified: std::time::SystemTime) -> Self {
+        let is_rate = |name: &str| name.starts_with("rate") || name == "busbw";
+        let metrics = measured.metrics.iter().filter(|(name, _)| is_rate(name));
+        // The end that measured, if all rates of the file are of one end.
+        let of = |key: &str| measured.settings.get(key);
+        let role = of("role").map_or_else(String::new, |role| format!(" {role}"));
+        let gpu = of("gpu").map_or_else(String::new, |gpu| format!(" gpu {gpu}"));
+        let rate = |(name, metric): (&String, &Metric)| {
+            let direction = printable(&format!("{name}{role}{gpu}"));
+            Some(DirectionRate {
+                direction,
+                median_gb_per_s: metric.median()?,
+            })
+        };
+        let modified = jiff::Timestamp::try_from(modified)
+            .map(|at| format!("{at:.0}"))
+            .unwrap_or_default();
+        Self {
+            id: printable(&measured.name),
+            started: started_in(&measured.name).unwrap_or(modified),
+            scenario: printable(&measured.tool),
+            outcome: MEASURED.to_owned(),
+            rates: metrics.filter_map(rate).take(RATES_MAX).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Reads a run folder. A damaged run gives an entry too.
     pub(super) fn read(folder: &Path, id: &str, seen: Option<(u64, i64)>) -> Self {
         let bare = |outcome: &str| Self {
@@ -140,6 +177,20 @@ fn started(id: &str) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// The time in the name of a launcher's log: `singleproc_server_20251007_111638.log`. Its zone is
+/// not known; it is taken as UTC.
+fn started_in(name: &str) -> Option<String> {
+    let is_digits = |part: &str, size: usize| {
+        part.len() == size && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let parts: Vec<&str> = name.split(['_', '-', '.']).collect();
+    let pair = parts
+        .windows(2)
+        .find(|pair| is_digits(pair[0], 8) && is_digits(pair[1], 6))?;
+    let at = started(&format!("{}T{}", pair[0], pair[1]));
+    at.parse::<jiff::Timestamp>().ok().map(|_| at)
 }
 
 fn scenario(id: &str) -> String {

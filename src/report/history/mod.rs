@@ -10,6 +10,6 @@ mod prune;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{DirectionRate, OTHER_VERSION, RunEntry};
+pub use entry::{DirectionRate, MEASURED, OTHER_VERSION, RunEntry};
 pub use index::{History, HistoryError, read};
 pub use prune::{KeepRules, choose, remove};

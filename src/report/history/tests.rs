@@ -153,3 +153,35 @@ fn prune_keeps_what_it_is_told_to_and_deletes_only_run_folders() {
     };
     assert!(remove(folder.path(), &evil).is_err());
 }
+
+#[test]
+fn a_result_file_is_an_entry_with_the_time_in_its_name_or_of_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = "[PERF] Mode: SERVER\n[PERF] Iteration 0: total bytes=64000000, chunk_bytes=524288\n[PERF] Iter 0 time=20.0 ms\n";
+    let entry = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, log).expect("written");
+        let measured = crate::compare::read(&path, None).expect("a result");
+        super::RunEntry::of_file(&measured, std::time::UNIX_EPOCH)
+    };
+    let named = entry("fullmesh_server_gpu3_20261120_101638.log");
+    assert_eq!(
+        (
+            named.started.as_str(),
+            named.outcome.as_str(),
+            named.scenario.as_str()
+        ),
+        ("2026-11-20T10:16:38Z", "measured", "harness")
+    );
+    assert_eq!(
+        (
+            named.rates[0].direction.as_str(),
+            named.rates[0].median_gb_per_s
+        ),
+        ("rate server gpu 3", 3.2)
+    );
+    assert_eq!(
+        entry("a_20261399_101638.log").started,
+        "1970-01-01T00:00:00Z"
+    );
+}
