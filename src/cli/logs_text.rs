@@ -131,16 +131,31 @@ fn waits(report: &LogReport, text: &mut String) {
         let missing: Vec<u32> = missing.into_iter().collect();
         let _ = writeln!(text, "# not among them : ranks {}", ranks(&missing));
     }
-    if let (Some(first), Some(last)) = (report.waits.first(), report.waits.last())
-        && first.sequence != last.sequence
-    {
-        let _ = writeln!(
-            text,
-            "# gap : ranks {} are {} collectives behind ranks {}",
-            ranks(&first.ranks),
-            last.sequence - first.sequence,
-            ranks(&last.ranks)
-        );
+    for gap in &report.gaps {
+        let group = if gap.group.is_empty() {
+            String::new()
+        } else {
+            format!(" of group {}", gap.group)
+        };
+        for behind in gap.behind.iter().take(NAMED) {
+            let _ = writeln!(
+                text,
+                "# gap : rank {} ({}) is {} collectives behind : it started number {}, {} ranks{group} {}",
+                behind.rank,
+                behind.process,
+                gap.started - behind.started,
+                behind.started,
+                gap.in_front,
+                gap.started
+            );
+        }
+        if gap.behind.len() > NAMED {
+            let _ = writeln!(
+                text,
+                "# gap : and {} more ranks{group}",
+                gap.behind.len() - NAMED
+            );
+        }
     }
 }
 

@@ -446,6 +446,8 @@ struct Logs {
     findings: Vec<Object>,
     /// Collectives that ranks wait for, the first one first.
     waits: Vec<Object>,
+    /// Groups in which ranks started fewer collectives than others.
+    gaps: Vec<Object>,
     /// WARN lines of no known signature, the first one first.
     unknown: Vec<Object>,
     benign: Vec<Object>,

@@ -312,6 +312,7 @@ impl Placed<'_> {
             ) => &["transport"],
             Some(Fact::Nodes) => &["nodes"],
             Some(Fact::Collective) => &["sequence", "operation"],
+            Some(Fact::Progress) => &["enqueued"],
             _ if !it.table.is_empty() => &["code"],
             Some(Fact::Version) => &["version"],
             _ => &[],

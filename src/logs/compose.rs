@@ -10,7 +10,7 @@ use super::report::{
     Transport, UNKNOWN_WARNING, UnknownWarning,
 };
 use super::signature::{Need, Phase, Role, Severity, Signature};
-use super::tally::{Address, FlowKey, FlowSeen, Place, SeenLines, SeenShape, Speaker, Tally};
+use super::tally::{Address, FlowKey, FlowSeen, Place, SeenLines, SeenShape, Speaker, Tally, Wait};
 use super::time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +41,7 @@ pub(super) fn compose(
     report.settings = compose.settings();
     compose.findings(&mut report);
     report.waits = compose.waits();
+    report.gaps = super::gaps::gaps(tally, |speaker| compose.name(speaker));
     report.comms = compose.comms();
     report.builds = compose.builds();
     for (kind, count) in &tally.too_many {
@@ -468,17 +469,18 @@ impl Compose<'_> {
 
     /// Ranks by the collective that they wait for.
     fn waits(&self) -> Vec<CollectiveWait> {
-        let mut by = BTreeMap::<(u64, &[u8]), Vec<u32>>::new();
-        for (speaker, (sequence, operation)) in &self.tally.collectives {
+        let mut by = BTreeMap::<&Wait, Vec<u32>>::new();
+        for (speaker, wait) in &self.tally.collectives {
             if let Some(Speaker::Rank { rank, .. }) = self.tally.speakers.get(*speaker as usize) {
-                by.entry((*sequence, operation)).or_default().push(*rank);
+                by.entry(wait).or_default().push(*rank);
             }
         }
-        let wait = |((sequence, operation), mut ranks): ((u64, &[u8]), Vec<u32>)| {
+        let wait = |(wait, mut ranks): (&Wait, Vec<u32>)| {
             ranks.sort_unstable();
             CollectiveWait {
-                sequence,
-                operation: shown(operation),
+                group: shown(&wait.group),
+                sequence: wait.sequence,
+                operation: shown(&wait.operation),
                 ranks,
             }
         };

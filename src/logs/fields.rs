@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 /// Bytes of an address, IPv6 with a scope included.
 const ADDRESS_MAX: usize = 64;
+/// Longest name of a process group, in bytes.
+const GROUP_MAX: usize = 120;
 const DEVICES_MAX: usize = 64;
 
 /// `10.0.1.25<40211>`.
@@ -137,6 +139,54 @@ pub(super) fn devices(message: &[u8]) -> Vec<(&[u8], &[u8])> {
             Some((&rest[..colon], &address[..end]))
         })
         .collect()
+}
+
+/// A rank of a communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CommRank {
+    /// NCCL's id of the communicator, the same on all ranks.
+    pub(super) comm_id: u64,
+    pub(super) rank: u32,
+}
+
+/// The address of a communicator, its id and the rank, in
+/// `ncclCommInitRank comm 0x55d1c0ffee00 rank 3 nranks 16 ... commId 0x2ef13c5ed0553a05 - Init COMPLETE`.
+pub(super) fn comm_rank(message: &[u8]) -> Option<(u64, CommRank)> {
+    let comm = hexadecimal(after(message, b"comm 0x")?)?;
+    let rank = leading(after(message, b" rank ")?)?;
+    let comm_id = hexadecimal(after(message, b" commId 0x")?)?;
+    let rank = u32::try_from(rank).ok()?;
+    Some((comm, CommRank { comm_id, rank }))
+}
+
+/// The address of a communicator and the number of its collective, in
+/// `AllReduce: opCount 1f2 sendbuff 0x7f3a80000000 ... comm 0x55d1c0ffee00`.
+pub(super) fn op_count(message: &[u8]) -> Option<(u64, u64)> {
+    let count = hexadecimal(after(message, b": opCount ")?)?;
+    Some((hexadecimal(after(message, b" comm 0x")?)?, count))
+}
+
+/// The name of PyTorch's process group in `[PG ID 0 PG GUID 0(default_pg) Rank 3]`, or the
+/// number in `[PG 0 Rank 3]`.
+pub(super) fn torch_group(line: &[u8]) -> Option<&[u8]> {
+    let rest = after(line, b" PG GUID ").or_else(|| after(line, b"[PG "))?;
+    let size = memchr::memchr(b' ', &rest[..rest.len().min(GROUP_MAX)])?;
+    rest[size..].starts_with(b" Rank ").then_some(&rest[..size])
+}
+
+fn after<'a>(text: &'a [u8], words: &[u8]) -> Option<&'a [u8]> {
+    Some(&text[memchr::memmem::find(text, words)? + words.len()..])
+}
+
+/// The hexadecimal number at the start of a text.
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    let size = text
+        .iter()
+        .take(17)
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
+    let digits = std::str::from_utf8(&text[..size]).ok()?;
+    u64::from_str_radix(digits, 16).ok()
 }
 
 /// Words after which a short number decides what happened.
@@ -287,6 +337,30 @@ mod tests {
     }
 
     #[test]
+    fn communicators_and_process_groups_are_read() {
+        let init = b"ncclCommInitRank comm 0x55d1 rank 3 nranks 16 cudaDev 3 busId 4000 commId 0x2ef1 - Init COMPLETE";
+        let rank = CommRank {
+            comm_id: 0x2ef1,
+            rank: 3,
+        };
+        assert_eq!(comm_rank(init), Some((0x55d1, rank)));
+        assert_eq!(
+            comm_rank(b"comm 0x55d1 rank 3 nranks 16 - Init COMPLETE"),
+            None
+        );
+        let call =
+            b"AllReduce: opCount 1f2 sendbuff 0x7f op 0 root 0 comm 0x55d1 [nranks=16] stream 0x1";
+        assert_eq!(op_count(call), Some((0x55d1, 0x1f2)));
+        assert_eq!(op_count(b"AllReduce: opCount  sendbuff 0x7f"), None);
+        assert_eq!(
+            torch_group(b"[PG ID 0 PG GUID 0(default_pg) Rank 3] x"),
+            Some(&b"0(default_pg)"[..])
+        );
+        assert_eq!(torch_group(b"[PG 1 Rank 3] x"), Some(&b"1"[..]));
+        assert_eq!(torch_group(b"[Rank 3] x"), None);
+    }
+
+    #[test]
     fn devices_are_listed() {
         let line = b"NET/GPUDirectTCPX : Using [0]eth1:10.0.1.25<0> [1]eth2:10.0.2.25<0>";
         assert_eq!(
@@ -316,6 +390,7 @@ mod tests {
         fn any_message_has_its_fields_or_none(text in "([0-9.<>:,x -]| cnt | nanos | nic |->|<-|\\[0\\]){0,60}") {
             let bytes = text.as_bytes();
             let _ = (flow(bytes), polls(bytes), nic(bytes), devices(bytes));
+            let _ = (comm_rank(bytes), op_count(bytes), torch_group(bytes));
             prop_assert!(message_shape(bytes, 40).len() <= 40);
         }
     }

@@ -24,6 +24,7 @@ mod fields;
 mod filter;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod gaps;
 mod harness;
 mod input;
 mod matcher;
@@ -52,8 +53,8 @@ pub use harness::{
 pub use input::InputProblem;
 pub use read::{LogReader, follow};
 pub use report::{
-    BuildMismatch, CollectiveWait, Comm, Inputs, LinePlace, LogReport, PollRate, Setting,
-    SignatureFinding, Transport, UNKNOWN_WARNING, UnknownWarning,
+    BuildMismatch, CollectiveGap, CollectiveWait, Comm, Inputs, LinePlace, LogReport, PollRate,
+    RankBehind, Setting, SignatureFinding, Transport, UNKNOWN_WARNING, UnknownWarning,
 };
 pub use signature::{Fact, Need, Phase, Role, Severity, Signature};
 pub use telemetry::{Telemetry, TelemetryStage};

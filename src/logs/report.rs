@@ -24,6 +24,8 @@ pub struct LogReport {
     pub findings: Vec<SignatureFinding>,
     /// Collectives that ranks wait for, the first one first.
     pub waits: Vec<CollectiveWait>,
+    /// Groups in which ranks started fewer collectives than others.
+    pub gaps: Vec<CollectiveGap>,
     /// WARN lines without a signature, the first one first.
     pub unknown: Vec<UnknownWarning>,
     /// Lines that look like problems and are harmless.
@@ -186,9 +188,35 @@ pub struct UnknownWarning {
     pub survived: bool,
 }
 
+/// A group of ranks of which some started fewer collectives than others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CollectiveGap {
+    /// PyTorch's name of the process group, or NCCL's id of the communicator; may be empty.
+    pub group: String,
+    /// Number of the last collective that the ranks in front started.
+    pub started: u64,
+    /// Number of ranks in front.
+    pub in_front: usize,
+    /// The other ranks, the last one first.
+    pub behind: Vec<RankBehind>,
+}
+
+/// A rank that started fewer collectives than others of its group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct RankBehind {
+    /// Number of the last collective that it started.
+    pub started: u64,
+    /// The rank.
+    pub rank: u32,
+    /// The process, or the file and the rank.
+    pub process: String,
+}
+
 /// Ranks that wait for the same collective.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CollectiveWait {
+    /// PyTorch's name of the process group; empty if the line has none.
+    pub group: String,
     /// Number of the collective in its process group.
     pub sequence: u64,
     /// Its operation, as PyTorch names it.

@@ -13,7 +13,7 @@ use super::networks::{self, Proof};
 use super::order::InOrder;
 use super::shape::{self, Level, Record};
 use super::signature::Fact;
-use super::tally::{CountedLine, Place, Tally};
+use super::tally::{CountedLine, Group, Place, Tally, Wait};
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
 
@@ -24,6 +24,8 @@ const THREADS_MAX: usize = 4;
 const ESCAPE: u8 = 0x1b;
 /// Most lines of harnesses that are kept because an earlier block is not scanned yet.
 const EARLY_MAX: usize = 1 << 14;
+/// Longest name of a collective, in bytes.
+const OPERATION_MAX: usize = 80;
 /// Bits of a line number that hold the line within its block; a block has fewer lines.
 const BLOCK_BITS: u32 = 24;
 
@@ -364,10 +366,33 @@ impl<'a> Worker<'a> {
             Some(Fact::Collective) => {
                 let sequence = group("sequence").and_then(fields::number);
                 if let Some((sequence, operation)) = sequence.zip(group("operation")) {
-                    self.tally.collective(speaker, sequence, operation);
+                    let wait = Wait {
+                        group: fields::torch_group(message).unwrap_or_default().to_vec(),
+                        sequence,
+                        operation: operation[..operation.len().min(OPERATION_MAX)].to_vec(),
+                    };
+                    self.tally.collective(speaker, wait);
                 }
             }
-            Some(Fact::InitComplete) => self.tally.init_complete(speaker, line.place),
+            Some(Fact::Progress) => {
+                if let Some(started) = group("enqueued").and_then(fields::number) {
+                    let name = fields::torch_group(message).unwrap_or_default();
+                    let group = Group::Torch(name.into());
+                    self.tally.progress(speaker, group, line.place, started);
+                }
+            }
+            Some(Fact::OpCount) => {
+                if let Some((comm, started)) = fields::op_count(message) {
+                    let group = Group::Comm(comm);
+                    self.tally.progress(speaker, group, line.place, started);
+                }
+            }
+            Some(Fact::InitComplete) => {
+                self.tally.init_complete(speaker, line.place);
+                if let Some((comm, rank)) = fields::comm_rank(message) {
+                    self.tally.member(speaker, comm, line.place, rank);
+                }
+            }
             Some(Fact::Version) => {
                 if let Some(version) = group("version") {
                     self.tally.version(speaker, version);

@@ -100,6 +100,10 @@ pub enum Fact {
     Nodes,
     /// Groups `sequence` and `operation`: the collective that a rank waits for.
     Collective,
+    /// Group `enqueued`: the last collective that a rank of PyTorch started.
+    Progress,
+    /// `AllReduce: opCount 1f2 ... comm 0x55d1c0ffee00`: a collective that a rank of NCCL starts.
+    OpCount,
     /// The process initialized a communicator, so its earlier warnings did not stop it.
     InitComplete,
     /// Group `version`: the version of the plugin.
@@ -128,6 +132,7 @@ impl Fact {
                 | Self::TransportUsed
                 | Self::Nodes
                 | Self::Collective
+                | Self::Progress
                 | Self::Version
         )
     }

@@ -4,12 +4,12 @@
 //! a bound is counted under a common name or in `too_many`.
 #![forbid(unsafe_code)]
 
-use super::fields::{self, Polls};
+use super::fields::{self, CommRank, Polls};
 use super::networks::Proof;
 use super::shape::Record;
 use foldhash::fast::RandomState;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::net::Ipv4Addr;
 
 /// A fast hash: every line with a hit looks up several maps.
@@ -20,6 +20,8 @@ const SEEN_MAX: usize = 32_768;
 const SHAPES_MAX: usize = 256;
 const FLOWS_MAX: usize = 32_768;
 const SETTINGS_MAX: usize = 16_384;
+/// Most communicators and process groups of all speakers.
+const GROUPS_MAX: usize = 16_384;
 /// Most pairs of a shape and a speaker whose last line is kept; 2 MiB at most.
 const LASTS_MAX: usize = 32_768;
 /// Most functions per signature and speaker.
@@ -123,6 +125,23 @@ pub(super) struct FlowSeen {
     pub slow: u64,
 }
 
+/// A group of ranks, as one of them names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    /// The address of NCCL's communicator in this process.
+    Comm(u64),
+    /// The name of PyTorch's process group.
+    Torch(Box<[u8]>),
+}
+
+/// A collective that a rank waits for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wait {
+    pub group: Vec<u8>,
+    pub sequence: u64,
+    pub operation: Vec<u8>,
+}
+
 /// A NIC's name and address.
 pub(super) type Device = (Vec<u8>, Vec<u8>);
 
@@ -178,7 +197,11 @@ pub(super) struct Tally {
     /// For each speaker: its last initialized communicator.
     pub init_complete: BTreeMap<u32, Place>,
     /// For each speaker: the collective that it waits for.
-    pub collectives: BTreeMap<u32, (u64, Vec<u8>)>,
+    pub collectives: BTreeMap<u32, Wait>,
+    /// For each speaker and group: its last line and the last collective that it started.
+    pub progress: BTreeMap<(u32, Group), (Place, u64)>,
+    /// For each speaker and address of a communicator: its last init, its id and the rank.
+    pub members: BTreeMap<(u32, u64), (Place, CommRank)>,
     pub versions: BTreeMap<u32, BTreeSet<Vec<u8>>>,
     pub devices: BTreeMap<u32, Vec<Device>>,
     pub flows: HashMap<FlowKey, FlowSeen>,
@@ -339,10 +362,42 @@ impl Tally {
     }
 
     /// Adds the collective that a speaker waits for; the first one counts.
-    pub(super) fn collective(&mut self, speaker: u32, sequence: u64, operation: &[u8]) {
-        self.collectives
-            .entry(speaker)
-            .or_insert_with(|| (sequence, cut(operation, VALUE_BYTES)));
+    pub(super) fn collective(&mut self, speaker: u32, wait: Wait) {
+        self.collectives.entry(speaker).or_insert(wait);
+    }
+
+    /// Adds the last collective that a speaker started in a group.
+    pub(super) fn progress(&mut self, speaker: u32, group: Group, place: Place, started: u64) {
+        let is_full = self.progress.len() >= GROUPS_MAX;
+        match self.progress.entry((speaker, group)) {
+            btree_map::Entry::Occupied(known) => {
+                let known = known.into_mut();
+                *known = (*known).max((place, started));
+            }
+            btree_map::Entry::Vacant(new) if !is_full => {
+                new.insert((place, started));
+            }
+            btree_map::Entry::Vacant(_) => {
+                *self.too_many.entry("groups of ranks").or_default() += 1
+            }
+        }
+    }
+
+    /// Adds the rank that a speaker has in a communicator.
+    pub(super) fn member(&mut self, speaker: u32, comm: u64, place: Place, rank: CommRank) {
+        let is_full = self.members.len() >= GROUPS_MAX;
+        match self.members.entry((speaker, comm)) {
+            btree_map::Entry::Occupied(known) if place >= known.get().0 => {
+                *known.into_mut() = (place, rank);
+            }
+            btree_map::Entry::Occupied(_) => {}
+            btree_map::Entry::Vacant(new) if !is_full => {
+                new.insert((place, rank));
+            }
+            btree_map::Entry::Vacant(_) => {
+                *self.too_many.entry("groups of ranks").or_default() += 1
+            }
+        }
     }
 
     /// Adds the version of a speaker's plugin.
@@ -449,8 +504,14 @@ impl Tally {
         for (speaker, place) in other.init_complete {
             self.init_complete(number(speaker), place);
         }
-        for (speaker, (sequence, operation)) in other.collectives {
-            self.collective(number(speaker), sequence, &operation);
+        for (speaker, wait) in other.collectives {
+            self.collective(number(speaker), wait);
+        }
+        for ((speaker, group), (place, started)) in other.progress {
+            self.progress(number(speaker), group, place, started);
+        }
+        for ((speaker, comm), (place, rank)) in other.members {
+            self.member(number(speaker), comm, place, rank);
         }
         self.devices.extend(
             other
@@ -498,7 +559,11 @@ impl Tally {
             .values_mut()
             .flat_map(|shape| shape.last.values_mut());
         let networks = self.transports.values_mut().flat_map(BTreeMap::values_mut);
+        let groups = self.progress.values_mut().map(|(place, _)| place);
+        let members = self.members.values_mut().map(|(place, _)| place);
         let places = last
+            .chain(groups)
+            .chain(members)
             .chain(self.init_complete.values_mut())
             .chain(networks.map(|(_, place)| place));
         for place in places {

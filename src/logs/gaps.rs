@@ -1,0 +1,223 @@
+//! Which ranks started fewer collectives than others of their group.
+//!
+//! A rank that has not started a collective keeps all others waiting, so the rank behind is
+//! where to look. Three kinds of lines tell how far a rank is: NCCL's `opCount`, PyTorch's
+//! `last enqueued work`, and the collective in which PyTorch's watchdog found a rank. Numbers
+//! are compared within one communicator or process group only.
+//!
+//! Not here: ranks that logged nothing about a group. They may be behind, in front, or gone.
+#![forbid(unsafe_code)]
+
+use super::compose::shown;
+use super::report::{CollectiveGap, RankBehind};
+use super::tally::{Group, Speaker, Tally};
+use std::collections::BTreeMap;
+
+/// Ranks that are named of one group.
+const BEHIND_MAX: usize = 64;
+/// Most groups with a gap that are reported.
+const GAPS_MAX: usize = 64;
+
+/// The ranks of each group, with the last collective that each started.
+type Groups = BTreeMap<GroupName, BTreeMap<u32, (u64, u32)>>;
+
+/// A group by the name that all its ranks use.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GroupName {
+    Comm(u64),
+    Torch(Vec<u8>),
+}
+
+/// The groups with a gap; `name` names a process.
+pub(super) fn gaps(tally: &Tally, name: impl Fn(u32) -> String) -> Vec<CollectiveGap> {
+    let groups = groups(tally);
+    let gap = |(group, ranks): (&GroupName, &BTreeMap<u32, (u64, u32)>)| {
+        let started = ranks.values().map(|(started, _)| *started).max()?;
+        let is_behind = |(_, (own, _)): &(&u32, &(u64, u32))| *own < started;
+        let mut behind: Vec<RankBehind> = ranks
+            .iter()
+            .filter(is_behind)
+            .map(|(rank, (started, speaker))| RankBehind {
+                started: *started,
+                rank: *rank,
+                process: name(*speaker),
+            })
+            .collect();
+        let in_front = ranks.len() - behind.len();
+        behind.sort();
+        behind.truncate(BEHIND_MAX);
+        (!behind.is_empty()).then(|| CollectiveGap {
+            group: match group {
+                GroupName::Comm(id) => format!("{id:#x}"),
+                GroupName::Torch(name) => shown(name),
+            },
+            started,
+            in_front,
+            behind,
+        })
+    };
+    groups.iter().filter_map(gap).take(GAPS_MAX).collect()
+}
+
+fn groups(tally: &Tally) -> Groups {
+    let mut groups = Groups::new();
+    let mut add = |group, rank, started, speaker| {
+        let known = groups
+            .entry(group)
+            .or_default()
+            .entry(rank)
+            .or_insert((started, speaker));
+        *known = (started, speaker).max(*known);
+    };
+    let rank_of = |speaker: u32| match tally.speakers.get(speaker as usize) {
+        Some(Speaker::Rank { rank, .. }) => Some(*rank),
+        _ => None,
+    };
+    for ((speaker, group), (place, started)) in &tally.progress {
+        match group {
+            Group::Torch(name) => {
+                if let Some(rank) = rank_of(*speaker) {
+                    add(GroupName::Torch(name.to_vec()), rank, *started, *speaker);
+                }
+            }
+            Group::Comm(comm) => {
+                // The lines of an earlier communicator at this address do not count.
+                if let Some((init, member)) = tally.members.get(&(*speaker, *comm))
+                    && init < place
+                {
+                    add(
+                        GroupName::Comm(member.comm_id),
+                        member.rank,
+                        *started,
+                        *speaker,
+                    );
+                }
+            }
+        }
+    }
+    for (speaker, wait) in &tally.collectives {
+        // A rank's own word about what it started says more than the wait in which it was found.
+        let group = Group::Torch(wait.group.clone().into());
+        let is_told = tally.progress.contains_key(&(*speaker, group));
+        if let Some(rank) = rank_of(*speaker).filter(|_| !is_told) {
+            add(
+                GroupName::Torch(wait.group.clone()),
+                rank,
+                wait.sequence,
+                *speaker,
+            );
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CollectiveGap, LogFilter, LogReader, SignatureCatalogue};
+
+    fn read(text: &str) -> Vec<CollectiveGap> {
+        let catalogue = SignatureCatalogue::embedded().unwrap();
+        let filter = LogFilter::default();
+        let mut reader = LogReader::new(&catalogue, &filter);
+        reader.source("x.log", text.as_bytes(), text.as_bytes());
+        reader.report().gaps
+    }
+
+    /// Started, ranks in front, and the ranks behind with what they started.
+    type Short = (u64, usize, Vec<(u32, u64)>);
+
+    fn short(gaps: &[CollectiveGap]) -> Vec<Short> {
+        let behind = |gap: &CollectiveGap| {
+            gap.behind
+                .iter()
+                .map(|one| (one.rank, one.started))
+                .collect()
+        };
+        gaps.iter()
+            .map(|gap| (gap.started, gap.in_front, behind(gap)))
+            .collect()
+    }
+
+    fn init(pid: u32, comm: u32, rank: u32, id: u32) -> String {
+        format!(
+            "node-a:{pid}:{pid} [0] NCCL INFO ncclCommInitRank comm {comm:#x} rank {rank} nranks 3 cudaDev 0 busId 4000 commId {id:#x} - Init COMPLETE\n"
+        )
+    }
+
+    fn call(pid: u32, comm: u32, count: u32) -> String {
+        format!(
+            "node-a:{pid}:{pid} [0] NCCL INFO AllReduce: opCount {count:x} sendbuff 0x7f3a80000000 recvbuff 0x7f3a90000000 count 8 datatype 7 op 0 root 0 comm {comm:#x} [nranks=3] stream 0x1\n"
+        )
+    }
+
+    #[test]
+    fn the_rank_with_the_lowest_op_count_is_behind() {
+        let text = [
+            init(1, 16, 0, 7),
+            init(2, 32, 1, 7),
+            init(3, 48, 2, 7),
+            call(1, 16, 0x1f),
+            call(2, 32, 0x1f),
+            call(3, 48, 0x1d),
+            call(1, 16, 0x20),
+            call(2, 32, 0x20),
+        ];
+        let gaps = read(&text.concat());
+        assert_eq!(short(&gaps), [(0x20, 2, vec![(2, 0x1d)])]);
+        assert_eq!(
+            (gaps[0].group.as_str(), gaps[0].behind[0].process.as_str()),
+            ("0x7", "node-a:3")
+        );
+    }
+
+    #[test]
+    fn communicators_are_not_compared_with_each_other() {
+        let text = [
+            init(1, 16, 0, 7),
+            init(2, 32, 0, 8),
+            call(1, 16, 90),
+            call(2, 32, 4),
+        ];
+        assert!(read(&text.concat()).is_empty());
+        // Without the lines of init, nobody knows which communicators belong together.
+        assert!(read(&text[2..].concat()).is_empty());
+    }
+
+    #[test]
+    fn a_new_communicator_at_the_address_of_an_old_one_counts_anew() {
+        let old = [init(1, 16, 0, 6), call(1, 16, 90)];
+        let new = [init(1, 16, 0, 7), init(2, 32, 1, 7), call(2, 32, 4)];
+        assert!(read(&[old.concat(), new.concat()].concat()).is_empty());
+        let text = [old.concat(), new.concat(), call(1, 16, 3)];
+        assert_eq!(short(&read(&text.concat())), [(4, 1, vec![(0, 3)])]);
+    }
+
+    fn status(rank: u32, group: &str, enqueued: u32) -> String {
+        format!(
+            "[rank{rank}]:[E1120 08:14:04.5 ProcessGroupNCCL.cpp:2241] [PG ID 0 PG GUID {group} Rank 0]  failure detected by watchdog at work sequence id: 78 PG status: last enqueued work: {enqueued}, last completed work: 77\n"
+        )
+    }
+
+    #[test]
+    fn the_rank_that_enqueued_least_is_behind_in_its_group() {
+        let text = [
+            status(0, "0(default_pg)", 82),
+            status(1, "0(default_pg)", 79),
+            status(2, "5(tp)", 3),
+        ];
+        let gaps = read(&text.concat());
+        assert_eq!(short(&gaps), [(82, 1, vec![(1, 79)])]);
+        assert_eq!(gaps[0].group, "0(default_pg)");
+    }
+
+    #[test]
+    fn older_lines_name_the_wait_only() {
+        let wait = |rank: u32, sequence: u32| {
+            format!(
+                "[rank{rank}]:[E1120 08:14:04.5 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={sequence}, OpType=ALLREDUCE, NumelIn=1) ran for 600012 milliseconds\n"
+            )
+        };
+        let gaps = read(&[wait(3, 80), wait(1, 78), wait(0, 80)].concat());
+        assert_eq!(short(&gaps), [(80, 2, vec![(1, 78)])]);
+    }
+}
