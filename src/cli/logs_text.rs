@@ -20,6 +20,7 @@ pub(crate) fn render(report: &LogReport, verbose: bool) -> String {
         text.push_str(&logs_harness::render(harness, verbose));
     }
     findings(report, &mut text);
+    first_failure(report, &mut text);
     waits(report, &mut text);
     builds(report, &mut text);
     unknown(report, verbose, &mut text);
@@ -104,6 +105,19 @@ fn findings(report: &LogReport, text: &mut String) {
             one.count, one.first.file, one.first.line, one.sample
         );
     }
+}
+
+/// Which of several files failed first, or that nobody knows.
+fn first_failure(report: &LogReport, text: &mut String) {
+    let Some(first) = &report.first_failure else {
+        return;
+    };
+    let files = match (first.is_known, first.files.is_empty()) {
+        (true, _) => named(&first.files),
+        (false, true) => "unknown".to_owned(),
+        (false, false) => format!("unknown: one of {}", named(&first.files)),
+    };
+    let _ = writeln!(text, "# failed first : {files} ({})", first.because);
 }
 
 /// Ranks that wait for a collective, and ranks that do not.

@@ -444,6 +444,8 @@ struct Logs {
     comms: Vec<Object>,
     /// What failed first, then failures without a reason, warnings, and what followed.
     findings: Vec<Object>,
+    /// Which of several files failed first, if more than one failed.
+    first_failure: Option<Object>,
     /// Collectives that ranks wait for, the first one first.
     waits: Vec<Object>,
     /// Groups in which ranks started fewer collectives than others.

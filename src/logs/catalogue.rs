@@ -335,6 +335,11 @@ pub(super) struct Values(BTreeMap<String, String>);
 const MEANS: &str = "means";
 
 impl Values {
+    /// The value of a group.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     /// A text with its placeholders filled. A value that the line lacks becomes `?`.
     pub(super) fn fill(&self, text: &str) -> String {
         let mut filled = String::with_capacity(text.len());

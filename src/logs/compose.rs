@@ -40,6 +40,7 @@ pub(super) fn compose(
     report.transport = compose.transport();
     report.settings = compose.settings();
     compose.findings(&mut report);
+    report.first_failure = super::first::first_failure(catalogue, tally, files, &report.findings);
     report.waits = compose.waits();
     report.gaps = super::gaps::gaps(tally, |speaker| compose.name(speaker));
     report.comms = compose.comms();

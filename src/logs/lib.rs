@@ -22,6 +22,7 @@ mod check;
 mod compose;
 mod fields;
 mod filter;
+mod first;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gaps;
@@ -53,8 +54,8 @@ pub use harness::{
 pub use input::InputProblem;
 pub use read::{LogReader, follow};
 pub use report::{
-    BuildMismatch, CollectiveGap, CollectiveWait, Comm, Inputs, LinePlace, LogReport, PollRate,
-    RankBehind, Setting, SignatureFinding, Transport, UNKNOWN_WARNING, UnknownWarning,
+    BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure, Inputs, LinePlace, LogReport,
+    PollRate, RankBehind, Setting, SignatureFinding, Transport, UNKNOWN_WARNING, UnknownWarning,
 };
 pub use signature::{Fact, Need, Phase, Role, Severity, Signature};
 pub use telemetry::{Telemetry, TelemetryStage};

@@ -22,6 +22,8 @@ pub struct LogReport {
     pub comms: Vec<Comm>,
     /// Findings: causes by time, then warnings, then what followed.
     pub findings: Vec<SignatureFinding>,
+    /// Which of several files failed first, if more than one failed.
+    pub first_failure: Option<FirstFailure>,
     /// Collectives that ranks wait for, the first one first.
     pub waits: Vec<CollectiveWait>,
     /// Groups in which ranks started fewer collectives than others.
@@ -186,6 +188,17 @@ pub struct UnknownWarning {
     pub processes: Vec<String>,
     /// Every process that logged it initialized a communicator afterwards.
     pub survived: bool,
+}
+
+/// Which of several files failed first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FirstFailure {
+    /// The file that failed first, or all that may have; none if the log of the first is missing.
+    pub files: Vec<String>,
+    /// Whether the lines show it.
+    pub is_known: bool,
+    /// The reason, in one sentence.
+    pub because: String,
 }
 
 /// A group of ranks of which some started fewer collectives than others.
