@@ -13,7 +13,7 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{print_json, say};
+use super::output::{print_json, print_warning, say};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fs::OpenOptions;
@@ -57,10 +57,15 @@ pub(super) struct TracedDocument<'a> {
     channels: usize,
     events: usize,
     overwritten: u64,
+    /// Files of the run that cannot be read, or only in part, in words.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    damaged: &'a [String],
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let trace = open(&arguments.what)?;
+    let damaged = trace.damaged.iter();
+    damaged.for_each(|what| print_warning(common, what, None));
     let format = arguments.format;
     let written = match &arguments.out {
         Some(path) => to_file(path, |to| write(&trace, format, to)),
@@ -126,6 +131,7 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
             channels,
             events,
             overwritten,
+            damaged: &trace.damaged,
         });
     }
     let gone = match overwritten {

@@ -21,6 +21,8 @@ pub struct Trace {
     pub samples: Vec<(String, Vec<Sample>)>,
     /// Notes of the coordinator, with their times in nanoseconds since 1970.
     pub notes: Vec<(u64, String)>,
+    /// Files of the run that cannot be read, or only in part, in words.
+    pub damaged: Vec<String>,
 }
 
 /// One recorder.

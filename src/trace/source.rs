@@ -139,24 +139,24 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
     if let Ok(Some(record)) = files.record() {
         state.conclude(&record);
     }
-    let mut workers = Vec::new();
+    let (mut workers, mut damaged) = (Vec::new(), Vec::new());
     for (id, file) in files.of_workers(WorkerFile::Recorder, &state.names) {
-        let unreadable = |source| SourceError::Unreadable {
-            path: run.join(&file),
-            source,
-        };
-        let opened = files
-            .file(&file)
-            .map_err(|error| unreadable(error.into()))?;
         let name = printable(&state.names.worker(id));
-        let read = Reader::from_file(opened)
+        let opened = files.file(&file).map_err(ReadError::from);
+        let read = opened
+            .and_then(Reader::from_file)
             .and_then(|mut reader| WorkerTrace::read(id, &name, &mut reader));
-        let mut worker = read.map_err(unreadable)?;
-        worker.move_clock(ahead_us.get(&id.node).copied().unwrap_or(0));
-        workers.push(worker);
+        match read {
+            Ok(mut worker) => {
+                worker.move_clock(ahead_us.get(&id.node).copied().unwrap_or(0));
+                workers.push(worker);
+            }
+            Err(error) => damaged.push(format!("no requests of {name}: {file}: {error}")),
+        }
     }
     match stream {
-        Ok(_) => {}
+        Ok(0) => {}
+        Ok(lines) => damaged.push(format!("damaged lines in events.jsonl: {lines}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !workers.is_empty() => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(SourceError::Empty {
@@ -179,6 +179,7 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
             .iter()
             .map(|note| (state.at_ns(note.at_ms), printable(&note.what)))
             .collect(),
+        damaged,
     })
 }
 
