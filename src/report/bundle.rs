@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use tar::{Builder, EntryType, Header};
 use tcpx_node::redact::Redactor;
-use tcpx_run_model::record::{RunFiles, record_value, thin};
-use tcpx_words::units::{ByteCount, hex};
+use tcpx_run_model::record::{ENTRIES_MAX, RunFiles, is_name, record_value, thin};
+use tcpx_words::units::{ByteCount, hex, printable};
 
 /// Name of the file with the SHA-256 checksums, in the format of `sha256sum`.
 const SUMS: &str = "SHA256SUMS";
@@ -31,6 +31,8 @@ const RECORDERS_MAX: u64 = 128 << 20;
 const EVENTS_MAX: usize = 32 << 20;
 /// Maximum size of any other file.
 const FILE_MAX: u64 = 16 << 20;
+/// Maximum number of the run's files: a bundle has a few of its own.
+const FILES_MAX: usize = ENTRIES_MAX - 16;
 
 /// The contents of a bundle that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -143,7 +145,7 @@ fn folders(files: &RunFiles, redactor: &mut Redactor) -> BTreeMap<String, String
 /// The files of a run that belong in a bundle.
 fn recorded(files: &RunFiles) -> Contents {
     let mut contents = Contents::default();
-    let mut recorders = 0;
+    let (mut recorders, mut omitted) = (0, 0);
     for name in files.names() {
         let is_recorder = name.ends_with(tcpx_recorder::format::FILE_SUFFIX);
         let is_meant = matches!(
@@ -163,6 +165,17 @@ fn recorded(files: &RunFiles) -> Contents {
         if !is_meant {
             continue;
         }
+        // Readers refuse a bundle with other names, or with more entries.
+        if !is_name(&format!("{}/{name}", files.id())) {
+            let shown = printable(&name);
+            let why = "is omitted: its name is too long or has control characters";
+            contents.cut.push(format!("{shown} {why}"));
+            continue;
+        }
+        if contents.files.len() >= FILES_MAX {
+            omitted += 1;
+            continue;
+        }
         let most = if is_recorder {
             RECORDERS_MAX - recorders
         } else {
@@ -175,6 +188,11 @@ fn recorded(files: &RunFiles) -> Contents {
             }
             Err(error) => contents.cut.push(format!("{name} is omitted: {error}")),
         }
+    }
+    if omitted > 0 {
+        contents
+            .cut
+            .push(format!("{omitted} files are omitted, beyond {FILES_MAX}"));
     }
     facts(&mut contents);
     contents

@@ -247,6 +247,25 @@ fn what_a_run_has_lost_is_named() {
 }
 
 #[test]
+fn one_damaged_recorder_does_not_hide_the_other_and_a_bundle_can_be_read() {
+    let ended = Tool::run(&[]).ends_with(0);
+    let run = ended.run_folders().remove(0);
+    std::fs::write(run.join("nodes/peer/recorder.tcpxrec"), "nonsense").unwrap();
+    let arguments = ["trace", "RUN", "--out", "t.json", "--json"];
+    let traced = told(&run, &arguments, 0);
+    traced.says(&["no requests of peer: nodes/peer/recorder.tcpxrec"]);
+    assert!(traced.json()["events"].as_u64().unwrap() > 0);
+    for number in 0..1100 {
+        std::fs::write(run.join(format!("nodes/local/{number}.txt")), "x").unwrap();
+    }
+    std::fs::write(run.join("nodes/local/a\x1b.txt"), "x").unwrap();
+    let bundled = told(&run, &["bundle", "RUN", "--out", "b.tar.gz"], 0);
+    bundled.says(&["control characters", "files are omitted"]);
+    let bundle = bundled.folder().join("b.tar.gz");
+    told(&bundle, &["bundle", "--verify", "RUN"], 0);
+}
+
+#[test]
 fn control_characters_of_a_record_and_a_path_are_not_printed() {
     let folder = stalled_run();
     for name in ["run.json", "events.jsonl"] {

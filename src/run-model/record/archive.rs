@@ -12,11 +12,16 @@ use std::path::{Component, Path};
 use tar::EntryType;
 
 /// Most files and folders.
-const ENTRIES_MAX: usize = 1024;
+pub const ENTRIES_MAX: usize = 1024;
 /// Most bytes of all files together, uncompressed.
 const EXPANDED_MAX: u64 = 256 << 20;
 /// Most bytes of a name.
 const NAME_MAX: usize = 512;
+
+/// Whether an entry of a bundle may have this name.
+pub fn is_name(name: &str) -> bool {
+    name.len() <= NAME_MAX && !name.chars().any(char::is_control)
+}
 
 /// Why a bundle is refused.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +97,7 @@ impl Archive {
     fn name(&mut self, bytes: &[u8]) -> Result<String, ArchiveError> {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(NAME_MAX)]).into_owned();
         let text = std::str::from_utf8(bytes).map_err(|_| refused(&shown, "not named in UTF-8"))?;
-        if text.len() > NAME_MAX || text.chars().any(char::is_control) {
+        if !is_name(text) {
             return Err(refused(&shown, "named too long or with control characters"));
         }
         let mut parts = Vec::new();

@@ -17,7 +17,7 @@ mod model_v1;
 mod tests;
 mod thin;
 
-pub use archive::{Archive, ArchiveError};
+pub use archive::{Archive, ArchiveError, ENTRIES_MAX, is_name};
 pub use brief::{BriefTransfer, RunBrief};
 pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished};
 pub use folder::{FolderError, RunFolder, WorkerFile, worker_file};
