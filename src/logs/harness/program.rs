@@ -181,6 +181,18 @@ impl Program {
         if line.channel.is_some() {
             self.at = Some((line.gpu, line.channel));
         }
+        // A log may lack its beginning.
+        let moves_bytes = matches!(
+            line.event,
+            Event::Test { .. }
+                | Event::Done
+                | Event::CallDone
+                | Event::Released { .. }
+                | Event::StillWaits(_)
+        );
+        if moves_bytes && matches!(self.spot, Spot::Starting | Spot::Setup(_)) {
+            self.spot = Spot::Transfer;
+        }
         self.change(line.event, &quoted);
         self.last = quoted;
     }
