@@ -109,9 +109,11 @@ struct PingPong {
     times: RoundTrips,
 }
 
-/// Shortest time between two messages of ended iterations: the result has them all, and a message
+/// Average time between two messages of ended iterations: the result has them all, and a message
 /// of each would cost the coordinator as much as the samples of a run with few.
 const TELL_EVERY: Duration = Duration::from_millis(50);
+/// Messages that may come at once, so that a run with few iterations tells each.
+const TELL_AT_ONCE: u32 = 8;
 
 struct Transfer {
     drivers: Drivers<WallPace>,
@@ -244,7 +246,8 @@ impl Transfer {
         let wanted = &task.scenario.transfer;
         let directions = u64::from(task.sends) + u64::from(task.receives);
         let until = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
-        let mut told = Instant::now();
+        // When the next message is due on average.
+        let mut due = Instant::now();
         for index in 0..wanted.warmup + wanted.iterations {
             let warmup = index < wanted.warmup;
             let starts_measuring = index == wanted.warmup || (index == 1 && wanted.warmup == 0);
@@ -288,8 +291,9 @@ impl Transfer {
             self.iterations.push(iteration);
             let is_last =
                 index + 1 == wanted.warmup || index + 1 == wanted.warmup + wanted.iterations;
-            if is_last || iteration.wrong_bytes > 0 || told.elapsed() >= TELL_EVERY {
-                told = Instant::now();
+            let now = Instant::now();
+            if is_last || iteration.wrong_bytes > 0 || now + TELL_EVERY * TELL_AT_ONCE > due {
+                due = due.max(now) + TELL_EVERY;
                 context.tell(&WorkerMessage::Iteration(iteration));
             }
         }
