@@ -11,6 +11,7 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::Color;
+use rustix::fs::{FlockOperation, flock};
 use std::path::Path;
 use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::counters::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
@@ -645,6 +646,13 @@ fn folder(events: &[Event], record: Option<&str>) -> tempfile::TempDir {
     run
 }
 
+/// The lock that a coordinator holds until it has written the record.
+fn coordinated(run: &Path) -> std::fs::File {
+    let events = std::fs::File::open(run.join("events.jsonl")).expect("written");
+    flock(&events, FlockOperation::NonBlockingLockExclusive).expect("locked");
+    events
+}
+
 fn read(run: &Path) -> (Model, FolderSource) {
     let mut source = FolderSource::open(run, None).expect("a run folder");
     let mut model = Model::new(source.begin());
@@ -655,6 +663,7 @@ fn read(run: &Path) -> (Model, FolderSource) {
 #[test]
 fn a_run_folder_shows_the_same_screen_as_the_live_run() {
     let run = folder(&ring(), None);
+    let _lock = coordinated(run.path());
     let live = Model::after(Beginning::default(), ring());
     let [seen, read] =
         [live, read(run.path()).0].map(|model| Screen::new(model, PLAIN, (110, 30)).text());
@@ -664,6 +673,7 @@ fn a_run_folder_shows_the_same_screen_as_the_live_run() {
 #[test]
 fn a_run_is_followed_until_its_record_is_written() {
     let run = folder(&ring(), None);
+    let _lock = coordinated(run.path());
     let (mut model, mut source) = read(run.path());
     assert_eq!(
         (model.clock, model.state().ended.is_some()),

@@ -83,7 +83,6 @@ const ALL: &[Failing] = &[
         command: "diagnose",
         usage: &["--explain", "a", "--evidence"],
         others: &[
-            (&[], Error(2)),
             (&["no-such-run"], Error(2)),
             (&["--explain", "no-such-condition"], Error(2)),
             (&["--peer", CLOSED_PORT], Error(5)),

@@ -124,6 +124,10 @@ impl FolderSource {
                 None
             }
             (Ok(None), None | Some(Unfinished::GoesOn)) => return,
+            // A file system without locks does not tell whether the coordinator runs.
+            (Ok(None), Some(Unfinished::Open)) if matches!(self.files, RunFiles::Folder(_)) => {
+                return;
+            }
             (Ok(None), Some(unfinished)) => Some(unfinished.words(self.last_ms)),
             (Err(error), _) => Some(error.to_string()),
         };
