@@ -87,6 +87,8 @@ impl Archive {
             }
             archive.files.insert(name, bytes);
         }
+        // The checksum of the compressed stream follows the last entry.
+        io::copy(&mut tar.into_inner(), &mut io::sink())?;
         match archive.files.contains_key("run.json") || archive.files.contains_key("events.jsonl") {
             true => Ok(archive),
             false => Err(ArchiveError::NoRun),
@@ -172,6 +174,19 @@ mod tests {
     }
 
     const FILE: EntryType = EntryType::Regular;
+
+    #[test]
+    fn a_bundle_with_a_wrong_checksum_or_a_cut_end_is_refused() {
+        let bundle = archive(&[("r/run.json", FILE, b"{}")]);
+        assert!(Archive::read(&bundle[..]).is_ok());
+        let mut flipped = bundle.clone();
+        let crc = flipped.len() - 8;
+        flipped[crc] ^= 1;
+        for damaged in [&flipped[..], &bundle[..bundle.len() - 8]] {
+            let error = Archive::read(damaged).expect_err("refused");
+            assert!(error.to_string().contains("damaged"), "{error}");
+        }
+    }
 
     #[test]
     fn only_files_under_one_folder_are_read() {
