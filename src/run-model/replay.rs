@@ -10,7 +10,7 @@ use crate::state::RunState;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
-use tcpx_words::units::printable;
+use tcpx_words::units::{parse_utc_ns, printable};
 
 /// Longest line of an event stream.
 pub const EVENT_BYTES_MAX: u64 = 16 << 20;
@@ -112,7 +112,10 @@ impl RunFiles {
         }
         damaged.extend(self.add_frames(&mut state));
         if let Some(record) = &record {
-            damaged.extend(self.lost(record, state.now_ms));
+            let frames = record
+                .workers()
+                .filter_map(|(_, _, worker)| worker.frame.as_deref());
+            damaged.extend(self.lost(&record.started, &record.finished, frames, state.now_ms));
             state.conclude(record);
         }
         Ok(Replayed {
@@ -136,19 +139,19 @@ impl RunFiles {
         )
     }
 
-    /// What a run with this record left and its folder does not have any more, in words. The last
-    /// event is at `last_ms`.
-    pub fn lost(&self, record: &RunRecord, last_ms: f64) -> Vec<String> {
-        let frames = record
-            .workers()
-            .filter_map(|(_, _, worker)| worker.frame.as_ref());
+    /// What the record says that the run left, and what its folder no longer has, in words:
+    /// events up to its end, and these freeze-frames. The last event is at `last_ms`.
+    pub fn lost<'a>(
+        &self,
+        started: &str,
+        finished: &str,
+        frames: impl Iterator<Item = &'a str>,
+        last_ms: f64,
+    ) -> Vec<String> {
         let missing = frames.filter(|name| self.size(name).is_none());
         let missing = missing.map(|name| format!("{} is missing", printable(name)));
-        record
-            .lost_events(last_ms)
-            .into_iter()
-            .chain(missing)
-            .collect()
+        let events = lost_events(started, finished, last_ms);
+        events.into_iter().chain(missing).collect()
     }
 
     /// Adds the freeze-frames to their workers. Returns what cannot be read of them.
@@ -172,6 +175,23 @@ impl RunFiles {
         }
         damaged
     }
+}
+
+/// Longest time between the last event and the end of a run, milliseconds.
+const EVENTS_END_MS: f64 = 1000.0;
+
+/// What an event stream whose last event is at `last_ms` lacks at its end, in words. The
+/// coordinator writes events until a moment before `finished`.
+fn lost_events(started: &str, finished: &str, last_ms: f64) -> Option<String> {
+    let [began, ended] = [started, finished].map(parse_utc_ns);
+    let lasted_ms = ended?.checked_sub(began?)? as f64 / 1e6;
+    (lasted_ms - last_ms > EVENTS_END_MS).then(|| {
+        format!(
+            "events.jsonl ends after {:.1} s of the {:.1} s of the run",
+            last_ms.max(0.0) / 1e3,
+            lasted_ms / 1e3
+        )
+    })
 }
 
 /// A run as its files tell it.

@@ -41,8 +41,8 @@ pub fn gather(files: &RunFiles, judge: Judge) -> Story {
     if let Some(record) = &record {
         record::introduce(record, &mut events.state.names);
     }
-    if let Ok(Some(record)) = files.record() {
-        let lost = files.lost(&record, events.state.now_ms);
+    if let Some(record) = &record {
+        let lost = record::lost(files, record, events.state.now_ms);
         lost.iter()
             .for_each(|what| story.lacks("files of the run", what));
     }

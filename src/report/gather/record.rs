@@ -80,6 +80,15 @@ pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
     }
 }
 
+/// What the run left and its folder no longer has, in words.
+pub(super) fn lost(files: &RunFiles, record: &Value, last_ms: f64) -> Vec<String> {
+    let text = |key: &str| record[key].as_str().unwrap_or_default();
+    let pairs = record["pairs"].as_array().into_iter().flatten();
+    let workers = pairs.flat_map(|pair| pair["workers"].as_array().into_iter().flatten());
+    let frames = workers.filter_map(|worker| worker["frame"].as_str());
+    files.lost(text("started"), text("finished"), frames, last_ms)
+}
+
 fn add_result(record: &Value, story: &mut Story) {
     let text = |key: &str| record[key].as_str().map(str::to_owned);
     (story.started, story.finished) = (text("started"), text("finished"));

@@ -16,7 +16,6 @@ use tcpx_node::NodeFacts;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::payload::Mismatch;
 use tcpx_words::side::Side;
-use tcpx_words::units::parse_utc_ns;
 use tcpx_words::word_set;
 
 /// Value of the key `schema`.
@@ -242,9 +241,6 @@ pub struct ChannelRecord {
     pub latency_us: Option<LatencyUs>,
 }
 
-/// Longest time between the last event and the end of a run.
-const EVENTS_END_MS: f64 = 1000.0;
-
 /// Why a `run.json` cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
@@ -314,20 +310,6 @@ impl RunRecord {
         let current = record_value(bytes)?.to_string();
         serde_json::from_slice(current.as_bytes())
             .map_err(|error| RecordError::Damaged(error.to_string()))
-    }
-
-    /// What an event stream whose last event is at `last_ms` lacks at its end, in words. The
-    /// coordinator writes events until a moment before `finished`.
-    pub fn lost_events(&self, last_ms: f64) -> Option<String> {
-        let [began, ended] = [&self.started, &self.finished].map(|at| parse_utc_ns(at));
-        let lasted_ms = ended?.checked_sub(began?)? as f64 / 1e6;
-        (lasted_ms - last_ms > EVENTS_END_MS).then(|| {
-            format!(
-                "events.jsonl ends after {:.1} s of the {:.1} s of the run",
-                last_ms.max(0.0) / 1e3,
-                lasted_ms / 1e3
-            )
-        })
     }
 
     /// The names of all nodes and pairs.
