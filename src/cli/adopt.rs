@@ -13,20 +13,20 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{print_json, say};
+use super::output::{print_json, print_warning, say};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_recorder::Reader;
-use tcpx_run_model::adopt::{Adoptable, AdoptedFile, adopt};
-use tcpx_run_model::live::recorders_of;
+use tcpx_run_model::adopt::{Adoptable, AdoptedFile, LOGS, adopt};
+use tcpx_run_model::live::{FILES_MAX, recorders_of};
 use tcpx_words::error::Outcome;
-use tcpx_words::units::stamp_utc;
+use tcpx_words::units::{counted, stamp_utc};
 
 /// Levels of folders that are searched.
 const DEPTH_MAX: usize = 4;
-/// Most files that are adopted.
-const FILES_MAX: usize = 512;
+/// Most files that are found.
+const FOUND_MAX: usize = 512;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -59,6 +59,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         let message = format!("no file in {}", arguments.what.join(", "));
         return Err(Failure::new(Outcome::Usage, message));
     }
+    let left_out = found.recordings.len().saturating_sub(FILES_MAX);
+    if left_out > 0 {
+        let message = format!(
+            "{} are left out: {FILES_MAX} are read at once",
+            counted(left_out, "recording")
+        );
+        print_warning(common, &message, None);
+    }
     let (run, adopted) = adopt(&arguments.reports, &stamp_utc(), &arguments.name, &found)?;
     if common.json {
         print_json(&AdoptDocument {
@@ -68,18 +76,15 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         });
         return Ok(Ending::PASSED);
     }
-    let recordings = found.recordings.len();
+    let is_log = |file: &&AdoptedFile| file.name.starts_with(LOGS);
+    let logs = adopted.files.iter().filter(is_log).count();
     say(&format!(
         "# adopt : {} and {} in {}\n# next : tcpxctl report {2}\n",
-        counted(recordings, "recording"),
-        counted(adopted.files.len() - recordings, "log"),
+        counted(adopted.files.len() - logs, "recording"),
+        counted(logs, "log"),
         run.display()
     ));
     Ok(Ending::PASSED)
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Adds the files that an argument names.
@@ -123,7 +128,7 @@ fn find_below(folder: &Path, depth: usize, found: &mut Adoptable) {
 }
 
 fn add(path: &Path, found: &mut Adoptable) {
-    if found.recordings.len() + found.logs.len() >= FILES_MAX {
+    if found.recordings.len() + found.logs.len() >= FOUND_MAX {
         return;
     }
     let is_named = path.extension().is_some_and(|suffix| suffix == "tcpxrec");

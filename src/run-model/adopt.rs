@@ -24,8 +24,8 @@ const SAMPLE_FOR: Duration = Duration::from_millis(700);
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Largest log file that is copied.
 const LOG_BYTES_MAX: u64 = 1 << 30;
-/// Most log files.
-const LOGS_MAX: usize = 512;
+/// Folder of the logs in a run folder.
+pub const LOGS: &str = "logs/";
 
 /// Why nothing was adopted.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +131,7 @@ pub fn adopt(
             from: from.to_owned(),
         });
     }
-    for from in files.logs.iter().take(LOGS_MAX) {
+    for from in &files.logs {
         let name = log_name(from, &adopted);
         let failed = |source| AdoptError::Log {
             path: from.clone(),
@@ -179,8 +179,8 @@ fn sampled(paths: &[PathBuf]) -> Result<(Recorders, Vec<Event>), AdoptError> {
 fn log_name(from: &Path, adopted: &AdoptedFiles) -> String {
     let name = file_name(&from.file_name().unwrap_or_default().to_string_lossy());
     let is_free = |name: &String| adopted.files.iter().all(|file| file.name != *name);
-    let numbered = (2..).map(|number| format!("logs/{number}-{name}"));
-    std::iter::once(format!("logs/{name}"))
+    let numbered = (2..).map(|number| format!("{LOGS}{number}-{name}"));
+    std::iter::once(format!("{LOGS}{name}"))
         .chain(numbered)
         .find(is_free)
         .unwrap_or_default()

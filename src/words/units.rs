@@ -262,6 +262,11 @@ pub fn parse_utc_ns(text: &str) -> Option<u64> {
     u64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_nanosecond()).ok()
 }
 
+/// `1 thread`, `2 threads`.
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The current time in microseconds since 1970; 0 if the clock is before 1970.
 pub fn now_us() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0)

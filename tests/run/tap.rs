@@ -576,6 +576,13 @@ fn recordings_and_logs_of_other_programs_are_reported_like_a_run() {
     Tool::new(&["adopt", logs, "--reports", "/proc/x"])
         .ends_with(3)
         .says(&["/proc/x"]);
+    let many = TempDir::new().unwrap();
+    for number in 0..70 {
+        std::fs::copy(recording, many.path().join(format!("{number}.tcpxrec"))).unwrap();
+    }
+    Tool::new(&["adopt", many.path().to_str().unwrap()])
+        .ends_with(0)
+        .says(&["64 recordings and 0 logs", "6 recordings are left out"]);
     let noise = adopted.folder().join("noise.tcpxrec");
     std::fs::write(&noise, "nonsense").unwrap();
     Tool::new(&["adopt", noise.to_str().unwrap()])

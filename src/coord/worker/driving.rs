@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use tcpx_engine::transfer::{Channel, ChannelShare};
 use tcpx_node::{Root, nic_cpus};
 use tcpx_words::progress::{Policy, Threads};
+use tcpx_words::units::counted;
 
 /// What decides the number of driving threads.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,10 +84,6 @@ pub(super) fn choose(situation: &Situation) -> Chosen {
         threads: channels.div_ceil(turns.max(1)).max(1),
         why,
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Whole CPUs that a load keeps busy; short work, such as logging, keeps none.

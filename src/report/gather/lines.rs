@@ -9,14 +9,13 @@ use tcpx_logs::{
     LinePlace, LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError,
     SignatureFinding, UNKNOWN_WARNING,
 };
+use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Names, NodeId, PairId, WorkerId};
 use tcpx_run_model::record::RunFiles;
 use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
 use tcpx_words::units::printable;
 
-/// Folder of the logs that were adopted.
-const LOGS: &str = "logs/";
 /// Maximum size of one worker's log.
 const BYTES_MAX: usize = 16 << 20;
 /// Maximum number of signatures, and of unknown lines, in a report.

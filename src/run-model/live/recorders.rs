@@ -26,8 +26,8 @@ const LIST_EVERY: Duration = Duration::from_secs(1);
 const DETAIL_EVERY: Duration = Duration::from_millis(200);
 /// Log lines read from one file per poll.
 const LINES_MAX: usize = 256;
-/// Files that are polled.
-const FILES_MAX: usize = 64;
+/// Most files that are polled.
+pub const FILES_MAX: usize = 64;
 
 /// Which recorder files to poll.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -396,7 +396,7 @@ impl Watched {
         );
         let mut has_more = snapshot.header.log_lines > self.lines_from;
         while has_more && let Ok(page) = self.reader.log(self.lines_from, LINES_MAX) {
-            // A file that nobody writes any more is read to its end.
+            // The file of a writer that is gone is read to its end.
             has_more =
                 was_gone && (self.lines_from + 1..snapshot.header.log_lines).contains(&page.next);
             self.lines_from = page.next;
