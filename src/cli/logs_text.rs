@@ -107,7 +107,7 @@ fn findings(report: &LogReport, text: &mut String) {
     }
 }
 
-/// Which of several files failed first, or that nobody knows.
+/// Which of several files failed first, or that it is unknown.
 fn first_failure(report: &LogReport, text: &mut String) {
     let Some(first) = &report.first_failure else {
         return;

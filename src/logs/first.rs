@@ -2,7 +2,7 @@
 //!
 //! Within a file the order of lines is the order of events. Between files only times order
 //! them, or what the lines say: a file that lost a peer, or was ended by its launcher, failed
-//! after another one. Where neither tells, the answer is that nobody knows; the order of the
+//! after another one. Where neither tells, the answer is that it is unknown; the order of the
 //! files' names never decides.
 #![forbid(unsafe_code)]
 
@@ -188,7 +188,7 @@ mod tests {
         let first = read(&[("a", LOST), ("b", &other)]).unwrap();
         assert!(!first.is_known && first.files.is_empty());
         assert!(first.because.contains("2 lost node-c"), "{}", first.because);
-        // Each lost the other: nobody knows which was first.
+        // Each lost the other: the lines do not tell which was first.
         let mutual = other.replace("peer node-c", "peer node-a");
         let first = read(&[
             ("a", &LOST.replace("peer node-c", "peer node-b")),

@@ -179,7 +179,7 @@ mod tests {
             call(2, 32, 4),
         ];
         assert!(read(&text.concat()).is_empty());
-        // Without the lines of init, nobody knows which communicators belong together.
+        // Without the lines of init, it is unknown which communicators belong together.
         assert!(read(&text[2..].concat()).is_empty());
     }
 

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_never_comes_stops_nobody() {
+    fn a_missing_part_does_not_stop_the_others() {
         let mut taken = Vec::new();
         let order = InOrder::new(1, |part: u32| taken.push(part));
         std::thread::scope(|scope| {
