@@ -57,6 +57,9 @@ pub(crate) struct Arguments {
     #[arg(long, short)]
     follow: bool,
     /// Only lines from this time on, and lines without a time (RFC 3339 or a date; UTC without a zone).
+    ///
+    /// Times without a zone in the logs are read as UTC too. glog's times have no year: they are
+    /// read as the last such day that is not in the future.
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<i64>,
     /// Only lines up to this time.

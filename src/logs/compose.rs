@@ -208,9 +208,9 @@ impl Compose<'_> {
     ) -> SignatureFinding {
         let seen = || parts.iter().map(|(_, seen, _)| *seen);
         // Lines of several ranks are in the order of their clocks if all have one.
-        let have_clocks = seen().all(|seen| seen.first_clock_us.is_some());
+        let have_clocks = seen().all(|seen| seen.first_line_us.is_some());
         let first =
-            seen().min_by_key(|seen| (seen.first_clock_us.filter(|_| have_clocks), seen.first));
+            seen().min_by_key(|seen| (seen.first_line_us.filter(|_| have_clocks), seen.first));
         let last = seen().max_by_key(|seen| (seen.last_us, seen.last));
         let first_us = seen().filter_map(|seen| seen.first_us).min();
         let last_us = seen().filter_map(|seen| seen.last_us).max();

@@ -27,19 +27,18 @@ struct OfFile {
     hosts: BTreeSet<String>,
 }
 
-/// A line, and its time in microseconds: of a known year, or not.
+/// A line, and its time in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment {
     place: Place,
-    time: Option<(bool, i64)>,
+    time: Option<i64>,
 }
 
 impl Moment {
     fn of(seen: &SeenLines) -> Self {
-        let clock = seen.first_clock_us;
         Self {
             place: seen.first,
-            time: clock.map(|clock| (seen.first_us.is_some(), clock)),
+            time: seen.first_line_us,
         }
     }
 }
@@ -97,17 +96,16 @@ pub(super) fn first_failure(
     })
 }
 
-/// The file with the earliest failure, if all have times of one kind.
+/// The file with the earliest failure, if all have times.
 fn earliest(failed: &BTreeMap<u32, &OfFile>) -> Option<u32> {
     let times = failed.iter().map(|(number, file)| {
         let first = file.cause.or(file.first)?;
         Some((first.time?, *number))
     });
-    let mut times: Vec<((bool, i64), u32)> = times.collect::<Option<_>>()?;
+    let mut times: Vec<(i64, u32)> = times.collect::<Option<_>>()?;
     times.sort_unstable();
     let (first, second) = (times.first()?, times.get(1)?);
-    let same_kind = times.iter().all(|one| one.0.0 == first.0.0);
-    (same_kind && first.0 != second.0).then_some(first.1)
+    (first.0 != second.0).then_some(first.1)
 }
 
 /// What is known if no file names a cause: a peer that was lost and whose log is not here.

@@ -251,7 +251,6 @@ impl<'a> Worker<'a> {
                     CountedLine {
                         place,
                         time_us: record.time_us,
-                        clock_us: record.clock_us,
                         site,
                         text: line,
                         at: first,

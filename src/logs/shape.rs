@@ -45,8 +45,6 @@ pub(super) enum Level {
 pub(super) struct Record<'a> {
     /// Microseconds since 1970; a time without a zone is read as UTC.
     pub time_us: Option<i64>,
-    /// The time for ordering lines: `time_us`, or glog's time, which has no year.
-    pub clock_us: Option<i64>,
     /// The rank in the launcher's prefix.
     pub rank: Option<u32>,
     /// Host name up to the first dot, as NCCL writes it.
@@ -292,7 +290,6 @@ fn site_end(text: &[u8]) -> Option<usize> {
 fn prefix(line: &[u8], record: &mut Record<'_>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
     record.time_us = time::find(front);
-    record.clock_us = record.time_us;
     record.rank = rank(front);
 }
 
@@ -310,10 +307,10 @@ fn rank(front: &[u8]) -> Option<u32> {
     number(digits).filter(|_| matches!(after, Some(b':' | b'<')))
 }
 
-/// Time and rank of a line of PyTorch's loggers.
+/// Time and rank of a line of glog or of PyTorch's loggers.
 fn torch(line: &[u8], record: &mut Record<'_>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
-    record.clock_us = record.clock_us.or_else(|| time::glog(front));
+    record.time_us = record.time_us.or_else(|| time::glog(front));
     record.rank = record.rank.or_else(|| torch_rank(front));
 }
 

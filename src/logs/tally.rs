@@ -63,8 +63,6 @@ pub(super) enum Speaker {
 pub(super) struct CountedLine<'a> {
     pub place: Place,
     pub time_us: Option<i64>,
-    /// As [`Record::clock_us`].
-    pub clock_us: Option<i64>,
     /// Function and source line of a WARN.
     pub site: Option<(&'a [u8], u32)>,
     pub text: &'a [u8],
@@ -80,8 +78,8 @@ pub(super) struct SeenLines {
     pub last: Place,
     pub first_us: Option<i64>,
     pub last_us: Option<i64>,
-    /// The clock of the first line, which orders lines of several ranks.
-    pub first_clock_us: Option<i64>,
+    /// The time of the first line, which orders lines of several ranks.
+    pub first_line_us: Option<i64>,
     /// Text of the first line.
     pub sample: Vec<u8>,
     /// The lowest poll rate, and the longest wait.
@@ -614,7 +612,7 @@ impl SeenLines {
             last: place,
             first_us: time_us,
             last_us: time_us,
-            first_clock_us: line.clock_us,
+            first_line_us: time_us,
             sample,
             slowest: polls,
             longest: polls,
@@ -671,7 +669,7 @@ impl SeenLines {
         self.count += other.count;
         if other.first < self.first {
             (self.first, self.sample) = (other.first, other.sample);
-            self.first_clock_us = other.first_clock_us;
+            self.first_line_us = other.first_line_us;
         }
         self.last = self.last.max(other.last);
         self.times(other.first_us, other.last_us);
@@ -696,7 +694,6 @@ mod tests {
                 let line = CountedLine {
                     place: Place { file: 0, line: 1 },
                     time_us: None,
-                    clock_us: None,
                     site: None,
                     text: &message,
                     at: 0,

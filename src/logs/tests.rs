@@ -432,6 +432,17 @@ fn filters_take_a_rank_a_node_and_a_time() {
 }
 
 #[test]
+fn a_finding_of_glog_s_lines_has_a_time() {
+    let text = "E0814 01:57:12.984417 71 daemon.cc:12] CUDA error: out of memory\n";
+    let report = read(text.as_bytes());
+    let at = report.findings[0].first.at.as_deref();
+    assert!(
+        at.is_some_and(|at| at.ends_with("-08-14T01:57:12.984417Z")),
+        "{at:?}"
+    );
+}
+
+#[test]
 fn a_line_number_is_right_in_a_log_of_many_blocks() {
     let ordinary = "node0:1:1 [0] NCCL INFO Connected all rings and nothing else happened here\n";
     let text = format!(

@@ -1,16 +1,21 @@
 //! Parses times in logs without allocating.
 //!
 //! The format is year, month and day with dashes, then a blank, `T` or `_`, then hours,
-//! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC.
+//! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC. glog's
+//! form, `E1120 08:14:04.531042`, has no year: it is read as the last such day that is not in
+//! the future.
 #![forbid(unsafe_code)]
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use memchr::memchr_iter;
+use std::sync::LazyLock;
 
 /// `2026-11-20T08:14:04`.
 const SIZE: usize = 19;
 const DAY_SECONDS: i64 = 86_400;
+/// Years after which a 29th of February comes again at the latest.
+const LEAP_YEARS: i16 = 8;
 
 /// The first time in a text, in microseconds since 1970.
 pub(super) fn find(text: &[u8]) -> Option<i64> {
@@ -19,8 +24,16 @@ pub(super) fn find(text: &[u8]) -> Option<i64> {
 }
 
 /// The first time of glog's form, `E1120 08:14:04.531042` or `E724 08:34:00.939894207`, in
-/// microseconds of a year that the line does not name.
+/// microseconds since 1970.
 pub(super) fn glog(text: &[u8]) -> Option<i64> {
+    // The log may be of a zone that is up to a day ahead.
+    static LATEST: LazyLock<i64> =
+        LazyLock::new(|| jiff::Timestamp::now().as_second() + DAY_SECONDS);
+    glog_before(text, *LATEST)
+}
+
+/// As [`glog`]; the year is the last one in which the time is before `latest`, in seconds.
+fn glog_before(text: &[u8], latest: i64) -> Option<i64> {
     memchr_iter(b' ', text).find_map(|blank| {
         let day = text[..blank]
             .iter()
@@ -40,10 +53,25 @@ pub(super) fn glog(text: &[u8]) -> Option<i64> {
             })
         };
         // PyTorch omits the leading zero of the month.
-        let days = 31 * number(&date[..date.len() - 2])? + number(&date[date.len() - 2..])?;
+        let month = number(&date[..date.len() - 2])?;
+        let day = number(&date[date.len() - 2..])?;
         let (hour, minute) = (number(&clock[..2])?, number(&clock[3..5])?);
-        let seconds = days * DAY_SECONDS + 3600 * hour + 60 * minute + number(&clock[6..])?;
+        let of_day = 3600 * hour + 60 * minute + number(&clock[6..])?;
+        let seconds = last_day(month, day, latest - of_day)? * DAY_SECONDS + of_day;
         Some(1_000_000 * seconds + fraction(&text[blank + 9..]).0)
+    })
+}
+
+/// Days since 1970 of the last day of this month and number that begins before `latest`, in
+/// seconds.
+fn last_day(month: i64, day: i64, latest: i64) -> Option<i64> {
+    let (month, day) = (i8::try_from(month).ok()?, i8::try_from(day).ok()?);
+    let last = jiff::Timestamp::from_second(latest).ok()?;
+    let year = last.to_zoned(TimeZone::UTC).year();
+    (year - LEAP_YEARS..=year).rev().find_map(|year| {
+        jiff::civil::Date::new(year, month, day).ok()?;
+        let begins = days(year.into(), month.into(), day.into());
+        (begins * DAY_SECONDS <= latest).then_some(begins)
     })
 }
 
@@ -214,10 +242,24 @@ mod tests {
     }
 
     #[test]
-    fn glog_s_time_orders_lines_without_a_year() {
-        let earlier = glog(b"[rank2]:[E814 01:57:12.008504165 ProcessGroupNCCL.cpp:542] x");
-        let later = glog(b"E0814 01:57:12.984417 71 x");
-        assert!(earlier.is_some() && earlier < later);
-        assert_eq!(glog(b"E x E814 1:2 ERROR 01:57:12"), None);
+    fn a_time_of_glog_is_of_the_last_year_in_which_it_is_past() {
+        let latest = typed("2026-11-21T12:00:00Z").expect("a time") / 1_000_000;
+        let check = |text: &str, expected: Option<&str>| {
+            let time = glog_before(text.as_bytes(), latest).and_then(shown);
+            assert_eq!(time.as_deref(), expected, "{text}");
+        };
+        check(
+            "I1120 18:58:30.123456 12345 file.cc:12] x",
+            Some("2026-11-20T18:58:30.123456Z"),
+        );
+        check(
+            "[rank2]:[E814 01:57:12.008504165 ProcessGroupNCCL.cpp:542] x",
+            Some("2026-08-14T01:57:12.008504Z"),
+        );
+        check("W1121 11:59:59 1 a.cc:1] x", Some("2026-11-21T11:59:59Z"));
+        check("W1121 12:00:01 1 a.cc:1] x", Some("2025-11-21T12:00:01Z"));
+        check("F0229 00:00:00 1 a.cc:1] x", Some("2024-02-29T00:00:00Z"));
+        check("E0230 00:00:00 1 a.cc:1] x", None);
+        check("E x E814 1:2 ERROR 01:57:12", None);
     }
 }
