@@ -65,7 +65,11 @@ pub(crate) struct Arguments {
     /// Only lines up to this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<i64>,
-    /// Only lines with this rank in the launcher's prefix.
+    /// Only lines of this rank.
+    ///
+    /// The rank is in the prefix of the launcher: `[1,3]<stdout>:`, `3: `, `[rank3]:`,
+    /// `[default3]:`, also behind the prefixes of kubectl, Ray and a collector. In a line without
+    /// such a prefix it is the GPU in NCCL's header, `[3]`: add --node in a log of several nodes.
     #[arg(long, value_name = "N")]
     rank: Option<u32>,
     /// Only lines of this host, as NCCL writes it: up to the first dot.

@@ -38,6 +38,13 @@ fn head(report: &LogReport) -> String {
         "# logs : {files} files, {lines} lines, {} bytes; {matched} lines of known kinds\n",
         inputs.bytes
     );
+    if inputs.filtered_records > 0 {
+        let _ = writeln!(
+            text,
+            "# filters : {} records of known kinds are of another rank, node or time, or lack it",
+            inputs.filtered_records
+        );
+    }
     let _ = writeln!(
         text,
         "# transport : {} ({})",
@@ -92,7 +99,11 @@ fn findings(report: &LogReport, text: &mut String) {
         .into_iter()
         .all(|verdict| verdict.state == HarnessState::Finished)
     {
-        text.push_str("# no findings\n");
+        text.push_str(if report.inputs.filtered_records == 0 {
+            "# no findings\n"
+        } else {
+            "# no findings in the lines that the filters select\n"
+        });
     }
     for one in report
         .seen

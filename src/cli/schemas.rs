@@ -537,6 +537,8 @@ struct LogInputs {
     bytes: u64,
     lines: u64,
     matched_lines: u64,
+    /// Records of such lines that `--rank`, `--node`, `--since` or `--until` left out.
+    filtered_records: u64,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -37,6 +37,7 @@ pub(super) fn compose(
         ..LogReport::default()
     };
     (report.inputs.lines, report.inputs.matched_lines) = (tally.lines, tally.matched_lines);
+    report.inputs.filtered_records = tally.filtered_records;
     report.transport = compose.transport();
     report.settings = compose.settings();
     compose.findings(&mut report);

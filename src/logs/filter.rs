@@ -1,7 +1,8 @@
 //! Selects records: `--since`, `--until`, `--rank`, `--node`.
 //!
-//! `--rank` and `--node` exclude records without a rank or a host. `--since` and `--until`
-//! include records without a time, because most lines have none.
+//! `--rank` and `--node` exclude records without a rank or a host. Where no launcher wrote a
+//! rank, `--rank` selects by the GPU in NCCL's header. `--since` and `--until` include records
+//! without a time, because most lines have none.
 #![forbid(unsafe_code)]
 
 use super::shape::Record;
@@ -14,7 +15,7 @@ pub struct LogFilter {
     pub since_us: Option<i64>,
     /// Latest time, microseconds since 1970.
     pub until_us: Option<i64>,
-    /// The rank in the launcher's prefix.
+    /// The rank in the launcher's prefix, or the GPU in NCCL's header.
     pub rank: Option<u32>,
     /// The host as NCCL writes it: up to the first dot.
     pub node: Option<String>,
@@ -28,7 +29,9 @@ impl LogFilter {
         let before = self
             .until_us
             .is_none_or(|until| record.time_us.is_none_or(|time| time <= until));
-        let rank = self.rank.is_none_or(|rank| record.rank == Some(rank));
+        let rank = self
+            .rank
+            .is_none_or(|rank| record.rank.or(record.gpu) == Some(rank));
         let node = self
             .node
             .as_ref()

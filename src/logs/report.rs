@@ -56,6 +56,8 @@ pub struct Inputs {
     pub lines: u64,
     /// Lines that contain the literal of a signature.
     pub matched_lines: u64,
+    /// Records of such lines that a filter left out.
+    pub filtered_records: u64,
 }
 
 /// Which network carried the data.

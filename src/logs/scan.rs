@@ -257,6 +257,8 @@ impl<'a> Worker<'a> {
                     },
                     mine,
                 );
+            } else if !found.is_empty() {
+                self.tally.filtered_records += 1;
             }
             self.found = found;
             rest = others;

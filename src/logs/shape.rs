@@ -3,8 +3,8 @@
 //!
 //! NCCL up to 2.25 writes `host:pid:tid [dev] function:line NCCL WARN message`, and INFO
 //! without function and line; since 2.26 a time may precede it. A launcher adds a rank
-//! (`[1,3]<stderr>:`, `[rank3]:`, `3: `), kubectl a pod and a time; a collector may have
-//! dropped host and process. So every part of the header is optional: the marker
+//! (`[1,3]<stderr>:`, `[rank3]:`, `3: `), Ray a worker, kubectl a pod and a time, in any order;
+//! a collector may have dropped host and process. So every part of the header is optional: the marker
 //! ` NCCL WARN `, if present, separates header and message.
 //!
 //! A line holds several records if several ranks wrote at once; each marker starts one.
@@ -24,6 +24,8 @@ const RECORD_MAX: usize = 4096;
 const SITE_MAX: usize = 256;
 /// Longest prefix of a launcher or a collector, in bytes.
 const PREFIX_MAX: usize = 256;
+/// Parts of a prefix before the rank: a pod, a time in two words, a stream.
+const PREFIX_PARTS: usize = 6;
 const MARKER: &[u8; 10] = b"NCCL WARN ";
 /// Marker of programs that pass their own logger to the plugin.
 const OWN_LOGGER: &[u8] = b"[ncclNet:";
@@ -47,6 +49,8 @@ pub(super) struct Record<'a> {
     pub time_us: Option<i64>,
     /// The rank in the launcher's prefix.
     pub rank: Option<u32>,
+    /// The GPU of the process, in NCCL's header.
+    pub gpu: Option<u32>,
     /// Host name up to the first dot, as NCCL writes it.
     pub host: Option<&'a [u8]>,
     /// Process id.
@@ -142,6 +146,8 @@ fn next_header(line: &[u8], from: usize) -> Option<usize> {
 fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
     if let Some(((host, pid), _, end)) = speaker(text) {
         (record.host, record.pid) = (Some(host), Some(pid));
+        let open = memrchr(b'[', &text[..end]).map_or(end, |open| open + 1);
+        record.gpu = text[open..end].strip_suffix(b"]").and_then(number);
         record.site = site(&text[end..]);
     } else {
         let after = memchr(b']', text)
@@ -293,17 +299,57 @@ fn prefix(line: &[u8], record: &mut Record<'_>) {
     record.rank = rank(front);
 }
 
-/// `[rank3]:`, `[1,3]<stderr>:`, `[3]:` and `3: `.
+/// The rank in the first part of a prefix that has one: `[pod/a/b] 2026-11-20 08:14:04 [rank3]: `.
 fn rank(front: &[u8]) -> Option<u32> {
-    let Some(inside) = front.strip_prefix(b"[") else {
-        let (digits, _) = front.split_at(memchr(b':', &front[..front.len().min(7)])?);
-        return number(digits).filter(|_| front.get(digits.len() + 1) == Some(&b' '));
+    let mut rest = front;
+    for _ in 0..PREFIX_PARTS {
+        rest = rest.trim_ascii_start();
+        if let Some(rank) = rank_at(rest) {
+            return Some(rank);
+        }
+        let size = match rest.first()? {
+            b'[' => memchr(b']', rest)? + 1,
+            b'(' => memchr(b')', rest)? + 1,
+            b'0'..=b'9' | b's' | b'F' | b'P' => memchr(b' ', rest).filter(|size| {
+                let word = &rest[..*size];
+                matches!(word, b"stdout" | b"stderr" | b"F" | b"P") || is_date_or_clock(word)
+            })?,
+            _ => return None,
+        };
+        rest = &rest[size..];
+        // A bracket without a blank behind it is a part of a message.
+        if !matches!(rest.first(), Some(b' ' | b':')) {
+            return None;
+        }
+        rest = rest.strip_prefix(b":").unwrap_or(rest);
+    }
+    None
+}
+
+/// `2026-11-20`, `2026-11-20T08:14:04Z` or `08:14:04.123`.
+fn is_date_or_clock(word: &[u8]) -> bool {
+    let at = |place: usize, byte: u8| word.get(place) == Some(&byte);
+    (at(4, b'-') && at(7, b'-')) || (at(2, b':') && at(5, b':'))
+}
+
+/// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[3]:`, `3: ` and `(Worker rank=3 pid=71)`.
+fn rank_at(text: &[u8]) -> Option<u32> {
+    if let Some(inside) = text.strip_prefix(b"(") {
+        let inside = &inside[..memchr(b')', inside)?];
+        let digits = &inside[memmem::find(inside, b" rank=")? + 6..];
+        return number(digits.split(|byte| !byte.is_ascii_digit()).next()?);
+    }
+    let Some(inside) = text.strip_prefix(b"[") else {
+        let (digits, _) = text.split_at(memchr(b':', &text[..text.len().min(7)])?);
+        return number(digits).filter(|_| text.get(digits.len() + 1) == Some(&b' '));
     };
     let end = memchr(b']', &inside[..inside.len().min(24)])?;
     let (inside, after) = (&inside[..end], inside.get(end + 1));
     let comma = memrchr(b',', inside);
     let digits = comma.map_or(inside, |at| &inside[at + 1..]);
-    let digits = digits.strip_prefix(b"rank").unwrap_or(digits);
+    // torchrun puts the name of the role before the rank.
+    let letters = digits.iter().take_while(|byte| byte.is_ascii_alphabetic());
+    let digits = &digits[letters.count()..];
     number(digits).filter(|_| matches!(after, Some(b':' | b'<')))
 }
 
@@ -410,6 +456,7 @@ mod tests {
             (record.level, record.message),
             (Some(Level::Warn), MESSAGE.as_bytes())
         );
+        assert_eq!((record.gpu, record.rank), (Some(3), None));
         let line = format!("[0] tcpxResult_t tcpxCommProgress(tcpxComm*):1231 NCCL WARN {MESSAGE}");
         let record = at(&line, "closed");
         assert_eq!(
@@ -446,6 +493,16 @@ mod tests {
         check("[rank12]:", Some(12), false);
         check("[3]:", Some(3), false);
         check("5: ", Some(5), false);
+        check(" 5: ", Some(5), false);
+        check("[default3]:", Some(3), false);
+        check("(Worker rank=3 pid=71) ", Some(3), false);
+        check("(RayWorker pid=71, ip=10.0.0.226) ", None, false);
+        check("(RayWorker pid=71) [rank3]:", Some(3), false);
+        check("[pod/trainer-0/main] [rank3]:", Some(3), false);
+        check("[pod/trainer-0/main]: 3: ", Some(3), false);
+        check("2026-11-20T08:14:04Z stderr F [rank3]:", Some(3), true);
+        check("2026-11-20 08:14:04.531 [1,3]<stdout>:", Some(3), true);
+        check("[main] [2026-11-20 08:14:04] 3: ", Some(3), true);
         check("[2026-11-20 08:14:04] ", None, true);
         check(
             "[pod/trainer-0/main] 2026-11-20T08:14:04.123456789Z ",

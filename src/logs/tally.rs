@@ -180,6 +180,8 @@ impl SeenShape {
 pub(super) struct Tally {
     pub lines: u64,
     pub matched_lines: u64,
+    /// Records with a signature that the filter left out.
+    pub filtered_records: u64,
     pub speakers: Vec<Speaker>,
     numbers: HashMap<Speaker, u32>,
     /// Numbers of recent speakers, by a hash of process id and host.
@@ -468,6 +470,7 @@ impl Tally {
         let number = |speaker: u32| numbers.get(speaker as usize).copied().unwrap_or_default();
         self.lines += other.lines;
         self.matched_lines += other.matched_lines;
+        self.filtered_records += other.filtered_records;
         other
             .seen
             .into_iter()

@@ -432,6 +432,21 @@ fn filters_take_a_rank_a_node_and_a_time() {
 }
 
 #[test]
+fn without_a_launcher_s_prefix_a_rank_is_the_gpu_in_nccl_s_header() {
+    let line = "b:1:1 [3] f:1 NCCL WARN NET/GPUDirectTCPX : mhandle is null\n";
+    let text = format!("{line}[rank11]: {line}");
+    let count = |rank: u32| {
+        let filter = LogFilter {
+            rank: Some(rank),
+            ..LogFilter::default()
+        };
+        let report = read_with(text.as_bytes(), &filter);
+        report.findings.iter().map(|one| one.count).sum::<u64>()
+    };
+    assert_eq!([count(3), count(11), count(0)], [1, 1, 0]);
+}
+
+#[test]
 fn a_finding_of_glog_s_lines_has_a_time() {
     let text = "E0814 01:57:12.984417 71 daemon.cc:12] CUDA error: out of memory\n";
     let report = read(text.as_bytes());
