@@ -126,6 +126,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
             ("tcpxctl logs node0.log node1.log", "summarize both"),
             ("kubectl logs trainer-0 | tcpxctl logs -", "from a pipe"),
             ("tcpxctl logs run.tar.gz", "the logs in a bundle"),
+            (
+                "tcpxctl logs --fail-on error logs/",
+                "exit code 1 on an error or worse, for CI",
+            ),
         ],
     ),
     (

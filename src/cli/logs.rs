@@ -30,7 +30,15 @@
 //! `--check DIR` prints the mistakes in such a folder, with file and line; `--literals` prints
 //! the literals that are searched for, in the format of `grep -F -f`.
 //!
-//! The exit code says whether the logs could be read; findings do not change it.
+//! The exit code says whether the logs could be read. With `--fail-on warning` it is 1 if they
+//! have a finding of that severity or worse, for CI:
+//!
+//! ```console
+//! $ tcpxctl logs --fail-on error --json logs/ > findings.json
+//! # fail : the worst finding is fatal (--fail-on error)
+//! $ echo $?
+//! 1
+//! ```
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -38,13 +46,13 @@ use super::failure::{Ended, Ending, Failure};
 use super::logs_text;
 use super::output::{print, print_json, say};
 use super::signals::interrupted;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use tcpx_logs::{
-    LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError, SignatureMistake,
-    check_folder, follow, parse_time,
+    LogFilter, LogReader, LogReport, Severity, SignatureCatalogue, SignatureCatalogueError,
+    SignatureMistake, check_folder, follow, parse_time,
 };
 use tcpx_words::error::Outcome;
 
@@ -75,6 +83,12 @@ pub(crate) struct Arguments {
     /// Only lines of this host, as NCCL writes it: up to the first dot.
     #[arg(long, value_name = "HOST")]
     node: Option<String>,
+    /// Exit with code 1 if the logs have a finding of this severity or worse.
+    ///
+    /// From worst to mildest: fatal, error, stall, warning. Verdicts on programs that drive the
+    /// plugin count too, and so do builds of the plugin that differ.
+    #[arg(long, value_name = "SEVERITY", conflicts_with_all = ["check", "follow", "literals"])]
+    fail_on: Option<FailOn>,
     /// Folder or file of signatures to add; may be repeated.
     #[arg(long, value_name = "DIR")]
     signatures: Vec<PathBuf>,
@@ -87,6 +101,26 @@ pub(crate) struct Arguments {
     /// Also print all settings, all connections and every recognised line.
     #[arg(long, short)]
     verbose: bool,
+}
+
+/// A severity of findings.
+#[derive(Clone, Copy, ValueEnum)]
+enum FailOn {
+    Fatal,
+    Error,
+    Stall,
+    Warning,
+}
+
+impl From<FailOn> for Severity {
+    fn from(fail_on: FailOn) -> Self {
+        match fail_on {
+            FailOn::Fatal => Self::Fatal,
+            FailOn::Error => Self::Error,
+            FailOn::Stall => Self::Stall,
+            FailOn::Warning => Self::Warning,
+        }
+    }
 }
 
 fn time(text: &str) -> Result<i64, String> {
@@ -125,7 +159,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     reader.paths(&arguments.files);
     let report = reader.report();
     show(common, arguments, &report);
-    ended(&report)
+    ended(arguments, &report)
 }
 
 fn show(common: &Common, arguments: &Arguments, report: &LogReport) {
@@ -136,16 +170,32 @@ fn show(common: &Common, arguments: &Arguments, report: &LogReport) {
     }
 }
 
-/// Fails if no input could be read.
-fn ended(report: &LogReport) -> Ended {
+/// Fails if no input could be read, and ends with code 1 if `--fail-on` says so.
+fn ended(arguments: &Arguments, report: &LogReport) -> Ended {
+    if report.inputs.bytes > 0 || !report.telemetry.is_empty() {
+        return Ok(judged(arguments, report));
+    }
     let Some(first) = report.problems.first() else {
         return Ok(Ending::PASSED);
     };
-    if report.inputs.bytes > 0 || !report.telemetry.is_empty() {
-        return Ok(Ending::PASSED);
-    }
     let message = format!("no log could be read: {}: {}", first.path, first.problem);
     Err(Failure::new(Outcome::NotRun, message).in_result())
+}
+
+/// The ending by the worst finding.
+fn judged(arguments: &Arguments, report: &LogReport) -> Ending {
+    let limit = arguments.fail_on.map(Severity::from);
+    let Some((limit, worst)) = limit.zip(report.worst()) else {
+        return Ending::PASSED;
+    };
+    if worst > limit {
+        return Ending::PASSED;
+    }
+    let (worst, limit) = (worst.name(), limit.name());
+    say(&format!(
+        "# fail : the worst finding is {worst} (--fail-on {limit})\n"
+    ));
+    Ending::from(Outcome::Failed)
 }
 
 #[derive(Serialize)]

@@ -45,6 +45,19 @@ pub struct LogReport {
     pub problems: Vec<InputProblem>,
 }
 
+impl LogReport {
+    /// The severity of the worst problem: findings, verdicts on programs, and versions or builds
+    /// of the plugin that differ. `None` if the logs show no problem.
+    pub fn worst(&self) -> Option<Severity> {
+        let findings = self.findings.iter().map(|finding| finding.severity);
+        let harness = self.harness.iter().flat_map(|harness| &harness.verdicts);
+        let harness = harness.filter_map(|verdict| verdict.state.severity());
+        let differ = self.transport.versions.len() > 1 || !self.builds.is_empty();
+        let differ = differ.then_some(Severity::Warning);
+        findings.chain(harness).chain(differ).min()
+    }
+}
+
 /// Amount of input.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Inputs {

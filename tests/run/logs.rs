@@ -144,6 +144,30 @@ fn signatures_of_a_user_are_checked_by_line_and_used() {
 }
 
 #[test]
+fn a_finding_of_the_given_severity_or_worse_is_exit_code_1() {
+    let ends = |limit: &str, text: &str, code: i32| {
+        let ended = logs(&["x.log", "--fail-on", limit], text).ends_with(code);
+        assert_eq!(ended.err.contains("--fail-on"), code == 1, "{ended}");
+    };
+    ends("error", NULL, 1);
+    ends("warning", NULL, 1);
+    ends("fatal", NULL, 0);
+    ends("warning", ODD, 1);
+    ends("stall", ODD, 0);
+    ends("stall", &TESTED.repeat(2000), 1);
+    ends("error", &TESTED.repeat(2000), 0);
+    ends("warning", USED, 0);
+    logs(&["absent.log", "--fail-on", "warning"], "").ends_with(3);
+    logs(&["x.log", "--follow", "--fail-on", "error"], NULL).ends_with(2);
+    logs(&["x.log", "--fail-on", "info"], NULL)
+        .ends_with(2)
+        .says(&["fatal, error, stall, warning"]);
+    let document = logs(&["x.log", "--fail-on", "error", "--json"], NULL);
+    let finding = &document.ends_with(1).json()["findings"][0];
+    assert_eq!(finding["signature"], "null-mhandle");
+}
+
+#[test]
 fn unreadable_input_is_reported() {
     Tool::new(&["logs"]).ends_with(2);
     Tool::new(&["logs", "absent.log"])

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::report::LinePlace;
+use super::super::signature::Severity;
 use super::line::HarnessRole;
 use serde::Serialize;
 
@@ -38,6 +39,16 @@ impl HarnessState {
             Self::Waits => "waits",
             Self::Doubtful => "doubtful",
             Self::Finished => "finished",
+        }
+    }
+
+    /// How bad the state is; `None` for a program that ended as it should.
+    pub fn severity(self) -> Option<Severity> {
+        match self {
+            Self::Failed => Some(Severity::Error),
+            Self::Waits => Some(Severity::Stall),
+            Self::Doubtful => Some(Severity::Warning),
+            Self::Finished => None,
         }
     }
 }
