@@ -20,6 +20,7 @@ use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
 use super::nodes::{Nodes, upload};
 use super::output::{Columns, print, print_json};
+use super::signals::interrupted;
 use clap::Args;
 use serde::Serialize;
 use std::path::Path;
@@ -229,8 +230,9 @@ fn on_peer(arguments: &Arguments, transport: &dyn Transport) -> Result<DiagnoseI
         return Err(Failure::new(Outcome::Usage, message).next("omit one of the two"));
     }
     let transports = arguments.nodes.transports()?;
-    let mut watching =
-        Watching::start(&transports, &mut |node, sent, all| upload(node, sent, all))?;
+    let mut watching = Watching::start(&transports, &*interrupted()?, &mut |node, sent, all| {
+        upload(node, sent, all)
+    })?;
     let names = Names {
         nodes: watching.nodes().to_vec(),
         pairs: Vec::new(),

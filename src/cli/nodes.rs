@@ -1,16 +1,18 @@
 //! The flags that name the two nodes and the transports to reach them.
 #![forbid(unsafe_code)]
 
+use super::failure::Failure;
+use super::signals::interrupted;
 use clap::Args;
 use std::cell::LazyCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use tcpx_coord::TaskNode;
 use tcpx_coord::reach::install::Boot;
 use tcpx_coord::reach::join::{Join, read_secret};
 use tcpx_coord::reach::rsh::Rsh;
 use tcpx_coord::reach::ssh::{Ssh, Target};
-use tcpx_coord::reach::{ReachError, Transport, child::Local};
-use tcpx_coord::{LaunchError, TaskNode};
+use tcpx_coord::reach::{Opening, ReachError, Transport, child::Local};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_run_model::scenario::hosts::{self, Host};
 use tcpx_words::error::{NextStep, Outcome};
@@ -104,10 +106,7 @@ impl Nodes {
 
     /// Every node of the command, by the name its user gave it: this machine (or
     /// `--from`), and the peer where there is one.
-    pub(crate) fn all(
-        &self,
-        plugin: &PluginChoice,
-    ) -> Result<Vec<(String, TaskNode)>, LaunchError> {
+    pub(crate) fn all(&self, plugin: &PluginChoice) -> Result<Vec<(String, TaskNode)>, Failure> {
         let [local, peer] = self.transports()?;
         let first = match self.from {
             Some(_) => node_at(&*local, plugin)?,
@@ -121,7 +120,7 @@ impl Nodes {
     }
 
     /// The peer where there is one, else this machine: for commands about one node.
-    pub(crate) fn last(&self, plugin: &PluginChoice) -> Result<TaskNode, LaunchError> {
+    pub(crate) fn last(&self, plugin: &PluginChoice) -> Result<TaskNode, Failure> {
         match self.peer_of_here()? {
             Some(transport) => node_at(&*transport, plugin),
             None => Ok(TaskNode::here(plugin)),
@@ -227,10 +226,15 @@ impl Nodes {
 pub(crate) fn node_at(
     transport: &dyn Transport,
     plugin: &PluginChoice,
-) -> Result<TaskNode, LaunchError> {
-    TaskNode::at(transport, plugin, &mut |sent, all| {
-        upload(transport.node(), sent, all);
-    })
+) -> Result<TaskNode, Failure> {
+    let flag = interrupted()?;
+    let mut opening = Opening {
+        interrupted: &flag,
+        progress: &mut |sent, all| upload(transport.node(), sent, all),
+    };
+    let mut node = TaskNode::at(transport, plugin, &mut opening)?;
+    node.until(flag);
+    Ok(node)
 }
 
 /// Shows the progress of sending the program, on a terminal.

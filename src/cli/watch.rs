@@ -16,6 +16,7 @@ use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::nodes::{Nodes, upload};
 use super::output::{cut_short, print, stdout_colors};
+use super::signals::interrupted;
 use super::watch_peer::Peer;
 use anyhow::Context;
 use clap::Args;
@@ -143,7 +144,9 @@ fn source(arguments: &Arguments, speed: Option<f64>) -> Result<Box<dyn Source>, 
 
 fn peer(arguments: &Arguments, transport: &dyn Transport) -> Result<Box<dyn Source>, Failure> {
     let transports = arguments.nodes.transports()?;
-    let watching = Watching::start(&transports, &mut |node, sent, all| upload(node, sent, all))?;
+    let watching = Watching::start(&transports, &*interrupted()?, &mut |node, sent, all| {
+        upload(node, sent, all)
+    })?;
     let title = format!("{} and {}", transports[0].node(), transport.node());
     Ok(Box::new(Peer::judged(watching, title)))
 }

@@ -222,3 +222,48 @@ fn packet_loss_on_a_rail_does_not_fail_the_run() {
     }
     assert_eq!(NODES.map(|node| lab.done(&["ps", node])), ["", ""]);
 }
+
+/// tcpxctl is being copied to the peer when the connection goes dead. The first Ctrl-C ends the
+/// run, and the peer removes its part of the copy although it hears nothing more.
+fn interrupted_upload(more: &[&str]) {
+    let Some(lab) = Lab::up() else { return };
+    lab.hurt("node1", "eth0", "rate 20");
+    let run = small(&lab, "node0", more).start();
+    let cache = lab.path("node1", "/root/.cache/tcpxctl");
+    let parts = || {
+        let files = std::fs::read_dir(&cache).into_iter().flatten().flatten();
+        let parts = files.filter(|file| file.file_name().to_string_lossy().starts_with(".up-"));
+        parts
+            .filter_map(|part| Some(part.metadata().ok()?.len()))
+            .collect::<Vec<_>>()
+    };
+    within(Duration::from_secs(30), || {
+        parts().iter().any(|size| *size > 0)
+    });
+    lab.hurt("node1", "eth0", "blackhole");
+    let at = Instant::now();
+    process(&lab, "node0", "run").signal(Signal::INT);
+    let ended = run.ended();
+    assert!(at.elapsed() < Duration::from_secs(5), "{ended}");
+    assert_eq!(ended.status.code(), Some(130), "{ended}");
+    ended.says(&["10.0.0.226", "interrupted"]);
+    within(Duration::from_secs(60), || parts().is_empty());
+}
+
+fn within(limit: Duration, is_so: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < limit, "not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn ctrl_c_ends_an_upload_over_a_dead_connection() {
+    interrupted_upload(&[]);
+}
+
+#[test]
+fn ctrl_c_ends_an_upload_over_a_dead_connection_of_another_program() {
+    interrupted_upload(&["--rsh", "ssh"]);
+}

@@ -12,7 +12,7 @@ use crate::protocol::message::{
     AgentMessage, CoordinatorOrder, Launch, NoPlugin, Task, WorkerMessage, WorkerOrder,
 };
 use crate::protocol::variables::choose;
-use crate::reach::Transport;
+use crate::reach::{Opening, Transport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,10 +96,10 @@ impl TaskNode {
     pub fn at(
         transport: &dyn Transport,
         wanted: &PluginChoice,
-        progress: &mut dyn FnMut(u64, u64),
+        opening: &mut Opening<'_>,
     ) -> Result<Self, LaunchError> {
         let (to_events, events) = mpsc::channel();
-        let agent = Agent::start(NodeId(0), transport, wanted, &to_events, progress)?;
+        let agent = Agent::start(NodeId(0), transport, wanted, &to_events, opening)?;
         let Agent { greeting, .. } = &agent;
         let (facts, plugin) = (greeting.facts.clone(), greeting.plugin.clone());
         let plugin = or_builtin(plugin, wanted);

@@ -133,6 +133,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         request.transports,
         &request.scenario.plugin,
         &to_events,
+        request.interrupted,
         &mut upload,
     ) {
         Ok(agents) => agents,

@@ -6,9 +6,12 @@ use crate::protocol::message::{
     AgentMessage, CoordinatorOrder, NoPlugin, PROTOCOL, StampedMessage,
 };
 use crate::protocol::wire::{Received, Receiver, Sender};
-use crate::reach::{Addresses, AgentLink, Hold, ReachError, Transport};
+use crate::reach::{
+    Addresses, AgentLink, Hold, Opening, ReachError, Transport, Unheard, Until, hear,
+};
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::Duration;
 use std::time::Instant;
@@ -149,7 +152,7 @@ impl Agent {
         transport: &dyn Transport,
         wanted: &PluginChoice,
         events: &mpsc::Sender<AgentEvent>,
-        progress: &mut dyn FnMut(u64, u64),
+        opening: &mut Opening<'_>,
     ) -> Result<Self, LaunchError> {
         let AgentLink {
             to_agent,
@@ -157,7 +160,7 @@ impl Agent {
             stderr,
             hold,
             addresses,
-        } = transport.open(progress)?;
+        } = transport.open(opening)?;
         let to_agent = Sender::new(to_agent);
         let (first, hello) = mpsc::channel();
         read_stderr(node, stderr, events, &first);
@@ -165,7 +168,7 @@ impl Agent {
         std::thread::spawn(move || read_agent(node, from_agent, &first, &events));
         // If the agent is gone, its stream ends, which is handled there.
         let _ = to_agent.send(&(0, CoordinatorOrder::Choose(wanted.clone())));
-        let greeting = greeting(transport.node(), &hello, addresses)?;
+        let greeting = greeting(transport.node(), &hello, addresses, opening.interrupted)?;
         let agent = Self {
             to_agent: Some(to_agent),
             hold,
@@ -184,6 +187,7 @@ impl Agent {
         transports: &[Box<dyn Transport>],
         wanted: &PluginChoice,
         events: &mpsc::Sender<AgentEvent>,
+        interrupted: &AtomicBool,
         progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Vec<Self>, LaunchError> {
         enum News {
@@ -194,9 +198,12 @@ impl Agent {
         let start = |place: usize, to_news: mpsc::Sender<News>| {
             // The receiver exists until all have started.
             let tell = |what| drop(to_news.send(what));
-            let mut sent = |sent, all| tell(News::Upload(place, sent, all));
+            let mut opening = Opening {
+                interrupted,
+                progress: &mut |sent, all| tell(News::Upload(place, sent, all)),
+            };
             let node = NodeId(u32::try_from(place).unwrap_or(u32::MAX));
-            let agent = Self::start(node, &*transports[place], wanted, events, &mut sent);
+            let agent = Self::start(node, &*transports[place], wanted, events, &mut opening);
             tell(News::Started(place, Box::new(agent)));
         };
         let mut agents: Vec<Option<Result<Self, LaunchError>>> =
@@ -264,14 +271,12 @@ fn greeting(
     node: &str,
     hello: &mpsc::Receiver<First>,
     addresses: Addresses,
+    interrupted: &AtomicBool,
 ) -> Result<Greeting, LaunchError> {
     let (mut output, mut known) = (Vec::new(), None);
-    let until = Instant::now() + SILENCE_MAX;
+    let until = Until::after(SILENCE_MAX);
     loop {
-        match (
-            hello.recv_timeout(until.saturating_duration_since(Instant::now())),
-            &mut known,
-        ) {
+        match (hear(hello, until, interrupted), &mut known) {
             (
                 Ok(Ok(AgentMessage::Hello {
                     protocol: PROTOCOL,
@@ -319,8 +324,9 @@ fn greeting(
                 }
                 None => output.push(text),
             },
-            (Err(error), _) => {
-                let ended = error == mpsc::RecvTimeoutError::Disconnected;
+            (Err(Unheard::Interrupted), _) => return Err(ReachError::interrupted(node).into()),
+            (Err(why), _) => {
+                let ended = why == Unheard::Ended;
                 return Err(LaunchError::Silent {
                     node: node.into(),
                     ended,

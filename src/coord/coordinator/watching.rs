@@ -10,6 +10,7 @@ use super::pulse::Pulse;
 use crate::protocol::limits::HEARTBEAT;
 use crate::protocol::message::{AgentMessage, CoordinatorOrder};
 use crate::reach::Transport;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tcpx_run_model::counters::ChannelKey;
@@ -41,10 +42,17 @@ impl Watching {
     /// A node cannot be reached, or its agent does not start.
     pub fn start(
         transports: &[Box<dyn Transport>],
+        interrupted: &AtomicBool,
         progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, LaunchError> {
         let (to_events, events) = mpsc::channel();
-        let agents = Agent::start_all(transports, &PluginChoice::default(), &to_events, progress)?;
+        let agents = Agent::start_all(
+            transports,
+            &PluginChoice::default(),
+            &to_events,
+            interrupted,
+            progress,
+        )?;
         let addresses: Vec<&str> = transports
             .iter()
             .map(|transport| transport.node())

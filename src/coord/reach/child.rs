@@ -1,7 +1,7 @@
 //! Transport to this machine: the agent is a child process.
 #![forbid(unsafe_code)]
 
-use super::{Addresses, AgentLink, Hold, ReachError, Transport, Until, lines};
+use super::{Addresses, AgentLink, Hold, Opening, ReachError, Transport, Until, lines};
 use crate::process::spawn::ourselves;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ impl Transport for Local {
         "this machine"
     }
 
-    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
+    fn open(&self, _opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {
         let failed = |error| {
             ReachError::new(
                 self.node(),

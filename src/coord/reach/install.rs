@@ -10,14 +10,15 @@
 //! it. The hash is taken of the opened file, and that open file is executed.
 #![forbid(unsafe_code)]
 
-use super::{AgentLink, ReachError, Until, line};
+use super::{AgentLink, Hold, Opening, ReachError, Unheard, Until, hear, line};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tcpx_words::error::Outcome;
-use tcpx_words::units::shell_word;
+use tcpx_words::units::{ByteCount, shell_word};
 
 /// Longest wait for an answer of the shell line.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -26,9 +27,14 @@ const OUTPUT_LINES_MAX: usize = 20;
 /// Longest wait for the last output lines of a command that has ended.
 const LAST_OUTPUT_MAX: Duration = Duration::from_millis(500);
 /// Bytes of tcpxctl sent at a time.
-const PIECE_BYTES: usize = 256 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
+/// Longest wait for a node to take the next piece of tcpxctl.
+const PIECE_MAX: Duration = Duration::from_secs(20);
 const ANSWER_PREFIX: &str = "tcpxctl-boot";
 
+/// A copy that does not grow for 25 s is given up, so that nothing is left on a node whose
+/// connection went dead; files that a crash of the node left are removed by the next copy.
+///
 /// Contains no single quote, backslash, `!` or newline, so that any login shell passes it on
 /// unchanged as a quoted argument. [`Boot::line`] replaces the `@` words.
 const LINE: &str = concat!(
@@ -42,9 +48,14 @@ const LINE: &str = concat!(
     "good() { [ -L \"$f\" ] && return 1; [ -f \"$f\" ] && [ -O \"$f\" ] || return 1; exec 3<\"$f\"; ",
     "h=$(sha256sum <&3) || fail hash no sha256sum; [ \"${h%% *}\" = @HASH ]; }; ",
     "if good; then say have; else say need; ",
-    "t=$(mktemp \"$d/.up-XXXXXX\" 2>&1) || fail write $t; away() { rm -f \"$t\"; }; trap away 0; ",
-    "e=$(head -c @SIZE 2>&1 >\"$t\") || fail write $e; ",
-    "[ $(wc -c <\"$t\") -eq @SIZE ] || fail short; ",
+    "find \"$d\" -name \".up-*\" -mmin +60 -exec rm -f {} + 2>/dev/null; ",
+    "t=$(mktemp \"$d/.up-XXXXXX\" 2>&1) || fail write $t; ",
+    "away() { rm -f \"$t\" \"$t.e\" \"$t.p\"; }; trap away 0; ",
+    "exec 4<&0; head -c @SIZE <&4 >\"$t\" 2>\"$t.e\" & jobs -p >\"$t.p\"; read -r h <\"$t.p\"; exec 4<&-; ",
+    "still() { n=0; s=; while sleep 1; kill -0 $h; do z=$(wc -c <\"$t\"); ",
+    "[ \"$z\" = \"$s\" ] && n=$((n+1)) || n=0; s=$z; [ $n -lt 25 ] || kill $h; done; }; ",
+    "(exec >/dev/null 2>&1; still &); wait $h || fail write $(cat \"$t.e\"); ",
+    "[ $(wc -c <\"$t\") -eq @SIZE ] || fail short; rm -f \"$t.e\" \"$t.p\"; ",
     "e=$(chmod 700 \"$t\" 2>&1 && mv -f \"$t\" \"$f\" 2>&1) || fail write $e; trap - 0; ",
     "good || fail hash the copy differs; ",
     "ls -t \"$d\"/agent-* | tail -n +5 | while read -r o; do rm -f \"$o\"; done; ",
@@ -86,7 +97,7 @@ impl Program {
     }
 
     /// Sends the whole file.
-    fn send(&self, to: &mut dyn Write, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+    fn send(&self, to: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
         use std::os::unix::fs::FileExt;
         let (mut piece, mut sent) = (vec![0; PIECE_BYTES], 0);
         while sent < self.size {
@@ -98,7 +109,7 @@ impl Program {
             }
             to.write_all(&piece[..length])?;
             sent += length as u64;
-            progress(sent, self.size);
+            progress(sent);
         }
         to.flush()
     }
@@ -135,12 +146,23 @@ impl Boot {
 /// Carries out the dialogue with [`Boot::line`] until the agent has started.
 ///
 /// # Errors
-/// The agent did not start; the error names the node and quotes its output.
+/// The agent did not start, or the user interrupted; the error names the node and quotes its
+/// output.
 pub fn bring(
+    node: &str,
+    link: AgentLink,
+    boot: &Boot,
+    opening: &mut Opening<'_>,
+) -> Result<AgentLink, ReachError> {
+    bring_within(PIECE_MAX, node, link, boot, opening)
+}
+
+fn bring_within(
+    piece_max: Duration,
     node: &str,
     mut link: AgentLink,
     boot: &Boot,
-    progress: &mut dyn FnMut(u64, u64),
+    opening: &mut Opening<'_>,
 ) -> Result<AgentLink, ReachError> {
     let (to_answers, answers) = mpsc::channel();
     let (to_caller, from_agent) = mpsc::channel();
@@ -154,23 +176,18 @@ pub fn bring(
         node,
         answers,
         stderr: link.stderr,
+        interrupted: opening.interrupted,
         output: Vec::new(),
     };
     if dialogue.answer()? == "need"
         && let Boot::Copy(program) = boot
     {
-        if let Err(error) = program.send(&mut link.to_agent, progress) {
-            // The node's last answer has the reason for the broken pipe.
-            return Err(dialogue
-                .answer()
-                .err()
-                .unwrap_or_else(|| dialogue.lost(&error.to_string())));
-        }
+        link.to_agent =
+            dialogue.upload(program, link.to_agent, &mut *link.hold, piece_max, opening)?;
         dialogue.answer()?;
     }
-    let from_agent = from_agent
-        .recv_timeout(ANSWER_MAX)
-        .map_err(|_| dialogue.lost("the node stopped answering"))?;
+    let from_agent = hear(&from_agent, Until::after(ANSWER_MAX), opening.interrupted)
+        .map_err(|why| dialogue.unheard(why, "the node stopped answering"))?;
     Ok(AgentLink {
         from_agent,
         stderr: dialogue.stderr,
@@ -197,14 +214,72 @@ struct Dialogue<'a> {
     node: &'a str,
     answers: mpsc::Receiver<String>,
     stderr: Option<mpsc::Receiver<String>>,
+    interrupted: &'a AtomicBool,
     output: Vec<String>,
 }
 
+/// What the thread of an upload tells.
+enum Upload {
+    /// So many bytes were taken.
+    Sent(u64),
+    /// Every byte was taken; the stream is returned.
+    Done(Box<dyn Write + Send>),
+    Failed(io::Error),
+}
+
 impl Dialogue<'_> {
+    /// Sends the program in a thread, because a write to a node that takes no bytes blocks
+    /// without end. If the node takes none for `piece_max` or the user interrupts, `hold` ends the
+    /// transport, and with it the thread.
+    fn upload(
+        &mut self,
+        program: &Arc<Program>,
+        mut to: Box<dyn Write + Send>,
+        hold: &mut dyn Hold,
+        piece_max: Duration,
+        opening: &mut Opening<'_>,
+    ) -> Result<Box<dyn Write + Send>, ReachError> {
+        let (to_caller, news) = mpsc::channel();
+        let (size, program) = (program.size, Arc::clone(program));
+        std::thread::spawn(move || {
+            // Each fails only if the caller has given up.
+            let mut sent = |sent| drop(to_caller.send(Upload::Sent(sent)));
+            let _ = match program.send(&mut to, &mut sent) {
+                Ok(()) => to_caller.send(Upload::Done(to)),
+                Err(error) => to_caller.send(Upload::Failed(error)),
+            };
+        });
+        let mut taken = 0;
+        loop {
+            match hear(&news, Until::after(piece_max), self.interrupted) {
+                Ok(Upload::Sent(sent)) => {
+                    taken = sent;
+                    (opening.progress)(sent, size);
+                }
+                Ok(Upload::Done(to)) => return Ok(to),
+                Ok(Upload::Failed(error)) => {
+                    // The node's last answer has the reason for the broken pipe.
+                    let said = self.answer().err();
+                    return Err(said.unwrap_or_else(|| self.lost(&error.to_string())));
+                }
+                Err(why) => {
+                    hold.finish(Duration::ZERO);
+                    let what = format!(
+                        "the node took {} of {} of tcpxctl and then nothing for {} s",
+                        ByteCount(taken),
+                        ByteCount(size),
+                        piece_max.as_secs()
+                    );
+                    return Err(self.unheard(why, &what));
+                }
+            }
+        }
+    }
+
     fn answer(&mut self) -> Result<String, ReachError> {
         let until = Until::after(ANSWER_MAX);
         loop {
-            match self.answers.recv_timeout(until.left()) {
+            match hear(&self.answers, until, self.interrupted) {
                 Ok(line) => match line.strip_prefix(ANSWER_PREFIX).map(str::trim) {
                     Some(answer) => match answer.strip_prefix("failed ") {
                         Some(why) => return Err(self.refused(why)),
@@ -213,13 +288,21 @@ impl Dialogue<'_> {
                     None if self.output.len() < OUTPUT_LINES_MAX => self.output.push(line),
                     None => {}
                 },
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    return Err(self.lost(&format!("no answer within {} s", ANSWER_MAX.as_secs())));
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                Err(Unheard::Ended) => {
                     return Err(self.lost("the command ended without an answer"));
                 }
+                Err(why) => {
+                    let what = format!("no answer within {} s", ANSWER_MAX.as_secs());
+                    return Err(self.unheard(why, &what));
+                }
             }
+        }
+    }
+
+    fn unheard(&mut self, why: Unheard, what: &str) -> ReachError {
+        match why {
+            Unheard::Interrupted => ReachError::interrupted(self.node),
+            Unheard::Late | Unheard::Ended => self.lost(what),
         }
     }
 
@@ -316,8 +399,12 @@ mod tests {
             .env_remove("XDG_CACHE_HOME")
             .stderr(Stdio::piped());
         let link = started(command).expect("a shell");
+        let mut opening = Opening {
+            interrupted: &AtomicBool::new(false),
+            progress: &mut |_, _| {},
+        };
         let mut link =
-            bring("node1", link, boot, &mut |_, _| {}).map_err(|error| error.to_string())?;
+            bring("node1", link, boot, &mut opening).map_err(|error| error.to_string())?;
         let mut text = String::new();
         link.from_agent.read_to_string(&mut text).expect("it ends");
         link.hold.finish(Duration::from_secs(5));
@@ -387,6 +474,75 @@ mod tests {
                 .count(),
             4
         );
+    }
+
+    #[test]
+    fn what_a_crash_left_of_an_upload_is_pruned_and_a_recent_one_is_not() {
+        let home = tempfile::tempdir().expect("a folder");
+        let cache = home.path().join(".cache/tcpxctl");
+        std::fs::create_dir_all(&cache).expect("a folder");
+        let (old, recent) = (cache.join(".up-old"), cache.join(".up-recent"));
+        for file in [&old, &recent] {
+            std::fs::write(file, "").expect("written");
+        }
+        let hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+        let file = File::options().write(true).open(&old).expect("opened");
+        file.set_modified(hours_ago).expect("a time");
+        boot(home.path(), &program(home.path(), ECHO), "sh", "").expect("it starts");
+        assert!(!old.exists() && recent.exists());
+        assert_eq!(std::fs::read_dir(&cache).expect("a cache").count(), 2);
+    }
+
+    #[test]
+    fn an_upload_that_ends_early_leaves_nothing() {
+        let home = tempfile::tempdir().expect("a folder");
+        let program = program(home.path(), ECHO);
+        let mut shell = Command::new("sh")
+            .args(["-c", &program.line()])
+            .env("HOME", home.path())
+            .env_remove("XDG_CACHE_HOME")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut stdin = shell.stdin.take().expect("a pipe");
+        stdin.write_all(b"#!/bin").expect("written");
+        drop(stdin);
+        let output = shell.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(said, "tcpxctl-boot need\ntcpxctl-boot failed short\n");
+        let cache = home.path().join(".cache/tcpxctl");
+        assert_eq!(std::fs::read_dir(cache).expect("a cache").count(), 0);
+    }
+
+    /// Brings an agent to a node that asks for the program and takes no byte of it.
+    fn bring_to_a_still_node(interrupted: &AtomicBool) -> (String, Outcome) {
+        let home = tempfile::tempdir().expect("a folder");
+        let big = program(home.path(), &"x".repeat(300_000));
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo tcpxctl-boot need; exec sleep 600"]);
+        let mut opening = Opening {
+            interrupted,
+            progress: &mut |_, _| {},
+        };
+        let link = started(command).expect("a shell");
+        let most = Duration::from_millis(300);
+        let error = bring_within(most, "node1", link, &big, &mut opening);
+        let error = error.err().expect("no agent");
+        (error.what, error.outcome)
+    }
+
+    #[test]
+    fn a_node_that_takes_no_more_bytes_is_given_up() {
+        let (what, outcome) = bring_to_a_still_node(&AtomicBool::new(false));
+        assert_eq!(outcome, Outcome::PeerLost);
+        assert!(what.contains("took 64KiB of 300000B of tcpxctl"), "{what}");
+    }
+
+    #[test]
+    fn an_interrupt_ends_an_upload() {
+        let (what, outcome) = bring_to_a_still_node(&AtomicBool::new(true));
+        assert_eq!(outcome, Outcome::Interrupted, "{what}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! coordinator at a time and starts an agent whose stdin and stdout are the connection.
 #![forbid(unsafe_code)]
 
-use super::{Addresses, AgentLink, Half, Hold, REACH_MAX, ReachError, Transport, Until};
+use super::{Addresses, AgentLink, Half, Hold, Opening, REACH_MAX, ReachError, Transport, Until};
 use crate::bootstrap::Secret;
 use crate::process::spawn::ourselves;
 use std::fs::OpenOptions;
@@ -25,6 +25,7 @@ const GREETING: &[u8; 16] = b"tcpxctl serve 1\n";
 const PROOF_MAX: Duration = Duration::from_secs(3);
 
 /// A node where `tcpxctl serve` runs.
+#[derive(Clone)]
 pub struct Join {
     address: String,
     secret: Secret,
@@ -38,14 +39,8 @@ impl Join {
             secret,
         }
     }
-}
 
-impl Transport for Join {
-    fn node(&self) -> &str {
-        &self.address
-    }
-
-    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
+    fn join(&self) -> Result<AgentLink, ReachError> {
         let wrong = |error| {
             ReachError::new(
                 &self.address,
@@ -69,6 +64,17 @@ impl Transport for Join {
             }
         }
         Err(last)
+    }
+}
+
+impl Transport for Join {
+    fn node(&self) -> &str {
+        &self.address
+    }
+
+    fn open(&self, opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {
+        let join = self.clone();
+        opening.in_thread(&self.address, 2 * REACH_MAX, move || join.join())?
     }
 }
 

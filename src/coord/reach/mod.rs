@@ -26,6 +26,7 @@ mod target;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tcpx_node::route_to;
@@ -39,11 +40,81 @@ pub trait Transport: Send + Sync {
     /// The node, as the user named it: `10.0.0.226`, `this machine`.
     fn node(&self) -> &str;
 
-    /// Starts the agent. `progress` is called during an upload with the bytes sent and the total.
+    /// Starts the agent. Every wait has a deadline and ends when the user interrupts.
     ///
     /// # Errors
-    /// The node cannot be reached, or the agent does not start; the error names the node.
-    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError>;
+    /// The node cannot be reached, the agent does not start, or the user interrupted; the error
+    /// names the node.
+    fn open(&self, opening: &mut Opening<'_>) -> Result<AgentLink, ReachError>;
+}
+
+/// The caller of [`Transport::open`]: who is told of an upload, and who may interrupt.
+pub struct Opening<'a> {
+    /// Set by a signal handler: give up.
+    pub interrupted: &'a AtomicBool,
+    /// Called during an upload with the bytes sent and the total.
+    pub progress: &'a mut dyn FnMut(u64, u64),
+}
+
+/// Why a wait returned without a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unheard {
+    /// The user interrupted.
+    Interrupted,
+    /// The deadline has passed.
+    Late,
+    /// The sender is gone.
+    Ended,
+}
+
+/// Longest time between two checks of the interrupt flag.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The next value of `from`, or the reason why there is none.
+pub(crate) fn hear<T>(
+    from: &mpsc::Receiver<T>,
+    until: Until,
+    interrupted: &AtomicBool,
+) -> Result<T, Unheard> {
+    loop {
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(Unheard::Interrupted);
+        }
+        let left = until.left();
+        match from.recv_timeout(left.min(LOOK_EVERY)) {
+            Ok(heard) => return Ok(heard),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Unheard::Ended),
+            Err(mpsc::RecvTimeoutError::Timeout) if left.is_zero() => return Err(Unheard::Late),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+impl Opening<'_> {
+    /// Does `work` in a thread and waits for its result. `work` may block in calls that no flag
+    /// ends (a resolver, libssh2); when the user interrupts or the time is over, it is left to
+    /// its own deadlines.
+    fn in_thread<T: Send + 'static>(
+        &self,
+        node: &str,
+        most: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ReachError> {
+        let (to_caller, result) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Fails only if the caller has given up.
+            let _ = to_caller.send(work());
+        });
+        hear(&result, Until::after(most), self.interrupted).map_err(|why| match why {
+            Unheard::Interrupted => ReachError::interrupted(node),
+            Unheard::Late | Unheard::Ended => ReachError::new(
+                node,
+                Outcome::PeerLost,
+                format!("not reached within {} s", most.as_secs()),
+            )
+            .next("check the address, and that the node's sshd and this machine's resolver and ssh agent answer"),
+        })
+    }
 }
 
 /// A started agent.
@@ -126,6 +197,12 @@ impl ReachError {
         }
     }
 
+    /// The user interrupted before the agent of `node` had started.
+    pub(crate) fn interrupted(node: &str) -> Self {
+        let what = "interrupted before the agent on this node had started";
+        Self::new(node, Outcome::Interrupted, what)
+    }
+
     /// Adds what the user can do.
     #[must_use]
     pub fn next(mut self, next: impl Into<String>) -> Self {
@@ -150,18 +227,18 @@ impl NextStep for ReachError {
 
 /// A deadline.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Until(Instant);
+pub(crate) struct Until(Instant);
 
 impl Until {
-    pub(super) fn after(time: Duration) -> Self {
+    pub(crate) fn after(time: Duration) -> Self {
         Self(Instant::now() + time)
     }
 
-    pub(super) fn left(self) -> Duration {
+    pub(crate) fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    pub(super) fn is_past(self) -> bool {
+    pub(crate) fn is_past(self) -> bool {
         self.left().is_zero()
     }
 }

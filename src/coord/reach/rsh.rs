@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::install::{Boot, bring};
-use super::{Addresses, AgentLink, ReachError, Transport, child};
+use super::{Addresses, AgentLink, Opening, REACH_MAX, ReachError, Transport, child};
 use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};
 use tcpx_words::error::Outcome;
@@ -68,7 +68,13 @@ impl Transport for Rsh {
         &self.node
     }
 
-    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
+    fn open(&self, opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {
+        let node = self.node.clone();
+        let found = match opening.in_thread(&self.node, REACH_MAX, move || addresses(&node)) {
+            Err(error) if error.outcome == Outcome::Interrupted => return Err(error),
+            // A run does without them.
+            found => found.unwrap_or_default(),
+        };
         let arguments = self.arguments(&self.boot.line());
         let mut command = Command::new(&arguments[0]);
         command.args(&arguments[1..]).stderr(Stdio::piped());
@@ -79,8 +85,8 @@ impl Transport for Rsh {
                 format!("cannot start `{}`: {error}", arguments[0]),
             )
         })?;
-        link.addresses = addresses(&self.node);
-        bring(&self.node, link, &self.boot, progress)
+        link.addresses = found;
+        bring(&self.node, link, &self.boot, opening)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::install::Boot;
 pub use super::target::Target;
-use super::{AgentLink, ReachError, Transport};
+use super::{AgentLink, Opening, ReachError, Transport};
 use tcpx_words::error::Outcome;
 
 /// A node that this build cannot reach.
@@ -28,7 +28,7 @@ impl Transport for Ssh {
         &self.target.name
     }
 
-    fn open(&self, _progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
+    fn open(&self, _opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {
         let what = "this build of tcpxctl cannot open ssh connections";
         Err(
             ReachError::new(&self.target.name, Outcome::NotRun, what).next(
@@ -41,6 +41,7 @@ impl Transport for Ssh {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_node_behind_ssh_is_refused_with_what_to_do_instead() {
@@ -50,7 +51,13 @@ mod tests {
             ..Target::default()
         };
         let node = Ssh::new(target, Boot::at_path("/usr/bin/tcpxctl")).expect("a host name");
-        let error = node.open(&mut |_, _| {}).err().expect("refused");
+        let error = node
+            .open(&mut Opening {
+                interrupted: &AtomicBool::new(false),
+                progress: &mut |_, _| {},
+            })
+            .err()
+            .expect("refused");
         assert_eq!(
             error.to_string(),
             "10.0.0.226: this build of tcpxctl cannot open ssh connections"

@@ -5,14 +5,22 @@
 use super::super::ReachError;
 use super::Target;
 use super::config::Settings;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use ssh2::{ErrorCode, Session};
+use std::fs::File;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tcpx_words::error::Outcome;
 
 const FILE_ERROR: ErrorCode = ErrorCode::Session(-16);
 /// Number of times that a passphrase is asked for.
 const ATTEMPTS: usize = 3;
+/// Longest time to reach a node and log in, with a user who has to look for a passphrase.
+pub(super) const MAX: Duration = Duration::from_secs(300);
+/// The terminal's settings before it was asked for a passphrase; `None` if it is not asked.
+static BEFORE_PROMPT: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// Tries each key in the order that ssh would.
 pub(super) fn log_in(
@@ -94,11 +102,7 @@ fn file(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
 
 fn unlock(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
     for _ in 0..ATTEMPTS {
-        let Ok(passphrase) =
-            rpassword::prompt_password(format!("Passphrase of {}: ", key.display()))
-        else {
-            break;
-        };
+        let Ok(passphrase) = prompt(key) else { break };
         if session
             .userauth_pubkey_file(user, None, key, Some(&passphrase))
             .is_ok()
@@ -108,6 +112,31 @@ fn unlock(session: &Session, user: &str, key: &Path, tried: &mut Vec<String>) {
     }
     tried.push(format!("the passphrase of {} was wrong", key.display()));
 }
+
+fn prompt(key: &Path) -> std::io::Result<String> {
+    let before = File::open(TERMINAL).and_then(|terminal| Ok(tcgetattr(terminal)?));
+    *before_prompt() = before.ok();
+    let typed = rpassword::prompt_password(format!("Passphrase of {}: ", key.display()));
+    *before_prompt() = None;
+    typed
+}
+
+/// Makes the terminal echo again if a login that was given up still asks for a passphrase.
+pub(super) fn end_prompt() {
+    if let Some(before) = before_prompt().take()
+        && let Ok(terminal) = File::open(TERMINAL)
+    {
+        // Fails only if the terminal is gone.
+        let _ = tcsetattr(terminal, OptionalActions::Now, &before);
+        eprintln!();
+    }
+}
+
+fn before_prompt() -> MutexGuard<'static, Option<Termios>> {
+    BEFORE_PROMPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const TERMINAL: &str = "/dev/tty";
 
 /// Whether a key file looks encrypted: PEM has a header for it, OpenSSH's format names a cipher.
 fn is_encrypted(key: &Path) -> bool {

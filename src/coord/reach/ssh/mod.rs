@@ -12,7 +12,7 @@ mod pump;
 
 use super::install::{Boot, bring};
 pub use super::target::Target;
-use super::{Addresses, AgentLink, REACH_MAX, ReachError, Transport, Until};
+use super::{Addresses, AgentLink, Opening, REACH_MAX, ReachError, Transport, Until};
 use config::Settings;
 use ssh2::Session;
 use std::io;
@@ -23,6 +23,7 @@ use std::process::{Child, Command, Stdio};
 use tcpx_words::error::Outcome;
 
 /// A node behind an sshd.
+#[derive(Clone)]
 pub struct Ssh {
     target: Target,
     boot: Boot,
@@ -171,7 +172,19 @@ impl Transport for Ssh {
         &self.target.name
     }
 
-    fn open(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<AgentLink, ReachError> {
+    fn open(&self, opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {
+        let node = self.clone();
+        let opened = opening.in_thread(&self.target.name, login::MAX, move || node.link());
+        if opened.is_err() {
+            login::end_prompt();
+        }
+        bring(&self.target.name, opened??, &self.boot, opening)
+    }
+}
+
+impl Ssh {
+    /// Logs in and starts the shell line of `install`.
+    fn link(&self) -> Result<AgentLink, ReachError> {
         let (session, socket, addresses, proxy) = self.session()?;
         let broken =
             |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
@@ -182,12 +195,11 @@ impl Transport for Ssh {
                 tcpx_words::units::shell_word(&self.boot.line())
             ))
             .map_err(broken)?;
-        let link = pump::start(session, channel, socket, proxy, addresses).map_err(|error| {
+        pump::start(session, channel, socket, proxy, addresses).map_err(|error| {
             self.error(
                 Outcome::NotRun,
                 format!("cannot set up the streams of the ssh channel: {error}"),
             )
-        })?;
-        bring(&self.target.name, link, &self.boot, progress)
+        })
     }
 }

@@ -13,7 +13,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Child;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Bytes buffered in one direction.
@@ -40,6 +41,11 @@ pub(super) fn start(
     session.set_blocking(false);
     session.set_keepalive(true, KEEPALIVE.as_secs() as u32);
     let (to_holder, ended) = mpsc::channel();
+    let given_up = Arc::new(AtomicBool::new(false));
+    let hold = Box::new(Running {
+        ended,
+        given_up: Arc::clone(&given_up),
+    });
     std::thread::Builder::new()
         .name("ssh".into())
         .spawn(move || {
@@ -50,6 +56,7 @@ pub(super) fn start(
                 ours,
                 stderr,
                 close_by: None,
+                given_up,
             };
             pump.run();
             drop(pump);
@@ -62,17 +69,31 @@ pub(super) fn start(
         to_agent: Box::new(Half(caller)),
         from_agent: Box::new(from_agent),
         stderr: Some(lines(caller_stderr)),
-        hold: Box::new(Running(ended)),
+        hold,
         addresses,
     })
 }
 
-struct Running(mpsc::Receiver<()>);
+struct Running {
+    ended: mpsc::Receiver<()>,
+    given_up: Arc<AtomicBool>,
+}
 
 impl Hold for Running {
-    /// The thread ends by itself within `CLOSE_MAX`, even if the other end does not respond.
+    /// The thread ends by itself within `CLOSE_MAX`, unless it holds bytes that the other end does
+    /// not take.
     fn finish(&mut self, patience: Duration) {
-        let _ = self.0.recv_timeout(patience);
+        if self.ended.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
+            self.given_up.store(true, Ordering::Relaxed);
+            // The thread looks at the flag after each sleep.
+            let _ = self.ended.recv_timeout(2 * POLL_MAX);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.given_up.store(true, Ordering::Relaxed);
     }
 }
 
@@ -99,6 +120,8 @@ struct Pump {
     stderr: UnixStream,
     /// When to stop waiting for the other end; set when this end has sent EOF.
     close_by: Option<Until>,
+    /// Set when the caller does not wait any longer.
+    given_up: Arc<AtomicBool>,
 }
 
 /// Bytes of one direction that were read and are not yet written.
@@ -168,6 +191,7 @@ impl Pump {
             let drained = up.is_empty() && stderr.is_empty();
             if drained && (self.channel.eof() || up.ended)
                 || self.close_by.is_some_and(Until::is_past)
+                || self.given_up.load(Ordering::Relaxed)
             {
                 return;
             }
