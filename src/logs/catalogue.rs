@@ -266,7 +266,10 @@ impl SignatureCatalogue {
     pub(super) fn values(&self, index: usize, line: &[u8]) -> Values {
         let mut values = BTreeMap::new();
         if let Some(regex) = self.regexes.get(index).and_then(Option::as_ref)
-            && let Some(captures) = regex.captures(line)
+            // A signature is tried on the message, so `^` is its beginning.
+            && let Some(captures) = regex
+                .captures(self.message(index, line))
+                .or_else(|| regex.captures(line))
         {
             for name in regex.capture_names().flatten() {
                 if let Some(group) = captures.name(name) {
@@ -282,6 +285,15 @@ impl SignatureCatalogue {
             values.insert(MEANS.to_owned(), means.clone());
         }
         Values(values)
+    }
+
+    /// The message of the record of a line that has the literal of the signature `index`.
+    fn message<'a>(&self, index: usize, line: &'a [u8]) -> &'a [u8] {
+        let literal = self.signatures.get(index).map(|one| one.literal.as_bytes());
+        let place = literal.and_then(|literal| memchr::memmem::find(line, literal));
+        super::shape::record_at(line, place.unwrap_or_default())
+            .0
+            .message
     }
 
     /// A copy for one thread.

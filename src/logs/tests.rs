@@ -538,6 +538,32 @@ fn a_user_can_add_and_replace_signatures() {
     assert!(catalogue.matches(b"mhandle is null").is_empty());
 }
 
+#[test]
+fn values_of_a_users_signature_are_read_from_the_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r"[[signature]]
+name = 'mine'
+literal = 'widget lost'
+regex = '^widget lost on (?P<where>\w+)'
+severity = 'warning'
+meaning = 'lost on {where}'
+causes = ['{where} is full']
+next = 'empty {where}'
+versions = 'v'
+example = 'widget lost on tray7'
+";
+    std::fs::write(folder.path().join("mine.toml"), text).unwrap();
+    let catalogue = SignatureCatalogue::with(&[folder.path().to_owned()]).unwrap();
+    let filter = LogFilter::default();
+    let mut reader = LogReader::new(&catalogue, &filter);
+    let log = b"node0:71:79 [0] f:1 NCCL WARN widget lost on tray3\n".as_slice();
+    reader.source("x.log", log, log);
+    let finding = &reader.report().findings[0];
+    assert_eq!(finding.meaning, "lost on tray3");
+    assert_eq!(finding.causes, ["tray3 is full"]);
+    assert_eq!(finding.next_step.as_deref(), Some("empty tray3"));
+}
+
 /// A short log with what its report must say.
 #[derive(serde::Deserialize)]
 struct GoldenCase {
