@@ -203,28 +203,33 @@ fn judged(arguments: &Arguments, report: &LogReport) -> Ending {
 pub(super) struct LogsCheckDocument<'a> {
     schema: &'static str,
     signatures: usize,
+    /// Names of shipped signatures that those of the folder replace.
+    replaces: Vec<&'a str>,
     #[cfg_attr(test, schemars(with = "Vec<super::schemas::Object>"))]
     mistakes: &'a [SignatureMistake],
 }
 
 fn check(common: &Common, folder: &Path) -> Ended {
-    let (signatures, mistakes) = check_folder(folder).map_err(|error| {
+    let (own, mistakes) = check_folder(folder).map_err(|error| {
         let outcome = match &error {
             SignatureCatalogueError::Unreadable { .. } => Outcome::NotRun,
             _ => Outcome::Usage,
         };
         Failure::because(outcome, &error)
     })?;
+    let (signatures, replaced) = (own.len(), own.iter().filter(|one| one.replaces.is_some()));
     if common.json {
         print_json(&LogsCheckDocument {
             schema: "tcpxctl.logs-check/1",
             signatures,
+            replaces: replaced.map(|one| one.name.as_str()).collect(),
             mistakes: &mistakes,
         });
     } else {
         mistakes
             .iter()
             .for_each(|mistake| print(&format!("{mistake}\n")));
+        print(&logs_text::replaced(&own));
         say(&format!(
             "# {signatures} signatures in {}, {} mistakes\n",
             folder.display(),

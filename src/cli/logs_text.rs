@@ -5,7 +5,7 @@ use super::logs_harness;
 use super::output::Columns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use tcpx_logs::{Comm, HarnessState, LogReport, Role, SignatureFinding};
+use tcpx_logs::{Comm, HarnessState, LogReport, OwnSignature, Role, SignatureFinding};
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;
@@ -60,6 +60,21 @@ fn head(report: &LogReport) -> String {
     }
     if report.transport.versions.len() > 1 {
         text.push_str("WARNING versions of the plugin differ\n");
+    }
+    text + &replaced(&report.own_signatures)
+}
+
+/// The user's signatures that replace others.
+pub(crate) fn replaced(own: &[OwnSignature]) -> String {
+    let mut text = String::new();
+    for one in own {
+        if let Some(replaced) = &one.replaces {
+            let _ = writeln!(
+                text,
+                "# signature : {} of {} replaces the one of {replaced}",
+                one.name, one.file
+            );
+        }
     }
     text
 }

@@ -458,6 +458,8 @@ struct Logs {
     /// Programs that drive the plugin themselves, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     harness: Option<LogHarness>,
+    /// The user's signatures: name, file, and where the one is from that it replaces.
+    own_signatures: Vec<Object>,
     telemetry: Vec<Object>,
     problems: Vec<Object>,
 }

@@ -5,7 +5,7 @@
 
 use super::check::{self, SignatureMistake};
 use super::matcher::Matcher;
-use super::signature::Signature;
+use super::signature::{OwnSignature, Signature};
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -98,6 +98,8 @@ pub(super) type Regexes = Vec<Option<Regex>>;
 #[derive(Debug)]
 pub struct SignatureCatalogue {
     pub(super) signatures: Vec<Signature>,
+    /// The signatures of users.
+    pub(super) own: Vec<OwnSignature>,
     regexes: Regexes,
     /// For each signature: the signatures that it hides where it matches.
     over: Vec<Vec<usize>>,
@@ -121,17 +123,21 @@ impl SignatureCatalogue {
     /// # Errors
     /// A folder could not be read, or all mistakes in the files.
     pub fn with(folders: &[PathBuf]) -> Result<Self, SignatureCatalogueError> {
-        let mut all = embedded()?;
+        let (mut all, mut own) = (embedded()?, Vec::new());
         for folder in folders {
             let files = check::read(folder)?;
             let (added, mistakes) = check::check(&files, &all);
             if !mistakes.is_empty() {
                 return Err(SignatureCatalogueError::Wrong(mistakes));
             }
+            own.extend(added.iter().map(|one| OwnSignature::new(one, &all)));
             all.retain(|signature| !added.iter().any(|other| other.name == signature.name));
             all.extend(added);
         }
-        Self::new(all)
+        Ok(Self {
+            own,
+            ..Self::new(all)?
+        })
     }
 
     /// Compiles signatures that were checked before.
@@ -174,6 +180,7 @@ impl SignatureCatalogue {
             .map_err(|error| SignatureCatalogueError::Search(error.to_string()))?;
         Ok(Self {
             signatures,
+            own: Vec::new(),
             regexes,
             over,
             literals,

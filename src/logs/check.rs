@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::catalogue::{SignatureCatalogue, SignatureCatalogueError, compile};
-use super::signature::{Fact, Severity, Signature};
+use super::signature::{Fact, OwnSignature, Severity, Signature};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -47,16 +47,19 @@ struct File {
 }
 
 /// Checks a folder of a user's signatures against each other and against the embedded
-/// ones. Returns their number and all mistakes.
+/// ones. Returns them and all mistakes.
 ///
 /// # Errors
 /// A folder or a file could not be read.
 pub fn check_folder(
     folder: &Path,
-) -> Result<(usize, Vec<SignatureMistake>), SignatureCatalogueError> {
+) -> Result<(Vec<OwnSignature>, Vec<SignatureMistake>), SignatureCatalogueError> {
     let embedded = SignatureCatalogue::embedded()?;
     let (signatures, mistakes) = check(&read(folder)?, embedded.signatures());
-    Ok((signatures.len(), mistakes))
+    let own = signatures
+        .iter()
+        .map(|signature| OwnSignature::new(signature, embedded.signatures()));
+    Ok((own.collect(), mistakes))
 }
 
 /// Names and texts of the files `*.toml` of a folder, or of one file.
@@ -142,10 +145,11 @@ pub(super) fn check(
         }
     }
     mistakes.truncate(MISTAKES_MAX);
-    (
-        placed.into_iter().map(|placed| placed.signature).collect(),
-        mistakes,
-    )
+    let of_file = |placed: Placed<'_>| Signature {
+        file: Some(placed.file.to_owned()),
+        ..placed.signature
+    };
+    (placed.into_iter().map(of_file).collect(), mistakes)
 }
 
 /// A signature with its place in a file.

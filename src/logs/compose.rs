@@ -38,6 +38,7 @@ pub(super) fn compose(
     };
     (report.inputs.lines, report.inputs.matched_lines) = (tally.lines, tally.matched_lines);
     report.inputs.filtered_records = tally.filtered_records;
+    report.own_signatures = catalogue.own.clone();
     report.transport = compose.transport();
     report.settings = compose.settings();
     compose.findings(&mut report);

@@ -57,5 +57,5 @@ pub use report::{
     BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure, Inputs, LinePlace, LogReport,
     PollRate, RankBehind, Setting, SignatureFinding, Transport, UNKNOWN_WARNING, UnknownWarning,
 };
-pub use signature::{Fact, Need, Phase, Role, Severity, Signature};
+pub use signature::{Fact, Need, OwnSignature, Phase, Role, Severity, Signature};
 pub use telemetry::{Telemetry, TelemetryStage};

@@ -3,7 +3,7 @@
 
 use super::fields::Polls;
 use super::input::InputProblem;
-use super::signature::{Phase, Role, Severity};
+use super::signature::{OwnSignature, Phase, Role, Severity};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -39,6 +39,8 @@ pub struct LogReport {
     /// Programs that drive the plugin themselves, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub harness: Option<super::harness::HarnessReport>,
+    /// Signatures of the user that were used beside the shipped ones, or instead.
+    pub own_signatures: Vec<OwnSignature>,
     /// The plugin's telemetry files.
     pub telemetry: Vec<super::telemetry::Telemetry>,
     /// Inputs that could not be read, and limits that were exceeded.

@@ -193,4 +193,34 @@ pub struct Signature {
     pub over: Vec<String>,
     /// A complete line; the test of this signature.
     pub example: String,
+    /// The user's file that it is in; `None` for a shipped one.
+    #[serde(skip)]
+    pub file: Option<String>,
 }
+
+/// A signature of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OwnSignature {
+    /// Its name.
+    pub name: String,
+    /// The file that it is in.
+    pub file: String,
+    /// Where the signature is from that it replaces: `tcpxctl`, or another file of the user.
+    pub replaces: Option<String>,
+}
+
+impl OwnSignature {
+    /// A signature of a user among those that were known before.
+    pub(super) fn new(signature: &Signature, known: &[Signature]) -> Self {
+        let replaced = known.iter().find(|other| other.name == signature.name);
+        Self {
+            name: signature.name.clone(),
+            file: signature.file.clone().unwrap_or_default(),
+            replaces: replaced
+                .map(|other| other.file.clone().unwrap_or_else(|| SHIPPED.to_owned())),
+        }
+    }
+}
+
+/// Where shipped signatures are from.
+const SHIPPED: &str = "tcpxctl";

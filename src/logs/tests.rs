@@ -532,10 +532,27 @@ fn a_user_can_add_and_replace_signatures() {
     let folder = tempfile::tempdir().unwrap();
     let text = "[[signature]]\nname = 'null-mhandle'\nliteral = 'widget lost'\nseverity = 'warning'\nmeaning = 'm'\ncauses = ['c']\nnext = 'n'\nversions = 'v'\nexample = 'a widget lost here'\n";
     std::fs::write(folder.path().join("mine.toml"), text).unwrap();
-    assert_eq!(check_folder(folder.path()).unwrap(), (1, vec![]));
+    let (own, mistakes) = check_folder(folder.path()).unwrap();
+    assert_eq!(
+        (own[0].replaces.as_deref(), mistakes.len()),
+        (Some("tcpxctl"), 0)
+    );
     let catalogue = SignatureCatalogue::with(&[folder.path().to_owned()]).unwrap();
     assert_eq!(catalogue.matches(b"a widget lost").len(), 1);
     assert!(catalogue.matches(b"mhandle is null").is_empty());
+    let again = vec![folder.path().to_owned(); 2];
+    let report = LogReader::new(
+        &SignatureCatalogue::with(&again).unwrap(),
+        &LogFilter::default(),
+    )
+    .report();
+    let file = folder.path().join("mine.toml").display().to_string();
+    let replaced: Vec<_> = report
+        .own_signatures
+        .iter()
+        .map(|one| one.replaces.as_deref())
+        .collect();
+    assert_eq!(replaced, [Some("tcpxctl"), Some(file.as_str())]);
 }
 
 #[test]

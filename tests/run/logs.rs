@@ -127,6 +127,11 @@ fn signatures_of_a_user_are_checked_by_line_and_used() {
     );
     tool.write("mine.toml", good);
     assert_eq!(tool.ends_with(0).json()["findings"][0]["signature"], "mine");
+    let tool = Tool::new(&["logs", "x.log", "--signatures", "mine.toml"]);
+    tool.write("mine.toml", good.replace("'mine'", "'null-mhandle'"));
+    tool.write("x.log", NULL);
+    tool.ends_with(0)
+        .says(&["# signature : null-mhandle of mine.toml replaces the one of tcpxctl"]);
     let bad = good
         .replace("'warning'", "'awful'")
         .replace("example = 'a widget lost here'", "example = 'gone'");
