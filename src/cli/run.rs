@@ -320,6 +320,7 @@ fn live(
         match left {
             Ok(ViewExit::Quit) => {}
             Ok(ViewExit::Interrupted) => request.interrupted.store(true, Ordering::Relaxed),
+            Err(error) if error.is_hang_up() => request.interrupted.store(true, Ordering::Relaxed),
             // The run continues without a view.
             Err(error) => print_error(common, error, None),
         }

@@ -4,22 +4,39 @@
 use super::failure::Failure;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// The flag that the first signal sets.
+/// The flag that the first signal sets; the same for every caller.
 pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
-    Ok(register().context("cannot catch signals")?)
+    static FLAG: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+    let mut known = FLAG.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(flag) = &*known {
+        return Ok(Arc::clone(flag));
+    }
+    let flag = register().context("cannot catch signals")?;
+    *known = Some(Arc::clone(&flag));
+    Ok(flag)
 }
 
 fn register() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // In this order: the second signal finds the flag set and exits. Agents and workers then
-        // end because their control streams close.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
+    let caught = [SIGINT, SIGTERM, SIGHUP];
+    for signal in caught {
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
+    let mut signals = Signals::new(caught)?;
+    // A thread, because a handler may not restore the terminal.
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            if signals.forever().nth(1).is_some() {
+                tcpx_tui::restore();
+                // Agents and workers end because their control streams close.
+                signal_hook::low_level::exit(130);
+            }
+        })?;
     Ok(flag)
 }

@@ -122,9 +122,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if is_one_frame {
         return once(arguments, &mut *source, look);
     }
-    match tui::run(&mut *source, look)? {
-        ViewExit::Quit => Ok(Ending::PASSED),
-        ViewExit::Interrupted => Ok(Ending::from(Outcome::Interrupted)),
+    match tui::run(&mut *source, look) {
+        Ok(ViewExit::Quit) => Ok(Ending::PASSED),
+        Ok(ViewExit::Interrupted) => Ok(Ending::from(Outcome::Interrupted)),
+        Err(error) if error.is_hang_up() => Ok(Ending::from(Outcome::Interrupted)),
+        Err(error) => Err(error.into()),
     }
 }
 

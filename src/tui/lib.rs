@@ -19,6 +19,7 @@ mod view;
 pub mod watch;
 
 pub use shot::{ansi, svg, text};
+pub use terminal::restore;
 pub use theme::Theme;
 
 use ratatui::buffer::Buffer;
@@ -51,6 +52,13 @@ pub enum TuiError {
     Source(#[from] SourceError),
 }
 
+impl TuiError {
+    /// Whether the terminal was closed, as when an ssh connection to it is lost.
+    pub fn is_hang_up(&self) -> bool {
+        matches!(self, Self::Terminal(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+}
+
 /// Options of the view.
 #[derive(Debug, Clone, Copy)]
 pub struct ViewOptions {
@@ -73,7 +81,11 @@ pub fn run(source: &mut dyn Source, look: ViewOptions) -> Result<ViewExit, TuiEr
     let left = seen.serve(&mut screen, &signals);
     // The source need not read the details of a channel any more.
     seen.source.focus(None, seen.model.state());
-    left
+    // A terminal that hung up fails the next call, whichever it is.
+    match (left, screen.check()) {
+        (Err(TuiError::Terminal(_)), Err(hung_up)) => Err(hung_up.into()),
+        (left, _) => left,
+    }
 }
 
 /// Draws one frame without a terminal.

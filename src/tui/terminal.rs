@@ -3,15 +3,17 @@
 
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyEvent};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
 use ratatui::{DefaultTerminal, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::tcgetwinsize;
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
@@ -26,7 +28,9 @@ pub(crate) enum TerminalInput {
 
 /// The terminal in raw mode, on the alternate screen. Drop and panics restore it.
 pub(crate) struct Screen {
-    terminal: DefaultTerminal,
+    /// Not dropped: when the terminal was closed, that would print an error to a closed stderr and
+    /// panic.
+    terminal: ManuallyDrop<DefaultTerminal>,
     keyboard: Keyboard,
 }
 
@@ -34,8 +38,10 @@ impl Screen {
     pub(crate) fn open() -> io::Result<Self> {
         let keyboard = Keyboard::open()?;
         restore_on_panic();
+        enter()?;
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
         Ok(Self {
-            terminal: take()?,
+            terminal: ManuallyDrop::new(terminal.inspect_err(|_| restore())?),
             keyboard,
         })
     }
@@ -58,9 +64,9 @@ impl Screen {
 
     /// Restores the terminal and stops this process until SIGCONT.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
-        ratatui::try_restore()?;
+        restore();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
-        self.terminal = take()?;
+        enter()?;
         self.redraw()
     }
 
@@ -70,6 +76,11 @@ impl Screen {
     /// The terminal was closed.
     pub(crate) fn has_more(&mut self, until: Instant) -> io::Result<bool> {
         self.keyboard.has_more(until)
+    }
+
+    /// Fails if the terminal was closed.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.keyboard.wait(Duration::ZERO).map(drop)
     }
 
     /// The next input. Blocks until there is some.
@@ -88,16 +99,23 @@ impl Drop for Screen {
     }
 }
 
-fn take() -> io::Result<DefaultTerminal> {
+/// Whether the terminal is in raw mode on the alternate screen.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+fn enter() -> io::Result<()> {
+    IS_TAKEN.store(true, Ordering::Relaxed);
     enable_raw_mode()?;
-    execute!(io::stdout(), EnterAlternateScreen)?;
-    Terminal::new(CrosstermBackend::new(io::stdout()))
+    execute!(io::stdout(), EnterAlternateScreen)
 }
 
-/// Restores the terminal. Errors are ignored: when the terminal was closed, `ratatui::restore`
-/// would print the error to a closed stderr and panic.
-fn restore() {
-    let _ = ratatui::try_restore();
+/// Restores the terminal if the view has it, for a process that is about to end; any thread may
+/// call this. Errors are ignored: when the terminal was closed, `ratatui::restore` would print the
+/// error to a closed stderr and panic.
+pub fn restore() {
+    if IS_TAKEN.swap(false, Ordering::Relaxed) {
+        let _ = execute!(io::stdout(), Show);
+        let _ = ratatui::try_restore();
+    }
 }
 
 /// Restores the terminal before a panic prints its message.
@@ -228,6 +246,7 @@ impl Signals {
             registered: Vec::new(),
         };
         let wanted = [
+            (SIGINT, &signals.end),
             (SIGTERM, &signals.end),
             (SIGHUP, &signals.end),
             (SIGTSTP, &signals.stop),

@@ -1,7 +1,8 @@
 //! `tcpxctl watch` and `run --live`: printed frames, event streams, and a real terminal under tmux.
 
-use crate::tcpxctl::Tool;
+use crate::tcpxctl::{Process, Tool};
 use crate::terminal::{Terminal, wait_for};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 
@@ -198,6 +199,17 @@ fn a_run_that_recovers_is_shown_as_moving() {
     terminal.shows("code-0");
 }
 
+/// The process that runs in the foreground of the terminal's shell.
+fn in_foreground(terminal: &Terminal) -> Process {
+    let listed = terminal.tmux(&["list-panes", "-F", "#{pane_pid}"]);
+    let shell: i32 = String::from_utf8_lossy(&listed.stdout)
+        .trim()
+        .parse()
+        .unwrap();
+    let child = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+    Process::read(child.trim().parse().unwrap()).unwrap()
+}
+
 #[test]
 fn a_signal_restores_the_terminal() {
     let Some(terminal) = Terminal::open(100, 30) else {
@@ -205,29 +217,57 @@ fn a_signal_restores_the_terminal() {
     };
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
     let before = terminal.settings("before");
-    for signal in ["TERM", "HUP"] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let program = env!("CARGO_BIN_EXE_tcpxctl");
         terminal.type_line(&format!(
             "clear; {program} watch {}; echo code-$?",
             fixture.display()
         ));
         terminal.shows("STALLED");
-        let listed = terminal.tmux(&["list-panes", "-F", "#{pane_pid}"]);
-        let shell: i32 = String::from_utf8_lossy(&listed.stdout)
-            .trim()
-            .parse()
-            .unwrap();
-        let child =
-            std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
-        let child = crate::tcpxctl::Process::read(child.trim().parse().unwrap()).unwrap();
-        child.signal(if signal == "TERM" {
-            rustix::process::Signal::TERM
-        } else {
-            rustix::process::Signal::HUP
-        });
+        in_foreground(&terminal).signal(signal);
         terminal.shows("code-130");
-        assert_eq!(terminal.settings("after"), before, "SIG{signal}");
+        assert_eq!(terminal.settings("after"), before, "{signal:?}");
     }
+}
+
+#[test]
+fn a_second_signal_restores_the_terminal() {
+    let Some(terminal) = Terminal::open(100, 30) else {
+        return;
+    };
+    let before = terminal.settings("before");
+    std::fs::write(terminal.folder().join("stall.toml"), STALL).unwrap();
+    terminal.type_line(&format!(
+        "clear; {} run stall.toml --plugin builtin --live; echo code-$?",
+        env!("CARGO_BIN_EXE_tcpxctl")
+    ));
+    terminal.shows("LIVE");
+    let run = in_foreground(&terminal);
+    // It is stopped meanwhile, so that the second is not late.
+    for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::CONT] {
+        run.signal(signal);
+    }
+    terminal.shows("code-130");
+    assert_eq!(terminal.settings("after"), before);
+}
+
+/// Runs `command` in a session of its own, which gets no SIGHUP when the terminal is lost, until
+/// the screen shows `text`; then closes the terminal and waits for the command's end.
+fn loses_its_terminal(terminal: &Terminal, command: &str, text: &str, role: &str) {
+    let told = terminal.folder().join("pid");
+    let inner = format!("echo $$ > {}; exec {command}", told.display());
+    terminal.type_line(&format!("clear; setsid -w sh -c '{inner}'"));
+    terminal.shows(text);
+    let pid: i32 = std::fs::read_to_string(told)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    assert!(Process::read(pid).is_some_and(|one| one.role == role));
+    terminal.tmux(&["kill-server"]);
+    wait_for("an end of the process", || {
+        Process::read(pid).is_none().then_some(())
+    });
 }
 
 #[test]
@@ -236,24 +276,29 @@ fn a_terminal_lost_without_a_signal_ends_the_view() {
         return;
     };
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
-    let program = env!("CARGO_BIN_EXE_tcpxctl");
-    // A separate session gets no SIGHUP when the terminal is lost.
-    let told = terminal.folder().join("pid");
-    let inner = format!(
-        "echo $$ > {}; exec {program} watch {}",
-        told.display(),
+    let command = format!(
+        "{} watch {}",
+        env!("CARGO_BIN_EXE_tcpxctl"),
         fixture.display()
     );
-    terminal.type_line(&format!("clear; setsid -w sh -c '{inner}'"));
-    terminal.shows("STALLED");
-    let pid: i32 = std::fs::read_to_string(told)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
-    assert!(crate::tcpxctl::Process::read(pid).is_some_and(|one| one.role == "watch"));
-    terminal.tmux(&["kill-server"]);
-    wait_for("an end of the view", || {
-        crate::tcpxctl::Process::read(pid).is_none().then_some(())
-    });
+    loses_its_terminal(&terminal, &command, "STALLED", "watch");
+}
+
+#[test]
+fn a_terminal_lost_without_a_signal_interrupts_the_run_and_keeps_its_record() {
+    let Some(terminal) = Terminal::open(100, 30) else {
+        return;
+    };
+    let endless = STALL.split("[fault]").next().unwrap().to_owned();
+    std::fs::write(terminal.folder().join("endless.toml"), endless).unwrap();
+    let command = format!(
+        "{} run endless.toml --plugin builtin --live --set transfer.iterations=1000000",
+        env!("CARGO_BIN_EXE_tcpxctl")
+    );
+    loses_its_terminal(&terminal, &command, "LIVE", "run");
+    let mut runs = std::fs::read_dir(terminal.folder().join("reports")).unwrap();
+    let record = runs.next().unwrap().unwrap().path().join("run.json");
+    let record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
+    assert_eq!(record["outcome"], "interrupted", "{record}");
 }

@@ -8,7 +8,7 @@ use super::config::Settings;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use ssh2::{ErrorCode, Session};
 use std::fs::File;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,7 +128,7 @@ pub(super) fn end_prompt() {
     {
         // Fails only if the terminal is gone.
         let _ = tcsetattr(terminal, OptionalActions::Now, &before);
-        eprintln!();
+        let _ = writeln!(std::io::stderr());
     }
 }
 
