@@ -3,7 +3,7 @@
 
 use clap::Command;
 
-const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
     (
         "baseline",
         &[
@@ -219,6 +219,16 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
             "tcpxctl adopt a3-0.tcpxrec a3-1.tcpxrec logs/",
             "then: tcpxctl report, tcpxctl bundle",
         )],
+    ),
+    (
+        "topic",
+        &[
+            ("tcpxctl topic", "list the pages"),
+            (
+                "tcpxctl topic own-signatures",
+                "how to add your own log signatures",
+            ),
+        ],
     ),
     (
         "trace",

@@ -14,7 +14,9 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Move bytes", &["run", "handshake", "rehearse", "shrink"]),
     (
         "Watch and explain",
-        &["watch", "diagnose", "logs", "tap", "adopt", "trace"],
+        &[
+            "watch", "diagnose", "logs", "tap", "adopt", "trace", "topic",
+        ],
     ),
     (
         "Tell others",

@@ -26,7 +26,7 @@
 //!   ...
 //! ```
 //!
-//! Signatures are data. `--signatures DIR` and `~/.config/tcpxctl/logs` add to the shipped ones;
+//! Signatures are data (`tcpxctl topic own-signatures`). `--signatures DIR` and `~/.config/tcpxctl/logs` add to the shipped ones;
 //! `--check DIR` prints the mistakes in such a folder, with file and line; `--literals` prints
 //! the literals that are searched for, in the format of `grep -F -f`.
 //!
@@ -89,7 +89,9 @@ pub(crate) struct Arguments {
     /// plugin count too, and so do builds of the plugin that differ.
     #[arg(long, value_name = "SEVERITY", conflicts_with_all = ["check", "follow", "literals"])]
     fail_on: Option<FailOn>,
-    /// Folder or file of signatures to add; may be repeated.
+    /// Folder or file of your own signatures; may be repeated.
+    ///
+    /// `tcpxctl topic own-signatures` prints the format, every key, and an example to copy.
     #[arg(long, value_name = "DIR")]
     signatures: Vec<PathBuf>,
     /// Check a folder of signatures, and read no logs.

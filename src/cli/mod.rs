@@ -44,6 +44,7 @@ mod serve;
 mod shrink;
 mod signals;
 mod tap;
+mod topic;
 mod trace;
 mod watch;
 mod watch_peer;
@@ -119,6 +120,8 @@ enum Command {
     Tap(tap::Arguments),
     /// Export a recording as a timeline: Perfetto, CSV or JSON lines.
     Trace(trace::Arguments),
+    /// Print a page on a topic, such as your own log signatures.
+    Topic(topic::Arguments),
     /// Build a run folder from recordings and logs of other programs.
     Adopt(adopt::Arguments),
     /// Render a run as a report.
@@ -198,6 +201,7 @@ fn dispatch(cli: Cli) -> Ended {
         Command::Logs(arguments) => logs::main(common, &arguments),
         Command::Tap(arguments) => tap::main(common, &arguments),
         Command::Trace(arguments) => trace::main(common, &arguments),
+        Command::Topic(arguments) => topic::main(common, &arguments),
         Command::Adopt(arguments) => adopt::main(common, &arguments),
         Command::Report(arguments) => report::main(common, &arguments),
         Command::Bundle(arguments) => bundle::main(common, &arguments),

@@ -241,6 +241,11 @@ const ALL: &[Failing] = &[
         ],
     },
     Failing {
+        command: "topic",
+        usage: &["a", "b"],
+        others: &[(&["no-such-topic"], Error(2))],
+    },
+    Failing {
         command: "trace",
         usage: &["a", "--format", "pdf"],
         others: &[

@@ -2,6 +2,7 @@
 
 use crate::tcpxctl::Tool;
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Command;
@@ -148,6 +149,45 @@ fn signatures_of_a_user_are_checked_by_line_and_used() {
     tool.ends_with(2).says(&["mine.toml:4: "]);
 }
 
+const PAGE: &str = include_str!("../../docs/topics/own-signatures.md");
+
+/// The blocks of a language in the page on signatures.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let fence = format!("```{language}\n");
+    let blocks = PAGE.split(&fence).skip(1);
+    blocks
+        .filter_map(|block| block.split("```").next())
+        .collect()
+}
+
+#[test]
+fn the_example_of_the_page_on_signatures_does_what_the_page_says() {
+    let (files, logs) = (blocks("toml"), blocks("text"));
+    let [check, summary] = blocks("console").try_into().expect("two commands");
+    for said in [check, summary] {
+        let (command, output) = said.split_once('\n').expect("a command and its output");
+        let words: Vec<&str> = command.split_whitespace().skip(2).collect();
+        let tool = Tool::new(&words);
+        tool.write("mine.toml", files[0]);
+        tool.write("train.log", logs[0]);
+        let ended = tool.ends_with(0);
+        assert_eq!(format!("{}{}", ended.out, ended.err), output);
+    }
+}
+
+#[test]
+fn the_page_on_signatures_has_every_key() {
+    let tool = Tool::new(&["logs", "--check", "mine.toml"]);
+    tool.write("mine.toml", "[[signature]]\nno-such-key = 1\n");
+    let ended = tool.ends_with(2);
+    let (_, keys) = ended.out.split_once("expected one of ").expect("the keys");
+    let quoted = keys.lines().next().unwrap_or_default().split('`');
+    let keys: BTreeSet<&str> = quoted.skip(1).step_by(2).collect();
+    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
+    let described: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert_eq!(keys, described);
+}
+
 #[test]
 fn a_finding_of_the_given_severity_or_worse_is_exit_code_1() {
     let ends = |limit: &str, text: &str, code: i32| {
@@ -170,6 +210,20 @@ fn a_finding_of_the_given_severity_or_worse_is_exit_code_1() {
     let document = logs(&["x.log", "--fail-on", "error", "--json"], NULL);
     let finding = &document.ends_with(1).json()["findings"][0];
     assert_eq!(finding["signature"], "null-mhandle");
+}
+
+#[test]
+fn pages_are_listed_and_printed() {
+    let title = PAGE.lines().next().expect("a title");
+    Tool::new(&["topic"])
+        .ends_with(0)
+        .says(&["own-signatures", &title[2..]]);
+    let printed = Tool::new(&["topic", "own-signatures"]).ends_with(0);
+    assert_eq!(printed.out, PAGE);
+    let document = Tool::new(&["topic", "own-signatures", "--json"])
+        .ends_with(0)
+        .json();
+    assert_eq!(document["topics"][0]["page"], PAGE);
 }
 
 #[test]
