@@ -8,7 +8,8 @@
 //!
 //! The arguments are recordings of `tcpxctl tap` of one end or both, ids of processes that write
 //! one now, log files, and folders of any of these. `report`, `bundle`, `diagnose`, `watch` and
-//! `trace` then read the folder like that of a run, and redact it like one.
+//! `trace` then read the folder like that of a run, and redact it like one. `report` and `bundle`
+//! take the same arguments and make the folder themselves.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -18,11 +19,14 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_recorder::Reader;
-use tcpx_run_model::adopt::{Adoptable, AdoptedFile, LOGS, adopt};
+use tcpx_run_model::adopt::{Adoptable, AdoptedFile, AdoptedFiles, LOGS, adopt};
 use tcpx_run_model::live::{FILES_MAX, recorders_of};
+use tcpx_run_model::record::{FilesError, RunFiles};
 use tcpx_words::error::Outcome;
 use tcpx_words::units::{counted, stamp_utc};
 
+/// Name of a run folder that is made of files.
+const NAME: &str = "adopted";
 /// Levels of folders that are searched.
 const DEPTH_MAX: usize = 4;
 /// Most files that are found.
@@ -32,9 +36,9 @@ const FOUND_MAX: usize = 512;
 pub(crate) struct Arguments {
     /// Recorder files, process ids, log files, and folders of these.
     #[arg(required = true, value_name = "FILE|PID|FOLDER")]
-    what: Vec<String>,
+    what: Vec<PathBuf>,
     /// Name of the run.
-    #[arg(long, value_name = "NAME", default_value = "adopted")]
+    #[arg(long, value_name = "NAME", default_value = NAME)]
     name: String,
     /// Folder of the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
@@ -51,14 +55,97 @@ pub(super) struct AdoptDocument<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let found = find(&arguments.what)?;
+    let (run, adopted) = make(common, &found, &arguments.reports, &arguments.name)?;
+    if common.json {
+        print_json(&AdoptDocument {
+            schema: "tcpxctl.adopt/1",
+            run: &run,
+            files: &adopted.files,
+        });
+    } else {
+        say(&format!("# next : tcpxctl report {}\n", run.display()));
+    }
+    Ok(Ending::PASSED)
+}
+
+/// The runs and bundles that arguments name; or one run folder, made below `reports`, of the
+/// recordings, logs and processes that they name.
+pub(crate) fn runs(
+    common: &Common,
+    what: &[PathBuf],
+    reports: &Path,
+) -> Result<Vec<RunFiles>, Failure> {
+    let is_foreign = |path: &&PathBuf| is_foreign(path);
+    let foreign: Vec<&PathBuf> = what.iter().filter(is_foreign).collect();
+    match foreign.len() {
+        0 => {
+            let runs = what.iter().map(|path| RunFiles::open(path));
+            Ok(runs.collect::<Result<_, _>>()?)
+        }
+        all if all == what.len() => {
+            let found = find(what)?;
+            let (run, _) = make(common, &found, reports, NAME)?;
+            Ok(vec![RunFiles::open(&run)?])
+        }
+        _ => {
+            let message = format!(
+                "{} is a recording or a log, and others are runs",
+                foreign[0].display()
+            );
+            Err(Failure::new(Outcome::Usage, message)
+                .next("name runs only, or recordings, logs and process ids only"))
+        }
+    }
+}
+
+/// Whether a path is neither a run folder nor a bundle, but there is something to adopt.
+pub(crate) fn is_foreign(path: &Path) -> bool {
+    if path.is_dir() {
+        return matches!(RunFiles::open(path), Err(FilesError::NoRun(_))) && !has_runs(path);
+    }
+    if !path.exists() {
+        return process_id(path).is_some();
+    }
+    let name = path.as_os_str().to_string_lossy();
+    let is_archive = name.ends_with(".tar.gz") || name.ends_with(".tgz");
+    // A log may be compressed too.
+    let is_bundle = is_archive || RunFiles::is_bundle(path) && RunFiles::open(path).is_ok();
+    !is_bundle
+}
+
+/// Whether a folder is one of run folders.
+fn has_runs(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths = entries.map(|entry| entry.path());
+    paths.any(|path| path.is_dir() && RunFiles::open(&path).is_ok())
+}
+
+fn process_id(path: &Path) -> Option<u32> {
+    path.to_str()?.parse().ok()
+}
+
+/// The files that arguments name.
+pub(crate) fn find(what: &[PathBuf]) -> Result<Adoptable, Failure> {
     let mut found = Adoptable::default();
-    for what in &arguments.what {
-        find(what, &mut found)?;
+    for path in what {
+        find_at(path, &mut found)?;
     }
     if found.recordings.is_empty() && found.logs.is_empty() {
-        let message = format!("no file in {}", arguments.what.join(", "));
+        let names: Vec<String> = what.iter().map(|path| path.display().to_string()).collect();
+        let message = format!("no file in {}", names.join(", "));
         return Err(Failure::new(Outcome::Usage, message));
     }
+    Ok(found)
+}
+
+/// Makes a run folder of files, and says where it is.
+fn make(
+    common: &Common,
+    found: &Adoptable,
+    reports: &Path,
+    name: &str,
+) -> Result<(PathBuf, AdoptedFiles), Failure> {
     let left_out = found.recordings.len().saturating_sub(FILES_MAX);
     if left_out > 0 {
         let message = format!(
@@ -67,29 +154,20 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         );
         print_warning(common, &message, None);
     }
-    let (run, adopted) = adopt(&arguments.reports, &stamp_utc(), &arguments.name, &found)?;
-    if common.json {
-        print_json(&AdoptDocument {
-            schema: "tcpxctl.adopt/1",
-            run: &run,
-            files: &adopted.files,
-        });
-        return Ok(Ending::PASSED);
-    }
+    let (run, adopted) = adopt(reports, &stamp_utc(), name, found)?;
     let is_log = |file: &&AdoptedFile| file.name.starts_with(LOGS);
     let logs = adopted.files.iter().filter(is_log).count();
     say(&format!(
-        "# adopt : {} and {} in {}\n# next : tcpxctl report {2}\n",
+        "# adopt : {} and {} in {}\n",
         counted(adopted.files.len() - logs, "recording"),
         counted(logs, "log"),
         run.display()
     ));
-    Ok(Ending::PASSED)
+    Ok((run, adopted))
 }
 
 /// Adds the files that an argument names.
-fn find(what: &str, found: &mut Adoptable) -> Result<(), Failure> {
-    let path = Path::new(what);
+fn find_at(path: &Path, found: &mut Adoptable) -> Result<(), Failure> {
     if path.is_dir() {
         find_below(path, 0, found);
         return Ok(());
@@ -98,8 +176,9 @@ fn find(what: &str, found: &mut Adoptable) -> Result<(), Failure> {
         add(path, found);
         return Ok(());
     }
-    let recorders = what.parse().map(recorders_of).unwrap_or_default();
+    let recorders = process_id(path).map(recorders_of).unwrap_or_default();
     if recorders.is_empty() {
+        let what = path.display();
         let message =
             format!("{what} is not a file, a folder, or a process that writes a recorder");
         return Err(Failure::new(Outcome::Usage, message)

@@ -4,6 +4,7 @@
 //! $ tcpxctl bundle reports/20261120T101500Z-4conn
 //! # Bundle : 20261120T101500Z-4conn.tar.gz (14 files, 1.2 MiB, redacted)
 //! # Map : 20261120T101500Z-4conn.tar.gz.map.json (the real names: do not send it)
+//! $ tcpxctl bundle a3-0.tcpxrec a3-1.tcpxrec logs/    # recordings and logs of other programs
 //! $ tcpxctl bundle --verify 20261120T101500Z-4conn.tar.gz
 //! # Bundle : 14 files have the right checksum; redacted, and no name found
 //! ```
@@ -28,9 +29,10 @@ use tcpx_words::units::ByteCount;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run folder [default: the newest run].
-    #[arg(value_name = "RUN", conflicts_with = "verify")]
-    run: Option<PathBuf>,
+    /// Run folder [default: the newest run]; or recorder files, process ids, logs and folders of these, which become
+    /// one run folder below --reports.
+    #[arg(value_name = "RUN|FILE|PID", conflicts_with = "verify")]
+    what: Vec<PathBuf>,
     /// Bundle to write [default: RUN.tar.gz in the current folder].
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     out: Option<PathBuf>,
@@ -71,9 +73,13 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(path) = &arguments.verify {
         return verified(common, path);
     }
-    let files = open(arguments.run.as_deref(), &arguments.reports)?;
+    let runs = open(common, &arguments.what, &arguments.reports)?;
+    let [files] = runs.as_slice() else {
+        let message = format!("{} runs are named, and a bundle has one", runs.len());
+        return Err(Failure::new(Outcome::Usage, message).next("make a bundle of each run"));
+    };
     let out = arguments.out.as_deref();
-    write(common, &files, out, !arguments.no_redact, print)?;
+    write(common, files, out, !arguments.no_redact, print)?;
     Ok(Ending::PASSED)
 }
 

@@ -6,6 +6,7 @@
 //! $ tcpxctl report reports/20261120T101500Z-4conn --short --lang zh
 //! $ tcpxctl report run.tar.gz --format junit --out junit.xml
 //! $ tcpxctl report reports/*-sweep-* --out sweep/     # all points in one chart
+//! $ tcpxctl report a3-0.tcpxrec a3-1.tcpxrec logs/    # recordings and logs, as `tcpxctl adopt` takes them
 //! $ tcpxctl report --collect --peer 10.0.0.226        # no run: what both nodes are now
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! by what goes beside the report, for its owner only.
 #![forbid(unsafe_code)]
 
+use super::adopt::runs;
 use super::failure::{Ended, Ending, Failure};
 use super::nodes::Nodes;
 use super::output::{print, print_json, say};
@@ -30,7 +32,10 @@ use tcpx_words::error::Outcome;
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Run folder or bundle [default: the newest run]. With several runs, the report covers the first, and its chart shows all.
-    #[arg(value_name = "RUN", conflicts_with = "collect")]
+    ///
+    /// Or recorder files, process ids, logs and folders of these, which become one run folder below
+    /// --reports.
+    #[arg(value_name = "RUN|FILE|PID", conflicts_with = "collect")]
     runs: Vec<PathBuf>,
     /// Report the nodes instead of a run: the doctor checks of this node and of --peer.
     #[arg(long)]
@@ -140,15 +145,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         let message = "--peer goes with --collect: a run has recorded its nodes";
         return Err(Failure::new(Outcome::Usage, message).next("omit --peer, or add --collect"));
     }
-    let first = arguments.runs.first().map(PathBuf::as_path);
-    let files = match arguments.collect {
-        true => collected(arguments)?,
-        false => open(first, &arguments.reports)?,
+    let mut runs = match arguments.collect {
+        true => vec![collected(arguments)?],
+        false => open(common, &arguments.runs, &arguments.reports)?,
     };
+    let files = runs.remove(0);
     let mut story = gather(&files, findings_from_files);
-    for other in arguments.runs.iter().skip(1) {
-        let other = gather(&open(Some(other), &arguments.reports)?, findings_from_files);
-        story.sweep_with(&other);
+    for other in &runs {
+        story.sweep_with(&gather(other, findings_from_files));
     }
     let (story, redactor) = match arguments.no_redact {
         true => (story, None),
@@ -212,13 +216,16 @@ pub(crate) fn keep_map(path: &Path, redactor: &Redactor) -> Result<(), WriteErro
     Ok(())
 }
 
-/// The run folder or bundle at `named`, else the newest run in `reports`.
-pub(crate) fn open(named: Option<&Path>, reports: &Path) -> Result<RunFiles, Failure> {
-    let path = match named {
-        Some(path) => path.to_owned(),
-        None => newest_run(reports)?,
-    };
-    Ok(RunFiles::open(&path)?)
+/// The runs that are named, at least one: by default the newest run in `reports`.
+pub(crate) fn open(
+    common: &Common,
+    named: &[PathBuf],
+    reports: &Path,
+) -> Result<Vec<RunFiles>, Failure> {
+    match named {
+        [] => Ok(vec![RunFiles::open(&newest_run(reports)?)?]),
+        named => runs(common, named, reports),
+    }
 }
 
 enum Place {

@@ -591,6 +591,48 @@ fn recordings_and_logs_of_other_programs_are_reported_like_a_run() {
 }
 
 #[test]
+fn recordings_and_logs_are_reported_and_bundled_without_a_step_between() {
+    let ended = tool(&["--plugin", "soft"], &["50", "4096", "2"], &[]).ends_with(0);
+    let recording = list(&ended.folder().join("rec")).unwrap().remove(0).path;
+    let recording = recording.to_str().unwrap();
+    let logs = TempDir::new().unwrap();
+    let line =
+        "a3-0.corp.example:4242:4250 [0] f:12 NCCL WARN NET/GPUDirectTCPX : lost 10.20.30.40\n";
+    std::fs::write(logs.path().join("rank0.log"), line).unwrap();
+    let folder = logs.path().to_str().unwrap();
+    let log = format!("{folder}/rank0.log");
+
+    let report = Tool::new(&["report", recording, folder, "--format", "markdown"]).ends_with(0);
+    report.says(&[
+        "# adopt : 1 recording and 1 log in reports/",
+        "called exit(0)",
+        "rank0.log:1",
+    ]);
+    assert!(!report.out.contains("10.20.30.40"), "{report}");
+    assert_eq!(report.run_folders().len(), 1);
+
+    let bundle = Tool::new(&["bundle", &log, recording, "--out", "x.tar.gz"]).ends_with(0);
+    let packed = bundle.folder().join("x.tar.gz");
+    let packed = packed.to_str().unwrap();
+    Tool::new(&["bundle", "--verify", packed])
+        .ends_with(0)
+        .says(&["redacted, and no name found"]);
+    let two = ["report", packed, packed, "--format", "json"];
+    Tool::new(&two).ends_with(0);
+
+    Tool::new(&["report", packed, &log])
+        .ends_with(2)
+        .says(&["rank0.log is a recording or a log", "name runs only"]);
+    Tool::new(&["bundle", packed, packed])
+        .ends_with(2)
+        .says(&["2 runs are named"]);
+    let many = report.folder().join("reports");
+    Tool::new(&["report", many.to_str().unwrap()])
+        .ends_with(2)
+        .says(&["is not a run folder"]);
+}
+
+#[test]
 fn a_plugin_opened_by_a_fixed_path_is_reported() {
     let soft = soft();
     let fixed = [("EXCHANGE_FIXED", soft.to_str().unwrap())];
