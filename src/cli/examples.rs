@@ -208,10 +208,16 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
     ),
     (
         "tap",
-        &[(
-            "tcpxctl tap -- ./my_program --its-flags",
-            "then: tcpxctl watch",
-        )],
+        &[
+            (
+                "tcpxctl tap -- ./my_program --its-flags",
+                "then: tcpxctl watch",
+            ),
+            (
+                "tcpxctl tap --on-stall bundle -- ./my_program",
+                "a bundle in reports/ while it stands still",
+            ),
+        ],
     ),
     (
         "adopt",

@@ -29,6 +29,7 @@ mod logs_harness;
 mod logs_text;
 mod mr;
 mod nodes;
+mod on_stall;
 mod output;
 mod pair;
 mod plugin_arguments;

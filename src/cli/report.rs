@@ -252,13 +252,26 @@ fn place(arguments: &Arguments, files: &RunFiles) -> Result<Place, Failure> {
     })
 }
 
+/// Writes the redacted report of a run into its folder, and returns its path.
+pub(crate) fn write_html(files: &RunFiles, run: &Path) -> Result<PathBuf, WriteError> {
+    let mut redactor = Redactor::of_this_machine();
+    let story = tcpx_report::redacted(gather(files, findings_from_files), &mut redactor);
+    let path = run.join(Format::Html.file_name());
+    write(&story, &tcpx_report::html(&story, false), &path)?;
+    keep_map(&beside(&path), &redactor)?;
+    Ok(path)
+}
+
 fn keep(
     arguments: &Arguments,
     story: &Story,
     format: Format,
     path: &Path,
 ) -> Result<(), WriteError> {
-    let text = arguments.render(story, format);
+    write(story, &arguments.render(story, format), path)
+}
+
+fn write(story: &Story, text: &str, path: &Path) -> Result<(), WriteError> {
     write_whole(path, |to| to.write_all(text.as_bytes()))?;
     let how = if story.redacted {
         "redacted"

@@ -10,13 +10,21 @@
 //! The program loads the tap instead of its plugin, whether it selects the plugin with
 //! `UCCL_TCPX_PLUGIN_PATH`, `NCCL_GPUDIRECTTCPX_PLUGIN_PATH`, `NCCL_NET_PLUGIN` or
 //! `libnccl-net.so` on the loader's path. The tap exports the table versions that the plugin
-//! exports. `tap` ends with the program's exit code or signal. Recorder files stay until the user
+//! exports. With `--on-stall report`, a program that stands still is reported while it stands:
+//!
+//! ```console
+//! # stall : window-never-consumed at pid 4242
+//! # Report : reports/20261122T101500Z-tap-stall/report.html (redacted; 212 kB)
+//! ```
+//!
+//! `tap` ends with the program's exit code or signal. Recorder files stay until the user
 //! removes them. A program that opens its plugin by a fixed path cannot be redirected; `tap`
 //! prints the path.
 #![forbid(unsafe_code)]
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
+use super::on_stall::{OnStall, ReportedStall, StallReporter};
 use super::output::{print_json, print_warning, say};
 use crate::interpose::{
     Exports, InterposeError, PrivateFolder, Program, ProgramEnding, ProgramEnvironment, RealPlugin,
@@ -44,6 +52,12 @@ pub(crate) struct Arguments {
     /// Make a run folder of the recordings in DIR when the program has ended.
     #[arg(long, value_name = "DIR")]
     reports: Option<PathBuf>,
+    /// Write a report or a bundle into the folder of --reports [default: reports] while the program stands still.
+    ///
+    /// The rules of `diagnose` judge the recordings while the program runs. Each stall is reported
+    /// once, up to four per program; the program is not touched.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    on_stall: Option<OnStall>,
     /// Maximum number of open comms per process, listen comms included [default: 1024].
     #[arg(long, value_name = "N")]
     channels: Option<u32>,
@@ -71,6 +85,8 @@ pub(super) struct TapDocument {
     /// The run folder of the recordings, with --reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<PathBuf>,
+    /// The stalls that were reported, with --on-stall.
+    stalls: Vec<ReportedStall>,
 }
 
 #[derive(Serialize, Clone)]
@@ -92,11 +108,13 @@ struct Tapping {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let mut reporter = stall_reporter(common, arguments)?;
     let mut tapping = prepare(arguments)?;
     announce(&tapping);
     let program = Program::start(&arguments.command, &tapping.given, common.json)?;
-    let (ending, watched) =
-        Watched::until_the_end(program, &tapping).context("cannot wait for the program")?;
+    let (ending, watched) = Watched::until_the_end(program, &tapping, reporter.as_mut())
+        .context("cannot wait for the program")?;
+    let stalls = reporter.map(StallReporter::finish).unwrap_or_default();
     if watched.recordings.is_empty() && watched.not_recorded.is_empty() {
         let next = next_step(arguments, &tapping.real);
         print_warning(common, NOT_LOADED, next.as_deref());
@@ -118,17 +136,30 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         _ => None,
     };
     if common.json {
-        print_json(&watched.document(&tapping, ending, run));
+        print_json(&watched.document(&tapping, ending, run, stalls));
     }
     drop(tapping);
     Ok(leave(ending))
 }
 
+/// Makes the folder for reports of stalls, or refuses before the program is started.
+fn stall_reporter(
+    common: &Common,
+    arguments: &Arguments,
+) -> Result<Option<StallReporter>, Failure> {
+    let Some(what) = arguments.on_stall else {
+        return Ok(None);
+    };
+    let reports = arguments.reports.as_deref().unwrap_or(Path::new("reports"));
+    std::fs::create_dir_all(reports)
+        .with_context(|| format!("cannot make {}", reports.display()))?;
+    Ok(Some(StallReporter::new(what, reports, common)))
+}
+
 /// Makes a run folder of the recordings.
 fn adopted(reports: &Path, watched: &Watched) -> Result<PathBuf, Failure> {
-    let recordings = watched.recordings.iter().map(|one| one.what.clone().into());
     let files = Adoptable {
-        recordings: recordings.collect(),
+        recordings: watched.paths(),
         logs: Vec::new(),
     };
     let (run, _) = adopt(reports, &stamp_utc(), "tap", &files)?;
@@ -238,6 +269,7 @@ impl Watched {
     fn until_the_end(
         mut program: Program,
         tapping: &Tapping,
+        mut reporter: Option<&mut StallReporter>,
     ) -> std::io::Result<(ProgramEnding, Self)> {
         let mut watched = Self::default();
         let (mut search_after, mut searched) = (FIRST_SEARCH, Instant::now());
@@ -245,6 +277,9 @@ impl Watched {
             let ending = program.wait(LOOK_EVERY)?;
             watched.look(tapping);
             watched.mark_ended(program.id(), ending);
+            if let (Some(reporter), None) = (&mut reporter, ending) {
+                reporter.look(&watched.paths());
+            }
             if let Some(ending) = ending {
                 return Ok((ending, watched));
             }
@@ -257,6 +292,14 @@ impl Watched {
                 (search_after, searched) = (2 * search_after, Instant::now());
             }
         }
+    }
+
+    /// The recorder files.
+    fn paths(&self) -> Vec<PathBuf> {
+        self.recordings
+            .iter()
+            .map(|one| one.what.clone().into())
+            .collect()
     }
 
     /// Prints what the taps reported since the last call.
@@ -326,6 +369,7 @@ impl Watched {
         tapping: &Tapping,
         ending: ProgramEnding,
         run: Option<PathBuf>,
+        stalls: Vec<ReportedStall>,
     ) -> TapDocument {
         let (exit_code, signal) = match ending {
             ProgramEnding::Exited(code) => (Some(code), None),
@@ -343,6 +387,7 @@ impl Watched {
             exit_code,
             signal,
             run,
+            stalls,
         }
     }
 }

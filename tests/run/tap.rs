@@ -507,6 +507,68 @@ fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
     }
 }
 
+/// The files and folders in `reports`, and those one level below.
+fn reported(folder: &Path) -> Vec<PathBuf> {
+    let below = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    let runs = below(&folder.join("reports"));
+    let files: Vec<PathBuf> = runs.iter().flat_map(|run| below(run)).collect();
+    [runs, files].concat()
+}
+
+#[test]
+fn a_stall_is_reported_while_the_program_stands() {
+    for (what, suffix) in [("report", "/report.html"), ("bundle", ".tar.gz")] {
+        let tool = tool(
+            &["--plugin", "soft", "--on-stall", what, "--json"],
+            &["200", "4096", "2"],
+            &[("EXCHANGE_HANG", "consume")],
+        );
+        let folder = tool.folder().to_owned();
+        let mut running = tool.start();
+        let mut made = Vec::new();
+        running.until("a report of the stall", |_| {
+            made = reported(&folder);
+            made.iter()
+                .any(|path| path.to_str().unwrap().ends_with(suffix))
+        });
+        let one = list(&folder.join("rec")).unwrap().remove(0);
+        let pid = one.header.unwrap().writer.pid.cast_signed();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        let ended = running.ended();
+        ended.says(&["# stall : window-never-consumed at pid", suffix]);
+        let document = ended.json();
+        let stalls = document["stalls"].as_array().unwrap();
+        assert_eq!(stalls.len(), 1, "{document}");
+        assert_eq!(stalls[0]["condition"], "window-never-consumed");
+        let file = folder.join(stalls[0]["file"].as_str().unwrap());
+        assert!(
+            file.to_str().unwrap().ends_with(suffix),
+            "{}",
+            file.display()
+        );
+        let run = match what {
+            "report" => file.parent().unwrap(),
+            _ => &file,
+        };
+        Tool::new(&["diagnose", run.to_str().unwrap()])
+            .ends_with(4)
+            .says(&["error window-never-consumed"]);
+    }
+    // A program that ends is not reported.
+    let options = ["--plugin", "soft", "--on-stall", "report"];
+    let ended = tool(&options, &["5", "100", "1"], &[("EXCHANGE_PAUSE", "3")]).ends_with(0);
+    assert_eq!(reported(ended.folder()), Vec::<PathBuf>::new());
+    let mut options = options.to_vec();
+    options.extend(["--reports", "/proc/x"]);
+    let refused = tool(&options, &["5", "100", "1"], &[]).ends_with(3);
+    refused.says(&["cannot make /proc/x"]);
+    assert!(recordings(&refused).is_empty(), "{refused}");
+}
+
 #[test]
 fn a_program_that_calls_connect_once_is_told_from_its_recording() {
     let once = [("EXCHANGE_CONNECT_ONCE", "1")];
