@@ -186,7 +186,7 @@ fn run_point(
             progress.show(event, state);
         }
     };
-    let (outcome, run) = if arguments.live {
+    let (outcome, mut run) = if arguments.live {
         let look = ViewOptions {
             stay: !is_sweep,
             ..arguments.look.look(common)
@@ -202,7 +202,7 @@ fn run_point(
         print(&table(&run, &outcome));
     }
     print_reason(common, &run);
-    match folder.finish(&run) {
+    match folder.finish(&mut run) {
         Ok(path) => {
             if !common.json {
                 print(&format!("# Record : {}\n", path.display()));
@@ -211,8 +211,12 @@ fn run_point(
                 report_failure(common, arguments, &path);
             }
         }
-        // The result is valid whether or not its record could be written.
-        Err(error) => print_error(common, format!("the record is incomplete: {error}"), None),
+        // The result is valid, but no later command can show all of it.
+        Err(error) => print_error(
+            common,
+            format!("the record is incomplete: {error}"),
+            Some("free disk space, or choose another place with --reports DIR"),
+        ),
     }
     Ok(run)
 }

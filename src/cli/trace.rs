@@ -16,9 +16,9 @@ use super::failure::{Ended, Ending, Failure};
 use super::output::{print_json, print_warning, say};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use tcpx_report::write_whole;
 use tcpx_trace::{Trace, open, write_csv, write_jsonl, write_perfetto};
 use tcpx_words::error::Outcome;
 
@@ -68,25 +68,23 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     damaged.for_each(|what| print_warning(common, what, None));
     let format = arguments.format;
     let written = match &arguments.out {
-        Some(path) => to_file(path, |to| write(&trace, format, to)),
+        Some(out) => {
+            write_whole(out, |to| write(&trace, format, to))?;
+            tell(common, arguments, &trace, out);
+            return Ok(Ending::PASSED);
+        }
         None => {
             let mut stdout = BufWriter::with_capacity(1 << 20, io::stdout().lock());
             write(&trace, format, &mut stdout)
         }
     };
-    match (written, &arguments.out) {
-        (Ok(()), Some(out)) => tell(common, arguments, &trace, out),
-        (Ok(()), None) => {}
-        // The reader of stdout has left, with all that it wanted.
-        (Err(error), _) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        (Err(error), Some(out)) => {
-            let message = format!("cannot write {}: {error}", out.display());
-            return Err(Failure::new(Outcome::NotRun, message));
-        }
-        (Err(error), None) => {
+    match written {
+        // The reader of stdout may have left, with all that it wanted.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let message = format!("cannot write stdout: {error}");
             return Err(Failure::new(Outcome::NotRun, message).in_result());
         }
+        _ => {}
     }
     Ok(Ending::PASSED)
 }
@@ -98,15 +96,6 @@ fn write(trace: &Trace, format: Format, to: &mut dyn Write) -> io::Result<()> {
         Format::Jsonl => write_jsonl(trace, to),
     }?;
     to.flush()
-}
-
-fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)?;
-    write(&mut BufWriter::with_capacity(1 << 20, file))
 }
 
 fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {

@@ -151,7 +151,9 @@ pub fn adopt(
     };
     let text = serde_json::to_vec_pretty(&adopted).map_err(|error| failed(error.into()))?;
     folder.copy(ADOPTED, &text[..]).map_err(failed)?;
-    folder.close().map_err(failed)?;
+    folder
+        .close()
+        .map_err(|unwritten| failed(io::Error::other(unwritten)))?;
     Ok((path, adopted))
 }
 

@@ -115,7 +115,9 @@ impl RunFiles {
             let frames = record
                 .workers()
                 .filter_map(|(_, _, worker)| worker.frame.as_deref());
-            damaged.extend(self.lost(&record.started, &record.finished, frames, state.now_ms));
+            let unwritten = record.unwritten.as_deref();
+            let when = [&*record.started, &record.finished];
+            damaged.extend(self.lost(when, unwritten, frames, state.now_ms));
             state.conclude(record);
         }
         Ok(Replayed {
@@ -139,19 +141,22 @@ impl RunFiles {
         )
     }
 
-    /// What the record says that the run left, and what its folder no longer has, in words:
-    /// events up to its end, and these freeze-frames. The last event is at `last_ms`.
+    /// What the run could not write, and what its folder no longer has, in words: events up to its
+    /// end, and these freeze-frames. The last event is at `last_ms`.
     pub fn lost<'a>(
         &self,
-        started: &str,
-        finished: &str,
+        [started, finished]: [&str; 2],
+        unwritten: Option<&str>,
         frames: impl Iterator<Item = &'a str>,
         last_ms: f64,
     ) -> Vec<String> {
         let missing = frames.filter(|name| self.size(name).is_none());
         let missing = missing.map(|name| format!("{} is missing", printable(name)));
         let events = lost_events(started, finished, last_ms);
-        events.into_iter().chain(missing).collect()
+        let unwritten =
+            unwritten.map(|what| format!("the run could not write {}", printable(what)));
+        let all = unwritten.into_iter().chain(events);
+        all.chain(missing).collect()
     }
 
     /// Adds the freeze-frames to their workers. Returns what cannot be read of them.

@@ -163,8 +163,10 @@ fn an_unusable_reports_folder_is_reported_before_the_run() {
     assert_eq!(json["exit_code"], 3);
 }
 
-/// Wraps a command so that `reports` is a private file system of this size.
-const IN_A_SMALL_PLACE: &str = "mkdir reports && mount -t tmpfs -o size=\"$1\",nr_inodes=\"$2\" tmpfs reports && shift 2 && exec \"$@\"";
+/// Wraps a command so that `reports` is a private file system of this size, whose files are in
+/// `kept` afterwards.
+const IN_A_SMALL_PLACE: &str = "mkdir reports && mount -t tmpfs -o size=\"$1\",nr_inodes=\"$2\" tmpfs reports && shift 2; \
+    code=0; \"$@\" || code=$?; cp -r reports kept; exit $code";
 
 fn in_a_small_place(size: &str, inodes: &str, tool: Tool) -> Option<Tool> {
     let allowed = Command::new("unshare").args(["-m", "true"]).output();
@@ -187,17 +189,18 @@ fn in_a_small_place(size: &str, inodes: &str, tool: Tool) -> Option<Tool> {
 }
 
 #[test]
-fn on_a_full_disk_the_results_are_printed_and_the_exit_code_is_unchanged() {
+fn on_a_full_disk_the_results_are_printed_and_the_run_is_no_success() {
     // No space for the events, for the record, or for the folder itself.
     for (size, inodes) in [("4k", "100"), ("16k", "100"), ("1m", "4"), ("1m", "1")] {
         let Some(tool) = in_a_small_place(size, inodes, Tool::run(&[])) else {
             return;
         };
-        let ended = tool.ends_with(0);
+        let ended = tool.ends_with(3);
         ended.says(&[
             "# Outcome : passed",
             "2097152 bytes verified, 0 wrong",
             "the record is incomplete",
+            "No space left on device",
         ]);
     }
     let dies = Tool::run(&[
@@ -213,6 +216,46 @@ fn on_a_full_disk_the_results_are_printed_and_the_exit_code_is_unchanged() {
         "no cmsg",
         "the record is incomplete",
     ]);
+}
+
+#[test]
+fn a_run_whose_disk_became_full_is_told_later_as_what_it_was() {
+    // Space for the record and a few events.
+    let Some(tool) = in_a_small_place("280k", "100", Tool::run(&["transfer.iterations=300"]))
+    else {
+        return;
+    };
+    let ended = tool.ends_with(3);
+    let kept = ended.folder().join("kept");
+    let run = std::fs::read_dir(&kept).unwrap().next().unwrap();
+    let run = run.unwrap().path();
+    let record: Value =
+        serde_json::from_slice(&std::fs::read(run.join("run.json")).unwrap()).unwrap();
+    assert_eq!(
+        (&record["outcome"], &record["exit_code"]),
+        (&"passed".into(), &3.into())
+    );
+    let unwritten = record["unwritten"].as_str().unwrap();
+    assert!(unwritten.contains("No space left on device"), "{unwritten}");
+    let told = |arguments: &[&str], code| {
+        Tool::new(&[arguments, &[run.to_str().unwrap()]].concat()).ends_with(code)
+    };
+    told(&["report", "--short"], 0).says(&["PASSED", "could not write"]);
+    told(&["diagnose"], 3).says(&["could not write"]);
+    assert!(!run.join(".room").exists());
+    Tool::new(&["history", "--reports", kept.to_str().unwrap()])
+        .ends_with(0)
+        .says(&["passed"]);
+}
+
+#[test]
+fn a_run_folder_that_is_removed_during_the_run_is_noticed() {
+    let mut run = Tool::run(&["transfer.iterations=400"]).start();
+    run.until_event("measuring");
+    std::fs::remove_dir_all(run.folder().join("reports")).unwrap();
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(3), "{ended}");
+    ended.says(&["# Outcome : passed", "removed during the run"]);
 }
 
 #[test]

@@ -65,8 +65,8 @@ fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
             _ => {}
         },
     );
-    let record = conclude(&id, "2026-11-22T10:00:00Z", scenario, &outcome);
-    folder.finish(&record).expect("a record");
+    let mut record = conclude(&id, "2026-11-22T10:00:00Z", scenario, &outcome);
+    folder.finish(&mut record).expect("a record");
     (outcome, record)
 }
 

@@ -227,6 +227,11 @@ impl Running {
         self.until(text, |run| run.events().contains(text));
     }
 
+    /// The folder in which the command runs.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The event stream so far.
     pub(crate) fn events(&self) -> String {
         events_text(self.folder.path())

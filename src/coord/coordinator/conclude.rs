@@ -56,6 +56,7 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) 
         findings: findings(&run.pairs),
         unmet: Vec::new(),
         command: None,
+        unwritten: None,
     }
 }
 

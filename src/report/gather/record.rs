@@ -86,7 +86,8 @@ pub(super) fn lost(files: &RunFiles, record: &Value, last_ms: f64) -> Vec<String
     let pairs = record["pairs"].as_array().into_iter().flatten();
     let workers = pairs.flat_map(|pair| pair["workers"].as_array().into_iter().flatten());
     let frames = workers.filter_map(|worker| worker["frame"].as_str());
-    files.lost(text("started"), text("finished"), frames, last_ms)
+    let when = [text("started"), text("finished")];
+    files.lost(when, record["unwritten"].as_str(), frames, last_ms)
 }
 
 fn add_result(record: &Value, story: &mut Story) {

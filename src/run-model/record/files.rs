@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::archive::{Archive, ArchiveError};
-use super::folder::{WorkerFile, node_folder};
+use super::folder::{ROOM, WorkerFile, node_folder};
 use crate::event::node_of_v1;
 use crate::ids::{Names, NodeId, NodeIntro, PairId, Unit, WorkerId};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
@@ -341,7 +341,7 @@ fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) {
         let name = format!("{below}{name}");
         if kind.is_dir() && depth < DEPTH_MAX {
             walk(&entry.path(), &format!("{name}/"), depth + 1, names);
-        } else if kind.is_file() && names.len() < FILES_MAX {
+        } else if kind.is_file() && names.len() < FILES_MAX && name != ROOM {
             names.push(name);
         }
     }

@@ -2,7 +2,8 @@
 //! `scenario.toml`, and for each node `nodes/<node>/recorder.tcpxrec`.
 //!
 //! The folder is made before anything runs, so that an unwritable location is reported at once. A
-//! file that cannot be written later is reported and never changes the outcome of the run.
+//! file that cannot be written later never changes the outcome of the run; it is reported, and
+//! `run.json`, for which disk space is reserved at the start, says what is missing.
 #![forbid(unsafe_code)]
 
 use super::event_writer::EventWriter;
@@ -49,10 +50,23 @@ pub struct RunFolder {
     _lock: Option<File>,
     /// Open recorder files, by path.
     recorders: BTreeMap<PathBuf, File>,
-    /// Error of the first write that failed.
-    failed: Option<io::Error>,
+    /// Disk space for `run.json`; `None` if there was too little from the start.
+    room: Option<Room>,
+    /// The first write that failed: the file and the error.
+    failed: Option<Unwritten>,
 }
 
+/// A file of a run folder that could not be written completely.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {source}")]
+pub struct Unwritten {
+    file: String,
+    source: io::Error,
+}
+
+/// Name of the file that holds the space for `run.json`. A killed coordinator leaves it; readers
+/// and bundles skip it.
+pub(super) const ROOM: &str = ".room";
 /// Largest offset of a recorder file that is kept.
 const RECORDER_BYTES_MAX: u64 = 4 << 30;
 
@@ -61,12 +75,7 @@ impl RunFolder {
     /// full disk the run goes ahead without a folder.
     pub fn create(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
         match Self::make(parent, stamp, name) {
-            Err(error)
-                if matches!(
-                    error.source.kind(),
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-                ) =>
-            {
+            Err(error) if is_full(&error.source) => {
                 let id = format!("{stamp}-{name}");
                 Ok(Self {
                     path: parent.join(&id),
@@ -74,7 +83,11 @@ impl RunFolder {
                     events: None,
                     _lock: None,
                     recorders: BTreeMap::new(),
-                    failed: Some(error.source),
+                    room: None,
+                    failed: Some(Unwritten {
+                        file: "the run folder".to_owned(),
+                        source: error.source,
+                    }),
                 })
             }
             made => made,
@@ -105,6 +118,7 @@ impl RunFolder {
                     let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
                     return Ok(Self {
                         id,
+                        room: Room::reserve(&path).ok(),
                         path,
                         events: Some(EventWriter::new(events)),
                         _lock: Some(lock),
@@ -119,9 +133,10 @@ impl RunFolder {
         Err(failed(io::Error::other("a thousand runs in one second")))
     }
 
-    fn note(&mut self, written: io::Result<()>) {
-        if let (Err(error), None) = (written, &self.failed) {
-            self.failed = Some(error);
+    fn note(&mut self, file: &str, written: io::Result<()>) {
+        if let (Err(source), None) = (written, &self.failed) {
+            let file = file.to_owned();
+            self.failed = Some(Unwritten { file, source });
         }
     }
 
@@ -136,41 +151,38 @@ impl RunFolder {
                 line.push(b'\n');
                 events.push(line);
             }
-            Err(error) => self.note(Err(error.into())),
+            Err(error) => self.note("events.jsonl", Err(error.into())),
         }
     }
 
     /// Writes a piece of a worker's recorder file at its offset. Ranges without a piece stay holes.
     pub fn recording(&mut self, worker: WorkerId, names: &Names, offset: u64, bytes: &[u8]) {
-        let written = self.recorder_of(worker, names).and_then(|file| {
+        let name = worker_file(WorkerFile::Recorder, worker, names);
+        let written = self.recorder(&name).and_then(|file| {
             if offset > RECORDER_BYTES_MAX {
-                let name = names.worker(worker);
                 return Err(io::Error::other(format!(
-                    "the recorder of {name} is larger than {} GiB; the rest was not kept",
+                    "larger than {} GiB; the rest was not kept",
                     RECORDER_BYTES_MAX >> 30
                 )));
             }
             file.write_all_at(bytes, offset)
         });
-        self.note(written);
+        self.note(&name, written);
     }
 
     /// Writes a worker's freeze-frame; a later one replaces it.
     pub fn frame(&mut self, worker: WorkerId, names: &Names, frame: &Frame) {
-        let path = self
-            .path
-            .join(worker_file(WorkerFile::Frame, worker, names));
+        let name = worker_file(WorkerFile::Frame, worker, names);
+        let path = self.path.join(&name);
         let folder = path.parent().unwrap_or(&self.path).to_owned();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let text = serde_json::to_vec_pretty(frame).map_err(io::Error::from);
         let written = made.and(text).and_then(|text| write_whole(&path, &text));
-        self.note(written);
+        self.note(&name, written);
     }
 
-    fn recorder_of(&mut self, worker: WorkerId, names: &Names) -> io::Result<&File> {
-        let path = self
-            .path
-            .join(worker_file(WorkerFile::Recorder, worker, names));
+    fn recorder(&mut self, name: &str) -> io::Result<&File> {
+        let path = self.path.join(name);
         match self.recorders.entry(path) {
             Entry::Occupied(there) => Ok(there.into_mut()),
             Entry::Vacant(place) => {
@@ -201,36 +213,98 @@ impl RunFolder {
     /// Ends a folder that has no `run.json`.
     ///
     /// # Errors
-    /// The first error of any write to the folder.
-    pub fn close(mut self) -> io::Result<()> {
+    /// The first write to the folder that failed.
+    pub fn close(mut self) -> Result<(), Unwritten> {
         let events = self.events.take().map_or(Ok(()), EventWriter::end);
-        self.note(events);
+        self.note("events.jsonl", events);
         self.failed.map_or(Ok(()), Err)
     }
 
     /// Writes the resolved scenario, so that the run can be repeated.
     pub fn scenario(&mut self, resolved: &str) {
         let written = write_whole(&self.path.join("scenario.toml"), resolved.as_bytes());
-        self.note(written);
+        self.note("scenario.toml", written);
     }
 
-    /// Writes `run.json`.
+    /// Writes `run.json`, also if other files failed; then it names the first of them, and a
+    /// record of success has the exit code of an incomplete one.
     ///
     /// # Errors
-    /// The first error of any write to the folder.
-    pub fn finish(mut self, run: &RunRecord) -> io::Result<PathBuf> {
+    /// The first write to the folder that failed.
+    pub fn finish(mut self, run: &mut RunRecord) -> Result<PathBuf, Unwritten> {
         let events = self.events.take().map_or(Ok(()), EventWriter::end);
-        self.note(events);
-        // Try to write run.json even if other files failed.
-        let text = serde_json::to_string_pretty(run).map_err(io::Error::from);
-        let written = text.and_then(|text| {
-            write_whole(&self.path.join("run.json"), format!("{text}\n").as_bytes())
-        });
-        self.note(written);
-        match self.failed {
-            Some(error) => Err(error),
-            None => Ok(self.path),
+        self.note("events.jsonl", events);
+        let mut written = self.write_record(run);
+        if written.as_ref().is_err_and(is_full) && !self.recorders.is_empty() {
+            // Recorder files are the largest; the record is worth more.
+            for (path, _) in std::mem::take(&mut self.recorders) {
+                let _ = std::fs::remove_file(path);
+            }
+            self.note("the recorder files", written);
+            written = self.write_record(run);
         }
+        self.note("run.json", written);
+        if self._lock.is_some() && !self.path.join("events.jsonl").exists() {
+            // This explains every other error.
+            self.failed = Some(Unwritten {
+                file: "the run folder".to_owned(),
+                source: io::Error::other("removed during the run"),
+            });
+        }
+        let Some(failed) = self.failed.take() else {
+            return Ok(std::mem::take(&mut self.path));
+        };
+        run.is_incomplete(&failed);
+        Err(failed)
+    }
+
+    fn write_record(&mut self, run: &mut RunRecord) -> io::Result<()> {
+        if let Some(failed) = &self.failed {
+            run.is_incomplete(failed);
+        }
+        let text = format!("{}\n", serde_json::to_string_pretty(run)?);
+        let path = self.path.join("run.json");
+        match self.room.take() {
+            Some(room) => room.write(&path, text.as_bytes()),
+            None => write_whole(&path, text.as_bytes()),
+        }
+    }
+}
+
+/// A file with disk space for `run.json`, which would be lost on a full disk otherwise.
+struct Room {
+    file: File,
+    path: PathBuf,
+}
+
+/// Space reserved for `run.json`, bytes: of two nodes with eight GPUs it is some 100 KiB.
+const ROOM_BYTES: u64 = 256 << 10;
+
+impl Room {
+    fn reserve(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(ROOM);
+        let room = Self {
+            file: create(&path)?,
+            path,
+        };
+        let zeros = vec![0; ROOM_BYTES as usize];
+        // Written, because not every file system can allocate.
+        room.file.write_all_at(&zeros, 0)?;
+        Ok(room)
+    }
+
+    /// Writes `bytes` into the reserved space, and moves the file to `path`.
+    fn write(self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, 0)?;
+        self.file.set_len(bytes.len() as u64)?;
+        std::fs::rename(&self.path, path)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // After a move there is no file of this name.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -273,6 +347,13 @@ pub(super) fn node_folder(node: &str) -> String {
         "" => "node".to_owned(),
         node => tcpx_words::units::file_name(node),
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
 }
 
 fn create(path: &Path) -> io::Result<File> {

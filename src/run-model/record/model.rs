@@ -69,6 +69,9 @@ pub struct RunRecord {
     /// The command line, quoted for a shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// The first file of the run folder that could not be written, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unwritten: Option<String>,
 }
 
 /// The scenario of a run.
@@ -446,6 +449,15 @@ impl RunRecord {
             _ => own_code,
         };
         self.unmet = unmet;
+    }
+
+    /// Notes that the run folder lacks a part of the run. Success is then no exit code 0, as
+    /// later commands cannot tell all about this run.
+    pub(super) fn is_incomplete(&mut self, why: &impl std::fmt::Display) {
+        self.unwritten = Some(why.to_string());
+        if self.exit_code == 0 {
+            self.exit_code = Outcome::NotRun.exit_code();
+        }
     }
 }
 
