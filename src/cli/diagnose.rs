@@ -6,6 +6,7 @@
 //! $ tcpxctl diagnose run.tar.gz                         # a bundle, read in place
 //! $ tcpxctl diagnose 4242                               # a process under `tcpxctl tap`
 //! $ tcpxctl diagnose a.tcpxrec b.tcpxrec                # recordings of both ends, running or not
+//! $ tcpxctl diagnose a.tcpxrec b.tcpxrec logs/          # with the logs of the program; or logs alone
 //! $ tcpxctl diagnose --peer 10.0.0.226                  # what runs on both nodes now
 //! $ tcpxctl diagnose --explain                          # every condition there is a name for
 //! $ tcpxctl diagnose --explain window-never-consumed    # what it means, how it is detected, what to do
@@ -16,20 +17,25 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::adopt::{find, is_foreign};
 use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
+use super::logs::catalogue;
+use super::logs_text;
 use super::nodes::{Nodes, upload};
 use super::output::{Columns, print, print_json};
 use super::signals::interrupted;
 use clap::Args;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
 use tcpx_diagnose::{
     CatalogueEntry, Condition, Evidence, OpenError, diagnose, evidence_from_files,
     evidence_from_recorders, newest_run,
 };
+use tcpx_logs::{LogFilter, LogReader, LogReport, Severity as LineSeverity};
+use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::Names;
 use tcpx_run_model::record::RunFiles;
@@ -39,8 +45,8 @@ use tcpx_words::units::printable;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run folder (finished or not) or bundle; or process ids and recorder files, of one end or both [default: every
-    /// running process here that has a recorder; if there is none, the newest run in reports/].
+    /// Run folder (finished or not) or bundle; or process ids, recorder files, of one end or both, and logs [default:
+    /// every running process here that has a recorder; if there is none, the newest run in reports/].
     #[arg(value_name = "RUN|PID|FILE", conflicts_with = "explain")]
     what: Vec<String>,
     /// Explain a condition: meaning, detection, reproduction and fix; without a name, list all conditions.
@@ -57,7 +63,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(name) = &arguments.explain {
         return explain(common, name.as_deref());
     }
-    let DiagnoseInput { of, evidence, note } = seen(arguments)?;
+    let DiagnoseInput {
+        of,
+        evidence,
+        note,
+        logs,
+    } = seen(arguments)?;
     if arguments.evidence {
         print_json(&EvidenceDocument {
             schema: "tcpxctl.evidence/1",
@@ -69,7 +80,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let outcome = match findings.is_empty() && !evidence.damaged.is_empty() {
         // What cannot be read may be what was wrong.
         true => Outcome::NotRun,
-        false => exit_of(&findings),
+        false => exit_of(&findings, logs.as_ref()),
     };
     if common.json {
         let missing = evidence.missing();
@@ -83,15 +94,22 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             findings,
             missing,
             damaged: &evidence.damaged,
+            logs: logs.as_ref(),
         });
     } else {
-        print(&text(&of, note.as_deref(), &evidence, &findings));
+        print(&text(
+            &of,
+            note.as_deref(),
+            &evidence,
+            &findings,
+            logs.as_ref(),
+        ));
     }
     Ok(Ending::from(outcome))
 }
 
-/// 4 for a stall, as in `run`, and 1 for any other error.
-fn exit_of(findings: &[Finding]) -> Outcome {
+/// 4 for a stall, as in `run`, and 1 for any other error; by the logs if the rules find none.
+fn exit_of(findings: &[Finding], logs: Option<&LogReport>) -> Outcome {
     let errors = || {
         findings
             .iter()
@@ -101,7 +119,11 @@ fn exit_of(findings: &[Finding]) -> Outcome {
         errors().next(),
         errors().any(|finding| is_stall(&finding.condition)),
     ) {
-        (None, _) => Outcome::Passed,
+        (None, _) => match logs.and_then(LogReport::worst) {
+            Some(LineSeverity::Stall) => Outcome::Stalled,
+            Some(LineSeverity::Fatal | LineSeverity::Error) => Outcome::Failed,
+            _ => Outcome::Passed,
+        },
         (Some(_), true) => Outcome::Stalled,
         (Some(_), false) => Outcome::Failed,
     }
@@ -137,10 +159,31 @@ pub(super) struct DiagnoseDocument<'a> {
     /// Files of the run that are there and cannot be read, or only in part, in words.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     damaged: &'a [String],
+    /// The summary of the logs, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<super::schemas::Logs>"))]
+    logs: Option<&'a LogReport>,
 }
 
-fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding]) -> String {
+fn text(
+    of: &str,
+    note: Option<&str>,
+    evidence: &Evidence,
+    findings: &[Finding],
+    logs: Option<&LogReport>,
+) -> String {
+    let summary = logs
+        .map(|logs| logs_text::render(logs, false))
+        .unwrap_or_default();
     let nodes: Vec<&str> = evidence.node_names().collect();
+    if let (Some(_), []) = (logs, nodes.as_slice()) {
+        let note = note.map(|note| format!("# note : {note}\n"));
+        return format!(
+            "# diagnose : {}\n{}{summary}",
+            printable(of),
+            note.unwrap_or_default()
+        );
+    }
     let channels = evidence.channel_count();
     let mut text = format!(
         "# diagnose : {}: {channels} channels of {}\n",
@@ -156,17 +199,20 @@ fn text(of: &str, note: Option<&str>, evidence: &Evidence, findings: &[Finding])
     let damaged = evidence.damaged.iter();
     damaged.for_each(|what| text.push_str(&format!("# note : {what}\n")));
     if findings.is_empty() {
-        text.push_str("# nothing found\n");
+        text.push_str(match logs {
+            None => "# nothing found\n",
+            Some(_) => "# nothing found in the recordings\n",
+        });
         evidence
             .missing()
             .iter()
             .for_each(|what| text.push_str(&format!("# not seen : {what}\n")));
-        return text;
+        return text + &summary;
     }
     text.push_str(&render_all(findings));
     let first = &findings[0].condition;
     text.push_str(&format!("# More : tcpxctl diagnose --explain {first}\n"));
-    text
+    text + &summary
 }
 
 /// The evidence, and where it is from.
@@ -174,6 +220,8 @@ struct DiagnoseInput {
     of: String,
     evidence: Evidence,
     note: Option<String>,
+    /// The summary of the logs, if there are any.
+    logs: Option<LogReport>,
 }
 
 fn seen(arguments: &Arguments) -> Result<DiagnoseInput, Failure> {
@@ -185,11 +233,42 @@ fn seen(arguments: &Arguments) -> Result<DiagnoseInput, Failure> {
             Err(SourceError::NoRecorder) => in_run(&newest_run(Path::new("reports"))?),
             seen => Ok(seen?),
         },
-        [run] if Path::new(run).is_dir() || RunFiles::is_bundle(Path::new(run)) => {
-            in_run(Path::new(run))
-        }
+        [run] if Path::new(run).exists() && !is_foreign(Path::new(run)) => in_run(Path::new(run)),
+        what if what.iter().all(|one| is_foreign(Path::new(one))) => in_files(what),
         recorders => Ok(in_recorders(recorders)?),
     }
+}
+
+/// Recordings and logs of programs that no run started.
+fn in_files(what: &[String]) -> Result<DiagnoseInput, Failure> {
+    let paths: Vec<PathBuf> = what.iter().map(PathBuf::from).collect();
+    let found = find(&paths)?;
+    if found.logs.is_empty() && !paths.iter().any(|path| path.is_dir()) {
+        return Ok(in_recorders(what)?);
+    }
+    let path = |path: &PathBuf| path.display().to_string();
+    let recordings: Vec<String> = found.recordings.iter().map(path).collect();
+    let mut input = match recordings.as_slice() {
+        [] => DiagnoseInput {
+            of: what.join(", "),
+            evidence: Evidence::default(),
+            note: Some("no recording: the logs alone are judged".to_owned()),
+            logs: None,
+        },
+        recordings => in_recorders(recordings)?,
+    };
+    if !found.logs.is_empty() {
+        input.logs = Some(summary(|reader| reader.paths(&found.logs))?);
+    }
+    Ok(input)
+}
+
+/// The summary of logs that `read` reads.
+fn summary(read: impl FnOnce(&mut LogReader<'_>)) -> Result<LogReport, Failure> {
+    let (catalogue, filter) = (catalogue(&[])?, LogFilter::default());
+    let mut reader = LogReader::new(&catalogue, &filter);
+    read(&mut reader);
+    Ok(reader.report())
 }
 
 /// A run folder or a bundle, finished or not.
@@ -199,10 +278,25 @@ fn in_run(path: &Path) -> Result<DiagnoseInput, Failure> {
     let note = files
         .unfinished()
         .map(|unfinished| unfinished.words(evidence.now_ms));
+    let is_log = |name: &String| name.starts_with(LOGS);
+    let names: Vec<String> = files.names().into_iter().filter(is_log).collect();
+    let read = |reader: &mut LogReader<'_>| {
+        for name in &names {
+            // A file that cannot be read is among what the run has lost.
+            if let Ok(file) = files.file(name) {
+                reader.stream(name, file);
+            }
+        }
+    };
+    let logs = match names.is_empty() {
+        true => None,
+        false => Some(summary(read)?),
+    };
     Ok(DiagnoseInput {
         of: path.display().to_string(),
         evidence,
         note,
+        logs,
     })
 }
 
@@ -219,6 +313,7 @@ fn in_recorders(what: &[String]) -> Result<DiagnoseInput, SourceError> {
         of,
         evidence: evidence?,
         note: None,
+        logs: None,
     })
 }
 
@@ -243,6 +338,7 @@ fn on_peer(arguments: &Arguments, transport: &dyn Transport) -> Result<DiagnoseI
         of: format!("{} and {}", transports[0].node(), transport.node()),
         evidence,
         note: None,
+        logs: None,
     })
 }
 

@@ -134,13 +134,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(folder) = &arguments.check {
         return check(common, folder);
     }
-    let own = SignatureCatalogue::user_folder(|name| std::env::var_os(name));
-    let folders: Vec<PathBuf> = own
-        .into_iter()
-        .chain(arguments.signatures.iter().cloned())
-        .collect();
-    let catalogue = SignatureCatalogue::with(&folders)
-        .map_err(|error| Failure::because(Outcome::Usage, &error))?;
+    let catalogue = catalogue(&arguments.signatures)?;
     if arguments.literals {
         let lines = catalogue
             .literals()
@@ -162,6 +156,13 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let report = reader.report();
     show(common, arguments, &report);
     ended(arguments, &report)
+}
+
+/// The shipped signatures, those of the user's folder, and `more`.
+pub(crate) fn catalogue(more: &[PathBuf]) -> Result<SignatureCatalogue, Failure> {
+    let own = SignatureCatalogue::user_folder(|name| std::env::var_os(name));
+    let folders: Vec<PathBuf> = own.into_iter().chain(more.iter().cloned()).collect();
+    SignatureCatalogue::with(&folders).map_err(|error| Failure::because(Outcome::Usage, &error))
 }
 
 fn show(common: &Common, arguments: &Arguments, report: &LogReport) {

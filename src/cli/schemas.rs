@@ -436,7 +436,7 @@ enum ChannelSide {
 
 /// `tcpxctl logs --json`.
 #[derive(JsonSchema, Serialize)]
-struct Logs {
+pub(super) struct Logs {
     schema: String,
     inputs: LogInputs,
     transport: LogTransport,

@@ -673,6 +673,22 @@ fn recordings_and_logs_are_reported_and_bundled_without_a_step_between() {
     assert!(!report.out.contains("10.20.30.40"), "{report}");
     assert_eq!(report.run_folders().len(), 1);
 
+    let judged = Tool::new(&["diagnose", recording, folder]).ends_with(0);
+    judged.says(&[
+        "4 channels of pid",
+        "nothing found in the recordings",
+        "rank0.log:1",
+    ]);
+    let run = report.run_folders().remove(0);
+    Tool::new(&["diagnose", run.to_str().unwrap()])
+        .ends_with(0)
+        .says(&["rank0.log:1"]);
+    let null = "a3-0:4242:4250 [0] f:12 NCCL WARN NET/GPUDirectTCPX : mhandle is null\n";
+    let broken = Tool::new(&["diagnose", "x.log", "--json"]);
+    broken.write("x.log", null);
+    let document = broken.ends_with(1).json();
+    assert_eq!(document["logs"]["findings"][0]["signature"], "null-mhandle");
+
     let bundle = Tool::new(&["bundle", &log, recording, "--out", "x.tar.gz"]).ends_with(0);
     let packed = bundle.folder().join("x.tar.gz");
     let packed = packed.to_str().unwrap();
