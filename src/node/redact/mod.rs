@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod json;
+mod keys;
 mod recorder;
 mod shape;
 #[cfg(test)]

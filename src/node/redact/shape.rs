@@ -2,6 +2,7 @@
 //! `eth1:10.0.1.25<0>`, `password=…`, `/home/someone`.
 #![forbid(unsafe_code)]
 
+use super::keys;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Prefixes of known kinds of tokens.
@@ -25,19 +26,6 @@ const SECRETS: [&str; 16] = [
 ];
 /// A token has more characters than this after its prefix.
 const SECRET_CHARS_MIN: usize = 12;
-/// Endings of names whose value is a secret.
-const KEYS: [&str; 10] = [
-    "token",
-    "password",
-    "passwd",
-    "secret",
-    "api_key",
-    "apikey",
-    "access_key",
-    "private_key",
-    "credential",
-    "credentials",
-];
 /// Words of HTTP authentication that a credential follows.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 /// Domains of internal host names.
@@ -111,15 +99,7 @@ fn ends_secret(byte: u8) -> bool {
 /// The offset of the value in a word such as `password:hunter2`.
 fn key_inside(word: &str) -> Option<usize> {
     let (key, value) = word.split_once(':')?;
-    (!value.is_empty() && is_key(key)).then_some(key.len() + 1)
-}
-
-fn is_key(word: &str) -> bool {
-    let lower = word
-        .trim_start_matches('-')
-        .to_ascii_lowercase()
-        .replace('-', "_");
-    word.len() <= 64 && KEYS.iter().any(|key| lower.ends_with(key))
+    (!value.is_empty() && keys::is_secret(key)).then_some(key.len() + 1)
 }
 
 /// Whether a word and the characters after it mean that the next word is a secret.
@@ -147,7 +127,7 @@ fn is_followed_by_secret(word: &str, behind: &[u8]) -> bool {
             .count();
         return next > SECRET_CHARS_MIN;
     }
-    is_key(word) && (colon || gap.iter().any(|byte| b"=:".contains(byte)))
+    keys::is_secret(word) && (colon || gap.iter().any(|byte| b"=:".contains(byte)))
 }
 
 fn is_secret(word: &str) -> bool {
