@@ -64,7 +64,7 @@ impl Redactor {
             is_secret |= shape == super::Shape::Secret && start >= whole.len();
         });
         match is_secret && !value.is_empty() {
-            true => self.replaced(value, "SECRET".to_owned()),
+            true => super::SECRET.to_owned(),
             false => self.redact(value),
         }
     }

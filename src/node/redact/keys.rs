@@ -1,5 +1,5 @@
 //! Which names stand for secrets: `HF_TOKEN`, `--password`, `spring.datasource.password`,
-//! `X-Api-Key`, `authToken`.
+//! `X-Api-Key`, `authToken`. Which values are none: `unset`, `$HF_TOKEN`, plain words.
 #![forbid(unsafe_code)]
 
 use std::iter::Peekable;
@@ -88,6 +88,29 @@ const HARMLESS: [&str; 32] = [
     "rate",
 ];
 
+/// Words that stand for the absence of a value.
+const ABSENT: [&str; 19] = [
+    "",
+    "-",
+    "\u{2014}",
+    "null",
+    "none",
+    "nil",
+    "true",
+    "false",
+    "yes",
+    "no",
+    "on",
+    "off",
+    "unset",
+    "empty",
+    "not",
+    "(unset)",
+    "undefined",
+    "SECRET",
+    "REDACTED",
+];
+
 /// Whether the value of this name is a secret.
 pub(super) fn is_secret(name: &str) -> bool {
     // The shell's variables of the current folder.
@@ -116,6 +139,35 @@ fn is_variable(name: &str) -> bool {
     let is_of_variable =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     name.contains('_') && name.bytes().all(is_of_variable)
+}
+
+/// Whether a value says that there is none, refers to a variable, or was replaced before.
+pub(super) fn is_absent(value: &str) -> bool {
+    let value = value.trim();
+    let is_masked = value.bytes().all(|byte| b"*.".contains(&byte))
+        || (value.len() > 2 && value.bytes().all(|byte| b"xX#".contains(&byte)));
+    let is_variable = value.strip_prefix('$').is_some_and(|name| {
+        let inner = name
+            .trim_start_matches(['{', '('])
+            .trim_end_matches(['}', ')']);
+        !inner.is_empty()
+            && inner
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    });
+    is_masked || is_variable || ABSENT.iter().any(|word| word.eq_ignore_ascii_case(value))
+}
+
+/// Whether a value consists of plain words: `not found`, `NCCL_SOCKET_IFNAME`.
+pub(super) fn is_words(value: &str) -> bool {
+    let is_separator = |letter: char| letter.is_whitespace() || "_-./,:;'()".contains(letter);
+    value.split(is_separator).all(|word| {
+        let is_alphabetic = word.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let tail = word.get(1..).unwrap_or_default();
+        let is_one_case = !tail.bytes().any(|byte| byte.is_ascii_uppercase())
+            || !word.bytes().any(|byte| byte.is_ascii_lowercase());
+        is_alphabetic && is_one_case
+    })
 }
 
 /// The parts of a name, in lower case and without numbers at their ends: `hf`, `token` of

@@ -18,17 +18,21 @@ mod recorder;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use crate::Root;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 use shape::Shape;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 /// Placeholder addresses: 198.18.0.0/15, which RFC 2544 reserves for benchmarks.
 const PLACEHOLDER_NET: [u8; 2] = [198, 18];
 /// Beginning of placeholder MAC addresses, which are locally administered.
 const MAC_PLACEHOLDER: &str = "02:00:00:00:";
+/// Placeholder of every secret. What a secret was is in no map.
+const SECRET: &str = "SECRET";
 /// Most /24 networks that get a placeholder of their own; all others share one.
 const NETWORKS_MAX: u16 = 512;
 /// Shortest user name that is replaced; shorter ones could be words.
@@ -150,16 +154,44 @@ impl Redactor {
         self.learn(text);
         let mut out = String::with_capacity(text.len());
         let mut from = 0;
+        for place in Self::secret_places(text) {
+            self.names(&text[from..place.start], &mut out);
+            replace_secret(&text[place.clone()], &mut out);
+            from = place.end;
+        }
+        self.names(&text[from..], &mut out);
+        out
+    }
+
+    /// The places of secrets, in order and without overlaps.
+    fn secret_places(text: &str) -> Vec<Range<usize>> {
+        let mut places = tokens::places(text);
+        for place in &mut places {
+            *place = text.floor_char_boundary(place.start)..text.ceil_char_boundary(place.end);
+        }
+        places.sort_by_key(|place| place.start);
+        let mut joined: Vec<Range<usize>> = Vec::new();
+        for place in places {
+            match joined.last_mut() {
+                Some(last) if place.start <= last.end => last.end = last.end.max(place.end),
+                _ => joined.push(place),
+            }
+        }
+        joined
+    }
+
+    /// Copies `text` to `out`, with names and addresses replaced.
+    fn names(&mut self, text: &str, out: &mut String) {
+        let mut from = 0;
         for (start, end, placeholder) in self.known(text) {
             if start >= from {
-                self.shapes(&text[from..start], &mut out);
+                self.shapes(&text[from..start], out);
                 out.push_str(&placeholder);
                 self.map.insert(text[start..end].to_owned(), placeholder);
                 from = end;
             }
         }
-        self.shapes(&text[from..], &mut out);
-        out
+        self.shapes(&text[from..], out);
     }
 
     /// Start, end and placeholder of each known name that is a whole word, with the domain
@@ -207,7 +239,7 @@ impl Redactor {
                 Shape::V4(address) => self.v4(address),
                 Shape::V6(address) => self.v6(address),
                 Shape::Mac => self.mac(found),
-                Shape::Secret => self.replaced(found, "SECRET".to_owned()),
+                Shape::Secret => SECRET.to_owned(),
             };
             out.push_str(&placeholder);
             from = end;
@@ -276,4 +308,11 @@ impl Redactor {
         self.map.insert(word.to_owned(), placeholder.clone());
         placeholder
     }
+}
+
+/// Writes the placeholder of a secret, and as many line ends as the secret had.
+fn replace_secret(secret: &str, out: &mut String) {
+    out.push_str(SECRET);
+    let ends = secret.matches('\n').count();
+    (0..ends).for_each(|_| out.push('\n'));
 }

@@ -5,26 +5,7 @@
 use super::keys;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Prefixes of known kinds of tokens.
-const SECRETS: [&str; 16] = [
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "ghu_",
-    "github_pat_",
-    "glpat-",
-    "hf_",
-    "sk-",
-    "AKIA",
-    "ASIA",
-    "ya29.",
-    "xoxb-",
-    "xoxp-",
-    "AIza",
-    "npm_",
-    "eyJ",
-];
-/// A token has more characters than this after its prefix.
+/// Shortest credential behind such a word, which is also an ordinary one.
 const SECRET_CHARS_MIN: usize = 12;
 /// Words of HTTP authentication that a credential follows.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
@@ -70,11 +51,7 @@ pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
             at = end;
             continue;
         }
-        if is_secret(word) {
-            found(at, end, Shape::Secret);
-        } else {
-            addresses(word, |from, to, shape| found(at + from, at + to, shape));
-        }
+        addresses(word, |from, to, shape| found(at + from, at + to, shape));
         secret_next = is_followed_by_secret(word, &bytes[end..]);
         at = end;
     }
@@ -128,27 +105,6 @@ fn is_followed_by_secret(word: &str, behind: &[u8]) -> bool {
         return next > SECRET_CHARS_MIN;
     }
     keys::is_secret(word) && (colon || gap.iter().any(|byte| b"=:".contains(byte)))
-}
-
-fn is_secret(word: &str) -> bool {
-    if word.len() <= SECRET_CHARS_MIN {
-        return false;
-    }
-    let known = SECRETS
-        .iter()
-        .any(|prefix| word.starts_with(prefix) && word.len() > prefix.len() + SECRET_CHARS_MIN);
-    known || is_random(word)
-}
-
-/// Whether a word looks like a random token: 32 or more characters, with digits and letters
-/// of both cases. Hexadecimal hashes do not match.
-fn is_random(word: &str) -> bool {
-    let count = |is: fn(&u8) -> bool| word.bytes().filter(is).count();
-    word.len() >= 32
-        && !word.contains(['.', ':'])
-        && count(u8::is_ascii_digit) >= 4
-        && count(u8::is_ascii_uppercase) >= 6
-        && count(u8::is_ascii_lowercase) >= 6
 }
 
 fn addresses(word: &str, mut found: impl FnMut(usize, usize, Shape)) {

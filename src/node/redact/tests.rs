@@ -106,6 +106,30 @@ fn json_strings_are_redacted_with_their_escapes() {
 }
 
 #[test]
+fn shapes_of_tokens_are_replaced() {
+    let tail = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY";
+    for token in [
+        format!("glpat-{}", &tail[..20]),
+        format!("AKIA{}", "ABCDEFGHIJKLMNOP"),
+        format!("xoxb-1234567890-{tail}"),
+        format!("hf_{tail}"),
+        format!("sk-proj-{tail}"),
+        format!("AIza{tail}abc"),
+        format!("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{tail}"),
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzY9xQk4L2a".to_owned(),
+        "$6$saltsalt$abcdefghijkl".to_owned(),
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----".to_owned(),
+        "-----BEGIN PRIVATE KEY-----\\nMIIEow\\n-----END PRIVATE KEY-----\\n".to_owned(),
+    ] {
+        let redacted = Redactor::default().redact(&format!("a {token} b"));
+        let plain = redacted.replace(['\n', '\\', 'n'], "");
+        assert_eq!(plain, "a SECRET b", "{token}");
+    }
+    let webhook = "https://hooks.slack.com/services/T0/B0/abc";
+    check(webhook, "https://hooks.slack.com/SECRET");
+}
+
+#[test]
 fn redacting_twice_changes_nothing() {
     let mut redactor = Redactor::new(["a3-node0"], ["maintainer"]);
     let once = redactor.redact("a3-node0 10.0.1.25 fd00::1 42:01:0a:00:01:19 maintainer");
