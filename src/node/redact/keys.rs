@@ -5,10 +5,10 @@
 use std::iter::Peekable;
 
 /// Longest name that is looked at.
-const NAME_BYTES_MAX: usize = 128;
+pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// Parts that make a name that of a secret, wherever they stand in it.
-const PARTS: [&str; 23] = [
+const PARTS: [&str; 25] = [
     "token",
     "password",
     "passwd",
@@ -27,6 +27,8 @@ const PARTS: [&str; 23] = [
     "accesstoken",
     "credential",
     "credentials",
+    "cookie",
+    "authorization",
     "connectionstring",
     "webhook",
     "jwt",
@@ -134,8 +136,17 @@ pub(super) fn is_secret(name: &str) -> bool {
     parts.iter().any(is_part) || parts.windows(2).any(is_key) || is_last
 }
 
+/// Whether the value of this name in a URL is a secret: `?sig=…`, `&key=…`.
+pub(super) fn is_secret_in_url(name: &str) -> bool {
+    is_secret(name)
+        || LAST
+            .iter()
+            .chain(&["key"])
+            .any(|last| name.eq_ignore_ascii_case(last))
+}
+
 /// Whether a name is written like an environment variable with more than one part.
-fn is_variable(name: &str) -> bool {
+pub(super) fn is_variable(name: &str) -> bool {
     let is_of_variable =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     name.contains('_') && name.bytes().all(is_of_variable)
@@ -213,7 +224,7 @@ mod tests {
     fn names_of_secrets_are_told_from_names_about_secrets() {
         let secrets = "HF_TOKEN password --password Password2 X-Api-Key authToken api_key \
             AWS_SECRET_ACCESS_KEY spring.datasource.password SECRET_KEY_BASE DB_PASS \
-            NCCL_FAKE_PASSWORD client_secret SLACK_WEBHOOK_URL apikey --auth";
+            NCCL_FAKE_PASSWORD client_secret SLACK_WEBHOOK_URL Set-Cookie apikey --auth";
         for name in secrets.split_whitespace() {
             assert!(is_secret(name), "{name}");
         }

@@ -14,6 +14,7 @@
 
 mod json;
 mod keys;
+mod pairs;
 mod recorder;
 mod shape;
 #[cfg(test)]
@@ -166,6 +167,7 @@ impl Redactor {
     /// The places of secrets, in order and without overlaps.
     fn secret_places(text: &str) -> Vec<Range<usize>> {
         let mut places = tokens::places(text);
+        places.extend(pairs::values(text).into_iter().map(|value| value.at));
         for place in &mut places {
             *place = text.floor_char_boundary(place.start)..text.ceil_char_boundary(place.end);
         }
@@ -239,7 +241,6 @@ impl Redactor {
                 Shape::V4(address) => self.v4(address),
                 Shape::V6(address) => self.v6(address),
                 Shape::Mac => self.mac(found),
-                Shape::Secret => SECRET.to_owned(),
             };
             out.push_str(&placeholder);
             from = end;

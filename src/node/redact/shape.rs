@@ -1,14 +1,9 @@
-//! Recognises addresses, secrets, home folders and host names anywhere in a text:
-//! `eth1:10.0.1.25<0>`, `password=…`, `/home/someone`.
+//! Recognises addresses, home folders and host names anywhere in a text:
+//! `eth1:10.0.1.25<0>`, `/home/someone`.
 #![forbid(unsafe_code)]
 
-use super::keys;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Shortest credential behind such a word, which is also an ordinary one.
-const SECRET_CHARS_MIN: usize = 12;
-/// Words of HTTP authentication that a credential follows.
-const SCHEMES: [&str; 2] = ["bearer", "basic"];
 /// Domains of internal host names.
 const DOMAINS: [&str; 5] = [".internal", ".local", ".lan", ".corp", ".intranet"];
 /// Folders that hold home folders.
@@ -20,13 +15,12 @@ pub(super) enum Shape {
     V4(Ipv4Addr),
     V6(Ipv6Addr),
     Mac,
-    Secret,
 }
 
 /// Calls `found` with start, end and shape of everything that is recognised, in order.
 pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
     let bytes = text.as_bytes();
-    let (mut at, mut secret_next) = (0, false);
+    let mut at = 0;
     while at < bytes.len() {
         if !is_word(bytes[at]) {
             at += 1;
@@ -37,74 +31,15 @@ pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
                 .iter()
                 .take_while(|byte| is_word(**byte))
                 .count();
-        let word = &text[at..end];
-        if secret_next {
-            let end = end_of_secret(bytes, at).max(end);
-            found(at, end, Shape::Secret);
-            at = end;
-            secret_next = false;
-            continue;
-        }
-        if let Some(behind) = key_inside(word) {
-            let end = end_of_secret(bytes, at).max(end);
-            found(at + behind, end, Shape::Secret);
-            at = end;
-            continue;
-        }
-        addresses(word, |from, to, shape| found(at + from, at + to, shape));
-        secret_next = is_followed_by_secret(word, &bytes[end..]);
+        addresses(&text[at..end], |from, to, shape| {
+            found(at + from, at + to, shape)
+        });
         at = end;
     }
 }
 
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"._-:".contains(&byte)
-}
-
-/// The end of a secret that starts at `at`: the next delimiter, because a password may contain
-/// any other character.
-fn end_of_secret(bytes: &[u8], at: usize) -> usize {
-    let rest = &bytes[at..];
-    let length = rest.iter().position(|byte| ends_secret(*byte));
-    at + length.unwrap_or(rest.len())
-}
-
-fn ends_secret(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || b"\"',;&)]}<>".contains(&byte)
-}
-
-/// The offset of the value in a word such as `password:hunter2`.
-fn key_inside(word: &str) -> Option<usize> {
-    let (key, value) = word.split_once(':')?;
-    (!value.is_empty() && keys::is_secret(key)).then_some(key.len() + 1)
-}
-
-/// Whether a word and the characters after it mean that the next word is a secret.
-fn is_followed_by_secret(word: &str, behind: &[u8]) -> bool {
-    let (word, colon) = word
-        .strip_suffix(':')
-        .map_or((word, false), |key| (key, true));
-    let gap = behind
-        .iter()
-        .take(4)
-        .take_while(|byte| b"=\"': \t".contains(byte))
-        .count();
-    let gap = &behind[..gap];
-    if word.len() > 64 || gap.is_empty() {
-        return false;
-    }
-    if SCHEMES
-        .iter()
-        .any(|scheme| word.eq_ignore_ascii_case(scheme))
-    {
-        // `basic` is also an ordinary word, so the next word must be as long as a credential.
-        let next = behind[gap.len()..]
-            .iter()
-            .take_while(|byte| !ends_secret(**byte))
-            .count();
-        return next > SECRET_CHARS_MIN;
-    }
-    keys::is_secret(word) && (colon || gap.iter().any(|byte| b"=:".contains(byte)))
 }
 
 fn addresses(word: &str, mut found: impl FnMut(usize, usize, Shape)) {

@@ -105,6 +105,81 @@ fn json_strings_are_redacted_with_their_escapes() {
     );
 }
 
+/// A value that nothing but its place shows to be a secret.
+const PLAIN: &str = "quietly-Burning7candle";
+
+#[test]
+fn a_secret_is_replaced_in_every_layout() {
+    let layouts = r#"HF_TOKEN=V
+export DB_PASSWORD='V' # set
+docker run -e HF_TOKEN=V image
+prog --password V --verbose
+prog --api-key=V
+prog --token "V"
+"password": "V",
+{'password': 'V'}
+password: V
+  client_secret: "V"
+- name: HF_TOKEN~  value: V
+{"name": "HF_TOKEN", "value": "V"}
+["--password", "V"]
+("HF_TOKEN", "V")
+| HF_TOKEN | - | V |
+| `HF_TOKEN` | `V` |
+<tr><td>HF_TOKEN</td><td>V</td></tr>
+<tr><td><code>HF_TOKEN</code></td><td>-</td><td class="x"><code>V</code></td></tr>
+<dt>password</dt><dd>V</dd>
+<password>V</password>
+<input name="x" password="V">
+HF_TOKEN    V    3
+X-Api-Key: V
+Authorization: Bearer V
+Authorization: Token V
+Cookie: session=V; theme=dark
+https://host/x?token=V&y=1
+https://host/x?a=b&amp;sig=V
+https://someone:V@registry.example.com/x
+postgres://app:V@10.0.1.25:5432/db
+token => V
+secret := V
+HF_TOKEN%3DV
+\"password\": \"V\"
+&quot;password&quot;: &quot;V&quot;
+password = Some("V")
+Config { user: "x", password: "V" }
+apikey: |~  V~other: 1
+AccountName=x;AccountKey=V;EndpointSuffix=y
+HF_TOKEN,V,1"#;
+    for layout in layouts.lines() {
+        let text = layout.replace('V', PLAIN).replace('~', "\n");
+        let redacted = Redactor::default().redact(&text);
+        assert!(!redacted.contains(PLAIN), "{text}\n{redacted}");
+        assert!(redacted.contains("SECRET"), "{redacted}");
+        let again = Redactor::default().redact(&redacted);
+        assert_eq!(again, redacted, "redacted twice");
+    }
+}
+
+#[test]
+fn ordinary_text_is_kept() {
+    for text in [
+        "pass 3 of 5: passed",
+        "the key is window-never-consumed",
+        "max_tokens=512 token_count: 7",
+        "HF_TOKEN is not set",
+        "HF_TOKEN=$HF_TOKEN tcpxctl run a.toml",
+        "| HF_TOKEN | - | SECRET |",
+        "PWD=/work/tcpxctl",
+        "_ZN7tcpxctl6worker4load17h0123456789abcdefE",
+        "/usr/local/Lib64/GPUDirectTCPX_v7/Build2024/libnccl-net.so.0",
+        "getty@tty1.service memcpy@GLIBC_2.14 libnccl@2.19",
+        "http://host:8080/path/x",
+        "sk-learn-some-long-words hf_hub_download_timeout",
+    ] {
+        check(text, text);
+    }
+}
+
 #[test]
 fn shapes_of_tokens_are_replaced() {
     let tail = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY";

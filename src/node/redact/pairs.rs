@@ -1,0 +1,436 @@
+//! The values of secret names, however name and value are laid out: `KEY=VALUE`,
+//! `"key": "value"`, `key: value`, `--key value`, a header, a row of a table in Markdown or
+//! HTML, an element of XML, `name: KEY` with `value: VALUE`, and columns.
+//!
+//! A layout that is not certain ends with the line. The value of a certain one may have lines.
+#![forbid(unsafe_code)]
+
+use super::keys::{self, NAME_BYTES_MAX};
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
+use std::ops::Range;
+use std::sync::LazyLock;
+
+/// Something that every secret name contains, in lower case.
+const STEMS: [&str; 17] = [
+    "token",
+    "pass",
+    "pwd",
+    "secret",
+    "key",
+    "credential",
+    "cookie",
+    "auth",
+    "connection",
+    "webhook",
+    "jwt",
+    "otp",
+    "kubeconfig",
+    "pat",
+    "sig",
+    "dsn",
+    "pin",
+];
+/// Longest value of several lines.
+const VALUE_BYTES_MAX: usize = 16 << 10;
+/// Most spaces between a name, its separator and its value.
+const SPACES_MAX: usize = 64;
+/// Quotes as they are, in JSON inside a string, and in HTML.
+const QUOTES: [&str; 9] = [
+    "\\\"", "\\'", "&quot;", "&#34;", "&#39;", "&apos;", "\"", "'", "`",
+];
+/// Words of HTTP authentication that a credential follows.
+const SCHEMES: [&str; 6] = ["bearer", "basic", "token", "digest", "negotiate", "apikey"];
+/// Names of headers whose value is the rest of the line.
+const HEADERS: [&str; 4] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "set-cookie",
+];
+
+static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let mut builder = AhoCorasickBuilder::new();
+    builder.ascii_case_insensitive(true).build(STEMS).ok()
+});
+
+/// The value of a secret name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) at: Range<usize>,
+    /// Whether it cannot be a word of a sentence, such as `an` in `invalid token: an end`.
+    pub(super) is_certain: bool,
+}
+
+/// The values of all secret names in a text, in order. They may overlap.
+pub(super) fn values(text: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    let Some(finder) = &*FINDER else {
+        // The stems are constants, so a finder was built.
+        return found;
+    };
+    let mut from = 0;
+    for stem in finder.find_iter(text) {
+        if stem.start() < from {
+            continue;
+        }
+        let name = name_around(text, stem.start());
+        from = name.end;
+        let before = &text[..name.start];
+        let is_secret = match before.ends_with(['?', '&']) || before.ends_with("&amp;") {
+            true => keys::is_secret_in_url(&text[name.clone()]),
+            false => keys::is_secret(&text[name.clone()]),
+        };
+        if is_secret {
+            Layout { text, name }.values(&mut found);
+        }
+    }
+    schemes(text, &mut found);
+    found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
+    found.sort_by_key(|value| value.at.start);
+    found
+}
+
+/// `Basic dXNlcjpwYXNz` outside a header.
+fn schemes(text: &str, found: &mut Vec<Value>) {
+    for scheme in ["Bearer ", "bearer ", "Basic ", "BEARER "] {
+        for at in memchr::memmem::find_iter(text.as_bytes(), scheme) {
+            let at = at + scheme.len();
+            let end = at + length(&text[at..], ends_word);
+            let credential = &text[at..end];
+            // `basic` is also an ordinary word, so a credential is long.
+            if credential.len() >= 12 && !keys::is_words(credential) {
+                found.push(Value {
+                    at: at..end,
+                    is_certain: true,
+                });
+            }
+        }
+    }
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)
+}
+
+/// The name that the byte at `at` belongs to.
+fn name_around(text: &str, at: usize) -> Range<usize> {
+    let bytes = text.as_bytes();
+    let before = bytes[..at]
+        .iter()
+        .rev()
+        .take(NAME_BYTES_MAX)
+        .take_while(|byte| is_of_name(**byte))
+        .count();
+    let after = bytes[at..]
+        .iter()
+        .take(NAME_BYTES_MAX)
+        .take_while(|byte| is_of_name(**byte))
+        .count();
+    // A full stop ends a sentence.
+    let end = at + text[at..at + after].trim_end_matches('.').len();
+    at - before..end
+}
+
+fn length(text: &str, ends: impl Fn(u8) -> bool) -> usize {
+    let end = text.bytes().position(ends);
+    end.unwrap_or(text.len())
+}
+
+/// Ends a value without quotes.
+fn ends_word(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || b"\"'`<>\0".contains(&byte)
+}
+
+fn ends_line(byte: u8) -> bool {
+    b"\r\n\0".contains(&byte)
+}
+
+/// A secret name and the text that it stands in.
+struct Layout<'a> {
+    text: &'a str,
+    name: Range<usize>,
+}
+
+impl Layout<'_> {
+    fn values(&self, found: &mut Vec<Value>) {
+        let name = &self.text[self.name.clone()];
+        let behind = self.name.end;
+        let at = self.skip_quotes(behind);
+        let is_quoted = at > behind;
+        let is_option = name.starts_with('-');
+        let is_certain = is_quoted || is_option || keys::is_variable(name);
+        let spaced = self.skip_spaces(at);
+        let rest = &self.text[spaced..];
+        if let Some(separator) = separator(rest) {
+            return self.assigned(spaced + separator.len(), separator, is_certain, found);
+        }
+        if rest.starts_with('|') {
+            return self.cells(spaced, found);
+        }
+        if rest.starts_with("</") {
+            return self.html_cells(spaced, found);
+        }
+        let before = self.text[..self.name.start].trim_end_matches('/');
+        if rest.starts_with('>') && before.ends_with('<') {
+            return self.element(spaced + 1, found);
+        }
+        if is_quoted {
+            return self.next_string(at, found);
+        }
+        let gap = &self.text[behind..spaced];
+        if is_option && (!gap.is_empty() || rest.starts_with(['\0', '\n'])) {
+            let at = self.skip_white(spaced);
+            if !self.text[at..].starts_with('-') {
+                self.one(at, is_certain, found);
+            }
+            return;
+        }
+        let is_column = gap.contains('\t') || gap.len() > 1;
+        if keys::is_variable(name) && (is_column || rest.starts_with(',')) {
+            let at = self.skip_spaces(spaced + usize::from(rest.starts_with(',')));
+            return self.one(at, true, found);
+        }
+        if keys::is_variable(name) {
+            self.named_value(spaced, found);
+        }
+    }
+
+    /// What follows `=` or `:`.
+    fn assigned(&self, behind: usize, separator: &str, is_certain: bool, found: &mut Vec<Value>) {
+        let name = &self.text[self.name.clone()];
+        let line = self.text[..self.name.start]
+            .rfind(ends_line_char)
+            .map_or(0, |end| end + 1);
+        let before = self.text[line..self.name.start].trim_start();
+        let begins_line = matches!(before, "" | "- " | "> " | "< " | "* ");
+        let is_header = HEADERS
+            .iter()
+            .any(|header| name.eq_ignore_ascii_case(header));
+        let is_query = before.ends_with(['?', '&']) || before.ends_with("&amp;");
+        let at = self.skip_spaces(behind);
+        let rest = &self.text[at..];
+        let is_certain = is_certain || is_query || is_header;
+        let block = rest.starts_with(['|', '>']) && separator == ":";
+        if block && length(rest, ends_line) <= 3 {
+            return self.block(line, at, found);
+        }
+        if rest.starts_with('[') {
+            let end = at + length(rest, |byte| byte == b']');
+            return self.push(at + 1..end.min(at + VALUE_BYTES_MAX), true, found);
+        }
+        if is_header || (begins_line && separator == ":" && quote(rest).is_none()) {
+            let at = self.skip_scheme(at);
+            let end = length(&self.text[at..], |byte| {
+                ends_line(byte) || b"\"`".contains(&byte)
+            });
+            return self.push(at..at + end, is_certain, found);
+        }
+        if is_query {
+            let end = length(rest, |byte| ends_word(byte) || b"&#;,)".contains(&byte));
+            return self.push(at..at + end, true, found);
+        }
+        self.one(at, is_certain || separator != ":", found);
+    }
+
+    /// One value: in quotes, or up to the next space.
+    fn one(&self, at: usize, is_certain: bool, found: &mut Vec<Value>) {
+        let mut at = at;
+        for wrapper in ["Some(", "Ok(", "b", "r", "u", "f"] {
+            let behind = self.text[at..].strip_prefix(wrapper);
+            at += behind.and_then(quote).map_or(0, |_| wrapper.len());
+        }
+        let rest = &self.text[at..];
+        if let Some(quote) = quote(rest) {
+            let from = at + quote.len();
+            let end = self.end_of_string(from, quote);
+            return self.push(from..end, true, found);
+        }
+        let at = self.skip_scheme(at);
+        let end = at + length(&self.text[at..], ends_word);
+        let trimmed = self.text[at..end].trim_end_matches([',', ';', ')', ']', '}']);
+        self.push(at..at + trimmed.len(), is_certain, found);
+    }
+
+    /// The end of a string that has begun, without the quote; the end of the line if nothing
+    /// ends the string.
+    fn end_of_string(&self, from: usize, quote: &str) -> usize {
+        let rest = &self.text[from..];
+        let mut at = 0;
+        while let Some(next) = rest[at..].find(quote) {
+            let end = at + next;
+            if end > VALUE_BYTES_MAX {
+                break;
+            }
+            let escapes = rest[..end]
+                .bytes()
+                .rev()
+                .take_while(|byte| *byte == b'\\')
+                .count();
+            if escapes % 2 == 0 {
+                return from + end;
+            }
+            at = end + quote.len();
+        }
+        from + length(rest, ends_line)
+    }
+
+    /// The other cells of a row in Markdown.
+    fn cells(&self, at: usize, found: &mut Vec<Value>) {
+        let end = at + length(&self.text[at..], ends_line);
+        let mut from = at + 1;
+        for cell in self.text[from..end].split('|') {
+            let inner = cell.trim().trim_matches('`');
+            let begin = from + cell.find(inner).unwrap_or(0);
+            self.push(begin..begin + inner.len(), true, found);
+            from += cell.len() + 1;
+        }
+    }
+
+    /// The other cells of a row in HTML, or what a definition says: up to the next row.
+    fn html_cells(&self, at: usize, found: &mut Vec<Value>) {
+        let rest = &self.text[at..];
+        let most = rest.floor_char_boundary(VALUE_BYTES_MAX);
+        let ends = ["</tr", "<tr", "</dd", "</table", "</dl", "</li", "</p"];
+        let end = ends.iter().filter_map(|end| rest[..most].find(end)).min();
+        let row = &rest[..end.unwrap_or_else(|| length(rest, ends_line).min(most))];
+        let is_cell = ["<td", "<th", "<dd", "<code", "<span"]
+            .iter()
+            .any(|tag| row.contains(tag));
+        if !is_cell {
+            return;
+        }
+        let mut from = 0;
+        while let Some(close) = row[from..].find('>') {
+            let begin = from + close + 1;
+            let end = begin + length(&row[begin..], |byte| byte == b'<');
+            let inner = row[begin..end].trim();
+            let begin = begin + row[begin..end].find(inner).unwrap_or(0);
+            self.push(at + begin..at + begin + inner.len(), true, found);
+            from = end;
+        }
+    }
+
+    /// `<password>VALUE</password>`.
+    fn element(&self, at: usize, found: &mut Vec<Value>) {
+        let end = length(&self.text[at..], |byte| byte == b'<');
+        self.push(at..at + end.min(VALUE_BYTES_MAX), true, found);
+    }
+
+    /// The next string of a list, `"--password", "VALUE"`, or the value of
+    /// `"name": "KEY", "value": "VALUE"`.
+    fn next_string(&self, at: usize, found: &mut Vec<Value>) {
+        let comma = self.skip_white(at);
+        if !self.text[comma..].starts_with(',') {
+            return self.named_value(at, found);
+        }
+        let next = self.skip_white(comma + 1);
+        let Some(quote) = quote(&self.text[next..]) else {
+            return;
+        };
+        let from = next + quote.len();
+        let end = self.end_of_string(from, quote);
+        let is_value = self.text[from..end].eq_ignore_ascii_case("value");
+        match is_value {
+            true => self.named_value(next, found),
+            false => self.push(from..end, true, found),
+        }
+    }
+
+    /// `value: VALUE` behind `name: KEY`.
+    fn named_value(&self, at: usize, found: &mut Vec<Value>) {
+        let at = self.skip_quotes(self.skip_white(at));
+        let Some(behind) = self.text[at..].strip_prefix("value") else {
+            return;
+        };
+        let at = self.skip_spaces(self.skip_quotes(self.text.len() - behind.len()));
+        if let Some(separator) = separator(&self.text[at..]) {
+            self.one(self.skip_spaces(at + separator.len()), true, found);
+        }
+    }
+
+    /// A YAML block: the lines that are indented further than the line of the name.
+    fn block(&self, line: usize, at: usize, found: &mut Vec<Value>) {
+        let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+        let own = indent(&self.text[line..]);
+        let from = at + length(&self.text[at..], ends_line);
+        let lines = self.text[from..].split_inclusive('\n');
+        let mut end = from + lines.clone().next().map_or(0, str::len);
+        for next in lines.skip(1) {
+            if !next.trim().is_empty() && indent(next) <= own {
+                break;
+            }
+            end += next.len();
+        }
+        let end = self
+            .text
+            .floor_char_boundary(end.min(from + VALUE_BYTES_MAX));
+        let mut begin = from;
+        for line in self.text[from..end.max(from)].split_inclusive('\n') {
+            let inner = line.trim();
+            let at = begin + indent(line);
+            self.push(at..at + inner.len(), true, found);
+            begin += line.len();
+        }
+    }
+
+    fn skip_quotes(&self, at: usize) -> usize {
+        let mut at = at;
+        while let Some(quote) = quote(&self.text[at..]) {
+            at += quote.len();
+        }
+        // Bold in Markdown, and the end of a subscript.
+        at + length(&self.text[at..], |byte| !b"*]".contains(&byte))
+    }
+
+    /// The credential behind `Bearer ` or `Basic `.
+    fn skip_scheme(&self, at: usize) -> usize {
+        let word = at + length(&self.text[at..], ends_word);
+        let next = self.skip_spaces(word);
+        let is_scheme = SCHEMES
+            .iter()
+            .any(|scheme| self.text[at..word].eq_ignore_ascii_case(scheme));
+        let is_last = next == word || length(&self.text[next..], ends_word) == 0;
+        if is_scheme && !is_last { next } else { at }
+    }
+
+    fn skip_spaces(&self, at: usize) -> usize {
+        let is_space = |byte: u8| byte == b' ' || byte == b'\t';
+        at + length(&self.text[at..], |byte| !is_space(byte)).min(SPACES_MAX)
+    }
+
+    fn skip_white(&self, at: usize) -> usize {
+        let is_white = |byte: u8| byte.is_ascii_whitespace() || byte == 0;
+        at + length(&self.text[at..], |byte| !is_white(byte)).min(SPACES_MAX)
+    }
+
+    fn push(&self, at: Range<usize>, is_certain: bool, found: &mut Vec<Value>) {
+        let end = self.text.floor_char_boundary(at.end);
+        if at.start < end {
+            found.push(Value {
+                at: at.start..end,
+                is_certain,
+            });
+        }
+    }
+}
+
+fn ends_line_char(letter: char) -> bool {
+    matches!(letter, '\n' | '\r' | '\0')
+}
+
+/// The quote at the beginning of a text.
+fn quote(text: &str) -> Option<&'static str> {
+    let begins = QUOTES.iter().find(|quote| text.starts_with(**quote));
+    begins.copied()
+}
+
+/// `=`, `:` or what stands for them, at the beginning of a text.
+fn separator(text: &str) -> Option<&'static str> {
+    const SEPARATORS: [&str; 10] = [
+        ":=", "=>", "==", "->", "=", ":", "%3D", "%3d", "%3A", "&#61;",
+    ];
+    let begins = SEPARATORS
+        .iter()
+        .find(|written| text.starts_with(**written));
+    begins.copied()
+}
