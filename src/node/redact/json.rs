@@ -28,6 +28,9 @@ impl Redactor {
                     }
                     self.learn(key);
                     self.learn_value(value);
+                    if let Value::String(text) = value {
+                        self.learn_pair(key, text);
+                    }
                 }
             }
             _ => {}
@@ -58,6 +61,7 @@ impl Redactor {
 
     /// The redacted value of a key. If the key names a secret, the whole value is replaced.
     pub fn redact_pair(&mut self, key: &str, value: &str) -> String {
+        self.learn_pair(key, value);
         match super::keys::is_secret(key) && !super::keys::is_absent(value) {
             true => super::SECRET.to_owned(),
             false => self.redact(value),

@@ -12,6 +12,7 @@
 //! Not here: writing the map of replacements ([`Redactor::map`]) to a file.
 #![forbid(unsafe_code)]
 
+mod context;
 mod json;
 mod keys;
 mod pairs;
@@ -23,6 +24,7 @@ mod tokens;
 
 use crate::Root;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
+use context::Kind;
 use shape::Shape;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,6 +34,8 @@ use std::ops::Range;
 const PLACEHOLDER_NET: [u8; 2] = [198, 18];
 /// Beginning of placeholder MAC addresses, which are locally administered.
 const MAC_PLACEHOLDER: &str = "02:00:00:00:";
+/// Beginning of placeholder UUIDs.
+const UUID_PLACEHOLDER: &str = "00000000-0000-4000-8000-";
 /// Placeholder of every secret. What a secret was is in no map.
 const SECRET: &str = "SECRET";
 /// Most /24 networks that get a placeholder of their own; all others share one.
@@ -44,7 +48,7 @@ const HOST_CHARS_MIN: usize = 2;
 const NAMES_MAX: usize = 4096;
 /// Names that are not replaced: common user and host names, and this program's names for
 /// the two ends.
-const COMMON_NAMES: [&str; 8] = [
+const COMMON_NAMES: [&str; 15] = [
     "root",
     "localhost",
     "local",
@@ -53,6 +57,13 @@ const COMMON_NAMES: [&str; 8] = [
     "node",
     "unknown",
     "ubuntu",
+    "nobody",
+    "tcpxctl",
+    "tcpx",
+    "nccl",
+    "none",
+    "null",
+    "secret",
 ];
 
 /// Replaces names, addresses and secrets consistently over all texts that it is given.
@@ -88,7 +99,13 @@ impl Redactor {
             .iter()
             .filter_map(|name| std::env::var(name).ok())
             .collect();
-        Self::new(host.as_deref(), users.iter().map(String::as_str))
+        let mut redactor = Self::new(host.as_deref(), users.iter().map(String::as_str));
+        for (name, value) in std::env::vars_os() {
+            if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
+                redactor.learn_pair(name, value);
+            }
+        }
+        redactor
     }
 
     /// Adds a host name, with or without its domain. Text that is an address or is not a host
@@ -100,18 +117,20 @@ impl Redactor {
                 .all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
         };
         if is_name(name) && name.parse::<IpAddr>().is_err() {
-            self.name("node", short, HOST_CHARS_MIN);
+            self.name(Kind::Node, short, HOST_CHARS_MIN);
         }
     }
 
     /// Adds a user name.
     pub(crate) fn user(&mut self, name: &str) {
-        self.name("user", name, NAME_CHARS_MIN);
+        self.name(Kind::User, name, NAME_CHARS_MIN);
     }
 
-    fn name(&mut self, kind: &str, name: &str, chars_min: usize) {
+    fn name(&mut self, kind: Kind, name: &str, chars_min: usize) {
+        let kind = kind.word();
         let lower = name.to_ascii_lowercase();
-        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+        // Of a project, the number is a name.
+        let is_number = name.len() < 9 && name.bytes().all(|byte| byte.is_ascii_digit());
         // A placeholder of an earlier redaction is kept.
         let is_placeholder = name
             .strip_prefix(kind)
@@ -134,18 +153,30 @@ impl Redactor {
         self.finder = None;
     }
 
-    /// Adds the names that a text reveals: users of home folders, hosts with an internal
-    /// domain, hosts before NCCL's process ids.
+    /// Adds the names that a text reveals.
     pub fn learn(&mut self, text: &str) {
-        for found in shape::homes(text) {
-            self.user(found);
-        }
-        for found in shape::hosts(text) {
-            self.host(found);
+        let mut names = Vec::new();
+        context::names(text, |kind, name| names.push((kind, name)));
+        for (kind, name) in names {
+            self.learn_name(kind, name);
         }
     }
 
-    /// Every replaced text with its placeholder.
+    /// Adds the value of a variable or of a key, if it is a name.
+    pub fn learn_pair(&mut self, key: &str, value: &str) {
+        if let Some(kind) = context::kind_of_value(key) {
+            self.learn_name(kind, value);
+        }
+    }
+
+    fn learn_name(&mut self, kind: Kind, name: &str) {
+        match kind {
+            Kind::Node => self.host(name),
+            _ => self.name(kind, name, NAME_CHARS_MIN),
+        }
+    }
+
+    /// Every replaced name and address with its placeholder.
     pub fn map(&self) -> &BTreeMap<String, String> {
         &self.map
     }
@@ -184,8 +215,15 @@ impl Redactor {
 
     /// Copies `text` to `out`, with names and addresses replaced.
     fn names(&mut self, text: &str, out: &mut String) {
+        let mut known = self.known(text);
+        // A mail address holds names of hosts and projects.
+        for (start, end) in shape::mails(text) {
+            let placeholder = self.numbered(&text[start..end], |number| format!("email{number}"));
+            known.push((start, end, placeholder));
+        }
+        known.sort_by_key(|(start, end, _)| (*start, std::cmp::Reverse(*end)));
         let mut from = 0;
-        for (start, end, placeholder) in self.known(text) {
+        for (start, end, placeholder) in known {
             if start >= from {
                 self.shapes(&text[from..start], out);
                 out.push_str(&placeholder);
@@ -241,6 +279,9 @@ impl Redactor {
                 Shape::V4(address) => self.v4(address),
                 Shape::V6(address) => self.v6(address),
                 Shape::Mac => self.mac(found),
+                Shape::Uuid => self.numbered(&found.replace('_', "-"), |number| {
+                    format!("{UUID_PLACEHOLDER}{number:012x}")
+                }),
             };
             out.push_str(&placeholder);
             from = end;
@@ -303,6 +344,25 @@ impl Redactor {
             .filter(|value| value.starts_with("2001:db8::"))
             .count();
         self.replaced(&text, format!("2001:db8::{:x}", number + 1))
+    }
+
+    /// The placeholder of a text, which has a number of its own among those of its kind.
+    fn numbered(&mut self, found: &str, placeholder: impl Fn(usize) -> String) -> String {
+        let lower = found.to_ascii_lowercase();
+        if lower.starts_with(UUID_PLACEHOLDER) {
+            return lower;
+        }
+        if let Some(known) = self.map.get(&lower) {
+            return known.clone();
+        }
+        let first = placeholder(0);
+        let kind = &first[..5];
+        let number = self
+            .map
+            .values()
+            .filter(|value| value.starts_with(kind))
+            .count();
+        self.replaced(&lower, placeholder(number))
     }
 
     fn replaced(&mut self, word: &str, placeholder: String) -> String {

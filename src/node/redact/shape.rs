@@ -1,13 +1,15 @@
-//! Recognises addresses, home folders and host names anywhere in a text:
-//! `eth1:10.0.1.25<0>`, `/home/someone`.
+//! Recognises addresses of machines and persons anywhere in a text: `eth1:10.0.1.25<0>`,
+//! `ada@example.com`, and ids of pods and boots, which are UUIDs.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Domains of internal host names.
-const DOMAINS: [&str; 5] = [".internal", ".local", ".lan", ".corp", ".intranet"];
-/// Folders that hold home folders.
-const HOMES: [&str; 2] = ["/home/", "/Users/"];
+/// Endings of units of systemd, which look like mail addresses: `getty@tty1.service`.
+const UNITS: [&str; 9] = [
+    "service", "socket", "timer", "target", "mount", "slice", "scope", "path", "device",
+];
+/// Parts of a UUID.
+const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// The kind of a recognised text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,7 @@ pub(super) enum Shape {
     V4(Ipv4Addr),
     V6(Ipv6Addr),
     Mac,
+    Uuid,
 }
 
 /// Calls `found` with start, end and shape of everything that is recognised, in order.
@@ -38,20 +41,54 @@ pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
     }
 }
 
+/// Start and end of every mail address, in order.
+pub(super) fn mails(text: &str) -> Vec<(usize, usize)> {
+    let mut mails = Vec::new();
+    let bytes = text.as_bytes();
+    for sign in ["@", "%40", "&#64;"] {
+        for at in memchr::memmem::find_iter(bytes, sign) {
+            let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"._+-".contains(byte);
+            let start = at - bytes[..at].iter().rev().take_while(is_of_name).count();
+            if let Some(end) = end_of_domain(text, at + sign.len())
+                && start < at
+                && &text[start..at] != super::SECRET
+            {
+                mails.push((start, end));
+            }
+        }
+    }
+    mails
+}
+
+/// The end of a mail address's domain.
+fn end_of_domain(text: &str, at: usize) -> Option<usize> {
+    let is_of_domain = |byte: &&u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
+    let length = text.as_bytes()[at..]
+        .iter()
+        .take_while(is_of_domain)
+        .count();
+    let domain = text[at..at + length].trim_end_matches(['.', '-']);
+    let (site, top) = domain.rsplit_once('.')?;
+    let is_top =
+        (2..=24).contains(&top.len()) && top.bytes().all(|byte| byte.is_ascii_alphabetic());
+    (!site.is_empty() && is_top && !UNITS.contains(&top)).then_some(at + domain.len())
+}
+
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte >= 0x80 || b"._-:".contains(&byte)
+    byte.is_ascii_alphanumeric() || byte >= 0x80 || b"._-:+".contains(&byte)
 }
 
 fn addresses(word: &str, mut found: impl FnMut(usize, usize, Shape)) {
     let bytes = word.as_bytes();
     let count = |byte: u8| bytes.iter().filter(|one| **one == byte).count();
-    if count(b'.') < 3 && count(b':') < 2 && count(b'-') < 5 {
+    if count(b'.') < 3 && count(b':') < 2 && count(b'-') < 4 && count(b'_') < 4 {
         return;
     }
     let mut at = 0;
     while at < bytes.len() {
         let before = at.checked_sub(1).map(|at| bytes[at]);
-        let here = mac(bytes, at, before)
+        let here = uuid(bytes, at, before)
+            .or_else(|| mac(bytes, at, before))
             .or_else(|| v6(word, at, before))
             .or_else(|| v4(word, at, before));
         match here {
@@ -62,6 +99,26 @@ fn addresses(word: &str, mut found: impl FnMut(usize, usize, Shape)) {
             None => at += 1,
         }
     }
+}
+
+fn uuid(bytes: &[u8], at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
+    let separator = *bytes.get(at + UUID_PARTS[0])?;
+    // `pod` stands directly before it, so only digits are excluded.
+    if !b"-_".contains(&separator) || before.is_some_and(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let mut end = at;
+    for (number, length) in UUID_PARTS.into_iter().enumerate() {
+        if number > 0 {
+            (*bytes.get(end)? == separator).then_some(())?;
+            end += 1;
+        }
+        let part = bytes.get(end..end + length)?;
+        part.iter().all(u8::is_ascii_hexdigit).then_some(())?;
+        end += length;
+    }
+    let behind = bytes.get(end);
+    (!behind.is_some_and(u8::is_ascii_hexdigit)).then_some((end, Shape::Uuid))
 }
 
 fn mac(bytes: &[u8], at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
@@ -134,49 +191,6 @@ fn v4(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     let text = &word[at..at + ends.next().unwrap_or(run)];
     let address = text.parse::<Ipv4Addr>().ok()?;
     Some((at + text.len(), Shape::V4(address)))
-}
-
-/// Names of users in the paths of home folders.
-pub(super) fn homes(text: &str) -> impl Iterator<Item = &str> {
-    HOMES.iter().flat_map(move |home| {
-        memchr::memmem::find_iter(text.as_bytes(), home).map(move |at| {
-            let rest = &text[at + home.len()..];
-            rest.split(|letter: char| !(letter.is_alphanumeric() || "._-".contains(letter)))
-                .next()
-                .unwrap_or_default()
-        })
-    })
-}
-
-/// Host names that can be recognised: those with an internal domain, and those before NCCL's
-/// process and thread ids (`host:71:84 [0] NCCL INFO`).
-pub(super) fn hosts(text: &str) -> impl Iterator<Item = &str> {
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-    let internal = DOMAINS.iter().flat_map(move |domain| {
-        memchr::memmem::find_iter(text.as_bytes(), domain).map(move |at| {
-            let begin = text[..at]
-                .rfind(|letter| !is_name(letter))
-                .map_or(0, |before| before + 1);
-            text.get(begin..at).unwrap_or_default()
-        })
-    });
-    let nccl = memchr::memmem::find_iter(text.as_bytes(), "] NCCL ").filter_map(move |at| {
-        let line = text[..at].rfind('\n').map_or(0, |before| before + 1);
-        let header = text[line..at].rsplit_once(" [")?.0;
-        let word = header
-            .rsplit(|letter: char| letter.is_whitespace())
-            .next()?;
-        let mut parts = word.rsplitn(3, ':');
-        let is_number = |part: Option<&str>| {
-            part.is_some_and(|part| {
-                !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
-            })
-        };
-        (is_number(parts.next()) && is_number(parts.next()))
-            .then(|| parts.next())
-            .flatten()
-    });
-    internal.chain(nccl)
 }
 
 /// The length in bytes of the domain that follows a host name.

@@ -205,6 +205,33 @@ fn shapes_of_tokens_are_replaced() {
 }
 
 #[test]
+fn ids_of_persons_projects_and_pods_are_replaced() {
+    check("from Ada <ada.l+x@mail.example.com>", "from Ada <email0>");
+    check("bot@acme-train-42.iam.gserviceaccount.com", "email0");
+    check(
+        "vm.c.acme-train-42.internal in acme-train-42",
+        "node1 in project0",
+    );
+    check(
+        "projects/acme-train-42/zones/z and /home/x/projects/y/src",
+        "projects/project0/zones/z and /home/x/projects/y/src",
+    );
+    check(
+        "gs://acme-logs/x and acme-logs",
+        "gs://bucket0/x and bucket0",
+    );
+    check(
+        "boot 6f9619ff-8b86-d011-b42d-00c04fc964ff",
+        "boot 00000000-0000-4000-8000-000000000000",
+    );
+    check(
+        "kubepods-pod6f9619ff_8b86_d011_b42d_00c04fc964ff.slice",
+        "kubepods-pod00000000-0000-4000-8000-000000000000.slice",
+    );
+    check("ssh ada@10.0.0.226; ada", "ssh user1@198.18.0.226; user1");
+}
+
+#[test]
 fn redacting_twice_changes_nothing() {
     let mut redactor = Redactor::new(["a3-node0"], ["maintainer"]);
     let once = redactor.redact("a3-node0 10.0.1.25 fd00::1 42:01:0a:00:01:19 maintainer");
