@@ -15,16 +15,19 @@
 mod context;
 mod json;
 mod keys;
+mod learned;
 mod pairs;
 mod recorder;
 mod shape;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod view;
 
 use crate::Root;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 use context::Kind;
+use learned::Learned;
 use shape::Shape;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -73,6 +76,7 @@ pub struct Redactor {
     /// Finds all names in one pass; rebuilt after a name was added.
     finder: Option<AhoCorasick>,
     networks: BTreeMap<[u8; 3], u16>,
+    secrets: Learned,
     map: BTreeMap<String, String>,
 }
 
@@ -153,19 +157,28 @@ impl Redactor {
         self.finder = None;
     }
 
-    /// Adds the names that a text reveals.
+    /// Adds the names and the secrets that a text reveals.
     pub fn learn(&mut self, text: &str) {
         let mut names = Vec::new();
         context::names(text, |kind, name| names.push((kind, name)));
         for (kind, name) in names {
             self.learn_name(kind, name);
         }
+        for value in pairs::values(text) {
+            self.secrets.add(&text[value.at], value.is_certain);
+        }
+        for place in tokens::places(text) {
+            self.secrets.add(&text[place], true);
+        }
     }
 
-    /// Adds the value of a variable or of a key, if it is a name.
+    /// Adds the value of a variable or of a key, if it is a name or a secret.
     pub fn learn_pair(&mut self, key: &str, value: &str) {
         if let Some(kind) = context::kind_of_value(key) {
             self.learn_name(kind, value);
+        }
+        if keys::is_secret(key) {
+            self.secrets.add(value, true);
         }
     }
 
@@ -186,7 +199,7 @@ impl Redactor {
         self.learn(text);
         let mut out = String::with_capacity(text.len());
         let mut from = 0;
-        for place in Self::secret_places(text) {
+        for place in self.secret_places(text) {
             self.names(&text[from..place.start], &mut out);
             replace_secret(&text[place.clone()], &mut out);
             from = place.end;
@@ -196,8 +209,9 @@ impl Redactor {
     }
 
     /// The places of secrets, in order and without overlaps.
-    fn secret_places(text: &str) -> Vec<Range<usize>> {
-        let mut places = tokens::places(text);
+    fn secret_places(&mut self, text: &str) -> Vec<Range<usize>> {
+        let mut places = self.secrets.places(text);
+        places.extend(tokens::places(text));
         places.extend(pairs::values(text).into_iter().map(|value| value.at));
         for place in &mut places {
             *place = text.floor_char_boundary(place.start)..text.ceil_char_boundary(place.end);

@@ -181,6 +181,58 @@ fn ordinary_text_is_kept() {
 }
 
 #[test]
+fn a_secret_that_one_place_shows_is_replaced_in_every_form() {
+    let url: String = PLAIN.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let html: String = PLAIN.bytes().map(|byte| format!("&#{byte};")).collect();
+    let wrapped = format!("{}\n    {}", &PLAIN[..9], &PLAIN[9..]);
+    let continued = format!("{}\\\n{}", &PLAIN[..9], &PLAIN[9..]);
+    let encoded = |text: &str| {
+        use base64::Engine;
+        base64::engine::general_purpose::STANDARD.encode(text)
+    };
+    let forms = [
+        PLAIN.to_owned(),
+        format!("x{PLAIN}y"),
+        url.replace('%', "%25"),
+        url,
+        html,
+        wrapped,
+        continued,
+        encoded(PLAIN),
+        encoded(&format!("a{PLAIN}:x")),
+        encoded(&format!("ab{PLAIN}")),
+        tcpx_words::units::hex(PLAIN.as_bytes()),
+        PLAIN[..14].to_owned(),
+        PLAIN[8..].to_owned(),
+    ];
+    let mut redactor = Redactor::default();
+    redactor.learn(&format!("HF_TOKEN={PLAIN}"));
+    for form in forms {
+        let redacted = redactor.redact(&format!("before {form} after"));
+        let lines = form.matches('\n').count();
+        let expected = format!("before SECRET{} after", "\n".repeat(lines));
+        assert!(
+            redacted == expected || redacted == "before xSECRETy after",
+            "{form}: {redacted}"
+        );
+    }
+    assert!(redactor.map().is_empty(), "{:?}", redactor.map());
+}
+
+#[test]
+fn a_short_or_ordinary_secret_is_replaced_in_its_place_only() {
+    let mut redactor = Redactor::default();
+    assert_eq!(
+        redactor.redact("PASSWORD=eth0 A_TOKEN=hunter2"),
+        "PASSWORD=SECRET A_TOKEN=SECRET"
+    );
+    assert_eq!(
+        redactor.redact("eth0 is up, hunter2 hunter22"),
+        "eth0 is up, SECRET hunter22"
+    );
+}
+
+#[test]
 fn shapes_of_tokens_are_replaced() {
     let tail = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY";
     for token in [
