@@ -1,9 +1,12 @@
-//! Redaction of JSON: values, and single lines whose strings are redacted in place with the
-//! rest unchanged.
+//! Redaction of JSON: values, and text whose strings are redacted in place with the rest
+//! unchanged. What a key, a name beside it or an option before it says about a string is used.
 #![forbid(unsafe_code)]
 
-use super::Redactor;
-use serde_json::Value;
+use super::{Redactor, SECRET, keys};
+use serde_json::{Map, Value};
+
+/// Keys whose value names what the rest of the object is about: `"name": "HF_TOKEN"`.
+const NAMING: [&str; 4] = ["name", "key", "what", "variable"];
 
 impl Redactor {
     /// As [`Redactor::learn`], for every text in a document. The values of `host`, `hostname`
@@ -11,8 +14,18 @@ impl Redactor {
     pub fn learn_value(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.learn(text),
-            Value::Array(all) => all.iter().for_each(|one| self.learn_value(one)),
+            Value::Array(all) => {
+                all.iter().for_each(|one| self.learn_value(one));
+                for pair in all.windows(2) {
+                    if let [Value::String(option), Value::String(text)] = pair
+                        && is_before_secret(option)
+                    {
+                        self.learn_pair(option, text);
+                    }
+                }
+            }
             Value::Object(all) => {
+                let named = named(all).map(str::to_owned);
                 for (key, value) in all {
                     if let (true, Value::String(name)) = (
                         matches!(key.as_str(), "host" | "hostname" | "address"),
@@ -28,8 +41,11 @@ impl Redactor {
                     }
                     self.learn(key);
                     self.learn_value(value);
-                    if let Value::String(text) = value {
-                        self.learn_pair(key, text);
+                    self.learn_all(key, value);
+                    if let Some(name) = &named
+                        && !NAMING.contains(&key.as_str())
+                    {
+                        self.learn_all(name, value);
                     }
                 }
             }
@@ -37,21 +53,52 @@ impl Redactor {
         }
     }
 
+    /// Learns every text in the value of a key.
+    fn learn_all(&mut self, key: &str, value: &Value) {
+        match value {
+            Value::String(text) => self.learn_pair(key, text),
+            Value::Array(all) => all.iter().for_each(|one| self.learn_all(key, one)),
+            Value::Object(all) => all.values().for_each(|one| self.learn_all(key, one)),
+            _ => {}
+        }
+    }
+
     /// The document with every text and key redacted.
     pub fn redact_value(&mut self, value: Value) -> Value {
+        self.value_of("", value)
+    }
+
+    /// The redacted value of a key.
+    fn value_of(&mut self, key: &str, value: Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.redact(&text)),
+            Value::String(text) => Value::String(self.redact_pair(key, &text)),
+            Value::Number(_) if keys::is_secret(key) => Value::String(SECRET.to_owned()),
             Value::Array(all) => {
-                Value::Array(all.into_iter().map(|one| self.redact_value(one)).collect())
+                let mut before = String::new();
+                let redacted = all.into_iter().map(|one| {
+                    let key = if is_before_secret(&before) {
+                        &before
+                    } else {
+                        key
+                    };
+                    let redacted = self.value_of(key, one.clone());
+                    before = one.as_str().unwrap_or_default().to_owned();
+                    redacted
+                });
+                Value::Array(redacted.collect())
             }
             Value::Object(all) => {
-                let mut redacted = serde_json::Map::new();
-                for (key, value) in all {
-                    let value = match value {
-                        Value::String(text) => Value::String(self.redact_pair(&key, &text)),
-                        other => self.redact_value(other),
+                let named = named(&all).map(str::to_owned);
+                let mut redacted = Map::new();
+                for (inner, value) in all {
+                    let is_naming = NAMING.contains(&inner.as_str());
+                    let key = match &named {
+                        Some(name) if !is_naming => name,
+                        _ if keys::is_secret(key) => key,
+                        _ => &inner,
                     };
-                    redacted.insert(self.redact(&key), value);
+                    let value = self.value_of(key, value);
+                    redacted.insert(self.redact(&inner), value);
                 }
                 Value::Object(redacted)
             }
@@ -62,39 +109,160 @@ impl Redactor {
     /// The redacted value of a key. If the key names a secret, the whole value is replaced.
     pub fn redact_pair(&mut self, key: &str, value: &str) -> String {
         self.learn_pair(key, value);
-        match super::keys::is_secret(key) && !super::keys::is_absent(value) {
-            true => super::SECRET.to_owned(),
+        match keys::is_secret(key) && !keys::is_absent(value) {
+            true => SECRET.to_owned(),
             false => self.redact(value),
         }
     }
 
-    /// One line of JSON with its strings redacted in place. Text that is not JSON is redacted
-    /// as text.
+    /// JSON with its strings redacted in place, on one line or several. Text that is not JSON
+    /// is redacted as text.
     pub fn redact_json_line(&mut self, line: &str) -> String {
-        let mut out = String::with_capacity(line.len());
-        let mut rest = line;
+        self.json(line, Self::redact)
+    }
+
+    /// As [`Redactor::redact_secrets`], for JSON.
+    pub fn redact_json_secrets(&mut self, text: &str) -> String {
+        self.json(text, Self::redact_secrets)
+    }
+
+    fn json(&mut self, text: &str, redact: fn(&mut Self, &str) -> String) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut place = Place::default();
+        let mut rest = text;
         while let Some(open) = rest.find('"') {
-            out.push_str(&rest[..=open]);
+            out.push_str(&place.gap(&rest[..open]));
+            out.push('"');
             rest = &rest[open + 1..];
             let Some(close) = end_of_string(rest) else {
                 break;
             };
             let inside = &rest[..close];
-            match inside.contains('\\') {
-                false => out.push_str(&self.redact(inside)),
-                true => match serde_json::from_str::<String>(&format!("\"{inside}\"")) {
-                    Ok(text) => {
-                        let quoted = Value::String(self.redact(&text)).to_string();
+            let is_key = rest[close + 1..].trim_start().starts_with(':');
+            let parsed = match inside.contains('\\') {
+                false => None,
+                true => serde_json::from_str::<String>(&format!("\"{inside}\"")).ok(),
+            };
+            let string = parsed.as_deref().unwrap_or(inside);
+            let is_secret = place.string(string, is_key) && !keys::is_absent(string);
+            if is_secret {
+                self.secrets.add(string, true);
+                out.push_str(SECRET);
+            } else {
+                let redacted = redact(self, string);
+                match (parsed.is_some(), redacted == string) {
+                    (_, true) => out.push_str(inside),
+                    (true, false) => {
+                        let quoted = Value::String(redacted).to_string();
                         out.push_str(&quoted[1..quoted.len() - 1]);
                     }
-                    Err(_) => out.push_str(&self.redact(inside)),
-                },
+                    (false, false) => out.push_str(&redacted),
+                }
             }
             out.push('"');
             rest = &rest[close + 1..];
         }
-        out + &self.redact(rest)
+        match rest.len() == text.len() {
+            // No string, so this may be any text.
+            true => redact(self, text),
+            false => out + &redact(self, rest),
+        }
     }
+}
+
+/// Where the next string of a JSON text stands.
+#[derive(Default)]
+struct Place {
+    /// Open brackets and braces.
+    depth: usize,
+    /// The last key, until its value has begun.
+    key: Option<String>,
+    /// The last string that is no key, until something other than a comma follows.
+    before: Option<String>,
+    /// Everything at this depth or deeper is a secret.
+    secret_from: Option<usize>,
+}
+
+impl Place {
+    /// Passes over the text between two strings. A number that is a secret is replaced.
+    fn gap(&mut self, gap: &str) -> String {
+        if gap.trim() != "," {
+            self.before = None;
+        }
+        let is_secret = self.is_secret();
+        for letter in gap.chars() {
+            match letter {
+                '[' | '{' => {
+                    self.depth += 1;
+                    if self.key.take().is_some_and(|key| keys::is_secret(&key)) {
+                        self.secret_from.get_or_insert(self.depth);
+                    }
+                }
+                ']' | '}' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.secret_from.is_some_and(|depth| self.depth < depth) {
+                        self.secret_from = None;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let behind = gap.trim_start_matches([':', ' ', '\t', '\n']);
+        let digits = behind.len()
+            - behind
+                .trim_start_matches(|letter: char| {
+                    letter.is_ascii_digit() || "-+.eE".contains(letter)
+                })
+                .len();
+        if gap.contains(',') {
+            self.key = None;
+        }
+        match is_secret && digits > 0 {
+            true => {
+                let begin = gap.len() - behind.len();
+                format!("{}\"{SECRET}\"{}", &gap[..begin], &behind[digits..])
+            }
+            false => gap.to_owned(),
+        }
+    }
+
+    fn is_secret(&self) -> bool {
+        self.secret_from.is_some() || self.key.as_deref().is_some_and(keys::is_secret)
+    }
+
+    /// Whether the next string is a secret.
+    fn string(&mut self, string: &str, is_key: bool) -> bool {
+        if is_key {
+            self.key = Some(string.to_owned());
+            self.before = None;
+            return false;
+        }
+        let key = self.key.take();
+        let is_naming = key.as_deref().is_some_and(|key| NAMING.contains(&key));
+        if is_naming && is_name_of_secret(string) {
+            self.secret_from.get_or_insert(self.depth);
+            return false;
+        }
+        let before = self.before.replace(string.to_owned());
+        self.secret_from.is_some()
+            || key.as_deref().is_some_and(keys::is_secret)
+            || (key.is_none() && before.as_deref().is_some_and(is_before_secret))
+    }
+}
+
+/// Whether the next string of a list is a secret: `"--password", "VALUE"`.
+fn is_before_secret(text: &str) -> bool {
+    is_name_of_secret(text) && (text.starts_with('-') || keys::is_variable(text))
+}
+
+fn is_name_of_secret(text: &str) -> bool {
+    !text.contains([' ', '=', ':', '/']) && keys::is_secret(text)
+}
+
+/// The name of a secret that an object is about.
+fn named(all: &Map<String, Value>) -> Option<&str> {
+    let names = NAMING.iter().filter_map(|key| all.get(*key)?.as_str());
+    names.into_iter().find(|name| is_name_of_secret(name))
 }
 
 /// The offset of the closing quote of a string; `text` starts after the opening quote.

@@ -208,6 +208,19 @@ impl Redactor {
         out
     }
 
+    /// The text with secrets replaced, and names and addresses kept: the last pass over a
+    /// text whose names have been replaced. A word of its markup may be a host's name.
+    pub fn redact_secrets(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut from = 0;
+        for place in self.secret_places(text) {
+            out.push_str(&text[from..place.start]);
+            replace_secret(&text[place.clone()], &mut out);
+            from = place.end;
+        }
+        out + &text[from..]
+    }
+
     /// The places of secrets, in order and without overlaps.
     fn secret_places(&mut self, text: &str) -> Vec<Range<usize>> {
         let mut places = self.secrets.places(text);

@@ -95,7 +95,7 @@ fn json_strings_are_redacted_with_their_escapes() {
     let line = r#"{"text":"a\n10.0.1.25\t\"a3-node0\"","n":10.0,"HF_TOKEN":"x"}"#;
     assert_eq!(
         redactor.redact_json_line(line),
-        r#"{"text":"a\n198.18.0.25\t\"node0\"","n":10.0,"HF_TOKEN":"x"}"#
+        r#"{"text":"a\n198.18.0.25\t\"node0\"","n":10.0,"HF_TOKEN":"SECRET"}"#
     );
     let value =
         redactor.redact_value(serde_json::json!({ "HF_TOKEN": "x", "a3-node0": [ "10.0.1.25" ] }));
