@@ -36,7 +36,7 @@ use tcpx_node::doctor::{
     examine_pair, probe, rail_names,
 };
 use tcpx_node::plugin_files::{ChosenPlugin, must_have_table};
-use tcpx_node::redact::Redactor;
+use tcpx_node::redact::Outlet;
 use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::Outcome;
@@ -389,15 +389,15 @@ fn read_facts(path: &Path) -> Result<DoctorFacts, String> {
 }
 
 fn captured(path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<DoctorFacts, Failure> {
-    let mut redactor = (!as_it_is).then(Redactor::of_this_machine);
-    let (facts, entries) = capture(path, scope, redactor.as_mut())
+    let mut outlet = Outlet::of_command(as_it_is);
+    let (facts, entries) = capture(path, scope, &mut outlet)
         .map_err(|error| Failure::because(Outcome::NotRun, &error))?;
     let how = if as_it_is { "NOT redacted" } else { "redacted" };
     say(&format!(
         "# Capture : {} ({entries} entries, {how})\n",
         path.display()
     ));
-    if let Some(redactor) = &redactor {
+    if let Some(redactor) = outlet.redactor() {
         keep_map(&beside(path), redactor)?;
     }
     Ok(facts)

@@ -2,13 +2,13 @@
 //! archive, so that the node can be examined on another machine.
 //!
 //! The archive holds only what was read, never the whole environment or a whole log, and
-//! it is redacted unless the caller passes no redactor. It consists of regular files,
+//! it is redacted unless the outlet does not redact. It consists of regular files,
 //! folders and relative links under plain names; `--sysroot` takes the unpacked tree.
 #![forbid(unsafe_code)]
 
 use super::facts::{DoctorFacts, Scope};
 use crate::recording::RecordedEntry;
-use crate::redact::Redactor;
+use crate::redact::Outlet;
 use crate::{Recording, Root};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -19,6 +19,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header};
 use tcpx_words::error::NextStep;
+
+/// Every file that is read is text; its name does not say so.
+const TEXT: &str = "text";
 
 /// The archive could not be created or written.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +49,7 @@ impl NextStep for CaptureError {
 pub fn capture(
     path: &Path,
     scope: Scope<'_>,
-    redactor: Option<&mut Redactor>,
+    outlet: &mut Outlet,
 ) -> Result<(DoctorFacts, usize), CaptureError> {
     let recording = Recording::default();
     let facts = DoctorFacts::read(&Root::recorded(recording.clone()), scope);
@@ -61,7 +64,7 @@ pub fn capture(
         .mode(0o600)
         .open(path)
         .map_err(failed)?;
-    let written = write(file, &entries, redactor);
+    let written = write(file, &entries, outlet);
     if written.is_err() {
         // A partial archive is of no use.
         let _ = std::fs::remove_file(path);
@@ -73,18 +76,10 @@ pub fn capture(
 fn write(
     out: impl Write,
     entries: &BTreeMap<PathBuf, RecordedEntry>,
-    mut redactor: Option<&mut Redactor>,
+    outlet: &mut Outlet,
 ) -> io::Result<()> {
-    if let Some(redactor) = redactor.as_deref_mut() {
-        learn(entries, redactor);
-    }
+    learn(entries, outlet);
     let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
-    // Folder names can be personal, too.
-    let mut redacted = |text: &str| {
-        redactor
-            .as_deref_mut()
-            .map_or_else(|| text.to_owned(), |redactor| redactor.redact(text))
-    };
     for (path, entry) in entries {
         let Some(name) = path
             .to_str()
@@ -93,7 +88,8 @@ fn write(
         else {
             continue;
         };
-        let name = redacted(name);
+        // Folder names can be personal, too.
+        let name = outlet.name(name);
         let mut header = Header::new_gnu();
         header.set_mode(if matches!(entry, RecordedEntry::Folder) {
             0o755
@@ -108,12 +104,13 @@ fn write(
             }
             RecordedEntry::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
-                archive.append_link(&mut header, name, redacted(&target.to_string_lossy()))?;
+                archive.append_link(&mut header, name, outlet.name(&target.to_string_lossy()))?;
             }
             RecordedEntry::File(text) => {
-                let text = redacted(text);
-                header.set_size(text.len() as u64);
-                archive.append_data(&mut header, name, text.as_bytes())?;
+                let file = outlet.file(TEXT, text.clone().into_bytes());
+                let file = file.map_err(io::Error::other)?;
+                header.set_size(file.bytes().len() as u64);
+                archive.append_data(&mut header, name, file.bytes())?;
             }
         }
     }
@@ -121,7 +118,10 @@ fn write(
 }
 
 /// Learns the names in all entries first, so that a name found in one is redacted in all.
-fn learn(entries: &BTreeMap<PathBuf, RecordedEntry>, redactor: &mut Redactor) {
+fn learn(entries: &BTreeMap<PathBuf, RecordedEntry>, outlet: &mut Outlet) {
+    let Some(redactor) = outlet.redactor() else {
+        return;
+    };
     for (path, entry) in entries {
         redactor.learn(&path.to_string_lossy());
         match entry {
@@ -135,13 +135,19 @@ fn learn(entries: &BTreeMap<PathBuf, RecordedEntry>, redactor: &mut Redactor) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redact::Redactor;
 
     #[test]
     fn a_name_learned_from_a_later_entry_is_redacted_in_an_earlier_one() {
         let entries = [("/a", "alicia was here"), ("/b", "/home/alicia/x")]
             .map(|(path, text)| (PathBuf::from(path), RecordedEntry::File(text.into())));
         let mut bytes = Vec::new();
-        write(&mut bytes, &entries.into(), Some(&mut Redactor::default())).expect("written");
+        write(
+            &mut bytes,
+            &entries.into(),
+            &mut Outlet::redacting(Redactor::default()),
+        )
+        .expect("written");
         let mut text = String::new();
         io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text)
             .expect("read");

@@ -1,21 +1,30 @@
-//! Redaction: host names, IP and MAC addresses, user names, home folders and secrets are
-//! replaced by placeholders, the same placeholder for the same text everywhere.
+//! Redaction: host names, IP, MAC and mail addresses, user names, home folders, ids of
+//! projects, buckets and pods, and secrets are replaced by placeholders. The same name gets the
+//! same placeholder everywhere; all secrets get the same one, and no map has them.
 //!
 //! Addresses keep the relations that checks compare: two of one /24 stay in one /24,
 //! loopback stays loopback, and equal addresses stay equal. PCI addresses, versions and
-//! installation paths identify nobody and are kept.
+//! installation paths do not identify a site and are kept.
 //!
-//! A name is replaced if it was given or learned. Call [`Redactor::learn`] on every file
-//! first, so that a name found in one file is replaced in all. `shape.rs` recognises
-//! addresses and secrets, `json.rs` redacts documents, `recorder.rs` recorder files.
+//! A name or a secret is replaced if it was given or learned. Call [`Redactor::learn_file`] on
+//! every file first, so that what one file shows is replaced in all.
 //!
-//! Not here: writing the map of replacements ([`Redactor::map`]) to a file.
+//! * `pairs.rs` finds secrets by their names (`keys.rs`), `tokens.rs` by their shapes, and
+//!   `learned.rs` by their values, through the escapes that `view.rs` removes.
+//! * `context.rs` finds names, `shape.rs` addresses.
+//! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
+//! * `outlet.rs` is the way out, which every byte that leaves must pass.
+//!
+//! Not here: writing the map of replacements ([`Redactor::map`]) to a file, and the check of a
+//! bundle, which shares nothing with this code.
 #![forbid(unsafe_code)]
 
 mod context;
+mod file;
 mod json;
 mod keys;
 mod learned;
+mod outlet;
 mod pairs;
 mod recorder;
 mod shape;
@@ -23,6 +32,9 @@ mod shape;
 mod tests;
 mod tokens;
 mod view;
+
+pub use file::FileError;
+pub use outlet::{Cleared, Outlet};
 
 use crate::Root;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};

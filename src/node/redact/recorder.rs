@@ -153,16 +153,18 @@ fn read(bytes: &[u8], at: usize, width: usize) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Calls `each` with every run of printable ASCII and its offset.
+/// Calls `each` with every run of printable text and its offset.
 fn texts(bytes: &[u8], mut each: impl FnMut(&str, usize)) {
-    let is_text = |byte: &u8| (0x20..0x7f).contains(byte);
+    let is_text = |byte: &u8| *byte >= 0x20 && *byte != 0x7f;
     let mut at = 0;
     while at < bytes.len() {
         let length = bytes[at..].iter().take_while(|byte| is_text(byte)).count();
-        if length >= TEXT_MIN
-            && let Ok(text) = std::str::from_utf8(&bytes[at..at + length])
-        {
-            each(text, at);
+        let mut from = at;
+        for chunk in bytes[at..at + length].utf8_chunks() {
+            if chunk.valid().len() >= TEXT_MIN {
+                each(chunk.valid(), from);
+            }
+            from += chunk.valid().len() + chunk.invalid().len();
         }
         at += length;
         at += bytes[at..].iter().take_while(|byte| !is_text(byte)).count();

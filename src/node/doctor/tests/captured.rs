@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Root;
-use crate::redact::Redactor;
+use crate::redact::{Outlet, Redactor};
 use flate2::read::GzDecoder;
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 const NAME: &str = "some-host-of-ours";
 
 fn captured_tree(
-    redactor: Option<&mut Redactor>,
+    outlet: &mut Outlet,
     environment: &BTreeMap<String, String>,
 ) -> (DoctorFacts, DoctorFacts, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
@@ -22,9 +22,9 @@ fn captured_tree(
         environment,
         ..scope(Depth::All)
     };
-    let (facts, entries) = capture(&archive, scope, redactor).unwrap();
+    let (facts, entries) = capture(&archive, scope, outlet).unwrap();
     assert!(entries > 50, "{entries}");
-    let refused = capture(&archive, scope, None).unwrap_err();
+    let refused = capture(&archive, scope, outlet).unwrap_err();
     assert!(refused.to_string().contains("File exists"), "{refused}");
     tar::Archive::new(GzDecoder::new(File::open(&archive).unwrap()))
         .unpack(&tree)
@@ -66,7 +66,7 @@ fn only_files_folders_and_relative_links(archive: &Path) {
 
 #[test]
 fn an_unredacted_capture_gives_the_same_rows() {
-    let (facts, again, _) = captured_tree(None, &BTreeMap::new());
+    let (facts, again, _) = captured_tree(&mut Outlet::unredacted(), &BTreeMap::new());
     let catalogue = Catalogue::embedded().unwrap();
     for subject in [
         TCPX,
@@ -96,8 +96,9 @@ fn a_redacted_capture_gives_the_same_verdicts_and_no_names() {
         .known()
         .cloned()
         .unwrap_or_default();
-    let mut redactor = Redactor::new([host.as_str(), NAME], ["somebody"]);
-    let (facts, again, bytes) = captured_tree(Some(&mut redactor), &environment);
+    let redactor = Redactor::new([host.as_str(), NAME], ["somebody"]);
+    let mut outlet = Outlet::redacting(redactor);
+    let (facts, again, bytes) = captured_tree(&mut outlet, &environment);
     let verdicts = |facts: &DoctorFacts| {
         let found = examine(&Catalogue::embedded().unwrap(), facts, TCPX);
         found
