@@ -376,3 +376,29 @@ fn paths_in_groups_are_read() {
     let paths: Vec<String> = paths.iter().map(|path| path.join("::")).collect();
     assert_eq!(paths, ["a::b", "c::d", "c::e", "x::h::i"]);
 }
+
+/// Commands and writers of what leaves the machine write only what an outlet has cleared.
+#[test]
+fn files_of_commands_that_redact_are_written_from_cleared_bytes() {
+    let mut writers = 0;
+    for path in files_below(&root().join("src"), "rs", &|_| true) {
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        if !text.contains("Outlet") || path.ends_with("redact/outlet.rs") {
+            continue;
+        }
+        for call in ["write_all(", "append_data("] {
+            for (_, arguments) in text
+                .match_indices(call)
+                .map(|(at, _)| text[at..].split_at(call.len()))
+            {
+                let arguments = arguments.split(';').next().unwrap();
+                let is_cleared =
+                    arguments.contains(".bytes()") || arguments.contains("io::empty()");
+                assert!(is_cleared, "{}: {call}{arguments}", path.display());
+                writers += 1;
+            }
+        }
+    }
+    assert!(writers >= 5, "{writers}");
+}

@@ -21,7 +21,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_diagnose::findings_from_files;
-use tcpx_node::redact::Redactor;
+use tcpx_node::redact::Outlet;
 use tcpx_report::{self, Bundled, Verified, bundle, gather, redacted, verify};
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::error::Outcome;
@@ -91,9 +91,9 @@ pub(crate) fn write(
     redact: bool,
     tell: fn(&str),
 ) -> Result<(), Failure> {
-    let mut redactor = redact.then(Redactor::of_this_machine);
+    let mut outlet = Outlet::of_command(!redact);
     let mut story = gather(files, findings_from_files);
-    if let Some(redactor) = &mut redactor {
+    if let Some(redactor) = outlet.redactor() {
         story = redacted(story, redactor);
     }
     let out = out.map_or_else(
@@ -107,15 +107,15 @@ pub(crate) fn write(
     );
     let mut bundled = None;
     tcpx_report::write_whole(&out, |to| {
-        bundled = Some(bundle(files, &story, redactor.as_mut(), to)?);
+        bundled = Some(bundle(files, &story, &mut outlet, to)?);
         Ok(())
     })?;
     let Some(bundled) = bundled else {
         return Ok(());
     };
-    let map = redactor.is_some().then(|| beside(&out));
-    if let (Some(redactor), Some(map)) = (&redactor, &map) {
-        keep_map(map, redactor)?;
+    let map = outlet.is_redacting().then(|| beside(&out));
+    if let Some(map) = &map {
+        keep_map(map, &outlet)?;
     }
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     if common.json {

@@ -16,13 +16,13 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{Columns, print, print_json, say};
+use super::output::{Columns, json_text, print, say};
 use super::report::{beside, keep_map};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_diagnose::findings_from_files;
-use tcpx_node::redact::Redactor;
+use tcpx_node::redact::{Outlet, Redactor};
 use tcpx_report::compare::{
     Baselines, Comparison, Measured, RULE, compare, compared_html, compared_markdown,
     compared_text, read,
@@ -81,16 +81,16 @@ pub(super) struct CompareDocument<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
-    let mut redactor = (!arguments.no_redact).then(Redactor::of_this_machine);
+    let mut outlet = Outlet::of_command(arguments.no_redact);
     let results = arguments
         .results
         .iter()
-        .map(|name| measured(name, redactor.as_mut()));
+        .map(|name| measured(name, outlet.redactor()));
     let mut compared = compare(
         results.collect::<Result<Vec<Measured>, _>>()?,
         arguments.tolerance / 100.0,
     );
-    if let Some(redactor) = &mut redactor {
+    if let Some(redactor) = outlet.redactor() {
         compared = compared.redacted(redactor);
     }
     let outcome = if compared.rows.is_empty() {
@@ -102,18 +102,19 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     };
     if common.json {
         let exit_code = outcome.exit_code();
-        let redacted = redactor.is_some();
-        print_json(&CompareDocument {
+        let redacted = outlet.is_redacting();
+        let document = json_text(&CompareDocument {
             schema: "tcpxctl.compare/1",
             rule: RULE,
             exit_code,
             redacted,
             compared: &compared,
         });
+        print(&outlet.rendered_json(document).text());
         return nothing_in_common(&compared)
             .map_or(Ok(outcome.into()), |failure| Err(failure.in_result()));
     }
-    let text = match arguments.format {
+    let rendered = match arguments.format {
         Format::Text => compared_text(&compared, |header, rows| {
             let mut columns = Columns::new(header);
             rows.iter().for_each(|row| columns.row(row.clone()));
@@ -122,19 +123,18 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         Format::Markdown => compared_markdown(&compared),
         Format::Html => compared_html(&compared),
     };
+    let cleared = outlet.rendered(rendered);
     match &arguments.out {
-        None => print(&text),
+        None => print(&cleared.text()),
         Some(path) => {
-            write_whole(path, |to| to.write_all(text.as_bytes()))?;
-            let how = if redactor.is_some() {
+            write_whole(path, |to| to.write_all(cleared.bytes()))?;
+            let how = if outlet.is_redacting() {
                 "redacted"
             } else {
                 "NOT redacted"
             };
             say(&format!("# Comparison : {} ({how})\n", path.display()));
-            if let Some(redactor) = &redactor {
-                keep_map(&beside(path), redactor)?;
-            }
+            keep_map(&beside(path), &outlet)?;
         }
     }
     if let Some(failure) = nothing_in_common(&compared) {

@@ -397,8 +397,6 @@ fn captured(path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<DoctorFacts
         "# Capture : {} ({entries} entries, {how})\n",
         path.display()
     ));
-    if let Some(redactor) = outlet.redactor() {
-        keep_map(&beside(path), redactor)?;
-    }
+    keep_map(&beside(path), &outlet)?;
     Ok(facts)
 }

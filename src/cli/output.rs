@@ -66,9 +66,17 @@ pub(crate) fn ending(code: ExitCode) -> ExitCode {
 
 /// Writes one JSON document to stdout.
 pub(crate) fn print_json(document: &impl Serialize) {
+    print(&json_text(document));
+}
+
+/// One JSON document as text; empty, with the reason on stderr, if it cannot be written as JSON.
+pub(crate) fn json_text(document: &impl Serialize) -> String {
     match serde_json::to_string_pretty(document) {
-        Ok(text) => print(&format!("{text}\n")),
-        Err(error) => say(&format!("error: cannot write JSON: {error}\n")),
+        Ok(text) => format!("{text}\n"),
+        Err(error) => {
+            say(&format!("error: cannot write JSON: {error}\n"));
+            String::new()
+        }
     }
 }
 

@@ -18,13 +18,13 @@
 use super::adopt::runs;
 use super::failure::{Ended, Ending, Failure};
 use super::nodes::Nodes;
-use super::output::{print, print_json, say};
+use super::output::{print, say};
 use super::{Common, collect};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use tcpx_diagnose::{findings_from_files, newest_run};
-use tcpx_node::redact::Redactor;
+use tcpx_node::redact::{Cleared, Outlet};
 use tcpx_report::{Language, Story, WriteError, gather, write_whole};
 use tcpx_run_model::record::{RunFiles, RunFolder};
 use tcpx_words::error::Outcome;
@@ -125,17 +125,26 @@ impl Arguments {
         }
     }
 
-    fn render(&self, story: &Story, format: Format) -> String {
+    fn render(&self, story: &Story, format: Format, outlet: &mut Outlet) -> Cleared {
+        let format = if self.short {
+            tcpx_report::Format::Short
+        } else {
+            format.into()
+        };
         let for_google = self.whom.is_some();
+        tcpx_report::render(story, format, for_google, self.language(), outlet)
+    }
+}
+
+impl From<Format> for tcpx_report::Format {
+    fn from(format: Format) -> Self {
         match format {
-            _ if self.short => tcpx_report::short(story, self.language()),
-            Format::Html => tcpx_report::html(story, for_google),
-            Format::Markdown => tcpx_report::markdown(story, for_google, self.language()),
-            // Every type in a story can be written as JSON.
-            Format::Json => tcpx_report::json(story).unwrap_or_default(),
-            Format::Csv => tcpx_report::csv(story),
-            Format::Junit => tcpx_report::junit(story),
-            Format::Prometheus => tcpx_report::prometheus(story),
+            Format::Html => Self::Html,
+            Format::Markdown => Self::Markdown,
+            Format::Json => Self::Json,
+            Format::Csv => Self::Csv,
+            Format::Junit => Self::Junit,
+            Format::Prometheus => Self::Prometheus,
         }
     }
 }
@@ -154,15 +163,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     for other in &runs {
         story.sweep_with(&gather(other, findings_from_files));
     }
-    let (story, redactor) = match arguments.no_redact {
-        true => (story, None),
-        false => {
-            let mut redactor = Redactor::of_this_machine();
-            (tcpx_report::redacted(story, &mut redactor), Some(redactor))
-        }
-    };
+    let mut outlet = Outlet::of_command(arguments.no_redact);
+    if let Some(redactor) = outlet.redactor() {
+        story = tcpx_report::redacted(story, redactor);
+    }
     if common.json && arguments.out.is_none() {
-        print_json(&story);
+        print(&arguments.render(&story, Format::Json, &mut outlet).text());
         return Ok(Ending::PASSED);
     }
     let out = place(arguments, &files)?;
@@ -171,16 +177,23 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         Place::File(path) | Place::Folder(path) => Some(beside(path)),
     };
     match out {
-        Place::Stdout => print(&arguments.render(&story, arguments.format)),
-        Place::File(path) => keep(arguments, &story, arguments.format, &path)?,
+        Place::Stdout => {
+            print(
+                &arguments
+                    .render(&story, arguments.format, &mut outlet)
+                    .text(),
+            );
+        }
+        Place::File(path) => keep(arguments, &story, arguments.format, &path, &mut outlet)?,
         Place::Folder(folder) => {
             for format in Format::ALL {
-                keep(arguments, &story, format, &folder.join(format.file_name()))?;
+                let path = folder.join(format.file_name());
+                keep(arguments, &story, format, &path, &mut outlet)?;
             }
         }
     }
-    if let (Some(redactor), Some(path)) = (&redactor, map_place) {
-        keep_map(&path, redactor)?;
+    if let Some(path) = map_place {
+        keep_map(&path, &outlet)?;
     }
     Ok(Ending::PASSED)
 }
@@ -204,10 +217,13 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes the map from stand-ins to the names that they replace.
-pub(crate) fn keep_map(path: &Path, redactor: &Redactor) -> Result<(), WriteError> {
+/// Writes the map from names to the placeholders that replace them, if any were replaced.
+pub(crate) fn keep_map(path: &Path, outlet: &Outlet) -> Result<(), WriteError> {
+    let Some(map) = outlet.map() else {
+        return Ok(());
+    };
     write_whole(path, |to| {
-        serde_json::to_writer_pretty(to, redactor.map()).map_err(Into::into)
+        serde_json::to_writer_pretty(to, map).map_err(Into::into)
     })?;
     say(&format!(
         "# Map : {} (the real names: do not send it)\n",
@@ -254,11 +270,16 @@ fn place(arguments: &Arguments, files: &RunFiles) -> Result<Place, Failure> {
 
 /// Writes the redacted report of a run into its folder, and returns its path.
 pub(crate) fn write_html(files: &RunFiles, run: &Path) -> Result<PathBuf, WriteError> {
-    let mut redactor = Redactor::of_this_machine();
-    let story = tcpx_report::redacted(gather(files, findings_from_files), &mut redactor);
+    let mut outlet = Outlet::of_command(false);
+    let mut story = gather(files, findings_from_files);
+    if let Some(redactor) = outlet.redactor() {
+        story = tcpx_report::redacted(story, redactor);
+    }
     let path = run.join(Format::Html.file_name());
-    write(&story, &tcpx_report::html(&story, false), &path)?;
-    keep_map(&beside(&path), &redactor)?;
+    let format = tcpx_report::Format::Html;
+    let cleared = tcpx_report::render(&story, format, false, Language::English, &mut outlet);
+    write(&story, &cleared, &path)?;
+    keep_map(&beside(&path), &outlet)?;
     Ok(path)
 }
 
@@ -267,12 +288,13 @@ fn keep(
     story: &Story,
     format: Format,
     path: &Path,
+    outlet: &mut Outlet,
 ) -> Result<(), WriteError> {
-    write(story, &arguments.render(story, format), path)
+    write(story, &arguments.render(story, format, outlet), path)
 }
 
-fn write(story: &Story, text: &str, path: &Path) -> Result<(), WriteError> {
-    write_whole(path, |to| to.write_all(text.as_bytes()))?;
+fn write(story: &Story, cleared: &Cleared, path: &Path) -> Result<(), WriteError> {
+    write_whole(path, |to| to.write_all(cleared.bytes()))?;
     let how = if story.redacted {
         "redacted"
     } else {
@@ -281,7 +303,7 @@ fn write(story: &Story, text: &str, path: &Path) -> Result<(), WriteError> {
     say(&format!(
         "# Report : {} ({how}; {} kB)\n",
         path.display(),
-        text.len().div_ceil(1000)
+        cleared.bytes().len().div_ceil(1000)
     ));
     Ok(())
 }

@@ -8,7 +8,7 @@
 //! Not here: reading a bundle (`record::RunFiles`), and saving the map of replaced names.
 #![forbid(unsafe_code)]
 
-use super::{Language, Story, html, json, markdown, short};
+use super::{Format, Language, Story, render, short};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use tar::{Builder, EntryType, Header};
-use tcpx_node::redact::Redactor;
+use tcpx_node::redact::{Cleared, Outlet, Redactor};
 use tcpx_run_model::record::{ENTRIES_MAX, RunFiles, is_name, record_value, thin};
 use tcpx_words::units::{ByteCount, hex, printable};
 
@@ -62,83 +62,75 @@ struct Contents {
     cut: Vec<String>,
 }
 
-/// Writes a run and its report as a bundle. Without a redactor nothing is replaced, and the
-/// summary says so.
+/// Writes a run and its report as a bundle. If the outlet does not redact, the summary says so.
 ///
 /// # Errors
 /// Writing to `to` fails.
 pub fn bundle(
     files: &RunFiles,
     story: &Story,
-    redactor: Option<&mut Redactor>,
+    outlet: &mut Outlet,
     to: &mut dyn Write,
 ) -> io::Result<Bundled> {
-    let mut contents = recorded(files);
-    let mut name = story.id.clone();
-    if let Some(redactor) = redactor {
-        learn(&contents, redactor);
-        let folders = folders(files, redactor);
-        let redacted = contents
-            .files
-            .into_iter()
-            .map(|file| redact(file, &folders, redactor));
-        contents.files = redacted.collect();
-        contents
-            .cut
-            .iter_mut()
-            .for_each(|words| *words = redactor.redact(words));
-        name = redactor.redact(&name);
+    let mut recorded = recorded(files);
+    if let Some(redactor) = outlet.redactor() {
+        for (name, bytes) in &recorded.files {
+            redactor.learn_file(name, bytes);
+        }
     }
-    let add = |contents: &mut Contents, name: &str, text: String| {
-        contents.files.insert(name.into(), text.into_bytes())
-    };
-    add(&mut contents, "report.html", html(story, false));
-    add(
-        &mut contents,
-        "report.md",
-        markdown(story, false, Language::English),
-    );
-    add(
-        &mut contents,
-        "report.json",
-        json(story).unwrap_or_default(),
-    );
-    let summary = summary(story, &contents);
-    add(&mut contents, SUMMARY, summary);
-    let name = tcpx_words::units::file_name(&name);
-    let bundled: Vec<BundledFile> = contents
-        .files
+    let folders = folders(files, outlet);
+    let mut cleared = BTreeMap::new();
+    for (name, bytes) in recorded.files {
+        match outlet.file(&name, bytes) {
+            Ok(bytes) => drop(cleared.insert(cleared_name(&name, &folders, outlet), bytes)),
+            Err(error) => recorded.cut.push(format!("{name} is omitted: {error}")),
+        }
+    }
+    let reports = [
+        ("report.html", Format::Html),
+        ("report.md", Format::Markdown),
+        ("report.json", Format::Json),
+    ];
+    for (name, format) in reports {
+        let report = render(story, format, false, Language::English, outlet);
+        cleared.insert(name.to_owned(), report);
+    }
+    let cut: Vec<String> = recorded
+        .cut
         .iter()
-        .map(|(name, bytes)| BundledFile {
+        .map(|words| outlet.name(words))
+        .collect();
+    let summary = outlet.rendered(summary(story, &cleared, &cut));
+    cleared.insert(SUMMARY.to_owned(), summary);
+    let name = tcpx_words::units::file_name(&outlet.name(&story.id));
+    let bundled: Vec<BundledFile> = cleared
+        .iter()
+        .map(|(name, file)| BundledFile {
             name: name.clone(),
-            bytes: bytes.len() as u64,
-            sha256: sum(bytes),
+            bytes: file.bytes().len() as u64,
+            sha256: sum(file.bytes()),
         })
         .collect();
-    add(
-        &mut contents,
-        SUMS,
-        bundled
-            .iter()
-            .map(|file| format!("{}  {}\n", file.sha256, file.name))
-            .collect(),
-    );
-    write(&name, &contents, to)?;
+    let sums = bundled
+        .iter()
+        .map(|file| format!("{}  {}\n", file.sha256, file.name));
+    cleared.insert(SUMS.to_owned(), outlet.rendered(sums.collect()));
+    write(&name, &cleared, to)?;
     Ok(Bundled {
         name,
         files: bundled,
-        cut: contents.cut,
+        cut,
     })
 }
 
 /// The folder of each node in the run, and its redacted name in the bundle. A folder's name is
 /// the node's name with unsafe characters replaced, so redacting the path alone would miss it.
-fn folders(files: &RunFiles, redactor: &mut Redactor) -> BTreeMap<String, String> {
+fn folders(files: &RunFiles, outlet: &mut Outlet) -> BTreeMap<String, String> {
     let names = files.node_names();
     let folder = |name: &str| tcpx_words::units::file_name(name);
     names
         .iter()
-        .map(|name| (folder(name), folder(&redactor.redact(name))))
+        .map(|name| (folder(name), folder(&outlet.name(name))))
         .collect()
 }
 
@@ -250,58 +242,18 @@ fn facts(contents: &mut Contents) {
     }
 }
 
-fn learn(contents: &Contents, redactor: &mut Redactor) {
-    for (name, bytes) in &contents.files {
-        redactor.learn(name);
-        let value = if name.ends_with(".json") {
-            serde_json::from_slice(bytes).ok()
-        } else {
-            None
-        };
-        match value {
-            Some(value) => redactor.learn_value(&value),
-            None if bytes.contains(&0) => redactor.learn_recorder(bytes),
-            None => redactor.learn(&String::from_utf8_lossy(bytes)),
-        }
-    }
-}
-
-fn redact(
-    (name, mut bytes): (String, Vec<u8>),
-    folders: &BTreeMap<String, String>,
-    redactor: &mut Redactor,
-) -> (String, Vec<u8>) {
+/// The name of a file in the bundle.
+fn cleared_name(name: &str, folders: &BTreeMap<String, String>, outlet: &mut Outlet) -> String {
     let of_node = name
         .strip_prefix("nodes/")
         .and_then(|rest| rest.split_once('/'));
-    let redacted_name = match of_node.and_then(|(folder, file)| Some((folders.get(folder)?, file)))
-    {
-        Some((folder, file)) => format!("nodes/{folder}/{}", redactor.redact(file)),
-        None => redactor.redact(&name),
-    };
-    if bytes.contains(&0) {
-        redactor.redact_recorder(&mut bytes);
-        return (redacted_name, bytes);
+    match of_node.and_then(|(folder, file)| Some((folders.get(folder)?, file))) {
+        Some((folder, file)) => format!("nodes/{folder}/{}", outlet.name(file)),
+        None => outlet.name(name),
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let text = match name.rsplit('.').next() {
-        Some("jsonl") => text
-            .split_inclusive('\n')
-            .map(|line| redactor.redact_json_line(line))
-            .collect(),
-        Some("json") => match serde_json::from_str::<Value>(&text) {
-            Ok(value) => {
-                serde_json::to_string_pretty(&redactor.redact_value(value)).unwrap_or_default()
-                    + "\n"
-            }
-            Err(_) => redactor.redact(&text),
-        },
-        _ => redactor.redact(&text),
-    };
-    (redacted_name, text.into_bytes())
 }
 
-fn summary(story: &Story, contents: &Contents) -> String {
+fn summary(story: &Story, files: &BTreeMap<String, Cleared>, cut: &[String]) -> String {
     let mut text = short(story, Language::English);
     let how = match story.redacted {
         true => {
@@ -310,9 +262,9 @@ fn summary(story: &Story, contents: &Contents) -> String {
         false => "**NOT REDACTED**: contains real names, addresses and other recorded text.",
     };
     text.push_str(&format!("\n---\n\n{how}\n\n"));
-    match contents.cut.is_empty() {
+    match cut.is_empty() {
         true => text.push_str("Nothing was omitted.\n\n"),
-        false => contents.cut.iter().for_each(|words| {
+        false => cut.iter().for_each(|words| {
             text.push_str(&format!(
                 "* incomplete: {}\n",
                 super::markdown::inline(words)
@@ -320,11 +272,11 @@ fn summary(story: &Story, contents: &Contents) -> String {
         }),
     }
     text.push_str("\nThese commands read the bundle without unpacking: `tcpxctl report|diagnose|watch --replay|logs|trace FILE`. `tcpxctl bundle --verify FILE` checks it.\n\n");
-    for (name, bytes) in &contents.files {
+    for (name, file) in files {
         text.push_str(&format!(
             "* `{}`, {} bytes\n",
             super::markdown::code(name),
-            bytes.len()
+            file.bytes().len()
         ));
     }
     text
@@ -334,18 +286,18 @@ fn sum(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-fn write(folder: &str, contents: &Contents, to: &mut dyn Write) -> io::Result<()> {
+fn write(folder: &str, files: &BTreeMap<String, Cleared>, to: &mut dyn Write) -> io::Result<()> {
     let mut archive = Builder::new(GzEncoder::new(to, Compression::fast()));
     // The summary comes first in the archive.
-    let first = contents.files.iter().filter(|(name, _)| *name == SUMMARY);
-    let others = contents.files.iter().filter(|(name, _)| *name != SUMMARY);
-    for (name, bytes) in first.chain(others) {
+    let first = files.iter().filter(|(name, _)| *name == SUMMARY);
+    let others = files.iter().filter(|(name, _)| *name != SUMMARY);
+    for (name, file) in first.chain(others) {
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Regular);
         header.set_mode(0o600);
         header.set_mtime(tcpx_words::units::now_us() / 1_000_000);
-        header.set_size(bytes.len() as u64);
-        archive.append_data(&mut header, format!("{folder}/{name}"), bytes.as_slice())?;
+        header.set_size(file.bytes().len() as u64);
+        archive.append_data(&mut header, format!("{folder}/{name}"), file.bytes())?;
     }
     archive.into_inner()?.finish()?.flush()
 }
@@ -415,11 +367,8 @@ pub fn verify(files: &RunFiles) -> Verified {
 
 fn reveals(name: &str, bytes: &[u8], revealing: &mut Vec<String>) {
     let mut redactor = Redactor::default();
-    let (_, _) = redact(
-        (name.to_owned(), bytes.to_vec()),
-        &BTreeMap::new(),
-        &mut redactor,
-    );
+    // What cannot be searched is no name.
+    let _ = redactor.redact_file(name, bytes.to_vec());
     let stand_ins: std::collections::BTreeSet<&String> = redactor.map().values().collect();
     let found = redactor
         .map()

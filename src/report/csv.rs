@@ -5,7 +5,7 @@ use super::Story;
 use std::fmt::Write;
 
 /// RFC 4180, with a header. A cell is empty where there is no sample.
-pub fn csv(story: &Story) -> String {
+pub(crate) fn csv(story: &Story) -> String {
     let mut text =
         String::from("node,side,channel,interface,from_ms,to_ms,bytes,gb_per_s,in_flight_max\r\n");
     let axis = story.axis;

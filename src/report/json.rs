@@ -7,6 +7,6 @@ use super::Story;
 ///
 /// # Errors
 /// The story cannot be serialized. No story that `gather` returns causes this.
-pub fn json(story: &Story) -> serde_json::Result<String> {
+pub(crate) fn json(story: &Story) -> serde_json::Result<String> {
     serde_json::to_string_pretty(story).map(|text| text + "\n")
 }

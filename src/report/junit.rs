@@ -7,7 +7,7 @@ use super::suite::{JunitCase, JunitResult, JunitSuite};
 use tcpx_words::error::Outcome;
 
 /// The run as a JUnit XML document.
-pub fn junit(story: &Story) -> String {
+pub(crate) fn junit(story: &Story) -> String {
     let suite = JunitSuite {
         name: story.scenario.clone(),
         classname: format!("tcpxctl.{}", story.scenario),

@@ -16,7 +16,7 @@ use tcpx_run_model::results::PluginRecord;
 const ROWS_MAX: usize = 64;
 
 /// The full report. `for_google` puts the questions first.
-pub fn markdown(story: &Story, for_google: bool, language: Language) -> String {
+pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> String {
     let verdict = verdict(story, Language::English);
     let mut text = String::new();
     // Writing to a string cannot fail, here and below.

@@ -9,7 +9,7 @@ use tcpx_words::error::Outcome;
 type Pick = fn(&TransferRecord) -> f64;
 
 /// The gauges of one run. The name of each gauge ends in its unit.
-pub fn prometheus(story: &Story) -> String {
+pub(crate) fn prometheus(story: &Story) -> String {
     let mut text = String::new();
     let run = format!(
         "run=\"{}\",scenario=\"{}\"",

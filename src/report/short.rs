@@ -14,7 +14,7 @@ const LINES_MAX: usize = 60;
 const QUOTE_MAX: usize = 220;
 
 /// The report as Markdown of at most sixty lines.
-pub fn short(story: &Story, language: Language) -> String {
+pub(crate) fn short(story: &Story, language: Language) -> String {
     let mut lines = headline(story, language);
     results(&mut lines, story, language);
     findings(&mut lines, story, language);

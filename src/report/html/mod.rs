@@ -16,7 +16,7 @@ use super::words::Language;
 use tcpx_run_model::finding::Severity;
 
 /// The full report as one HTML file. `for_google` puts the questions first.
-pub fn html(story: &Story, for_google: bool) -> String {
+pub(crate) fn html(story: &Story, for_google: bool) -> String {
     let mut page = Page::default();
     head(&mut page, story);
     if for_google {

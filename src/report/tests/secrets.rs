@@ -5,7 +5,7 @@ use crate::{
     Language, bundle, csv, html, json, junit, markdown, prometheus, redacted, short, verify,
 };
 use proptest::prelude::*;
-use tcpx_node::redact::Redactor;
+use tcpx_node::redact::{Outlet, Redactor};
 use tcpx_run_model::record::RunFiles;
 
 proptest! {
@@ -40,7 +40,7 @@ proptest! {
 
         let place = run.path().join("sent.tar.gz");
         let mut packed = Vec::new();
-        bundle(&files, &story, Some(&mut redactor), &mut packed).expect("packed");
+        bundle(&files, &story, &mut Outlet::redacting(redactor), &mut packed).expect("packed");
         std::fs::write(&place, packed).expect("written");
         let sent = RunFiles::open(&place).expect("a bundle");
         let binary = octets_of(&names.address);
@@ -75,7 +75,7 @@ fn verify_names_changed_added_and_missing_files() {
     let files = RunFiles::open(run.path()).expect("a run");
     let story = gather(&files);
     let mut packed = Vec::new();
-    let bundled = bundle(&files, &story, None, &mut packed).expect("packed");
+    let bundled = bundle(&files, &story, &mut Outlet::unredacted(), &mut packed).expect("packed");
     assert!(bundled.files.iter().any(|file| file.name == "SUMMARY.md"));
     let place = run.path().join("raw.tar.gz");
     std::fs::write(&place, packed).expect("written");

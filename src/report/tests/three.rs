@@ -7,7 +7,7 @@ use crate::story::Story;
 use crate::{
     Language, bundle, csv, html, json, junit, markdown, prometheus, redacted, short, verify,
 };
-use tcpx_node::redact::Redactor;
+use tcpx_node::redact::{Outlet, Redactor};
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::error::Outcome;
@@ -147,7 +147,13 @@ fn a_redacted_bundle_names_no_node_and_gives_the_same_story() {
     let story = redacted(gather(&files), &mut redactor);
     let place = reports.path().join("sent.tar.gz");
     let mut packed = Vec::new();
-    bundle(&files, &story, Some(&mut redactor), &mut packed).expect("packed");
+    bundle(
+        &files,
+        &story,
+        &mut Outlet::redacting(redactor),
+        &mut packed,
+    )
+    .expect("packed");
     std::fs::write(&place, packed).expect("written");
     let sent = RunFiles::open(&place).expect("a bundle");
     let mut texts: Vec<String> = outputs(&story).into();
