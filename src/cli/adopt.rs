@@ -102,7 +102,10 @@ pub(crate) fn runs(
 /// Whether a path is neither a run folder nor a bundle, but there is something to adopt.
 pub(crate) fn is_foreign(path: &Path) -> bool {
     if path.is_dir() {
-        return matches!(RunFiles::open(path), Err(FilesError::NoRun(_))) && !has_runs(path);
+        // A run folder that has lost its record and its events is not a folder of logs.
+        return matches!(RunFiles::open(path), Err(FilesError::NoRun(_)))
+            && !path.join("scenario.toml").exists()
+            && !has_runs(path);
     }
     if !path.exists() {
         return process_id(path).is_some();

@@ -2,6 +2,7 @@
 
 mod fixture;
 mod renders;
+pub(crate) use renders::stalled_story;
 mod sample;
 mod secrets;
 mod three;

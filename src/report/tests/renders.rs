@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::record::RunFiles;
 
-fn stalled_story() -> Story {
+pub(crate) fn stalled_story() -> Story {
     let run = tempfile::tempdir().expect("a folder");
     stalled(run.path(), &Names::default());
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
