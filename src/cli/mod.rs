@@ -121,7 +121,7 @@ enum Command {
     Tap(tap::Arguments),
     /// Export a recording as a timeline: Perfetto, CSV or JSON lines.
     Trace(trace::Arguments),
-    /// Print a page on a topic, such as your own log signatures.
+    /// Print a page on a topic: sockets, polling, NUMA, own signatures.
     Topic(topic::Arguments),
     /// Build a run folder from recordings and logs of other programs.
     Adopt(adopt::Arguments),

@@ -2,9 +2,11 @@
 //!
 //! ```console
 //! $ tcpxctl topic
-//! own-signatures  Your own log signatures
-//! $ tcpxctl topic own-signatures
-//! # Your own log signatures
+//! #  topic           what it is about
+//!    sockets         Connections, sockets and MAX_SOCKETS
+//!    polling         How often to call test
+//! $ tcpxctl topic polling
+//! # How often to call test
 //! ...
 //! ```
 //!
@@ -18,11 +20,22 @@ use clap::Args;
 use serde::Serialize;
 use tcpx_words::error::Outcome;
 
-/// Each page by the name of its file in `docs/topics`.
-const PAGES: [(&str, &str); 1] = [(
+/// The pages, each by the name of its file in `docs/topics`.
+macro_rules! pages {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../../docs/topics/", $name, ".md")))),+]
+    };
+}
+
+const PAGES: &[(&str, &str)] = pages![
+    "sockets",
+    "polling",
+    "consumed",
+    "numa",
+    "tuning",
+    "trace",
     "own-signatures",
-    include_str!("../../docs/topics/own-signatures.md"),
-)];
+];
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -93,6 +106,7 @@ fn title(page: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::command;
     use std::path::Path;
 
     #[test]
@@ -116,6 +130,40 @@ mod tests {
         for (name, page) in PAGES {
             let entry = format!("[{}](topics/{name}.md)", title(page));
             assert!(summary.contains(&entry), "SUMMARY.md lacks {entry}");
+        }
+    }
+
+    #[test]
+    fn a_page_about_the_plugin_says_what_the_source_says_what_measures_it_and_what_is_open() {
+        for (name, page) in PAGES.iter().filter(|(name, _)| *name != "own-signatures") {
+            let parts = ["source says", "measures it here", "stays open"];
+            let heads: Vec<&str> = page
+                .lines()
+                .filter(|line| line.starts_with("## "))
+                .collect();
+            let has_part = |(head, part): (&&str, &str)| head.ends_with(part);
+            assert!(
+                heads.len() == 3 && heads.iter().zip(parts).all(has_part),
+                "{name}: {heads:?}"
+            );
+            let source = page.split("## ").nth(1).expect("a part");
+            let cited = source.split(['(', ' ', ',']).any(|word| {
+                let place = word.split_once(".cc:").or_else(|| word.split_once(".h:"));
+                place
+                    .is_some_and(|(_, line)| line.starts_with(|first: char| first.is_ascii_digit()))
+            });
+            assert!(cited, "{name} cites no line of the source");
+        }
+    }
+
+    #[test]
+    fn every_command_of_a_page_is_accepted() {
+        for (name, page) in PAGES {
+            for line in page.lines().filter_map(|line| line.strip_prefix("$ ")) {
+                let plain = line.replace('\'', "");
+                let parsed = command().try_get_matches_from(plain.split(' '));
+                assert!(parsed.is_ok(), "{name}: {line}: {:?}", parsed.err());
+            }
         }
     }
 }
