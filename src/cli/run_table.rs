@@ -107,6 +107,9 @@ fn nodes(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
         }
         if let Some(transfer) = &state.transfer {
             text.push_str(&format!("#       memory : {}\n", transfer.memory));
+            if let Some(windows) = &transfer.windows {
+                text.push_str(&format!("#       windows : {windows}\n"));
+            }
             if let Some(driving) = &transfer.driving {
                 text.push_str(&format!("#       driven by : {driving}\n"));
             }

@@ -79,6 +79,10 @@ pub struct TransferResult {
     /// The memory that holds the payload: `host`, `device stand-in`, `GPU 0 (…)`.
     #[serde(default)]
     pub memory: String,
+    /// The windows that are narrower than the scenario asks for, and why: `8 of 12 send, 8 of 16
+    /// recv: a plugin of ncclNet v6 may have 8 request slots`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<String>,
     /// Bytes registered with the plugin.
     pub registered_bytes: u64,
     /// Resident memory of the worker at the end, from /proc.

@@ -111,8 +111,34 @@ fn shipped_scenarios_run_unchanged_on_every_version_of_a_plain_plugin() {
             if !more.is_empty() {
                 assert!(flushes(&ended) > 0, "{ended}");
             }
+            let narrow = ": a plugin of ncclNet v";
+            assert_eq!(ended.out.contains(narrow), version <= 6, "{ended}");
         }
     }
+}
+
+/// A plugin with fewer request slots than the window refuses a post.
+#[test]
+fn the_window_follows_what_a_plugin_grants() {
+    let refuses = [
+        "fault.by=plugin",
+        "fault.side=recv",
+        "fault.spec=rc:call=irecv,value=3,nth=10",
+        "transfer.connections=1",
+        "transfer.total=4MiB",
+    ];
+    let run = || Tool::run(&refuses).arg("--plugin");
+    let ended = run().arg("plainsoft").ends_with(0);
+    ended.says(&[
+        "windows : ",
+        " of 16 recv: the plugin refused another request",
+    ]);
+    let path = ended.run_folders()[0].to_owned();
+    Tool::new(&["diagnose", path.to_str().unwrap()])
+        .ends_with(0)
+        .says(&["nothing"]);
+    // An unpacking plugin has sixteen, so that it is an error.
+    run().arg("builtin").ends_with(1);
 }
 
 /// Number of requests that `iflush` made, from the receiver's recorder.

@@ -129,6 +129,7 @@ fn worker_record(
         registered_bytes: transfer.map(|transfer| transfer.registered_bytes),
         memory: transfer.map(|transfer| transfer.memory.clone()),
         driving: transfer.and_then(|transfer| transfer.driving.clone()),
+        windows: transfer.and_then(|transfer| transfer.windows.clone()),
         frame: None,
     }
 }

@@ -18,9 +18,10 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tcpx_engine::gpu::Unpack;
+use tcpx_engine::plugin::Device;
 use tcpx_engine::transfer::{
     Channel, ChannelError, ChannelSetup, Drivers, Pattern, Plan, Rogue, RoundTrips, WallPace,
-    ping_pong,
+    ping_pong, slots_of,
 };
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::phase::Phase;
@@ -126,7 +127,11 @@ struct Transfer {
     unpack: Unpack,
     rogue: Option<Rogue>,
     ping_pong: Option<PingPong>,
+    /// Requests in flight that the scenario asks for, by side.
     windows: [usize; 2],
+    /// Request slots that a comm of the plugin's ncclNet version is sure to have.
+    slots: usize,
+    may_narrow: bool,
     chunk: usize,
     close_grace: Duration,
     iterations: Vec<Iteration>,
@@ -189,6 +194,9 @@ impl Transfer {
                 times: RoundTrips::default(),
             }),
             windows: [wanted.send_window as usize, wanted.recv_window as usize],
+            slots: slots_of(ready.loaded.about.abi),
+            // An unpacking plugin has a slot for each of its 16 scatter lists.
+            may_narrow: !ready.loaded.devices.iter().any(Device::is_unpack),
             chunk: wanted.chunk.as_usize(),
             close_grace: task.scenario.limits.close_grace.into(),
             iterations: Vec::new(),
@@ -198,7 +206,8 @@ impl Transfer {
     fn setup(&self, index: usize, side: Side) -> ChannelSetup {
         ChannelSetup {
             index,
-            window: self.windows[usize::from(side == Side::Recv)],
+            window: self.windows[usize::from(side == Side::Recv)].min(self.slots),
+            may_narrow: self.may_narrow,
             chunk: self.chunk,
             verify: self.pattern.clone(),
             unpack: self.unpack,
@@ -362,6 +371,7 @@ impl Transfer {
                     })
                 }),
             memory: ready.memory[0].describe(),
+            windows: self.narrowed(ready),
             registered_bytes: self
                 .drivers
                 .channels()
@@ -380,6 +390,36 @@ impl Transfer {
                 bytes: self.bytes_measured(),
             }),
         }
+    }
+
+    /// The windows that are narrower than the scenario asks for, and why.
+    fn narrowed(&self, ready: &Ready) -> Option<String> {
+        let of = |side: Side| {
+            let wanted = self.windows[usize::from(side == Side::Recv)];
+            let channels = self.drivers.channels();
+            let depths = channels.filter(|channel| channel.side() == side);
+            let narrowest = depths.map(|channel| channel.window().depth()).min()?;
+            (narrowest < wanted).then_some((side, narrowest, wanted))
+        };
+        let narrow: Vec<_> = [Side::Send, Side::Recv]
+            .into_iter()
+            .filter_map(of)
+            .collect();
+        let is_refused = narrow
+            .iter()
+            .any(|(_, narrowest, wanted)| *narrowest < self.slots.min(*wanted));
+        let words = narrow
+            .iter()
+            .map(|(side, narrowest, wanted)| format!("{narrowest} of {wanted} {side}"));
+        let words = words.collect::<Vec<_>>().join(", ");
+        let why = match is_refused {
+            true => "the plugin refused another request".to_owned(),
+            false => format!(
+                "a plugin of ncclNet v{} may have {} request slots",
+                ready.loaded.about.abi, self.slots
+            ),
+        };
+        (!narrow.is_empty()).then(|| format!("{words}: {why}"))
     }
 
     fn channel_results(&self, ready: &Ready) -> Vec<ChannelResult> {

@@ -4,6 +4,7 @@
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode, Spot};
+use tcpx_words::error::Outcome;
 
 pub(super) const RULES: &[Rule] = &[
     head_not_tested,
@@ -196,7 +197,10 @@ fn refused(evidence: &Evidence) -> Vec<Found> {
         let (call, code) = spot.channel.now.last_error.as_ref()?;
         let is_named = match (call.as_str(), *code) {
             ("test", INTERNAL_ERROR | SYSTEM_ERROR) | ("irecvConsumed", INTERNAL_ERROR) => true,
-            ("isend" | "irecv", INTERNAL_ERROR) => spot.channel.in_flight() >= SLOTS,
+            // A run that passed has narrowed its window to the slots that the plugin has.
+            ("isend" | "irecv", INTERNAL_ERROR) => {
+                spot.channel.in_flight() >= SLOTS || evidence.outcome == Some(Outcome::Passed)
+            }
             _ => false,
         };
         let found =

@@ -16,12 +16,12 @@ use super::filling::Filling;
 use super::payload::Pattern;
 use super::plan::{Plan, Share};
 use super::slots::{self, Slots};
-use super::window::{Illegal, InFlight, Step, Window};
+use super::window::{Illegal, InFlight, SLOTS_MIN, Step, Window};
 use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Passed, ScatterError, Span, Unpack};
 use crate::plugin::{Comm, MHandle, Net, PluginError, RecvComm, Request, SendComm, Tested};
 use std::sync::Arc;
 use std::time::Duration;
-use tcpx_abi::result::SYSTEM_ERROR;
+use tcpx_abi::result::{INTERNAL_ERROR, SYSTEM_ERROR};
 use tcpx_recorder::Key;
 use tcpx_tap::Tap;
 use tcpx_words::payload::{Mismatch, StampId, Tally};
@@ -70,6 +70,8 @@ pub struct ChannelSetup {
     pub index: usize,
     /// Most requests in flight.
     pub window: usize,
+    /// Whether the plugin may have fewer request slots than `window`, and refuse a post for it.
+    pub may_narrow: bool,
     /// Bytes of a full chunk.
     pub chunk: usize,
     /// The pattern to write and verify; `None` for neither.
@@ -303,17 +305,17 @@ impl Channel {
         };
         let chunk = self.share.chunk(self.turn);
         let span = self.slots.span(slot, chunk.len as usize)?;
-        let request = match &self.end {
+        let posted = match &self.end {
             End::Send(comm) => {
                 if !self.slots.fills_later() {
                     self.slots
                         .stamp(slot, chunk.len as usize, self.id(chunk.index))?;
                 }
-                net.isend(comm, span, self.slots.mhandle())?
+                net.isend(comm, span, self.slots.mhandle())
             }
-            End::Recv(comm) => net.irecv(comm, span, self.slots.mhandle())?,
+            End::Recv(comm) => net.irecv(comm, span, self.slots.mhandle()),
         };
-        let Some(request) = request else {
+        let Some(request) = posted.or_else(|error| self.no_slot(error))? else {
             self.tally.null_requests += 1;
             return Ok(false);
         };
@@ -327,6 +329,25 @@ impl Channel {
         debug_assert!(posted.is_ok(), "room was checked above");
         self.turn += 1;
         Ok(true)
+    }
+
+    /// Takes a refused post for a lack of request slots, once, and narrows the window to what the
+    /// plugin has granted; returns any other error.
+    #[cold]
+    fn no_slot(&mut self, error: PluginError) -> Result<Option<Request>, PluginError> {
+        let is_internal = matches!(
+            error,
+            PluginError::Refused {
+                code: INTERNAL_ERROR,
+                ..
+            }
+        );
+        let may_narrow = std::mem::take(&mut self.setup.may_narrow);
+        if may_narrow && is_internal && self.window.in_flight() >= SLOTS_MIN {
+            self.window.narrow();
+            return Ok(None);
+        }
+        Err(error)
     }
 
     /// The slot for the next post, if one is free and, for a send, its message is written.

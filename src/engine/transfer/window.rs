@@ -15,6 +15,19 @@ use crate::plugin::Request;
 
 /// Request slots of one TCPX comm; no window is deeper.
 pub const SLOTS_MAX: usize = 16;
+/// Request slots that every plugin has: NCCL's `NCCL_NET_MAX_REQUESTS` up to 2.18.
+pub(super) const SLOTS_MIN: usize = 8;
+/// The last ncclNet version of these NCCL releases.
+const LAST_WITH_MIN: u32 = 6;
+
+/// Request slots that a comm of a plugin of ncclNet `version` is sure to have.
+pub fn slots_of(version: u32) -> usize {
+    if version <= LAST_WITH_MIN {
+        SLOTS_MIN
+    } else {
+        SLOTS_MAX
+    }
+}
 
 /// The stage of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +113,16 @@ impl Window {
             unpacked: 0,
             consumed: 0,
         }
+    }
+
+    /// Most requests between post and consume.
+    pub fn depth(&self) -> usize {
+        self.depth as usize
+    }
+
+    /// Narrows the window to the requests in flight now.
+    pub(crate) fn narrow(&mut self) {
+        self.depth = (self.posted - self.consumed).max(1);
     }
 
     /// Requests between post and consume.

@@ -29,8 +29,9 @@ const FACTS: [(&str, &str); 9] = [
 const OWN: [&str; 2] = ["boot id", "network namespace"];
 
 /// The facts of a worker that a report shows: name, and key in the record.
-const USED: [(&str, &str); 3] = [
+const USED: [(&str, &str); 4] = [
     ("messages in", "memory"),
+    ("windows", "windows"),
     ("registered, bytes", "registered_bytes"),
     ("worker resident, bytes", "resident_bytes"),
 ];

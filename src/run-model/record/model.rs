@@ -151,6 +151,9 @@ pub struct WorkerRecord {
     /// The threads that drove its channels; absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driving: Option<Driving>,
+    /// The windows that are narrower than the scenario asks for, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<String>,
     /// Path of the worker's freeze-frame in the run folder, if a stall was declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
