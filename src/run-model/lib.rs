@@ -9,6 +9,7 @@
 //! or opens a connection.
 
 pub mod adopt;
+pub mod chinese;
 pub mod counters;
 pub mod event;
 pub mod finding;
