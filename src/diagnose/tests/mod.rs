@@ -14,6 +14,7 @@ use builders::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use tcpx_run_model::chinese::{chinese, meaning_in_chinese};
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
@@ -78,6 +79,48 @@ fn each_fault_has_its_condition_first() {
             "{findings:#?}"
         );
     }
+}
+
+/// Facts that are a message of the plugin or a worker.
+fn is_quoted(finding: &Finding, text: &str) -> bool {
+    let quotes = [
+        "settings-differ",
+        "recv-sync-differs",
+        "connect-never-completes",
+        "call-refused",
+    ];
+    quotes.contains(&finding.condition.as_str()) && !text.contains(": posted ")
+}
+
+#[test]
+fn every_text_of_a_finding_has_a_chinese_translation() {
+    let mut missing = BTreeSet::new();
+    for condition in Condition::ALL {
+        let entry = condition.entry();
+        if meaning_in_chinese(condition.word()).is_none() {
+            missing.insert(condition.word().to_owned());
+        }
+        let texts = [Some(entry.fix), entry.decided_by].into_iter().flatten();
+        missing.extend(
+            texts
+                .filter(|text| chinese(text).is_none())
+                .map(str::to_owned),
+        );
+    }
+    for (_, evidence) in faulty() {
+        for finding in diagnose(&evidence) {
+            let texts = finding.because.iter().chain(&finding.cannot_see);
+            for text in texts.chain(&finding.next_step) {
+                if chinese(text).is_none() && !is_quoted(&finding, text) {
+                    missing.insert(format!("{}: {text}", finding.condition));
+                }
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "src/run-model/chinese.toml lacks {missing:#?}"
+    );
 }
 
 #[test]
