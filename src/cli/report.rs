@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Audience: `google` puts the questions for Google first.
     #[arg(long = "for", value_enum, value_name = "WHOM")]
     whom: Option<Whom>,
-    /// Language of the short form and of the questions.
+    /// Language of the verdict, the findings with their next steps, the questions, and all of the short form.
     #[arg(long, value_enum, default_value_t = Lang::En)]
     lang: Lang,
     /// File to write, or a folder for every format; `-` is stdout.

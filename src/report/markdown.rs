@@ -17,7 +17,7 @@ const ROWS_MAX: usize = 64;
 
 /// The full report. `for_google` puts the questions first.
 pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> String {
-    let verdict = verdict(story, Language::English);
+    let verdict = verdict(story, language);
     let mut text = String::new();
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
@@ -28,7 +28,8 @@ pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> S
         inline(&verdict.sentence)
     );
     if let Some(step) = &story.next_step {
-        let _ = writeln!(text, "Next: {}\n", inline(step));
+        let next = language.pick("Next", "下一步");
+        let _ = writeln!(text, "{next}: {}\n", inline(&language.sentence(step)));
     }
     for unmet in &story.unmet {
         let _ = writeln!(text, "* Gate not met: {}", inline(unmet));
@@ -50,7 +51,7 @@ pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> S
         questions(&mut text, story, language);
     }
     ran(&mut text, story);
-    findings(&mut text, story);
+    findings(&mut text, story, language);
     standstill(&mut text, story);
     results(&mut text, story);
     nodes(&mut text, story);
@@ -144,28 +145,36 @@ fn ran(text: &mut String, story: &Story) {
     }
 }
 
-fn findings(text: &mut String, story: &Story) {
-    let _ = writeln!(text, "## Findings\n");
+fn findings(text: &mut String, story: &Story, language: Language) {
+    let _ = writeln!(text, "## {}\n", language.pick("Findings", "诊断结论"));
     if story.findings.is_empty() {
-        let _ = writeln!(text, "No findings.\n");
+        let _ = writeln!(
+            text,
+            "{}\n",
+            language.pick("No findings.", "没有诊断结论。")
+        );
     }
     for finding in &story.findings {
         let _ = writeln!(
             text,
-            "### {}\n\n{}\n",
+            "### {}{}\n\n{}\n",
             inline(&finding.condition),
-            inline(&place(finding))
+            language.meaning(finding),
+            inline(&place(finding, language))
         );
+        let said = |one: &String| inline(&language.sentence(one));
         finding
             .because
             .iter()
-            .for_each(|one| line(text, &format!("* {}", inline(one))));
+            .for_each(|one| line(text, &format!("* {}", said(one))));
+        let unseen = language.pick("cannot see", "无法看到");
         finding
             .cannot_see
             .iter()
-            .for_each(|one| line(text, &format!("* cannot see: {}", inline(one))));
+            .for_each(|one| line(text, &format!("* {unseen}: {}", said(one))));
         if let Some(step) = &finding.next_step {
-            let _ = writeln!(text, "\nNext: {}", inline(step));
+            let next = language.pick("Next", "下一步");
+            let _ = writeln!(text, "\n{next}: {}", said(step));
         }
         text.push('\n');
     }

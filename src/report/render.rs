@@ -39,7 +39,7 @@ pub fn render(
         _ => Cow::Borrowed(story),
     };
     let text = match format {
-        Format::Html => html(&story, for_google),
+        Format::Html => html(&story, for_google, language),
         Format::Markdown => markdown(&story, for_google, language),
         Format::Short => short(&story, language),
         // Every type in a story can be written as JSON.

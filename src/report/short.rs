@@ -115,17 +115,21 @@ fn findings(lines: &mut Vec<String>, story: &Story, language: Language) {
             _ => String::new(),
         };
         section.push(format!(
-            "* **{}** ({}, {:.2}{place})",
+            "* **{}** ({}, {:.2}{place}){}",
             inline(&finding.condition),
-            finding.severity,
+            language.severity(finding.severity),
             finding.confidence,
+            language.meaning(finding)
         ));
         for fact in finding.because.iter().take(2) {
-            section.push(format!("  * {}", cut(&inline(fact))));
+            section.push(format!("  * {}", cut(&inline(&language.sentence(fact)))));
         }
         if let Some(step) = &finding.next_step {
             let next = language.pick("next", "下一步");
-            section.push(format!("  * {next}: {}", cut(&inline(step))));
+            section.push(format!(
+                "  * {next}: {}",
+                cut(&inline(&language.sentence(step)))
+            ));
         }
     }
     add_section(lines, language.pick("Findings", "诊断结论"), section);

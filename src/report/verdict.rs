@@ -56,7 +56,7 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
     };
     RunVerdict {
         tone,
-        word,
+        word: language.outcome(&word),
         sentence: sentence(story, language),
     }
 }
@@ -80,11 +80,11 @@ fn sentence(story: &Story, language: Language) -> String {
         None => language.pick("No final result was recorded", "未记录最终结果"),
     };
     let reason = story.reason.as_deref().unwrap_or(fallback);
-    format!(
-        "{}{} {moved}",
-        reason.trim_end_matches('.'),
-        language.pick(".", "。")
-    )
+    let reason = language.sentence(reason.trim_end_matches('.'));
+    match language {
+        Language::English => format!("{reason}. {moved}"),
+        Language::Chinese => format!("{reason}。{moved}"),
+    }
 }
 
 /// How many doctor checks have each verdict.

@@ -1,5 +1,9 @@
-//! The languages of the short report and of the questions for Google.
+//! The languages of reports.
 #![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use tcpx_run_model::chinese::{chinese, meaning_in_chinese};
+use tcpx_run_model::finding::{Finding, Severity};
 
 /// Language of a report's text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,6 +21,59 @@ impl Language {
         match self {
             Self::English => english,
             Self::Chinese => chinese,
+        }
+    }
+
+    /// A sentence of a record in this language, or as it is if it has no translation.
+    pub(super) fn sentence(self, english: &str) -> Cow<'_, str> {
+        let translated = match self {
+            Self::English => None,
+            Self::Chinese => chinese(english),
+        };
+        translated.map_or(Cow::Borrowed(english), Cow::Owned)
+    }
+
+    /// The word for an outcome or a state, such as `STALLED`, which stays beside a translation.
+    pub(super) fn outcome(self, word: &str) -> String {
+        let chinese = match (self, word) {
+            (Self::Chinese, "PASSED") => "通过",
+            (Self::Chinese, "FAILED") => "失败",
+            (Self::Chinese, "USAGE") => "用法错误",
+            (Self::Chinese, "NOT-RUN") => "未能运行",
+            (Self::Chinese, "STALLED") => "停滞",
+            (Self::Chinese, "PEER-LOST") => "对端丢失",
+            (Self::Chinese, "PLUGIN-DIED") => "插件进程终止",
+            (Self::Chinese, "INTERRUPTED") => "被中断",
+            (Self::Chinese, "EXAMINED") => "仅检查",
+            (Self::Chinese, "DAMAGED") => "记录损坏",
+            (Self::Chinese, "KILLED") => "被终止",
+            (Self::Chinese, "ADOPTED") => "收集的记录",
+            (Self::Chinese, "OTHER VERSION") => "其他版本",
+            (Self::Chinese, "RUNNING") => "运行中",
+            (Self::Chinese, "UNFINISHED") => "未完成",
+            _ => return word.to_owned(),
+        };
+        format!("{chinese}（{word}）")
+    }
+
+    /// What a finding means, behind its name: only in Chinese, because the names are English.
+    pub(super) fn meaning(self, finding: &Finding) -> String {
+        let meaning = match self {
+            Self::English => None,
+            Self::Chinese => meaning_in_chinese(&finding.condition),
+        };
+        meaning.map_or_else(String::new, |meaning| format!("：{meaning}"))
+    }
+
+    /// The word for the severity of a finding.
+    pub(super) fn severity(self, severity: Severity) -> &'static str {
+        match (self, severity) {
+            (Self::Chinese, Severity::Error) => "错误",
+            (Self::Chinese, Severity::Warning) => "警告",
+            (Self::Chinese, Severity::Info) => "提示",
+            (Self::English, Severity::Error) => "error",
+            (Self::English, Severity::Warning) => "warning",
+            (Self::English, Severity::Info) => "info",
         }
     }
 }

@@ -16,14 +16,14 @@ use super::words::Language;
 use tcpx_run_model::finding::Severity;
 
 /// The full report as one HTML file. `for_google` puts the questions first.
-pub(crate) fn html(story: &Story, for_google: bool) -> String {
+pub(crate) fn html(story: &Story, for_google: bool, language: Language) -> String {
     let mut page = Page::default();
-    head(&mut page, story);
+    head(&mut page, story, language);
     if for_google {
-        questions(&mut page, story);
+        questions(&mut page, story, language);
     }
     ran(&mut page, story);
-    findings(&mut page, story);
+    findings(&mut page, story, language);
     standstill::standstill(&mut page, story);
     results::results(&mut page, story);
     nodes::nodes(&mut page, story);
@@ -31,15 +31,15 @@ pub(crate) fn html(story: &Story, for_google: bool) -> String {
     evidence(&mut page, story);
     missing(&mut page, story);
     if !for_google {
-        questions(&mut page, story);
+        questions(&mut page, story, language);
     }
     foot(&mut page, story);
     page.text
 }
 
-fn head(page: &mut Page, story: &Story) {
+fn head(page: &mut Page, story: &Story, language: Language) {
     page.raw(&top(&format!("{} {}", story.scenario, story.id)));
-    let verdict = verdict(story, Language::English);
+    let verdict = verdict(story, language);
     let (tone, sign) = match verdict.tone {
         Tone::Good => ("good", "✓"),
         Tone::Warned => ("warned", "!"),
@@ -52,7 +52,8 @@ fn head(page: &mut Page, story: &Story) {
     ));
     page.tag("p", &verdict.sentence);
     if let Some(step) = &story.next_step {
-        page.tag("p class=\"soft\"", &format!("Next: {step}"));
+        let (next, step) = (language.pick("Next", "下一步"), language.sentence(step));
+        page.tag("p class=\"soft\"", &format!("{next}: {step}"));
     }
     for unmet in &story.unmet {
         page.tag("p class=\"soft\"", &format!("Gate not met: {unmet}"));
@@ -151,10 +152,10 @@ fn ran(page: &mut Page, story: &Story) {
     }
 }
 
-fn findings(page: &mut Page, story: &Story) {
-    page.section("findings", "Findings");
+fn findings(page: &mut Page, story: &Story, language: Language) {
+    page.section("findings", language.pick("Findings", "诊断结论"));
     if story.findings.is_empty() {
-        page.tag("p", "No findings.");
+        page.tag("p", language.pick("No findings.", "没有诊断结论。"));
     }
     for finding in &story.findings {
         let tone = match finding.severity {
@@ -163,12 +164,19 @@ fn findings(page: &mut Page, story: &Story) {
             Severity::Info => "open",
         };
         page.raw(&format!("<div class=\"finding {tone}\">\n"));
-        page.tag("h3", &finding.condition);
-        page.tag("p class=\"soft\"", &place(finding));
-        list(page, "", &finding.because);
-        list(page, "Cannot see: ", &finding.cannot_see);
+        let meaning = language.meaning(finding);
+        page.tag("h3", &format!("{}{meaning}", finding.condition));
+        page.tag("p class=\"soft\"", &place(finding, language));
+        let said = |all: &[String]| -> Vec<String> {
+            let sentences = all.iter().map(|one| language.sentence(one).into_owned());
+            sentences.collect()
+        };
+        list(page, "", &said(&finding.because));
+        let unseen = language.pick("Cannot see: ", "无法看到：");
+        list(page, unseen, &said(&finding.cannot_see));
         if let Some(step) = &finding.next_step {
-            page.tag("p", &format!("Next: {step}"));
+            let next = language.pick("Next", "下一步");
+            page.tag("p", &format!("{next}: {}", language.sentence(step)));
         }
         if let Some(reference) = &finding.reference {
             page.tag("p class=\"soft\"", &format!("See also: {reference}"));
@@ -178,18 +186,20 @@ fn findings(page: &mut Page, story: &Story) {
 }
 
 /// Severity, confidence and place of a finding.
-pub(super) fn place(finding: &tcpx_run_model::finding::Finding) -> String {
+pub(super) fn place(finding: &tcpx_run_model::finding::Finding, language: Language) -> String {
     let node = finding
         .place()
         .map(|place| format!(", {place}"))
         .unwrap_or_default();
     let channel = finding
         .channel
-        .map(|channel| format!(", channel {channel}"))
+        .map(|channel| format!(", {} {channel}", language.pick("channel", "通道")))
         .unwrap_or_default();
     format!(
-        "{}, confidence {:.2}{node}{channel}",
-        finding.severity, finding.confidence
+        "{}, {} {:.2}{node}{channel}",
+        language.severity(finding.severity),
+        language.pick("confidence", "置信度"),
+        finding.confidence
     )
 }
 
@@ -284,14 +294,14 @@ fn missing(page: &mut Page, story: &Story) {
     page.table("", &["missing", "reason"], &rows);
 }
 
-fn questions(page: &mut Page, story: &Story) {
+fn questions(page: &mut Page, story: &Story, language: Language) {
     page.section("questions", "Questions for Google");
     if story.questions.is_empty() {
         page.tag("p", "None: the evidence of this run raises no question.");
     }
     for question in &story.questions {
         page.raw("<div class=\"finding open\">\n");
-        page.tag("h3", &question.english);
+        page.tag("h3", language.pick(&question.english, &question.chinese));
         list(page, "", &question.because);
         page.raw("</div>\n");
     }

@@ -30,6 +30,38 @@ fn the_short_report_has_at_most_sixty_lines_in_both_languages() {
 }
 
 #[test]
+fn a_report_in_chinese_has_verdict_findings_and_next_steps_in_chinese() {
+    let mut story = stalled_story();
+    let finding = &mut story.findings[0];
+    finding.because = vec![
+        "all 16 receives in flight are done, and none is handed back".to_owned(),
+        "a sentence of another version".to_owned(),
+    ];
+    finding.next_step = Some(
+        "call irecv_consumed once per receive, in order, after its unpack has finished".to_owned(),
+    );
+    let language = Language::Chinese;
+    for text in [
+        short(&story, language),
+        markdown(&story, false, language),
+        html(&story, false, language),
+    ] {
+        for part in [
+            "停滞（STALLED）",
+            "停滞，首先由 peer 端 发现（recv 通道 1：16 个在途）。",
+            "window-never-consumed",
+            "：接收已完成但没有用 irecvConsumed 交还",
+            "错误",
+            "全部 16 个在途接收都已完成，但没有一个被交还",
+            "a sentence of another version",
+            "下一步: 每个接收在 unpack 完成之后，按顺序调用一次 irecv_consumed",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+}
+
+#[test]
 fn markdown_has_every_section() {
     insta::assert_snapshot!(markdown(&stalled_story(), false, Language::English));
 }
@@ -51,7 +83,7 @@ fn junit_prometheus_csv_and_json_can_be_parsed() {
 
 #[test]
 fn html_has_every_chart_and_no_script_or_external_resource() {
-    let page = html(&stalled_story(), false);
+    let page = html(&stalled_story(), false, Language::English);
     for part in [
         "✗ STALLED",
         "Rate over time per rail",
@@ -71,7 +103,7 @@ fn html_has_every_chart_and_no_script_or_external_resource() {
     }
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     let questions = |page: &str| page.find("id=\"questions\"").expect("there");
-    assert!(questions(&html(&stalled_story(), true)) < questions(&page));
+    assert!(questions(&html(&stalled_story(), true, Language::English)) < questions(&page));
 }
 
 #[test]
@@ -102,7 +134,7 @@ fn a_run_without_a_record_is_reported_and_missing_data_listed() {
         "{:?}",
         story.missing
     );
-    assert!(html(&story, false).contains("KILLED"));
+    assert!(html(&story, false, Language::English).contains("KILLED"));
 
     write(run.path(), "run.json", "{\"outcome\":");
     write(run.path(), "events.jsonl", "nonsense\n");
@@ -123,7 +155,7 @@ fn text_from_files_is_never_markup() {
         },
     );
     let story = gather(&RunFiles::open(run.path()).expect("a run"));
-    let page = html(&story, false);
+    let page = html(&story, false, Language::English);
     assert!(!page.contains("<script>") && page.contains("&lt;script&gt;"));
     for text in [
         page,
@@ -152,7 +184,7 @@ proptest! {
             std::fs::write(&path, whole).expect("written");
         }
         let story = gather(&RunFiles::open(run.path()).expect("a run"));
-        for text in [html(&story, true), short(&story, Language::Chinese), junit(&story), csv(&story)] {
+        for text in [html(&story, true, Language::English), short(&story, Language::Chinese), junit(&story), csv(&story)] {
             prop_assert!(!text.is_empty());
         }
     }

@@ -85,7 +85,7 @@ fn the_sample_in_the_repository_is_up_to_date() {
     let story = sample();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/sample");
     let files = [
-        ("report.html", html(&story, false)),
+        ("report.html", html(&story, false, Language::English)),
         ("report.md", markdown(&story, false, Language::English)),
         ("report.json", json(&story).expect("JSON")),
         ("junit.xml", junit(&story)),

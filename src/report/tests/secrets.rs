@@ -29,7 +29,7 @@ proptest! {
         let mut redactor = Redactor::default();
         let story = redacted(gather(&files), &mut redactor);
         let outputs = [
-            html(&story, true), markdown(&story, true, Language::English), json(&story).expect("JSON"), csv(&story), junit(&story), prometheus(&story),
+            html(&story, true, Language::English), markdown(&story, true, Language::English), json(&story).expect("JSON"), csv(&story), junit(&story), prometheus(&story),
             short(&story, Language::English), short(&story, Language::Chinese),
         ];
         for secret in [&names.host, &names.user, &names.address, &names.mac, &names.token] {

@@ -25,7 +25,7 @@ fn ring() -> (tempfile::TempDir, RunFiles) {
 
 fn outputs(story: &Story) -> [String; 8] {
     [
-        html(story, false),
+        html(story, false, Language::English),
         markdown(story, false, Language::English),
         json(story).expect("JSON"),
         csv(story),
@@ -194,7 +194,7 @@ fn of_many_pairs_only_the_slowest_are_charted() {
         series.worker.name = format!("worker {number}");
         series.dev = format!("eth{}", number % 40);
     }
-    let page = html(&story, false);
+    let page = html(&story, false, Language::English);
     for caption in [
         "the 16 slowest of 40",
         "the 128 slowest of 200",

@@ -28,7 +28,10 @@ fn a_run_of_version_1_is_reported() {
         (StoryState::Finished, Some(Outcome::Stalled), 2)
     );
     insta::assert_snapshot!("version_1", markdown(&story, false, Language::English));
-    assert!(html(&story, false).contains("Window occupancy over time, recv side, peer gpu 1"));
+    assert!(
+        html(&story, false, Language::English)
+            .contains("Window occupancy over time, recv side, peer gpu 1")
+    );
     assert!(short(&story, Language::English).contains("peer gpu 1 recv 1: `pppppppp`"));
     assert!(csv(&story).contains("\r\npeer gpu 1,recv,1,eth1,"));
     let sent = story_of("two-gpus.tar.gz");
@@ -159,7 +162,7 @@ fn every_format_names_the_schema_of_a_future_version() {
     );
     let why = "run.json has schema tcpxctl.run/9";
     let outputs = [
-        html(&story, false),
+        html(&story, false, Language::English),
         markdown(&story, false, Language::English),
         short(&story, Language::Chinese),
     ];
