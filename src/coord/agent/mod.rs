@@ -20,12 +20,12 @@ use crate::protocol::message::{
     WORKERS_MAX, WorkerMessage, WorkerOrder,
 };
 use crate::protocol::variables::choose;
-use crate::protocol::wire::{Received, Receiver, Sender};
+use crate::protocol::wire::{QueuedSender, Received, Receiver};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use rustix::process::{Signal, getpid, kill_process};
 use stall_watch::{StallChange, StallWatch};
 use std::collections::BTreeMap;
-use std::io::{self, Stdin, Stdout};
+use std::io::{self, Stdin};
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -44,6 +44,9 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Time between two samples of the recorders that a view watches.
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 
+/// Longest time to write the last messages to a coordinator that may have been stopped.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+
 enum AgentInput {
     Coordinator(AddressedOrder),
     CoordinatorGone,
@@ -52,7 +55,7 @@ enum AgentInput {
 }
 
 struct Agent {
-    to_coordinator: Sender<Stdout>,
+    to_coordinator: QueuedSender,
     inputs: mpsc::Receiver<AgentInput>,
     to_inputs: mpsc::Sender<AgentInput>,
     workers: BTreeMap<u32, Running>,
@@ -82,7 +85,7 @@ pub fn main() -> ExitCode {
     let for_reader = to_inputs.clone();
     std::thread::spawn(move || read_coordinator(io::stdin(), &for_reader));
     let mut agent = Agent {
-        to_coordinator: Sender::new(io::stdout()),
+        to_coordinator: QueuedSender::new(io::stdout()),
         inputs,
         to_inputs,
         workers: BTreeMap::new(),
@@ -97,6 +100,7 @@ pub fn main() -> ExitCode {
     };
     agent.say(0, &hello);
     agent.serve();
+    agent.to_coordinator.finish(LAST_WORDS_MAX);
     ExitCode::SUCCESS
 }
 

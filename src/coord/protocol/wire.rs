@@ -4,7 +4,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 /// Most bytes of a message: a sample of 1024 channels is about 400 KiB.
 pub(crate) const LINE_MAX: usize = 4 << 20;
@@ -99,11 +101,74 @@ impl<W: Write> Sender<W> {
 
     /// Sends one message and flushes.
     pub(crate) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
-        line.push(b'\n');
+        let line = line(message)?;
         let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
         to.write_all(&line)?;
         to.flush()
+    }
+}
+
+fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Writes whole lines in a thread of its own, so that the caller never waits for a reader that was
+/// stopped.
+pub(crate) struct QueuedSender {
+    lines: mpsc::Sender<Vec<u8>>,
+    waiting: Arc<AtomicUsize>,
+    ended: mpsc::Receiver<()>,
+}
+
+/// Most bytes that wait to be written.
+const WAITING_MAX: usize = 64 << 20;
+
+impl QueuedSender {
+    /// Over any stream.
+    pub(crate) fn new(mut to: impl Write + Send + 'static) -> Self {
+        let (lines, queued) = mpsc::channel::<Vec<u8>>();
+        let (to_owner, ended) = mpsc::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let unwritten = Arc::clone(&waiting);
+        std::thread::spawn(move || {
+            for line in queued {
+                if to.write_all(&line).and_then(|()| to.flush()).is_err() {
+                    return;
+                }
+                unwritten.fetch_sub(line.len(), Ordering::Relaxed);
+            }
+            // Fails only if the owner has stopped waiting.
+            let _ = to_owner.send(());
+        });
+        Self {
+            lines,
+            waiting,
+            ended,
+        }
+    }
+
+    /// Queues one message.
+    ///
+    /// # Errors
+    /// The stream has failed, or the reader is so far behind that the message was dropped.
+    pub(crate) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
+        let line = line(message)?;
+        if self.waiting.load(Ordering::Relaxed) + line.len() > WAITING_MAX {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.waiting.fetch_add(line.len(), Ordering::Relaxed);
+        self.lines
+            .send(line)
+            .map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Waits until all messages are written, at most `patience`.
+    pub(crate) fn finish(self, patience: Duration) {
+        drop(self.lines);
+        // Without the rest if the reader does not read.
+        let _ = self.ended.recv_timeout(patience);
     }
 }
 
@@ -142,6 +207,30 @@ mod tests {
             receiver.next::<u8>(),
             Ok(Some(Received::Message(7)))
         ));
+    }
+
+    #[test]
+    fn a_reader_that_has_stopped_does_not_stop_a_queued_sender() {
+        // The reading end is never read, so that the writer blocks.
+        let (_reader, writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let sender = QueuedSender::new(writer);
+        let message = "x".repeat(1 << 20);
+        let taken = (0..200).take_while(|_| sender.send(&message).is_ok());
+        assert!((32..=64).contains(&taken.count()));
+        sender.finish(Duration::from_millis(10));
+    }
+
+    #[test]
+    fn queued_messages_arrive_in_order_before_the_end() {
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let sender = QueuedSender::new(writer);
+        (0..100u8).for_each(|number| sender.send(&number).expect("queued"));
+        sender.finish(Duration::from_secs(5));
+        let mut receiver = Receiver::new(reader);
+        for number in 0..100u8 {
+            let received = receiver.next::<u8>();
+            assert!(matches!(received, Ok(Some(Received::Message(one))) if one == number));
+        }
     }
 
     proptest! {
