@@ -95,6 +95,13 @@ impl Exit {
     pub fn how(&self) -> String {
         how_ended(self.code, self.signal)
     }
+
+    /// Whether a signal ended it that other processes send and a crash does not: what the plugin
+    /// logged before says nothing about it.
+    pub fn is_from_outside(&self) -> bool {
+        let outside = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+        self.code.is_none() && self.signal.is_some_and(|signal| outside.contains(&signal))
+    }
 }
 
 /// How a process ended, from its exit status: `called exit(1)`.

@@ -1,7 +1,7 @@
 //! However a run ends, no process is left, the next run removes leftover recorder files, and the
 //! record has the outcome.
 
-use crate::tcpxctl::{Running, SMALL, Tool, recorder_files, shared_object};
+use crate::tcpxctl::{Process, Running, SMALL, Tool, recorder_files, shared_object};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -192,8 +192,39 @@ fn a_worker_or_an_agent_that_dies_is_named() {
             let ended = run.ended();
             assert_eq!(ended.status.code(), Some(code), "{ended}");
             ended.says(&[words]);
+            // What the plugin logged before it was killed says nothing about that.
+            assert!(!ended.err.contains("last WARN"), "{ended}");
         }
     }
+}
+
+#[test]
+fn a_command_that_was_stopped_itself_blames_no_node() {
+    let mut run = endless().start();
+    run.until_event("measuring");
+    run.signal(Signal::STOP);
+    // Agents end after 8 s without it.
+    let is_agent = |one: &Process| one.role == "agent";
+    run.until("the end of the agents", |run| {
+        !run.processes().iter().any(is_agent)
+    });
+    run.signal(Signal::CONT);
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(3), "{ended}");
+    ended.says(&[
+        "this command did not run for",
+        "agents end after 8 s without it",
+    ]);
+    assert_eq!(ended.recorded("not-run")["findings"], serde_json::json!([]));
+}
+
+#[test]
+fn a_node_that_was_never_reached_has_not_lost_its_control() {
+    let tool = Tool::run(&[]).arg("--peer").arg("10.0.0.226");
+    let ended = tool.arg("--rsh").arg("false").ends_with(5);
+    ended.says(&["10.0.0.226: cannot start the agent"]);
+    let record = ended.recorded("peer-lost");
+    assert_eq!(record["findings"], serde_json::json!([]));
 }
 
 #[test]

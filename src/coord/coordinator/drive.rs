@@ -311,9 +311,16 @@ impl Drive<'_> {
 
     fn watch(&mut self, events: &mpsc::Receiver<AgentEvent>) {
         let mut stream = Stream::new();
+        let mut awake = Instant::now();
         while !self.run.is_over() {
             let began = Instant::now();
-            match events.recv_timeout(TICK) {
+            let heard = events.recv_timeout(TICK);
+            let slept = std::mem::replace(&mut awake, Instant::now()).elapsed();
+            if slept > OVERSLEPT {
+                // Known before what happened meanwhile is judged.
+                self.step(RunInput::Slept(slept));
+            }
+            match heard {
                 Ok(event) => self.hear(event),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,

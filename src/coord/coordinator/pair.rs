@@ -14,9 +14,9 @@ use super::deadline;
 use super::end::End;
 use super::require;
 use super::standstill::Standstill;
-use super::verdict::{Verdict, cause, death_words, last_warning, no_way, stall_words, stuck_call};
+use super::verdict::{Verdict, after_death, cause, death_words, no_way, stall_words, stuck_call};
 use crate::bootstrap::Secret;
-use crate::protocol::limits::HEARTBEAT;
+use crate::protocol::limits::{HEARTBEAT, SILENCE_MAX};
 use crate::protocol::message::{
     CoordinatorOrder, Launch, PairTask, ProcessOrder, Task, Work, WorkerOrder,
 };
@@ -101,14 +101,7 @@ pub(super) enum PairInput<'a> {
     /// An event of the worker of one end.
     Event(End, &'a EventKind),
     /// The agent of one end is lost, and the worker with it.
-    AgentLost {
-        end: End,
-        /// `is gone`, `stopped answering`.
-        how: &'static str,
-        /// Time since its last message.
-        silence: Duration,
-        next_step: Option<&'static str>,
-    },
+    AgentLost(End, AgentLoss),
     /// All pairs that measure together have warmed up.
     Measure,
     /// Another pair of the run failed: stop this one too.
@@ -117,6 +110,56 @@ pub(super) enum PairInput<'a> {
     LetGo(End),
     /// Time has passed.
     Tick(PairTick),
+}
+
+/// How an agent was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AgentLoss {
+    /// Its stream ended.
+    Gone,
+    /// It has sent nothing for this long.
+    Silent(Duration),
+    /// Its stream ended after the coordinator had not run for this long: agents end by themselves
+    /// then.
+    Deserted(Duration),
+}
+
+impl AgentLoss {
+    fn silence(self) -> Duration {
+        match self {
+            Self::Silent(silence) => silence,
+            Self::Gone | Self::Deserted(_) => Duration::ZERO,
+        }
+    }
+
+    /// The verdict on the loss of the agent of `name` at `address`.
+    fn verdict(self, name: &str, address: &str) -> Verdict {
+        let of_agent = |how: &str, next_step: Option<&str>| Verdict {
+            outcome: Outcome::PeerLost,
+            why: format!("the agent of {name} ({address}) {how}"),
+            next_step: next_step.map(str::to_owned),
+        };
+        match self {
+            Self::Gone => of_agent("is gone", None),
+            // Only the path to the agent is known to be lost; the data NICs may still work.
+            Self::Silent(_) => of_agent(
+                "stopped answering",
+                Some("check that the node is up and that the network it was reached over still works"),
+            ),
+            Self::Deserted(slept) => Verdict {
+                outcome: Outcome::NotRun,
+                why: format!(
+                    "this command did not run for {:.1} s, and agents end after {} s without it",
+                    slept.as_secs_f64(),
+                    SILENCE_MAX.as_secs()
+                ),
+                next_step: Some(
+                    "run it again where it is not stopped or suspended, as by Ctrl-Z or a laptop's lid"
+                        .to_owned(),
+                ),
+            },
+        }
+    }
 }
 
 /// Conditions that the coordinator checks several times a second.
@@ -358,13 +401,8 @@ impl Pair {
             PairInput::Event(end, kind) => self.event(*end, kind, now, state, &mut effects),
             // A worker that was told to stop gets no other order.
             PairInput::Measure if self.is_stopping() => {}
-            PairInput::AgentLost {
-                end,
-                how,
-                silence,
-                next_step,
-            } => {
-                self.agent_lost(*end, how, *silence, *next_step, now, state, &mut effects);
+            PairInput::AgentLost(end, loss) => {
+                self.agent_lost(*end, *loss, now, state, &mut effects);
             }
             PairInput::Measure => {
                 effects.extend(End::ALL.map(|end| {
@@ -483,19 +521,15 @@ impl Pair {
             worker.is_some_and(|worker| worker.is_finished() || worker.failure.is_some());
         if !has_said_why && !exit.killed {
             let why = death_words(&self.name(end, state), exit, worker);
-            let next_step =
-                last_warning(worker).map(|_| "its last WARN line is usually the cause".to_owned());
+            let next_step = after_death(exit, worker);
             self.decide(Outcome::PluginDied, why, next_step, now, effects);
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one input, taken apart")]
     fn agent_lost(
         &mut self,
         end: End,
-        how: &str,
-        silence: Duration,
-        next_step: Option<&str>,
+        loss: AgentLoss,
         now: Duration,
         state: &RunState,
         effects: &mut Vec<PairEffect>,
@@ -504,7 +538,7 @@ impl Pair {
             return;
         }
         // A stall that began after its last message was caused by its loss.
-        let since_ms = now.saturating_sub(silence + HEARTBEAT).as_secs_f64() * 1e3;
+        let since_ms = now.saturating_sub(loss.silence() + HEARTBEAT).as_secs_f64() * 1e3;
         self.stall
             .take_if(|stall| !stall.recovered && stall.at_ms >= since_ms);
         self.gone[end as usize] = true;
@@ -514,14 +548,12 @@ impl Pair {
             .nodes
             .get(node.index())
             .map_or("", |node| node.address.as_str());
-        let why = format!("the agent of {} ({address}) {how}", self.name(end, state));
-        self.decide(
-            Outcome::PeerLost,
+        let Verdict {
+            outcome,
             why,
-            next_step.map(str::to_owned),
-            now,
-            effects,
-        );
+            next_step,
+        } = loss.verdict(&self.name(end, state), address);
+        self.decide(outcome, why, next_step, now, effects);
     }
 
     fn tick(

@@ -8,9 +8,9 @@
 
 use super::edge;
 use super::end::End;
-use super::pair::{Pair, PairEffect, PairInput, PairOutcome, PairStage, PairTick};
+use super::pair::{AgentLoss, Pair, PairEffect, PairInput, PairOutcome, PairStage, PairTick};
 use super::pulse::Pulse;
-use crate::protocol::limits::HEARTBEAT;
+use crate::protocol::limits::{HEARTBEAT, SILENCE_MAX};
 use crate::protocol::message::{AgentMessage, CoordinatorOrder};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,10 +21,6 @@ use tcpx_run_model::live::RecorderFilter;
 use tcpx_run_model::state::RunState;
 use tcpx_words::units::utc_of_us;
 
-/// Next step when an agent is silent. Only the path to the agent is known to be lost; the data
-/// NICs may still work.
-const SILENT_NEXT: &str =
-    "check that the node is up and that the network it was reached over still works";
 /// Silence of an agent, which sends a heartbeat every second, after which no stall seen by the
 /// other end is declared.
 const AGENT_QUIET_MAX: Duration = Duration::from_millis(1500);
@@ -53,6 +49,8 @@ pub(super) enum RunInput {
     AgentText { node: NodeId, text: String },
     /// An agent's stream ended.
     AgentGone(NodeId),
+    /// The coordinator did not run for this long.
+    Slept(Duration),
     /// Time has passed.
     Tick {
         /// The user wants an end.
@@ -89,6 +87,8 @@ pub(super) struct Run {
     /// The channel that the agents were asked to show in detail.
     focused: Option<(ChannelKey, PathBuf)>,
     beat_at: Duration,
+    /// How long the coordinator did not run, and when it went on.
+    slept: Option<(Duration, Duration)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -113,6 +113,7 @@ impl Run {
             measures: false,
             focused: None,
             beat_at: now.elapsed,
+            slept: None,
         }
     }
 
@@ -176,7 +177,18 @@ impl Run {
                 self.emit(now, Who::Node(node), None, kind, &mut effects);
             }
             RunInput::AgentGone(node) => {
-                self.agent_lost(node, "is gone", Duration::ZERO, None, now, &mut effects)
+                let deserted = self
+                    .slept
+                    .filter(|(_, woke)| now.elapsed - *woke < SILENCE_MAX);
+                let loss =
+                    deserted.map_or(AgentLoss::Gone, |(slept, _)| AgentLoss::Deserted(slept));
+                self.agent_lost(node, loss, now, &mut effects);
+            }
+            RunInput::Slept(slept) => {
+                self.slept = Some((slept, now.elapsed));
+                // What the agents sent meanwhile is not read yet.
+                let agents = self.agents.iter_mut();
+                agents.for_each(|agent| agent.pulse.heard(now.elapsed));
             }
             RunInput::Tick {
                 interrupted,
@@ -311,9 +323,7 @@ impl Run {
     fn agent_lost(
         &mut self,
         node: NodeId,
-        how: &'static str,
-        silence: Duration,
-        next_step: Option<&'static str>,
+        loss: AgentLoss,
         now: Now,
         effects: &mut Vec<RunEffect>,
     ) {
@@ -321,16 +331,8 @@ impl Run {
             let Some(end) = self.pairs[number].end_of(node) else {
                 continue;
             };
-            let (pair, input) = (
-                self.pairs[number].id(),
-                PairInput::AgentLost {
-                    end,
-                    how,
-                    silence,
-                    next_step,
-                },
-            );
-            self.pair_step(pair, &input, now, effects);
+            let pair = self.pairs[number].id();
+            self.pair_step(pair, &PairInput::AgentLost(end, loss), now, effects);
         }
     }
 
@@ -346,15 +348,8 @@ impl Run {
         for index in 0..self.agents.len() {
             let (node, pulse) = (node_id(index), self.agents[index].pulse);
             if !self.agents[index].is_let_go && pulse.is_lost(now.elapsed) && self.awaits(node) {
-                let silence = pulse.silence(now.elapsed);
-                self.agent_lost(
-                    node,
-                    "stopped answering",
-                    silence,
-                    Some(SILENT_NEXT),
-                    now,
-                    effects,
-                );
+                let loss = AgentLoss::Silent(pulse.silence(now.elapsed));
+                self.agent_lost(node, loss, now, effects);
             }
         }
         for number in 0..self.pairs.len() {

@@ -2,7 +2,7 @@
 //! run whatever happens to it.
 
 use super::end::End;
-use super::pair::{Pair, PairEffect, PairInput, PairSetup, PairStage, PairTick};
+use super::pair::{AgentLoss, Pair, PairEffect, PairInput, PairSetup, PairStage, PairTick};
 use super::run::{Now, Run, RunEffect, RunInput};
 use crate::protocol::limits::SILENCE_MAX;
 use crate::protocol::message::{AgentMessage, CoordinatorOrder, Work, WorkerMessage, WorkerOrder};
@@ -209,15 +209,13 @@ const INPUTS: &[InputRow] = &[
         bench.event(at, End::First, EventKind::AgentBroken("no memory".into()))
     }),
     ("agent lost", 11.0, |bench, at| {
-        let (end, how) = (End::Second, "is gone");
+        bench.step(at, &PairInput::AgentLost(End::Second, AgentLoss::Gone))
+    }),
+    ("agent deserted", 11.0, |bench, at| {
+        let slept = Duration::from_secs(10);
         bench.step(
             at,
-            &PairInput::AgentLost {
-                end,
-                how,
-                silence: Duration::ZERO,
-                next_step: None,
-            },
+            &PairInput::AgentLost(End::Second, AgentLoss::Deserted(slept)),
         )
     }),
     ("listening", 11.0, |bench, at| {
@@ -301,16 +299,8 @@ fn a_stall_that_an_agent_saw_while_the_other_was_unheard_is_declared_once_both_a
 #[test]
 fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
     let mut bench = Bench::in_stage("stalled");
-    let (end, how) = (End::First, "fell silent");
-    bench.step(
-        18.0,
-        &PairInput::AgentLost {
-            end,
-            how,
-            silence: SILENCE_MAX,
-            next_step: None,
-        },
-    );
+    let loss = AgentLoss::Silent(SILENCE_MAX);
+    bench.step(18.0, &PairInput::AgentLost(End::First, loss));
     bench.step(22.0, &PairInput::LetGo(End::Second));
     let outcome = bench.pair.conclude(&bench.state);
     assert_eq!((outcome.outcome, outcome.stall), (Outcome::PeerLost, None));
@@ -396,6 +386,7 @@ fn input(one: Happening) -> RunInput {
             overslept: true,
             focused: None,
         },
+        18 => RunInput::Slept(Duration::from_secs(9)),
         17 => said(AgentMessage::Sample(channels(u64::from(one.worker), 0))),
         _ => RunInput::Tick {
             interrupted: false,

@@ -106,6 +106,13 @@ pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>)
         .as_ref()
         .map(|call| format!(", inside {call}"))
         .unwrap_or_default();
+    if exit.is_from_outside() {
+        return format!(
+            "the worker of {name} {} while {}{inside}",
+            exit.how(),
+            exit.phase
+        );
+    }
     let said = last_warning(worker)
         .map(|text| format!("; its last WARN: {text}"))
         .unwrap_or_default();
@@ -116,8 +123,18 @@ pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>)
     )
 }
 
+/// What the user can do about the death of a worker.
+pub(super) fn after_death(exit: &Exit, worker: Option<&WorkerState>) -> Option<String> {
+    let next = match (exit.is_from_outside(), last_warning(worker)) {
+        (true, _) => "look at dmesg and at the scheduler's log of that node and time",
+        (false, Some(_)) => "its last WARN line is usually the cause",
+        (false, None) => return None,
+    };
+    Some(next.to_owned())
+}
+
 /// The plugin's last WARN line.
-pub(super) fn last_warning(worker: Option<&WorkerState>) -> Option<&str> {
+fn last_warning(worker: Option<&WorkerState>) -> Option<&str> {
     let warnings = worker?.lines().iter().filter(|line| line.is_warning());
     warnings
         .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms))

@@ -17,9 +17,7 @@ fn died(evidence: &Evidence) -> Vec<Found> {
         let Some(exit) = node.died() else { continue };
         let exit = &exit.what;
         let condition = match (exit.code, exit.signal) {
-            (None, Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP)) => {
-                Condition::ProcessKilled
-            }
+            _ if exit.is_from_outside() => Condition::ProcessKilled,
             (None, Some(_)) => Condition::PluginCrash,
             _ => Condition::PluginExit,
         };
@@ -34,14 +32,18 @@ fn died(evidence: &Evidence) -> Vec<Found> {
             exit.how(),
             exit.phase
         );
+        let one = Found::at(condition, node, 0.9, fact);
+        if exit.is_from_outside() {
+            found.push(one.unseen("who sent the signal"));
+            continue;
+        }
         let last_warning = node
             .lines
             .iter()
             .filter(|line| line.severity <= Severity::Warning)
             .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
-        let one = Found::at(condition, node, 0.9, fact).and_line(last_warning);
         found.push(match last_warning {
-            Some(_) => one,
+            Some(_) => one.and_line(last_warning),
             None => one.unseen("why: the plugin logged no warning before it"),
         });
     }
@@ -198,6 +200,8 @@ fn control_lost(evidence: &Evidence) -> Vec<Found> {
         .nodes
         .iter()
         .filter(|node| node.exit.is_none() && node.failure.is_none())
+        // A worker without a phase was never started: its node was not reached.
+        .filter(|node| node.phase.is_some() || node.sampled_ms.is_some())
         .collect();
     let what = |node: &EvidenceNode| {
         let last = node
