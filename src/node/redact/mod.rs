@@ -147,26 +147,34 @@ impl Redactor {
         let lower = name.to_ascii_lowercase();
         // Of a project, the number is a name.
         let is_number = name.len() < 9 && name.bytes().all(|byte| byte.is_ascii_digit());
-        // A placeholder of an earlier redaction is kept.
-        let is_placeholder = name
-            .strip_prefix(kind)
-            .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
         let is_known = COMMON_NAMES.contains(&lower.as_str()) || self.names.contains_key(&lower);
-        if name.len() < chars_min
-            || is_number
-            || is_placeholder
-            || is_known
-            || self.names.len() >= NAMES_MAX
-        {
+        if name.len() < chars_min || is_number || is_known || self.names.len() >= NAMES_MAX {
             return;
         }
-        let number = self
-            .names
-            .values()
-            .filter(|known| known.starts_with(kind))
-            .count();
-        self.names.insert(lower, format!("{kind}{number}"));
+        // A placeholder of an earlier redaction is kept, without the domain that follows a host
+        // of that name.
+        let is_placeholder = lower
+            .strip_prefix(kind)
+            .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
+        let placeholder = match is_placeholder {
+            true => lower.clone(),
+            false => self.free_placeholder(kind),
+        };
+        self.names.insert(lower, placeholder);
         self.finder = None;
+    }
+
+    /// The next placeholder of a kind that stands for no name yet.
+    fn free_placeholder(&self, kind: &str) -> String {
+        let of_kind = self.names.values().filter(|known| known.starts_with(kind));
+        let mut number = of_kind.count();
+        loop {
+            let placeholder = format!("{kind}{number}");
+            if !self.names.values().any(|known| *known == placeholder) {
+                return placeholder;
+            }
+            number += 1;
+        }
     }
 
     /// Adds the names and the secrets that a text reveals.
@@ -266,7 +274,9 @@ impl Redactor {
             if start >= from {
                 self.shapes(&text[from..start], out);
                 out.push_str(&placeholder);
-                self.map.insert(text[start..end].to_owned(), placeholder);
+                if text[start..end] != placeholder {
+                    self.map.insert(text[start..end].to_owned(), placeholder);
+                }
                 from = end;
             }
         }

@@ -66,6 +66,15 @@ fn an_address_inside_a_word_is_replaced() {
 }
 
 #[test]
+fn a_host_that_is_named_like_a_placeholder_loses_its_domain_and_shares_it_with_no_other() {
+    let mut redactor = Redactor::new(["node1", "gpu-box-7"], []);
+    assert_eq!(
+        redactor.redact("node1.c.acme-train.internal gpu-box-7 node1"),
+        "node1 node2 node1"
+    );
+}
+
+#[test]
 fn hosts_in_log_lines_and_secrets_are_replaced() {
     check(
         "gpu-box-7:71:84 [0] NCCL INFO x\nfrom gpu-box-7",
