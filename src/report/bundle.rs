@@ -8,6 +8,7 @@
 //! Not here: reading a bundle (`record::RunFiles`), and saving the map of replaced names.
 #![forbid(unsafe_code)]
 
+use super::second_look::doubts;
 use super::{Format, Language, Story, render, short};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use tar::{Builder, EntryType, Header};
-use tcpx_node::redact::{Cleared, Outlet, Redactor};
+use tcpx_node::redact::{Cleared, Outlet};
 use tcpx_run_model::record::{ENTRIES_MAX, RunFiles, is_name, record_value, thin};
 use tcpx_words::units::{ByteCount, hex, printable};
 
@@ -309,7 +310,8 @@ pub struct Verified {
     pub intact: usize,
     /// Files that are changed, missing or unlisted, one sentence each.
     pub problems: Vec<String>,
-    /// `FILE: TEXT` for text that looks like an address, a name or a secret; at most 20.
+    /// File, line and offset of text that looks like an address, a name or a secret, masked; at
+    /// most 20.
     pub revealing: Vec<String>,
     /// Whether the bundle's report is marked as redacted.
     pub redacted: bool,
@@ -317,8 +319,8 @@ pub struct Verified {
 
 const REVEALING_MAX: usize = 20;
 
-/// Checks every file of a bundle against its checksum, and a redacted bundle for text that
-/// looks like a name.
+/// Checks every file of a bundle against its checksum, and takes a second look at a redacted
+/// bundle for what must not leave.
 pub fn verify(files: &RunFiles) -> Verified {
     let mut verified = Verified::default();
     let text = |name: &str| {
@@ -353,8 +355,12 @@ pub fn verify(files: &RunFiles) -> Verified {
                 .push(format!("{name} does not match its checksum")),
             None => verified.problems.push(format!("{name} has no checksum")),
         }
-        if verified.redacted && !bytes.contains(&0) {
-            reveals(name, &bytes, &mut verified.revealing);
+        if verified.redacted {
+            let room = REVEALING_MAX.saturating_sub(verified.revealing.len());
+            let doubts = doubts(&bytes).into_iter().take(room);
+            verified
+                .revealing
+                .extend(doubts.map(|doubt| doubt.told(name)));
         }
     }
     let gone = sums
@@ -363,20 +369,4 @@ pub fn verify(files: &RunFiles) -> Verified {
         .map(|name| format!("{name} is missing"));
     verified.problems.extend(gone);
     verified
-}
-
-fn reveals(name: &str, bytes: &[u8], revealing: &mut Vec<String>) {
-    let mut redactor = Redactor::default();
-    // What cannot be searched is no name.
-    let _ = redactor.redact_file(name, bytes.to_vec());
-    let stand_ins: std::collections::BTreeSet<&String> = redactor.map().values().collect();
-    let found = redactor
-        .map()
-        .keys()
-        .filter(|word| !stand_ins.contains(word) && *word != "SECRET");
-    revealing.extend(
-        found
-            .take(REVEALING_MAX.saturating_sub(revealing.len()))
-            .map(|word| format!("{name}: {word}")),
-    );
 }

@@ -23,6 +23,7 @@ mod prometheus;
 mod questions;
 mod redacted;
 mod render;
+mod second_look;
 mod short;
 mod spread;
 mod story;

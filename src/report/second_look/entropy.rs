@@ -1,0 +1,80 @@
+//! Words that no person chose: long, with letters of both cases and digits, of high entropy.
+#![forbid(unsafe_code)]
+
+use super::Found;
+
+/// Shortest word whose entropy says something.
+const BYTES_MIN: usize = 24;
+/// Bits per byte above which a word in base64 is in doubt. Random ones of 24 letters have 4.2,
+/// names of programs 3.7.
+const BITS_MIN: f64 = 4.05;
+/// Lengths of hexadecimal hashes: SHA-256, SHA-1, MD5, and hashes of 64 bits.
+const HASHES: [usize; 4] = [64, 40, 32, 16];
+
+pub(super) fn find(line: &str) -> Vec<Found> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte);
+    let bytes = line.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let length = bytes[at..]
+            .iter()
+            .take_while(|byte| is_part(**byte))
+            .count();
+        // A path is looked at folder by folder.
+        let word = line.get(at..at + length).unwrap_or_default();
+        let mut from = at;
+        for part in word.split('/') {
+            if is_random(part) {
+                found.push(Found {
+                    what: "a word of high entropy",
+                    at: from..from + part.len(),
+                });
+            }
+            from += part.len() + 1;
+        }
+        at += length + 1;
+    }
+    found
+}
+
+fn is_random(word: &str) -> bool {
+    if word.len() < BYTES_MIN {
+        return false;
+    }
+    if word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        // A number, or a hash of a file or a comm.
+        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+        return !is_number && !HASHES.contains(&word.len());
+    }
+    // The name of a file, such as `worker-20261120T101500Z-4conn-26803-435068`.
+    let parts = word.split(['-', '_']);
+    if parts.clone().count() > 3 {
+        return parts.into_iter().any(is_random);
+    }
+    let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    let is_mixed =
+        has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    is_mixed && bits(word) > BITS_MIN && !is_spelled(word)
+}
+
+/// Whether most letters stand in runs of one case, as in the words of a name.
+fn is_spelled(word: &str) -> bool {
+    let parts = word.split(|letter: char| !letter.is_ascii_lowercase());
+    let in_words: usize = parts.map(str::len).filter(|length| *length >= 4).sum();
+    2 * in_words >= word.len()
+}
+
+/// Shannon's entropy of a word, in bits per byte.
+fn bits(word: &str) -> f64 {
+    let mut counts = [0u32; 256];
+    word.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
+    let length = word.len() as f64;
+    let shares = counts.iter().filter(|count| **count > 0);
+    shares
+        .map(|count| {
+            let share = f64::from(*count) / length;
+            -share * share.log2()
+        })
+        .sum()
+}

@@ -1,0 +1,209 @@
+//! Published formats of tokens and keys, and formats of addresses and ids.
+#![forbid(unsafe_code)]
+
+use super::Found;
+use regex::{Regex, RegexSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+/// What a text looks like, its format, and whether a match is a placeholder or ordinary.
+type Format = (&'static str, &'static str, fn(&str) -> bool);
+
+const FORMATS: [Format; 27] = [
+    (
+        "a GitHub token",
+        r"\b(?:gh[a-z]_[0-9A-Za-z]{20,}|github_pat_\w{20,})",
+        never,
+    ),
+    (
+        "a GitLab token",
+        r"\bgl[a-z]{2,6}-[0-9A-Za-z_-]{16,}",
+        never,
+    ),
+    (
+        "an AWS key id",
+        r"\bA(?:3T[A-Z0-9]|KIA|SIA|BIA|CCA|GPA|IDA|ROA)[A-Z0-9]{16}\b",
+        never,
+    ),
+    ("a Google API key", r"\bAIza[0-9A-Za-z_-]{30,}", never),
+    (
+        "a Google OAuth token",
+        r"\bya29\.[0-9A-Za-z_-]{10,}|\bGOCSPX-[0-9A-Za-z_-]{10,}",
+        never,
+    ),
+    (
+        "an Azure secret",
+        r"[0-9A-Za-z_~.]{3}\dQ~[0-9A-Za-z_~.-]{31}|[?&]sig=[0-9A-Za-z%]{20,}",
+        never,
+    ),
+    ("a Hugging Face token", r"\bhf_[0-9A-Za-z]{20,}", never),
+    (
+        "an API key",
+        r"\bsk-(?:proj-|ant-|or-)?[0-9A-Za-z_]{20,}|\bnvapi-[\w-]{20,}",
+        never,
+    ),
+    (
+        "a Slack token",
+        r"\bxox[a-z][-.][0-9A-Za-z-]{10,}|\bxapp-\d-[0-9A-Za-z-]{10,}",
+        never,
+    ),
+    (
+        "a webhook",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/\d|\.webhook\.office\.com/webhook|chat\.googleapis\.com/v1/spaces/\w",
+        never,
+    ),
+    (
+        "a Stripe key",
+        r"\b[sr]k_(?:live|test)_[0-9A-Za-z]{16,}|\bwhsec_[0-9A-Za-z]{16,}",
+        never,
+    ),
+    (
+        "a package registry's token",
+        r"\bnpm_[0-9A-Za-z]{30,}|\bpypi-AgE[\w-]{20,}|\bdckr_pat_[\w-]{20,}",
+        never,
+    ),
+    ("a JSON Web Token", r"\beyJ[\w-]{10,}\.[\w-]{10,}\.", never),
+    ("a key in PEM", r"-----BEGIN [A-Z0-9 ]+-----", never),
+    ("an SSH key", r"\bAAAA[BCE][23]N[a-zA-Z0-9+/]{20,}", never),
+    (
+        "a hashed password",
+        r"\$(?:[1256y]|2[aby]|argon2\w*)\$[^\s\x22']{8,}\$?",
+        never,
+    ),
+    (
+        "a password in a URL",
+        r"[a-z][a-z0-9+.-]{1,20}://[^\s/:@\x22'<>]*:[^\s/@\x22'<>]+@",
+        is_secret_url,
+    ),
+    (
+        "a mail address",
+        r"\b[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b",
+        is_unit,
+    ),
+    (
+        "an IPv4 address",
+        r"(?:^|[^0-9.])(?:\d{1,3}\.){3}\d{1,3}(?:$|[^0-9.])",
+        is_placeholder_v4,
+    ),
+    (
+        "an IPv6 address",
+        r"(?i)\b(?:[0-9a-f]{1,4}:){1,7}(?::?[0-9a-f]{1,4}){1,7}\b",
+        is_placeholder_v6,
+    ),
+    (
+        "a MAC address",
+        r"(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\b",
+        is_placeholder_mac,
+    ),
+    (
+        "a UUID",
+        r"(?i)\b[0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12}\b",
+        is_placeholder_uuid,
+    ),
+    (
+        "a home folder",
+        r"/(?:home|Users)/[A-Za-z][\w.-]*",
+        is_placeholder_path,
+    ),
+    (
+        "a bucket",
+        r"\b(?:gs|s3)://[a-z0-9][\w.-]+",
+        is_placeholder_path,
+    ),
+    (
+        "a project",
+        r"\bprojects/[a-z0-9-]{6,30}/(?:zones|regions|locations|global|secrets)",
+        |text| text.contains("/project"),
+    ),
+    (
+        "an internal host name",
+        r"\b[A-Za-z0-9][\w-]*\.(?:[\w-]+\.)*(?:internal|corp|intranet)\b",
+        never,
+    ),
+    (
+        "a Kubernetes pod",
+        r"\bpod[0-9a-f]{8}[_-][0-9a-f]{4}",
+        |text| text.starts_with("pod00000000"),
+    ),
+];
+
+static REGEXES: LazyLock<Option<(RegexSet, Vec<Regex>)>> = LazyLock::new(|| {
+    let patterns = FORMATS.map(|(_, pattern, _)| pattern);
+    let regexes = patterns.iter().map(|pattern| Regex::new(pattern));
+    Some((
+        RegexSet::new(patterns).ok()?,
+        regexes.collect::<Result<_, _>>().ok()?,
+    ))
+});
+
+pub(super) fn find(line: &str) -> Vec<Found> {
+    let Some((set, regexes)) = &*REGEXES else {
+        // Without the formats, nothing is certain.
+        return vec![Found {
+            what: "a text that could not be checked",
+            at: 0..line.len(),
+        }];
+    };
+    let mut found = Vec::new();
+    for number in set.matches(line) {
+        let (what, _, is_ordinary) = FORMATS[number];
+        let places = regexes[number]
+            .find_iter(line)
+            .filter(|place| !is_ordinary(place.as_str()));
+        found.extend(places.map(|place| Found {
+            what,
+            at: place.range(),
+        }));
+    }
+    found
+}
+
+fn never(_: &str) -> bool {
+    false
+}
+
+fn is_secret_url(text: &str) -> bool {
+    text.ends_with(":SECRET@")
+}
+
+/// Units of systemd.
+fn is_unit(text: &str) -> bool {
+    [
+        ".service", ".socket", ".timer", ".target", ".mount", ".slice", ".scope", ".path",
+        ".device",
+    ]
+    .iter()
+    .any(|end| text.ends_with(end))
+}
+
+fn is_placeholder_v4(text: &str) -> bool {
+    let text = text.trim_matches(|letter: char| !letter.is_ascii_digit());
+    match text.parse::<Ipv4Addr>().map(|address| address.octets()) {
+        Ok([198, 18 | 19, ..] | [127 | 255, ..] | [0, 0, 0, 0]) | Err(_) => true,
+        Ok(_) => false,
+    }
+}
+
+fn is_placeholder_v6(text: &str) -> bool {
+    // Times and PCI addresses have the form, too.
+    match text.parse::<Ipv6Addr>().map(|address| address.segments()) {
+        Ok([0x2001, 0xdb8, ..] | [0, 0, 0, 0, 0, 0, 0, _]) | Err(_) => true,
+        Ok(_) => false,
+    }
+}
+
+fn is_placeholder_mac(text: &str) -> bool {
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    digits.starts_with("02000000")
+        || digits.bytes().all(|byte| byte == b'0')
+        || digits.bytes().all(|byte| byte.eq_ignore_ascii_case(&b'f'))
+}
+
+fn is_placeholder_uuid(text: &str) -> bool {
+    text.starts_with("00000000-0000-4000-8000-")
+}
+
+fn is_placeholder_path(text: &str) -> bool {
+    let name = text.rsplit('/').next().unwrap_or_default();
+    super::is_placeholder(name) || name == "root" || name.len() < 3
+}

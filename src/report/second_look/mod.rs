@@ -1,0 +1,232 @@
+//! The second look at what leaves: what still looks like a secret, a name or an address.
+//!
+//! It shares neither code nor tables with `tcpx_node::redact`, so a layout or a kind of token
+//! that the redaction misses is found here by another rule: the published formats of tokens
+//! (`formats.rs`), names of secrets with a value (`named.rs`), and words of high entropy
+//! (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
+//! Where it is in doubt, it tells.
+//!
+//! Not here: replacing anything.
+#![forbid(unsafe_code)]
+
+mod entropy;
+mod formats;
+mod named;
+
+use flate2::read::MultiGzDecoder;
+use std::io::Read;
+use std::ops::Range;
+
+/// Most doubts about one file.
+const DOUBTS_MAX: usize = 20;
+/// Largest text in a compressed file that is looked at.
+const UNPACKED_BYTES_MAX: u64 = 64 << 20;
+/// Shortest text in a binary file that is looked at.
+const TEXT_BYTES_MIN: usize = 6;
+/// Longest line that is looked at as one; a longer one is cut.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// A place in a file that may reveal something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    /// What it looks like.
+    pub(crate) what: String,
+    /// Line, from 1; 0 in a binary file.
+    pub(crate) line: usize,
+    /// Offset of its first byte in the file, or in what a compressed file holds.
+    pub(crate) offset: usize,
+    /// Its first letters and its length.
+    pub(crate) masked: String,
+}
+
+impl Doubt {
+    /// One sentence: where, what, and the masked text.
+    pub(crate) fn told(&self, file: &str) -> String {
+        let place = match self.line {
+            0 => format!("{file}, byte {}", self.offset),
+            line => format!("{file}, line {line}, byte {}", self.offset),
+        };
+        format!("{place}: {}: {}", self.what, self.masked)
+    }
+}
+
+/// What a rule found in a line.
+struct Found {
+    what: &'static str,
+    at: Range<usize>,
+}
+
+/// Everything in a file that may reveal something.
+pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
+    let mut inner = Vec::new();
+    let bytes = match bytes.starts_with(&[0x1f, 0x8b]) {
+        // What cannot be unpacked is looked at as it is.
+        true => match MultiGzDecoder::new(bytes)
+            .take(UNPACKED_BYTES_MAX)
+            .read_to_end(&mut inner)
+        {
+            Ok(_) => &inner,
+            Err(_) => bytes,
+        },
+        false => bytes,
+    };
+    let is_binary = bytes.contains(&0);
+    let mut doubts = Vec::new();
+    let mut offset = 0;
+    let is_end = |byte: &u8| match is_binary {
+        true => !(0x20..0x7f).contains(byte),
+        false => *byte == b'\n',
+    };
+    for (number, line) in bytes.split_inclusive(is_end).enumerate() {
+        let from = offset;
+        offset += line.len();
+        if is_binary && line.len() <= TEXT_BYTES_MIN {
+            continue;
+        }
+        let mut begin = from;
+        for piece in line.chunks(LINE_BYTES_MAX) {
+            let text = String::from_utf8_lossy(piece);
+            for found in of_line(&text) {
+                doubts.push(Doubt {
+                    what: found.what.to_owned(),
+                    line: if is_binary { 0 } else { number + 1 },
+                    offset: begin + found.at.start,
+                    masked: masked(&text[found.at]),
+                });
+            }
+            begin += piece.len();
+        }
+        if doubts.len() >= DOUBTS_MAX {
+            doubts.truncate(DOUBTS_MAX);
+            break;
+        }
+    }
+    doubts
+}
+
+/// What the rules find in one line; of several that overlap, the first.
+fn of_line(line: &str) -> Vec<Found> {
+    let mut found = formats::find(line);
+    found.extend(named::find(line));
+    found.extend(entropy::find(line));
+    found.sort_by_key(|one| one.at.start);
+    let mut end = 0;
+    found.retain(|one| {
+        let is_new = one.at.start >= end;
+        end = end.max(one.at.end);
+        is_new
+    });
+    found
+}
+
+/// The first two letters of a long text, and the length.
+fn masked(text: &str) -> String {
+    let count = text.chars().count();
+    let shown: String = text.chars().take(if count > 7 { 2 } else { 0 }).collect();
+    format!("{shown}\u{2026} ({count} characters)")
+}
+
+/// Whether a text is a placeholder, or says that there is no value.
+fn is_placeholder(text: &str) -> bool {
+    let text = text.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let word = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    matches!(
+        word.to_ascii_lowercase().as_str(),
+        "" | "secret"
+            | "node"
+            | "user"
+            | "email"
+            | "project"
+            | "bucket"
+            | "container"
+            | "null"
+            | "none"
+            | "true"
+            | "false"
+            | "unset"
+            | "yes"
+            | "no"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found in a text.
+    fn told(text: &str) -> Vec<String> {
+        doubts(text.as_bytes())
+            .iter()
+            .map(|doubt| doubt.what.clone())
+            .collect()
+    }
+
+    #[test]
+    fn secrets_are_doubted_and_masked() {
+        let tail = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xYz5";
+        for (text, what) in [
+            (format!("x ghp_{tail}ab y"), "a GitHub token"),
+            ("id AKIAQWERTYUIOPASDFGH".to_owned(), "an AWS key id"),
+            (format!("key {}", &tail[..32]), "a word of high entropy"),
+            (
+                "HF_TOKEN=hunter2".to_owned(),
+                "the value of a secret's name",
+            ),
+            (
+                "| HF_TOKEN | - | hunter2 |".to_owned(),
+                "the value of a secret's name",
+            ),
+            (
+                "<tr><td><code>DB_PASSWORD</code></td><td>-</td><td>hunter2</td></tr>".to_owned(),
+                "the value of a secret's name",
+            ),
+            (
+                "\"password\": \"hunter2\"".to_owned(),
+                "the value of a secret's name",
+            ),
+            ("ldap://ada:hunter2@host/".to_owned(), "a password in a URL"),
+            ("-----BEGIN EC PRIVATE KEY-----".to_owned(), "a key in PEM"),
+            ("ada@example.com".to_owned(), "a mail address"),
+            ("peer 10.0.1.25:80".to_owned(), "an IPv4 address"),
+            ("fe80::4001:aff:fe00:119".to_owned(), "an IPv6 address"),
+            ("42:01:0a:00:01:19".to_owned(), "a MAC address"),
+            ("6f9619ff-8b86-d011-b42d-00c04fc964ff".to_owned(), "a UUID"),
+            ("in /home/ada/x".to_owned(), "a home folder"),
+            ("to gs://acme-logs/x".to_owned(), "a bucket"),
+        ] {
+            assert_eq!(told(&text), [what], "{text}");
+        }
+        let doubt = doubts(b"one\ntwo HF_TOKEN=quietly7\n").remove(0);
+        assert_eq!(
+            doubt.told("a.log"),
+            "a.log, line 2, byte 17: the value of a secret's name: qu\u{2026} (8 characters)"
+        );
+    }
+
+    #[test]
+    fn placeholders_hashes_and_ordinary_text_are_not_doubted() {
+        for text in [
+            "HF_TOKEN=SECRET password: \"SECRET\" --token SECRET",
+            "| HF_TOKEN | - | SECRET |",
+            "node0 at 198.18.0.25, 2001:db8::1, 02:00:00:00:00:01, 127.0.0.1, email0",
+            "sha256 3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88",
+            "00000000-0000-4000-8000-000000000001",
+            "/home/user0/x gs://bucket0/x https://node0:SECRET@node1/x",
+            "/dev/shm/tcpxctl-0/worker-20261120T101500Z-two-gpus-26803-435068.tcpxrec",
+            "20261122T190844Z-4conn libnccl_net_tcpxsoft.so NCCL_GPUDIRECTTCPX_SOCKET_IFNAME",
+            "std::vector 12:30:45 a:b:c fd0 driver 535.129.03, kernel 6.6.93+",
+            "the token of a request is not its comm",
+        ] {
+            assert_eq!(told(text), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_of_binary_and_compressed_files_are_looked_at() {
+        let binary = b"\x01\x00\x02HF_TOKEN=hunter2hunter\x00\x03";
+        assert_eq!(doubts(binary)[0].offset, 12);
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, b"HF_TOKEN=hunter2hunter").expect("packed");
+        assert_eq!(doubts(&packed.finish().expect("packed")).len(), 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! Values beside a name that says that they are secret, on one line.
+#![forbid(unsafe_code)]
+
+use super::{Found, is_placeholder};
+use regex::Regex;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+/// A name and what separates it from its value: a sign, a cell of a table, or a list.
+static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let name = r"(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization|auth[_-]?token|cookie)";
+    let tail = r"(?:_(?:value|id|base|old|new|\d+))?";
+    let behind = r"(?:&quot;|[\x22'`*\\])*";
+    let sign = r"\s*(?:=|:|\|)\s*(?:(?:bearer|basic)\s+)?";
+    let list = r"[\x22']\s*,\s*(?:[\x22']value[\x22']\s*:\s*)?[\x22']";
+    let cell = r"\s*(?:</\w+>\s*)+(?:<\w[^>]*>\s*)+";
+    let option = r"\s+";
+    Regex::new(&format!(
+        r"(?i)(?:(--[\w-]*{name}{tail}){option}|\b([\w.-]*{name}{tail})(?:{behind}{sign}{behind}|{behind}{cell}|{list}))"
+    ))
+    .ok()
+});
+
+pub(super) fn find(line: &str) -> Vec<Found> {
+    let Some(named) = &*NAMED else {
+        return vec![found(0..line.len())];
+    };
+    let mut all = Vec::new();
+    for name in named.find_iter(line) {
+        let before = line[..name.end()].trim_end();
+        if before.ends_with('|') || before.ends_with('>') {
+            cells(line, name.end(), &mut all);
+        } else if let Some(place) = word(line, name.end()) {
+            all.push(found(place));
+        }
+    }
+    all
+}
+
+fn found(at: Range<usize>) -> Found {
+    Found {
+        what: "the value of a secret's name",
+        at,
+    }
+}
+
+/// The word at `at`, unless it is a placeholder or a part of a sentence.
+fn word(line: &str, at: usize) -> Option<Range<usize>> {
+    let ends = |letter: char| letter.is_whitespace() || "\"'`<>|,;\\&)}]".contains(letter);
+    let rest = &line[at..];
+    let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
+    let is_reference = word.starts_with(['$', '%', '{']);
+    let is_sentence = word.bytes().all(|byte| byte.is_ascii_lowercase())
+        && rest[word.len()..].starts_with([' ', ','])
+        && !line[..at].ends_with('=');
+    let is_doubt = word.len() > 1 && !is_placeholder(word) && !is_reference && !is_sentence;
+    is_doubt.then_some(at..at + word.len())
+}
+
+/// The words in the rest of a row, without tags.
+fn cells(line: &str, at: usize, all: &mut Vec<Found>) {
+    let row = &line[at..];
+    let row = &row[..row.find("</tr").unwrap_or(row.len())];
+    let mut is_tag = false;
+    let mut begin = 0;
+    for (end, letter) in row.char_indices().chain([(row.len(), '|')]) {
+        if !matches!(letter, '<' | '>' | '|') {
+            continue;
+        }
+        let cell = &row[begin..end];
+        let trimmed = cell.trim();
+        if !is_tag && trimmed.len() > 1 && !is_placeholder(trimmed) {
+            let from = at + begin + (cell.len() - cell.trim_start().len());
+            all.push(found(from..from + trimmed.len()));
+        }
+        is_tag = letter == '<';
+        begin = end + letter.len_utf8();
+    }
+}
