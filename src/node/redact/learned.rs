@@ -149,18 +149,23 @@ impl Finder {
         let bytes = view.bytes();
         self.search.find_iter(bytes).filter_map(move |found| {
             let alphabet = self.alphabets[found.pattern().as_usize()];
-            let before = bytes[..found.start()].iter().rev();
-            let behind = bytes[found.end()..].iter();
             if alphabet == Alphabet::Word {
-                let is_inside = [before.clone().next(), behind.clone().next()]
+                let before = bytes[..found.start()].last();
+                let behind = bytes.get(found.end());
+                let is_inside = [before, behind]
                     .into_iter()
                     .flatten()
-                    .any(|byte| byte.is_ascii_alphanumeric());
+                    .any(u8::is_ascii_alphanumeric);
                 return (!is_inside).then(|| view.place(found.range()));
             }
-            let is_part = |byte: &&u8| alphabet.has(**byte);
-            let start = found.start() - before.take(BYTES_MAX).take_while(is_part).count();
-            let end = found.end() + behind.take(BYTES_MAX).take_while(is_part).count();
+            // What surrounds it on the same line.
+            let (mut start, mut end) = (found.start(), found.end());
+            while start > 0 && alphabet.has(bytes[start - 1]) && view.is_joined(start) {
+                start -= 1;
+            }
+            while end < bytes.len() && alphabet.has(bytes[end]) && view.is_joined(end) {
+                end += 1;
+            }
             Some(view.place(start..end))
         })
     }

@@ -179,13 +179,20 @@ impl Redactor {
 
     /// Adds the names and the secrets that a text reveals.
     pub fn learn(&mut self, text: &str) {
+        if is_json(text)
+            && let Ok(value) = serde_json::from_str(text)
+        {
+            return self.learn_value(&value);
+        }
         let mut names = Vec::new();
         context::names(text, |kind, name| names.push((kind, name)));
         for (kind, name) in names {
             self.learn_name(kind, name);
         }
         for value in pairs::values(text) {
-            self.secrets.add(&text[value.at], value.is_certain);
+            // The value of a line in a string of JSON ends with the escaped line end.
+            let line = text[value.at].split("\\n").next().unwrap_or_default();
+            self.secrets.add(line, value.is_certain);
         }
         for place in tokens::places(text) {
             self.secrets.add(&text[place], true);
@@ -217,6 +224,9 @@ impl Redactor {
     /// The text with names, addresses and secrets replaced.
     pub fn redact(&mut self, text: &str) -> String {
         self.learn(text);
+        if is_json(text) {
+            return self.redact_json_line(text);
+        }
         let mut out = String::with_capacity(text.len());
         let mut from = 0;
         for place in self.secret_places(text) {
@@ -231,6 +241,9 @@ impl Redactor {
     /// The text with secrets replaced, and names and addresses kept: the last pass over a
     /// text whose names have been replaced. A word of its markup may be a host's name.
     pub fn redact_secrets(&mut self, text: &str) -> String {
+        if is_json(text) {
+            return self.redact_json_secrets(text);
+        }
         let mut out = String::with_capacity(text.len());
         let mut from = 0;
         for place in self.secret_places(text) {
@@ -425,4 +438,11 @@ fn replace_secret(secret: &str, out: &mut String) {
     out.push_str(SECRET);
     let ends = secret.matches('\n').count();
     (0..ends).for_each(|_| out.push('\n'));
+}
+
+/// Whether a text is a JSON document with strings.
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '['])
+        && text.contains('"')
+        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }

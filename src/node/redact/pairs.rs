@@ -274,9 +274,10 @@ impl Layout<'_> {
         from + length(rest, ends_line)
     }
 
-    /// The other cells of a row in Markdown.
+    /// The other cells of a row in Markdown. In a string of JSON, a row ends with an escape.
     fn cells(&self, at: usize, found: &mut Vec<Value>) {
-        let end = at + length(&self.text[at..], ends_line);
+        let row = &self.text[at..at + length(&self.text[at..], ends_line)];
+        let end = at + row.find("\\n").unwrap_or(row.len());
         let mut from = at + 1;
         for cell in self.text[from..end].split('|') {
             let inner = cell.trim().trim_matches('`');

@@ -229,6 +229,23 @@ fn a_secret_that_one_place_shows_is_replaced_in_every_form() {
 }
 
 #[test]
+fn json_inside_a_text_is_redacted_as_json() {
+    let inner = serde_json::json!({ "argv": format!("X-Api-Key: {PLAIN}\nAuthorization: none\n") });
+    let outer = serde_json::json!({ "text": inner.to_string() });
+    let mut redactor = Redactor::default();
+    redactor.learn_value(&outer);
+    let expected = r#"{"argv":"X-Api-Key: SECRET\nAuthorization: none\n"}"#;
+    assert_eq!(redactor.redact_value(outer)["text"], expected);
+    // A part of a document is no document; its secrets are learned without what follows.
+    let mut redactor = Redactor::default();
+    let _ = redactor.redact(&format!("msg {}", &inner.to_string()[9..]));
+    assert_eq!(
+        redactor.redact(&format!("a {PLAIN} b none")),
+        "a SECRET b none"
+    );
+}
+
+#[test]
 fn a_short_or_ordinary_secret_is_replaced_in_its_place_only() {
     let mut redactor = Redactor::default();
     assert_eq!(

@@ -136,10 +136,12 @@ fn prefixed(text: &str, places: &mut Vec<Range<usize>>) {
 /// Long words whose letters and digits are mixed as in base64.
 fn random(text: &str, places: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/=".contains(&byte);
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/".contains(&byte);
     let mut at = 0;
     while at < bytes.len() {
-        let length = run(&bytes[at..], is_digit);
+        let digits = run(&bytes[at..], is_digit);
+        // Padding ends a word; `=` between two words is a sign.
+        let length = digits + run(&bytes[at + digits..], |byte| byte == b'=');
         if length >= RANDOM_CHARS_MIN {
             let word = &text[at..at + length];
             // The folders of a path are no digits of base64.

@@ -46,6 +46,12 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether nothing was removed before the byte at `at`, which is not the first.
+    pub(super) fn is_joined(&self, at: usize) -> bool {
+        let places = self.places.as_ref();
+        places.is_none_or(|places| places[at - 1].1 == places[at].0)
+    }
+
     /// The view with one level of escapes removed; `None` if it has none.
     pub(super) fn decoded(&self) -> Option<View<'static>> {
         let has_escape = |byte: &u8| b"%&\\\n\r\0<".contains(byte);
