@@ -6,7 +6,7 @@
 //! # Map : 20261120T101500Z-4conn.tar.gz.map.json (the real names: do not send it)
 //! $ tcpxctl bundle a3-0.tcpxrec a3-1.tcpxrec logs/    # recordings and logs of other programs
 //! $ tcpxctl bundle --verify 20261120T101500Z-4conn.tar.gz
-//! # Bundle : 14 files have the right checksum; redacted, and no name found
+//! # Bundle : 14 files have the right checksum; redacted, and no name or secret found
 //! ```
 //!
 //! `report`, `diagnose`, `watch --replay`, `logs` and `trace` read a bundle like a run folder.
@@ -16,7 +16,7 @@
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{print, print_error, print_json, say};
-use super::report::{beside, keep_map, open};
+use super::report::{beside, keep_map, open, warn_of_revealing};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Do not replace names and addresses.
     #[arg(long, conflicts_with = "verify")]
     no_redact: bool,
-    /// Check a bundle's checksums, and search it for names and addresses.
+    /// Check a bundle's checksums, and search it for names, addresses and secrets.
     #[arg(long, value_name = "FILE")]
     verify: Option<PathBuf>,
     /// Folder of the run folders.
@@ -79,18 +79,19 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Err(Failure::new(Outcome::Usage, message).next("make a bundle of each run"));
     };
     let out = arguments.out.as_deref();
-    write(common, files, out, !arguments.no_redact, print)?;
-    Ok(Ending::PASSED)
+    let outcome = write(common, files, out, !arguments.no_redact, print)?;
+    Ok(Ending::from(outcome))
 }
 
-/// Writes a bundle, and prints its summary line with `tell`.
+/// Writes a bundle, and prints its summary line with `tell`. `Failed` if a redacted bundle may
+/// still reveal something.
 pub(crate) fn write(
     common: &Common,
     files: &RunFiles,
     out: Option<&Path>,
     redact: bool,
     tell: fn(&str),
-) -> Result<(), Failure> {
+) -> Result<Outcome, Failure> {
     let mut outlet = Outlet::of_command(!redact);
     let mut story = gather(files, findings_from_files);
     if let Some(redactor) = outlet.redactor() {
@@ -111,7 +112,7 @@ pub(crate) fn write(
         Ok(())
     })?;
     let Some(bundled) = bundled else {
-        return Ok(());
+        return Ok(Outcome::Passed);
     };
     let map = outlet.is_redacting().then(|| beside(&out));
     if let Some(map) = &map {
@@ -128,7 +129,7 @@ pub(crate) fn write(
             map,
             bundled: &bundled,
         });
-        return Ok(());
+        return Ok(warn_of_revealing(common, &bundled.revealing));
     }
     let how = if redact { "redacted" } else { "NOT redacted" };
     tell(&format!(
@@ -141,7 +142,7 @@ pub(crate) fn write(
         .cut
         .iter()
         .for_each(|words| say(&format!("# Incomplete : {words}\n")));
-    Ok(())
+    Ok(warn_of_revealing(common, &bundled.revealing))
 }
 
 fn verified(common: &Common, path: &Path) -> Ended {
@@ -155,8 +156,8 @@ fn verified(common: &Common, path: &Path) -> Ended {
         });
     } else {
         let how = match (verified.redacted, verified.revealing.is_empty()) {
-            (true, true) => "redacted, and no name found",
-            (true, false) => "redacted, but some texts look like names",
+            (true, true) => "redacted, and no name or secret found",
+            (true, false) => "redacted, but some texts look like names or secrets",
             (false, _) => "NOT redacted",
         };
         print(&format!(
@@ -167,14 +168,7 @@ fn verified(common: &Common, path: &Path) -> Ended {
     for problem in &verified.problems {
         print_error(common, problem, None);
     }
-    for word in &verified.revealing {
-        let message = format!("looks like a name or an address: {word}");
-        print_error(
-            common,
-            message,
-            Some("check this text before you send the bundle"),
-        );
-    }
+    warn_of_revealing(common, &verified.revealing);
     let outcome = if is_good {
         Outcome::Passed
     } else {

@@ -18,7 +18,7 @@
 use super::adopt::runs;
 use super::failure::{Ended, Ending, Failure};
 use super::nodes::Nodes;
-use super::output::{print, say};
+use super::output::{print, print_error, say};
 use super::{Common, collect};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -168,34 +168,73 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         story = tcpx_report::redacted(story, redactor);
     }
     if common.json && arguments.out.is_none() {
-        print(&arguments.render(&story, Format::Json, &mut outlet).text());
-        return Ok(Ending::PASSED);
+        let cleared = arguments.render(&story, Format::Json, &mut outlet);
+        print(&cleared.text());
+        return Ok(Ending::from(second_look(
+            common,
+            &outlet,
+            [("-".as_ref(), &cleared)],
+        )));
     }
     let out = place(arguments, &files)?;
     let map_place = match &out {
         Place::Stdout => None,
         Place::File(path) | Place::Folder(path) => Some(beside(path)),
     };
+    let mut rendered = Vec::new();
     match out {
         Place::Stdout => {
-            print(
-                &arguments
-                    .render(&story, arguments.format, &mut outlet)
-                    .text(),
-            );
+            let cleared = arguments.render(&story, arguments.format, &mut outlet);
+            print(&cleared.text());
+            rendered.push((PathBuf::from("-"), cleared));
         }
-        Place::File(path) => keep(arguments, &story, arguments.format, &path, &mut outlet)?,
-        Place::Folder(folder) => {
-            for format in Format::ALL {
-                let path = folder.join(format.file_name());
-                keep(arguments, &story, format, &path, &mut outlet)?;
-            }
-        }
+        Place::File(path) => rendered.push((
+            path,
+            arguments.render(&story, arguments.format, &mut outlet),
+        )),
+        Place::Folder(folder) => rendered.extend(Format::ALL.map(|format| {
+            let path = folder.join(format.file_name());
+            (path, arguments.render(&story, format, &mut outlet))
+        })),
+    }
+    for (path, cleared) in rendered.iter().filter(|(path, _)| path.as_os_str() != "-") {
+        write(&story, cleared, path)?;
     }
     if let Some(path) = map_place {
         keep_map(&path, &outlet)?;
     }
-    Ok(Ending::PASSED)
+    let files = rendered
+        .iter()
+        .map(|(path, cleared)| (path.as_path(), cleared));
+    Ok(Ending::from(second_look(common, &outlet, files)))
+}
+
+/// Looks at redacted reports once more, with other rules.
+fn second_look<'a>(
+    common: &Common,
+    outlet: &Outlet,
+    files: impl IntoIterator<Item = (&'a Path, &'a Cleared)>,
+) -> Outcome {
+    if !outlet.is_redacting() {
+        return Outcome::Passed;
+    }
+    let texts = files
+        .into_iter()
+        .flat_map(|(path, cleared)| tcpx_report::revealing(&path.display().to_string(), cleared));
+    warn_of_revealing(common, &texts.collect::<Vec<_>>())
+}
+
+/// Names every text that looks like a name, an address or a secret. `Failed` if there is one.
+pub(crate) fn warn_of_revealing(common: &Common, texts: &[String]) -> Outcome {
+    for text in texts {
+        let next = "look at this place before you send the file; if it must not leave, remove it \
+            from the run's files and render them again";
+        print_error(common, format!("may reveal something: {text}"), Some(next));
+    }
+    match texts.is_empty() {
+        true => Outcome::Passed,
+        false => Outcome::Failed,
+    }
 }
 
 /// A run folder that has the doctor checks of both nodes and no run.
@@ -281,16 +320,6 @@ pub(crate) fn write_html(files: &RunFiles, run: &Path) -> Result<PathBuf, WriteE
     write(&story, &cleared, &path)?;
     keep_map(&beside(&path), &outlet)?;
     Ok(path)
-}
-
-fn keep(
-    arguments: &Arguments,
-    story: &Story,
-    format: Format,
-    path: &Path,
-    outlet: &mut Outlet,
-) -> Result<(), WriteError> {
-    write(story, &arguments.render(story, format, outlet), path)
 }
 
 fn write(story: &Story, cleared: &Cleared, path: &Path) -> Result<(), WriteError> {

@@ -256,6 +256,8 @@ pub(super) struct Bundled {
     files: Vec<BundledFile>,
     /// Files that were cut or left out, with the reason.
     cut: Vec<String>,
+    /// Texts in a redacted bundle that look like an address, a name or a secret, with their places.
+    revealing: Vec<String>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -270,7 +272,7 @@ pub(super) struct Verified {
     /// Files whose sums are right.
     intact: usize,
     problems: Vec<String>,
-    /// Texts that look like an address, a name or a secret, with their files.
+    /// Texts that look like an address, a name or a secret, with their places.
     revealing: Vec<String>,
     redacted: bool,
 }

@@ -8,7 +8,7 @@
 //! Not here: reading a bundle (`record::RunFiles`), and saving the map of replaced names.
 #![forbid(unsafe_code)]
 
-use super::second_look::doubts;
+use super::second_look::{doubts, revealing};
 use super::{Format, Language, Story, render, short};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -44,6 +44,8 @@ pub struct Bundled {
     pub files: Vec<BundledFile>,
     /// What was thinned or omitted, one sentence each.
     pub cut: Vec<String>,
+    /// What a redacted bundle may still reveal, as [`Verified::revealing`].
+    pub revealing: Vec<String>,
 }
 
 /// One file of a bundle.
@@ -116,11 +118,21 @@ pub fn bundle(
         .iter()
         .map(|file| format!("{}  {}\n", file.sha256, file.name));
     cleared.insert(SUMS.to_owned(), outlet.rendered(sums.collect()));
+    let mut texts = Vec::new();
+    if outlet.is_redacting() {
+        texts.extend(
+            cleared
+                .iter()
+                .flat_map(|(name, file)| revealing(name, file)),
+        );
+        texts.truncate(REVEALING_MAX);
+    }
     write(&name, &cleared, to)?;
     Ok(Bundled {
         name,
         files: bundled,
         cut,
+        revealing: texts,
     })
 }
 

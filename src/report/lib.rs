@@ -46,6 +46,7 @@ use markdown::markdown;
 use prometheus::prometheus;
 pub use redacted::{learn, redacted};
 pub use render::{Format, render};
+pub use second_look::revealing;
 use short::short;
 pub use story::Story;
 pub use words::Language;

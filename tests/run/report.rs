@@ -30,7 +30,7 @@ fn a_run_is_reported_bundled_read_from_the_bundle_and_compared() {
 
     let sent = run.join("sent.tar.gz");
     told(run, &["bundle", "RUN", "--out", sent.to_str().unwrap()], 0).says(&["redacted"]);
-    told(&sent, &["bundle", "--verify", "RUN"], 0).says(&["no name found"]);
+    told(&sent, &["bundle", "--verify", "RUN"], 0).says(&["no name or secret found"]);
     told(&sent, &["report", "RUN", "--short"], 0).says(&["**PASSED**"]);
     told(
         &sent,

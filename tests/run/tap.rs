@@ -694,7 +694,7 @@ fn recordings_and_logs_are_reported_and_bundled_without_a_step_between() {
     let packed = packed.to_str().unwrap();
     Tool::new(&["bundle", "--verify", packed])
         .ends_with(0)
-        .says(&["redacted, and no name found"]);
+        .says(&["redacted, and no name or secret found"]);
     let two = ["report", packed, packed, "--format", "json"];
     Tool::new(&two).ends_with(0);
 

@@ -78,7 +78,7 @@ const FORMATS: [Format; 27] = [
     (
         "a mail address",
         r"\b[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b",
-        is_unit,
+        is_no_mail,
     ),
     (
         "an IPv4 address",
@@ -166,14 +166,15 @@ fn is_secret_url(text: &str) -> bool {
     text.ends_with(":SECRET@")
 }
 
-/// Units of systemd.
-fn is_unit(text: &str) -> bool {
-    [
-        ".service", ".socket", ".timer", ".target", ".mount", ".slice", ".scope", ".path",
-        ".device",
-    ]
-    .iter()
-    .any(|end| text.ends_with(end))
+/// Units of systemd, and a password in a URL that was replaced.
+fn is_no_mail(text: &str) -> bool {
+    text.starts_with("SECRET@")
+        || [
+            ".service", ".socket", ".timer", ".target", ".mount", ".slice", ".scope", ".path",
+            ".device",
+        ]
+        .iter()
+        .any(|end| text.ends_with(end))
 }
 
 fn is_placeholder_v4(text: &str) -> bool {

@@ -16,6 +16,7 @@ mod named;
 use flate2::read::MultiGzDecoder;
 use std::io::Read;
 use std::ops::Range;
+use tcpx_node::redact::Cleared;
 
 /// Most doubts about one file.
 const DOUBTS_MAX: usize = 20;
@@ -54,6 +55,13 @@ impl Doubt {
 struct Found {
     what: &'static str,
     at: Range<usize>,
+}
+
+/// What a file that is about to leave may reveal, one sentence each: place, what it looks like,
+/// and its masked text.
+pub fn revealing(file: &str, cleared: &Cleared) -> Vec<String> {
+    let doubts = doubts(cleared.bytes());
+    doubts.iter().map(|doubt| doubt.told(file)).collect()
 }
 
 /// Everything in a file that may reveal something.

@@ -27,6 +27,11 @@ pub(super) fn find(line: &str) -> Vec<Found> {
     };
     let mut all = Vec::new();
     for name in named.find_iter(line) {
+        // The placeholder is no name, but a variable may be called so.
+        let is_placeholder = name.as_str().starts_with("SECRET");
+        if is_placeholder && !name.as_str().contains(['=', ':']) {
+            continue;
+        }
         let before = line[..name.end()].trim_end();
         if before.ends_with('|') || before.ends_with('>') {
             cells(line, name.end(), &mut all);
@@ -60,18 +65,25 @@ fn word(line: &str, at: usize) -> Option<Range<usize>> {
 /// The words in the rest of a row, without tags.
 fn cells(line: &str, at: usize, all: &mut Vec<Found>) {
     let row = &line[at..];
-    let row = &row[..row.find("</tr").unwrap_or(row.len())];
+    // In a JSON string, a line ends with an escape.
+    let end = ["</tr", "\\n"].iter().filter_map(|end| row.find(end)).min();
+    let row = &row[..end.unwrap_or(row.len())];
     let mut is_tag = false;
     let mut begin = 0;
     for (end, letter) in row.char_indices().chain([(row.len(), '|')]) {
         if !matches!(letter, '<' | '>' | '|') {
             continue;
         }
-        let cell = &row[begin..end];
+        // A row inside a string ends with the string.
+        let quote = row[begin..end].find('"').filter(|_| !is_tag);
+        let cell = &row[begin..quote.map_or(end, |quote| begin + quote)];
         let trimmed = cell.trim();
         if !is_tag && trimmed.len() > 1 && !is_placeholder(trimmed) {
             let from = at + begin + (cell.len() - cell.trim_start().len());
             all.push(found(from..from + trimmed.len()));
+        }
+        if quote.is_some() {
+            break;
         }
         is_tag = letter == '<';
         begin = end + letter.len_utf8();

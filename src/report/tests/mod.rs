@@ -1,6 +1,7 @@
 //! Reports of made-up runs, in every format.
 
 mod fixture;
+mod planted;
 mod renders;
 pub(crate) use renders::stalled_story;
 mod sample;
