@@ -199,7 +199,7 @@ proptest! {
         let story = redacted(gather(&files), &mut redactor);
         let mut outlet = Outlet::redacting(redactor);
         let outputs = [
-            html(&story, true), markdown(&story, true, Language::English), csv(&story), junit(&story),
+            html(&story, true, Language::English), markdown(&story, true, Language::English), csv(&story), junit(&story),
             prometheus(&story), short(&story, Language::English), json(&story).expect("JSON"),
         ];
         for (number, output) in outputs.into_iter().enumerate() {
