@@ -9,9 +9,8 @@ use crate::counters::sample::Sampler;
 use crate::event::{Event, EventKind};
 use crate::ids::{Names, Who};
 use crate::live::{RecorderFilter, Recorders};
-use crate::record::{ADOPTED, FolderError, RunFolder, WorkerFile, worker_file};
+use crate::record::{ADOPTED, FolderError, RunFolder, WorkerFile, open_regular, worker_file};
 use serde::Serialize;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -137,7 +136,7 @@ pub fn adopt(
             path: from.clone(),
             source,
         };
-        let log = File::open(from).map_err(failed)?.take(LOG_BYTES_MAX);
+        let log = open_regular(from).map_err(failed)?.take(LOG_BYTES_MAX);
         folder.copy(&name, log).map_err(failed)?;
         adopted.files.push(AdoptedFile {
             name,

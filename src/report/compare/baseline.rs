@@ -200,7 +200,7 @@ impl Baselines {
 fn read(path: &Path) -> Result<Measured, String> {
     use std::io::Read;
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = tcpx_run_model::record::open_regular(path).map_err(|error| error.to_string())?;
     file.take(FILE_MAX)
         .read_to_string(&mut text)
         .map_err(|error| error.to_string())?;

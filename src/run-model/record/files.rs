@@ -144,7 +144,7 @@ impl RunFiles {
     /// Whether a file begins like a gzip file, as bundles do and recorder files do not.
     pub fn is_bundle(path: &Path) -> bool {
         let mut magic = [0; 2];
-        let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        let read = open_regular(path).and_then(|mut file| file.read_exact(&mut magic));
         read.is_ok() && magic == [0x1f, 0x8b]
     }
 
@@ -171,7 +171,7 @@ impl RunFiles {
                 false => Err(FilesError::NoRun(path.to_owned())),
             };
         }
-        let file = File::open(path).map_err(unreadable)?;
+        let file = open_regular(path).map_err(unreadable)?;
         let archive = Archive::read(file).map_err(|source| FilesError::Bundle {
             path: path.to_owned(),
             source,
@@ -254,20 +254,7 @@ impl RunFiles {
     /// It does not exist, is not a regular file, or cannot be read.
     pub fn file(&self, name: &str) -> io::Result<File> {
         match self {
-            Self::Folder(path) => {
-                let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-                let file = OpenOptions::new()
-                    .read(true)
-                    .custom_flags(flags)
-                    .open(path.join(name))?;
-                match file.metadata()?.is_file() {
-                    true => Ok(file),
-                    false => Err(io::Error::new(
-                        io::ErrorKind::InvalidInput,
-                        "not a regular file",
-                    )),
-                }
-            }
+            Self::Folder(path) => open_with(&path.join(name), libc::O_NOFOLLOW),
             Self::Bundle { archive, .. } => {
                 let bytes = archive.files.get(name).ok_or(io::ErrorKind::NotFound)?;
                 let mut file = File::from(memfd_create("tcpxctl-bundle", MemfdFlags::CLOEXEC)?);
@@ -297,6 +284,29 @@ impl RunFiles {
         let mut found: Vec<_> = self.names().into_iter().filter_map(worker).collect();
         found.sort();
         found
+    }
+}
+
+/// Opens a file for reading that is no pipe or device, on which opening or reading may block
+/// without end.
+///
+/// # Errors
+/// It does not exist, is not a regular file, or cannot be read.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    open_with(path, 0)
+}
+
+fn open_with(path: &Path, flags: i32) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags | libc::O_CLOEXEC | libc::O_NONBLOCK)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        )),
     }
 }
 
@@ -350,6 +360,17 @@ fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::from_bits_truncate(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
+        assert!(!RunFiles::is_bundle(&pipe));
+        let error = RunFiles::open(&pipe).expect_err("refused").to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
 
     #[test]
     fn paths_that_are_no_runs_are_refused_and_links_are_not_followed() {

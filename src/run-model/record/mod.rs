@@ -19,7 +19,7 @@ mod thin;
 
 pub use archive::{Archive, ArchiveError, ENTRIES_MAX, is_name};
 pub use brief::{BriefTransfer, RunBrief};
-pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished};
+pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished, open_regular};
 pub use folder::{FolderError, RunFolder, Unwritten, WorkerFile, worker_file};
 pub use model::{
     ChannelRecord, Clock, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,
