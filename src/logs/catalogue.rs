@@ -50,10 +50,11 @@ const FILES: [(&str, &str); 15] = [
     ),
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
-/// plugin, or errors of PyTorch.
-const MARKERS: [&[u8]; 4] = [
+/// plugin, or errors of PyTorch or of a daemon that logs with glog.
+const MARKERS: [&[u8]; 5] = [
     b"NCCL WARN ",
     b"[ncclNet:2]",
+    b".cc:",
     b".cpp:",
     b"torch/distributed/",
 ];

@@ -370,6 +370,25 @@ fn errors_of_pytorch_without_a_signature_are_findings() {
 }
 
 #[test]
+fn errors_of_daemons_without_a_signature_are_findings() {
+    let line = |level: char| {
+        format!("{level}1122 18:58:30.123456 12345 rule_server.cc:88] no queue for 10.0.1.25\n")
+    };
+    let report = read(line('E').as_bytes());
+    assert_eq!(names(&report.findings), [UNKNOWN_WARNING]);
+    assert_eq!(report.unknown[0].shape, "no queue for #");
+    assert_eq!(
+        names(&read(line('F').as_bytes()).findings),
+        [UNKNOWN_WARNING]
+    );
+    for level in ['I', 'W'] {
+        assert!(read(line(level).as_bytes()).findings.is_empty(), "{level}");
+    }
+    let behind = format!("[pod/rxdm-x/rxdm] 2026-11-22T18:58:30Z {}", line('E'));
+    assert_eq!(names(&read(behind.as_bytes()).findings), [UNKNOWN_WARNING]);
+}
+
+#[test]
 fn unknown_warnings_are_grouped_by_shape() {
     let text = "n:1:1 [0] f:1 NCCL WARN strange 17 of 0xab\nn:1:1 [0] f:1 NCCL WARN strange 4 of 0x1\nn:1:1 [0] f:1 NCCL WARN odd\n";
     let report = read(text.as_bytes());
