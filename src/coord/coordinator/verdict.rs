@@ -268,6 +268,48 @@ mod tests {
     }
 
     #[test]
+    fn the_sentences_of_this_file_have_chinese_translations() {
+        let channel = ChannelNow {
+            posted: 3,
+            ..ChannelNow::default()
+        };
+        let exit = |code, signal| Exit {
+            code,
+            signal,
+            killed: true,
+            phase: Phase::Connecting,
+            in_call: Some("test on recv channel 0".to_owned()),
+            channels: Vec::new(),
+        };
+        let mut failure = Failure {
+            outcome: Failed,
+            phase: Phase::Connecting,
+            message: "Call to connect 10.0.0.226 failed : No route to host".to_owned(),
+            next_step: None,
+            follows: false,
+        };
+        no_way(&mut failure, "local", "peer", Some("local"));
+        let names = ["local", "peer"].map(str::to_owned);
+        let cause = cause(None, &[(End::First, failure.clone())], &names);
+        let sentences = [
+            stall_words("the peer end", &[channel]),
+            stall_words("the coordinator", &[]),
+            death_words("peer gpu 3", &exit(Some(1), None), None),
+            death_words("peer", &exit(None, Some(9)), None),
+            cause.expect("a cause").why,
+            failure.next_step.expect("a next step"),
+            after_death(&exit(None, Some(9)), None).expect("a next step"),
+        ];
+        for sentence in sentences {
+            let translated = tcpx_run_model::chinese::chinese(&sentence);
+            assert!(
+                translated.is_some(),
+                "src/run-model/chinese.toml lacks: {sentence}"
+            );
+        }
+    }
+
+    #[test]
     fn the_first_cause_is_picked_among_its_consequences() {
         use End::{First as Local, Second as Peer};
         check(None, &[], None);
