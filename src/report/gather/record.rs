@@ -14,6 +14,7 @@ use tcpx_run_model::record::{RecordError, RunFiles, TransferRecord, Unfinished, 
 use tcpx_run_model::replay::RECORD_BYTES_MAX;
 use tcpx_run_model::scenario;
 use tcpx_words::error::NextStep;
+use tcpx_words::units::parse_utc_ns;
 
 /// Scenario keys that a report shows, most important first.
 const KEYS: [&str; 16] = [
@@ -117,6 +118,13 @@ fn add_result(record: &Value, story: &mut Story) {
     story.findings.sort_by_key(|finding| finding.severity);
     if story.outcome.is_none() {
         story.damaged("outcome", "run.json has no valid outcome");
+    }
+    let time = |text: &Option<String>| text.as_deref().and_then(parse_utc_ns);
+    if let (Some(started), Some(finished)) = (time(&story.started), time(&story.finished))
+        && finished < started
+    {
+        let why = "run.json has an end before the start: the clock of that machine was set back";
+        story.lacks("duration by the clock", why);
     }
 }
 

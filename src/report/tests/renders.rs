@@ -144,6 +144,20 @@ fn a_run_without_a_record_is_reported_and_missing_data_listed() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_is_noted() {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    let path = run.path().join("run.json");
+    let text = std::fs::read_to_string(&path).expect("read");
+    let mut record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    record["finished"] = "2020-01-01T00:00:00Z".into();
+    std::fs::write(&path, record.to_string()).expect("written");
+    let story = gather(&RunFiles::open(run.path()).expect("a run"));
+    let is_noted = |one: &crate::story::MissingData| one.why.contains("was set back");
+    assert!(story.missing.iter().any(is_noted), "{:?}", story.missing);
+}
+
+#[test]
 fn text_from_files_is_never_markup() {
     let run = tempfile::tempdir().expect("a folder");
     let evil = "<script>alert(1)</script>|`x`\u{1b}[2J";
