@@ -26,12 +26,28 @@ const HIDDEN_LABEL: &[u8] = b"tcpxctl bootstrap hidden value";
 /// A secret that two ends share: the two workers of a pair, or `serve` and its coordinator. Never
 /// printed; overwritten when dropped.
 #[derive(Clone)]
-pub struct Secret([u8; 32]);
+pub struct Secret([u8; SECRET_LEN]);
 
-/// The text is not 64 hexadecimal digits. The error does not quote the text.
+const SECRET_LEN: usize = 32;
+/// Different bytes of a secret. 32 random bytes have fewer once in 10^15 times; a secret that was
+/// typed, or a buffer that was not filled, has fewer.
+const DISTINCT_MIN: usize = 12;
+
+/// Why a text or bytes are not accepted as a secret. The error does not quote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a secret is 64 hexadecimal digits")]
-pub(crate) struct BadSecret;
+pub(crate) enum BadSecret {
+    /// Too short or too long.
+    #[error("a secret is 64 hexadecimal digits, and this has {0} characters")]
+    Length(usize),
+    /// Other characters than hexadecimal digits.
+    #[error("a secret is 64 hexadecimal digits, and this has other characters")]
+    NotHex,
+    /// Too few different bytes, for example all zero.
+    #[error(
+        "the secret is not random: it has {0} distinct byte values, at least {DISTINCT_MIN} are needed"
+    )]
+    NotRandom(usize),
+}
 
 /// The nonces of both ends, by role.
 #[derive(Debug, Clone, Copy)]
@@ -43,26 +59,38 @@ pub(super) struct Nonces {
 impl Secret {
     /// A new secret from the system's random number generator.
     pub fn generate() -> std::io::Result<Self> {
-        random().map(Self)
+        Self::from_bytes(random()?).map_err(std::io::Error::other)
     }
 
     /// A secret with these bytes.
+    pub(crate) fn from_bytes(bytes: [u8; SECRET_LEN]) -> Result<Self, BadSecret> {
+        let mut sorted = bytes;
+        sorted.sort_unstable();
+        let distinct = sorted.chunk_by(u8::eq).count();
+        sorted.fill(0);
+        if distinct < DISTINCT_MIN {
+            return Err(BadSecret::NotRandom(distinct));
+        }
+        Ok(Self(bytes))
+    }
+
+    /// A secret for tests; another number is another secret.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+    pub(crate) fn of_test(number: u8) -> Self {
+        Self(std::array::from_fn(|at| number.wrapping_add(at as u8)))
     }
 
     /// Parses the text of [`Secret::to_hex`].
     pub(crate) fn from_hex(text: &str) -> Result<Self, BadSecret> {
-        let mut secret = Self([0; 32]);
+        let mut bytes = [0; SECRET_LEN];
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if pairs.len() != secret.0.len() || !rest.is_empty() {
-            return Err(BadSecret);
+        if pairs.len() != SECRET_LEN || !rest.is_empty() {
+            return Err(BadSecret::Length(text.chars().count()));
         }
-        for (byte, [high, low]) in secret.0.iter_mut().zip(pairs) {
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
             *byte = digit(*high)? << 4 | digit(*low)?;
         }
-        Ok(secret)
+        Self::from_bytes(bytes)
     }
 
     /// The secret as hexadecimal text, for a channel that only the worker's parent can read.
@@ -177,8 +205,8 @@ pub(super) fn random() -> std::io::Result<[u8; 32]> {
 }
 
 fn digit(byte: u8) -> Result<u8, BadSecret> {
-    let value = char::from(byte).to_digit(16).ok_or(BadSecret)?;
-    u8::try_from(value).map_err(|_| BadSecret)
+    let value = char::from(byte).to_digit(16).ok_or(BadSecret::NotHex)?;
+    u8::try_from(value).map_err(|_| BadSecret::NotHex)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -196,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_proof_is_valid_only_for_its_own_role_nonces_and_configuration() {
-        let secret = Secret::from_bytes([7; 32]);
+        let secret = Secret::of_test(7);
         let proof = secret.proof(Role::Connects, &NONCES, &[3; 32]);
         assert!(secret.verifies(&proof, Role::Connects, &NONCES, &[3; 32]));
 
@@ -225,7 +253,7 @@ mod tests {
             "another configuration"
         );
         assert!(
-            !Secret::from_bytes([8; 32]).verifies(&proof, Role::Connects, &NONCES, &[3; 32]),
+            !Secret::of_test(8).verifies(&proof, Role::Connects, &NONCES, &[3; 32]),
             "another secret"
         );
         assert!(
@@ -236,12 +264,12 @@ mod tests {
 
     #[test]
     fn the_mac_is_hmac_sha256_of_the_length_prefixed_parts() {
-        // printf '\0\0\0\0\0\0\0\2ab' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07 (32
+        // printf '\0\0\0\0\0\0\0\2ab' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0708...26 (32
         // bytes)
-        let mac = Secret::from_bytes([7; 32]).mac(&[b"ab"]);
+        let mac = Secret::of_test(7).mac(&[b"ab"]);
         assert_eq!(
             hex(&mac.finalize().into_bytes()),
-            "8c0be0ba6e96fa9ec6584e7b73d57d83c5e285aa221819d7dd5da916c72247be"
+            "db445759ae1b8b83286e50691c2beae6bbc8fb2b46d352036e21dc7f31daf6b8"
         );
     }
 
@@ -252,17 +280,31 @@ mod tests {
             Secret::from_hex(&secret.to_hex()).map(|back| back.0),
             Ok(secret.0)
         );
-        let digits = "0".repeat(64);
-        for bad in [
-            "",
-            "00",
-            &digits[1..],
-            &format!("{digits}0"),
-            &digits.replace("00", "0x"),
-            &"é".repeat(32),
+        let digits = Secret::of_test(7).to_hex();
+        for (bad, why) in [
+            ("", BadSecret::Length(0)),
+            ("00", BadSecret::Length(2)),
+            (&digits[1..], BadSecret::Length(63)),
+            (&format!("{digits}0"), BadSecret::Length(65)),
+            (&digits.replace("10", "0x"), BadSecret::NotHex),
+            (&"é".repeat(32), BadSecret::NotHex),
         ] {
-            assert_eq!(Secret::from_hex(bad).map(|_| ()), Err(BadSecret), "{bad}");
+            assert_eq!(Secret::from_hex(bad).map(|_| ()), Err(why), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_secret_that_is_not_random_is_refused() {
+        for (bad, distinct) in [
+            ("00".repeat(32), 1),
+            ("a7".repeat(32), 1),
+            ("0123456789abcdef".repeat(4), 8),
+        ] {
+            let refused = Secret::from_hex(&bad).map(|_| ());
+            assert_eq!(refused, Err(BadSecret::NotRandom(distinct)), "{bad}");
+        }
+        assert!(Secret::from_bytes([0; 32]).is_err());
+        assert!(Secret::from_bytes(Secret::of_test(250).0).is_ok());
     }
 
     #[test]

@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn values_of_secret_looking_keys_are_neither_sent_nor_shown() {
-        let secret = Secret::from_bytes([7; 32]);
+        let secret = Secret::of_test(7);
         for key in [
             "API_TOKEN",
             "env.my-secret",

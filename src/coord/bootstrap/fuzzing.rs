@@ -29,7 +29,7 @@ pub(crate) fn bytes(data: &[u8]) {
 
 /// No bytes from an unauthenticated client complete the handshake.
 fn handshake(role: Role, data: &[u8]) {
-    let secret = Secret::from_bytes([7; 32]);
+    let secret = Secret::of_test(7);
     let mut handshake = Handshake::new(role, &secret, [3; 32], [1; 32]);
     let mut rest = data;
     while let Some((message, used)) = decoded(rest, UNPROVEN_BODY_MAX) {

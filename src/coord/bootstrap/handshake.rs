@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn two_ends_with_the_same_secret_authenticate() {
-        let secret = Secret::from_bytes([7; 32]);
+        let secret = Secret::of_test(7);
         let (listener, connector) = ends(&secret, &secret);
         assert!(matches!(
             listener,
@@ -188,15 +188,14 @@ mod tests {
 
     #[test]
     fn each_end_detects_that_the_other_has_another_secret() {
-        let (listener, connector) =
-            ends(&Secret::from_bytes([7; 32]), &Secret::from_bytes([8; 32]));
+        let (listener, connector) = ends(&Secret::of_test(7), &Secret::of_test(8));
         assert!(matches!(listener, Err(Cause::WrongSecret)));
         assert!(matches!(connector, Err(Cause::WrongSecret)));
     }
 
     #[test]
     fn a_replayed_handshake_fails_against_a_fresh_nonce() {
-        let secret = Secret::from_bytes([7; 32]);
+        let secret = Secret::of_test(7);
         let mut connector = Handshake::new(Role::Connects, &secret, OURS, [2; 32]);
         let recorded_hello = connector.hello();
         let Ok(Step::Send(recorded_proof)) = connector.receive(Message::Hello {
@@ -215,7 +214,7 @@ mod tests {
 
     #[test]
     fn reflected_messages_are_rejected() {
-        let secret = Secret::from_bytes([7; 32]);
+        let secret = Secret::of_test(7);
         let mut connector = Handshake::new(Role::Connects, &secret, OURS, [2; 32]);
         assert!(matches!(
             connector.receive(connector.hello()),
@@ -233,7 +232,7 @@ mod tests {
 
     #[test]
     fn messages_out_of_order_are_rejected() {
-        let secret = Secret::from_bytes([7; 32]);
+        let secret = Secret::of_test(7);
         for message in [
             Message::Ready,
             Message::Bye,

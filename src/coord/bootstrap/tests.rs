@@ -26,7 +26,7 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 type Ended = Result<PeerLink, BootstrapError>;
 
 fn secret() -> Secret {
-    Secret::from_bytes([7; 32])
+    Secret::of_test(7)
 }
 
 fn loopback() -> SocketAddr {
@@ -428,7 +428,7 @@ fn a_connection_closed_later_is_closed_early_with_or_without_goodbye() {
 
 #[test]
 fn a_wrong_secret_is_an_error_at_that_end_and_the_listener_keeps_waiting() {
-    let (wrong, right) = (Secret::from_bytes([8; 32]), secret());
+    let (wrong, right) = (Secret::of_test(8), secret());
     let (listens, connects) = pair_of((&right, &config()), (&wrong, &config()));
     let connects = connects.expect_err("must fail");
     assert!(matches!(connects.cause, Cause::WrongSecret), "{connects}");

@@ -177,7 +177,11 @@ pub fn read_secret(path: &Path) -> Result<Secret, String> {
     file.take(256)
         .read_to_string(&mut text)
         .map_err(|error| said(error.to_string()))?;
-    Secret::from_hex(text.trim()).map_err(|error| said(error.to_string()))
+    Secret::from_hex(text.trim()).map_err(|error| {
+        said(format!(
+            "{error}; `tcpxctl serve --secret-file FILE` creates a random one in a FILE that does not exist"
+        ))
+    })
 }
 
 /// Reads the secret from a file, or creates the file with a new secret. Returns whether it is new.
@@ -301,7 +305,7 @@ mod tests {
 
     #[test]
     fn two_ends_with_the_same_secret_connect() {
-        let secret = Secret::from_bytes([7; 32]);
+        let secret = Secret::of_test(7);
         let (serving, joined) = pair(secret.clone(), secret);
         let (mut serving, mut joined) = (serving.expect("let in"), joined.expect("joined"));
         serving.write_all(b"x").expect("written");
@@ -312,7 +316,7 @@ mod tests {
 
     #[test]
     fn another_secret_is_refused_on_both_ends() {
-        let (serving, joined) = pair(Secret::from_bytes([7; 32]), Secret::from_bytes([8; 32]));
+        let (serving, joined) = pair(Secret::of_test(7), Secret::of_test(8));
         assert_eq!(
             serving.expect_err("refused").kind(),
             io::ErrorKind::PermissionDenied
@@ -330,5 +334,13 @@ mod tests {
         assert!(is_new && !is_newer && first.to_hex() == again.to_hex());
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("a mode");
         assert!(read_secret(&path).is_err_and(|error| error.contains("chmod 600")));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("a mode");
+        for (text, why) in [
+            ("00".repeat(32), "it has 1 distinct byte values"),
+            ("hunter2".to_owned(), "this has 7 characters"),
+        ] {
+            std::fs::write(&path, text).expect("written");
+            assert!(read_secret(&path).is_err_and(|error| error.contains(why)));
+        }
     }
 }

@@ -130,12 +130,9 @@ fn meet(
     ready: &Ready,
     gpu: Option<u32>,
 ) -> TaskResult<PeerLink> {
-    let secret = Secret::from_hex(&task.secret).map_err(|_| {
-        context.failure(
-            Outcome::Usage,
-            "the run's secret is not 64 hexadecimal digits".into(),
-            None,
-        )
+    let secret = Secret::from_hex(&task.secret).map_err(|error| {
+        let what = format!("the run's secret is refused: {error}");
+        context.failure(Outcome::Usage, what, None)
     })?;
     let config = config(task, ready, gpu);
     let patience = Duration::from(task.scenario.limits.connect);
