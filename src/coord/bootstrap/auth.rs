@@ -98,6 +98,12 @@ impl Secret {
         hex(&self.0)
     }
 
+    /// The key of the handshake.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> &[u8; SECRET_LEN] {
+        &self.0
+    }
+
     /// A fresh nonce.
     pub fn nonce() -> std::io::Result<[u8; 32]> {
         random()

@@ -33,6 +33,8 @@
 mod auth;
 mod config;
 mod connect;
+#[cfg(test)]
+mod crypto;
 mod error;
 mod exchange;
 #[cfg(any(test, fuzzing))]
@@ -40,6 +42,8 @@ pub(crate) mod fuzzing;
 mod handshake;
 mod listen;
 mod message;
+#[cfg(test)]
+mod noise;
 #[cfg(test)]
 mod tests;
 mod wait;
