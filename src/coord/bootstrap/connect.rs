@@ -5,12 +5,13 @@
 //! protocol) is final. The error at the deadline is that of the last attempt.
 #![forbid(unsafe_code)]
 
-use super::auth::{Secret, random};
 use super::config::Config;
 use super::error::{BootstrapError, Cause, Endpoint};
 use super::exchange::PeerLink;
 use super::handshake::{Handshake, Step};
 use super::message::{Message, Role};
+use super::noise::Purpose;
+use super::secret::Secret;
 use super::wait::{Awaited, Deadline, Wait};
 use super::wire::{Wire, enable_keepalive, ready};
 use rustix::event::{PollFd, PollFlags};
@@ -38,17 +39,14 @@ pub(crate) fn connect(
     stop: &AtomicBool,
 ) -> Result<PeerLink, BootstrapError> {
     let mine = mine.without_secrets(secret);
-    let config_sha256 = mine.sha256();
     let mut wait = Wait::new(Endpoint::Peer(address), Awaited::Connection, deadline, stop);
     let mut pause = PAUSE_MIN;
     let mut last = None;
     loop {
         wait.try_again();
         let hasty = wait.remaining() < PAUSE_MAX;
-        match attempt(address, secret, config_sha256, &mut wait) {
-            Ok((wire, theirs)) => {
-                return PeerLink::establish(wire, Role::Connects, &mine, theirs, wait);
-            }
+        match attempt(address, secret, &mut wait) {
+            Ok(wire) => return PeerLink::establish(wire, Role::Connects, &mine, wait),
             Err(error) if error.cause.is_transient() => last = Some(error.cause),
             Err(error) if hasty => return Err(explained(error, last, &wait)),
             Err(error) => return Err(error),
@@ -70,30 +68,31 @@ fn explained(error: BootstrapError, last: Option<Cause>, wait: &Wait<'_>) -> Boo
     }
 }
 
+/// A connection to a peer that has proved itself.
 fn attempt(
     address: SocketAddr,
     secret: &Secret,
-    config_sha256: [u8; 32],
     wait: &mut Wait<'_>,
-) -> Result<(Wire, [u8; 32]), BootstrapError> {
+) -> Result<Wire, BootstrapError> {
     let stream = open(address, wait)?;
     let system = |doing, source| Cause::System { doing, source };
     let mut wire =
         Wire::new(stream).map_err(|source| wait.error(system("set up a socket", source)))?;
-    let nonce = random().map_err(|source| wait.error(system("make a nonce", source)))?;
-    let mut handshake = Handshake::new(Role::Connects, secret, config_sha256, nonce);
+    let (mut handshake, hello) =
+        Handshake::connects(secret, Purpose::Pair).map_err(|cause| wait.error(cause))?;
     wait.set_awaited(Awaited::Hello);
-    send(&mut wire, &handshake.hello(), wait)?;
+    send(&mut wire, &hello, wait)?;
     loop {
         let message = wire.recv(wait, 0)?;
         match handshake
             .receive(message)
             .map_err(|cause| wait.error(cause))?
         {
-            Step::Proven { config_sha256, .. } => return Ok((wire, config_sha256)),
-            Step::Send(answer) => {
+            Step::Proven => return Ok(wire),
+            Step::Encrypt { session, .. } => {
+                wire.encrypt(session);
                 wait.set_awaited(Awaited::Proof);
-                send(&mut wire, &answer, wait)?;
+                send(&mut wire, &Message::Proof, wait)?;
             }
         }
     }

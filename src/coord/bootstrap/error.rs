@@ -4,6 +4,7 @@
 
 use super::config::Difference;
 use super::message::{Malformed, TooLarge};
+use super::noise::NotAuthentic;
 use super::wait::Awaited;
 use std::fmt;
 use std::io;
@@ -79,7 +80,7 @@ pub(crate) enum Cause {
         "the listener dropped this connection before its proof: too slow, or too many connections at once"
     )]
     Dropped,
-    /// One end could not prove that it knows this run's secret.
+    /// The other end does not have this end's secret.
     #[error("the two ends have different secrets: the peer belongs to another run")]
     WrongSecret,
     /// The peer is another build.
@@ -107,6 +108,11 @@ pub(crate) enum Cause {
         /// What is wrong with the data.
         what: String,
     },
+    /// A record of the peer does not open.
+    #[error(
+        "a message of the peer fails its authentication: packets were changed, repeated or left out on the way"
+    )]
+    NotAuthentic,
     /// Both ends are tcpxctl, but at different steps.
     #[error("the two ends are out of step: {here} here, {there} there")]
     OutOfStep {
@@ -200,6 +206,12 @@ impl From<Malformed> for Cause {
     }
 }
 
+impl From<NotAuthentic> for Cause {
+    fn from(_: NotAuthentic) -> Self {
+        Self::NotAuthentic
+    }
+}
+
 impl From<TooLarge> for Cause {
     fn from(TooLarge { what, len, max }: TooLarge) -> Self {
         Self::TooLarge { what, len, max }
@@ -253,6 +265,9 @@ impl NextStep for BootstrapError {
             }
             Cause::Garbage { .. } => {
                 format!("check what else listens on {address}, or choose another --bootstrap-port")
+            }
+            Cause::NotAuthentic => {
+                format!("check for a proxy between this node and {}", address.ip())
             }
             Cause::Reset | Cause::ClosedEarly { .. } | Cause::Vanished => {
                 "check how the peer's worker ended".to_owned()

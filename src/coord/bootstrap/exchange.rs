@@ -32,12 +32,11 @@ pub(crate) struct PeerLink {
 }
 
 impl PeerLink {
-    /// Compares configurations with a peer that has proved itself and claimed `theirs`.
+    /// Compares configurations with a peer that has proved itself.
     pub(super) fn establish(
         mut wire: Wire,
         role: Role,
         mine: &Config,
-        theirs: [u8; 32],
         wait: Wait<'_>,
     ) -> Result<Self, BootstrapError> {
         let peer = wire
@@ -51,11 +50,7 @@ impl PeerLink {
             epoch: 0,
             rejections: Rejections::default(),
         };
-        match link.agree(
-            mine,
-            theirs,
-            wait.with(Endpoint::Peer(peer), Awaited::Config),
-        ) {
+        match link.agree(mine, wait.with(Endpoint::Peer(peer), Awaited::Config)) {
             Ok(()) => Ok(link),
             Err(error) => {
                 // Report what only this end knows; the peer finds every other error itself.
@@ -67,19 +62,9 @@ impl PeerLink {
         }
     }
 
-    fn agree(
-        &mut self,
-        mine: &Config,
-        theirs: [u8; 32],
-        mut wait: Wait<'_>,
-    ) -> Result<(), BootstrapError> {
+    fn agree(&mut self, mine: &Config, mut wait: Wait<'_>) -> Result<(), BootstrapError> {
         self.send(&Message::Config(mine.clone()), &wait)?;
         match self.recv(&wait, 0)? {
-            Message::Config(config) if config.sha256() != theirs => {
-                return Err(wait.error(Cause::garbage(
-                    "the peer's configuration does not match the hash in its proof",
-                )));
-            }
             Message::Config(config) => {
                 if let Some(difference) = mine.difference(&config) {
                     return Err(wait.error(Cause::DifferentConfig(Box::new(difference))));

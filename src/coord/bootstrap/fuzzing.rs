@@ -4,17 +4,21 @@
 //! Not part of a normal build.
 #![forbid(unsafe_code)]
 
-use super::auth::Secret;
 use super::config::Config;
 use super::handshake::{Handshake, Step};
-use super::message::{BODY_MAX, HEADER_LEN, Message, Role};
+use super::message::{BODY_MAX, HEADER_LEN, Message};
+use super::noise::{Opener, Purpose, RECORD_MAX};
+use super::secret::Secret;
 use super::wire::UNPROVEN_BODY_MAX;
 
 /// Checks bytes as they arrive on a connection: from an unauthenticated client, then from a peer
 /// that has proved itself.
 pub(crate) fn bytes(data: &[u8]) {
-    for role in [Role::Listens, Role::Connects] {
-        handshake(role, data);
+    let secret = Secret::of_test(7);
+    let listens = Handshake::listens(&secret, Purpose::Pair);
+    let connects = Handshake::connects(&secret, Purpose::Pair).map(|(connects, _)| connects);
+    for end in [listens, connects] {
+        handshake(end.expect("randomness"), data);
     }
     let mut rest = data;
     while let Some((message, used)) = decoded(rest, BODY_MAX) {
@@ -27,20 +31,25 @@ pub(crate) fn bytes(data: &[u8]) {
     }
 }
 
-/// No bytes from an unauthenticated client complete the handshake.
-fn handshake(role: Role, data: &[u8]) {
-    let secret = Secret::of_test(7);
-    let mut handshake = Handshake::new(role, &secret, [3; 32], [1; 32]);
-    let mut rest = data;
-    while let Some((message, used)) = decoded(rest, UNPROVEN_BODY_MAX) {
-        assert!(used <= HEADER_LEN + UNPROVEN_BODY_MAX);
-        rest = &rest[used..];
-        match handshake.receive(message) {
-            Ok(Step::Send(_)) => assert!(handshake.greeted()),
-            Ok(Step::Proven { .. }) => panic!("proven without the secret"),
-            Err(cause) => return assert!(is_shown(&cause.to_string())),
-        }
+/// No bytes from an unauthenticated client complete the handshake. Those of a seed may be a
+/// recorded hello, and are then answered.
+fn handshake(mut handshake: Handshake, data: &[u8]) {
+    let Some((message, used)) = decoded(data, UNPROVEN_BODY_MAX) else {
+        return;
+    };
+    assert!(used <= HEADER_LEN + UNPROVEN_BODY_MAX);
+    match handshake.receive(message) {
+        Ok(Step::Encrypt { session, .. }) => records(session.opener, &data[used..]),
+        Ok(Step::Proven) => panic!("proven without the secret"),
+        Err(cause) => assert!(is_shown(&cause.to_string())),
     }
+}
+
+/// No bytes open as a record of a session with fresh keys.
+fn records(mut opener: Opener, data: &[u8]) {
+    let mut opened = Vec::new();
+    let first = opener.open(data, RECORD_MAX, &mut opened);
+    assert!(!matches!(first, Ok(Some(_))) && opened.is_empty());
 }
 
 fn decoded(data: &[u8], body_max: usize) -> Option<(Message, usize)> {
@@ -85,7 +94,7 @@ fn is_shown(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::{Flow, Refusal};
+    use super::super::message::{Flow, Refusal, Role};
     use super::*;
     use proptest::prelude::*;
     use tcpx_words::error::Outcome;
@@ -127,13 +136,11 @@ mod tests {
             plugin_name: "TCPXSoft_v7".to_owned(),
             ..Config::default()
         };
-        let hello = |role| Message::Hello {
-            role,
-            nonce: [9; 32],
-        };
-        let proof = Message::Proof {
-            config_sha256: [3; 32],
-            mac: [5; 32],
+        let (_, hello) =
+            Handshake::connects(&Secret::of_test(7), Purpose::Pair).expect("randomness");
+        let answer = Message::Hello {
+            role: Role::Listens,
+            greeting: [9; 48],
         };
         let barrier = Message::Barrier {
             epoch: 2,
@@ -149,8 +156,8 @@ mod tests {
             handles: vec![[2; 128]; 2],
         };
         let write = |name, messages: &[Message]| seeds::write("bootstrap", name, &frames(messages));
-        write("valid-connects", &[hello(Role::Connects), proof.clone()]);
-        write("valid-listens", &[hello(Role::Listens), proof]);
+        write("valid-connects", &[hello, Message::Proof]);
+        write("valid-listens", &[answer, Message::Proof]);
         write("valid-refusal", &[Message::Refusal(Refusal::WrongSecret)]);
         write("valid-config", &[Message::Config(config), Message::Ready]);
         write("valid-handles", &[handles, barrier]);
@@ -162,7 +169,7 @@ mod tests {
         fn any_frames_hold(frames in prop::collection::vec((0u16..12, prop::collection::vec(any::<u8>(), 0..80)), 0..4)) {
             let mut data = Vec::new();
             for (kind, body) in frames {
-                data.extend_from_slice(b"TCXB\0\x01");
+                data.extend_from_slice(b"TCXB\0\x02");
                 data.extend_from_slice(&kind.to_be_bytes());
                 data.extend_from_slice(&(body.len() as u32).to_be_bytes());
                 data.extend_from_slice(&body);

@@ -1,73 +1,79 @@
 //! The order of `Hello` and `Proof`, for either end, without a socket or a clock.
 //!
-//! Cannot continue after a refusal: the caller drops the connection. Nothing that the peer claims
-//! is used before its proof is verified.
+//! The hellos carry the greetings of a Noise handshake; what follows them is encrypted. A hello
+//! shows that its writer has the secret, but may be a recorded one, so a peer has proved itself
+//! only with its `Proof`, the first message that its session decrypts.
+//!
+//! Cannot continue after an error: the caller drops the connection.
 #![forbid(unsafe_code)]
 
-use super::auth::{Nonces, Secret};
 use super::error::Cause;
 use super::message::{Message, PROTOCOL_VERSION, Refusal, Role};
+use super::noise::{Greeting, Noise, Purpose, Session};
+use super::secret::Secret;
+use std::io;
 
-pub(super) struct Handshake<'a> {
+pub(super) struct Handshake {
     role: Role,
-    secret: &'a Secret,
-    config_sha256: [u8; 32],
-    nonce: [u8; 32],
-    nonces: Option<Nonces>,
+    state: State,
+}
+
+enum State {
+    /// Waits for the peer's hello.
+    Hello(Noise),
+    /// Waits for the peer's proof, decrypted.
+    Proof,
+    /// Proven, or failed.
+    Over,
 }
 
 /// The next step after a message.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Step {
-    /// Send this message and wait for the next one.
-    Send(Message),
-    /// The peer knows the secret and has a configuration with this hash. Send the message, if any.
-    Proven {
-        config_sha256: [u8; 32],
-        send: Option<Message>,
+    /// Send a hello with this greeting, if any, then encrypt and decrypt everything. The end that
+    /// connects sends its proof.
+    Encrypt {
+        hello: Option<Greeting>,
+        session: Session,
     },
+    /// The peer has the secret and is there. The end that listens sends its proof.
+    Proven,
 }
 
-impl<'a> Handshake<'a> {
-    /// A handshake before its first message. `nonce` must be fresh.
-    pub(super) fn new(
-        role: Role,
-        secret: &'a Secret,
-        config_sha256: [u8; 32],
-        nonce: [u8; 32],
-    ) -> Self {
-        Self {
-            role,
-            secret,
-            config_sha256,
-            nonce,
-            nonces: None,
-        }
+impl Handshake {
+    /// The end that connects, and the hello to send.
+    pub(super) fn connects(secret: &Secret, purpose: Purpose) -> Result<(Self, Message), Cause> {
+        let role = Role::Connects;
+        let mut noise = Noise::new(secret, purpose, role).map_err(no_keys)?;
+        let greeting = noise.write().map_err(no_keys)?;
+        let state = State::Hello(noise);
+        Ok((Self { role, state }, Message::Hello { role, greeting }))
     }
 
-    pub(super) fn hello(&self) -> Message {
-        Message::Hello {
-            role: self.role,
-            nonce: self.nonce,
-        }
+    /// The end that listens. It sends nothing before the peer's hello is valid.
+    pub(super) fn listens(secret: &Secret, purpose: Purpose) -> Result<Self, Cause> {
+        let role = Role::Listens;
+        let state = State::Hello(Noise::new(secret, purpose, role).map_err(no_keys)?);
+        Ok(Self { role, state })
     }
 
-    /// Whether the peer has said hello.
+    /// Whether the peer has sent a valid hello.
     pub(super) fn greeted(&self) -> bool {
-        self.nonces.is_some()
+        matches!(self.state, State::Proof)
     }
 
     pub(super) fn receive(&mut self, message: Message) -> Result<Step, Cause> {
-        match (message, self.nonces) {
-            (Message::Hello { role, nonce }, None) if role == self.role.other() => {
-                Ok(self.greet(nonce))
+        let state = std::mem::replace(&mut self.state, State::Over);
+        match (message, state) {
+            (Message::Hello { role, greeting }, State::Hello(noise))
+                if role == self.role.other() =>
+            {
+                self.greet(noise, &greeting)
             }
-            (Message::Hello { .. }, None) => {
+            (Message::Hello { .. }, State::Hello(_)) => {
                 Err(Cause::garbage("the peer has the same role as this end"))
             }
-            (Message::Proof { config_sha256, mac }, Some(nonces)) => {
-                self.judge(&nonces, config_sha256, &mac)
-            }
+            (Message::Proof, State::Proof) => Ok(Step::Proven),
             (Message::Refusal(refusal), _) => Err(refused(refusal)),
             (other, _) => Err(Cause::garbage(format!(
                 "the peer sent {} before its proof",
@@ -76,50 +82,22 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    fn greet(&mut self, theirs: [u8; 32]) -> Step {
-        let nonces = match self.role {
-            Role::Listens => Nonces {
-                listens: self.nonce,
-                connects: theirs,
-            },
-            Role::Connects => Nonces {
-                listens: theirs,
-                connects: self.nonce,
-            },
+    fn greet(&mut self, mut noise: Noise, theirs: &Greeting) -> Result<Step, Cause> {
+        noise.read(theirs).map_err(|_| Cause::WrongSecret)?;
+        let hello = match self.role {
+            Role::Connects => None,
+            Role::Listens => Some(noise.write().map_err(no_keys)?),
         };
-        self.nonces = Some(nonces);
-        // A listener sends its proof only to a peer that has sent a valid one.
-        Step::Send(match self.role {
-            Role::Listens => self.hello(),
-            Role::Connects => self.proof(&nonces),
-        })
+        self.state = State::Proof;
+        let session = noise.session().map_err(no_keys)?;
+        Ok(Step::Encrypt { hello, session })
     }
+}
 
-    fn judge(
-        &self,
-        nonces: &Nonces,
-        config_sha256: [u8; 32],
-        mac: &[u8; 32],
-    ) -> Result<Step, Cause> {
-        if !self
-            .secret
-            .verifies(mac, self.role.other(), nonces, &config_sha256)
-        {
-            return Err(Cause::WrongSecret);
-        }
-        let send = (self.role == Role::Listens).then(|| self.proof(nonces));
-        Ok(Step::Proven {
-            config_sha256,
-            send,
-        })
-    }
-
-    fn proof(&self, nonces: &Nonces) -> Message {
-        let mac = self.secret.proof(self.role, nonces, &self.config_sha256);
-        Message::Proof {
-            config_sha256: self.config_sha256,
-            mac,
-        }
+fn no_keys(source: io::Error) -> Cause {
+    Cause::System {
+        doing: "make the keys of a connection",
+        source,
     }
 }
 
@@ -149,113 +127,109 @@ fn refused(refusal: Refusal) -> Cause {
 mod tests {
     use super::*;
 
-    const OURS: [u8; 32] = [3; 32];
+    fn connects(secret: u8) -> (Handshake, Message) {
+        Handshake::connects(&Secret::of_test(secret), Purpose::Pair).expect("randomness")
+    }
 
-    fn ends(listens: &Secret, connects: &Secret) -> (Result<Step, Cause>, Result<Step, Cause>) {
-        let mut listener = Handshake::new(Role::Listens, listens, OURS, [1; 32]);
-        let mut connector = Handshake::new(Role::Connects, connects, OURS, [2; 32]);
-        let Ok(Step::Send(hello)) = listener.receive(connector.hello()) else {
-            panic!("no hello")
-        };
-        let Ok(Step::Send(proof)) = connector.receive(hello) else {
-            panic!("no proof")
-        };
-        // A listener that sends its proof without a valid one from the peer.
-        let nonces = listener.nonces.expect("greeted");
-        let unasked = listener.proof(&nonces);
-        (listener.receive(proof), connector.receive(unasked))
+    fn listens(secret: u8) -> Handshake {
+        Handshake::listens(&Secret::of_test(secret), Purpose::Pair).expect("randomness")
+    }
+
+    /// The listener's hello.
+    fn answer(step: Result<Step, Cause>) -> Message {
+        let role = Role::Listens;
+        match step {
+            Ok(Step::Encrypt {
+                hello: Some(greeting),
+                ..
+            }) => Message::Hello { role, greeting },
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
-    fn two_ends_with_the_same_secret_authenticate() {
-        let secret = Secret::of_test(7);
-        let (listener, connector) = ends(&secret, &secret);
+    fn two_ends_with_the_same_secret_prove_themselves() {
+        let ((mut connector, hello), mut listener) = (connects(7), listens(7));
+        assert!(!listener.greeted());
+        let hello = answer(listener.receive(hello));
+        assert!(listener.greeted());
         assert!(matches!(
-            listener,
-            Ok(Step::Proven {
-                config_sha256: OURS,
-                send: Some(Message::Proof { .. })
-            })
+            connector.receive(hello),
+            Ok(Step::Encrypt { hello: None, .. })
         ));
-        assert!(matches!(
-            connector,
-            Ok(Step::Proven {
-                config_sha256: OURS,
-                send: None
-            })
-        ));
+        for mut end in [listener, connector] {
+            assert!(matches!(end.receive(Message::Proof), Ok(Step::Proven)));
+            assert!(end.receive(Message::Proof).is_err(), "a second one");
+        }
     }
 
     #[test]
     fn each_end_detects_that_the_other_has_another_secret() {
-        let (listener, connector) = ends(&Secret::of_test(7), &Secret::of_test(8));
-        assert!(matches!(listener, Err(Cause::WrongSecret)));
-        assert!(matches!(connector, Err(Cause::WrongSecret)));
-    }
-
-    #[test]
-    fn a_replayed_handshake_fails_against_a_fresh_nonce() {
-        let secret = Secret::of_test(7);
-        let mut connector = Handshake::new(Role::Connects, &secret, OURS, [2; 32]);
-        let recorded_hello = connector.hello();
-        let Ok(Step::Send(recorded_proof)) = connector.receive(Message::Hello {
-            role: Role::Listens,
-            nonce: [1; 32],
-        }) else {
-            panic!("no proof")
-        };
-        let mut listener = Handshake::new(Role::Listens, &secret, OURS, [9; 32]);
-        assert!(listener.receive(recorded_hello).is_ok());
+        let (mut connector, hello) = connects(8);
+        assert!(matches!(listens(7).receive(hello), Err(Cause::WrongSecret)));
+        // A listener that answers a hello of its own secret.
+        let unasked = answer(listens(7).receive(connects(7).1));
         assert!(matches!(
-            listener.receive(recorded_proof),
+            connector.receive(unasked),
             Err(Cause::WrongSecret)
         ));
     }
 
     #[test]
-    fn reflected_messages_are_rejected() {
-        let secret = Secret::of_test(7);
-        let mut connector = Handshake::new(Role::Connects, &secret, OURS, [2; 32]);
+    fn a_recorded_answer_is_refused() {
+        let recorded = answer(listens(7).receive(connects(7).1));
         assert!(matches!(
-            connector.receive(connector.hello()),
-            Err(Cause::Garbage { .. })
+            connects(7).0.receive(recorded),
+            Err(Cause::WrongSecret)
         ));
-        // The nonce reflected with the listener's role, then this end's own proof.
-        let Ok(Step::Send(proof)) = connector.receive(Message::Hello {
-            role: Role::Listens,
-            nonce: [2; 32],
-        }) else {
-            panic!("no proof")
-        };
-        assert!(matches!(connector.receive(proof), Err(Cause::WrongSecret)));
     }
 
     #[test]
-    fn messages_out_of_order_are_rejected() {
-        let secret = Secret::of_test(7);
-        for message in [
-            Message::Ready,
-            Message::Bye,
-            Message::Proof {
-                config_sha256: OURS,
-                mac: [0; 32],
-            },
-        ] {
-            let mut listener = Handshake::new(Role::Listens, &secret, OURS, [1; 32]);
+    fn a_recorded_hello_is_no_proof() {
+        let (_, recorded) = connects(7);
+        answer(listens(7).receive(recorded.clone()));
+        let mut listener = listens(7);
+        answer(listener.receive(recorded.clone()));
+        assert!(matches!(
+            listener.receive(recorded),
+            Err(Cause::Garbage { .. })
+        ));
+    }
+
+    #[test]
+    fn reflected_messages_are_refused() {
+        let (mut connector, hello) = connects(7);
+        assert!(matches!(
+            connector.receive(hello),
+            Err(Cause::Garbage { .. })
+        ));
+        let (mut connector, hello) = connects(7);
+        let Message::Hello { greeting, .. } = hello else {
+            panic!("{hello:?}")
+        };
+        let role = Role::Listens;
+        assert!(matches!(
+            connector.receive(Message::Hello { role, greeting }),
+            Err(Cause::WrongSecret)
+        ));
+    }
+
+    #[test]
+    fn messages_out_of_order_are_refused() {
+        for message in [Message::Ready, Message::Bye, Message::Proof] {
+            let mut listener = listens(7);
             assert!(matches!(
                 listener.receive(message),
                 Err(Cause::Garbage { .. })
             ));
+            // Nothing is accepted after an error.
+            assert!(listener.receive(Message::Proof).is_err());
         }
-        let mut listener = Handshake::new(Role::Listens, &secret, OURS, [1; 32]);
-        let hello = Message::Hello {
-            role: Role::Connects,
-            nonce: [2; 32],
-        };
-        assert!(listener.receive(hello.clone()).is_ok());
-        assert!(
-            matches!(listener.receive(hello), Err(Cause::Garbage { .. })),
-            "a second hello"
-        );
+        let mut listener = listens(7);
+        answer(listener.receive(connects(7).1));
+        assert!(matches!(
+            listener.receive(connects(7).1),
+            Err(Cause::Garbage { .. })
+        ));
     }
 }

@@ -7,12 +7,13 @@
 //! counted for the error message.
 #![forbid(unsafe_code)]
 
-use super::auth::{Secret, random};
 use super::config::Config;
 use super::error::{BootstrapError, Cause, Endpoint, Rejections};
 use super::exchange::PeerLink;
 use super::handshake::{Handshake, Step, refusal};
 use super::message::{Message, Role};
+use super::noise::Purpose;
+use super::secret::Secret;
 use super::wait::{Awaited, Deadline, Wait};
 use super::wire::{Wire, ready};
 use rustix::event::{PollFd, PollFlags};
@@ -45,24 +46,17 @@ pub(crate) struct Listener {
 }
 
 /// A connection that has not proved itself.
-struct Pending<'a> {
+struct Pending {
     wire: Wire,
-    handshake: Handshake<'a>,
+    handshake: Handshake,
     since: Instant,
-}
-
-/// A connection that has proved itself.
-struct Proven {
-    wire: Wire,
-    config_sha256: [u8; 32],
 }
 
 /// Connections that have not proved themselves, and the number of rejected ones.
 struct PendingPeers<'a> {
     listener: &'a Listener,
     secret: &'a Secret,
-    config_sha256: [u8; 32],
-    pending: Vec<Pending<'a>>,
+    pending: Vec<Pending>,
     rejections: Rejections,
 }
 
@@ -149,38 +143,31 @@ impl Listener {
         let mut pending_peers = PendingPeers {
             listener: &self,
             secret,
-            config_sha256: mine.sha256(),
             pending: Vec::new(),
             rejections: Rejections::default(),
         };
-        let proven = pending_peers.wait_for_the_peer(&wait);
+        let wire = pending_peers.wait_for_the_peer(&wait);
         let rejections = pending_peers.rejections;
         drop(self);
-        let proven = proven.map_err(|mut error| {
+        let wire = wire.map_err(|mut error| {
             error.at.rejections = rejections;
             error
         })?;
-        let mut link = PeerLink::establish(
-            proven.wire,
-            Role::Listens,
-            &mine,
-            proven.config_sha256,
-            wait,
-        )?;
+        let mut link = PeerLink::establish(wire, Role::Listens, &mine, wait)?;
         link.rejections = rejections;
         Ok(link)
     }
 }
 
-impl<'a> PendingPeers<'a> {
-    fn wait_for_the_peer(&mut self, wait: &Wait<'_>) -> Result<Proven, BootstrapError> {
+impl PendingPeers<'_> {
+    fn wait_for_the_peer(&mut self, wait: &Wait<'_>) -> Result<Wire, BootstrapError> {
         loop {
             self.poll(wait.slice()?)
                 .map_err(|cause| wait.error(cause))?;
             // Read pending connections before accepting new ones, so that new ones cannot evict
             // a connection whose proof has arrived.
-            if let Some(proven) = self.read_pending() {
-                return Ok(proven);
+            if let Some(wire) = self.read_pending() {
+                return Ok(wire);
             }
             self.admit().map_err(|cause| wait.error(cause))?;
         }
@@ -205,15 +192,9 @@ impl<'a> PendingPeers<'a> {
                 Ok((stream, _)) => {
                     self.make_room();
                     // Setting up the socket fails if the other end has already closed it.
-                    match (Wire::new(stream), random()) {
-                        (Ok(wire), Ok(nonce)) => self.hold(wire, nonce),
-                        (Err(_), _) => self.rejections.rejected += 1,
-                        (_, Err(source)) => {
-                            return Err(Cause::System {
-                                doing: "make a nonce",
-                                source,
-                            });
-                        }
+                    match Wire::new(stream) {
+                        Ok(wire) => self.hold(wire)?,
+                        Err(_) => self.rejections.rejected += 1,
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -234,13 +215,13 @@ impl<'a> PendingPeers<'a> {
         Ok(())
     }
 
-    fn hold(&mut self, wire: Wire, nonce: [u8; 32]) {
-        let handshake = Handshake::new(Role::Listens, self.secret, self.config_sha256, nonce);
+    fn hold(&mut self, wire: Wire) -> Result<(), Cause> {
         self.pending.push(Pending {
             wire,
-            handshake,
+            handshake: Handshake::listens(self.secret, Purpose::Pair)?,
             since: Instant::now(),
         });
+        Ok(())
     }
 
     fn make_room(&mut self) {
@@ -263,20 +244,14 @@ impl<'a> PendingPeers<'a> {
     }
 
     /// Reads from each connection once; returns the first that has proved itself.
-    fn read_pending(&mut self) -> Option<Proven> {
+    fn read_pending(&mut self) -> Option<Wire> {
         let mut index = 0;
         while index < self.pending.len() {
             let overdue = self.pending[index].since.elapsed() >= self.listener.limits.time_max;
             match self.pending[index].read() {
-                Ok(Some(config_sha256)) => {
-                    let wire = self.pending.swap_remove(index).wire;
-                    return Some(Proven {
-                        wire,
-                        config_sha256,
-                    });
-                }
-                Ok(None) if !overdue => index += 1,
-                Ok(None) => {
+                Ok(true) => return Some(self.pending.swap_remove(index).wire),
+                Ok(false) if !overdue => index += 1,
+                Ok(false) => {
                     let silent = self.pending.swap_remove(index);
                     self.reject(silent, &Cause::Dropped);
                 }
@@ -289,7 +264,7 @@ impl<'a> PendingPeers<'a> {
         None
     }
 
-    fn reject(&mut self, mut pending: Pending<'_>, cause: &Cause) {
+    fn reject(&mut self, mut pending: Pending, cause: &Cause) {
         self.rejections.rejected += 1;
         self.rejections.wrong_secret += u32::from(matches!(cause, Cause::WrongSecret));
         self.rejections.other_version += u32::from(matches!(cause, Cause::OtherVersion { .. }));
@@ -299,31 +274,36 @@ impl<'a> PendingPeers<'a> {
     }
 }
 
-impl Pending<'_> {
-    /// Handles the messages that have arrived; returns the peer's configuration hash once it has
-    /// proved itself.
-    fn read(&mut self) -> Result<Option<[u8; 32]>, Cause> {
+impl Pending {
+    /// Handles the messages that have arrived; returns whether the peer has proved itself.
+    fn read(&mut self) -> Result<bool, Cause> {
         self.wire.fill();
         while let Some(message) = self.wire.next()? {
-            let (answer, proven) = match self.handshake.receive(message)? {
-                Step::Send(answer) => (Some(answer), None),
-                Step::Proven {
-                    config_sha256,
-                    send,
-                } => (send, Some(config_sha256)),
-            };
-            if let Some(answer) = answer {
-                self.wire.queue(&answer)?;
-                // The answer is small and fits into an empty socket buffer.
-                if !self.wire.flush()? {
-                    return Err(Cause::garbage("the peer does not read"));
+            match self.handshake.receive(message)? {
+                Step::Encrypt { hello, session } => {
+                    if let Some(greeting) = hello {
+                        let role = Role::Listens;
+                        self.answer(&Message::Hello { role, greeting })?;
+                    }
+                    self.wire.encrypt(session);
+                }
+                Step::Proven => {
+                    self.answer(&Message::Proof)?;
+                    return Ok(true);
                 }
             }
-            if proven.is_some() {
-                return Ok(proven);
-            }
         }
-        Ok(None)
+        Ok(false)
+    }
+
+    fn answer(&mut self, answer: &Message) -> Result<(), Cause> {
+        self.wire.queue(answer)?;
+        // The answer is small and fits into an empty socket buffer.
+        if self.wire.flush()? {
+            Ok(())
+        } else {
+            Err(Cause::garbage("the peer does not read"))
+        }
     }
 }
 

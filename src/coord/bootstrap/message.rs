@@ -2,7 +2,8 @@
 //!
 //! A frame is `{ magic "TCXB", version u16, kind u16, length u32 }`, big endian, and a body of
 //! `length` bytes. The version is in the header, so that it can be read before a body whose format
-//! another version may have changed; magic and header never change.
+//! another version may have changed; magic and header never change. After the two hellos, frames
+//! travel inside the records of `noise`, which encrypts them with their headers.
 //!
 //! `Config` and `Abort` have JSON bodies, because their keys follow scenarios and outcomes, and
 //! they are sent once. The others are binary: a barrier lies between timed iterations, handles are
@@ -15,11 +16,12 @@
 
 use super::config::Config;
 use super::error::printable;
+use super::noise::Greeting;
 use serde::{Deserialize, Serialize};
 use tcpx_words::error::Outcome;
 
 /// The protocol version of this build. There is no compatibility: both ends must have the same.
-pub(crate) const PROTOCOL_VERSION: u16 = 1;
+pub(crate) const PROTOCOL_VERSION: u16 = 2;
 /// Most bytes of a body.
 pub(crate) const BODY_MAX: usize = 256 * 1024;
 /// Most connect handles in one exchange.
@@ -64,14 +66,13 @@ pub(super) enum Refusal {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
+    /// The greeting of an end. Nothing is encrypted before both.
     Hello {
         role: Role,
-        nonce: [u8; 32],
+        greeting: Greeting,
     },
-    Proof {
-        config_sha256: [u8; 32],
-        mac: [u8; 32],
-    },
+    /// The first encrypted message of an end: that it arrives proves that this end is there.
+    Proof,
     Refusal(Refusal),
     Config(Config),
     Ready,
@@ -170,7 +171,7 @@ impl Message {
     fn kind(&self) -> u16 {
         match self {
             Self::Hello { .. } => 1,
-            Self::Proof { .. } => 2,
+            Self::Proof => 2,
             Self::Refusal(_) => 3,
             Self::Config(_) => 4,
             Self::Ready => 5,
@@ -185,7 +186,7 @@ impl Message {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "hello",
-            Self::Proof { .. } => "proof",
+            Self::Proof => "proof",
             Self::Refusal(_) => "refusal",
             Self::Config(_) => "configuration",
             Self::Ready => "ready",
@@ -223,13 +224,9 @@ impl Message {
 
     fn encode_body(&self, out: &mut Vec<u8>) -> Result<(), TooLarge> {
         match self {
-            Self::Hello { role, nonce } => {
+            Self::Hello { role, greeting } => {
                 out.push(role.byte());
-                out.extend_from_slice(nonce);
-            }
-            Self::Proof { config_sha256, mac } => {
-                out.extend_from_slice(config_sha256);
-                out.extend_from_slice(mac);
+                out.extend_from_slice(greeting);
             }
             Self::Refusal(refusal) => out.push(refusal.byte()),
             Self::Config(config) => encode_json(config, out),
@@ -263,7 +260,7 @@ impl Message {
                     out,
                 );
             }
-            Self::Ready | Self::Bye => {}
+            Self::Proof | Self::Ready | Self::Bye => {}
         }
         Ok(())
     }
@@ -306,7 +303,7 @@ impl Message {
     fn decode_body(kind: u16, body: &[u8]) -> Result<Self, Malformed> {
         let read = match kind {
             1 => decode_hello(body),
-            2 => decode_proof(body),
+            2 => decode_empty(body, Self::Proof),
             3 => decode_refusal(body),
             4 => decode_json(body).map(Self::Config),
             5 => decode_empty(body, Self::Ready),
@@ -342,7 +339,7 @@ fn decode_empty(body: &[u8], message: Message) -> Result<Message, String> {
 }
 
 fn decode_hello(body: &[u8]) -> Result<Message, String> {
-    let (role, nonce) = body.split_first().ok_or("empty")?;
+    let (role, greeting) = body.split_first().ok_or("empty")?;
     let role = match role {
         1 => Role::Listens,
         2 => Role::Connects,
@@ -350,15 +347,7 @@ fn decode_hello(body: &[u8]) -> Result<Message, String> {
     };
     Ok(Message::Hello {
         role,
-        nonce: exactly(nonce)?,
-    })
-}
-
-fn decode_proof(body: &[u8]) -> Result<Message, String> {
-    let (config_sha256, mac) = body.split_first_chunk().ok_or("too short")?;
-    Ok(Message::Proof {
-        config_sha256: *config_sha256,
-        mac: exactly(mac)?,
+        greeting: exactly(greeting)?,
     })
 }
 
@@ -454,9 +443,11 @@ mod tests {
                 ..Config::default()
             });
         prop_oneof![
-            (role, any::<[u8; 32]>()).prop_map(|(role, nonce)| Message::Hello { role, nonce }),
-            any::<([u8; 32], [u8; 32])>()
-                .prop_map(|(config_sha256, mac)| Message::Proof { config_sha256, mac }),
+            (role, any::<[u8; 16]>()).prop_map(|(role, part)| Message::Hello {
+                role,
+                greeting: std::array::from_fn(|at| part[at % part.len()]),
+            }),
+            Just(Message::Proof),
             refusal.prop_map(Message::Refusal),
             config.prop_map(Message::Config),
             Just(Message::Ready),

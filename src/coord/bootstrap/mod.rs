@@ -6,22 +6,26 @@
 //!
 //! ```text
 //! connects                                  listens
-//!    Hello(nonce)            ->
-//!                            <-              Hello(nonce)
-//!    Proof(config hash, MAC) ->              checked, else Refusal
-//!                            <-              Proof(config hash, MAC)
+//!    Hello(greeting)         ->              checked, else Refusal
+//!                            <-              Hello(greeting)
+//!    ------------------ from here on encrypted ------------------
+//!    Proof                   ->              decrypted: not a recorded Hello
+//!                            <-              Proof
 //!    Config, Ready          <->              Config, Ready     compared by both
 //!    Handles, Barrier..., Bye  <->
 //! ```
 //!
-//! Relies on a per-run secret that both workers received over a private channel. Deliberately
-//! absent: encryption (see `auth`), threads, an async runtime, heartbeats (the agents have them),
-//! and anything about the plugin: a connect handle is 128 opaque bytes here.
+//! Relies on a per-run secret that both workers received over a private channel. An attacker on the
+//! path without it can end the connection and see lengths and times, and can neither read nor
+//! change a message. Deliberately absent: threads, an async runtime, heartbeats (the agents have
+//! them), and anything about the plugin: a connect handle is 128 opaque bytes here.
 //!
 //! | file | one idea |
 //! |---|---|
 //! | `message` | the messages, encoded as bytes |
-//! | `auth` | the secret, and the proof of knowing it |
+//! | `secret` | the secret |
+//! | `noise` | the encrypted session of two ends with one secret, without a socket |
+//! | `crypto` | the primitives of `noise` |
 //! | `config` | what the two ends must agree on, and the first key that differs |
 //! | `handshake` | the order of Hello and Proof, without a socket |
 //! | `wait` | a deadline with a name, and the flag that stops every wait |
@@ -30,10 +34,8 @@
 //! | `exchange` | handles and barriers between proven peers |
 //! | `error` | the errors of all of these |
 
-mod auth;
 mod config;
 mod connect;
-#[cfg(test)]
 mod crypto;
 mod error;
 mod exchange;
@@ -42,18 +44,18 @@ pub(crate) mod fuzzing;
 mod handshake;
 mod listen;
 mod message;
-#[cfg(test)]
 mod noise;
+mod secret;
 #[cfg(test)]
 mod tests;
 mod wait;
 mod wire;
 
-pub(crate) use auth::Secret;
 pub(crate) use config::Config;
 pub(crate) use connect::connect;
 pub(crate) use error::{BootstrapError, Cause};
 pub(crate) use exchange::PeerLink;
 pub(crate) use listen::Listener;
 pub(crate) use message::{Handle, PROTOCOL_VERSION};
+pub(crate) use secret::Secret;
 pub(crate) use wait::Deadline;

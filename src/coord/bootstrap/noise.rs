@@ -11,9 +11,9 @@
 //! end of the stream is not authenticated; a goodbye inside it is.
 #![forbid(unsafe_code)]
 
-use super::auth::Secret;
 use super::crypto::{Primitives, TAG_LEN};
 use super::message::{PROTOCOL_VERSION, Role};
+use super::secret::Secret;
 use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 use std::fmt;
@@ -38,6 +38,7 @@ pub(super) type Greeting = [u8; GREETING_LEN];
 pub(crate) enum Purpose {
     /// The two workers of a pair.
     Pair,
+    #[cfg_attr(not(test), expect(dead_code, reason = "serve will use it"))]
     /// A coordinator that joins a node where `tcpxctl serve` runs.
     Serve,
 }

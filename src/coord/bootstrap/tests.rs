@@ -4,11 +4,12 @@
 //! test is given its port. Expected events get ample time; only the absence of an event is
 //! awaited with a short deadline.
 
-use super::auth::Secret;
 use super::error::{Endpoint, Rejections};
-use super::handshake::{Handshake, Step};
+use super::handshake::Handshake;
 use super::listen::PendingLimits;
 use super::message::{BARRIER_NAME_MAX, BODY_MAX, Flow, HANDLES_MAX, Message, Role};
+use super::noise::Purpose;
+use super::secret::Secret;
 use super::wait::{Awaited, Wait};
 use super::wire::Wire;
 use super::*;
@@ -140,10 +141,11 @@ fn handles(count: usize) -> Message {
     }
 }
 
+/// A hello without the secret.
 fn hello() -> Message {
     Message::Hello {
         role: Role::Connects,
-        nonce: [5; 32],
+        greeting: [5; 48],
     }
 }
 
@@ -278,8 +280,8 @@ fn a_socket_that_connects_to_itself_is_rejected() {
         secret(),
         Wait::new(Endpoint::Peer(loopback()), Awaited::Hello, ample(), &NEVER),
     );
-    let mut handshake = Handshake::new(Role::Connects, &secret, [0; 32], [1; 32]);
-    wire.send(&handshake.hello(), &wait).expect("sends");
+    let (mut handshake, hello) = Handshake::connects(&secret, Purpose::Pair).expect("keys");
+    wire.send(&hello, &wait).expect("sends");
     let echo = wire.recv(&wait, 0).expect("its own message");
     assert!(matches!(
         handshake.receive(echo),
@@ -442,16 +444,12 @@ fn a_wrong_secret_is_an_error_at_that_end_and_the_listener_keeps_waiting() {
 }
 
 #[test]
-fn a_listener_with_an_invalid_proof_is_rejected() {
+fn a_listener_without_the_secret_is_refused() {
     let error = connect_to(
         impostor(|mut stream| {
             let _ = stream.write_all(&encoded(&Message::Hello {
                 role: Role::Listens,
-                nonce: [5; 32],
-            }));
-            let _ = stream.write_all(&encoded(&Message::Proof {
-                config_sha256: [0; 32],
-                mac: [0; 32],
+                greeting: [5; 48],
             }));
             std::mem::forget(stream);
         }),
@@ -459,35 +457,152 @@ fn a_listener_with_an_invalid_proof_is_rejected() {
     );
     assert!(matches!(error.cause, Cause::WrongSecret), "{error}");
     assert!(
-        error.to_string().contains("waiting for the peer's proof"),
+        error.to_string().contains("waiting for the peer's hello"),
         "{error}"
     );
 }
 
-#[test]
-fn a_replayed_proof_is_rejected() {
-    let (record, recorded) = std::sync::mpsc::channel();
-    let eavesdropper = impostor(move |mut stream| {
-        let (mut hello, mut proof) = ([0; 45], [0; 76]);
-        let _ = stream.read_exact(&mut hello);
-        let _ = stream.write_all(&encoded(&Message::Hello {
-            role: Role::Listens,
-            nonce: [5; 32],
-        }));
-        let _ = stream.read_exact(&mut proof);
-        let _ = record.send([&hello[..], &proof].concat());
+/// What the two ends of one connection sent.
+struct Recording {
+    connects: Vec<u8>,
+    listens: Vec<u8>,
+}
+
+/// An address that passes one connection on to `to`, byte by byte through `change`, which is told
+/// the position of the byte that the connecting end sent. The recording comes when both ends have
+/// closed.
+fn relay(
+    to: SocketAddr,
+    change: impl Fn(usize, u8) -> u8 + Send + 'static,
+) -> (SocketAddr, thread::JoinHandle<Recording>) {
+    fn pass(mut from: &TcpStream, mut to: &TcpStream, change: impl Fn(usize, u8) -> u8) -> Vec<u8> {
+        let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
+        while let Ok(read @ 1..) = from.read(&mut bytes) {
+            let start = all.len();
+            all.extend_from_slice(&bytes[..read]);
+            for (at, byte) in (start..).zip(&mut bytes[..read]) {
+                *byte = change(at, *byte);
+            }
+            if to.write_all(&bytes[..read]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(std::net::Shutdown::Write);
+        all
+    }
+    let socket = TcpListener::bind(loopback()).expect("a port");
+    let address = socket.local_addr().expect("an address");
+    let relaying = thread::spawn(move || {
+        let near = socket.accept().expect("a connection").0;
+        let far = TcpStream::connect(to).expect("a listener");
+        thread::scope(|scope| {
+            let listens = scope.spawn(|| pass(&far, &near, |_, byte| byte));
+            let connects = pass(&near, &far, change);
+            let listens = listens.join().expect("no panic");
+            Recording { connects, listens }
+        })
     });
-    connect_to(eavesdropper, short());
-    let recorded = recorded.recv().expect("a recording");
+    (address, relaying)
+}
+
+/// A pair of which a relay changes bytes that the connecting end sends.
+fn relayed_pair(
+    change: impl Fn(usize, u8) -> u8 + Send + 'static,
+) -> ((Ended, Ended), thread::JoinHandle<Recording>) {
+    let listener = listener();
+    let (address, relaying) = relay(listener.local_addr(), change);
+    let pair = thread::scope(|scope| {
+        let accepting = scope.spawn(|| listener.accept(&secret(), &config(), short(), &NEVER));
+        let connected = connect(address, &secret(), &config(), short(), &NEVER);
+        (accepting.join().expect("no panic"), connected)
+    });
+    (pair, relaying)
+}
+
+#[test]
+fn nothing_of_a_message_is_readable_on_the_way() {
+    let ((listens, connects), relaying) = relayed_pair(|_, byte| byte);
+    let (mut listens, mut connects) = (listens.expect("listens"), connects.expect("connects"));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            listens
+                .exchange_handles(
+                    &[std::array::from_fn(|at| b"0123456789abcdef"[at % 16]); 2],
+                    0,
+                    ample(),
+                    &NEVER,
+                )
+                .expect("handles");
+            listens
+                .barrier("warm-up", 1, ample(), &NEVER)
+                .expect("barrier");
+            listens.close(ample(), &NEVER).expect("goodbye");
+        });
+        connects
+            .exchange_handles(&[], 2, ample(), &NEVER)
+            .expect("handles");
+        connects
+            .barrier("warm-up", 1, ample(), &NEVER)
+            .expect("barrier");
+        connects.close(ample(), &NEVER).expect("goodbye");
+    });
+    let recording = relaying.join().expect("no panic");
+    for bytes in [&recording.connects, &recording.listens] {
+        // The hello of each end is in the clear, and only that.
+        let magics = bytes.windows(4).filter(|window| window == b"TCXB").count();
+        assert_eq!(magics, 1);
+        assert!(bytes.len() > 200);
+        for word in [
+            "4conn", "512KiB", "TCPXSOFT", "89abcdef", "warm-up", "scenario",
+        ] {
+            let found = bytes
+                .windows(word.len())
+                .any(|window| window == word.as_bytes());
+            assert!(!found, "{word}");
+        }
+    }
+}
+
+#[test]
+fn a_recorded_conversation_is_no_proof() {
+    let ((listens, connects), relaying) = relayed_pair(|_, byte| byte);
+    drop((listens.expect("listens"), connects.expect("connects")));
+    let recorded = relaying.join().expect("no panic").connects;
     assert_eq!(&recorded[..4], b"TCXB");
 
     let error = rejected(&[&recorded]);
     assert!(
         error
             .to_string()
-            .ends_with("; 1 other connection rejected, 1 with a wrong secret"),
+            .ends_with("stopped; 1 other connection rejected"),
         "{error}"
     );
+}
+
+#[test]
+fn a_changed_byte_is_found_wherever_it_is() {
+    // In the hello's header, role, key and tag; in the proof's length, text and tag; in the
+    // configuration.
+    for at in [5, 12, 13, 60, 61, 62, 70, 90, 95, 150] {
+        let ((listens, connects), relaying) =
+            relayed_pair(move |position, byte| byte ^ u8::from(position == at));
+        assert!(listens.is_err() && connects.is_err(), "byte {at}");
+        relaying.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_message_that_was_changed_is_not_read() {
+    let (mut listens, connects) = pair();
+    let mut wire = connects.wire;
+    wire.queue(&Message::Bye).expect("fits");
+    wire.outbox[5] ^= 1;
+    wire.flush().expect("leaves");
+    let error = listens
+        .barrier("start", 0, ample(), &NEVER)
+        .expect_err("must fail");
+    assert!(matches!(error.cause, Cause::NotAuthentic), "{error}");
+    assert_eq!(error.outcome(), Outcome::PeerLost);
 }
 
 #[test]
@@ -499,7 +614,7 @@ fn another_version_and_another_program_have_different_errors() {
         ample(),
     );
     assert!(
-        matches!(error.cause, Cause::OtherVersion { ours: 1, theirs: 9 }),
+        matches!(error.cause, Cause::OtherVersion { ours: 2, theirs: 9 }),
         "{error}"
     );
     assert_eq!(error.outcome(), Outcome::Usage);
@@ -565,32 +680,6 @@ fn connecting_to_the_receiver_of_another_pair_is_an_error() {
 }
 
 #[test]
-fn a_configuration_that_was_not_proved_is_garbage() {
-    let listener = listener();
-    let address = listener.local_addr();
-    let accepting = thread::spawn(move || listener.accept(&secret(), &config(), ample(), &NEVER));
-    let (secret, wait) = (
-        secret(),
-        Wait::new(Endpoint::Peer(address), Awaited::Hello, ample(), &NEVER),
-    );
-    let mut wire = Wire::new(TcpStream::connect(address).expect("connects")).expect("a wire");
-    let mut handshake = Handshake::new(Role::Connects, &secret, [9; 32], [1; 32]);
-    wire.send(&handshake.hello(), &wait).expect("sends");
-    let Ok(Step::Send(proof)) = handshake.receive(wire.recv(&wait, 0).expect("a hello")) else {
-        panic!("no proof")
-    };
-    wire.send(&proof, &wait).expect("sends");
-    wire.send(&Message::Config(config()), &wait).expect("sends");
-    let error = accepting.join().expect("no panic").expect_err("must fail");
-    assert!(
-        error
-            .to_string()
-            .ends_with("the peer's configuration does not match the hash in its proof"),
-        "{error}"
-    );
-}
-
-#[test]
 fn a_configuration_too_large_to_send_fails_both_ends() {
     let mut large = config();
     large.settings.insert("X".to_owned(), "x".repeat(BODY_MAX));
@@ -633,13 +722,7 @@ fn an_abort_arrives_with_its_reason_even_after_unread_messages() {
 #[test]
 fn garbage_from_a_proven_peer_is_an_error() {
     let (mut listens, mut connects) = pair();
-    send_raw(
-        &mut connects,
-        &Message::Proof {
-            config_sha256: [0; 32],
-            mac: [0; 32],
-        },
-    );
+    send_raw(&mut connects, &Message::Proof);
     let error = listens
         .barrier("start", 0, ample(), &NEVER)
         .expect_err("must fail");
@@ -655,7 +738,7 @@ fn garbage_from_a_proven_peer_is_an_error() {
     let error = listens
         .barrier("start", 0, ample(), &NEVER)
         .expect_err("must fail");
-    assert!(matches!(error.cause, Cause::Garbage { .. }), "{error}");
+    assert!(matches!(error.cause, Cause::NotAuthentic), "{error}");
 }
 
 #[test]
@@ -816,15 +899,8 @@ fn a_port_in_use_is_an_error_at_once() {
 #[test]
 fn rejected_connections_are_counted_by_reason() {
     let mut other_version = encoded(&hello());
-    other_version[5] = 2;
-    let wrong = [
-        encoded(&hello()),
-        encoded(&Message::Proof {
-            config_sha256: [0; 32],
-            mac: [0; 32],
-        }),
-    ]
-    .concat();
+    other_version[5] = 1;
+    let wrong = encoded(&hello());
     let large = encoded(&handles(63));
     let error = rejected(&[b"GET / HTTP/1.1\r\n\r\n", &wrong, &other_version, &large]);
     let said =
@@ -903,26 +979,18 @@ fn nonsense(number: u64) -> Vec<u8> {
         0 => Vec::new(),
         1 => noise(number >> 8 & 0xfff),
         2 => encoded(&hello()),
-        3 => encoded(&hello())[..(number >> 8) as usize % 45].to_vec(),
+        3 => encoded(&hello())[..(number >> 8) as usize % 61].to_vec(),
         4 => [encoded(&hello()), noise(76)].concat(),
-        _ => [
-            encoded(&hello()),
-            encoded(&Message::Proof {
-                config_sha256: [1; 32],
-                mac: [2; 32],
-            }),
-        ]
-        .concat(),
+        _ => {
+            let (_, valid) = Handshake::connects(&secret(), Purpose::Pair).expect("keys");
+            [encoded(&valid), noise(40)].concat()
+        }
     }
 }
 
 #[test]
 fn many_invalid_connections_do_not_disturb_a_run() {
-    let seed = u64::from_le_bytes(
-        super::auth::random().expect("randomness")[..8]
-            .try_into()
-            .expect("eight"),
-    );
+    let seed = getrandom::u64().expect("randomness");
     eprintln!("seed {seed:#x}");
     let listener = listener();
     let address = listener.local_addr();

@@ -1,9 +1,11 @@
 //! Frames over one non-blocking socket.
 //!
+//! Frames travel in the clear until `encrypt`, and then inside the records of a Noise session.
+//!
 //! `fill`, `next` and `flush` never wait, so that a listener can serve many connections; `send` and
 //! `recv` wait with a deadline. `send` reads while it waits, so that two ends that send at the same
-//! time do not block each other. The inbox holds at most the largest frame allowed at the time,
-//! which is small before the peer has proved itself.
+//! time do not block each other. The inbox holds at most the largest frame or record allowed at the
+//! time, which is small before the peer has proved itself.
 //!
 //! Small frames are sent at once (no Nagle). Keepalive packets let the kernel detect that the
 //! peer's host is gone even if neither end sends.
@@ -11,6 +13,7 @@
 
 use super::error::{BootstrapError, Cause};
 use super::message::{BODY_MAX, HEADER_LEN, Message};
+use super::noise::{Session, sealed_len};
 use super::wait::Wait;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
@@ -19,8 +22,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Largest body accepted before the peer has proved itself. The handshake is two messages of at
-/// most 64 bytes.
+/// Largest body accepted before the peer has proved itself. A hello has 49 bytes.
 pub(super) const UNPROVEN_BODY_MAX: usize = 256;
 
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(4);
@@ -31,10 +33,22 @@ const READ_LEN: usize = 4096;
 
 pub(super) struct Wire {
     stream: TcpStream,
+    /// Received, not yet decrypted or decoded.
     inbox: Vec<u8>,
-    outbox: Vec<u8>,
+    /// To be written.
+    pub(super) outbox: Vec<u8>,
+    encryption: Option<Encryption>,
     body_max: usize,
     end: Option<End>,
+}
+
+/// A session and its buffers, which keep their memory from frame to frame.
+struct Encryption {
+    session: Session,
+    /// A frame to encrypt.
+    frame: Vec<u8>,
+    /// Decrypted, not yet decoded.
+    opened: Vec<u8>,
 }
 
 /// Why nothing more will be read.
@@ -54,9 +68,19 @@ impl Wire {
             stream,
             inbox: Vec::new(),
             outbox: Vec::new(),
+            encryption: None,
             body_max: UNPROVEN_BODY_MAX,
             end: None,
         })
+    }
+
+    /// Encrypts what is queued from now on, and decrypts what arrives after the last message.
+    pub(super) fn encrypt(&mut self, session: Session) {
+        self.encryption = Some(Encryption {
+            session,
+            frame: Vec::new(),
+            opened: Vec::new(),
+        });
     }
 
     /// Allows the largest bodies, once the peer has proved itself.
@@ -74,7 +98,27 @@ impl Wire {
 
     /// Appends a message to the outbox.
     pub(super) fn queue(&mut self, message: &Message) -> Result<(), Cause> {
-        Ok(message.encode(&mut self.outbox)?)
+        let Some(Encryption { session, frame, .. }) = &mut self.encryption else {
+            return Ok(message.encode(&mut self.outbox)?);
+        };
+        frame.clear();
+        message.encode(frame)?;
+        let sealed = session.sealer.seal(frame, &mut self.outbox);
+        sealed.map_err(|source| Cause::System {
+            doing: "encrypt a message",
+            source,
+        })
+    }
+
+    /// Most bytes of the inbox: those of one frame. It has room for a whole one, because `send`
+    /// reads and does not decode.
+    fn inbox_max(&self) -> usize {
+        let frame_max = HEADER_LEN + self.body_max;
+        if self.encryption.is_some() {
+            sealed_len(frame_max)
+        } else {
+            frame_max
+        }
     }
 
     /// Writes as much of the outbox as the socket accepts. Returns whether the outbox is empty.
@@ -94,7 +138,8 @@ impl Wire {
     /// Reads once. Returns whether there is new data, or the end of the stream.
     pub(super) fn fill(&mut self) -> bool {
         let mut bytes = [0; READ_LEN];
-        let room = (HEADER_LEN + self.body_max)
+        let room = self
+            .inbox_max()
             .saturating_sub(self.inbox.len())
             .min(READ_LEN);
         if self.end.is_some() || room == 0 {
@@ -113,11 +158,27 @@ impl Wire {
 
     /// The next complete message, or an error if none can arrive any more.
     pub(super) fn next(&mut self) -> Result<Option<Message>, Cause> {
-        if let Some((message, used)) = Message::decode(&self.inbox, self.body_max)? {
-            self.inbox.drain(..used);
-            return Ok(Some(message));
+        let record_max = self.inbox_max();
+        loop {
+            let frames = match &mut self.encryption {
+                Some(encryption) => &mut encryption.opened,
+                None => &mut self.inbox,
+            };
+            if let Some((message, used)) = Message::decode(frames, self.body_max)? {
+                frames.drain(..used);
+                return Ok(Some(message));
+            }
+            let Some(Encryption {
+                session, opened, ..
+            }) = &mut self.encryption
+            else {
+                return self.ended();
+            };
+            match session.opener.open(&self.inbox, record_max, opened)? {
+                Some(used) => drop(self.inbox.drain(..used)),
+                None => return self.ended(),
+            }
         }
-        self.ended()
     }
 
     fn ended(&self) -> Result<Option<Message>, Cause> {
@@ -137,7 +198,7 @@ impl Wire {
         self.queue(message).map_err(|cause| wait.error(cause))?;
         while !self.flush().map_err(|cause| wait.error(cause))? {
             let slice = wait.slice()?;
-            let reads = if self.end.is_none() && self.inbox.len() < HEADER_LEN + self.body_max {
+            let reads = if self.end.is_none() && self.inbox.len() < self.inbox_max() {
                 PollFlags::IN
             } else {
                 PollFlags::empty()

@@ -1,25 +1,14 @@
-//! The per-run secret, and the proof by which each end shows the other that it knows the secret.
+//! The secret that two ends share, and placeholders for values that must not be sent.
 //!
-//! Each end sends a fresh nonce, then HMAC-SHA256 under the secret over a label, the protocol
-//! version, both roles, both nonces and the hash of its own configuration. The roles prevent
-//! reflection of a proof, the nonces prevent replay, and the hash binds the configuration that is
-//! sent next. The end that connects proves itself first; a listener sends no proof to an
-//! unauthenticated client.
-//!
-//! This **authenticates the two ends and does not encrypt**, and the frames that follow carry no
-//! MAC: an attacker on the path can read them, and can change them by rewriting packets. The proof
-//! keeps out other programs, port scanners and other runs on the same port. Nothing secret is sent.
-//!
-//! Relies on the secret reaching both workers over the ssh channel or the child's control
-//! descriptor, never by a command line, the environment or a shared file.
+//! Relies on the run's secret reaching both workers over the ssh channel or the child's control
+//! descriptor, never by a command line, the environment or a shared file. A node without ssh has
+//! the secret of `tcpxctl serve` in a file.
 #![forbid(unsafe_code)]
 
-use super::message::{PROTOCOL_VERSION, Role};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
 
-const PROOF_LABEL: &[u8] = b"tcpxctl bootstrap proof";
 const OTHER_LABEL: &[u8] = b"tcpxctl proof over given parts";
 const HIDDEN_LABEL: &[u8] = b"tcpxctl bootstrap hidden value";
 
@@ -49,17 +38,12 @@ pub(crate) enum BadSecret {
     NotRandom(usize),
 }
 
-/// The nonces of both ends, by role.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Nonces {
-    pub listens: [u8; 32],
-    pub connects: [u8; 32],
-}
-
 impl Secret {
     /// A new secret from the system's random number generator.
     pub fn generate() -> std::io::Result<Self> {
-        Self::from_bytes(random()?).map_err(std::io::Error::other)
+        let mut bytes = [0; SECRET_LEN];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+        Self::from_bytes(bytes).map_err(std::io::Error::other)
     }
 
     /// A secret with these bytes.
@@ -99,14 +83,15 @@ impl Secret {
     }
 
     /// The key of the handshake.
-    #[cfg(test)]
     pub(super) fn bytes(&self) -> &[u8; SECRET_LEN] {
         &self.0
     }
 
     /// A fresh nonce.
     pub fn nonce() -> std::io::Result<[u8; 32]> {
-        random()
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+        Ok(bytes)
     }
 
     /// The proof of knowing the secret over these parts.
@@ -126,51 +111,11 @@ impl Secret {
         self.mac(&labelled)
     }
 
-    /// The proof of the end with the role `prover`. `config_sha256` is the hash of its
-    /// configuration.
-    pub(super) fn proof(
-        &self,
-        prover: Role,
-        nonces: &Nonces,
-        config_sha256: &[u8; 32],
-    ) -> [u8; 32] {
-        self.proof_mac(prover, nonces, config_sha256)
-            .finalize()
-            .into_bytes()
-            .into()
-    }
-
-    /// Whether `proof` is the proof of `prover`, compared in constant time.
-    pub(super) fn verifies(
-        &self,
-        proof: &[u8; 32],
-        prover: Role,
-        nonces: &Nonces,
-        config_sha256: &[u8; 32],
-    ) -> bool {
-        self.proof_mac(prover, nonces, config_sha256)
-            .verify_slice(proof)
-            .is_ok()
-    }
-
     /// A placeholder for a value that must not be sent: equal on both ends if the values are equal,
     /// and useless without the secret.
     pub(super) fn placeholder(&self, key: &str, value: &str) -> String {
         let mac = self.mac(&[HIDDEN_LABEL, key.as_bytes(), value.as_bytes()]);
         hex(&mac.finalize().into_bytes())
-    }
-
-    fn proof_mac(&self, prover: Role, nonces: &Nonces, config_sha256: &[u8; 32]) -> Hmac<Sha256> {
-        let version = PROTOCOL_VERSION.to_be_bytes();
-        let roles = [prover.byte(), prover.other().byte()];
-        self.mac(&[
-            PROOF_LABEL,
-            &version,
-            &roles,
-            &nonces.listens,
-            &nonces.connects,
-            config_sha256,
-        ])
     }
 
     /// HMAC-SHA256 of the parts, each preceded by its length, so that two lists of parts never have
@@ -203,13 +148,6 @@ impl Drop for Secret {
     }
 }
 
-/// 32 bytes from the system's random number generator.
-pub(super) fn random() -> std::io::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    Ok(bytes)
-}
-
 fn digit(byte: u8) -> Result<u8, BadSecret> {
     let value = char::from(byte).to_digit(16).ok_or(BadSecret::NotHex)?;
     u8::try_from(value).map_err(|_| BadSecret::NotHex)
@@ -222,51 +160,6 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NONCES: Nonces = Nonces {
-        listens: [1; 32],
-        connects: [2; 32],
-    };
-
-    #[test]
-    fn a_proof_is_valid_only_for_its_own_role_nonces_and_configuration() {
-        let secret = Secret::of_test(7);
-        let proof = secret.proof(Role::Connects, &NONCES, &[3; 32]);
-        assert!(secret.verifies(&proof, Role::Connects, &NONCES, &[3; 32]));
-
-        let swapped = Nonces {
-            listens: NONCES.connects,
-            connects: NONCES.listens,
-        };
-        let newer = Nonces {
-            listens: [9; 32],
-            ..NONCES
-        };
-        assert!(
-            !secret.verifies(&proof, Role::Listens, &NONCES, &[3; 32]),
-            "sent back to its maker"
-        );
-        assert!(
-            !secret.verifies(&proof, Role::Connects, &swapped, &[3; 32]),
-            "nonces exchanged"
-        );
-        assert!(
-            !secret.verifies(&proof, Role::Connects, &newer, &[3; 32]),
-            "replayed"
-        );
-        assert!(
-            !secret.verifies(&proof, Role::Connects, &NONCES, &[4; 32]),
-            "another configuration"
-        );
-        assert!(
-            !Secret::of_test(8).verifies(&proof, Role::Connects, &NONCES, &[3; 32]),
-            "another secret"
-        );
-        assert!(
-            !secret.verifies(&[0; 32], Role::Connects, &NONCES, &[3; 32]),
-            "no proof"
-        );
-    }
 
     #[test]
     fn the_mac_is_hmac_sha256_of_the_length_prefixed_parts() {
