@@ -30,6 +30,7 @@
 //! | `handshake` | the order of Hello and Proof, without a socket |
 //! | `wait` | a deadline with a name, and the flag that stops every wait |
 //! | `wire` | frames over one non-blocking socket |
+//! | `strangers` | connections of one port that have not proved themselves |
 //! | `listen`, `connect` | from nothing to a proven peer |
 //! | `exchange` | handles and barriers between proven peers |
 //! | `error` | the errors of all of these |
@@ -46,6 +47,7 @@ mod listen;
 mod message;
 mod noise;
 mod secret;
+mod strangers;
 #[cfg(test)]
 mod tests;
 mod wait;

@@ -6,10 +6,10 @@
 
 use super::error::{Endpoint, Rejections};
 use super::handshake::Handshake;
-use super::listen::PendingLimits;
 use super::message::{BARRIER_NAME_MAX, BODY_MAX, Flow, HANDLES_MAX, Message, Role};
 use super::noise::Purpose;
 use super::secret::Secret;
+use super::strangers::PendingLimits;
 use super::wait::{Awaited, Wait};
 use super::wire::Wire;
 use super::*;
