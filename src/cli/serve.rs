@@ -15,7 +15,8 @@ use clap::Args;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use tcpx_coord::reach::join::{self, Serving};
+use tcpx_coord::reach::join;
+use tcpx_coord::reach::serve::{self, Serving};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
@@ -48,18 +49,29 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
     let address = listener.local_addr().unwrap_or(arguments.listen);
     tell(&format!(
-        "# Waiting on {address}; what joins is authenticated and not encrypted\n"
+        "# Waiting on {address} for coordinators with this secret\n"
     ));
-    let served = join::serve(
+    let served = serve::serve(
         &listener,
         &secret,
         arguments.once,
         || stop.load(Ordering::Relaxed),
         |event| match event {
             Serving::Joined(from) => tell(&format!("# {from} joined\n")),
-            Serving::Left(from) => tell(&format!("# {from} left\n")),
-            Serving::Refused(from, why) => {
-                print_error(common, format!("{from} was refused: {why}"), None);
+            Serving::Left(from, Ok(())) => tell(&format!("# {from} left\n")),
+            Serving::Left(from, Err(why)) => tell(&format!("# {from} left: {why}\n")),
+            Serving::TurnedAway(from, holder) => tell(&format!(
+                "# {from} was turned away: {holder} is served at the moment\n"
+            )),
+            Serving::Failed(from, why) => {
+                print_error(common, format!("{from} got no agent: {why}"), None);
+            }
+            Serving::Refused { count, last, why } => {
+                let who = match count {
+                    1 => format!("{last} was refused"),
+                    _ => format!("{count} connections were refused, the last from {last}"),
+                };
+                print_error(common, format!("{who}: {why}"), None);
             }
         },
     );

@@ -40,19 +40,38 @@ pub(crate) fn connect(
 ) -> Result<PeerLink, BootstrapError> {
     let mine = mine.without_secrets(secret);
     let mut wait = Wait::new(Endpoint::Peer(address), Awaited::Connection, deadline, stop);
+    let wire = meet(
+        address,
+        secret,
+        Purpose::Pair,
+        &mut wait,
+        Cause::is_transient,
+    )?;
+    PeerLink::establish(wire, Role::Connects, &mine, wait)
+}
+
+/// A connection to a peer that has proved itself. Tries again after a cause for which `again` is
+/// true.
+pub(super) fn meet(
+    address: SocketAddr,
+    secret: &Secret,
+    purpose: Purpose,
+    wait: &mut Wait<'_>,
+    again: impl Fn(&Cause) -> bool,
+) -> Result<Wire, BootstrapError> {
     let mut pause = PAUSE_MIN;
     let mut last = None;
     loop {
         wait.try_again();
         let hasty = wait.remaining() < PAUSE_MAX;
-        match attempt(address, secret, &mut wait) {
-            Ok(wire) => return PeerLink::establish(wire, Role::Connects, &mine, wait),
-            Err(error) if error.cause.is_transient() => last = Some(error.cause),
-            Err(error) if hasty => return Err(explained(error, last, &wait)),
+        match attempt(address, secret, purpose, wait) {
+            Ok(wire) => return Ok(wire),
+            Err(error) if again(&error.cause) => last = Some(error.cause),
+            Err(error) if hasty => return Err(explained(error, last, wait)),
             Err(error) => return Err(error),
         }
         if let Err(error) = wait.pause(pause) {
-            return Err(explained(error, last, &wait));
+            return Err(explained(error, last, wait));
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }
@@ -72,6 +91,7 @@ fn explained(error: BootstrapError, last: Option<Cause>, wait: &Wait<'_>) -> Boo
 fn attempt(
     address: SocketAddr,
     secret: &Secret,
+    purpose: Purpose,
     wait: &mut Wait<'_>,
 ) -> Result<Wire, BootstrapError> {
     let stream = open(address, wait)?;
@@ -79,7 +99,7 @@ fn attempt(
     let mut wire =
         Wire::new(stream).map_err(|source| wait.error(system("set up a socket", source)))?;
     let (mut handshake, hello) =
-        Handshake::connects(secret, Purpose::Pair).map_err(|cause| wait.error(cause))?;
+        Handshake::connects(secret, purpose).map_err(|cause| wait.error(cause))?;
     wait.set_awaited(Awaited::Hello);
     send(&mut wire, &hello, wait)?;
     loop {

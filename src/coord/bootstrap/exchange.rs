@@ -236,7 +236,7 @@ impl std::fmt::Debug for PeerLink {
 }
 
 /// Turns an abort or a goodbye into an error; passes on any other message.
-fn expect_open(message: Message) -> Result<Message, Cause> {
+pub(super) fn expect_open(message: Message) -> Result<Message, Cause> {
     match message {
         Message::Abort { outcome, reason } => Err(Cause::PeerAborted {
             outcome,
@@ -247,7 +247,7 @@ fn expect_open(message: Message) -> Result<Message, Cause> {
     }
 }
 
-fn out_of_step(here: &str, there: &Message) -> Cause {
+pub(super) fn out_of_step(here: &str, there: &Message) -> Cause {
     Cause::OutOfStep {
         here: here.to_owned(),
         there: there.name().to_owned(),

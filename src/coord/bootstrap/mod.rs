@@ -32,6 +32,8 @@
 //! | `wire` | frames over one non-blocking socket |
 //! | `strangers` | connections of one port that have not proved themselves |
 //! | `listen`, `connect` | from nothing to a proven peer |
+//! | `join` | a coordinator and a node where `serve` runs: the seat, then a stream of bytes |
+//! | `stream` | bytes over a proven connection, for two threads |
 //! | `exchange` | handles and barriers between proven peers |
 //! | `error` | the errors of all of these |
 
@@ -43,11 +45,13 @@ mod exchange;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod handshake;
+mod join;
 mod listen;
 mod message;
 mod noise;
 mod secret;
 mod strangers;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -57,7 +61,11 @@ pub(crate) use config::Config;
 pub(crate) use connect::connect;
 pub(crate) use error::{BootstrapError, Cause};
 pub(crate) use exchange::PeerLink;
+pub(crate) use join::join;
 pub(crate) use listen::Listener;
 pub(crate) use message::{Handle, PROTOCOL_VERSION};
+pub(crate) use noise::Purpose;
 pub(crate) use secret::Secret;
+pub(crate) use strangers::{PendingLimits, Proven, Strangers};
+pub(crate) use stream::{Reader, Writer};
 pub(crate) use wait::Deadline;

@@ -38,7 +38,6 @@ pub(super) type Greeting = [u8; GREETING_LEN];
 pub(crate) enum Purpose {
     /// The two workers of a pair.
     Pair,
-    #[cfg_attr(not(test), expect(dead_code, reason = "serve will use it"))]
     /// A coordinator that joins a node where `tcpxctl serve` runs.
     Serve,
 }

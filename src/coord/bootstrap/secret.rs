@@ -9,7 +9,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
 
-const OTHER_LABEL: &[u8] = b"tcpxctl proof over given parts";
 const HIDDEN_LABEL: &[u8] = b"tcpxctl bootstrap hidden value";
 
 /// A secret that two ends share: the two workers of a pair, or `serve` and its coordinator. Never
@@ -85,30 +84,6 @@ impl Secret {
     /// The key of the handshake.
     pub(super) fn bytes(&self) -> &[u8; SECRET_LEN] {
         &self.0
-    }
-
-    /// A fresh nonce.
-    pub fn nonce() -> std::io::Result<[u8; 32]> {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-        Ok(bytes)
-    }
-
-    /// The proof of knowing the secret over these parts.
-    pub(crate) fn proof_of(&self, parts: &[&[u8]]) -> [u8; 32] {
-        self.other_mac(parts).finalize().into_bytes().into()
-    }
-
-    /// Whether `proof` is the proof over these parts, compared in constant time.
-    pub(crate) fn verifies_proof(&self, proof: &[u8; 32], parts: &[&[u8]]) -> bool {
-        self.other_mac(parts).verify_slice(proof).is_ok()
-    }
-
-    fn other_mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
-        let labelled: Vec<&[u8]> = std::iter::once(OTHER_LABEL)
-            .chain(parts.iter().copied())
-            .collect();
-        self.mac(&labelled)
     }
 
     /// A placeholder for a value that must not be sent: equal on both ends if the values are equal,

@@ -31,7 +31,6 @@ pub(crate) struct PendingLimits {
 /// A connection that has proved itself.
 pub(crate) struct Proven {
     pub(super) wire: Wire,
-    #[expect(dead_code, reason = "serve will tell it")]
     pub from: SocketAddr,
 }
 

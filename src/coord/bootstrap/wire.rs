@@ -14,6 +14,7 @@
 use super::error::{BootstrapError, Cause};
 use super::message::{BODY_MAX, HEADER_LEN, Message};
 use super::noise::{Session, sealed_len};
+use super::stream::{Reader, Writer};
 use super::wait::Wait;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
@@ -236,6 +237,22 @@ impl Wire {
                     .map_err(|cause| wait.error(cause))?;
             }
         }
+    }
+
+    /// The two directions as blocking streams of bytes, for two threads.
+    pub(super) fn into_streams(self) -> io::Result<(Reader, Writer)> {
+        let Some(Encryption {
+            session, opened, ..
+        }) = self.encryption
+        else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        self.stream.set_nonblocking(false)?;
+        let writing = self.stream.try_clone()?;
+        Ok((
+            Reader::new(self.stream, session.opener, self.inbox, opened),
+            Writer::new(writing, session.sealer),
+        ))
     }
 
     /// Shuts down the writing side and gives the peer time to read, while discarding what arrives:

@@ -16,6 +16,7 @@ pub mod child;
 pub mod install;
 pub mod join;
 pub mod rsh;
+pub mod serve;
 #[cfg(feature = "ssh")]
 pub mod ssh;
 #[cfg(not(feature = "ssh"))]
