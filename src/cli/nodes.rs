@@ -31,7 +31,7 @@ pub(crate) struct Nodes {
     /// Reach nodes with a command instead of libssh2, such as 'ssh -J bastion' or 'kubectl exec -i {} --'.
     #[arg(long, value_name = "CMD")]
     rsh: Option<String>,
-    /// Join a node that runs `tcpxctl serve`.
+    /// Join a node that runs `tcpxctl serve`, over a connection that the secret encrypts.
     #[arg(long, value_name = "HOST:PORT", requires = "secret_file")]
     join: Option<String>,
     /// Secret file that `tcpxctl serve` uses.

@@ -4,6 +4,10 @@
 //! node1$ tcpxctl serve --secret-file secret
 //! node0$ tcpxctl run scenarios/4conn.toml --join 10.0.0.226:18500 --secret-file secret
 //! ```
+//!
+//! The secret authenticates both ends and encrypts what they say. A coordinator with the secret can
+//! start plugins as the user who runs `serve`. The bytes of a transfer cross as the plugin sends
+//! them.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -24,7 +28,8 @@ pub(crate) struct Arguments {
     /// Address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:18500")]
     listen: SocketAddr,
-    /// Secret that both nodes share; if the file does not exist, it is created with mode 0600.
+    /// Secret that both nodes share; it encrypts the connection, and a user who has it can run
+    /// plugins on this node. If the file does not exist, it is created with mode 0600.
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
     /// Exit when the first coordinator has left.
@@ -49,7 +54,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
     let address = listener.local_addr().unwrap_or(arguments.listen);
     tell(&format!(
-        "# Waiting on {address} for coordinators with this secret\n"
+        "# Waiting on {address} for a coordinator with this secret; the connection is encrypted\n"
     ));
     let served = serve::serve(
         &listener,

@@ -1,4 +1,5 @@
-//! Connects the two workers of a pair before the first byte and synchronises them afterwards.
+//! Connects the two workers of a pair before the first byte and synchronises them afterwards. A
+//! coordinator and `tcpxctl serve` meet in the same way.
 //!
 //! The receiver's worker listens and the sender's worker connects. One TCP
 //! connection per pair carries the connect handles, the comparison of the two

@@ -46,7 +46,9 @@ impl Join {
 
     fn failed(&self, address: SocketAddr, error: &BootstrapError) -> ReachError {
         let because = |why: String| {
-            let what = format!("cannot join {address}: {why}");
+            let at = Some(address.to_string()).filter(|at| *at != self.address);
+            let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+            let what = format!("cannot join{at}: {why}");
             ReachError::new(&self.address, error.outcome(), what)
         };
         match &error.cause {
@@ -87,7 +89,7 @@ impl Transport for Join {
                 }
                 Err(error) => last = self.failed(address, &error),
             }
-            if last.outcome == Outcome::Interrupted {
+            if last.outcome == Outcome::Interrupted || until.is_past() {
                 break;
             }
         }
