@@ -21,6 +21,8 @@
 
 mod context;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod json;
 mod keys;
 mod learned;

@@ -321,6 +321,13 @@ fn redacting_twice_changes_nothing() {
     );
 }
 
+#[test]
+fn the_seeds_of_the_fuzz_target_hold() {
+    tcpx_words::seeds::read("redact", "")
+        .iter()
+        .for_each(|seed| fuzzing::bytes(seed));
+}
+
 proptest! {
     #[test]
     fn an_address_never_survives(octets in any::<[u8; 4]>(), before in "[ ,=\"(:a-z-]", after in "[ ,\")/\n<:-]") {
@@ -330,6 +337,12 @@ proptest! {
         let mut redactor = Redactor::default();
         let text = redactor.redact(&format!("x{before}{address}{after}y"));
         prop_assert!(!text.contains(&address.to_string()), "{}", text);
+    }
+
+    #[test]
+    fn a_secret_is_replaced_in_any_surroundings(bytes in prop::collection::vec(any::<u8>(), 0..300), text in "[ -~\n]{0,200}") {
+        super::fuzzing::bytes(&bytes);
+        super::fuzzing::bytes(text.as_bytes());
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod brief;
 mod event_writer;
 mod files;
 mod folder;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod model;
 mod model_v1;
 #[cfg(test)]
