@@ -176,28 +176,21 @@ fn text(
         .map(|logs| logs_text::render(logs, false))
         .unwrap_or_default();
     let nodes: Vec<&str> = evidence.node_names().collect();
-    if let (Some(_), []) = (logs, nodes.as_slice()) {
-        let note = note.map(|note| format!("# note : {note}\n"));
-        return format!(
-            "# diagnose : {}\n{}{summary}",
-            printable(of),
-            note.unwrap_or_default()
-        );
-    }
     let channels = evidence.channel_count();
-    let mut text = format!(
-        "# diagnose : {}: {channels} channels of {}\n",
-        printable(of),
-        if nodes.is_empty() {
-            "no process".to_owned()
-        } else {
-            nodes.join(", ")
-        }
-    );
+    let has_only_logs = logs.is_some() && nodes.is_empty();
+    let channels = match (has_only_logs, nodes.as_slice()) {
+        (true, _) => String::new(),
+        (false, []) => format!(": {channels} channels of no process"),
+        (false, nodes) => format!(": {channels} channels of {}", nodes.join(", ")),
+    };
+    let mut text = format!("# diagnose : {}{channels}\n", printable(of));
     note.iter()
         .for_each(|note| text.push_str(&format!("# note : {note}\n")));
     let damaged = evidence.damaged.iter();
     damaged.for_each(|what| text.push_str(&format!("# note : {what}\n")));
+    if has_only_logs {
+        return text + &summary;
+    }
     if findings.is_empty() {
         text.push_str(match logs {
             None => "# nothing found\n",
