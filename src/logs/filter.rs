@@ -23,15 +23,13 @@ pub struct LogFilter {
 
 impl LogFilter {
     pub(super) fn takes(&self, record: &Record<'_>) -> bool {
-        let after = self
-            .since_us
-            .is_none_or(|since| record.time_us.is_none_or(|time| time >= since));
-        let before = self
-            .until_us
-            .is_none_or(|until| record.time_us.is_none_or(|time| time <= until));
+        let since = |since| record.time_us().is_none_or(|time| time >= since);
+        let until = |until| record.time_us().is_none_or(|time| time <= until);
+        let after = self.since_us.is_none_or(since);
+        let before = self.until_us.is_none_or(until);
         let rank = self
             .rank
-            .is_none_or(|rank| record.rank.or(record.gpu) == Some(rank));
+            .is_none_or(|rank| record.rank().or(record.gpu()) == Some(rank));
         let node = self
             .node
             .as_ref()

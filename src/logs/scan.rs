@@ -238,19 +238,21 @@ impl<'a> Worker<'a> {
                 .max(1);
             let (mine, others) = rest.split_at(size);
             let mut found = std::mem::take(&mut self.found);
-            let is_of_message = |at: usize| at >= start || record.level.is_none();
+            let is_of_message = |at: usize| at >= start || record.level().is_none();
             let hits = mine.iter().filter(|(_, at)| is_of_message(*at));
             let literals = hits.map(|(literal, _)| *literal);
             self.catalogue
                 .of_message(literals, record.message, &self.regexes, &mut found);
             if self.filter.takes(&record) {
-                let site = record.site.filter(|_| record.level == Some(Level::Warn));
+                let site = record
+                    .site()
+                    .filter(|_| record.level() == Some(Level::Warn));
                 self.take(
                     &record,
                     &found,
                     CountedLine {
                         place,
-                        time_us: record.time_us,
+                        time_us: record.time_us(),
                         site,
                         text: line,
                         at: first,
@@ -273,7 +275,7 @@ impl<'a> Worker<'a> {
         hits: &[(usize, usize)],
     ) {
         if found.is_empty() {
-            let message = match record.level {
+            let message = match record.level() {
                 Some(Level::Warn) => Some(record.message),
                 Some(Level::Info) => None,
                 None => shape::glog_error(line.text),
@@ -295,7 +297,7 @@ impl<'a> Worker<'a> {
             // The number of a line within its block.
             let number = (line.place.line & ((1 << BLOCK_BITS) - 1)) as u32;
             self.harness
-                .hear(number, record.rank, record.time_us, record.message);
+                .hear(number, record.rank(), record.time_us(), record.message);
         }
         for &index in found {
             let hit = hits

@@ -8,6 +8,8 @@
 //! ` NCCL WARN `, if present, separates header and message.
 //!
 //! A line holds several records if several ranks wrote at once; each marker starts one.
+//!
+//! Where the parts of a record are depends on what is a digit and not on its value.
 #![forbid(unsafe_code)]
 
 use super::time;
@@ -26,6 +28,8 @@ const SITE_MAX: usize = 256;
 const PREFIX_MAX: usize = 256;
 /// Parts of a prefix before the rank: a pod, a time in two words, a stream.
 const PREFIX_PARTS: usize = 6;
+/// Digits of a rank, a process id or a line of a source.
+const DIGITS_MAX: usize = 9;
 const MARKER: &[u8; 10] = b"NCCL WARN ";
 /// Marker of programs that pass their own logger to the plugin.
 const OWN_LOGGER: &[u8] = b"[ncclNet:";
@@ -42,25 +46,59 @@ pub(super) enum Level {
     Info,
 }
 
-/// One record: header fields and message.
+/// One record: header fields and message, each of them a part of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Record<'a> {
-    /// Microseconds since 1970; a time without a zone is read as UTC.
-    pub time_us: Option<i64>,
-    /// The rank in the launcher's prefix.
-    pub rank: Option<u32>,
-    /// The GPU of the process, in NCCL's header.
-    pub gpu: Option<u32>,
+    /// The prefix from the first text on that has the form of a time.
+    time: Option<&'a [u8]>,
+    /// The same for a time in glog's form.
+    glog: Option<&'a [u8]>,
+    rank: Option<&'a [u8]>,
+    gpu: Option<&'a [u8]>,
     /// Host name up to the first dot, as NCCL writes it.
     pub host: Option<&'a [u8]>,
-    /// Process id.
-    pub pid: Option<u32>,
-    /// WARN, INFO, or neither.
-    pub level: Option<Level>,
-    /// The function, without its arguments, and the line of the source.
-    pub site: Option<(&'a [u8], u32)>,
+    pid: Option<&'a [u8]>,
+    level: Option<&'a [u8]>,
+    site: Option<(&'a [u8], &'a [u8])>,
     /// The message, up to the end of the record.
     pub message: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Microseconds since 1970; a time without a zone is read as UTC.
+    pub(super) fn time_us(&self) -> Option<i64> {
+        let time = self.time.and_then(time::find);
+        time.or_else(|| self.glog.and_then(time::glog))
+    }
+
+    /// The rank in the launcher's prefix.
+    pub(super) fn rank(&self) -> Option<u32> {
+        self.rank.map(value)
+    }
+
+    /// The GPU of the process, in NCCL's header.
+    pub(super) fn gpu(&self) -> Option<u32> {
+        self.gpu.map(value)
+    }
+
+    /// Process id.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.pid.map(value)
+    }
+
+    /// WARN, INFO, or neither.
+    pub(super) fn level(&self) -> Option<Level> {
+        match self.level? {
+            b"WARN" | b"2" => Some(Level::Warn),
+            b"INFO" | b"3" => Some(Level::Info),
+            _ => None,
+        }
+    }
+
+    /// The function, without its arguments, and the line of the source.
+    pub(super) fn site(&self) -> Option<(&'a [u8], u32)> {
+        self.site.map(|(name, line)| (name, value(line)))
+    }
 }
 
 static MARKER_AFTER: LazyLock<Finder> = LazyLock::new(|| Finder::new(" NCCL "));
@@ -96,7 +134,7 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
 }
 
 /// The last marker that starts at or before `place`, with its offset.
-fn marker_before(line: &[u8], place: usize) -> Option<(usize, Level)> {
+fn marker_before(line: &[u8], place: usize) -> Option<(usize, &[u8])> {
     let from = place.saturating_sub(RECORD_MAX);
     let mut end = line.len().min(place + MARKER.len());
     // Search for the rarest byte of the marker: a backward search for several bytes is not
@@ -113,7 +151,7 @@ fn marker_before(line: &[u8], place: usize) -> Option<(usize, Level)> {
 }
 
 /// The marker of the header that `place` is in: `transport/net_ib.cc:77 NCCL WARN `.
-fn marker_of_header(line: &[u8], place: usize) -> Option<(usize, Level)> {
+fn marker_of_header(line: &[u8], place: usize) -> Option<(usize, &[u8])> {
     let rest = &line[place..line.len().min(place + SITE_MAX)];
     let at = MARKER_AFTER.find(rest)?;
     let level = level(&rest[at + 1..])?;
@@ -124,12 +162,9 @@ fn marker_of_header(line: &[u8], place: usize) -> Option<(usize, Level)> {
 }
 
 /// The level of a text that starts with a marker.
-fn level(text: &[u8]) -> Option<Level> {
-    match text.first_chunk()? {
-        b"NCCL WARN " => Some(Level::Warn),
-        b"NCCL INFO " => Some(Level::Info),
-        _ => None,
-    }
+fn level(text: &[u8]) -> Option<&[u8]> {
+    let marker: &[u8; MARKER.len()] = text.first_chunk()?;
+    matches!(marker, b"NCCL WARN " | b"NCCL INFO ").then(|| &marker[5..9])
 }
 
 /// Start of the header of a later record in the same line.
@@ -147,7 +182,9 @@ fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
     if let Some(((host, pid), _, end)) = speaker(text) {
         (record.host, record.pid) = (Some(host), Some(pid));
         let open = memrchr(b'[', &text[..end]).map_or(end, |open| open + 1);
-        record.gpu = text[open..end].strip_suffix(b"]").and_then(number);
+        record.gpu = text[open..end]
+            .strip_suffix(b"]")
+            .filter(|gpu| is_number(gpu));
         record.site = site(&text[end..]);
     } else {
         let after = memchr(b']', text)
@@ -157,7 +194,9 @@ fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
     }
 }
 
-type Speaker<'a> = ((&'a [u8], u32), usize, usize);
+/// Host and process id.
+type Process<'a> = (&'a [u8], &'a [u8]);
+type Speaker<'a> = (Process<'a>, usize, usize);
 
 /// The last `host:pid:tid [dev]`: who, where it begins, where it ends.
 fn speaker(text: &[u8]) -> Option<Speaker<'_>> {
@@ -184,7 +223,7 @@ fn device_end(text: &[u8]) -> Option<usize> {
     (digits > 0 && text.get(digits) == Some(&b']')).then_some(digits + 1)
 }
 
-fn host_pid_tid(text: &[u8]) -> Option<((&[u8], u32), usize)> {
+fn host_pid_tid(text: &[u8]) -> Option<(Process<'_>, usize)> {
     let (rest, _tid) = number_after_colon(text)?;
     let (rest, pid) = number_after_colon(rest)?;
     let name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -198,7 +237,7 @@ fn host_pid_tid(text: &[u8]) -> Option<((&[u8], u32), usize)> {
 }
 
 /// The text before `:123`, and the number.
-fn number_after_colon(text: &[u8]) -> Option<(&[u8], u32)> {
+fn number_after_colon(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let digits = text
         .iter()
         .rev()
@@ -206,11 +245,14 @@ fn number_after_colon(text: &[u8]) -> Option<(&[u8], u32)> {
         .take_while(|byte| byte.is_ascii_digit())
         .count();
     let (rest, digits) = text.split_at(text.len() - digits);
-    Some((rest.strip_suffix(b":")?, number(digits)?))
+    Some((
+        rest.strip_suffix(b":")?,
+        Some(digits).filter(|digits| is_number(digits))?,
+    ))
 }
 
 /// ` tcpxResult_t tcpxCommProgress(tcpxComm*):1238 `: the name, and 1238.
-fn site(text: &[u8]) -> Option<(&[u8], u32)> {
+fn site(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (rest, line) = number_after_colon(text.trim_ascii())?;
     let name = function(rest);
     (!name.is_empty()).then_some((name, line))
@@ -234,14 +276,10 @@ fn own_logger<'a>(line: &'a [u8], record: &mut Record<'a>) {
         return;
     };
     let rest = &line[at + OWN_LOGGER.len()..];
-    let Some((&level, rest)) = rest.split_first() else {
+    let Some((level, rest)) = rest.split_at_checked(1) else {
         return;
     };
-    record.level = match level {
-        b'2' => Some(Level::Warn),
-        b'3' => Some(Level::Info),
-        _ => None,
-    };
+    record.level = Some(level);
     let Some(rest) = rest.strip_prefix(b"] ") else {
         return;
     };
@@ -262,19 +300,14 @@ fn own_event<'a>(line: &'a [u8], record: &mut Record<'a>) {
     record.message = value(br#""text":""#).unwrap_or(line);
     let digits = |key: &[u8]| {
         let rest = &line[memmem::find(line, key)? + key.len()..];
-        number(
-            &rest[..rest
-                .iter()
-                .take(7)
-                .take_while(|byte| byte.is_ascii_digit())
-                .count()],
-        )
+        let size = rest
+            .iter()
+            .take(7)
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
+        (size > 0).then(|| &rest[..size])
     };
-    record.level = match digits(br#""level":"#) {
-        Some(2) => Some(Level::Warn),
-        Some(3) => Some(Level::Info),
-        _ => None,
-    };
+    record.level = digits(br#""level":"#);
     record.site = value(br#""function":""#)
         .map(function)
         .zip(digits(br#""line":"#));
@@ -293,14 +326,14 @@ fn site_end(text: &[u8]) -> Option<usize> {
 }
 
 /// Time and rank from the start of the line.
-fn prefix(line: &[u8], record: &mut Record<'_>) {
+fn prefix<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
-    record.time_us = time::find(front);
+    record.time = time::places(front).next().map(|at| &front[at..]);
     record.rank = rank(front);
 }
 
 /// The rank in the first part of a prefix that has one: `[pod/a/b] 2026-11-20 08:14:04 [rank3]: `.
-fn rank(front: &[u8]) -> Option<u32> {
+fn rank(front: &[u8]) -> Option<&[u8]> {
     let mut rest = front;
     for _ in 0..PREFIX_PARTS {
         rest = rest.trim_ascii_start();
@@ -333,15 +366,17 @@ fn is_date_or_clock(word: &[u8]) -> bool {
 }
 
 /// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[3]:`, `3: ` and `(Worker rank=3 pid=71)`.
-fn rank_at(text: &[u8]) -> Option<u32> {
+fn rank_at(text: &[u8]) -> Option<&[u8]> {
     if let Some(inside) = text.strip_prefix(b"(") {
         let inside = &inside[..memchr(b')', inside)?];
         let digits = &inside[memmem::find(inside, b" rank=")? + 6..];
-        return number(digits.split(|byte| !byte.is_ascii_digit()).next()?);
+        let digits = digits.split(|byte| !byte.is_ascii_digit()).next()?;
+        return Some(digits).filter(|digits| is_number(digits));
     }
     let Some(inside) = text.strip_prefix(b"[") else {
         let (digits, _) = text.split_at(memchr(b':', &text[..text.len().min(7)])?);
-        return number(digits).filter(|_| text.get(digits.len() + 1) == Some(&b' '));
+        let is_rank = is_number(digits) && text.get(digits.len() + 1) == Some(&b' ');
+        return is_rank.then_some(digits);
     };
     let end = memchr(b']', &inside[..inside.len().min(24)])?;
     let (inside, after) = (&inside[..end], inside.get(end + 1));
@@ -350,13 +385,13 @@ fn rank_at(text: &[u8]) -> Option<u32> {
     // torchrun puts the name of the role before the rank.
     let letters = digits.iter().take_while(|byte| byte.is_ascii_alphabetic());
     let digits = &digits[letters.count()..];
-    number(digits).filter(|_| matches!(after, Some(b':' | b'<')))
+    (is_number(digits) && matches!(after, Some(b':' | b'<'))).then_some(digits)
 }
 
 /// Time and rank of a line of glog or of PyTorch's loggers.
-fn torch(line: &[u8], record: &mut Record<'_>) {
+fn torch<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
-    record.time_us = record.time_us.or_else(|| time::glog(front));
+    record.glog = time::glog_places(front).next().map(|at| &front[at..]);
     record.rank = record.rank.or_else(|| torch_rank(front));
 }
 
@@ -390,20 +425,21 @@ pub(super) fn glog_error(line: &[u8]) -> Option<&[u8]> {
 }
 
 /// `] [Rank 3] ` of PyTorch's process groups.
-fn torch_rank(front: &[u8]) -> Option<u32> {
+fn torch_rank(front: &[u8]) -> Option<&[u8]> {
     let rest = &front[memmem::find(front, b"Rank ")? + 5..];
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    number(&rest[..digits]).filter(|_| rest.get(digits) == Some(&b']'))
+    (is_number(&rest[..digits]) && rest.get(digits) == Some(&b']')).then(|| &rest[..digits])
 }
 
-fn number(digits: &[u8]) -> Option<u32> {
-    if digits.is_empty() || digits.len() > 10 || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let value = digits
-        .iter()
-        .fold(0_u64, |value, digit| 10 * value + u64::from(digit - b'0'));
-    u32::try_from(value).ok()
+/// Whether a text is a number that fits; a longer one is none, whatever its digits are.
+fn is_number(text: &[u8]) -> bool {
+    (1..=DIGITS_MAX).contains(&text.len()) && text.iter().all(u8::is_ascii_digit)
+}
+
+/// The value of a number.
+fn value(digits: &[u8]) -> u32 {
+    let add = |value: u32, digit: &u8| 10 * value + u32::from(digit - b'0');
+    digits.iter().fold(0, add)
 }
 
 /// The line without escape sequences; `scratch` holds the result if there are any.
@@ -450,17 +486,17 @@ mod tests {
         let line =
             format!("node0:71:79 [3] int taskProgress(tcpxFdData*, int*):191 NCCL WARN {MESSAGE}");
         let record = at(&line, "closed");
-        assert_eq!((record.host, record.pid), (Some(&b"node0"[..]), Some(71)));
-        assert_eq!(record.site, Some((&b"taskProgress"[..], 191)));
+        assert_eq!((record.host, record.pid()), (Some(&b"node0"[..]), Some(71)));
+        assert_eq!(record.site(), Some((&b"taskProgress"[..], 191)));
         assert_eq!(
-            (record.level, record.message),
+            (record.level(), record.message),
             (Some(Level::Warn), MESSAGE.as_bytes())
         );
-        assert_eq!((record.gpu, record.rank), (Some(3), None));
+        assert_eq!((record.gpu(), record.rank()), (Some(3), None));
         let line = format!("[0] tcpxResult_t tcpxCommProgress(tcpxComm*):1231 NCCL WARN {MESSAGE}");
         let record = at(&line, "closed");
         assert_eq!(
-            (record.host, record.site),
+            (record.host, record.site()),
             (None, Some((&b"tcpxCommProgress"[..], 1231)))
         );
         let record = at(
@@ -468,7 +504,7 @@ mod tests {
             "ver",
         );
         assert_eq!(
-            (record.pid, record.site, record.level),
+            (record.pid(), record.site(), record.level()),
             (Some(71), None, Some(Level::Info))
         );
     }
@@ -479,12 +515,12 @@ mod tests {
             let line = format!("{prefix}node0:71:79 [3] f:1 NCCL WARN {MESSAGE}");
             let record = at(&line, "closed");
             assert_eq!(
-                (record.rank, record.time_us.is_some()),
+                (record.rank(), record.time_us().is_some()),
                 (rank, has_time),
                 "{line}"
             );
             assert_eq!(
-                (record.pid, record.site),
+                (record.pid(), record.site()),
                 (Some(71), Some((&b"f"[..], 1))),
                 "{line}"
             );
@@ -518,7 +554,7 @@ mod tests {
         let line =
             "node0:71:79 [3] NCCL INFO node1:5:6 [0] f():9 NCCL WARN unable to allocate requests";
         let record = at(line, "unable");
-        assert_eq!((record.host, record.pid), (Some(&b"node1"[..]), Some(5)));
+        assert_eq!((record.host, record.pid()), (Some(&b"node1"[..]), Some(5)));
         let line = "node0:71:79 [3] g:7 NCCL WARN not yet freed?node1:5:6 [0] f():9 NCCL WARN no";
         let record = at(line, "freed");
         assert_eq!(
@@ -533,9 +569,9 @@ mod tests {
             "[ncclNet:2] tcpxResult_t tcpxTest(void*, int*, int*):1326 no such thing",
             "no such",
         );
-        assert_eq!(record.site, Some((&b"tcpxTest"[..], 1326)));
+        assert_eq!(record.site(), Some((&b"tcpxTest"[..], 1326)));
         assert_eq!(
-            (record.level, record.message),
+            (record.level(), record.message),
             (Some(Level::Warn), &b"no such thing"[..])
         );
     }
@@ -545,18 +581,18 @@ mod tests {
         let line = r#"{"at":"2026-11-20T14:07:30.522Z","ms":19.1,"node":"local","said":{"plugin-line":{"level":2,"function":"softInit","line":44,"text":"no \"such\" thing","count":1}}}"#;
         let record = at(line, "no ");
         assert_eq!(
-            (record.host, record.level),
+            (record.host, record.level()),
             (Some(&b"local"[..]), Some(Level::Warn))
         );
         assert_eq!(
-            (record.site, record.message),
+            (record.site(), record.message),
             (Some((&b"softInit"[..], 44)), &br#"no \"such\" thing"#[..])
         );
     }
 
     #[test]
     fn a_line_of_pytorch_has_the_rank_of_its_process_group() {
-        let check = |line: &str, rank| assert_eq!(at(line, "work").rank, rank, "{line}");
+        let check = |line: &str, rank| assert_eq!(at(line, "work").rank(), rank, "{line}");
         check(
             "[E1120 08:14:04.5 ProcessGroupNCCL.cpp:616] [Rank 7] work",
             Some(7),

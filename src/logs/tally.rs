@@ -218,7 +218,8 @@ impl Tally {
             .and_then(<[u8]>::last)
             .copied()
             .unwrap_or_default();
-        let number = record.pid.or(record.rank).unwrap_or_default();
+        let (pid, rank) = (record.pid(), record.rank());
+        let number = pid.or(rank).unwrap_or_default();
         let place = number.wrapping_add(u32::from(last)) as usize % RECENT;
         let recent = self.recent[place];
         if self
@@ -228,7 +229,7 @@ impl Tally {
         {
             return recent;
         }
-        let number = self.number(match (record.host, record.pid, record.rank) {
+        let number = self.number(match (record.host, pid, rank) {
             (Some(host), pid, _) => Speaker::Process {
                 host: host.into(),
                 pid,
@@ -574,7 +575,7 @@ impl Tally {
 }
 
 fn is_same(speaker: &Speaker, record: &Record<'_>, file: u32) -> bool {
-    match (speaker, record.host, record.pid, record.rank) {
+    match (speaker, record.host, record.pid(), record.rank()) {
         (Speaker::Process { host, pid }, Some(other), number, _) => {
             **host == *other && *pid == number
         }

@@ -19,8 +19,14 @@ const LEAP_YEARS: i16 = 8;
 
 /// The first time in a text, in microseconds since 1970.
 pub(super) fn find(text: &[u8]) -> Option<i64> {
+    places(text).find_map(|at| parse(&text[at..]))
+}
+
+/// The offsets of texts that have the form of a time, whatever its digits are.
+pub(super) fn places(text: &[u8]) -> impl Iterator<Item = usize> {
     // Search for the dash after the year: it is rarer than a digit.
-    memchr_iter(b'-', text).find_map(|dash| parse(text.get(dash.checked_sub(4)?..)?))
+    let places = memchr_iter(b'-', text).filter_map(|dash| dash.checked_sub(4));
+    places.filter(|at| has_form(&text[*at..]))
 }
 
 /// The first time of glog's form, `E1120 08:14:04.531042` or `E724 08:34:00.939894207`, in
@@ -34,32 +40,47 @@ pub(super) fn glog(text: &[u8]) -> Option<i64> {
 
 /// As [`glog`]; the year is the last one in which the time is before `latest`, in seconds.
 fn glog_before(text: &[u8], latest: i64) -> Option<i64> {
-    memchr_iter(b' ', text).find_map(|blank| {
-        let day = text[..blank]
-            .iter()
-            .rposition(|byte| !byte.is_ascii_digit())?;
-        let date = &text[day + 1..blank];
-        let clock = text.get(blank + 1..blank + 9)?;
-        let is_level = matches!(text[day], b'I' | b'W' | b'E' | b'F');
-        if !is_level || !(3..=4).contains(&date.len()) || clock[2] != b':' || clock[5] != b':' {
-            return None;
-        }
-        let number = |digits: &[u8]| {
-            let all = digits.iter().all(u8::is_ascii_digit);
-            all.then(|| {
-                digits
-                    .iter()
-                    .fold(0_i64, |sum, digit| 10 * sum + i64::from(digit - b'0'))
-            })
-        };
+    glog_places(text).find_map(|at| {
+        let (date, clock, rest) = glog_parts(&text[at..])?;
         // PyTorch omits the leading zero of the month.
-        let month = number(&date[..date.len() - 2])?;
-        let day = number(&date[date.len() - 2..])?;
-        let (hour, minute) = (number(&clock[..2])?, number(&clock[3..5])?);
-        let of_day = 3600 * hour + 60 * minute + number(&clock[6..])?;
-        let seconds = last_day(month, day, latest - of_day)? * DAY_SECONDS + of_day;
-        Some(1_000_000 * seconds + fraction(&text[blank + 9..]).0)
+        let (month, day) = date.split_at(date.len() - 2);
+        let of_day = 3600 * digits(&clock[..2]) + 60 * digits(&clock[3..5]) + digits(&clock[6..]);
+        let days = last_day(digits(month), digits(day), latest - of_day)?;
+        Some(1_000_000 * (days * DAY_SECONDS + of_day) + fraction(rest).0)
     })
+}
+
+/// The offsets of texts that have glog's form, whatever its digits are.
+pub(super) fn glog_places(text: &[u8]) -> impl Iterator<Item = usize> {
+    let level = |blank: usize| {
+        text[..blank]
+            .iter()
+            .rposition(|byte| !byte.is_ascii_digit())
+    };
+    let places = memchr_iter(b' ', text).filter_map(level);
+    places.filter(|at| glog_parts(&text[*at..]).is_some())
+}
+
+/// Date and clock at the start of a text of glog's form, and the rest.
+fn glog_parts(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (level, rest) = text.split_first()?;
+    let size = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (date, rest) = rest.split_at(size);
+    let (clock, rest) = rest.strip_prefix(b" ")?.split_at_checked(8)?;
+    let is_in_clock = |(at, byte): (usize, &u8)| match at {
+        2 | 5 => *byte == b':',
+        _ => byte.is_ascii_digit(),
+    };
+    let has_form = matches!(level, b'I' | b'W' | b'E' | b'F')
+        && (3..=4).contains(&size)
+        && clock.iter().enumerate().all(is_in_clock);
+    has_form.then_some((date, clock, rest))
+}
+
+/// The value of a few digits.
+fn digits(text: &[u8]) -> i64 {
+    let add = |sum, digit: &u8| 10 * sum + i64::from(digit - b'0');
+    text.iter().fold(0, add)
 }
 
 /// Days since 1970 of the last day of this month and number that begins before `latest`, in
@@ -75,23 +96,25 @@ fn last_day(month: i64, day: i64, latest: i64) -> Option<i64> {
     })
 }
 
+/// Whether a text begins as `2026-11-20T08:14:04` does.
+fn has_form(text: &[u8]) -> bool {
+    let is_in_form = |(at, byte): (usize, &u8)| match at {
+        4 | 7 => *byte == b'-',
+        10 => matches!(byte, b' ' | b'T' | b'_'),
+        13 | 16 => *byte == b':',
+        _ => byte.is_ascii_digit(),
+    };
+    text.get(..SIZE)
+        .is_some_and(|fixed| fixed.iter().enumerate().all(is_in_form))
+}
+
 fn parse(text: &[u8]) -> Option<i64> {
-    let fixed = text.get(..SIZE)?;
-    let dashes = fixed[4] == b'-' && fixed[7] == b'-';
-    let colons = fixed[13] == b':' && fixed[16] == b':';
-    if !dashes || !colons || !matches!(fixed[10], b' ' | b'T' | b'_') {
+    if !has_form(text) {
         return None;
     }
-    let field = |at: usize, size: usize| {
-        let digits = &fixed[at..at + size];
-        digits.iter().all(u8::is_ascii_digit).then(|| {
-            digits
-                .iter()
-                .fold(0_i64, |sum, digit| 10 * sum + i64::from(digit - b'0'))
-        })
-    };
-    let (year, month, day) = (field(0, 4)?, field(5, 2)?, field(8, 2)?);
-    let (hour, minute, second) = (field(11, 2)?, field(14, 2)?, field(17, 2)?);
+    let field = |at: usize, size: usize| digits(&text[at..at + size]);
+    let (year, month, day) = (field(0, 4), field(5, 2), field(8, 2));
+    let (hour, minute, second) = (field(11, 2), field(14, 2), field(17, 2));
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
