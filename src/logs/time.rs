@@ -15,37 +15,54 @@ use std::sync::LazyLock;
 const SIZE: usize = 19;
 const DAY_SECONDS: i64 = 86_400;
 /// Years after which a 29th of February comes again at the latest.
-const LEAP_YEARS: i16 = 8;
+const LEAP_YEARS: i64 = 8;
 
 /// The first time in a text, in microseconds since 1970.
 pub(super) fn find(text: &[u8]) -> Option<i64> {
-    places(text).find_map(|at| parse(&text[at..]))
+    dashes(text).find_map(|at| parse(&text[at..]))
 }
 
 /// The offsets of texts that have the form of a time, whatever its digits are.
 pub(super) fn places(text: &[u8]) -> impl Iterator<Item = usize> {
-    // Search for the dash after the year: it is rarer than a digit.
-    let places = memchr_iter(b'-', text).filter_map(|dash| dash.checked_sub(4));
-    places.filter(|at| has_form(&text[*at..]))
+    dashes(text).filter(|at| has_form(&text[*at..]))
+}
+
+/// Four bytes before each dash: the dash after a year is rarer than a digit.
+fn dashes(text: &[u8]) -> impl Iterator<Item = usize> {
+    memchr_iter(b'-', text).filter_map(|dash| dash.checked_sub(4))
 }
 
 /// The first time of glog's form, `E1120 08:14:04.531042` or `E724 08:34:00.939894207`, in
 /// microseconds since 1970.
 pub(super) fn glog(text: &[u8]) -> Option<i64> {
     // The log may be of a zone that is up to a day ahead.
-    static LATEST: LazyLock<i64> =
-        LazyLock::new(|| jiff::Timestamp::now().as_second() + DAY_SECONDS);
-    glog_before(text, *LATEST)
+    static LATEST: LazyLock<Latest> =
+        LazyLock::new(|| Latest::new(jiff::Timestamp::now().as_second() + DAY_SECONDS));
+    glog_before(text, &LATEST)
 }
 
-/// As [`glog`]; the year is the last one in which the time is before `latest`, in seconds.
-fn glog_before(text: &[u8], latest: i64) -> Option<i64> {
+/// A time that lines without a year are not later than.
+struct Latest {
+    seconds: i64,
+    year: i64,
+}
+
+impl Latest {
+    fn new(seconds: i64) -> Self {
+        let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
+        let year = time.to_zoned(TimeZone::UTC).year().into();
+        Self { seconds, year }
+    }
+}
+
+/// As [`glog`]; the year is the last one in which the time is before `latest`.
+fn glog_before(text: &[u8], latest: &Latest) -> Option<i64> {
     glog_places(text).find_map(|at| {
         let (date, clock, rest) = glog_parts(&text[at..])?;
         // PyTorch omits the leading zero of the month.
         let (month, day) = date.split_at(date.len() - 2);
         let of_day = 3600 * digits(&clock[..2]) + 60 * digits(&clock[3..5]) + digits(&clock[6..]);
-        let days = last_day(digits(month), digits(day), latest - of_day)?;
+        let days = last_day(digits(month), digits(day), of_day, latest)?;
         Some(1_000_000 * (days * DAY_SECONDS + of_day) + fraction(rest).0)
     })
 }
@@ -83,17 +100,22 @@ fn digits(text: &[u8]) -> i64 {
     text.iter().fold(0, add)
 }
 
-/// Days since 1970 of the last day of this month and number that begins before `latest`, in
-/// seconds.
-fn last_day(month: i64, day: i64, latest: i64) -> Option<i64> {
-    let (month, day) = (i8::try_from(month).ok()?, i8::try_from(day).ok()?);
-    let last = jiff::Timestamp::from_second(latest).ok()?;
-    let year = last.to_zoned(TimeZone::UTC).year();
-    (year - LEAP_YEARS..=year).rev().find_map(|year| {
-        jiff::civil::Date::new(year, month, day).ok()?;
-        let begins = days(year.into(), month.into(), day.into());
-        (begins * DAY_SECONDS <= latest).then_some(begins)
-    })
+/// Days since 1970 of the last day of this month and number whose second `of_day` is not
+/// after `latest`.
+fn last_day(month: i64, day: i64, of_day: i64, latest: &Latest) -> Option<i64> {
+    (latest.year - LEAP_YEARS..=latest.year)
+        .rev()
+        .filter(|year| (1..=12).contains(&month) && (1..=month_days(*year, month)).contains(&day))
+        .map(|year| days(year, month, day))
+        .find(|days| days * DAY_SECONDS + of_day <= latest.seconds)
+}
+
+/// The days of a month.
+fn month_days(year: i64, month: i64) -> i64 {
+    match month {
+        12 => 31,
+        _ => days(year, month + 1, 1) - days(year, month, 1),
+    }
 }
 
 /// Whether a text begins as `2026-11-20T08:14:04` does.
@@ -267,8 +289,9 @@ mod tests {
     #[test]
     fn a_time_of_glog_is_of_the_last_year_in_which_it_is_past() {
         let latest = typed("2026-11-21T12:00:00Z").expect("a time") / 1_000_000;
+        let latest = Latest::new(latest);
         let check = |text: &str, expected: Option<&str>| {
-            let time = glog_before(text.as_bytes(), latest).and_then(shown);
+            let time = glog_before(text.as_bytes(), &latest).and_then(shown);
             assert_eq!(time.as_deref(), expected, "{text}");
         };
         check(
