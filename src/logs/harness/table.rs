@@ -7,9 +7,12 @@
 use super::line::{Event, Line};
 use super::text::Text;
 use memchr::memchr;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
 
 /// Most lines behind a head that are looked at.
-const LINES_MAX: u32 = 1024;
+const LINES_MAX: u32 = 256;
+static HEAD: LazyLock<Finder> = LazyLock::new(|| Finder::new("Block Size (B)"));
 /// Longest row, in bytes.
 const ROW_BYTES: usize = 1024;
 
@@ -23,8 +26,9 @@ pub(super) struct Head {
 impl Head {
     /// Reads `Block Size (B)      Batch Size     B/W (GB/Sec)   ...`.
     pub(super) fn read(line: &[u8]) -> Option<Self> {
-        let line = std::str::from_utf8(line.get(..line.len().min(ROW_BYTES))?).ok()?;
-        let start = line.find("Block Size (B)")?;
+        let line = &line[..line.len().min(ROW_BYTES)];
+        let start = HEAD.find(line)?;
+        let line = std::str::from_utf8(line).ok()?;
         // A head's words have single blanks between them, and its columns at least two.
         let columns: Vec<&str> = line[start..]
             .split("  ")
@@ -58,11 +62,15 @@ impl Head {
         for number in 0..LINES_MAX {
             let end = memchr(b'\n', behind).unwrap_or(behind.len());
             let line = behind[..end].trim_ascii();
-            if Self::read(line).is_some() || behind.is_empty() {
+            if behind.is_empty() {
                 return;
             }
-            if let Some(row) = self.row(line).filter(|_| line.len() <= ROW_BYTES) {
+            let is_row = line.first().is_some_and(u8::is_ascii_digit) && line.len() <= ROW_BYTES;
+            let row = is_row.then(|| self.row(line)).flatten();
+            if let Some(row) = row {
                 found(number, row, line);
+            } else if Self::read(line).is_some() {
+                return;
             }
             behind = behind.get(end + 1..).unwrap_or_default();
         }
