@@ -8,7 +8,7 @@ use super::blocks::Blocks;
 use super::catalogue::{Regexes, SignatureCatalogue};
 use super::fields;
 use super::filter::LogFilter;
-use super::harness::{BlockLines, Harness};
+use super::harness::{BlockLines, Harness, HarnessReading};
 use super::networks::{self, Proof};
 use super::order::InOrder;
 use super::shape::{self, Level, Record};
@@ -296,8 +296,11 @@ impl<'a> Worker<'a> {
         if facts.into_iter().any(|fact| fact == Some(Fact::Harness)) {
             // The number of a line within its block.
             let number = (line.place.line & ((1 << BLOCK_BITS) - 1)) as u32;
-            self.harness
-                .hear(number, record.rank(), record.time_us(), record.message);
+            if let Some(reading) = HarnessReading::of(record.message) {
+                let (rank, time_us) = (record.rank(), record.time_us());
+                self.harness
+                    .hear(number, rank, time_us, reading, record.message);
+            }
         }
         for &index in found {
             let hit = hits

@@ -101,6 +101,30 @@ impl<'a> Record<'a> {
     }
 }
 
+/// A part of a line, as offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// Where `part`, which is a part of `line`, begins and ends.
+    pub(super) fn of(line: &[u8], part: &[u8]) -> Self {
+        let start = part.as_ptr().addr().wrapping_sub(line.as_ptr().addr());
+        // A line is at most a block.
+        Self {
+            start: start as u32,
+            end: (start + part.len()) as u32,
+        }
+    }
+
+    pub(super) fn in_line(self, line: &[u8]) -> &[u8] {
+        line.get(self.start as usize..self.end as usize)
+            .unwrap_or_default()
+    }
+}
+
 static MARKER_AFTER: LazyLock<Finder> = LazyLock::new(|| Finder::new(" NCCL "));
 static OWN_LOGGER_IN: LazyLock<Finder> = LazyLock::new(|| Finder::new(OWN_LOGGER));
 

@@ -1,11 +1,11 @@
 //! What one line of a program says. Texts are those of the programs' sources; values are
 //! claims.
 //!
-//! The order of the tests is the order of frequency: a log of posts has a test and three
-//! lines per chunk.
+//! The words of a line decide how it is read ([`Reading`]), and then its numbers are.
 #![forbid(unsafe_code)]
 
 use super::text::Text;
+use crate::shape::Span;
 use serde::Serialize;
 
 /// The end of the transfer that a program is.
@@ -164,20 +164,116 @@ pub(super) enum Event {
     Other,
 }
 
-/// Reads a line. `None`: the line belongs to no such program.
-pub(super) fn read(message: &[u8]) -> Option<Line> {
-    let text = Text::new(message);
-    let event = transfer(text)
-        .or_else(|| setup(text))
-        .or_else(|| result(text))
-        .or_else(|| is_tagged(text).then_some(Event::Other))?;
-    Some(Line {
-        role: role(text, event),
-        gpu: text.number("GPU "),
-        channel: text.number("hannel ").or_else(|| text.number("channel=")),
-        event,
-    })
+/// How a line is read. Its words decide that, and the values of its digits do not, so one
+/// reading serves all lines of a form.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Reading {
+    /// Index in `READERS`.
+    reader: usize,
+    role: Option<HarnessRole>,
+    is_recv: Option<Span>,
+    gpu: Option<Span>,
+    channel: Option<Span>,
 }
+
+impl Reading {
+    /// `None`: the line belongs to no such program.
+    pub(super) fn of(message: &[u8]) -> Option<Self> {
+        let text = Text::new(message);
+        let read = |(index, reader): (usize, &Reader)| Some((index, reader(text)?));
+        let (reader, event) = READERS.iter().enumerate().find_map(read)?;
+        let channel = text.digits("hannel ").or_else(|| text.digits("channel="));
+        let span = |digits: &[u8]| Span::of(message, digits);
+        Some(Self {
+            reader,
+            role: role(text, event),
+            is_recv: text.digits("is_recv=").map(span),
+            gpu: text.digits("GPU ").map(span),
+            channel: channel.map(span),
+        })
+    }
+
+    /// The content of a line that is read so.
+    pub(super) fn line(&self, message: &[u8]) -> Option<Line> {
+        let event = READERS.get(self.reader)?(Text::new(message))?;
+        let number = |span: Span| Text::new(span.in_line(message)).number("");
+        let is_recv = self.is_recv.and_then(number);
+        let role = is_recv.map(|is_recv| match is_recv {
+            0 => HarnessRole::Client,
+            _ => HarnessRole::Server,
+        });
+        Some(Line {
+            role: role.or(self.role),
+            gpu: self.gpu.and_then(number),
+            channel: self.channel.and_then(number),
+            event,
+        })
+    }
+}
+
+type Reader = fn(Text<'_>) -> Option<Event>;
+
+/// The first of these that reads a line decides what it is. The order is that of frequency: a
+/// log of posts has a test and three lines per chunk.
+const READERS: [Reader; 18] = [
+    |text| test(text).filter(|_| text.has("[SlidingWindow] tcpx_test")),
+    |text| {
+        let window = text.after("window size=")?;
+        Some(Event::Chunk {
+            chunk: chunk(text)?,
+            window: window.pair(""),
+        })
+    },
+    |text| text.has(" returned, request=").then_some(Event::Returned),
+    |text| {
+        let is_call = text.has("alling tcpx_i");
+        is_call.then(|| Event::Calls { chunk: chunk(text) })
+    },
+    |text| text.after("[TCPX] ").and_then(|_| wrapper(text)),
+    |text| {
+        let window = text.pair(" outstanding=");
+        let window = window.or_else(|| text.pair(" pending="));
+        let is_post = text.has(" tag=") && text.has_any(&[" outstanding=", " pending="]);
+        let chunk = chunk(text).filter(|_| is_post)?;
+        Some(Event::Chunk { chunk, window })
+    },
+    |text| {
+        let is_full = text.has("window FULL");
+        is_full.then(|| Event::Full(text.sum_pair("FULL (")))
+    },
+    |text| text.has(" window now has ").then_some(Event::Room),
+    |text| {
+        let done = [" recv completed", "Oldest send completed"];
+        text.has_any(&done).then_some(Event::Done)
+    },
+    |text| {
+        let is_release = text.has_any(&["opportunistically", "request"]);
+        text.after("released ").filter(|_| is_release)?;
+        Some(Event::Released {
+            // `released send request` is one of them.
+            count: text.number("released ").unwrap_or(1),
+            window: text.pair("outstanding=").or_else(|| text.pair("pending=")),
+        })
+    },
+    |text| {
+        text.after("Still waiting for oldest send")?;
+        Some(Event::StillWaits(text.long("poll_count=")?))
+    },
+    |text| {
+        let posted = ["starting drain phase", " end: draining "];
+        text.has_any(&posted).then_some(Event::AllPosted)
+    },
+    |text| {
+        text.after("Draining ")?;
+        let pending = text.number("(").or_else(|| text.number("window: "));
+        Some(Event::Drains { pending })
+    },
+    |text| (text.has("hannel ") && text.has(" drained")).then_some(Event::Drained),
+    closed_or_failed,
+    setup,
+    result,
+    |text| is_tagged(text).then_some(Event::Other),
+];
 
 fn is_tagged(text: Text<'_>) -> bool {
     let tags = [
@@ -191,70 +287,10 @@ fn is_tagged(text: Text<'_>) -> bool {
     text.has_any(&tags)
 }
 
-/// Lines of the data path.
-fn transfer(text: Text<'_>) -> Option<Event> {
-    let chunk = || {
-        text.number("hunk ")
-            .or_else(|| text.number("chunk_idx=").or_else(|| text.number("chunk=")))
-    };
-    if text.has("[SlidingWindow] tcpx_test") {
-        return test(text);
-    }
-    if text.has("window size=") {
-        let window = text.pair("window size=");
-        return Some(Event::Chunk {
-            chunk: chunk()?,
-            window,
-        });
-    }
-    if text.has(" returned, request=") {
-        return Some(Event::Returned);
-    }
-    if text.has("alling tcpx_i") {
-        return Some(Event::Calls { chunk: chunk() });
-    }
-    if text.has("[TCPX] ") {
-        return wrapper(text);
-    }
-    if text.has(" tag=") && text.has_any(&[" outstanding=", " pending="]) {
-        let window = text
-            .pair(" outstanding=")
-            .or_else(|| text.pair(" pending="));
-        return Some(Event::Chunk {
-            chunk: chunk()?,
-            window,
-        });
-    }
-    if text.has("window FULL") {
-        return Some(Event::Full(text.sum_pair("FULL (")));
-    }
-    if text.has(" window now has ") {
-        return Some(Event::Room);
-    }
-    if text.has(" recv completed") || text.has("Oldest send completed") {
-        return Some(Event::Done);
-    }
-    if text.has("released ") && (text.has("opportunistically") || text.has("request")) {
-        let window = text.pair("outstanding=").or_else(|| text.pair("pending="));
-        // `released send request` is one of them.
-        let count = text.number("released ").unwrap_or(1);
-        return Some(Event::Released { count, window });
-    }
-    if text.has("Still waiting for oldest send") {
-        return Some(Event::StillWaits(text.long("poll_count=")?));
-    }
-    if text.has("starting drain phase") || text.has(" end: draining ") {
-        return Some(Event::AllPosted);
-    }
-    if text.has("Draining ") {
-        return Some(Event::Drains {
-            pending: text.number("(").or_else(|| text.number("window: ")),
-        });
-    }
-    if text.has("hannel ") && text.has(" drained") {
-        return Some(Event::Drained);
-    }
-    closed_or_failed(text)
+/// The chunk that a line of the data path names.
+fn chunk(text: Text<'_>) -> Option<u32> {
+    let keys = ["hunk ", "chunk_idx=", "chunk="];
+    keys.iter().find_map(|key| text.number(key))
 }
 
 fn test(text: Text<'_>) -> Option<Event> {
@@ -448,7 +484,6 @@ fn role(text: Text<'_>, event: Event) -> Option<HarnessRole> {
     let server = [
         "SERVER",
         "[Server]",
-        "is_recv=1",
         "irecv",
         "recv buffer",
         "ccept",
@@ -460,7 +495,6 @@ fn role(text: Text<'_>, event: Event) -> Option<HarnessRole> {
     let client = [
         "CLIENT",
         "[Client]",
-        "is_recv=0",
         "isend",
         "send buffer",
         "oldest send",
@@ -479,6 +513,10 @@ fn role(text: Text<'_>, event: Event) -> Option<HarnessRole> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn read(message: &[u8]) -> Option<Line> {
+        Reading::of(message)?.line(message)
+    }
 
     fn check(
         text: &str,

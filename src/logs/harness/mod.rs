@@ -25,8 +25,8 @@ pub use report::{
     HarnessTests, HarnessVerdict,
 };
 
-use line::Line;
-use program::{Program, Quoted};
+use line::{Line, Reading};
+use program::{LastLine, Program};
 use std::collections::BTreeMap;
 use table::Head;
 
@@ -36,6 +36,24 @@ const PROCESSES_MAX: usize = 256;
 const HARNESS_SIGNATURES: [&str; 4] = ["harness-", "window-", "uccl-", "nixlbench-"];
 /// Bytes of a line that are kept until its block is taken.
 const KEPT_BYTES: usize = 240;
+
+/// How a line of such a program is read, which does not depend on the values of its digits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum HarnessReading {
+    /// As the head of a table.
+    Head,
+    Line(Reading),
+}
+
+impl HarnessReading {
+    /// `None`: the line belongs to no such program.
+    pub(super) fn of(message: &[u8]) -> Option<Self> {
+        match Head::read(message) {
+            Some(_) => Some(Self::Head),
+            None => Reading::of(message).map(Self::Line),
+        }
+    }
+}
 
 /// The lines of such programs in one block.
 #[derive(Debug, Default)]
@@ -60,18 +78,24 @@ struct Heard {
 }
 
 impl BlockLines {
-    /// Reads a line, and keeps it if it is one of such a program.
+    /// Keeps a line of such a program.
     pub(super) fn hear(
         &mut self,
         number: u32,
         rank: Option<u32>,
         time_us: Option<i64>,
+        reading: HarnessReading,
         message: &[u8],
     ) {
-        if let Some(head) = Head::read(message) {
-            self.head = Some((head, rank, time_us));
-        } else if let Some(line) = line::read(message) {
-            self.keep(number, rank, time_us, line, message);
+        match reading {
+            HarnessReading::Head => {
+                self.head = Head::read(message).map(|head| (head, rank, time_us));
+            }
+            HarnessReading::Line(reading) => {
+                if let Some(line) = reading.line(message) {
+                    self.keep(number, rank, time_us, line, message);
+                }
+            }
         }
     }
 
@@ -139,7 +163,11 @@ impl Harness {
         for heard in &block.heard {
             let (start, size) = (heard.quoted.0 as usize, heard.quoted.1 as usize);
             let text = block.text.get(start..start + size).unwrap_or_default();
-            let quoted = Quoted::new(before + u64::from(heard.number) + 1, heard.time_us, text);
+            let said = LastLine {
+                line: before + u64::from(heard.number) + 1,
+                time_us: heard.time_us,
+                text,
+            };
             let key = (file, heard.rank);
             if self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&key) {
                 self.left_out += 1;
@@ -148,7 +176,7 @@ impl Harness {
             self.processes
                 .entry(key)
                 .or_default()
-                .take(heard.line, quoted);
+                .take(heard.line, said);
         }
     }
 
@@ -166,8 +194,8 @@ impl Harness {
 }
 
 impl Process {
-    fn take(&mut self, line: Line, quoted: Quoted) {
-        self.end_of(line).take(line, quoted);
+    fn take(&mut self, line: Line, said: LastLine<'_>) {
+        self.end_of(line).take(line, said);
     }
 
     /// The program that a line belongs to.

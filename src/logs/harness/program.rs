@@ -21,14 +21,21 @@ pub(super) struct Quoted {
     pub text: Vec<u8>,
 }
 
+/// The line that a program takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastLine<'a> {
+    pub line: u64,
+    pub time_us: Option<i64>,
+    pub text: &'a [u8],
+}
+
 impl Quoted {
-    pub(super) fn new(line: u64, time_us: Option<i64>, text: &[u8]) -> Self {
-        let text = text[..text.len().min(QUOTED_BYTES)].to_vec();
-        Self {
-            line,
-            time_us,
-            text,
-        }
+    /// Quotes another line, in the same memory.
+    fn set(&mut self, said: LastLine<'_>) {
+        (self.line, self.time_us) = (said.line, said.time_us);
+        self.text.clear();
+        let size = said.text.len().min(QUOTED_BYTES);
+        self.text.extend_from_slice(&said.text[..size]);
     }
 }
 
@@ -145,8 +152,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Takes a line of the program. `quoted` is the same line.
-    pub(super) fn take(&mut self, line: Line, quoted: Quoted) {
+    /// Takes a line of the program. `said` is the same line.
+    pub(super) fn take(&mut self, line: Line, said: LastLine<'_>) {
         if self.begins_again(line.event) {
             self.results.close();
             *self = Self {
@@ -160,7 +167,7 @@ impl Program {
         }
         self.lines += 1;
         if self.first_line == 0 {
-            self.first_line = quoted.line;
+            self.first_line = said.line;
         }
         self.role = self.role.or(line.role);
         self.known += u64::from(line.event != Event::Other);
@@ -193,8 +200,8 @@ impl Program {
         if moves_bytes && matches!(self.spot, Spot::Starting | Spot::Setup(_)) {
             self.spot = Spot::Transfer;
         }
-        self.change(line.event, &quoted);
-        self.last = quoted;
+        self.change(line.event, said);
+        self.last.set(said);
     }
 
     /// Whether a line is the first of another run in the same file.
@@ -207,7 +214,7 @@ impl Program {
         }
     }
 
-    fn change(&mut self, event: Event, quoted: &Quoted) {
+    fn change(&mut self, event: Event, said: LastLine<'_>) {
         match event {
             Event::Setting(kind, value) => self.set(kind, value),
             Event::Step(step) => self.step(step),
@@ -224,7 +231,7 @@ impl Program {
             Event::IterationAborted(_) => {
                 self.aborted = self.aborted.saturating_add(1);
                 self.spot = Spot::Between;
-                self.fail(Failure::Other, quoted);
+                self.fail(Failure::Other, said);
             }
             Event::Chunk { chunk, window } => {
                 let is_full = window.is_some_and(|(count, size)| count >= size);
@@ -246,7 +253,7 @@ impl Program {
             Event::Calls { .. } => self.spot = Spot::InCall,
             Event::Returned if self.spot == Spot::InCall => self.returned(),
             Event::Test { rc, done, chunk } => {
-                self.tests.last_line = quoted.line;
+                self.tests.last_line = said.line;
                 self.test(rc, done, chunk);
             }
             Event::Done => {
@@ -275,7 +282,7 @@ impl Program {
                 if self.spot == Spot::InCall {
                     self.spot = Spot::Transfer;
                 }
-                self.fail(failure, quoted);
+                self.fail(failure, said);
             }
             Event::CallDone => {
                 self.calls_done += 1;
@@ -405,9 +412,11 @@ impl Program {
     }
 
     /// Keeps the first failure: the others follow it.
-    fn fail(&mut self, failure: Failure, quoted: &Quoted) {
+    fn fail(&mut self, failure: Failure, said: LastLine<'_>) {
         if self.failure.is_none() {
-            self.failure = Some((failure, quoted.clone()));
+            let mut quoted = Quoted::default();
+            quoted.set(said);
+            self.failure = Some((failure, quoted));
         }
     }
 

@@ -222,7 +222,14 @@ fn what_is_kept_does_not_grow_with_the_log() {
             format!("[Client]  {round}.0 MB :  22.41 Gbps |   2.80 GB/s  | 0.02 s"),
         ];
         for (number, line) in lines.iter().enumerate() {
-            block.hear(number as u32, Some(round % 700), None, line.as_bytes());
+            let reading = HarnessReading::of(line.as_bytes()).expect("a line of a program");
+            block.hear(
+                number as u32,
+                Some(round % 700),
+                None,
+                reading,
+                line.as_bytes(),
+            );
         }
         harness.take(round % 3, 0, &block);
     }
