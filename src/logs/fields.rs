@@ -16,7 +16,15 @@ const DEVICES_MAX: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct End<'a> {
     pub ip: &'a [u8],
-    pub port: u32,
+    /// A few digits.
+    pub port: &'a [u8],
+}
+
+impl End<'_> {
+    pub(super) fn port(&self) -> u32 {
+        let add = |port: u32, digit: &u8| 10 * port + u32::from(digit - b'0');
+        self.port.iter().fold(0, add)
+    }
 }
 
 /// `local<port>->remote<port> tx`, or `<-` and `rx`: the local end is always first.
@@ -63,8 +71,8 @@ fn end_before(text: &[u8]) -> Option<End<'_>> {
         Some(at) if ip[at..].contains(&b'.') => &ip[at + 1..],
         _ => ip,
     };
-    let port = u32::try_from(number(digits)?).ok()?;
-    (!ip.is_empty()).then_some(End { ip, port })
+    let is_whole = !ip.is_empty() && !digits.is_empty();
+    is_whole.then_some(End { ip, port: digits })
 }
 
 /// How often the plugin polled during a wait, and for how long.
@@ -77,6 +85,14 @@ pub(super) struct Polls {
 }
 
 impl Polls {
+    /// `None` for a number that is too large.
+    pub(super) fn new((count, nanoseconds): (&[u8], &[u8])) -> Option<Self> {
+        Some(Self {
+            count: number(count)?,
+            nanoseconds: number(nanoseconds)?,
+        })
+    }
+
     /// Polls per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub(super) fn per_second(self) -> f64 {
@@ -91,18 +107,23 @@ impl Polls {
 static COUNT: LazyLock<Finder> = LazyLock::new(|| Finder::new(" cnt "));
 static NANOSECONDS: LazyLock<Finder> = LazyLock::new(|| Finder::new(" nanos "));
 
-/// Parses `cnt 6120433, nanos 10000000311`; `None` for a line that is cut off before.
-pub(super) fn polls(message: &[u8]) -> Option<Polls> {
+/// The digits in `cnt 6120433, nanos 10000000311`; `None` for a line that is cut off before.
+pub(super) fn polls(message: &[u8]) -> Option<(&[u8], &[u8])> {
     let after =
         |finder: &Finder<'_>, text: &[u8]| finder.find(text).map(|at| at + finder.needle().len());
     let rest = &message[after(&COUNT, message)?..];
-    let count = leading(rest)?;
-    let nanoseconds = leading(&rest[after(&NANOSECONDS, rest)?..])?;
-    Some(Polls { count, nanoseconds })
+    let nanoseconds = digits(&rest[after(&NANOSECONDS, rest)?..])?;
+    Some((digits(rest)?, nanoseconds))
+}
+
+/// The digits at the start of a text.
+fn digits(text: &[u8]) -> Option<&[u8]> {
+    let size = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    (size > 0).then(|| &text[..size])
 }
 
 fn leading(text: &[u8]) -> Option<u64> {
-    number(&text[..text.iter().take_while(|byte| byte.is_ascii_digit()).count()])
+    number(digits(text)?)
 }
 
 /// A text of digits as a number.
@@ -294,7 +315,7 @@ mod tests {
             (
                 End {
                     ip: b"10.0.1.25",
-                    port: 40211
+                    port: b"40211"
                 },
                 false
             )
@@ -303,10 +324,11 @@ mod tests {
             flow.remote,
             End {
                 ip: b"10.0.0.226",
-                port: 51902
+                port: b"51902"
             }
         );
         assert_eq!(nic(CTRL), Some(&b"eth3"[..]));
+        let polls = |message| polls(message).and_then(Polls::new);
         assert_eq!(polls(CTRL).unwrap().per_second().round(), 612_043.0);
         assert_eq!(
             polls(b"tx comp timeout poll upper 6, lower 0, cnt 139580, nanos 300000588, range (0 3955200)")
@@ -323,7 +345,7 @@ mod tests {
             flow(made).unwrap().local,
             End {
                 ip: b"10.0.1.25",
-                port: 36323
+                port: b"36323"
             }
         );
         let six = b"[1:fe80::1%eth1<36323>->fe80::2<42665> tx]";
@@ -331,7 +353,7 @@ mod tests {
             flow(six).map(|flow| flow.remote),
             Some(End {
                 ip: b"fe80::2",
-                port: 42665
+                port: b"42665"
             })
         );
     }

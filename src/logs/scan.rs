@@ -317,7 +317,7 @@ impl<'a> Worker<'a> {
         let number = index as u32;
         let message = record.message;
         let polls = if signature.fact == Some(Fact::Polls) {
-            fields::polls(message)
+            fields::polls(message).and_then(fields::Polls::new)
         } else {
             None
         };
@@ -332,16 +332,25 @@ impl<'a> Worker<'a> {
         let group = |name: &str| captures.as_ref()?.name(name).map(|group| group.as_bytes());
         match signature.fact {
             None | Some(Fact::Harness) => {}
-            Some(Fact::Polls) => self.tally.flow(speaker, message, |flow| {
-                flow.slow += 1;
-                if flow.nic.is_none() {
-                    flow.nic = fields::nic(message).map(Into::into);
+            Some(Fact::Polls) => {
+                if let Some(flow) = fields::flow(message) {
+                    self.tally.flow(speaker, flow, |flow| {
+                        flow.slow += 1;
+                        if flow.nic.is_none() {
+                            flow.nic = fields::nic(message).map(Into::into);
+                        }
+                    });
                 }
-            }),
-            Some(Fact::Flow) => self.tally.flow(speaker, message, |flow| {
-                flow.made += 1;
-                flow.is_control |= memchr::memmem::find(message, b" through host").is_some();
-            }),
+            }
+            Some(Fact::Flow) => {
+                if let Some(flow) = fields::flow(message) {
+                    self.tally.flow(speaker, flow, |flow| {
+                        flow.made += 1;
+                        flow.is_control |=
+                            memchr::memmem::find(message, b" through host").is_some();
+                    });
+                }
+            }
             Some(Fact::Setting) => {
                 if let (Some(key), Some(value)) = (group("key"), group("value")) {
                     self.tally.set(speaker, key, value);

@@ -4,7 +4,7 @@
 //! a bound is counted under a common name or in `too_many`.
 #![forbid(unsafe_code)]
 
-use super::fields::{self, CommRank, Polls};
+use super::fields::{self, CommRank, FlowText, Polls};
 use super::networks::Proof;
 use super::shape::Record;
 use foldhash::fast::RandomState;
@@ -428,17 +428,14 @@ impl Tally {
         *sum = sum.saturating_add(bytes);
     }
 
-    /// Updates the flow that a message names, if it names one.
+    /// Updates a flow.
     pub(super) fn flow(
         &mut self,
         speaker: u32,
-        message: &[u8],
+        flow: FlowText<'_>,
         change: impl FnOnce(&mut FlowSeen),
     ) {
-        let Some(flow) = fields::flow(message) else {
-            return;
-        };
-        let end = |end: fields::End<'_>| (Address::new(end.ip), end.port);
+        let end = |end: fields::End<'_>| (Address::new(end.ip), end.port());
         let key = FlowKey {
             speaker,
             local: end(flow.local),
