@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::check::{self, SignatureMistake};
-use super::matcher::Matcher;
+use super::matcher::{Matcher, Walk};
 use super::signature::{OwnSignature, Signature};
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::BTreeMap;
@@ -215,6 +215,11 @@ impl SignatureCatalogue {
     /// As [`Matcher::hits`]; literals beyond those of signatures are markers.
     pub(super) fn hits(&self, block: &[u8], hit: impl FnMut(usize, usize)) {
         self.matcher.hits(block, hit);
+    }
+
+    /// As [`Matcher::walk`].
+    pub(super) fn walk<'a>(&'a self, block: &'a [u8]) -> Walk<'a> {
+        self.matcher.walk(block)
     }
 
     /// Whether a literal belongs to a signature, and is not a marker.

@@ -87,6 +87,16 @@ impl Matcher {
         Ok(Self { searches })
     }
 
+    /// A walk over the places of a block where a literal may be.
+    pub(super) fn walk<'a>(&'a self, block: &'a [u8]) -> Walk<'a> {
+        let searches = self.searches.iter();
+        Walk {
+            searches: &self.searches,
+            block,
+            next: searches.map(|search| search.place(block, 0)).collect(),
+        }
+    }
+
     /// Calls `hit` with every occurrence of a literal in `block` and its offset, in the order
     /// of their anchors.
     pub(super) fn hits(&self, block: &[u8], mut hit: impl FnMut(usize, usize)) {
@@ -110,6 +120,28 @@ impl Matcher {
             self.searches[number].report(block, string, place, &mut hit);
             found[number] = next(&self.searches[number], place + 1);
         }
+    }
+}
+
+/// Finds places from left to right where a literal may be.
+pub(super) struct Walk<'a> {
+    searches: &'a [Search],
+    block: &'a [u8],
+    /// For each search: the place of its next string, or the end of the block.
+    next: Vec<usize>,
+}
+
+impl Walk<'_> {
+    /// The next anchor at `from` or behind it; the literals of the anchor are not compared.
+    /// Anchors before `from` are left out, so that a line can be skipped.
+    pub(super) fn next_from(&mut self, from: usize) -> Option<usize> {
+        for (search, next) in self.searches.iter().zip(&mut self.next) {
+            if *next < from {
+                *next = search.place(self.block, from);
+            }
+        }
+        let place = self.next.iter().min().copied();
+        place.filter(|place| *place < self.block.len())
     }
 }
 
@@ -154,6 +186,12 @@ impl Search {
             SearchKind::Automaton(automaton) => automaton.find(Input::new(block).span(span)),
         }?;
         Some((found.pattern().as_usize(), found.start()))
+    }
+
+    /// The place of the next string, or the end of the block.
+    fn place(&self, block: &[u8], from: usize) -> usize {
+        self.next(block, from)
+            .map_or(block.len(), |(_, place)| place)
     }
 
     /// Compares the literals that contain a string where it was found.

@@ -1,24 +1,27 @@
-//! Scans a log: searches its blocks for literals and parses only lines with a hit.
+//! Scans a log, one block after another on several threads:
+//!
+//! 1. `matcher` finds the next place where a literal may be. The rest of its line is not searched.
+//! 2. `parser` splits the line into records with their signatures.
+//! 3. `Counter` reads times, processes and the facts of the signatures, and counts them.
 //!
 //! Every thread keeps its own tally; the tallies are merged at the end of a file. Until
 //! then a line number consists of the number of the block and of the line in the block.
 #![forbid(unsafe_code)]
 
 use super::blocks::Blocks;
-use super::catalogue::{Regexes, SignatureCatalogue};
+use super::catalogue::SignatureCatalogue;
 use super::fields;
 use super::filter::LogFilter;
-use super::harness::{BlockLines, Harness, HarnessReading};
+use super::harness::{BlockLines, Harness};
 use super::networks::{self, Proof};
 use super::order::InOrder;
+use super::parser::{Found, ParsedLine, ParsedRecord, Parser};
 use super::shape::{self, Level, Record};
 use super::signature::Fact;
 use super::tally::{CountedLine, Group, Place, Tally, Wait};
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
 
-/// Most hits of one line that are examined; a line of many MiB may have millions.
-const HITS_MAX: usize = 64;
 /// More threads do not make the scan faster.
 const THREADS_MAX: usize = 4;
 const ESCAPE: u8 = 0x1b;
@@ -109,31 +112,26 @@ struct Done {
     result: io::Result<()>,
 }
 
-/// The work of one thread.
+/// The work of one thread: finds the lines with a literal, which the parser reads and the
+/// counter counts.
 struct Worker<'a> {
     catalogue: &'a SignatureCatalogue,
-    regexes: Regexes,
-    filter: &'a LogFilter,
-    file: u32,
-    tally: Tally,
-    /// The lines of harnesses in the block.
-    harness: BlockLines,
-    found: Vec<usize>,
-    hits: Vec<(usize, usize)>,
+    parser: Parser<'a>,
+    counter: Counter<'a>,
 }
 
 impl<'a> Worker<'a> {
     fn new(catalogue: &'a SignatureCatalogue, filter: &'a LogFilter, file: u32) -> Self {
-        let regexes = catalogue.regexes();
         Self {
             catalogue,
-            regexes,
-            filter,
-            file,
-            tally: Tally::default(),
-            harness: BlockLines::default(),
-            found: Vec::new(),
-            hits: Vec::new(),
+            parser: Parser::new(catalogue),
+            counter: Counter {
+                catalogue,
+                filter,
+                file,
+                tally: Tally::default(),
+                harness: BlockLines::default(),
+            },
         }
     }
 
@@ -144,7 +142,7 @@ impl<'a> Worker<'a> {
                 Ok(Some((index, size))) => {
                     let count = self.block(&buffer[..size], index);
                     lines.push((index, count));
-                    let mut harness = std::mem::take(&mut self.harness);
+                    let mut harness = std::mem::take(&mut self.counter.harness);
                     harness.lines = count;
                     hand_over(index, harness);
                 }
@@ -153,7 +151,7 @@ impl<'a> Worker<'a> {
             }
         };
         Done {
-            tally: self.tally,
+            tally: self.counter.tally,
             lines,
             result,
         }
@@ -161,189 +159,131 @@ impl<'a> Worker<'a> {
 
     /// Scans a block and returns its number of lines.
     fn block(&mut self, block: &[u8], index: u32) -> u32 {
-        let catalogue = self.catalogue;
-        let mut at = Cursor {
-            index,
-            has_escapes: memchr(ESCAPE, block).is_some(),
-            ..Cursor::default()
-        };
-        catalogue.hits(block, |literal, place| {
-            if place >= at.end {
-                self.line(block, &mut at);
-                at.start = memrchr(b'\n', &block[..place]).map_or(0, |newline| newline + 1);
-                at.end =
-                    memchr(b'\n', &block[place..]).map_or(block.len(), |newline| place + newline);
-            }
-            if self.hits.len() < HITS_MAX {
-                self.hits.push((literal, place - at.start));
-            }
-        });
-        self.line(block, &mut at);
-        at.count_to(block, block.len());
-        at.lines + u32::from(!block.ends_with(b"\n") && !block.is_empty())
+        let has_escapes = memchr(ESCAPE, block).is_some();
+        let mut scratch = Vec::new();
+        let (mut lines, mut from) = (0_usize, 0);
+        let mut walk = self.catalogue.walk(block);
+        while let Some(place) = walk.next_from(from) {
+            let start = memrchr(b'\n', &block[from..place]).map_or(from, |at| from + at + 1);
+            let end = memchr(b'\n', &block[place..]).map_or(block.len(), |at| place + at);
+            lines += count_lines(&block[from..start]);
+            let line = &block[start..end];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let line = if has_escapes {
+                shape::without_escapes(line, &mut scratch)
+            } else {
+                line
+            };
+            // A block has fewer lines than bytes.
+            let place = Place {
+                file: self.counter.file,
+                line: (u64::from(index) << BLOCK_BITS) | lines as u64,
+            };
+            self.counter.line(self.parser.parse(line), line, place);
+            from = block.len().min(end + 1);
+            lines += usize::from(end < block.len());
+            let behind = &block[from..];
+            self.counter.harness.read_table(lines as u32, behind);
+        }
+        lines += count_lines(&block[from..]);
+        lines as u32 + u32::from(!block.ends_with(b"\n") && !block.is_empty())
     }
+}
 
-    /// Parses the line whose hits were collected.
-    fn line(&mut self, block: &[u8], at: &mut Cursor) {
-        if self.hits.is_empty() {
-            return;
-        }
-        at.count_to(block, at.start);
-        let place = Place {
-            file: self.file,
-            line: (u64::from(at.index) << BLOCK_BITS) | u64::from(at.lines),
-        };
-        at.count_line(block);
-        let line = &block[at.start..at.end];
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let mut hits = std::mem::take(&mut self.hits);
-        // The search reports hits in the order of their anchors.
-        hits.sort_unstable_by_key(|(_, at)| *at);
-        if hits
-            .iter()
-            .any(|(literal, _)| self.catalogue.is_signature(*literal))
-        {
-            self.tally.matched_lines += 1;
-        }
-        if at.has_escapes && memchr(ESCAPE, line).is_some() {
-            let mut scratch = Vec::new();
-            let plain = shape::without_escapes(line, &mut scratch);
-            hits.clear();
-            self.catalogue.hits(plain, |literal, place| {
-                if hits.len() < HITS_MAX {
-                    hits.push((literal, place));
-                }
-            });
-            hits.sort_unstable_by_key(|(_, at)| *at);
-            self.records(plain, &hits, place);
-        } else {
-            self.records(line, &hits, place);
-        }
-        let behind = block.get(at.end + 1..).unwrap_or_default();
-        self.harness.read_table(at.lines, behind);
-        hits.clear();
-        self.hits = hits;
-    }
+fn count_lines(text: &[u8]) -> usize {
+    memchr_iter(b'\n', text).count()
+}
 
-    /// Parses each record of a line that has a hit.
-    fn records(&mut self, line: &[u8], hits: &[(usize, usize)], place: Place) {
-        let mut rest = hits;
-        while let Some((&(_, first), _)) = rest.split_first() {
-            let (record, start, end) = shape::record_at(line, first);
-            // A marker precedes its message.
-            let size = rest
-                .iter()
-                .take_while(|(_, at)| *at < end.max(first + 1))
-                .count()
-                .max(1);
-            let (mine, others) = rest.split_at(size);
-            let mut found = std::mem::take(&mut self.found);
-            let is_of_message = |at: usize| at >= start || record.level().is_none();
-            let hits = mine.iter().filter(|(_, at)| is_of_message(*at));
-            let literals = hits.map(|(literal, _)| *literal);
-            self.catalogue
-                .of_message(literals, record.message, &self.regexes, &mut found);
+/// Counts parsed lines.
+struct Counter<'a> {
+    catalogue: &'a SignatureCatalogue,
+    filter: &'a LogFilter,
+    file: u32,
+    tally: Tally,
+    /// The lines of harnesses in the block.
+    harness: BlockLines,
+}
+
+impl Counter<'_> {
+    fn line(&mut self, parsed: &ParsedLine, line: &[u8], place: Place) {
+        self.tally.matched_lines += u64::from(parsed.has_signature);
+        for one in &parsed.records {
+            let record = one.record(line);
             if self.filter.takes(&record) {
-                let site = record
-                    .site()
-                    .filter(|_| record.level() == Some(Level::Warn));
-                self.take(
-                    &record,
-                    &found,
-                    CountedLine {
-                        place,
-                        time_us: record.time_us(),
-                        site,
-                        text: line,
-                        at: first,
-                    },
-                    mine,
-                );
-            } else if !found.is_empty() {
+                self.record(one, &record, line, place);
+            } else if !one.found.is_empty() {
                 self.tally.filtered_records += 1;
             }
-            self.found = found;
-            rest = others;
         }
     }
 
-    fn take(
-        &mut self,
-        record: &Record<'_>,
-        found: &[usize],
-        line: CountedLine<'_>,
-        hits: &[(usize, usize)],
-    ) {
-        if found.is_empty() {
-            let message = match record.level() {
+    fn record(&mut self, parsed: &ParsedRecord, record: &Record<'_>, text: &[u8], place: Place) {
+        let level = record.level();
+        let line = CountedLine {
+            place,
+            time_us: record.time_us(),
+            site: record.site().filter(|_| level == Some(Level::Warn)),
+            text,
+            at: parsed.at,
+        };
+        if parsed.found.is_empty() {
+            let message = match level {
                 Some(Level::Warn) => Some(record.message),
                 Some(Level::Info) => None,
-                None => shape::glog_error(line.text),
+                None => parsed.error(text),
             };
             if let Some(message) = message {
                 let speaker = self.tally.speaker(record, self.file);
                 self.tally.see_unknown(speaker, message, line);
                 if let Some(name) = networks::of_warning(record.message) {
-                    self.tally.transport(speaker, name, Proof::Up, line.place);
+                    self.tally.transport(speaker, name, Proof::Up, place);
                 }
             }
             return;
         }
         let speaker = self.tally.speaker(record, self.file);
-        let facts = found
-            .iter()
-            .map(|index| self.catalogue.signatures[*index].fact);
-        if facts.into_iter().any(|fact| fact == Some(Fact::Harness)) {
+        if let Some(reading) = parsed.harness {
             // The number of a line within its block.
-            let number = (line.place.line & ((1 << BLOCK_BITS) - 1)) as u32;
-            if let Some(reading) = HarnessReading::of(record.message) {
-                let (rank, time_us) = (record.rank(), record.time_us());
-                self.harness
-                    .hear(number, rank, time_us, reading, record.message);
-            }
+            let number = (place.line & ((1 << BLOCK_BITS) - 1)) as u32;
+            self.harness
+                .hear(number, record.rank(), line.time_us, reading, record.message);
         }
-        for &index in found {
-            let hit = hits
-                .iter()
-                .find(|(literal, _)| self.catalogue.has(*literal, index));
-            let at = hit.map_or(line.at, |(_, at)| *at);
-            self.note(index, speaker, record, CountedLine { at, ..line });
+        for found in &parsed.found {
+            self.note(
+                found,
+                speaker,
+                record,
+                CountedLine {
+                    at: found.at,
+                    ..line
+                },
+            );
         }
     }
 
-    fn note(&mut self, index: usize, speaker: u32, record: &Record<'_>, line: CountedLine<'_>) {
-        let signature = &self.catalogue.signatures[index];
+    fn note(&mut self, found: &Found, speaker: u32, record: &Record<'_>, line: CountedLine<'_>) {
+        let signature = &self.catalogue.signatures[found.signature];
         // At most SIGNATURES_MAX.
-        let number = index as u32;
+        let number = found.signature as u32;
         let message = record.message;
-        let polls = if signature.fact == Some(Fact::Polls) {
-            fields::polls(message).and_then(fields::Polls::new)
-        } else {
-            None
-        };
+        let polls = found.polls(line.text);
+        let polls = polls.filter(|_| signature.fact == Some(Fact::Polls));
         self.tally.see(number, speaker, polls, line);
-        let captures = if signature.fact.is_some_and(Fact::has_groups) {
-            self.regexes[index]
-                .as_ref()
-                .and_then(|regex| regex.captures(message))
-        } else {
-            None
-        };
-        let group = |name: &str| captures.as_ref()?.name(name).map(|group| group.as_bytes());
+        let [first, second] = found.groups(line.text);
         match signature.fact {
             None | Some(Fact::Harness) => {}
             Some(Fact::Polls) => {
-                if let Some(flow) = fields::flow(message) {
+                if let Some(flow) = found.flow(line.text) {
                     self.tally.flow(speaker, flow, |flow| {
                         flow.slow += 1;
                         if flow.nic.is_none() {
-                            flow.nic = fields::nic(message).map(Into::into);
+                            flow.nic = found.nic(line.text).map(Into::into);
                         }
                     });
                 }
             }
             Some(Fact::Flow) => {
-                if let Some(flow) = fields::flow(message) {
+                if let Some(flow) = found.flow(line.text) {
                     self.tally.flow(speaker, flow, |flow| {
                         flow.made += 1;
                         flow.is_control |=
@@ -352,7 +292,7 @@ impl<'a> Worker<'a> {
                 }
             }
             Some(Fact::Setting) => {
-                if let (Some(key), Some(value)) = (group("key"), group("value")) {
+                if let (Some(key), Some(value)) = (first, second) {
                     self.tally.set(speaker, key, value);
                 }
             }
@@ -368,19 +308,19 @@ impl<'a> Worker<'a> {
                     Fact::TransportLoaded => Proof::Loaded,
                     _ => Proof::Up,
                 };
-                if let Some(name) = group("transport") {
+                if let Some(name) = first {
                     self.tally.transport(speaker, name, proof, line.place);
                 }
             }
             Some(Fact::Nodes) => {
-                if let Some(nodes) = group("nodes").and_then(fields::number) {
+                if let Some(nodes) = first.and_then(fields::number) {
                     // A communicator has fewer nodes than 2^32.
                     self.tally.nodes(speaker, nodes as u32);
                 }
             }
             Some(Fact::Collective) => {
-                let sequence = group("sequence").and_then(fields::number);
-                if let Some((sequence, operation)) = sequence.zip(group("operation")) {
+                let sequence = first.and_then(fields::number);
+                if let Some((sequence, operation)) = sequence.zip(second) {
                     let wait = Wait {
                         group: fields::torch_group(message).unwrap_or_default().to_vec(),
                         sequence,
@@ -390,7 +330,7 @@ impl<'a> Worker<'a> {
                 }
             }
             Some(Fact::Progress) => {
-                if let Some(started) = group("enqueued").and_then(fields::number) {
+                if let Some(started) = first.and_then(fields::number) {
                     let name = fields::torch_group(message).unwrap_or_default();
                     let group = Group::Torch(name.into());
                     self.tally.progress(speaker, group, line.place, started);
@@ -409,7 +349,7 @@ impl<'a> Worker<'a> {
                 }
             }
             Some(Fact::Version) => {
-                if let Some(version) = group("version") {
+                if let Some(version) = first {
                     self.tally.version(speaker, version);
                 }
             }
@@ -424,31 +364,5 @@ impl<'a> Worker<'a> {
                 self.tally.volume(speaker, sum);
             }
         }
-    }
-}
-
-/// The line whose hits are being collected, and how far lines were counted.
-#[derive(Default)]
-struct Cursor {
-    index: u32,
-    has_escapes: bool,
-    start: usize,
-    end: usize,
-    counted: usize,
-    lines: u32,
-}
-
-impl Cursor {
-    fn count_to(&mut self, block: &[u8], to: usize) {
-        let newlines = memchr_iter(b'\n', &block[self.counted..to]).count();
-        // A block has fewer lines than bytes.
-        self.lines += newlines as u32;
-        self.counted = to;
-    }
-
-    /// Counts the parsed line, whose end is known.
-    fn count_line(&mut self, block: &[u8]) {
-        self.lines += u32::from(self.end < block.len());
-        self.counted = block.len().min(self.end + 1);
     }
 }

@@ -9,7 +9,8 @@
 //!
 //! A line holds several records if several ranks wrote at once; each marker starts one.
 //!
-//! Where the parts of a record are depends on what is a digit and not on its value.
+//! Where the parts of a record are depends on what is a digit and not on its value, so that
+//! lines that differ only in their numbers have one [`Layout`].
 #![forbid(unsafe_code)]
 
 use super::time;
@@ -122,6 +123,54 @@ impl Span {
     pub(super) fn in_line(self, line: &[u8]) -> &[u8] {
         line.get(self.start as usize..self.end as usize)
             .unwrap_or_default()
+    }
+}
+
+/// Where the parts of a record are in its line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    time: Option<Span>,
+    glog: Option<Span>,
+    rank: Option<Span>,
+    gpu: Option<Span>,
+    host: Option<Span>,
+    pid: Option<Span>,
+    level: Option<Span>,
+    site: Option<(Span, Span)>,
+    message: Span,
+}
+
+impl Layout {
+    /// The layout of a record of `line`.
+    pub(super) fn of(line: &[u8], record: &Record<'_>) -> Self {
+        let span = |part: &[u8]| Span::of(line, part);
+        Self {
+            time: record.time.map(span),
+            glog: record.glog.map(span),
+            rank: record.rank.map(span),
+            gpu: record.gpu.map(span),
+            host: record.host.map(span),
+            pid: record.pid.map(span),
+            level: record.level.map(span),
+            site: record.site.map(|(name, line)| (span(name), span(line))),
+            message: span(record.message),
+        }
+    }
+
+    /// The record of a line with this layout.
+    pub(super) fn record<'a>(&self, line: &'a [u8]) -> Record<'a> {
+        let part = |span: Span| span.in_line(line);
+        Record {
+            time: self.time.map(part),
+            glog: self.glog.map(part),
+            rank: self.rank.map(part),
+            gpu: self.gpu.map(part),
+            host: self.host.map(part),
+            pid: self.pid.map(part),
+            level: self.level.map(part),
+            site: self.site.map(|(name, line)| (part(name), part(line))),
+            message: part(self.message),
+        }
     }
 }
 

@@ -121,20 +121,29 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// Whether the fact is read from named groups of the regex.
+    /// The named groups of the regex that the fact is read from; others have no name.
+    pub(super) fn groups(self) -> [&'static str; 2] {
+        match self {
+            Self::Setting => ["key", "value"],
+            Self::TransportLoaded | Self::TransportUp | Self::Transport | Self::TransportUsed => {
+                ["transport", ""]
+            }
+            Self::Nodes => ["nodes", ""],
+            Self::Collective => ["sequence", "operation"],
+            Self::Progress => ["enqueued", ""],
+            Self::Version => ["version", ""],
+            Self::OpCount
+            | Self::InitComplete
+            | Self::Devices
+            | Self::Flow
+            | Self::Polls
+            | Self::Volume
+            | Self::Harness => ["", ""],
+        }
+    }
+
     pub(super) fn has_groups(self) -> bool {
-        matches!(
-            self,
-            Self::Setting
-                | Self::TransportLoaded
-                | Self::TransportUp
-                | Self::Transport
-                | Self::TransportUsed
-                | Self::Nodes
-                | Self::Collective
-                | Self::Progress
-                | Self::Version
-        )
+        self.groups() != ["", ""]
     }
 }
 
