@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 use super::check::{self, SignatureMistake};
+use super::digits;
 use super::matcher::{Matcher, Walk};
 use super::signature::{OwnSignature, Signature};
+use aho_corasick::{AhoCorasick, BuildError};
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -107,6 +109,11 @@ pub struct SignatureCatalogue {
     literals: Vec<Vec<u8>>,
     /// For each literal: the signatures that have it.
     of_literal: Vec<Vec<usize>>,
+    /// For each signature: whether its regex tells digits apart.
+    reads_digits: Vec<bool>,
+    /// The literals with a digit, and a search for their forms.
+    with_digits: Vec<usize>,
+    forms: AhoCorasick,
     matcher: Matcher,
 }
 
@@ -177,8 +184,22 @@ impl SignatureCatalogue {
             .iter()
             .map(|signature| signature.example.as_bytes())
             .collect();
-        let matcher = Matcher::new(&searched, &examples)
-            .map_err(|error| SignatureCatalogueError::Search(error.to_string()))?;
+        let search = |error: BuildError| SignatureCatalogueError::Search(error.to_string());
+        let matcher = Matcher::new(&searched, &examples).map_err(search)?;
+        let reads_digits = signatures
+            .iter()
+            .map(|signature| signature.regex.as_deref().is_some_and(digits::tells_apart))
+            .collect();
+        let has_digit = |index: &usize| searched[*index].iter().any(u8::is_ascii_digit);
+        let with_digits: Vec<usize> = (0..searched.len()).filter(has_digit).collect();
+        let forms = with_digits
+            .iter()
+            .map(|index| digits::form(searched[*index]));
+        // Digits are frequent, so looking for places with one would take longer.
+        let forms = AhoCorasick::builder()
+            .prefilter(false)
+            .build(forms)
+            .map_err(search)?;
         Ok(Self {
             signatures,
             own: Vec::new(),
@@ -186,6 +207,9 @@ impl SignatureCatalogue {
             over,
             literals,
             of_literal,
+            reads_digits,
+            with_digits,
+            forms,
             matcher,
         })
     }
@@ -222,27 +246,48 @@ impl SignatureCatalogue {
         self.matcher.walk(block)
     }
 
+    /// The places of a form where a line of it may have a literal with a digit.
+    pub(super) fn places_of_digits(&self, form: &[u8]) -> impl Iterator<Item = (usize, usize)> {
+        let found = self.forms.find_overlapping_iter(form);
+        found.map(|found| (self.with_digits[found.pattern().as_usize()], found.start()))
+    }
+
+    /// Whether a line has a literal at a place.
+    pub(super) fn is_at(&self, literal: usize, line: &[u8], place: usize) -> bool {
+        let text = match literal.checked_sub(self.literals.len()) {
+            None => self.literals[literal].as_slice(),
+            Some(marker) => MARKERS[marker],
+        };
+        line.get(place..).is_some_and(|rest| rest.starts_with(text))
+    }
+
     /// Whether a literal belongs to a signature, and is not a marker.
     pub(super) fn is_signature(&self, literal: usize) -> bool {
         literal < self.of_literal.len()
     }
 
     /// The signatures of a message, in `found`; `literals` are those that it contains. A
-    /// fallback is tried only if nothing else matches.
+    /// fallback is tried only if nothing else matches. `asked` gets the answers of regexes that
+    /// tell digits apart.
     pub(super) fn of_message(
         &self,
         literals: impl Iterator<Item = usize> + Clone,
         message: &[u8],
         regexes: &Regexes,
         found: &mut Vec<usize>,
+        asked: &mut Vec<(usize, bool)>,
     ) {
         found.clear();
         for fallback in [false, true] {
             for literal in literals.clone() {
                 for &index in self.of_literal.get(literal).into_iter().flatten() {
-                    let holds = || {
+                    let mut holds = || {
                         let regex = regexes[index].as_ref();
-                        regex.is_none_or(|regex| regex.is_match(message))
+                        let holds = regex.is_none_or(|regex| regex.is_match(message));
+                        if self.reads_digits[index] {
+                            asked.push((index, holds));
+                        }
+                        holds
                     };
                     let is_meant = self.signatures[index].fallback == fallback;
                     if is_meant && !found.contains(&index) && holds() {
@@ -322,7 +367,7 @@ impl SignatureCatalogue {
         if let Some((_, place)) = hits.first() {
             let message = super::shape::record_at(line, *place).0.message;
             let literals = hits.iter().map(|(literal, _)| *literal);
-            self.of_message(literals, message, &self.regexes, &mut all);
+            self.of_message(literals, message, &self.regexes, &mut all, &mut Vec::new());
         }
         all.into_iter()
             .map(|index| &self.signatures[index])

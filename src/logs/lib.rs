@@ -5,7 +5,7 @@
 //! under `probes/logs` ([`Signature`]); users add their own. Each signature has a literal
 //! that its lines contain. A stream is searched for all literals at once (`matcher`), in
 //! blocks that several threads process (`blocks`, `scan`), and only lines with a hit are
-//! parsed (`parser`, `shape`, `fields`). A line without a hit costs a vector search, and memory does
+//! parsed (`parser`, `shape`, `fields`), lines that differ in their digits only once. A line without a hit costs a vector search, and memory does
 //! not grow with the log.
 //!
 //! Regular expressions are the `regex` crate's, so every pattern takes linear time. A line
@@ -20,6 +20,7 @@ mod buckets;
 mod catalogue;
 mod check;
 mod compose;
+mod digits;
 mod fields;
 mod filter;
 mod first;

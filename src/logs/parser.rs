@@ -1,20 +1,38 @@
 //! Parses lines that may have a literal: their records, and the signatures of each.
+//!
+//! A log repeats itself: most lines differ from an earlier one only in their numbers. Such
+//! lines have one *form*, the line with `0` for every digit. They have the same literals and
+//! the same layout, and a regex that treats all digits alike matches all of them in the same
+//! places. So a form is parsed once and kept, and a later line of it costs a comparison. What
+//! the values of digits decide is found out for each line: the regexes with a digit in them
+//! are asked again, and literals with a digit are compared again.
 #![forbid(unsafe_code)]
 
 use super::catalogue::{Regexes, SignatureCatalogue};
+use super::digits;
 use super::fields::{self, End, FlowText, Polls};
 use super::harness::HarnessReading;
 use super::shape::{self, Layout, Record, Span};
 use super::signature::Fact;
+use foldhash::fast::RandomState;
+use std::hash::BuildHasher;
 
 /// Most hits of one line that are examined; a line of many MiB may have millions.
 const HITS_MAX: usize = 64;
+/// Forms that are kept, at most 2 MiB for each thread: sets, and forms of each.
+const SETS: u64 = 1024;
+const WAYS: usize = 4;
+/// Longest line whose form is kept, in bytes.
+const FORM_BYTES: usize = 512;
+
 /// A line; without a literal it has no records.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ParsedLine {
     /// Whether it has the literal of a signature, and not only a marker of warnings.
     pub has_signature: bool,
     pub records: Vec<ParsedRecord>,
+    /// Literals with a digit, places where the form allows them, and whether they are there.
+    literals: Vec<(usize, usize, bool)>,
 }
 
 /// A record with a literal.
@@ -28,6 +46,8 @@ pub(super) struct ParsedRecord {
     error: Option<Span>,
     /// For a line of a program that drives the plugin itself.
     pub harness: Option<HarnessReading>,
+    /// The signatures whose regex was tried and depends on digits, with the result.
+    asked: Vec<(usize, bool)>,
 }
 
 /// A signature of a record.
@@ -134,7 +154,9 @@ impl Found {
 pub(super) struct Parser<'a> {
     catalogue: &'a SignatureCatalogue,
     regexes: Regexes,
-    last: ParsedLine,
+    known: KnownForms,
+    /// The last line whose form is not kept.
+    other: ParsedLine,
     hits: Vec<(usize, usize)>,
     found: Vec<usize>,
 }
@@ -144,7 +166,8 @@ impl<'a> Parser<'a> {
         Self {
             catalogue,
             regexes: catalogue.regexes(),
-            last: ParsedLine::default(),
+            known: KnownForms::default(),
+            other: ParsedLine::default(),
             hits: Vec::new(),
             found: Vec::new(),
         }
@@ -152,6 +175,41 @@ impl<'a> Parser<'a> {
 
     /// Parses a line without escape sequences.
     pub(super) fn parse(&mut self, line: &[u8]) -> &ParsedLine {
+        if line.len() > FORM_BYTES {
+            self.other = self.parse_new(line).0;
+            return &self.other;
+        }
+        let slot = self.known.find(line);
+        if !self
+            .known
+            .at(slot)
+            .is_some_and(|known| self.holds(known, line))
+        {
+            let (mut parsed, is_of_form) = self.parse_new(line);
+            if !is_of_form {
+                self.other = parsed;
+                return &self.other;
+            }
+            let places = self.catalogue.places_of_digits(self.known.form());
+            let asked =
+                places.map(|(literal, at)| (literal, at, self.catalogue.is_at(literal, line, at)));
+            parsed.literals = asked.collect();
+            self.known.keep(slot, parsed);
+        }
+        self.known.at(slot).unwrap_or(&self.other)
+    }
+
+    /// Whether the digits of a line decide the same as those of a known line of its form.
+    fn holds(&self, known: &ParsedLine, line: &[u8]) -> bool {
+        let is_same = |(literal, at, was): &(usize, usize, bool)| {
+            self.catalogue.is_at(*literal, line, *at) == *was
+        };
+        let records = || known.records.iter();
+        known.literals.iter().all(is_same) && records().all(|one| one.holds(line, &self.regexes))
+    }
+
+    /// Parses a line, and whether all lines of its form with the same answers are parsed so.
+    fn parse_new(&mut self, line: &[u8]) -> (ParsedLine, bool) {
         let mut hits = std::mem::take(&mut self.hits);
         hits.clear();
         self.catalogue.hits(line, |literal, place| {
@@ -166,7 +224,7 @@ impl<'a> Parser<'a> {
             has_signature: hits.iter().any(is_signature),
             ..ParsedLine::default()
         };
-        let mut rest = hits.as_slice();
+        let (mut rest, mut is_of_form) = (hits.as_slice(), true);
         while let Some((&(_, first), _)) = rest.split_first() {
             let (record, start, end) = shape::record_at(line, first);
             // A marker precedes its message.
@@ -178,12 +236,11 @@ impl<'a> Parser<'a> {
             let (mine, others) = rest.split_at(size);
             parsed
                 .records
-                .push(self.parse_record(line, &record, start, mine));
+                .push(self.parse_record(line, &record, start, mine, &mut is_of_form));
             rest = others;
         }
         self.hits = hits;
-        self.last = parsed;
-        &self.last
+        (parsed, is_of_form)
     }
 
     fn parse_record(
@@ -192,7 +249,9 @@ impl<'a> Parser<'a> {
         record: &Record<'_>,
         start: usize,
         hits: &[(usize, usize)],
+        is_of_form: &mut bool,
     ) -> ParsedRecord {
+        let mut asked = Vec::new();
         let is_of_message = |at: usize| at >= start || record.level().is_none();
         let of_message = hits.iter().filter(|(_, at)| is_of_message(*at));
         self.catalogue.of_message(
@@ -200,6 +259,7 @@ impl<'a> Parser<'a> {
             record.message,
             &self.regexes,
             &mut self.found,
+            &mut asked,
         );
         let first = hits.first().map_or(0, |(_, at)| *at);
         let found = self.found.iter().map(|&signature| {
@@ -207,6 +267,8 @@ impl<'a> Parser<'a> {
                 .iter()
                 .find(|(literal, _)| self.catalogue.has(*literal, signature));
             let fact = self.catalogue.signatures[signature].fact;
+            let has_groups = fact.is_some_and(Fact::has_groups);
+            *is_of_form &= !has_groups || asked.iter().all(|(one, _)| *one != signature);
             Found {
                 signature,
                 at: hit.map_or(first, |(_, at)| *at),
@@ -226,6 +288,7 @@ impl<'a> Parser<'a> {
             harness: harness
                 .then(|| HarnessReading::of(record.message))
                 .flatten(),
+            asked,
         }
     }
 }
@@ -252,6 +315,161 @@ impl Parser<'_> {
                 FactSpans::Groups(fact.groups().map(|name| group(name).map(span)))
             }
             _ => FactSpans::Message,
+        }
+    }
+}
+
+impl ParsedRecord {
+    /// Whether the regexes that depend on digits say the same of another line of the form.
+    fn holds(&self, line: &[u8], regexes: &Regexes) -> bool {
+        self.asked.is_empty() || {
+            let message = self.record(line).message;
+            let is_match = |index: usize| {
+                regexes[index]
+                    .as_ref()
+                    .is_none_or(|one| one.is_match(message))
+            };
+            self.asked
+                .iter()
+                .all(|(index, was)| is_match(*index) == *was)
+        }
+    }
+}
+
+/// Parsed lines by their form. The hash of a form chooses one of `SETS`; a set keeps `WAYS`
+/// forms, the ones that come often in front.
+#[derive(Default)]
+struct KnownForms {
+    slots: Vec<Option<Known>>,
+    /// The form of the last line, and its hash.
+    form: Vec<u8>,
+    hash: u64,
+    state: RandomState,
+}
+
+struct Known {
+    hash: u64,
+    form: Box<[u8]>,
+    line: ParsedLine,
+}
+
+impl KnownForms {
+    /// The slot of a line's form: where it is kept, or where it would be.
+    fn find(&mut self, line: &[u8]) -> usize {
+        digits::write_form(line, &mut self.form);
+        self.hash = self.state.hash_one(self.form.as_slice());
+        // The remainder is small.
+        let first = (self.hash % SETS) as usize * WAYS;
+        let Some(slot) = (first..first + WAYS).find(|slot| self.at(*slot).is_some()) else {
+            return first + WAYS - 1;
+        };
+        let better = if slot > first { slot - 1 } else { slot };
+        self.slots.swap(slot, better);
+        better
+    }
+
+    fn form(&self) -> &[u8] {
+        &self.form
+    }
+
+    /// What is kept in a slot, if it is of the last line's form.
+    fn at(&self, slot: usize) -> Option<&ParsedLine> {
+        let known = self.slots.get(slot)?.as_ref()?;
+        (known.hash == self.hash && *known.form == *self.form).then_some(&known.line)
+    }
+
+    /// Keeps a line of the last line's form.
+    fn keep(&mut self, slot: usize, line: ParsedLine) {
+        self.slots.resize_with(SETS as usize * WAYS, || None);
+        self.slots[slot] = Some(Known {
+            hash: self.hash,
+            form: self.form.as_slice().into(),
+            line,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    static CATALOGUE: LazyLock<SignatureCatalogue> =
+        LazyLock::new(|| SignatureCatalogue::embedded().expect("sound"));
+
+    /// The line with other digits, of the same number.
+    fn with_digits(line: &str, digits: &[u8]) -> Vec<u8> {
+        let mut digits = digits.iter().cycle();
+        let other = |byte: u8| match digits.next() {
+            Some(digit) if byte.is_ascii_digit() => *digit,
+            _ => byte,
+        };
+        line.bytes().map(other).collect()
+    }
+
+    /// Parses the lines with one parser, and each with a parser that knows no line.
+    fn check(lines: &[Vec<u8>]) {
+        let mut parser = Parser::new(&CATALOGUE);
+        let mut fresh = Parser::new(&CATALOGUE);
+        for line in lines {
+            let (new, _) = fresh.parse_new(line);
+            let parsed = parser.parse(line);
+            let both = [parsed, &new].map(|one| (one.has_signature, &one.records));
+            assert_eq!(both[0], both[1], "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_known_form_is_not_parsed_again() {
+        let mut parser = Parser::new(&CATALOGUE);
+        let line = b"node0:71:79 [3] NCCL INFO NET/GPUDirectTCPX ver. 3.1.9.";
+        let slot = parser.known.find(line);
+        parser.known.keep(slot, ParsedLine::default());
+        assert!(parser.parse(line).records.is_empty());
+    }
+
+    #[test]
+    fn what_digits_decide_is_read_from_each_line() {
+        let lines = [
+            "[DEBUG][SlidingWindow] tcpx_test: chunk_idx=7 rc=0 done=0 size=0 is_recv=1",
+            "[DEBUG][SlidingWindow] tcpx_test: chunk_idx=7 rc=2 done=0 size=0 is_recv=1",
+            "node0:71:79 [0] NCCL INFO Cuda failure 217",
+            "node0:71:79 [0] NCCL INFO Cuda failure 218",
+            "node0:71:79 [0] transport/net.cc:77 NCCL WARN Got completion with status=0 x",
+            "node0:71:79 [0] transport/net.cc:77 NCCL WARN Got completion with status=5 x",
+            "[ncclNet:2] f():12 no such thing",
+            "[ncclNet:3] f():12 no such thing",
+        ];
+        check(&lines.map(|line| line.as_bytes().to_vec()));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn an_example_with_other_digits_is_parsed_as_if_it_were_new(
+            digits in prop::collection::vec(prop::collection::vec(b'0'..=b'9', 1..40), 1..5),
+            prefix in prop::sample::select(vec!["", "[1,3]<stderr>:", "3: ", "[pod/a/b] 2026-11-20T08:14:04.1Z ", "E1120 08:14:04.531 70 a.cpp:874] [Rank 3] "]),
+        ) {
+            let lines = CATALOGUE.signatures().iter().flat_map(|signature| {
+                let line = format!("{prefix}{}", signature.example);
+                digits.iter().map(move |digits| with_digits(&line, digits))
+            });
+            check(&lines.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn any_lines_are_parsed_as_if_they_were_new(
+            parts in prop::collection::vec(prop::sample::select(vec![
+                "NCCL WARN ", "NCCL INFO ", " NCCL ", "node0:71:79 [3] ", "[ncclNet:2] ", "f():12 ", "a.cpp:874] ", "[rank3]:", "E1120 08:14:04.531 70 ",
+                "2026-11-20 08:14:04", "[Rank 3] ", "NET/GPUDirectTCPX : ", "chunk size: 0", "[SlidingWindow] tcpx_test: ", "chunk_idx=7 rc=0", "done=1",
+                "Using network Socket", "Got completion with status=5", "v7/v8 not found", "1234567890", "timeout ", " cnt 5, nanos 7 ", "0x7f",
+            ]), 1..9),
+            digits in prop::collection::vec(prop::collection::vec(b'0'..=b'9', 1..20), 1..5),
+        ) {
+            let line = parts.concat();
+            check(&digits.iter().map(|digits| with_digits(&line, digits)).collect::<Vec<_>>());
         }
     }
 }
