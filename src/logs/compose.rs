@@ -212,7 +212,11 @@ impl Compose<'_> {
         // Lines of several ranks are in the order of their clocks if all have one.
         let have_clocks = seen().all(|seen| seen.first_line_us.is_some());
         let first =
-            seen().min_by_key(|seen| (seen.first_line_us.filter(|_| have_clocks), seen.first));
+            // Several processes may have written one line.
+            seen().min_by_key(|seen| {
+                let clock = seen.first_line_us.filter(|_| have_clocks);
+                (clock, seen.first, &seen.sample)
+            });
         let last = seen().max_by_key(|seen| (seen.last_us, seen.last));
         let first_us = seen().filter_map(|seen| seen.first_us).min();
         let last_us = seen().filter_map(|seen| seen.last_us).max();
