@@ -1,6 +1,7 @@
 """The cost of reading logs, compared with ripgrep, which counts the lines with any of the same literals."""
 
 import concurrent.futures
+import itertools
 import json
 import os
 import random
@@ -10,7 +11,7 @@ import subprocess
 import time
 import tomllib
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 from .processes import ROOT, Failed
 from .programs import MIB, Programs, Sample, Skipped
@@ -22,16 +23,17 @@ FILE = 2048 * MIB
 RESIDENT_MAX = 64 * MIB
 # Debian's older version is several times slower, so it is not used for comparison.
 RIPGREP_OLDEST = 15
+PROBES = ROOT / "probes/logs"
 
 
 def logs(programs: Programs, pairs: int) -> None:
-    """tcpxctl logs over ripgrep -c of all literals, by the share of lines that have one"""
+    """tcpxctl logs over ripgrep -c of all literals, for several kinds of lines"""
     ripgrep = newest_ripgrep(programs)
     literals = programs.processes.run([programs.tcpxctl, "logs", "--literals"]).splitlines()
     patterns = [word for literal in literals for word in ("-e", literal)]
-    for percent in (1, 20, 80):
+    for label, lines in KINDS.items():
         path = programs.folder / "mixed.log"
-        write_mixed(path, percent, programs.bytes(FILE, 4 * MIB), programs.bytes(PIECE, 4 * MIB))
+        write_log(path, lines, programs.bytes(FILE, 4 * MIB), programs.bytes(PIECE, 4 * MIB))
         counts: dict[str, set[int]] = {"tcpxctl": set(), "ripgrep": set()}
         resident: list[int] = []
 
@@ -46,7 +48,7 @@ def logs(programs: Programs, pairs: int) -> None:
             counts["ripgrep"].add(int(output))
             return {"gb_per_s": path.stat().st_size / seconds / 1e9}
 
-        compare(pairs, f"{percent} % of lines", Side("tcpxctl", ours), Side("ripgrep", theirs), Row("gb_per_s", at_least(1.3)))
+        compare(pairs, label, Side("tcpxctl", ours), Side("ripgrep", theirs), Row("gb_per_s", at_least(1.3)))
         path.unlink()
         if counts["tcpxctl"] != counts["ripgrep"]:
             raise Failed(f"tcpxctl and ripgrep count different lines: {counts}")
@@ -93,29 +95,84 @@ def resident_at_most(pid: int) -> int:
     return int(line.split()[1]) << 10
 
 
-def write_mixed(path: Path, percent: int, size: int, piece_size: int) -> None:
-    """Writes a mix of ordinary lines and lines that match signatures, with random numbers."""
+def examples(files: str) -> list[str]:
+    """The example lines of signatures."""
+    return [signature["example"] for file in sorted(PROBES.glob(files))
+            for signature in tomllib.loads(file.read_text())["signature"]]
+
+
+def mixed(percent: int) -> Iterator[str]:
+    """Ordinary lines and lines that match signatures, with random numbers."""
     dice = random.Random(percent)
-    probes = ROOT / "probes/logs"
-    ordinary = (probes / "ordinary.txt").read_text().splitlines()
-    known = [signature["example"] for file in sorted(probes.glob("*.toml"))
-             for signature in tomllib.loads(file.read_text())["signature"]]
+    ordinary = (PROBES / "ordinary.txt").read_text().splitlines()
+    known = examples("*.toml")
     # Timeouts flood logs in practice, so they are more likely than other lines.
     known += [line for line in known if "timeout" in line for _ in range(20)]
+    while True:
+        yield renumbered(dice, dice.choice(known if dice.randrange(100) < percent else ordinary))
 
-    def line() -> str:
-        one = dice.choice(known if dice.randrange(100) < percent else ordinary)
-        # Replaces addresses, ports and counts; no literal has a number of four digits or more.
-        return re.sub(r"\d{4,}", lambda number: str(dice.randrange(10 ** len(number[0]))), one)
 
+def only_tcpx() -> Iterator[str]:
+    """Lines of NCCL, of which every fourth is one of TCPX that matches a signature."""
+    dice = random.Random(4)
+    ordinary = [line for line in (PROBES / "ordinary.txt").read_text().splitlines() if line.startswith("node0:")]
+    known = [line for name in ("init", "connect", "memory", "data", "misuse") for line in examples(f"{name}.toml")]
+    for number in itertools.count():
+        yield renumbered(dice, dice.choice(ordinary if number % 4 else known))
+
+
+def harness() -> Iterator[str]:
+    """The receiver of a program that drives the plugin itself: up to seven lines per chunk."""
+    dice = random.Random(5)
+    requests = [f"0x7f{dice.randrange(1 << 40):010x}" for _ in range(64)]
+    for iteration in itertools.count():
+        yield f"[SERVER] ===== Iteration {iteration} ====="
+        for chunk in range(512):
+            channel, oldest = chunk % 4, max(0, chunk - 64)
+            yield f"[DEBUG] GPU 0 chunk {chunk} → channel {channel} (window size={min(chunk // 4, 16)}/16)"
+            if chunk >= 64:
+                yield f"[DEBUG] GPU 0 channel {channel} window FULL, trying to release oldest..."
+            for done in [0] * dice.randrange(6) + [1]:
+                yield f"[DEBUG][SlidingWindow] tcpx_test: chunk_idx={oldest} rc=0 done={done} size=0 is_recv=1"
+            yield f"[DEBUG] GPU 0 chunk {chunk} calling tcpx_irecv (size=524288, tag={chunk + 100})..."
+            yield f"[DEBUG] GPU 0 chunk {chunk} tcpx_irecv returned, request={dice.choice(requests)}"
+        yield f"[SERVER] Iteration {iteration} completed in 182.5 ms, bandwidth: 2.74 GB/s"
+
+
+def healthy() -> Iterator[str]:
+    """The logs of `src/logs/golden.toml` in which nothing is wrong, with random numbers."""
+    dice = random.Random(6)
+    cases = tomllib.loads((ROOT / "src/logs/golden.toml").read_text())["case"]
+    lines = [line for case in cases if "first" not in case for line in case["log"].splitlines() if line]
+    while True:
+        yield from (renumbered(dice, line) for line in lines)
+
+
+def renumbered(dice: random.Random, line: str) -> str:
+    """Replaces addresses, ports and counts; no literal has a number of four digits or more."""
+    return re.sub(r"\d{4,}", lambda number: str(dice.randrange(10 ** len(number[0]))), line)
+
+
+def write_log(path: Path, kind: Callable[[], Iterator[str]], size: int, piece_size: int) -> None:
+    """Writes a file that repeats one piece of lines of a kind."""
     lines, written = [], 0
-    while written < piece_size:
-        lines.append(line())
-        written += len(lines[-1]) + 1
+    for line in kind():
+        lines.append(line)
+        written += len(line.encode()) + 1
+        if written >= piece_size:
+            break
     piece = ("\n".join(lines) + "\n").encode()
     with open(path, "wb") as file:
         for _ in range(max(1, size // len(piece))):
             file.write(piece)
 
 
+KINDS: dict[str, Callable[[], Iterator[str]]] = {
+    "1 % of lines": lambda: mixed(1),
+    "20 % of lines": lambda: mixed(20),
+    "80 % of lines": lambda: mixed(80),
+    "lines of TCPX": only_tcpx,
+    "lines of a harness": harness,
+    "healthy logs": healthy,
+}
 COMPARISONS: dict[str, Callable[[Programs, int], None]] = {"logs": logs}
