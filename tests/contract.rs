@@ -308,6 +308,17 @@ fn bad(folder: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
+fn a_speed_that_is_unknown_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = bad(folder.path(), "speedless");
+    let report = selftest(plugin.to_str().unwrap(), &[], "properties-");
+    assert_eq!(report.code, Some(0));
+    let all: Vec<_> = report.of("PASS").collect();
+    let is_told = |(id, why): &(&str, &str)| *id == "properties-sane" && why.contains("-1 Mbit/s");
+    assert!(all.iter().any(is_told), "{all:#?}");
+}
+
+#[test]
 fn a_defect_fails_its_own_row_and_the_other_rows_still_run() {
     let folder = tempfile::tempdir().unwrap();
     for (name, row, verdict, words) in [

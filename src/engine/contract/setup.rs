@@ -129,12 +129,7 @@ fn properties_sane(subject: &Subject<'_>) -> Checked {
                 )
             })
         };
-        number(
-            "speed",
-            &device.speed_mbps,
-            device.speed_mbps > 0,
-            "more than 0 Mbit/s",
-        )?;
+        // A speed of 0 or less is unknown; NCCL takes 10 Gbit/s then.
         number(
             "latency",
             &device.latency_us,
