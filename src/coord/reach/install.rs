@@ -32,13 +32,15 @@ const PIECE_BYTES: usize = 64 * 1024;
 const PIECE_MAX: Duration = Duration::from_secs(20);
 const ANSWER_PREFIX: &str = "tcpxctl-boot";
 
-/// A copy that does not grow for 25 s is given up, so that nothing is left on a node whose
+/// `fail` removes the part of a copy before it answers, because writing to a coordinator that is
+/// gone ends the shell without its trap. A copy that does not grow for 25 s is given up, so that nothing is left on a node whose
 /// connection went dead; files that a crash of the node left are removed by the next copy.
 ///
 /// Contains no single quote, backslash, `!` or newline, so that any login shell passes it on
 /// unchanged as a quoted argument. [`Boot::line`] replaces the `@` words.
 const LINE: &str = concat!(
-    "umask 077; say() { echo tcpxctl-boot \"$@\"; }; fail() { say failed \"$@\"; exit 97; }; ",
+    "umask 077; say() { echo tcpxctl-boot \"$@\"; }; t=; away() { rm -f \"$t\" \"$t.p\"; }; ",
+    "fail() { [ -n \"$t\" ] && away; say failed \"$@\"; exit 97; }; ",
     "[ \"$(uname -s)\" = Linux ] || fail system $(uname -s); ",
     "[ \"$(uname -m)\" = @ARCH ] || fail arch $(uname -m); ",
     "b=${XDG_CACHE_HOME:-${HOME:-}/.cache}; d=$b/tcpxctl; f=$d/agent-@VERSION-@SHORT; ",
@@ -49,13 +51,12 @@ const LINE: &str = concat!(
     "h=$(sha256sum <&3) || fail hash no sha256sum; [ \"${h%% *}\" = @HASH ]; }; ",
     "if good; then say have; else say need; ",
     "find \"$d\" -name \".up-*\" -mmin +60 -exec rm -f {} + 2>/dev/null; ",
-    "t=$(mktemp \"$d/.up-XXXXXX\" 2>&1) || fail write $t; ",
-    "away() { rm -f \"$t\" \"$t.e\" \"$t.p\"; }; trap away 0; ",
-    "exec 4<&0; head -c @SIZE <&4 >\"$t\" 2>\"$t.e\" & jobs -p >\"$t.p\"; read -r h <\"$t.p\"; exec 4<&-; ",
-    "still() { n=0; s=; while sleep 1; kill -0 $h; do z=$(wc -c <\"$t\"); ",
-    "[ \"$z\" = \"$s\" ] && n=$((n+1)) || n=0; s=$z; [ $n -lt 25 ] || kill $h; done; }; ",
-    "(exec >/dev/null 2>&1; still &); wait $h || fail write $(cat \"$t.e\"); ",
-    "[ $(wc -c <\"$t\") -eq @SIZE ] || fail short; rm -f \"$t.e\" \"$t.p\"; ",
+    "e=$(mktemp \"$d/.up-XXXXXX\" 2>&1) || fail write $e; t=$e; trap away 0; ",
+    "exec 4<&0 5>\"$t.p\"; still() { n=0; s=; while sleep 1; h=$(cat \"$t.p\"); kill -0 $h; do ",
+    "z=$(wc -c <\"$t\"); [ \"$z\" = \"$s\" ] && n=$((n+1)) || n=0; s=$z; [ $n -lt 25 ] || kill $h; done; }; ",
+    "(exec >/dev/null 2>&1 4<&- 5>&-; still &); ",
+    "e=$(head -c @SIZE <&4 2>&1 >\"$t\" & jobs -p >&5; wait); exec 4<&- 5>&-; rm -f \"$t.p\"; ",
+    "[ $(wc -c <\"$t\") -eq @SIZE ] || { [ -n \"$e\" ] && fail write $e; fail short; }; ",
     "e=$(chmod 700 \"$t\" 2>&1 && mv -f \"$t\" \"$f\" 2>&1) || fail write $e; trap - 0; ",
     "good || fail hash the copy differs; ",
     "ls -t \"$d\"/agent-* | tail -n +5 | while read -r o; do rm -f \"$o\"; done; ",
@@ -505,12 +506,15 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a shell");
-        let mut stdin = shell.stdin.take().expect("a pipe");
+        let (mut stdin, mut stdout) = (
+            shell.stdin.take().expect("a pipe"),
+            shell.stdout.take().expect("a pipe"),
+        );
+        assert_eq!(line(&mut stdout).as_deref(), Some("tcpxctl-boot need"));
         stdin.write_all(b"#!/bin").expect("written");
-        drop(stdin);
-        let output = shell.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(said, "tcpxctl-boot need\ntcpxctl-boot failed short\n");
+        // A coordinator that was killed reads no answer.
+        drop((stdout, stdin));
+        shell.wait().expect("it ends");
         let cache = home.path().join(".cache/tcpxctl");
         assert_eq!(std::fs::read_dir(cache).expect("a cache").count(), 0);
     }
@@ -623,7 +627,7 @@ mod tests {
         let said = boot(home.path(), &big, "sh", "trap '' XFSZ; ulimit -f 1; ");
         assert!(
             said.as_ref()
-                .is_err_and(|error| error.contains("cannot write tcpxctl")),
+                .is_err_and(|error| error.contains("cannot write tcpxctl on the node: head: ")),
             "{said:?}"
         );
     }
