@@ -384,7 +384,8 @@ fn files_of_commands_that_redact_are_written_from_cleared_bytes() {
     for path in files_below(&root().join("src"), "rs", &|_| true) {
         let text = fs::read_to_string(&path).unwrap();
         let text = text.split("#[cfg(test)]").next().unwrap();
-        if !text.contains("Outlet") || path.ends_with("redact/outlet.rs") {
+        let is_test = path.components().any(|part| part.as_os_str() == "tests");
+        if is_test || !text.contains("Outlet") || path.ends_with("redact/outlet.rs") {
             continue;
         }
         for call in ["write_all(", "append_data("] {

@@ -21,7 +21,8 @@ fn a_run_is_reported_bundled_read_from_the_bundle_and_compared() {
     let page = std::fs::read_to_string(run.join("report.html")).unwrap();
     assert!(page.contains("✓ PASSED") && page.contains("</html>"));
     assert!(run.join("report.html.map.json").is_file());
-    told(run, &["report", "RUN", "--short", "--lang", "zh"], 0).says(&["**PASSED**", "中位数"]);
+    told(run, &["report", "RUN", "--short", "--lang", "zh"], 0)
+        .says(&["**通过（PASSED）**", "中位数"]);
     told(run, &["report", "RUN", "--format", "junit"], 0).says(&["<testsuites", "failures=\"0\""]);
     assert_eq!(
         told(run, &["report", "RUN", "--json"], 0).json()["schema"],
