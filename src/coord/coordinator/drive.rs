@@ -168,6 +168,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         agents,
         run,
         started,
+        stepped: Duration::ZERO,
     };
     drive.launch();
     drive.watch(&events);
@@ -196,6 +197,8 @@ struct Drive<'a> {
     agents: Vec<Agent>,
     run: Run,
     started: Instant,
+    /// Time of the last step.
+    stepped: Duration,
 }
 
 impl Drive<'_> {
@@ -311,16 +314,10 @@ impl Drive<'_> {
 
     fn watch(&mut self, events: &mpsc::Receiver<AgentEvent>) {
         let mut stream = Stream::new();
-        let mut awake = Instant::now();
+        self.stepped = self.now().elapsed;
         while !self.run.is_over() {
             let began = Instant::now();
-            let heard = events.recv_timeout(TICK);
-            let slept = std::mem::replace(&mut awake, Instant::now()).elapsed();
-            if slept > OVERSLEPT {
-                // Known before what happened meanwhile is judged.
-                self.step(RunInput::Slept(slept));
-            }
-            match heard {
+            match events.recv_timeout(TICK) {
                 Ok(event) => self.hear(event),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
@@ -367,6 +364,13 @@ impl Drive<'_> {
 
     fn step(&mut self, input: RunInput) {
         let now = self.now();
+        // There is a step in every turn of the loop.
+        let slept = now.elapsed - std::mem::replace(&mut self.stepped, now.elapsed);
+        if slept > OVERSLEPT {
+            // Known before what happened meanwhile is judged.
+            let effects = self.run.step(now, RunInput::Slept(slept));
+            self.carry_out(effects);
+        }
         let effects = self.run.step(now, input);
         self.carry_out(effects);
     }
