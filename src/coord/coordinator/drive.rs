@@ -316,7 +316,6 @@ impl Drive<'_> {
         let mut stream = Stream::new();
         self.stepped = self.now().elapsed;
         while !self.run.is_over() {
-            let began = Instant::now();
             match events.recv_timeout(TICK) {
                 Ok(event) => self.hear(event),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -337,7 +336,6 @@ impl Drive<'_> {
             });
             let tick = RunInput::Tick {
                 interrupted: self.request.interrupted.load(Ordering::Relaxed),
-                overslept: began.elapsed() > OVERSLEPT,
                 focused: focused.flatten(),
             };
             self.step(tick);

@@ -56,7 +56,6 @@ pub(super) enum RunInput {
         /// The user wants an end.
         interrupted: bool,
         /// The coordinator was stopped or starved since the last one.
-        overslept: bool,
         /// The channel that a view shows in detail, and its recorder file.
         focused: Option<(ChannelKey, PathBuf)>,
     },
@@ -89,6 +88,8 @@ pub(super) struct Run {
     beat_at: Duration,
     /// How long the coordinator did not run, and when it went on.
     slept: Option<(Duration, Duration)>,
+    /// Whether that was since the last tick.
+    overslept: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +115,7 @@ impl Run {
             focused: None,
             beat_at: now.elapsed,
             slept: None,
+            overslept: false,
         }
     }
 
@@ -186,16 +188,16 @@ impl Run {
             }
             RunInput::Slept(slept) => {
                 self.slept = Some((slept, now.elapsed));
+                self.overslept = true;
                 // What the agents sent meanwhile is not read yet.
                 let agents = self.agents.iter_mut();
                 agents.for_each(|agent| agent.pulse.heard(now.elapsed));
             }
             RunInput::Tick {
                 interrupted,
-                overslept,
                 focused,
             } => {
-                self.tick(interrupted, overslept, now, &mut effects);
+                self.tick(interrupted, now, &mut effects);
                 self.focus(focused, &mut effects);
             }
         }
@@ -336,7 +338,8 @@ impl Run {
         }
     }
 
-    fn tick(&mut self, interrupted: bool, overslept: bool, now: Now, effects: &mut Vec<RunEffect>) {
+    fn tick(&mut self, interrupted: bool, now: Now, effects: &mut Vec<RunEffect>) {
+        let overslept = std::mem::take(&mut self.overslept);
         if now.elapsed >= self.beat_at {
             self.beat_at = now.elapsed + HEARTBEAT;
             let beat = |node: usize| {

@@ -378,19 +378,13 @@ fn input(one: Happening) -> RunInput {
         },
         15 => RunInput::Tick {
             interrupted: true,
-            overslept: false,
             focused: None,
         },
-        16 => RunInput::Tick {
-            interrupted: false,
-            overslept: true,
-            focused: None,
-        },
+        16 => RunInput::Slept(Duration::from_secs(3)),
         18 => RunInput::Slept(Duration::from_secs(9)),
         17 => said(AgentMessage::Sample(channels(u64::from(one.worker), 0))),
         _ => RunInput::Tick {
             interrupted: false,
-            overslept: false,
             focused: None,
         },
     }
