@@ -504,7 +504,7 @@ fn torch_rank(front: &[u8]) -> Option<&[u8]> {
     (is_number(&rest[..digits]) && rest.get(digits) == Some(&b']')).then(|| &rest[..digits])
 }
 
-/// Whether a text is a number that fits; a longer one is none, whatever its digits are.
+/// Whether a text is a number of at most `DIGITS_MAX` digits, whatever they are.
 fn is_number(text: &[u8]) -> bool {
     (1..=DIGITS_MAX).contains(&text.len()) && text.iter().all(u8::is_ascii_digit)
 }

@@ -81,7 +81,7 @@ pub fn run(source: &mut dyn Source, look: ViewOptions) -> Result<ViewExit, TuiEr
     let left = seen.serve(&mut screen, &signals);
     // The source need not read the details of a channel any more.
     seen.source.focus(None, seen.model.state());
-    // A terminal that hung up fails the next call, whichever it is.
+    // After a hang-up, any call on the terminal may be the first that fails.
     match (left, screen.check()) {
         (Err(TuiError::Terminal(_)), Err(hung_up)) => Err(hung_up.into()),
         (left, _) => left,

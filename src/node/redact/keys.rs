@@ -54,7 +54,7 @@ const BEFORE_KEY: [&str; 14] = [
 ];
 /// Parts that do so at the end of a variable or an option; elsewhere they are ordinary words.
 const LAST: [&str; 7] = ["pass", "auth", "pat", "sig", "dsn", "pin", "signature"];
-/// Last parts with which the value describes a secret and is none.
+/// Last parts of names whose value describes a secret and is not secret itself.
 const HARMLESS: [&str; 32] = [
     "file",
     "path",
