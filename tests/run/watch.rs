@@ -237,12 +237,17 @@ fn a_second_signal_restores_the_terminal() {
     };
     let before = terminal.settings("before");
     std::fs::write(terminal.folder().join("stall.toml"), STALL).unwrap();
-    terminal.type_line(&format!(
-        "clear; {} run stall.toml --plugin builtin --live; echo code-$?",
+    // In a session of its own, because the shell takes the terminal from a job that is stopped.
+    let told = terminal.folder().join("pid");
+    let inner = format!(
+        "echo $$ > {}; exec {} run stall.toml --plugin builtin --live",
+        told.display(),
         env!("CARGO_BIN_EXE_tcpxctl")
-    ));
+    );
+    terminal.type_line(&format!("clear; setsid -w sh -c '{inner}'; echo code-$?"));
     terminal.shows("LIVE");
-    let run = in_foreground(&terminal);
+    let pid = std::fs::read_to_string(told).unwrap();
+    let run = Process::read(pid.trim().parse().unwrap()).unwrap();
     // It is stopped meanwhile, so that the second is not late.
     for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::CONT] {
         run.signal(signal);
