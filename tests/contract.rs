@@ -3,6 +3,8 @@
 //! threads and with RECV_SYNC, and the strict C plugin, under its own name and under Google's.
 //! A plugin with a deliberate defect must fail exactly the rows that check for the defect.
 
+#[path = "support/built.rs"]
+mod built;
 #[path = "support/junit.rs"]
 mod junit;
 #[path = "support/strict.rs"]

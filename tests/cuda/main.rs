@@ -2,6 +2,8 @@
 //! host, on the CPU and, if the machine has one, on a GPU.
 
 mod absent;
+#[path = "../support/built.rs"]
+mod built;
 mod kernels;
 mod runs;
 mod support;

@@ -1,6 +1,6 @@
 //! Whole runs over the software plugin with the pages in a GPU's memory.
 
-use crate::support::{fake_driver, on_a_real_gpu, said, tool};
+use crate::support::{fake_runtime, on_a_real_gpu, said, tool};
 use std::process::Output;
 
 /// A run on the real GPU if tests may use it, else over the fake driver.
@@ -227,7 +227,7 @@ fn mr_registers_gpu_memory() {
 fn cuda_set_device_is_called_before_every_control_call() {
     let folder = tempfile::TempDir::new().unwrap();
     let log = folder.path().join("log");
-    let runtime = fake_driver().join("libcudart.so.12");
+    let runtime = fake_runtime();
     let preloaded = [
         ("LD_PRELOAD", runtime.to_str().unwrap()),
         ("FAKE_CUDART_LOG", log.to_str().unwrap()),

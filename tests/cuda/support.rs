@@ -4,44 +4,39 @@
 //! said in a child of its own: this test program again, or the tool. With
 //! `TCPXCTL_TEST_GPU=1` those that ask for no particular driver use the machine's.
 
+use crate::built::built;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
-use tempfile::TempDir;
 
 const CHILD: &str = "TCPXCTL_TEST_CHILD";
 
-/// The folder that holds the fake driver as `libcuda.so` and `libcuda.so.1`.
+/// The folder that holds the fake driver as `libcuda.so.1`; the runtime has one of its own.
 pub(crate) fn fake_driver() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let made = TempDir::new_in(scratch).unwrap();
-        build("fake_cuda.c", "libcuda.so.1", made.path());
-        std::os::unix::fs::symlink("libcuda.so.1", made.path().join("libcuda.so")).unwrap();
-        build("fake_cudart.c", "libcudart.so.12", made.path());
-        // One by one, so that programs that run at the same time see whole files.
-        let folder = scratch.join("fake-cuda");
-        std::fs::create_dir_all(&folder).unwrap();
-        for file in std::fs::read_dir(made.path()).unwrap() {
-            let file = file.unwrap();
-            std::fs::rename(file.path(), folder.join(file.file_name())).unwrap();
-        }
-        folder
+        let driver = library("libcuda.so.1", "cuda/fake_cuda.c");
+        driver.parent().unwrap().to_path_buf()
     });
     &FOLDER
 }
 
-fn build(source: &str, name: &str, folder: &Path) {
-    let source = format!("{}/tests/cuda/{source}", env!("CARGO_MANIFEST_DIR"));
-    let flags =
-        "-shared -fPIC -O2 -Wall -Wextra -Werror -Wno-unknown-pragmas -fvisibility=hidden -pthread";
-    let status = Command::new("cc")
-        .args(flags.split(' '))
-        .args([&format!("-Wl,-soname,{name}"), &source, "-o"])
-        .arg(folder.join(name))
-        .status()
-        .expect("a C compiler named cc");
-    assert!(status.success(), "cc {source}: {status}");
+/// The fake CUDA runtime.
+pub(crate) fn fake_runtime() -> PathBuf {
+    library("libcudart.so.12", "cuda/fake_cudart.c")
+}
+
+fn library(name: &str, source: &str) -> PathBuf {
+    let flags = [
+        "-shared",
+        "-fPIC",
+        "-Wno-unknown-pragmas",
+        "-fvisibility=hidden",
+    ];
+    built(
+        name,
+        source,
+        &[&flags[..], &[&format!("-Wl,-soname,{name}")]].concat(),
+    )
 }
 
 /// Whether this machine's own driver is to be used.

@@ -18,6 +18,8 @@ mod sockets;
 mod topologies;
 mod watch;
 
+#[path = "../support/built.rs"]
+mod built;
 #[path = "../support/lab.rs"]
 mod lab;
 #[allow(dead_code, reason = "shared with tests/run, which uses more of it")]

@@ -22,6 +22,8 @@ mod three_nodes;
 mod trace;
 mod watch;
 
+#[path = "../support/built.rs"]
+mod built;
 #[path = "../support/junit.rs"]
 mod junit;
 #[path = "../support/strict.rs"]

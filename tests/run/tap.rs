@@ -1,6 +1,7 @@
 //! `tcpxctl tap` around an ordinary program: the same results as without the tap, a recording of
 //! its calls, and the same exit code or signal.
 
+use crate::built::built;
 use crate::strict;
 use crate::tcpxctl::{Ended, Tool};
 use std::collections::BTreeSet;
@@ -10,30 +11,6 @@ use std::sync::LazyLock;
 use tcpx_recorder::format::{Call, EventKind, Role};
 use tcpx_recorder::{Reader, Snapshot, list};
 use tempfile::TempDir;
-
-/// Compiles a C program with the machine's `cc`; a rename puts the file in place.
-fn built(name: &str, source: &str, flags: &[&str]) -> PathBuf {
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = TempDir::new_in(scratch).unwrap();
-    let made = folder.path().join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests")
-        .join(source);
-    let mut command = Command::new("cc");
-    command
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"])
-        .args(flags)
-        .arg(source)
-        .arg("-o")
-        .arg(&made);
-    assert!(
-        command.status().expect("a C compiler named cc").success(),
-        "{command:?}"
-    );
-    let place = scratch.join(name);
-    std::fs::rename(&made, &place).unwrap();
-    place
-}
 
 fn exchange() -> &'static Path {
     static PROGRAM: LazyLock<PathBuf> =

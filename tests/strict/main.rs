@@ -1,6 +1,8 @@
 //! The strict C plugin: transfers work, and each hazard behaves as the plugin's header says. Every
 //! case runs in a child process of this program, because most hazards end their process.
 
+#[path = "../support/built.rs"]
+mod built;
 mod driver;
 mod roles;
 #[path = "../support/strict.rs"]
