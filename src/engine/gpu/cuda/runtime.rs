@@ -25,6 +25,8 @@ fn in_maps(maps: &str) -> BTreeSet<String> {
         .lines()
         .filter_map(|line| line.find('/').map(|at| &line[at..]));
     paths
+        // A file that an upgrade replaced; the loader knows the library by its old path.
+        .map(|path| path.strip_suffix(" (deleted)").unwrap_or(path))
         .filter(|path| {
             path.rsplit('/')
                 .next()
@@ -68,7 +70,7 @@ mod tests {
     fn mapped_runtimes_are_found_by_name() {
         let maps = "7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/libcudart.so.12.2.140\n\
                     7f01-7f02 r--p 00000000 08:01 12 /usr/lib/libcudart.so.12.2.140\n\
-                    7f02-7f03 r-xp 00000000 08:01 13 /opt/x y/libcudart.so.11.0\n\
+                    7f02-7f03 r-xp 00000000 08:01 13 /opt/x y/libcudart.so.11.0 (deleted)\n\
                     7f03-7f04 r-xp 00000000 08:01 14 /usr/lib/libcuda.so.1\n\
                     7f04-7f05 rw-p 00000000 00:00 0 [heap]\n";
         let found: Vec<String> = in_maps(maps).into_iter().collect();
