@@ -268,13 +268,15 @@ impl Agent {
     }
 
     fn launch(&mut self, number: u32, launch: Launch) {
-        if number >= WORKERS_MAX || self.workers.contains_key(&number) {
-            return self.say(
-                number,
-                &AgentMessage::Broken(format!(
-                    "worker number {number} is in use or not below {WORKERS_MAX}"
-                )),
-            );
+        let refusal = if self.workers.contains_key(&number) {
+            Some(format!("worker number {number} is in use"))
+        } else if self.workers.len() >= WORKERS_MAX {
+            Some(format!("{WORKERS_MAX} workers run already"))
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
+            return self.say(number, &AgentMessage::Broken(why));
         }
         let inputs = self.to_inputs.clone();
         let heard = move |heard| drop(inputs.send(AgentInput::Worker(number, heard)));

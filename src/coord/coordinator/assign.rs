@@ -231,7 +231,7 @@ fn gpus(
         }
         Gpus::Auto => Vec::new(),
     };
-    if gpus.len() > WORKERS_MAX as usize {
+    if gpus.len() > WORKERS_MAX {
         let why = format!(
             "topology.gpus names {} GPUs, but a node runs at most {WORKERS_MAX} workers",
             gpus.len()

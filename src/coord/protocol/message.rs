@@ -156,8 +156,8 @@ pub(crate) type StampedMessage = (u64, u32, AgentMessage);
 /// number.
 pub(crate) type AddressedOrder = (u32, CoordinatorOrder);
 
-/// Most workers of one agent: more than a node has GPUs.
-pub(crate) const WORKERS_MAX: u32 = 64;
+/// Most workers that run at a time on one node: more than a node has GPUs.
+pub(crate) const WORKERS_MAX: usize = 64;
 
 /// Why a plugin cannot be found on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
