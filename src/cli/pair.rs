@@ -6,7 +6,7 @@ use super::nodes::{Nodes, upload};
 use super::plugin_arguments::PluginArguments;
 use super::scenario::first_point;
 use super::signals::interrupted;
-use tcpx_coord::{ONE_NODE_PAIR, PairOutcome, RunOutcome, RunRequest, Work, run};
+use tcpx_coord::{OnFailure, PairOutcome, RunOutcome, RunRequest, Work, one_pair, run};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::results::Preflight;
@@ -60,7 +60,8 @@ pub(crate) fn run_pair(
         run_id: &run_id,
         interrupted: &interrupted,
         transports: &transports,
-        node_pairs: ONE_NODE_PAIR,
+        rounds: &one_pair(),
+        on_failure: OnFailure::StopAll,
         bootstrap_port: nodes.bootstrap_port(),
         preflight,
         focused: None,

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 use tcpx_coord::reach::Transport;
-use tcpx_coord::{FocusedChannel, ONE_NODE_PAIR, RunOutcome, RunRequest, Work, conclude};
+use tcpx_coord::{FocusedChannel, OnFailure, RunOutcome, RunRequest, Work, conclude, one_pair};
 use tcpx_diagnose::Watcher;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, shown_names};
@@ -163,7 +163,8 @@ fn run_point(
         run_id: &id,
         interrupted,
         transports,
-        node_pairs: ONE_NODE_PAIR,
+        rounds: &one_pair(),
+        on_failure: OnFailure::StopAll,
         bootstrap_port,
         preflight,
         focused: arguments.live.then_some(&focused),

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use tcpx_coord::reach::Transport;
 use tcpx_coord::reach::install::Boot;
 use tcpx_coord::reach::rsh::Rsh;
-use tcpx_coord::{RunOutcome, RunRequest, Work, conclude, run};
+use tcpx_coord::{OnFailure, RunOutcome, RunRequest, Work, conclude, run};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::finding::Severity;
 use tcpx_run_model::ids::{Lane, NodeId};
@@ -19,8 +19,19 @@ use tcpx_words::units::TimeSpan;
 
 const NODES: [&str; 3] = ["a3-0", "a3-1", "a3-2"];
 
-/// Runs the scenario between three nodes, and writes a run folder as `tcpxctl run` does.
+/// Runs the scenario between three nodes, every two of them at the same time, and writes a run
+/// folder as `tcpxctl run` does.
 fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
+    let together = [vec![[0, 1], [1, 2], [2, 0]]];
+    in_rounds(tool, scenario, &together, OnFailure::StopAll)
+}
+
+fn in_rounds(
+    tool: &Tool,
+    scenario: &Scenario,
+    rounds: &[Vec<[usize; 2]>],
+    on_failure: OnFailure,
+) -> (RunOutcome, RunRecord) {
     let program = Boot::at_path(env!("CARGO_BIN_EXE_tcpxctl"));
     // A shell that ignores the node's name and runs the agent's command line on this machine.
     let transport = |node: &&str| -> Box<dyn Transport> {
@@ -49,7 +60,8 @@ fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
         run_id: &id,
         interrupted: &interrupted,
         transports: &transports,
-        node_pairs: &[[0, 1], [1, 2], [2, 0]],
+        rounds,
+        on_failure,
         bootstrap_port: 0,
         preflight: false,
         focused: None,

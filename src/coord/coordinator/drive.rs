@@ -3,16 +3,17 @@
 #![forbid(unsafe_code)]
 
 use super::assign::{self, AssignError};
-use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
+use super::launch::{Agent, AgentEvent, Greeting, LaunchError, ReceivedMessage};
 use super::pair::{Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
-use super::run::{Now, Run, RunEffect, RunInput};
+use super::run::{Now, OnFailure, Run, RunEffect, RunInput};
 use crate::bootstrap::Secret;
 use crate::protocol::limits::OVERSLEPT;
 use crate::protocol::message::Work;
 use crate::reach::Transport;
 use crate::reach::child::Local;
 use crate::stream::Stream;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::Subject;
-use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, Who, WorkerId, shown_names};
+use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, shown_names};
 use tcpx_run_model::scenario::Scenario;
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
@@ -38,8 +39,11 @@ pub struct RunRequest<'a> {
     pub interrupted: &'a Arc<AtomicBool>,
     /// How to reach each node.
     pub transports: &'a [Box<dyn Transport>],
-    /// The pairs of nodes that transfer: indices into `transports`, two different ones each.
-    pub node_pairs: &'a [[usize; 2]],
+    /// The pairs of nodes that transfer, by rounds: indices into `transports`, two different ones
+    /// each.
+    pub rounds: &'a [Vec<[usize; 2]>],
+    /// What the failure of a pair means for the others.
+    pub on_failure: OnFailure,
     /// Port that the first listening worker uses, the next one for the next pair and so on; 0
     /// for any free port.
     pub bootstrap_port: u16,
@@ -49,8 +53,13 @@ pub struct RunRequest<'a> {
     pub focused: Option<&'a FocusedChannel>,
 }
 
-/// The first node with the second: the node pairs of every run of two nodes.
-pub const ONE_NODE_PAIR: &[[usize; 2]] = &[[0, 1]];
+/// The first node with the second, once: the rounds of every run of two nodes.
+pub fn one_pair() -> Vec<Vec<[usize; 2]>> {
+    vec![vec![[0, 1]]]
+}
+
+/// A round: the plan of every pair with its nodes.
+type RoundPlan = Vec<([NodeId; 2], assign::PairPlan)>;
 
 /// The channel that a live view shows in detail, and its recorder file: written by the view, read
 /// by the coordinator a few times a second.
@@ -161,17 +170,22 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         elapsed: started.elapsed(),
         us: now_us(),
     };
-    let run = Run::new(state, agents.len(), now);
+    let run = Run::new(state, agents.len(), request.on_failure, now);
     let mut drive = Drive {
         request,
         observe,
         agents,
         run,
+        rounds: VecDeque::new(),
+        launched: 0,
         started,
         stepped: Duration::ZERO,
     };
-    drive.launch();
-    drive.watch(&events);
+    drive.plan();
+    drive.stepped = drive.now().elapsed;
+    while drive.launch() {
+        drive.watch(&events);
+    }
     drive.conclude()
 }
 
@@ -196,6 +210,10 @@ struct Drive<'a> {
     observe: &'a mut dyn FnMut(&Event, &RunState),
     agents: Vec<Agent>,
     run: Run,
+    /// The rounds that are not started yet.
+    rounds: VecDeque<RoundPlan>,
+    /// Number of pairs of the rounds that were.
+    launched: u32,
     started: Instant,
     /// Time of the last step.
     stepped: Duration,
@@ -209,18 +227,51 @@ impl Drive<'_> {
         }
     }
 
-    fn launch(&mut self) {
+    /// Plans every round and tells the pairs of all. A run that cannot be planned is refused.
+    fn plan(&mut self) {
         let now = self.now();
-        let pairs = match self.pairs(now) {
-            Ok(pairs) => pairs,
-            Err(refusal) => {
-                let mut pair = self.pair(PairId(0), [NodeId(0), NodeId(1)], vec![Lane::Host], now);
-                let effects = pair.refuse(now.elapsed, refusal.why, refusal.next_step);
-                vec![(pair, effects)]
+        match self.plans() {
+            Ok(rounds) => {
+                let pairs = rounds.iter().flatten().map(intro).collect();
+                self.rounds = rounds.into();
+                let effects = self.run.introduce(pairs, now);
+                self.carry_out(effects);
             }
+            Err(refusal) => self.refuse(refusal, now),
+        }
+    }
+
+    fn refuse(&mut self, refusal: AssignError, now: Now) {
+        let (nodes, lanes) = ([NodeId(0), NodeId(1)], vec![Lane::Host]);
+        let mut pair = self.pair(PairId(self.launched), nodes, lanes.clone(), now);
+        let first = pair.refuse(now.elapsed, refusal.why, refusal.next_step);
+        self.rounds.clear();
+        let mut effects = match self.launched {
+            0 => self.run.introduce(vec![PairIntro { nodes, lanes }], now),
+            _ => Vec::new(),
         };
-        let effects = self.run.add(pairs, now);
+        effects.extend(self.run.add(vec![(pair, first)], now));
         self.carry_out(effects);
+    }
+
+    /// Starts the next round. Returns whether there was one.
+    fn launch(&mut self) -> bool {
+        let now = self.now();
+        if self.launched > 0 && self.request.interrupted.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(round) = self.rounds.pop_front() else {
+            return false;
+        };
+        match self.pairs(round, now) {
+            Ok(pairs) => {
+                self.launched += u32::try_from(pairs.len()).unwrap_or(u32::MAX);
+                let effects = self.run.add(pairs, now);
+                self.carry_out(effects);
+            }
+            Err(refusal) => self.refuse(refusal, now),
+        }
+        true
     }
 
     fn pair(&self, id: PairId, nodes: [NodeId; 2], lanes: Vec<Lane>, now: Now) -> Pair {
@@ -244,13 +295,16 @@ impl Drive<'_> {
         Pair::new(setup, now.elapsed)
     }
 
-    /// Every pair of the run with the effects that start it.
-    fn pairs(&self, now: Now) -> Result<Vec<(Pair, Vec<PairEffect>)>, AssignError> {
-        let plans = self.plans()?;
-        let together = plans.len() > 1 && self.request.work == Work::Transfer;
-        let names = names_of(&self.run.state().names, &plans);
+    /// Every pair of a round with the effects that start it.
+    fn pairs(
+        &self,
+        round: RoundPlan,
+        now: Now,
+    ) -> Result<Vec<(Pair, Vec<PairEffect>)>, AssignError> {
+        let together = round.len() > 1 && self.request.work == Work::Transfer;
+        let names = &self.run.state().names;
         let mut pairs = Vec::new();
-        for (id, (nodes, (lanes, plans))) in (0..).map(PairId).zip(plans) {
+        for (id, (nodes, (lanes, plans))) in (self.launched..).map(PairId).zip(round) {
             let mut pair = self.pair(id, nodes, lanes, now);
             let secret = Secret::generate().map_err(|error| AssignError {
                 why: format!("cannot generate the run's secret: {error}"),
@@ -263,8 +317,8 @@ impl Drive<'_> {
         Ok(pairs)
     }
 
-    /// The plan of every pair with its nodes, if the nodes have what the scenario requires.
-    fn plans(&self) -> Result<Vec<([NodeId; 2], assign::PairPlan)>, AssignError> {
+    /// The plan of every round, if the nodes have what the scenario requires.
+    fn plans(&self) -> Result<Vec<RoundPlan>, AssignError> {
         let request = self.request;
         let known = &self.run.state().names;
         let greetings: Vec<_> = self.agents.iter().map(|agent| &agent.greeting).collect();
@@ -275,8 +329,9 @@ impl Drive<'_> {
             .zip(greetings.iter().map(|greeting| &*greeting.facts))
             .collect();
         let is_one_machine = request
-            .node_pairs
+            .rounds
             .iter()
+            .flatten()
             .any(|node_pair| assign::is_one_machine(node_pair.map(|at| greetings[at])));
         if let Some(why) = require::missing(&request.scenario.requires, &nodes, is_one_machine) {
             return Err(AssignError {
@@ -284,8 +339,21 @@ impl Drive<'_> {
                 next_step: None,
             });
         }
+        let round = |node_pairs: &Vec<[usize; 2]>| self.round(node_pairs, &names, &greetings);
+        request.rounds.iter().map(round).collect()
+    }
+
+    /// The plan of the pairs of these nodes, which transfer at the same time.
+    fn round(
+        &self,
+        node_pairs: &[[usize; 2]],
+        names: &[String],
+        greetings: &[&Greeting],
+    ) -> Result<RoundPlan, AssignError> {
+        let request = self.request;
+        let known = &self.run.state().names;
         let mut plans = Vec::new();
-        for node_pair in request.node_pairs {
+        for node_pair in node_pairs {
             let ends = node_pair.map(|at| (names[at].as_str(), greetings[at]));
             let nodes = node_pair.map(|at| NodeId(u32::try_from(at).unwrap_or(u32::MAX)));
             for (lanes, mut plan) in assign::assign(
@@ -314,8 +382,7 @@ impl Drive<'_> {
 
     fn watch(&mut self, events: &mpsc::Receiver<AgentEvent>) {
         let mut stream = Stream::new();
-        self.stepped = self.now().elapsed;
-        while !self.run.is_over() {
+        while !self.run.is_round_over() {
             match events.recv_timeout(TICK) {
                 Ok(event) => self.hear(event),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -392,15 +459,9 @@ impl Drive<'_> {
     }
 }
 
-/// The known names together with the planned pairs.
-fn names_of(known: &Names, plans: &[([NodeId; 2], assign::PairPlan)]) -> Names {
-    let intro =
-        |(nodes, (lanes, _)): &([NodeId; 2], assign::PairPlan)| tcpx_run_model::ids::PairIntro {
-            nodes: *nodes,
-            lanes: lanes.clone(),
-        };
-    Names {
-        nodes: known.nodes.clone(),
-        pairs: plans.iter().map(intro).collect(),
+fn intro((nodes, (lanes, _)): &([NodeId; 2], assign::PairPlan)) -> PairIntro {
+    PairIntro {
+        nodes: *nodes,
+        lanes: lanes.clone(),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) mod launch;
 pub(crate) mod pair;
 mod pulse;
 mod require;
-mod run;
+pub(crate) mod run;
 mod standstill;
 #[cfg(test)]
 mod tests;

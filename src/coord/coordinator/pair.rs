@@ -309,16 +309,36 @@ impl Pair {
         why: String,
         next_step: Option<String>,
     ) -> Vec<PairEffect> {
-        let note = PairEffect::Note(format!("{}: {why}", Outcome::NotRun));
+        let outcome = Outcome::NotRun;
+        self.end_unstarted(
+            now,
+            Verdict {
+                outcome,
+                why,
+                next_step,
+            },
+        )
+    }
+
+    fn end_unstarted(&mut self, now: Duration, verdict: Verdict) -> Vec<PairEffect> {
+        let note = PairEffect::Note(format!("{}: {}", verdict.outcome, verdict.why));
         self.bad_since = Some(now);
-        self.verdict = Some(Verdict {
-            outcome: Outcome::NotRun,
-            why,
-            next_step,
-        });
+        self.verdict = Some(verdict);
         self.gone = [true; 2];
         self.stage = PairStage::Over;
         vec![note]
+    }
+
+    /// Ends the pair without starting its workers, because the agent of one end was lost before.
+    pub(super) fn never_started(
+        &mut self,
+        end: End,
+        loss: AgentLoss,
+        now: Duration,
+        state: &RunState,
+    ) -> Vec<PairEffect> {
+        let verdict = self.of_loss(end, loss, state);
+        self.end_unstarted(now, verdict)
     }
 
     pub(super) fn id(&self) -> PairId {
@@ -328,11 +348,6 @@ impl Pair {
     /// Its nodes.
     pub(super) fn nodes(&self) -> [NodeId; 2] {
         self.setup.nodes
-    }
-
-    /// Its lanes.
-    pub(super) fn lanes(&self) -> &[Lane] {
-        &self.setup.lanes
     }
 
     /// The end that runs on `node`; `None` if the pair does not use the node.
@@ -542,18 +557,23 @@ impl Pair {
         self.stall
             .take_if(|stall| !stall.recovered && stall.at_ms >= since_ms);
         self.gone[end as usize] = true;
+        let Verdict {
+            outcome,
+            why,
+            next_step,
+        } = self.of_loss(end, loss, state);
+        self.decide(outcome, why, next_step, now, effects);
+    }
+
+    /// The verdict on the loss of the agent of one end.
+    fn of_loss(&self, end: End, loss: AgentLoss, state: &RunState) -> Verdict {
         let node = self.setup.nodes[end as usize];
         let address = state
             .names
             .nodes
             .get(node.index())
             .map_or("", |node| node.address.as_str());
-        let Verdict {
-            outcome,
-            why,
-            next_step,
-        } = loss.verdict(&self.name(end, state), address);
-        self.decide(outcome, why, next_step, now, effects);
+        loss.verdict(&state.names.node(node), address)
     }
 
     fn tick(

@@ -1,8 +1,8 @@
 //! A run of any number of nodes and pairs, as a state machine.
 //!
 //! A message of an agent becomes an event, is folded into the run's state and goes to the pair it
-//! is about; the effects of pairs become orders to agents. When one pair fails, the others are
-//! stopped. `step` takes an input and its time and returns effects. Not here: sockets and clocks,
+//! is about; the effects of pairs become orders to agents. Pairs run in rounds: the caller adds
+//! the next round when the last one is over. `step` takes an input and its time and returns effects. Not here: sockets and clocks,
 //! which are in `drive`.
 #![forbid(unsafe_code)]
 
@@ -76,12 +76,25 @@ pub(super) enum RunEffect {
     },
 }
 
+/// What the failure of a pair means for the others of its round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// They are stopped: the run has one result.
+    StopAll,
+    /// They go on, and so do later rounds: each pair is a result.
+    GoOn,
+}
+
 /// A run, as its coordinator sees it.
 pub(super) struct Run {
     state: RunState,
     agents: Vec<AgentControl>,
+    on_failure: OnFailure,
+    /// The pairs of every round so far.
     pairs: Vec<Pair>,
-    /// Whether the pairs that measure together were told to measure.
+    /// Index of the first pair of the last round.
+    round: usize,
+    /// Whether the pairs of the round, which measure together, were told to measure.
     measures: bool,
     /// The channel that the agents were asked to show in detail.
     focused: Option<(ChannelKey, PathBuf)>,
@@ -96,21 +109,26 @@ pub(super) struct Run {
 struct AgentControl {
     pulse: Pulse,
     is_let_go: bool,
+    /// How it was lost.
+    loss: Option<AgentLoss>,
 }
 
 impl Run {
     /// A run with this many started agents and no pairs yet.
-    pub(super) fn new(state: RunState, agents: usize, now: Now) -> Self {
+    pub(super) fn new(state: RunState, agents: usize, on_failure: OnFailure, now: Now) -> Self {
         let agent = AgentControl {
             pulse: Pulse::new(now.elapsed),
             is_let_go: false,
+            loss: None,
         };
         let agents = vec![agent; agents];
         let pairs = Vec::new();
         Self {
             state,
             agents,
+            on_failure,
             pairs,
+            round: 0,
             measures: false,
             focused: None,
             beat_at: now.elapsed,
@@ -124,26 +142,38 @@ impl Run {
         &self.state
     }
 
-    /// Adds pairs with the effects that start each.
+    /// Tells the pairs of every round, before the first round.
+    pub(super) fn introduce(&mut self, pairs: Vec<PairIntro>, now: Now) -> Vec<RunEffect> {
+        let mut effects = Vec::new();
+        self.emit(now, Who::Run, None, EventKind::Pairs(pairs), &mut effects);
+        effects
+    }
+
+    /// Adds the pairs of the next round with the effects that start each. A pair of a lost node is
+    /// not started.
     pub(super) fn add(&mut self, pairs: Vec<(Pair, Vec<PairEffect>)>, now: Now) -> Vec<RunEffect> {
         let mut effects = Vec::new();
-        let intro = |pair: &Pair| PairIntro {
-            nodes: pair.nodes(),
-            lanes: pair.lanes().to_vec(),
-        };
-        let intros = pairs.iter().map(|(pair, _)| intro(pair)).collect();
-        self.emit(now, Who::Run, None, EventKind::Pairs(intros), &mut effects);
-        for (pair, first) in pairs {
+        self.round = self.pairs.len();
+        self.measures = false;
+        for (mut pair, first) in pairs {
             let (id, nodes) = (pair.id(), pair.nodes());
+            let lost = End::ALL.into_iter().find_map(|end| {
+                let agent = self.agents.get(nodes[end as usize].index())?;
+                Some((end, agent.loss?))
+            });
+            let first = match lost {
+                Some((end, loss)) => pair.never_started(end, loss, now.elapsed, &self.state),
+                None => first,
+            };
             self.pairs.push(pair);
             self.carry_out(id, nodes, first, now, &mut effects);
         }
         effects
     }
 
-    /// Whether every worker is gone.
-    pub(super) fn is_over(&self) -> bool {
-        self.pairs.iter().all(Pair::is_over)
+    /// Whether every worker of the round is gone.
+    pub(super) fn is_round_over(&self) -> bool {
+        self.pairs[self.round..].iter().all(Pair::is_over)
     }
 
     /// Whether both workers of a pair are gone.
@@ -237,6 +267,10 @@ impl Run {
             return;
         };
         agent.pulse.heard(now.elapsed);
+        // It was stopped, and goes on: it can take part in the next round.
+        agent
+            .loss
+            .take_if(|loss| matches!(loss, AgentLoss::Silent(_)));
         match message {
             AgentMessage::Echo { us } => return agent.pulse.echoed(us, node_us, now.us),
             AgentMessage::Watched(theirs) => {
@@ -316,7 +350,7 @@ impl Run {
     }
 
     fn each_pair(&mut self, input: &PairInput<'_>, now: Now, effects: &mut Vec<RunEffect>) {
-        for number in 0..self.pairs.len() {
+        for number in self.round..self.pairs.len() {
             let pair = self.pairs[number].id();
             self.pair_step(pair, input, now, effects);
         }
@@ -329,7 +363,10 @@ impl Run {
         now: Now,
         effects: &mut Vec<RunEffect>,
     ) {
-        for number in 0..self.pairs.len() {
+        if let Some(agent) = self.agents.get_mut(node.index()) {
+            agent.loss.get_or_insert(loss);
+        }
+        for number in self.round..self.pairs.len() {
             let Some(end) = self.pairs[number].end_of(node) else {
                 continue;
             };
@@ -350,12 +387,13 @@ impl Run {
         }
         for index in 0..self.agents.len() {
             let (node, pulse) = (node_id(index), self.agents[index].pulse);
-            if !self.agents[index].is_let_go && pulse.is_lost(now.elapsed) && self.awaits(node) {
+            let is_known = self.agents[index].is_let_go || self.agents[index].loss.is_some();
+            if !is_known && pulse.is_lost(now.elapsed) && self.awaits(node) {
                 let loss = AgentLoss::Silent(pulse.silence(now.elapsed));
                 self.agent_lost(node, loss, now, effects);
             }
         }
-        for number in 0..self.pairs.len() {
+        for number in self.round..self.pairs.len() {
             let pair = &self.pairs[number];
             let is_quiet = |node: &NodeId| {
                 self.agents[node.index()].pulse.silence(now.elapsed) > AGENT_QUIET_MAX
@@ -373,7 +411,7 @@ impl Run {
 
     /// Whether a worker of a node is still waited for.
     fn awaits(&self, node: NodeId) -> bool {
-        self.pairs
+        self.pairs[self.round..]
             .iter()
             .any(|pair| !pair.is_over() && pair.end_of(node).is_some_and(|end| pair.awaits(end)))
     }
@@ -384,8 +422,7 @@ impl Run {
             PairStage::Stopping { since } => now.elapsed.saturating_sub(since) > STOPPING_MAX,
             PairStage::Running | PairStage::Stalled { .. } | PairStage::Over => false,
         };
-        let overdue: Vec<(PairId, [NodeId; 2])> = self
-            .pairs
+        let overdue: Vec<(PairId, [NodeId; 2])> = self.pairs[self.round..]
             .iter()
             .filter(|pair| is_overdue(pair))
             .map(|pair| (pair.id(), pair.nodes()))
@@ -399,6 +436,7 @@ impl Run {
                 let agent = &mut self.agents[node.index()];
                 if !std::mem::replace(&mut agent.is_let_go, true) {
                     let is_lost = agent.pulse.is_lost(now.elapsed);
+                    agent.loss.get_or_insert(AgentLoss::Gone);
                     effects.push(RunEffect::LetGo { node, is_lost });
                 }
                 self.let_go_of_workers(node, now, effects);
@@ -407,7 +445,7 @@ impl Run {
     }
 
     fn let_go_of_workers(&mut self, node: NodeId, now: Now, effects: &mut Vec<RunEffect>) {
-        for number in 0..self.pairs.len() {
+        for number in self.round..self.pairs.len() {
             let Some(end) = self.pairs[number].end_of(node) else {
                 continue;
             };
@@ -416,23 +454,31 @@ impl Run {
         }
     }
 
-    /// Starts the measurement of all pairs once all have warmed up: rates of several pairs can be
-    /// added only while all of them move bytes.
+    /// Starts the measurement of all pairs of the round once all have warmed up: rates of several
+    /// pairs can be added only while all of them move bytes.
     fn let_measure(&mut self, now: Now, effects: &mut Vec<RunEffect>) {
+        let is_awaited = |pair: &&Pair| self.on_failure == OnFailure::StopAll || !pair.is_bad();
+        let mut awaited = self.pairs[self.round..]
+            .iter()
+            .filter(is_awaited)
+            .peekable();
         if !self.measures
-            && !self.pairs.is_empty()
-            && self.pairs.iter().all(|pair| pair.is_gathered(&self.state))
+            && awaited.peek().is_some()
+            && awaited.all(|pair| pair.is_gathered(&self.state))
         {
             self.measures = true;
             self.each_pair(&PairInput::Measure, now, effects);
         }
     }
 
-    /// Stops all pairs when one has failed.
     fn stop_together(&mut self, now: Now, effects: &mut Vec<RunEffect>) {
         let runs =
             |pair: &Pair| matches!(pair.stage(), PairStage::Running | PairStage::Stalled { .. });
-        if self.pairs.iter().any(Pair::is_bad) && self.pairs.iter().any(runs) {
+        let round = &self.pairs[self.round..];
+        if self.on_failure == OnFailure::StopAll
+            && round.iter().any(Pair::is_bad)
+            && round.iter().any(runs)
+        {
             self.each_pair(&PairInput::RunStops, now, effects);
         }
     }

@@ -3,7 +3,7 @@
 
 use super::end::End;
 use super::pair::{AgentLoss, Pair, PairEffect, PairInput, PairSetup, PairStage, PairTick};
-use super::run::{Now, Run, RunEffect, RunInput};
+use super::run::{Now, OnFailure, Run, RunEffect, RunInput};
 use crate::protocol::limits::SILENCE_MAX;
 use crate::protocol::message::{AgentMessage, CoordinatorOrder, Work, WorkerMessage, WorkerOrder};
 use proptest::prelude::*;
@@ -309,16 +309,26 @@ fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
 /// A run of three nodes and three pairs, each node in two of them.
 fn triangle() -> (Run, Vec<RunEffect>) {
     let state = introduced(&["a", "b", "c"]);
-    let now = Now {
-        elapsed: Duration::ZERO,
-        us: 1_700_000_000_000_000,
-    };
-    let mut run = Run::new(state, 3, now);
+    let now = moment(0.0);
+    let mut run = Run::new(state, 3, OnFailure::StopAll, now);
     let pairs = [[0, 1], [1, 2], [2, 0]].into_iter().zip(0..);
     let pairs =
         pairs.map(|(nodes, number)| (Pair::new(setup(number, nodes), Duration::ZERO), Vec::new()));
-    let effects = run.add(pairs.collect(), now);
+    let pairs: Vec<_> = pairs.collect();
+    let intro = |(pair, _): &(Pair, Vec<PairEffect>)| PairIntro {
+        nodes: pair.nodes(),
+        lanes: vec![Lane::Host],
+    };
+    let mut effects = run.introduce(pairs.iter().map(intro).collect(), now);
+    effects.extend(run.add(pairs, now));
     (run, effects)
+}
+
+fn moment(at: f64) -> Now {
+    Now {
+        elapsed: seconds(at),
+        us: 1_700_000_000_000_000,
+    }
 }
 
 /// What may happen, at random: which, to whom, and how long after the one before.
@@ -446,7 +456,7 @@ proptest! {
             }
             over.extend((0..3u32).filter(|pair| run.is_pair_over(PairId(*pair))));
         }
-        prop_assert!(run.is_over(), "it goes on at {elapsed:?}");
+        prop_assert!(run.is_round_over(), "it goes on at {elapsed:?}");
         // Who was not told to stop had ended, or its agent was lost or let go.
         went_away.extend((0..3).map(NodeId).filter(|_| !are_heard));
         for (pair, nodes) in [[0, 1], [1, 2], [2, 0]].into_iter().enumerate() {
