@@ -210,3 +210,22 @@ fn the_pair_that_stalls_is_named_and_the_others_end_with_it() {
         "{subject:?}"
     );
 }
+
+#[test]
+fn rounds_run_one_after_the_other() {
+    let tool = Tool::new(&["--version"]);
+    let rounds = [vec![[0, 1]], vec![[1, 2]], vec![[2, 0]]];
+    let (outcome, record) = in_rounds(&tool, &small(), &rounds, OnFailure::GoOn);
+    assert_eq!(record.outcome, Outcome::Passed, "{:?}", record.reason);
+    assert_eq!(outcome.state.names.pairs.len(), 3);
+    let measured: Vec<(f64, f64)> = record
+        .transfers
+        .iter()
+        .map(|one| one.measured_ms.expect("a measured interval"))
+        .collect();
+    assert_eq!(measured.len(), 3);
+    assert!(
+        measured.windows(2).all(|two| two[0].1 < two[1].0),
+        "{measured:?}"
+    );
+}

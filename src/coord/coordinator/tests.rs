@@ -324,11 +324,85 @@ fn triangle() -> (Run, Vec<RunEffect>) {
     (run, effects)
 }
 
+/// A round of two pairs among four nodes, whose pairs go on without one another.
+fn mesh() -> Run {
+    let now = moment(0.0);
+    let mut run = Run::new(introduced(&["a", "b", "c", "d"]), 4, OnFailure::GoOn, now);
+    let intro = |nodes: [u32; 2]| PairIntro {
+        nodes: nodes.map(NodeId),
+        lanes: vec![Lane::Host],
+    };
+    run.introduce([[0, 1], [2, 3], [0, 2], [1, 3]].map(intro).to_vec(), now);
+    run.add(round(0, [[0, 1], [2, 3]]), now);
+    run
+}
+
+fn round(first: u32, pairs: [[u32; 2]; 2]) -> Vec<(Pair, Vec<PairEffect>)> {
+    let pair = |(number, nodes)| (Pair::new(setup(number, nodes), Duration::ZERO), Vec::new());
+    (first..).zip(pairs).map(pair).collect()
+}
+
 fn moment(at: f64) -> Now {
     Now {
         elapsed: seconds(at),
         us: 1_700_000_000_000_000,
     }
+}
+
+fn of_worker(node: u32, worker: u32, message: WorkerMessage) -> RunInput {
+    RunInput::AgentMessage {
+        node: NodeId(node),
+        node_us: 0,
+        worker,
+        message: AgentMessage::Worker(message),
+    }
+}
+
+#[test]
+fn in_a_mesh_a_failed_pair_stops_no_other_and_delays_none() {
+    let mut run = mesh();
+    run.step(
+        moment(1.0),
+        of_worker(0, 0, WorkerMessage::Failed(failure(false))),
+    );
+    let told = |effects: &[RunEffect], wanted: fn(&CoordinatorOrder) -> bool| {
+        let of = |effect: &RunEffect| match effect {
+            RunEffect::Tell(node, _, order) if wanted(order) => Some(node.0),
+            _ => None,
+        };
+        effects.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let gathering = || WorkerMessage::Phase(Phase::Gathering);
+    let mut effects = run.step(moment(1.1), of_worker(2, 1, gathering()));
+    effects.extend(run.step(moment(1.2), of_worker(3, 1, gathering())));
+    let measures = |order: &CoordinatorOrder| {
+        matches!(order, CoordinatorOrder::ToWorker(WorkerOrder::Measure))
+    };
+    let stops = |order: &CoordinatorOrder| matches!(order, CoordinatorOrder::Stop { .. });
+    assert_eq!(told(&effects, measures), [2, 3]);
+    assert_eq!(told(&effects, stops), [0; 0]);
+}
+
+#[test]
+fn a_node_that_is_lost_in_one_round_is_not_waited_for_in_the_next() {
+    let mut run = mesh();
+    run.step(moment(1.0), RunInput::AgentGone(NodeId(1)));
+    for (node, worker) in [(0, 0), (2, 1), (3, 1)] {
+        let input = RunInput::AgentMessage {
+            node: NodeId(node),
+            node_us: 0,
+            worker,
+            message: AgentMessage::Exited(exit(0)),
+        };
+        run.step(moment(1.5), input);
+    }
+    assert!(run.is_round_over());
+    run.add(round(2, [[0, 2], [1, 3]]), moment(2.0));
+    assert!(!run.is_pair_over(PairId(2)) && run.is_pair_over(PairId(3)));
+    let (_, outcomes) = run.conclude();
+    assert_eq!(outcomes[3].outcome, Outcome::PeerLost);
+    let reason = outcomes[3].reason.as_deref();
+    assert_eq!(reason, Some("the agent of b (b.invalid) is gone"));
 }
 
 /// What may happen, at random: which, to whom, and how long after the one before.
