@@ -10,11 +10,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tcpx_words::log::LogLine;
 
-/// Bytes on a bootstrap connection: see `bootstrap::fuzzing`.
-pub fn bootstrap(data: &[u8]) {
-    crate::bootstrap::fuzzing::bytes(data);
-}
-
 /// A stream of lines, heard as each of those who read one, and a log packet.
 pub fn lines(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').count();

@@ -2,10 +2,9 @@
 //!
 //! One folder per role: `coordinator`, `agent`, `worker`. They share the messages in `protocol`
 //! and nothing else. `process` starts and ends a worker process, `reach` starts an agent on a
-//! node, `bootstrap` connects the two workers of a pair and compares their configurations.
+//! node. The two workers of a pair meet through `tcpx-bootstrap`.
 
 pub mod agent;
-mod bootstrap;
 mod coordinator;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

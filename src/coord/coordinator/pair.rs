@@ -15,13 +15,13 @@ use super::end::End;
 use super::require;
 use super::standstill::Standstill;
 use super::verdict::{Verdict, after_death, cause, death_words, no_way, stall_words, stuck_call};
-use crate::bootstrap::Secret;
 use crate::protocol::limits::{HEARTBEAT, SILENCE_MAX};
 use crate::protocol::message::{
     CoordinatorOrder, Launch, PairTask, ProcessOrder, Task, Work, WorkerOrder,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tcpx_bootstrap::Secret;
 use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::finding::Finding;

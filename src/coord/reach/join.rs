@@ -5,13 +5,13 @@
 #![forbid(unsafe_code)]
 
 use super::{Addresses, AgentLink, Half, Hold, Opening, REACH_MAX, ReachError, Transport, Until};
-use crate::bootstrap::{self, BootstrapError, Cause, Deadline, Reader, Secret, Writer};
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
+use tcpx_bootstrap::{BootstrapError, Cause, Deadline, Reader, Secret, Writer};
 use tcpx_words::error::Outcome;
 
 /// A node where `tcpxctl serve` runs.
@@ -81,7 +81,7 @@ impl Transport for Join {
         let mut last = ReachError::interrupted(&self.address);
         for address in self.addresses(opening)? {
             let deadline = Deadline::after("the time to reach a node", until.left());
-            match bootstrap::join(address, &self.secret, deadline, opening.interrupted) {
+            match tcpx_bootstrap::join(address, &self.secret, deadline, opening.interrupted) {
                 Ok((reader, writer)) => {
                     return link(reader, writer).map_err(|error| {
                         ReachError::new(&self.address, Outcome::PeerLost, error.to_string())

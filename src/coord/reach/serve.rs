@@ -8,7 +8,6 @@
 
 use super::child::started;
 use super::{AgentLink, Half, Until};
-use crate::bootstrap::{Cause, PendingLimits, Proven, Purpose, Reader, Secret, Strangers, Writer};
 use crate::process::spawn::ourselves;
 use std::collections::VecDeque;
 use std::io;
@@ -18,6 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use tcpx_bootstrap::{Cause, PendingLimits, Proven, Purpose, Reader, Secret, Strangers, Writer};
 
 /// Connections that have not proved the secret.
 const STRANGERS: PendingLimits = PendingLimits {

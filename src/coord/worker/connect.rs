@@ -12,12 +12,12 @@ use super::links::PeerLinks;
 use super::load::{Ready, load};
 use super::sockets::{self, Flow};
 use super::{Context, TaskResult, handshake, memory, mr, transfer};
-use crate::bootstrap::{self, Config, Deadline, Listener, PeerLink, Secret};
 use crate::protocol::limits::connecting;
 use crate::protocol::message::{PairTask, Work, WorkerMessage, WorkerOrder};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tcpx_bootstrap::{Config, Deadline, Listener, PeerLink, Secret};
 use tcpx_engine::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::ConnectionTimes;
@@ -153,7 +153,7 @@ fn meet(
                     None,
                 ));
             };
-            bootstrap::connect(address, &secret, &config, deadline(), &context.stop)
+            tcpx_bootstrap::connect(address, &secret, &config, deadline(), &context.stop)
         }
     };
     met.map_err(|error| context.bootstrap_failure(&error))

@@ -6,9 +6,9 @@ use super::connect::connect_all;
 use super::links::PeerLinks;
 use super::load::Ready;
 use super::{Context, TaskResult};
-use crate::bootstrap::Deadline;
 use crate::protocol::message::{PairTask, WorkerMessage};
 use std::time::{Duration, Instant};
+use tcpx_bootstrap::Deadline;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::Held;
 

@@ -1,8 +1,8 @@
 //! The bootstrap connections of one worker: one per GPU, or a single one for host memory.
 #![forbid(unsafe_code)]
 
-use crate::bootstrap::{BootstrapError, Deadline, Handle, PeerLink};
 use std::sync::atomic::AtomicBool;
+use tcpx_bootstrap::{BootstrapError, Deadline, Handle, PeerLink};
 use tcpx_words::error::Outcome;
 
 /// The connections in the order of the task's GPUs.

@@ -17,7 +17,6 @@ mod mr;
 mod sockets;
 mod transfer;
 
-use crate::bootstrap::{BootstrapError, Cause};
 use crate::process::spawn::{CONTROL_FD, LOG_FD, exit_now, inherited, keep_descriptor_zero};
 use crate::protocol::message::{Task, WorkerMessage, WorkerOrder};
 use crate::protocol::wire::{Received, Receiver, Sender};
@@ -31,6 +30,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
+use tcpx_bootstrap::{BootstrapError, Cause};
 use tcpx_engine::plugin::PluginError;
 use tcpx_engine::transfer::{ChannelError, TransferError};
 use tcpx_run_model::phase::{Failure, Phase};

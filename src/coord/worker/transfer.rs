@@ -11,12 +11,12 @@ use super::links::PeerLinks;
 use super::load::Ready;
 use super::memory::memory_failure;
 use super::{Context, TaskResult};
-use crate::bootstrap::Deadline;
 use crate::protocol::message::{PairTask, WorkerMessage, WorkerOrder};
 use rustix::time::{ClockId, clock_gettime};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tcpx_bootstrap::Deadline;
 use tcpx_engine::gpu::Unpack;
 use tcpx_engine::plugin::Device;
 use tcpx_engine::transfer::{

@@ -14,7 +14,7 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// A deadline and the name of the limit that sets it, so that an error names the limit to raise.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadline {
+pub struct Deadline {
     name: &'static str,
     start: Instant,
     allowed: Duration,
@@ -22,7 +22,7 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     /// `allowed` from now, under a name such as `limits.connect`.
-    pub(crate) fn after(name: &'static str, allowed: Duration) -> Self {
+    pub fn after(name: &'static str, allowed: Duration) -> Self {
         Self {
             name,
             start: Instant::now(),
@@ -31,7 +31,7 @@ impl Deadline {
     }
 
     /// Time until the deadline; zero if it has passed.
-    pub(crate) fn remaining(&self) -> Duration {
+    pub fn remaining(&self) -> Duration {
         self.allowed.saturating_sub(self.start.elapsed())
     }
 }

@@ -23,7 +23,7 @@ const DISTINCT_MIN: usize = 12;
 
 /// Why a text or bytes are not accepted as a secret. The error does not quote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadSecret {
+pub enum BadSecret {
     /// Too short or too long.
     #[error("a secret is 64 hexadecimal digits, and this has {0} characters")]
     Length(usize),
@@ -46,7 +46,7 @@ impl Secret {
     }
 
     /// A secret with these bytes.
-    pub(crate) fn from_bytes(bytes: [u8; SECRET_LEN]) -> Result<Self, BadSecret> {
+    pub fn from_bytes(bytes: [u8; SECRET_LEN]) -> Result<Self, BadSecret> {
         let mut sorted = bytes;
         sorted.sort_unstable();
         let distinct = sorted.chunk_by(u8::eq).count();
@@ -59,12 +59,12 @@ impl Secret {
 
     /// A secret for tests; another number is another secret.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn of_test(number: u8) -> Self {
+    pub fn of_test(number: u8) -> Self {
         Self(std::array::from_fn(|at| number.wrapping_add(at as u8)))
     }
 
     /// Parses the text of [`Secret::to_hex`].
-    pub(crate) fn from_hex(text: &str) -> Result<Self, BadSecret> {
+    pub fn from_hex(text: &str) -> Result<Self, BadSecret> {
         let mut bytes = [0; SECRET_LEN];
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();
         if pairs.len() != SECRET_LEN || !rest.is_empty() {
@@ -77,7 +77,7 @@ impl Secret {
     }
 
     /// The secret as hexadecimal text, for a channel that only the worker's parent can read.
-    pub(crate) fn to_hex(&self) -> String {
+    pub fn to_hex(&self) -> String {
         hex(&self.0)
     }
 

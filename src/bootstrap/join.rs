@@ -20,7 +20,7 @@ use tcpx_words::error::Outcome;
 ///
 /// # Errors
 /// A [`Cause`]; a node that serves another coordinator is [`Cause::PeerAborted`] with the reason.
-pub(crate) fn join(
+pub fn join(
     address: SocketAddr,
     secret: &Secret,
     deadline: Deadline,
@@ -40,7 +40,7 @@ pub(crate) fn join(
 
 impl Proven {
     /// Gives the coordinator the seat.
-    pub(crate) fn welcome(mut self) -> Result<(Reader, Writer), Cause> {
+    pub fn welcome(mut self) -> Result<(Reader, Writer), Cause> {
         self.wire.queue(&Message::Ready)?;
         // The answer is small and fits into an empty socket buffer.
         if !self.wire.flush()? {
@@ -50,7 +50,7 @@ impl Proven {
     }
 
     /// Tells the coordinator why it gets no seat.
-    pub(crate) fn turn_away(mut self, reason: String) {
+    pub fn turn_away(mut self, reason: String) {
         let outcome = Outcome::NotRun;
         // A single attempt: the reason only improves the coordinator's error message.
         let queued = self.wire.queue(&Message::Abort { outcome, reason });
@@ -58,7 +58,7 @@ impl Proven {
     }
 
     /// Whether a coordinator without a seat has closed the connection, or sends before its turn.
-    pub(crate) fn has_left(&mut self) -> bool {
+    pub fn has_left(&mut self) -> bool {
         self.wire.fill();
         !matches!(self.wire.next(), Ok(None))
     }
@@ -74,7 +74,7 @@ fn streams(wire: Wire) -> Result<(Reader, Writer), Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bootstrap::{PendingLimits, Strangers};
+    use crate::{PendingLimits, Strangers};
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::sync::atomic::Ordering;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 const READ_LEN: usize = 16 * 1024;
 
 /// What the other end wrote. The end of the stream is not authenticated.
-pub(crate) struct Reader {
+pub struct Reader {
     stream: TcpStream,
     opener: Opener,
     /// Received, not yet decrypted.
@@ -21,7 +21,7 @@ pub(crate) struct Reader {
 }
 
 /// Encrypts and sends each write at once.
-pub(crate) struct Writer {
+pub struct Writer {
     stream: TcpStream,
     sealer: Sealer,
     records: Vec<u8>,
@@ -72,7 +72,7 @@ impl Writer {
     }
 
     /// The connection, to end it.
-    pub(crate) fn connection(&self) -> io::Result<TcpStream> {
+    pub fn connection(&self) -> io::Result<TcpStream> {
         self.stream.try_clone()
     }
 }

@@ -31,7 +31,7 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// A final [`Cause`] at once; a transient one at the deadline, or soon after `stop` is set.
-pub(crate) fn connect(
+pub fn connect(
     address: SocketAddr,
     secret: &Secret,
     mine: &Config,

@@ -22,7 +22,7 @@ const BACKLOG: i32 = 1024;
 
 /// A bound port that waits for its one peer.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     limits: PendingLimits,
@@ -31,15 +31,12 @@ pub(crate) struct Listener {
 impl Listener {
     /// Binds and listens; port 0 takes a free port. From now on the peer can connect, even before
     /// `accept` is called.
-    pub(crate) fn bind(address: SocketAddr) -> Result<Self, BootstrapError> {
+    pub fn bind(address: SocketAddr) -> Result<Self, BootstrapError> {
         Self::bind_with(address, PendingLimits::default())
     }
 
     /// [`Listener::bind`] with other limits for connections that have not proved themselves.
-    pub(crate) fn bind_with(
-        address: SocketAddr,
-        limits: PendingLimits,
-    ) -> Result<Self, BootstrapError> {
+    pub fn bind_with(address: SocketAddr, limits: PendingLimits) -> Result<Self, BootstrapError> {
         let open = || {
             let socket = Socket::new(
                 Domain::for_address(address),
@@ -72,7 +69,7 @@ impl Listener {
     }
 
     /// The address at which the peer can connect.
-    pub(crate) fn local_addr(&self) -> SocketAddr {
+    pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
@@ -81,7 +78,7 @@ impl Listener {
     /// # Errors
     /// At the deadline or when stopped, with the number of rejected connections; and if comparing
     /// configurations with the proven peer fails.
-    pub(crate) fn accept(
+    pub fn accept(
         self,
         secret: &Secret,
         mine: &Config,

@@ -32,7 +32,7 @@ const SECRET_WORDS: [&str; 10] = [
 /// One end's view of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Config {
+pub struct Config {
     /// `tcpxctl --version`.
     pub tcpxctl_version: String,
     /// Name of the pair, chosen by the caller. All pairs of a run share one secret, so the name
@@ -54,7 +54,7 @@ pub(crate) struct Config {
 
 /// The first key on which two configurations disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub struct Difference {
     /// The scenario key or variable: `transfer.chunk`, `NCCL_NSOCKS_PERTHREAD`.
     pub key: String,
     /// This end's value, without control characters.
@@ -88,7 +88,7 @@ impl Config {
     }
 
     /// The first key that differs, or `None`.
-    pub(crate) fn difference(&self, theirs: &Self) -> Option<Difference> {
+    pub fn difference(&self, theirs: &Self) -> Option<Difference> {
         let (here, there) = (self.terms(), theirs.terms());
         let keys: std::collections::BTreeSet<_> = here.keys().chain(there.keys()).collect();
         let mut differing = keys

@@ -13,7 +13,7 @@ use super::wire::UNPROVEN_BODY_MAX;
 
 /// Checks bytes as they arrive on a connection: from an unauthenticated client, then from a peer
 /// that has proved itself.
-pub(crate) fn bytes(data: &[u8]) {
+pub fn bytes(data: &[u8]) {
     let secret = Secret::of_test(7);
     let listens = Handshake::listens(&secret, Purpose::Pair);
     let connects = Handshake::connects(&secret, Purpose::Pair).map(|(connects, _)| connects);

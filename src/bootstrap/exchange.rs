@@ -23,7 +23,7 @@ const ABORT_LINGER: Duration = Duration::from_millis(250);
 const REASON_CHARS_SHOWN: usize = 400;
 
 /// A connection between two workers that share a secret and a configuration.
-pub(crate) struct PeerLink {
+pub struct PeerLink {
     pub(super) wire: Wire,
     role: Role,
     pub(super) peer: SocketAddr,
@@ -82,7 +82,7 @@ impl PeerLink {
 
     /// Sends the connect handles of this end's listeners (none if it only sends) and receives the
     /// peer's, of which there must be `expected`.
-    pub(crate) fn exchange_handles(
+    pub fn exchange_handles(
         &mut self,
         mine: &[Handle],
         expected: usize,
@@ -121,7 +121,7 @@ impl PeerLink {
     /// Returns when both ends have called this with the same name and for the same number of times.
     /// Sends `payload` and returns the peer's. The name has at most
     /// [`super::message::BARRIER_NAME_MAX`] bytes.
-    pub(crate) fn barrier(
+    pub fn barrier(
         &mut self,
         name: &str,
         payload: u64,
@@ -160,7 +160,7 @@ impl PeerLink {
     }
 
     /// Sends the peer the reason why this end gives up; best effort, for at most `ABORT_LINGER`.
-    pub(crate) fn abort(mut self, outcome: Outcome, reason: &str) {
+    pub fn abort(mut self, outcome: Outcome, reason: &str) {
         let never = AtomicBool::new(false);
         let wait = self.wait(
             Awaited::Abort,
@@ -183,11 +183,7 @@ impl PeerLink {
     }
 
     /// Says goodbye and waits for the peer's, so that neither end sees a lost connection.
-    pub(crate) fn close(
-        mut self,
-        deadline: Deadline,
-        stop: &AtomicBool,
-    ) -> Result<(), BootstrapError> {
+    pub fn close(mut self, deadline: Deadline, stop: &AtomicBool) -> Result<(), BootstrapError> {
         let wait = self.wait(Awaited::Bye, deadline, stop);
         self.send(&Message::Bye, &wait)?;
         match self.wire.recv(&wait, 0)? {

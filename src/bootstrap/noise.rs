@@ -35,7 +35,7 @@ pub(super) type Greeting = [u8; GREETING_LEN];
 
 /// What the two ends meet for. Ends with different purposes have different keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The two workers of a pair.
     Pair,
     /// A coordinator that joins a node where `tcpxctl serve` runs.

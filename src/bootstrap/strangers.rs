@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Bounds for connections that have not proved themselves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PendingLimits {
+pub struct PendingLimits {
     /// Connections held at once; at least 1.
     pub at_once_max: usize,
     /// Time in which a connection must prove itself.
@@ -29,13 +29,14 @@ pub(crate) struct PendingLimits {
 }
 
 /// A connection that has proved itself.
-pub(crate) struct Proven {
+pub struct Proven {
     pub(super) wire: Wire,
+    /// The address that it connected from.
     pub from: SocketAddr,
 }
 
 /// The connections that have not proved themselves, and what became of the others.
-pub(crate) struct Strangers<'a> {
+pub struct Strangers<'a> {
     listener: &'a TcpListener,
     limits: PendingLimits,
     secret: &'a Secret,
@@ -66,7 +67,7 @@ impl Default for PendingLimits {
 
 impl<'a> Strangers<'a> {
     /// The connections of `listener`, which is non-blocking.
-    pub(crate) fn new(
+    pub fn new(
         listener: &'a TcpListener,
         limits: PendingLimits,
         secret: &'a Secret,
@@ -85,7 +86,7 @@ impl<'a> Strangers<'a> {
 
     /// Waits at most `at_most` for connections, or for `also` to have something to read; serves
     /// them, and returns one that has proved itself.
-    pub(crate) fn serve(
+    pub fn serve(
         &mut self,
         also: Option<BorrowedFd<'_>>,
         at_most: Duration,

@@ -15,7 +15,7 @@ use tcpx_words::error::{NextStep, Outcome};
 /// A bootstrap that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {cause}{}", at.rejections)]
-pub(crate) struct BootstrapError {
+pub struct BootstrapError {
     /// What was awaited, from which address, for how long.
     pub at: Box<ErrorContext>,
     /// What happened.
@@ -24,7 +24,7 @@ pub(crate) struct BootstrapError {
 
 /// The state of a bootstrap when it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ErrorContext {
+pub struct ErrorContext {
     /// The peer's address, or the listening address while there is no peer.
     pub endpoint: Endpoint,
     /// What was awaited: `the peer's proof`, ``barrier `warm-up` ``.
@@ -39,7 +39,7 @@ pub(crate) struct ErrorContext {
 
 /// The address that a wait is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub enum Endpoint {
     /// The peer at this address.
     Peer(SocketAddr),
     /// Any peer that connects to this listening address.
@@ -48,7 +48,7 @@ pub(crate) enum Endpoint {
 
 /// What happened.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// Nothing listens there, or a firewall rejects.
     #[error("the connection was refused")]
     Refused,
@@ -146,7 +146,7 @@ pub(crate) enum Cause {
 
 /// Connections other than the peer's that were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Rejections {
+pub struct Rejections {
     /// Number of rejected connections.
     pub rejected: u32,
     /// How many of them spoke the protocol with another secret.
@@ -220,7 +220,7 @@ impl From<TooLarge> for Cause {
 
 impl BootstrapError {
     /// The outcome of a run that fails this way.
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> Outcome {
         match &self.cause {
             Cause::Stopped => Outcome::Interrupted,
             Cause::DifferentConfig(_) | Cause::OtherVersion { .. } => Outcome::Usage,
@@ -282,7 +282,7 @@ impl NextStep for BootstrapError {
 
 impl Endpoint {
     /// The peer's or the listening address.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         match self {
             Self::Peer(address) | Self::Anyone(address) => *address,
         }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tcpx_words::error::Outcome;
 
 /// The protocol version of this build. There is no compatibility: both ends must have the same.
-pub(crate) const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Most bytes of a body.
 pub(crate) const BODY_MAX: usize = 256 * 1024;
 /// Most connect handles in one exchange.
@@ -35,7 +35,7 @@ const HANDLE_LEN: usize = 128;
 const REASON_CHARS_MAX: usize = 1024;
 
 /// A connect handle, `NCCL_NET_HANDLE_MAXSIZE` bytes as `listen` filled them.
-pub(crate) type Handle = [u8; HANDLE_LEN];
+pub type Handle = [u8; HANDLE_LEN];
 
 /// The role of an end of the bootstrap connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
