@@ -2,8 +2,9 @@
 //!
 //! `units` has quantities with their unit, `error` the outcomes of a command and next steps,
 //! `folders` the folder of a user's own files. `side`, `progress`, `payload` and `log` are
-//! types that the engine shares with scenarios and records. `plugin_family` tells plugins
-//! apart by their names, `abi_version` names the versions of the ncclNet table.
+//! types that the engine shares with scenarios and records. `pattern` says which nodes of a
+//! mesh exchange data. `plugin_family` tells plugins apart by their names, `abi_version` names
+//! the versions of the ncclNet table.
 //!
 //! Not here: anything that touches a plugin or a machine.
 
@@ -11,6 +12,7 @@ pub mod abi_version;
 pub mod error;
 pub mod folders;
 pub mod log;
+pub mod pattern;
 pub mod payload;
 pub mod plugin_family;
 pub mod progress;
