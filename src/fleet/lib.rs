@@ -1,0 +1,6 @@
+//! Many nodes: which pairs are measured when.
+//!
+//! Nodes are indices into the caller's list. No clock, no I/O, and no randomness but a given seed.
+
+pub mod schedule;
+mod seed;
