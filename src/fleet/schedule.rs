@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use crate::seed::Numbers;
+use std::collections::BTreeSet;
 use tcpx_words::pattern::Pattern;
 
 /// Two nodes that exchange data.
@@ -42,6 +43,26 @@ pub fn rounds(pattern: Pattern, nodes: usize, root: usize, seed: u64) -> Vec<Rou
     };
     rounds.retain(|round| !round.meetings.is_empty());
     rounds
+}
+
+/// Packs meetings into rounds in which no node is twice, in their order.
+pub fn disjoint(meetings: &[Meeting]) -> Vec<Round> {
+    let mut rounds: Vec<(BTreeSet<usize>, Round)> = Vec::new();
+    for &meeting in meetings {
+        let ends = [meeting.from, meeting.to];
+        let free = rounds
+            .iter()
+            .position(|(busy, _)| ends.iter().all(|node| !busy.contains(node)));
+        let place = free.unwrap_or_else(|| {
+            let meetings = Vec::new();
+            rounds.push((BTreeSet::new(), Round { meetings }));
+            rounds.len() - 1
+        });
+        let (busy, round) = &mut rounds[place];
+        busy.extend(ends);
+        round.meetings.push(meeting);
+    }
+    rounds.into_iter().map(|(_, round)| round).collect()
 }
 
 /// A pair in a pattern that is not one-way.
@@ -161,7 +182,6 @@ fn bisection(nodes: usize) -> Vec<Round> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     const NODES_MAX: usize = 1024;
 
@@ -273,6 +293,19 @@ mod tests {
             prop_assert!(different.len() + 1 >= nodes / 2 * 2);
         }
 
+        #[test]
+        fn packed_meetings_are_all_there_and_disjoint(
+            ends in prop::collection::vec((0..24usize, 0..24usize), 0..80),
+        ) {
+            let ends = ends.into_iter().filter(|(a, b)| a != b);
+            let mut given: Vec<Meeting> = ends.map(|(from, to)| Meeting { from, to }).collect();
+            let rounds = disjoint(&given);
+            assert_disjoint(&rounds, 24)?;
+            let mut packed = meetings(&rounds);
+            packed.sort();
+            given.sort();
+            prop_assert_eq!(packed, given);
+        }
     }
 
     #[test]
