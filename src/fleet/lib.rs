@@ -3,6 +3,7 @@
 //! Nodes are indices into the caller's list. No clock, no I/O, and no randomness but a given seed.
 
 pub mod budget;
+pub mod exclude;
 pub mod node_list;
 pub mod schedule;
 mod seed;

@@ -8,11 +8,12 @@
 #![forbid(unsafe_code)]
 
 use crate::seed::Numbers;
+use serde::Serialize;
 use std::collections::BTreeSet;
 use tcpx_words::pattern::Pattern;
 
 /// Two nodes that exchange data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Meeting {
     /// The node that sends. In a pattern that is not one-way: the smaller index.
     pub from: usize,
@@ -21,7 +22,7 @@ pub struct Meeting {
 }
 
 /// Meetings that take place at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Round {
     /// In `pairs`, `ring`, `bisection` and `sampled`, no node is in two of them.
     pub meetings: Vec<Meeting>,
