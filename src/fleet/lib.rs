@@ -4,6 +4,7 @@
 
 pub mod budget;
 pub mod exclude;
+pub mod groups;
 pub mod node_list;
 pub mod schedule;
 mod seed;
