@@ -25,6 +25,7 @@
 //! |---|---|
 //! | `message` | the messages, encoded as bytes |
 //! | `secret` | the secret |
+//! | `secret_file` | a secret in a file |
 //! | `noise` | the encrypted session of two ends with one secret, without a socket |
 //! | `crypto` | the primitives of `noise` |
 //! | `config` | what the two ends must agree on, and the first key that differs |
@@ -51,6 +52,7 @@ mod listen;
 mod message;
 mod noise;
 mod secret;
+pub mod secret_file;
 mod strangers;
 mod stream;
 #[cfg(test)]

@@ -7,9 +7,10 @@ use clap::Args;
 use std::cell::LazyCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use tcpx_bootstrap::secret_file;
 use tcpx_coord::TaskNode;
 use tcpx_coord::reach::install::Boot;
-use tcpx_coord::reach::join::{Join, read_secret};
+use tcpx_coord::reach::join::Join;
 use tcpx_coord::reach::rsh::Rsh;
 use tcpx_coord::reach::ssh::{Ssh, Target};
 use tcpx_coord::reach::{Opening, ReachError, Transport, child::Local};
@@ -152,7 +153,7 @@ impl Nodes {
         let peer = match (&self.peer, &self.join, &self.secret_file) {
             (Some(host), ..) => self.transport_to(host, &boot)?,
             (None, Some(address), Some(file)) => {
-                let secret = read_secret(file)
+                let secret = secret_file::read(file)
                     .map_err(|why| ReachError::new(address, Outcome::Usage, why))?;
                 Box::new(Join::new(address, secret))
             }

@@ -19,7 +19,7 @@ use clap::Args;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use tcpx_coord::reach::join;
+use tcpx_bootstrap::secret_file;
 use tcpx_coord::reach::serve::{self, Serving};
 use tcpx_words::error::Outcome;
 
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
-    let (secret, is_new) = join::read_or_make_secret(&arguments.secret_file)
+    let (secret, is_new) = secret_file::read_or_make(&arguments.secret_file)
         .map_err(|why| Failure::new(Outcome::Usage, why))?;
     let listener = TcpListener::bind(arguments.listen)
         .with_context(|| format!("cannot listen on {}", arguments.listen))
