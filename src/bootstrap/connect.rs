@@ -34,19 +34,14 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(3);
 pub fn connect(
     address: SocketAddr,
     secret: &Secret,
+    purpose: Purpose,
     mine: &Config,
     deadline: Deadline,
     stop: &AtomicBool,
 ) -> Result<PeerLink, BootstrapError> {
     let mine = mine.without_secrets(secret);
     let mut wait = Wait::new(Endpoint::Peer(address), Awaited::Connection, deadline, stop);
-    let wire = meet(
-        address,
-        secret,
-        Purpose::Pair,
-        &mut wait,
-        Cause::is_transient,
-    )?;
+    let wire = meet(address, secret, purpose, &mut wait, Cause::is_transient)?;
     PeerLink::establish(wire, Role::Connects, &mine, wait)
 }
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::config::Config;
+use super::duplex::Duplex;
 use super::error::{BootstrapError, Cause, Endpoint, Rejections, printable};
 use super::message::{Flow, HANDLES_MAX, Handle, Message, Role};
 use super::wait::{Awaited, Deadline, Wait};
@@ -180,6 +181,20 @@ impl PeerLink {
         {
             self.wire.linger(wait.remaining());
         }
+    }
+
+    /// The connection as bytes for one thread that never waits. Both ends call it after the same
+    /// message.
+    ///
+    /// # Errors
+    /// The connection is not encrypted, which cannot be after [`PeerLink`] was made.
+    pub fn into_duplex(self) -> std::io::Result<Duplex> {
+        self.wire.into_duplex()
+    }
+
+    /// The address of the other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     /// Says goodbye and waits for the peer's, so that neither end sees a lost connection.

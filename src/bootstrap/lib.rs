@@ -1,5 +1,5 @@
 //! Connects the two workers of a pair before the first byte and synchronises them afterwards. A
-//! coordinator and `tcpxctl serve` meet in the same way.
+//! coordinator and `tcpxctl serve` meet in the same way, and so do two endpoints (`tcpx-p2p`).
 //!
 //! The receiver's worker listens and the sender's worker connects. One TCP
 //! connection per pair carries the connect handles, the comparison of the two
@@ -36,12 +36,14 @@
 //! | `listen`, `connect` | from nothing to a proven peer |
 //! | `join` | a coordinator and a node where `serve` runs: the seat, then a stream of bytes |
 //! | `stream` | bytes over a proven connection, for two threads |
+//! | `duplex` | bytes over a proven connection, for one thread that never waits |
 //! | `exchange` | handles and barriers between proven peers |
 //! | `error` | the errors of all of these |
 
 mod config;
 mod connect;
 mod crypto;
+mod duplex;
 mod error;
 mod exchange;
 #[cfg(any(test, fuzzing))]
@@ -62,13 +64,14 @@ mod wire;
 
 pub use config::Config;
 pub use connect::connect;
+pub use duplex::Duplex;
 pub use error::{BootstrapError, Cause};
 pub use exchange::PeerLink;
 pub use join::join;
 pub use listen::Listener;
 pub use message::{Handle, PROTOCOL_VERSION};
 pub use noise::Purpose;
-pub use secret::Secret;
+pub use secret::{BadSecret, Secret};
 pub use strangers::{PendingLimits, Proven, Strangers};
 pub use stream::{Reader, Writer};
 pub use wait::Deadline;

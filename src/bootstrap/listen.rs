@@ -7,7 +7,7 @@ use super::exchange::PeerLink;
 use super::message::Role;
 use super::noise::Purpose;
 use super::secret::Secret;
-use super::strangers::{PendingLimits, Strangers};
+use super::strangers::{PendingLimits, Proven, Strangers};
 use super::wait::{Awaited, Deadline, Wait};
 use super::wire::Wire;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -103,6 +103,25 @@ impl Listener {
         let mut link = PeerLink::establish(wire, Role::Listens, &mine, wait)?;
         link.rejections = rejections;
         Ok(link)
+    }
+}
+
+impl Proven {
+    /// Compares configurations with the peer, as [`Listener::accept`] does, and leaves the port
+    /// open.
+    ///
+    /// # Errors
+    /// At the deadline or when stopped; and if the configurations differ.
+    pub fn agree(
+        self,
+        secret: &Secret,
+        mine: &Config,
+        deadline: Deadline,
+        stop: &AtomicBool,
+    ) -> Result<PeerLink, BootstrapError> {
+        let wait = Wait::new(Endpoint::Peer(self.from), Awaited::Config, deadline, stop);
+        let mine = mine.without_secrets(secret);
+        PeerLink::establish(self.wire, Role::Listens, &mine, wait)
     }
 }
 

@@ -40,6 +40,8 @@ pub enum Purpose {
     Pair,
     /// A coordinator that joins a node where `tcpxctl serve` runs.
     Serve,
+    /// Two endpoints of `tcpx-p2p`.
+    Endpoint,
 }
 
 /// The bytes are not what the other end sent.
@@ -114,6 +116,7 @@ fn prologue(purpose: Purpose) -> Vec<u8> {
     let label: &[u8] = match purpose {
         Purpose::Pair => b"tcpxctl pair",
         Purpose::Serve => b"tcpxctl serve",
+        Purpose::Endpoint => b"tcpxctl endpoint",
     };
     let roles = [Role::Connects.byte(), Role::Listens.byte()];
     [label, &PROTOCOL_VERSION.to_be_bytes(), &roles].concat()
@@ -237,6 +240,7 @@ mod tests {
         assert_eq!(greeting(7, Purpose::Pair), Ok(()));
         assert_eq!(greeting(8, Purpose::Pair), Err(NotAuthentic));
         assert_eq!(greeting(7, Purpose::Serve), Err(NotAuthentic));
+        assert_eq!(greeting(7, Purpose::Endpoint), Err(NotAuthentic));
     }
 
     #[test]

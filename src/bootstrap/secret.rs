@@ -76,13 +76,21 @@ impl Secret {
         Self::from_bytes(bytes)
     }
 
+    /// Another secret, which follows from this one and `context`: those who have both have it.
+    ///
+    /// # Errors
+    /// The result is not accepted as a secret, once in 10^15 times.
+    pub fn derived(&self, label: &[u8], context: &[u8]) -> Result<Self, BadSecret> {
+        Self::from_bytes(self.mac(&[label, context]).finalize().into_bytes().into())
+    }
+
     /// The secret as hexadecimal text, for a channel that only the worker's parent can read.
     pub fn to_hex(&self) -> String {
         hex(&self.0)
     }
 
     /// The key of the handshake.
-    pub(super) fn bytes(&self) -> &[u8; SECRET_LEN] {
+    pub fn bytes(&self) -> &[u8; SECRET_LEN] {
         &self.0
     }
 

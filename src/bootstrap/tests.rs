@@ -73,7 +73,14 @@ fn pair_of(listens: (&Secret, &Config), connects: (&Secret, &Config)) -> (Ended,
     let (address, stop) = (listener.local_addr(), AtomicBool::new(false));
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(listens.0, listens.1, ample(), &stop));
-        let connected = connect(address, connects.0, connects.1, ample(), &NEVER);
+        let connected = connect(
+            address,
+            connects.0,
+            Purpose::Pair,
+            connects.1,
+            ample(),
+            &NEVER,
+        );
         if matches!(
             &connected,
             Err(BootstrapError {
@@ -103,7 +110,15 @@ fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
 
 /// The error of connecting to a listener that never completes the handshake.
 fn connect_to(address: SocketAddr, deadline: Deadline) -> BootstrapError {
-    connect(address, &secret(), &config(), deadline, &NEVER).expect_err("must fail")
+    connect(
+        address,
+        &secret(),
+        Purpose::Pair,
+        &config(),
+        deadline,
+        &NEVER,
+    )
+    .expect_err("must fail")
 }
 
 /// The listener's error after clients that send these bytes were all rejected.
@@ -217,7 +232,15 @@ fn a_pair_finds_each_other_over_ipv6() {
     let address = listener.local_addr();
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &NEVER));
-        connect(address, &secret(), &config(), ample(), &NEVER).expect("connects");
+        connect(
+            address,
+            &secret(),
+            Purpose::Pair,
+            &config(),
+            ample(),
+            &NEVER,
+        )
+        .expect("connects");
         assert!(
             accepting
                 .join()
@@ -233,8 +256,16 @@ fn a_pair_finds_each_other_over_ipv6() {
 fn the_end_that_connects_may_come_first() {
     let address = own_address(4711);
     thread::scope(|scope| {
-        let connecting =
-            scope.spawn(move || connect(address, &secret(), &config(), ample(), &NEVER));
+        let connecting = scope.spawn(move || {
+            connect(
+                address,
+                &secret(),
+                Purpose::Pair,
+                &config(),
+                ample(),
+                &NEVER,
+            )
+        });
         thread::sleep(Duration::from_millis(30));
         let listener = Listener::bind(address).expect("the port");
         listener
@@ -513,7 +544,14 @@ fn relayed_pair(
     let (address, relaying) = relay(listener.local_addr(), change);
     let pair = thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), short(), &NEVER));
-        let connected = connect(address, &secret(), &config(), short(), &NEVER);
+        let connected = connect(
+            address,
+            &secret(),
+            Purpose::Pair,
+            &config(),
+            short(),
+            &NEVER,
+        );
         (accepting.join().expect("no panic"), connected)
     });
     (pair, relaying)
@@ -868,8 +906,12 @@ fn every_wait_ends_when_stopped() {
                     .accept(&secret, &config, ample(), &stop)
                     .map(|_| ())
             }),
-            scope.spawn(|| connect(silent, &secret, &config, ample(), &stop).map(|_| ())),
-            scope.spawn(|| connect(unused, &secret, &config, ample(), &stop).map(|_| ())),
+            scope.spawn(|| {
+                connect(silent, &secret, Purpose::Pair, &config, ample(), &stop).map(|_| ())
+            }),
+            scope.spawn(|| {
+                connect(unused, &secret, Purpose::Pair, &config, ample(), &stop).map(|_| ())
+            }),
             scope.spawn(|| listens.barrier("start", 0, ample(), &stop).map(|_| ())),
         ];
         thread::sleep(Duration::from_millis(50));
@@ -918,8 +960,15 @@ fn many_pending_connections_do_not_keep_the_peer_out() {
         .collect();
     thread::scope(|scope| {
         let accepting = scope.spawn(|| listener.accept(&secret(), &config(), ample(), &NEVER));
-        let mut connects =
-            connect(address, &secret(), &config(), ample(), &NEVER).expect("connects");
+        let mut connects = connect(
+            address,
+            &secret(),
+            Purpose::Pair,
+            &config(),
+            ample(),
+            &NEVER,
+        )
+        .expect("connects");
         let mut listens = accepting.join().expect("no panic").expect("accepts");
         assert!(
             listens.rejections.rejected >= 44,
@@ -1034,12 +1083,62 @@ fn many_invalid_connections_do_not_disturb_a_run() {
         while seen.load(Ordering::Relaxed) < 50 {
             thread::yield_now();
         }
-        let connects = run(connect(address, &secret(), &config(), ample(), &NEVER));
+        let connects = run(connect(
+            address,
+            &secret(),
+            Purpose::Pair,
+            &config(),
+            ample(),
+            &NEVER,
+        ));
         let listens = accepting.join();
         over.store(true, Ordering::Relaxed);
         let (sum, rejections) = listens.expect("no panic").expect("listens");
         assert_eq!(sum, 190);
         assert_eq!(connects.expect("connects").0, 190);
         assert!(rejections.rejected > 0);
+    });
+}
+
+/// What `duplex` has received, once it has `len` bytes.
+fn heard(duplex: &mut Duplex, len: usize) -> Vec<u8> {
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while duplex.received().len() < len && std::time::Instant::now() < until {
+        duplex.flush().expect("a peer");
+        if !duplex.fill().expect("a peer") {
+            thread::yield_now();
+        }
+    }
+    std::mem::take(duplex.received())
+}
+
+#[test]
+fn both_directions_carry_bytes_for_ends_that_never_wait() {
+    let (listener, long) = (listener(), vec![7; 300_000]);
+    let address = listener.local_addr();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let link = listener.accept(&secret(), &config(), ample(), &NEVER);
+            let mut duplex = link.expect("a peer").into_duplex().expect("encrypted");
+            duplex.queue(&long).expect("sealed");
+            assert_eq!(heard(&mut duplex, 5), b"hello");
+            while duplex.queued() > 0 {
+                duplex.flush().expect("a peer");
+            }
+            duplex.queue(b"bye").expect("sealed");
+            duplex.flush().expect("a peer");
+        });
+        let link = connect(
+            address,
+            &secret(),
+            Purpose::Pair,
+            &config(),
+            ample(),
+            &NEVER,
+        );
+        let mut duplex = link.expect("a peer").into_duplex().expect("encrypted");
+        duplex.queue(b"hello").expect("sealed");
+        let said = heard(&mut duplex, long.len() + 3);
+        assert_eq!(said, [&long[..], b"bye"].concat());
     });
 }

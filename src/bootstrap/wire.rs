@@ -11,6 +11,7 @@
 //! peer's host is gone even if neither end sends.
 #![forbid(unsafe_code)]
 
+use super::duplex::Duplex;
 use super::error::{BootstrapError, Cause};
 use super::message::{BODY_MAX, HEADER_LEN, Message};
 use super::noise::{Session, sealed_len};
@@ -237,6 +238,17 @@ impl Wire {
                     .map_err(|cause| wait.error(cause))?;
             }
         }
+    }
+
+    /// Both directions, for one thread that never waits.
+    pub(super) fn into_duplex(self) -> io::Result<Duplex> {
+        let Some(Encryption {
+            session, opened, ..
+        }) = self.encryption
+        else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        Ok(Duplex::new(self.stream, session, self.inbox, opened))
     }
 
     /// The two directions as blocking streams of bytes, for two threads.

@@ -17,7 +17,7 @@ use crate::protocol::message::{PairTask, Work, WorkerMessage, WorkerOrder};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tcpx_bootstrap::{Config, Deadline, Listener, PeerLink, Secret};
+use tcpx_bootstrap::{Config, Deadline, Listener, PeerLink, Purpose, Secret};
 use tcpx_engine::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::ConnectionTimes;
@@ -153,7 +153,14 @@ fn meet(
                     None,
                 ));
             };
-            tcpx_bootstrap::connect(address, &secret, &config, deadline(), &context.stop)
+            tcpx_bootstrap::connect(
+                address,
+                &secret,
+                Purpose::Pair,
+                &config,
+                deadline(),
+                &context.stop,
+            )
         }
     };
     met.map_err(|error| context.bootstrap_failure(&error))
