@@ -161,6 +161,23 @@ impl Region {
         })
     }
 
+    /// Memory that belongs to somebody else: a buffer of the program that the engine is part of.
+    /// Only the plugin accesses it; `with_bytes` refuses.
+    ///
+    /// # Safety
+    /// `start..start + len` stays mapped and writable for as long as the region or a
+    /// registration of it lives.
+    pub unsafe fn foreign(start: *mut u8, len: usize, kind: MemoryKind) -> Arc<Self> {
+        Arc::new(Self {
+            start: start.expose_provenance(),
+            len,
+            kind,
+            reachable: false,
+            borrowed: AtomicBool::new(false),
+            _owner: Box::new(()),
+        })
+    }
+
     /// First byte.
     pub fn as_ptr(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.start)
@@ -252,5 +269,22 @@ impl Span {
     /// Whether the length is 0.
     pub fn is_empty(self) -> bool {
         self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(unsafe_code, reason = "the buffer outlives the region")]
+    fn foreign_memory_is_cut_into_spans_and_never_lent() {
+        let mut buffer = [7u8; 100];
+        // SAFETY: `buffer` lives until the end of the test.
+        let region = unsafe { Region::foreign(buffer.as_mut_ptr(), 100, MemoryKind::Host) };
+        let span = region.span(10, 90).expect("inside");
+        assert_eq!(span.as_ptr().addr(), buffer.as_ptr().addr() + 10);
+        assert!(region.span(10, 91).is_none());
+        assert!(region.with_bytes(span, |_| ()).is_none());
     }
 }

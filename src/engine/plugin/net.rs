@@ -172,7 +172,7 @@ impl Comm<'_> {
 
 impl RecvComm {
     /// Whether finished receives must be consumed, as those of unpacking plugins must.
-    pub(crate) fn hands_back(&self) -> bool {
+    pub fn hands_back(&self) -> bool {
         self.hands_back
     }
 

@@ -147,7 +147,7 @@ impl Window {
     }
 
     /// The one request that may be tested.
-    pub(crate) fn to_test(&self) -> Option<InFlight> {
+    pub fn to_test(&self) -> Option<InFlight> {
         if self.done < self.posted {
             self.ring[index(self.done)]
         } else {
@@ -165,7 +165,7 @@ impl Window {
     }
 
     /// The one request that may be unpacked.
-    pub(crate) fn to_unpack(&self) -> Option<InFlight> {
+    pub fn to_unpack(&self) -> Option<InFlight> {
         if self.unpacked < self.done {
             self.ring[index(self.unpacked)]
         } else {
@@ -202,7 +202,7 @@ impl Window {
     }
 
     /// Whether no request is in flight.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         self.posted == self.consumed
     }
 
