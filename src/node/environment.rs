@@ -26,6 +26,29 @@ pub fn captured(all: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap
     allowed.take(VARIABLES_MAX).collect()
 }
 
+/// Parts of the names of variables that may differ between two nodes.
+const PER_NODE: [&str; 8] = [
+    "IFNAME",
+    "BINDINGS",
+    "CTRL_DEV",
+    "PATH",
+    "FAULT",
+    "VISIBLE_DEVICES",
+    "COMM_ID",
+    "EXPORTER",
+];
+
+/// The plugin's settings that both ends of a connection must share: without those of a single
+/// node.
+pub fn shared_settings_of(captured: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut shared = captured;
+    shared.retain(|name, _| {
+        (name.starts_with("NCCL_") || name.starts_with("TCPXSOFT_"))
+            && !PER_NODE.iter().any(|part| name.contains(part))
+    });
+    shared
+}
+
 /// Whether a variable of this name may be recorded.
 pub(crate) fn is_allowed(name: &str) -> bool {
     let plain = name
@@ -37,6 +60,17 @@ pub(crate) fn is_allowed(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_one_node_are_not_shared() {
+        let all = ["NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_IFNAME", "CUDA_HOME"];
+        let all = all.map(|name| (name.to_owned(), "1".to_owned()));
+        let shared = shared_settings_of(all.into_iter().collect());
+        assert_eq!(
+            shared.into_keys().collect::<Vec<_>>(),
+            ["NCCL_NSOCKS_PERTHREAD"]
+        );
+    }
 
     #[test]
     fn only_the_allow_list_is_captured() {

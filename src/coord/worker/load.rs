@@ -9,7 +9,7 @@ use std::time::Instant;
 use tcpx_engine::contract::Before;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory};
 use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
-use tcpx_node::environment::captured;
+use tcpx_node::environment::{captured, shared_settings_of};
 use tcpx_node::plugin_files::{ChosenPlugin, PluginSource, inspect};
 use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
 use tcpx_run_model::counters::{ChannelNow, sample};
@@ -188,18 +188,6 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
     }
 }
 
-/// Parts of the names of variables that may differ between two nodes.
-const PER_NODE: [&str; 8] = [
-    "IFNAME",
-    "BINDINGS",
-    "CTRL_DEV",
-    "PATH",
-    "FAULT",
-    "VISIBLE_DEVICES",
-    "COMM_ID",
-    "EXPORTER",
-];
-
 /// The plugin's settings that both ends must share: its environment variables, without those of a
 /// single node and those that the scenario sets for one role only.
 pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
@@ -212,11 +200,9 @@ pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
                 .values()
                 .any(|table| table.contains_key(name))
     };
-    captured(std::env::vars_os())
-        .into_iter()
-        .filter(|(name, _)| name.starts_with("NCCL_") || name.starts_with("TCPXSOFT_"))
-        .filter(|(name, _)| !PER_NODE.iter().any(|part| name.contains(part)) && !one_sided(name))
-        .collect()
+    let mut shared = shared_settings_of(captured(std::env::vars_os()));
+    shared.retain(|name, _| !one_sided(name));
+    shared
 }
 
 /// Runs one row of the contract suite; each row has its own process.
