@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::fault::Fault;
+use super::mesh::Mesh;
 use super::topology::{Bindings, Topology};
 use super::variables::{EnvTable, Variables};
 #[cfg(test)]
@@ -35,6 +36,9 @@ pub struct Scenario {
     pub transfer: Transfer,
     /// Which GPUs and NICs take part.
     pub topology: Topology,
+    /// Which nodes of a run of many transfer with which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mesh: Option<Mesh>,
     /// Who drives the plugin, and what it does when nothing moves.
     pub progress: Progress,
     /// Which plugin, by `name` or `path`, and which version of its table.
@@ -59,6 +63,7 @@ impl Default for Scenario {
             requires: Vec::new(),
             transfer: Transfer::default(),
             topology: Topology::default(),
+            mesh: None,
             progress: Progress::default(),
             plugin: PluginChoice::default(),
             env: Variables::default(),

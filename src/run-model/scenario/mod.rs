@@ -15,6 +15,7 @@ pub mod fuzzing;
 pub mod hosts;
 mod identity;
 mod keys;
+mod mesh;
 mod resolve;
 mod rules;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use error::{Diagnostic, InvalidValue, Place, ScenarioError};
 pub use explain::nearest;
 pub use fault::{Fault, FaultBy, NetworkFault, ProcessFault, Sides};
 pub use file::{FILE_BYTES_MAX, Layer};
+pub use mesh::{Mesh, Rails, Rounds};
 pub use resolve::{Inputs, Origin, Resolved, resolve};
 pub use topology::{Bindings, CpuSet, Gpus, NicMap, Nics, Processes, Topology};
 pub use variables::{EnvTable, Variables};

@@ -8,6 +8,7 @@
 use super::checked::{Memory, PluginLibrary, Scenario, Unpack};
 use super::error::{InvalidValue, ScenarioError};
 use super::fault::{Fault, Sides};
+use super::mesh::Rails;
 use super::resolve::ABI_VARIABLE;
 use super::topology::{Gpus, NicMap, Nics};
 use std::collections::BTreeSet;
@@ -121,6 +122,17 @@ pub(super) const RULES: &[Rule] = &[
         "\"nearest\", \"round-robin\", or device = interface, such as { \"0\" = \"eth1\" }",
         nic_map,
     ),
+    rule(
+        "mesh.rails",
+        "\"each\", \"all\", or 1 to 64 different interface names",
+        mesh_rails,
+    ),
+    rule("mesh.budget", DEADLINE, |s| {
+        s.mesh
+            .as_ref()
+            .and_then(|mesh| mesh.budget)
+            .is_none_or(deadline)
+    }),
     rule(
         "progress.threads",
         "\"auto\", or a whole number from 1 to 1024",
@@ -360,7 +372,18 @@ fn nics(scenario: &Scenario) -> bool {
     match &scenario.topology.nics {
         Nics::Auto => true,
         Nics::First(count) => (1..=64).contains(count),
-        Nics::List(nics) => are_different(nics) && nics.iter().all(|nic| is_interface(nic)),
+        Nics::List(nics) => is_nic_list(nics),
+    }
+}
+
+fn is_nic_list(nics: &[String]) -> bool {
+    are_different(nics) && nics.iter().all(|nic| is_interface(nic))
+}
+
+fn mesh_rails(scenario: &Scenario) -> bool {
+    match scenario.mesh.as_ref().map(|mesh| &mesh.rails) {
+        None | Some(Rails::Each | Rails::All) => true,
+        Some(Rails::List(nics)) => is_nic_list(nics),
     }
 }
 
