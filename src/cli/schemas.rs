@@ -353,6 +353,8 @@ struct RunPair {
     /// Indexes in `nodes`.
     nodes: [u32; 2],
     lanes: Vec<Lane>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rail: Option<Rail>,
     outcome: OutcomeWord,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -366,6 +368,15 @@ struct RunPair {
 enum Lane {
     Host,
     Gpu(u32),
+}
+
+/// The interfaces of a pair, in a mesh that measures each rail by itself.
+#[derive(JsonSchema, Serialize)]
+struct Rail {
+    /// Place in each node's list of data interfaces, from 0.
+    number: u32,
+    /// The interface of each node.
+    nics: [String; 2],
 }
 
 /// One direction of a lane.

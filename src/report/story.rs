@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Finding, Subject};
-use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, WorkerId};
+use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
 use tcpx_run_model::record::{Clock, Role, TransferRecord, Unfinished};
 use tcpx_run_model::results::PluginRecord;
 use tcpx_words::error::Outcome;
@@ -171,6 +171,9 @@ pub(crate) struct StoryPair {
     pub(crate) nodes: [NodeId; 2],
     /// Host memory, or the GPUs that the pair moved bytes for.
     pub(crate) lanes: Vec<Lane>,
+    /// The rail of the pair, in a mesh that measures each rail by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rail: Option<Rail>,
     pub(crate) outcome: Option<Outcome>,
     /// Why the pair ended as it did, in one sentence; `None` if it passed.
     pub(crate) reason: Option<String>,
@@ -470,6 +473,7 @@ impl Story {
         let pair = |pair: &StoryPair| PairIntro {
             nodes: pair.nodes,
             lanes: pair.lanes.clone(),
+            rail: pair.rail.clone(),
         };
         Names {
             nodes: self.nodes.iter().map(node).collect(),

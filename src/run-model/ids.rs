@@ -151,6 +151,38 @@ pub struct PairIntro {
     pub nodes: [NodeId; 2],
     /// The lanes, in the scenario's order.
     pub lanes: Vec<Lane>,
+    /// The rail that the pair uses, in a mesh that measures each rail by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rail: Option<Rail>,
+}
+
+impl PairIntro {
+    /// A pair that uses every rail.
+    pub fn new(nodes: [NodeId; 2], lanes: Vec<Lane>) -> Self {
+        Self {
+            nodes,
+            lanes,
+            rail: None,
+        }
+    }
+}
+
+/// A rail of a mesh: the data interfaces of the two nodes with the same place in their lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rail {
+    /// Place in the list of data interfaces, from 0.
+    pub number: u32,
+    /// The interface of each node.
+    pub nics: [String; 2],
+}
+
+impl fmt::Display for Rail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.nics {
+            [first, second] if first == second => f.write_str(&printable(first)),
+            [first, second] => write!(f, "{}-{}", printable(first), printable(second)),
+        }
+    }
 }
 
 /// Display names of the nodes with these addresses: `local` and `peer` for two nodes, otherwise
@@ -267,10 +299,16 @@ impl Names {
             words.push(format!("with {}", self.node(other)));
         }
         if here().filter(|other| is_same(other)).count() > 1 {
-            words.push(match this.lanes[..] {
-                [lane @ Lane::Gpu(_)] => lane.to_string(),
-                _ => format!("pair {}", pair.0),
-            });
+            let rail = this.rail.as_ref().map(|rail| format!("rail {rail}"));
+            let gpu = match this.lanes[..] {
+                [lane @ Lane::Gpu(_)] => Some(lane.to_string()),
+                _ => None,
+            };
+            let known = words.len();
+            words.extend(rail.into_iter().chain(gpu));
+            if words.len() == known {
+                words.push(format!("pair {}", pair.0));
+            }
         }
         words.join(" ")
     }
@@ -288,6 +326,7 @@ mod tests {
         let pair = |(nodes, lanes): &([u32; 2], &[Lane])| PairIntro {
             nodes: nodes.map(NodeId),
             lanes: lanes.to_vec(),
+            rail: None,
         };
         Names {
             nodes: shown_names(addresses)
@@ -330,6 +369,24 @@ mod tests {
         check(&three, 1, 0, "a3-1 with a3-0");
         check(&three, 1, 1, "a3-1 with a3-1#2");
         check(&three, 2, 1, "a3-1#2");
+    }
+
+    #[test]
+    fn rails_and_gpus_tell_the_workers_of_two_nodes_apart() {
+        let lanes: &[Lane] = &[Lane::Gpu(3)];
+        let mut two = names(&["a3-0", "a3-1"], &[([0, 1], lanes), ([0, 1], lanes)]);
+        let rail = |number, nics: [&str; 2]| {
+            Some(Rail {
+                number,
+                nics: nics.map(str::to_owned),
+            })
+        };
+        two.pairs[0].rail = rail(0, ["eth1", "eth1"]);
+        two.pairs[1].rail = rail(1, ["eth2", "ens5"]);
+        check(&two, 0, 0, "local rail eth1 gpu 3");
+        check(&two, 1, 1, "peer rail eth2-ens5 gpu 3");
+        two.pairs[1].lanes = vec![Lane::Host];
+        check(&two, 1, 1, "peer rail eth2-ens5");
     }
 
     #[test]

@@ -222,10 +222,7 @@ impl RunState {
             } else {
                 Lane::Gpu(number)
             };
-            PairIntro {
-                nodes: [NodeId(0), NodeId(1)],
-                lanes: vec![lane],
-            }
+            PairIntro::new([NodeId(0), NodeId(1)], vec![lane])
         };
         let is_guess = self.names.pairs.iter().all(|known| known.lanes.len() == 1);
         if is_guess {

@@ -383,10 +383,8 @@ mod tests {
             name: name.into(),
             address: name.into(),
         });
-        let pairs = [[0, 1], [1, 2]].map(|nodes| PairIntro {
-            nodes: nodes.map(NodeId),
-            lanes: vec![Lane::Host],
-        });
+        let pairs =
+            [[0, 1], [1, 2]].map(|nodes| PairIntro::new(nodes.map(NodeId), vec![Lane::Host]));
         let worker = |node, pair| Who::Worker(WorkerId::of_pair(NodeId(node), PairId(pair)));
         let sample = || EventKind::Sample(vec![ChannelNow::default()]);
         let stream = [

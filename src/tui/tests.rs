@@ -578,10 +578,7 @@ fn stuck(channel: ChannelNow, [posted, done]: [u64; 2], stage: char) -> ChannelN
 
 /// A ring of three nodes whose second pair has stalled.
 fn ring() -> Vec<Event> {
-    let pair = |a, b| PairIntro {
-        nodes: [NodeId(a), NodeId(b)],
-        lanes: vec![Lane::Host],
-    };
+    let pair = |a, b| PairIntro::new([NodeId(a), NodeId(b)], vec![Lane::Host]);
     let pairs = vec![pair(0, 1), pair(1, 2), pair(2, 0)];
     let mut events = vec![
         nodes(&["a3-0", "a3-1", "a3-2"]),

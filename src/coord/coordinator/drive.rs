@@ -247,7 +247,7 @@ impl Drive<'_> {
         let first = pair.refuse(now.elapsed, refusal.why, refusal.next_step);
         self.rounds.clear();
         let mut effects = match self.launched {
-            0 => self.run.introduce(vec![PairIntro { nodes, lanes }], now),
+            0 => self.run.introduce(vec![PairIntro::new(nodes, lanes)], now),
             _ => Vec::new(),
         };
         effects.extend(self.run.add(vec![(pair, first)], now));
@@ -460,8 +460,5 @@ impl Drive<'_> {
 }
 
 fn intro((nodes, (lanes, _)): &([NodeId; 2], assign::PairPlan)) -> PairIntro {
-    PairIntro {
-        nodes: *nodes,
-        lanes: lanes.clone(),
-    }
+    PairIntro::new(*nodes, lanes.clone())
 }

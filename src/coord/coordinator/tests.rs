@@ -98,10 +98,7 @@ struct Bench {
 impl Bench {
     fn measuring() -> Self {
         let mut state = introduced(&["local", "peer"]);
-        let pair = PairIntro {
-            nodes: [NodeId(0), NodeId(1)],
-            lanes: vec![Lane::Host],
-        };
+        let pair = PairIntro::new([NodeId(0), NodeId(1)], vec![Lane::Host]);
         state.apply(&Event::new(0.0, Who::Run, EventKind::Pairs(vec![pair])));
         let mut bench = Self {
             pair: Pair::new(setup(0, [0, 1]), Duration::ZERO),
@@ -315,10 +312,8 @@ fn triangle() -> (Run, Vec<RunEffect>) {
     let pairs =
         pairs.map(|(nodes, number)| (Pair::new(setup(number, nodes), Duration::ZERO), Vec::new()));
     let pairs: Vec<_> = pairs.collect();
-    let intro = |(pair, _): &(Pair, Vec<PairEffect>)| PairIntro {
-        nodes: pair.nodes(),
-        lanes: vec![Lane::Host],
-    };
+    let intro =
+        |(pair, _): &(Pair, Vec<PairEffect>)| PairIntro::new(pair.nodes(), vec![Lane::Host]);
     let mut effects = run.introduce(pairs.iter().map(intro).collect(), now);
     effects.extend(run.add(pairs, now));
     (run, effects)
@@ -328,10 +323,7 @@ fn triangle() -> (Run, Vec<RunEffect>) {
 fn mesh() -> Run {
     let now = moment(0.0);
     let mut run = Run::new(introduced(&["a", "b", "c", "d"]), 4, OnFailure::GoOn, now);
-    let intro = |nodes: [u32; 2]| PairIntro {
-        nodes: nodes.map(NodeId),
-        lanes: vec![Lane::Host],
-    };
+    let intro = |nodes: [u32; 2]| PairIntro::new(nodes.map(NodeId), vec![Lane::Host]);
     run.introduce([[0, 1], [2, 3], [0, 2], [1, 3]].map(intro).to_vec(), now);
     run.add(round(0, [[0, 1], [2, 3]]), now);
     run

@@ -143,7 +143,11 @@ pub(super) fn introduce(record: &Value, names: &mut Names) {
     let pair = |(place, pair): (usize, &Value)| {
         let lanes = Deserialize::deserialize(&pair["lanes"]).unwrap_or_default();
         match Deserialize::deserialize(&pair["nodes"]) {
-            Ok(nodes) => Some(PairIntro { nodes, lanes }),
+            Ok(nodes) => Some(PairIntro {
+                nodes,
+                lanes,
+                rail: Deserialize::deserialize(&pair["rail"]).unwrap_or_default(),
+            }),
             Err(_) => names.pairs.get(place).cloned(),
         }
     };

@@ -202,10 +202,7 @@ fn node(name: &str, address: &str) -> NodeIntro {
 }
 
 fn pair(nodes: [u32; 2]) -> PairIntro {
-    PairIntro {
-        nodes: nodes.map(NodeId),
-        lanes: vec![Lane::Host],
-    }
+    PairIntro::new(nodes.map(NodeId), vec![Lane::Host])
 }
 
 /// One channel after `step` rounds. A stuck channel consumes nothing after request 48.

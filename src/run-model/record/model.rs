@@ -6,7 +6,7 @@
 use super::model_v1;
 use crate::counters::LatencyUs;
 use crate::finding::Finding;
-use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, WorkerId};
+use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
 use crate::results::{Driving, PluginRecord};
 use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,9 @@ pub struct PairRecord {
     pub nodes: [NodeId; 2],
     /// The lanes that the pair transfers for: host memory, or GPUs.
     pub lanes: Vec<Lane>,
+    /// The rail of the pair, in a mesh that measures each rail by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rail: Option<Rail>,
     /// How the pair ended.
     pub outcome: Outcome,
     /// Why the pair did not pass, in one sentence.
@@ -327,6 +330,7 @@ impl RunRecord {
         let pair = |pair: &PairRecord| PairIntro {
             nodes: pair.nodes,
             lanes: pair.lanes.clone(),
+            rail: pair.rail.clone(),
         };
         Names {
             nodes: self.nodes.iter().map(node).collect(),

@@ -152,10 +152,7 @@ fn each_of_three_pairs_has_its_own_stall_and_names() {
         name: name.into(),
         address: name.into(),
     };
-    let pair = |a, b| PairIntro {
-        nodes: [NodeId(a), NodeId(b)],
-        lanes: vec![Lane::Host],
-    };
+    let pair = |a, b| PairIntro::new([NodeId(a), NodeId(b)], vec![Lane::Host]);
     state.apply(&Event::new(
         0.0,
         Who::Run,
