@@ -2,6 +2,7 @@
 //! plugin, role, environment, CPUs and address.
 #![forbid(unsafe_code)]
 
+use super::drive::RunRequest;
 use super::end::End;
 use super::launch::Greeting;
 use crate::protocol::message::{NoPlugin, WORKERS_MAX, Work};
@@ -13,7 +14,7 @@ use tcpx_node::pci::shared_bridges;
 use tcpx_node::plugin_files::{ChosenPlugin, PluginSource};
 use tcpx_node::{Host, Nic, NodeFacts};
 use tcpx_run_model::finding::{Finding, Severity};
-use tcpx_run_model::ids::{Lane, NodeId};
+use tcpx_run_model::ids::{Lane, NodeId, PairIntro, Rail};
 use tcpx_run_model::scenario::{
     CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, PluginLibrary, Processes, Scenario,
 };
@@ -52,26 +53,64 @@ pub(crate) struct AssignError {
     pub next_step: Option<String>,
 }
 
-/// A pair of workers: its lanes and the plan of each end.
-pub(super) type PairPlan = (Vec<Lane>, [EndPlan; 2]);
+/// A pair of workers and the plan of each end.
+pub(super) struct PairPlan {
+    pub(super) intro: PairIntro,
+    pub(super) ends: [EndPlan; 2],
+}
+
+/// The rail of a pair, in a mesh that measures each rail by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RailChoice<'a> {
+    /// Place in each node's list of data interfaces, from 0.
+    Number(usize),
+    /// The interface of this name on both nodes, and its place in `mesh.rails`.
+    Named(usize, &'a str),
+}
+
+/// The rail that two nodes have under this choice; `None` if one of them lacks it.
+pub(super) fn rail(
+    scenario: &Scenario,
+    ends: [(&str, &Greeting); 2],
+    choice: RailChoice<'_>,
+) -> Option<Rail> {
+    let place = Place::of_nodes(ends.map(|(_, greeting)| greeting));
+    let [first, second] = End::ALL.map(|end| {
+        let mut nics = place.rails(scenario, end, ends)?.into_iter();
+        match choice {
+            RailChoice::Number(number) => nics.nth(number),
+            RailChoice::Named(_, name) => nics.find(|nic| nic == name),
+        }
+    });
+    let (RailChoice::Number(place) | RailChoice::Named(place, _)) = choice;
+    Some(Rail {
+        number: u32::try_from(place).unwrap_or(u32::MAX),
+        nics: [first?, second?],
+    })
+}
 
 /// Plans every pair of two nodes, given with their names. The receiving end listens; with both
 /// directions, the second end. `before` is the number of pairs that the run already has: the first
 /// pair planned here listens on port `port + before`, the next on the port after it, and so on.
-/// With `port` 0, each listens on any free port.
+/// With `port` 0, each listens on any free port. All use `rail` if there is one.
 pub(super) fn assign(
-    scenario: &Scenario,
-    work: &Work,
+    request: &RunRequest<'_>,
+    ids: [NodeId; 2],
     ends: [(&str, &Greeting); 2],
-    port: u16,
+    rail: Option<&Rail>,
     before: usize,
 ) -> Result<Vec<PairPlan>, AssignError> {
+    let (scenario, work, port) = (request.scenario, &request.work, request.bootstrap_port);
     let nodes = ends.map(|(_, greeting)| greeting);
     let (sends, listener) = match scenario.transfer.direction {
         Direction::Forward => ([true, false], End::Second),
         Direction::Reverse => ([false, true], End::First),
         Direction::Both | Direction::PingPong => ([true, true], End::Second),
     };
+    if rail.is_some() {
+        ends.iter()
+            .try_for_each(|(name, node)| lets_choose(scenario, name, &node.facts))?;
+    }
     let place = Place::of_nodes(nodes);
     let listen = place.address_of(listener, ends)?;
     let plugins = plugins(scenario, ends, place)?;
@@ -89,6 +128,7 @@ pub(super) fn assign(
         listener,
         listen,
         gpu_count: gpus.len(),
+        rail,
         first_port: if port == 0 {
             0
         } else {
@@ -100,8 +140,13 @@ pub(super) fn assign(
         Processes::Single => vec![gpus],
     };
     let plan = |(number, pair): (usize, Vec<Option<u32>>)| {
-        let plans = End::ALL.map(|end| nodes_plan.end(end, number, &pair));
-        (pair.into_iter().map(Lane::from).collect(), plans)
+        let ends = End::ALL.map(|end| nodes_plan.end(end, number, &pair));
+        let intro = PairIntro {
+            nodes: ids,
+            lanes: pair.into_iter().map(Lane::from).collect(),
+            rail: rail.cloned(),
+        };
+        PairPlan { intro, ends }
     };
     Ok(pairs.into_iter().enumerate().map(plan).collect())
 }
@@ -116,6 +161,7 @@ struct NodesPlan<'a> {
     listener: End,
     listen: IpAddr,
     gpu_count: usize,
+    rail: Option<&'a Rail>,
     /// Port of the first pair; 0 for any free port.
     first_port: u16,
 }
@@ -154,11 +200,11 @@ impl NodesPlan<'_> {
 
     /// The data interfaces of one end; a single one for a pair of a single GPU.
     fn rails(&self, end: End, number: usize, gpus: &[Option<u32>]) -> Option<Vec<String>> {
-        let control = (self.place == Place::Apart)
-            .then(|| self.place.address_of(end, self.ends).ok())
-            .flatten();
+        if let Some(rail) = self.rail {
+            return Some(vec![rail.nics[end as usize].clone()]);
+        }
         let facts = &self.ends[end as usize].1.facts;
-        let rails = data_nics(self.scenario, facts, control)?;
+        let rails = self.place.rails(self.scenario, end, self.ends)?;
         Some(match gpus {
             [Some(gpu)] => rail_of(self.scenario, facts, *gpu, number, self.gpu_count, rails),
             _ => rails,
@@ -167,12 +213,10 @@ impl NodesPlan<'_> {
 }
 
 /// Tells every worker how many of the run are on its machine. `hosts` is by node id.
-pub(super) fn share_machines(plans: &mut [([NodeId; 2], PairPlan)], hosts: &[&Host]) {
+pub(super) fn share_machines(plans: &mut [PairPlan], hosts: &[&Host]) {
     let mut workers_of = vec![0_u32; hosts.len()];
-    for (nodes, _) in plans.iter() {
-        nodes
-            .iter()
-            .for_each(|node| workers_of[node.0 as usize] += 1);
+    for node in plans.iter().flat_map(|plan| plan.intro.nodes) {
+        workers_of[node.index()] += 1;
     }
     let workers_at = |node: NodeId| {
         let here = hosts[node.0 as usize];
@@ -184,9 +228,9 @@ pub(super) fn share_machines(plans: &mut [([NodeId; 2], PairPlan)], hosts: &[&Ho
     let on_machine: Vec<u32> = (0..hosts.len())
         .map(|node| workers_at(NodeId(node as u32)))
         .collect();
-    for (nodes, (_, ends)) in plans {
-        for (node, end) in nodes.iter().zip(ends) {
-            end.workers_here = on_machine[node.0 as usize];
+    for plan in plans {
+        for (node, end) in plan.intro.nodes.iter().zip(&mut plan.ends) {
+            end.workers_here = on_machine[node.index()];
         }
     }
 }
@@ -346,6 +390,19 @@ impl Place {
         }
     }
 
+    /// The data interfaces of one end; `None` if they are unknown or there is none.
+    fn rails(
+        self,
+        scenario: &Scenario,
+        end: End,
+        ends: [(&str, &Greeting); 2],
+    ) -> Option<Vec<String>> {
+        let control = (self == Self::Apart)
+            .then(|| self.address_of(end, ends).ok())
+            .flatten();
+        data_nics(scenario, &ends[end as usize].1.facts, control)
+    }
+
     /// The address at which the other end can reach this one.
     fn address_of(self, end: End, ends: [(&str, &Greeting); 2]) -> Result<IpAddr, AssignError> {
         let ((name, node), (_, other)) = (ends[end as usize], ends[end.other() as usize]);
@@ -492,14 +549,10 @@ fn environment_on(
             task_chunk(scenario, &env, facts).to_string(),
         );
     }
-    if !set("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME")
-        && !set("TCPXSOFT_SOCKET_IFNAME")
+    if !IFNAME.into_iter().any(&set)
         && let Some(rails) = rails
     {
-        derived.insert(
-            "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME".to_owned(),
-            format!("={}", rails.join(",")),
-        );
+        derived.insert(IFNAME[0].to_owned(), format!("={}", rails.join(",")));
     }
     // Device memory of the software plugin: GPU memory, or host memory as a stand-in without a GPU.
     if scenario.transfer.memory == Memory::Device
@@ -517,6 +570,28 @@ fn environment_on(
     }
     env.extend(derived);
     env
+}
+
+/// The variables that choose a plugin's interfaces.
+const IFNAME: [&str; 2] = ["NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "TCPXSOFT_SOCKET_IFNAME"];
+
+/// Whether the interfaces of a node's workers are left to the mesh.
+fn lets_choose(scenario: &Scenario, name: &str, facts: &NodeFacts) -> Result<(), AssignError> {
+    let node = facts.host.name.known().map_or("", String::as_str);
+    for side in [Side::Send, Side::Recv] {
+        let env = scenario.worker_env(side, node);
+        for variable in IFNAME {
+            if let Some(value) = effective(&env, facts, variable) {
+                return Err(AssignError {
+                    why: format!(
+                        "{name} has {variable}={value}, so `mesh.rails` cannot choose an interface"
+                    ),
+                    next_step: Some(format!("unset {variable}, or set mesh.rails=\"all\"")),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The value of a variable in the worker.

@@ -92,7 +92,7 @@ fn pair_record(scenario: &Scenario, pair: &PairOutcome, state: &RunState) -> Pai
     PairRecord {
         nodes: pair.nodes,
         lanes: pair.lanes.clone(),
-        rail: None,
+        rail: pair.rail.clone(),
         outcome: pair.outcome,
         reason: pair.reason.clone(),
         workers: End::ALL

@@ -2,7 +2,7 @@
 //! `run`, and carries out its effects.
 #![forbid(unsafe_code)]
 
-use super::assign::{self, AssignError};
+use super::assign::{self, AssignError, RailChoice};
 use super::launch::{Agent, AgentEvent, Greeting, LaunchError, ReceivedMessage};
 use super::pair::{Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
@@ -22,7 +22,7 @@ use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, shown_names};
-use tcpx_run_model::scenario::Scenario;
+use tcpx_run_model::scenario::{Rails, Scenario};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::now_us;
@@ -58,8 +58,8 @@ pub fn one_pair() -> Vec<Vec<[usize; 2]>> {
     vec![vec![[0, 1]]]
 }
 
-/// A round: the plan of every pair with its nodes.
-type RoundPlan = Vec<([NodeId; 2], assign::PairPlan)>;
+/// The pairs that transfer at the same time.
+type RoundPlan = Vec<assign::PairPlan>;
 
 /// The channel that a live view shows in detail, and its recorder file: written by the view, read
 /// by the coordinator a few times a second.
@@ -93,6 +93,7 @@ impl RunOutcome {
             id: PairId(0),
             nodes: [NodeId(0), NodeId(1)],
             lanes: vec![Lane::Host],
+            rail: None,
             bad_since: None,
             outcome: error.outcome(),
             reason: Some(error.to_string()),
@@ -232,7 +233,8 @@ impl Drive<'_> {
         let now = self.now();
         match self.plans() {
             Ok(rounds) => {
-                let pairs = rounds.iter().flatten().map(intro).collect();
+                let pairs = rounds.iter().flatten();
+                let pairs = pairs.map(|plan| plan.intro.clone()).collect();
                 self.rounds = rounds.into();
                 let effects = self.run.introduce(pairs, now);
                 self.carry_out(effects);
@@ -242,12 +244,12 @@ impl Drive<'_> {
     }
 
     fn refuse(&mut self, refusal: AssignError, now: Now) {
-        let (nodes, lanes) = ([NodeId(0), NodeId(1)], vec![Lane::Host]);
-        let mut pair = self.pair(PairId(self.launched), nodes, lanes.clone(), now);
+        let intro = PairIntro::new([NodeId(0), NodeId(1)], vec![Lane::Host]);
+        let mut pair = self.pair(PairId(self.launched), intro.clone(), now);
         let first = pair.refuse(now.elapsed, refusal.why, refusal.next_step);
         self.rounds.clear();
         let mut effects = match self.launched {
-            0 => self.run.introduce(vec![PairIntro::new(nodes, lanes)], now),
+            0 => self.run.introduce(vec![intro], now),
             _ => Vec::new(),
         };
         effects.extend(self.run.add(vec![(pair, first)], now));
@@ -274,7 +276,7 @@ impl Drive<'_> {
         true
     }
 
-    fn pair(&self, id: PairId, nodes: [NodeId; 2], lanes: Vec<Lane>, now: Now) -> Pair {
+    fn pair(&self, id: PairId, intro: PairIntro, now: Now) -> Pair {
         let request = self.request;
         let is_here = |node: NodeId| {
             request
@@ -284,13 +286,12 @@ impl Drive<'_> {
         };
         let setup = PairSetup {
             id,
-            nodes,
-            lanes,
+            is_here: intro.nodes.map(is_here),
+            intro,
             scenario: request.scenario.clone(),
             work: request.work.clone(),
             run_id: request.run_id.to_owned(),
             preflight: request.preflight,
-            is_here: nodes.map(is_here),
         };
         Pair::new(setup, now.elapsed)
     }
@@ -304,14 +305,15 @@ impl Drive<'_> {
         let together = round.len() > 1 && self.request.work == Work::Transfer;
         let names = &self.run.state().names;
         let mut pairs = Vec::new();
-        for (id, (nodes, (lanes, plans))) in (self.launched..).map(PairId).zip(round) {
-            let mut pair = self.pair(id, nodes, lanes, now);
+        for (id, plan) in (self.launched..).map(PairId).zip(round) {
+            let nodes = plan.intro.nodes;
+            let mut pair = self.pair(id, plan.intro, now);
             let secret = Secret::generate().map_err(|error| AssignError {
                 why: format!("cannot generate the run's secret: {error}"),
                 next_step: None,
             })?;
             let workers = nodes.map(|node| names.worker(WorkerId::of_pair(node, id)));
-            let effects = pair.launch(plans, workers, &secret, together);
+            let effects = pair.launch(plan.ends, workers, &secret, together);
             pairs.push((pair, effects));
         }
         Ok(pairs)
@@ -339,44 +341,84 @@ impl Drive<'_> {
                 next_step: None,
             });
         }
-        let round = |node_pairs: &Vec<[usize; 2]>| self.round(node_pairs, &names, &greetings);
-        request.rounds.iter().map(round).collect()
-    }
-
-    /// The plan of the pairs of these nodes, which transfer at the same time.
-    fn round(
-        &self,
-        node_pairs: &[[usize; 2]],
-        names: &[String],
-        greetings: &[&Greeting],
-    ) -> Result<RoundPlan, AssignError> {
-        let request = self.request;
-        let known = &self.run.state().names;
-        let mut plans = Vec::new();
-        for node_pair in node_pairs {
-            let ends = node_pair.map(|at| (names[at].as_str(), greetings[at]));
-            let nodes = node_pair.map(|at| NodeId(u32::try_from(at).unwrap_or(u32::MAX)));
-            for (lanes, mut plan) in assign::assign(
-                request.scenario,
-                &request.work,
-                ends,
-                request.bootstrap_port,
-                plans.len(),
-            )? {
-                for (node, end) in nodes.into_iter().zip(&mut plan) {
-                    let subject = Subject::node(node, known);
-                    end.warnings
-                        .iter_mut()
-                        .for_each(|warning| warning.subject = Some(subject.clone()));
-                }
-                plans.push((nodes, (lanes, plan)));
+        let ends_of =
+            |node_pair: &[usize; 2]| node_pair.map(|at| (names[at].as_str(), greetings[at]));
+        let mut rounds = Vec::new();
+        for node_pairs in request.rounds {
+            let has_rail = |choice| {
+                let mut pairs = node_pairs.iter().map(ends_of);
+                pairs.any(|ends| assign::rail(request.scenario, ends, choice).is_some())
+            };
+            let choices: Vec<Option<RailChoice<'_>>> = match self.rails() {
+                // Where no interface is known, the plugin chooses.
+                Rails::Each if !has_rail(RailChoice::Number(0)) => vec![None],
+                Rails::All => vec![None],
+                Rails::Each => (0..)
+                    .map(RailChoice::Number)
+                    .take_while(|choice| has_rail(*choice))
+                    .map(Some)
+                    .collect(),
+                Rails::List(nics) => nics
+                    .iter()
+                    .enumerate()
+                    .map(|(place, nic)| Some(RailChoice::Named(place, nic)))
+                    .collect(),
+            };
+            for choice in choices {
+                rounds.push(self.round(node_pairs, &ends_of, choice)?);
             }
+        }
+        rounds.retain(|round| !round.is_empty());
+        if rounds.is_empty() {
+            return Err(AssignError {
+                why: "no two of the nodes both have an interface of `mesh.rails`".to_owned(),
+                next_step: Some("run `tcpxctl discover` on them for the names".to_owned()),
+            });
         }
         let hosts: Vec<_> = greetings
             .iter()
             .map(|greeting| &greeting.facts.host)
             .collect();
-        assign::share_machines(&mut plans, &hosts);
+        for round in &mut rounds {
+            assign::share_machines(round, &hosts);
+        }
+        Ok(rounds)
+    }
+
+    fn rails(&self) -> &Rails {
+        let mesh = self.request.scenario.mesh.as_ref();
+        mesh.map_or(&Rails::All, |mesh| &mesh.rails)
+    }
+
+    /// The plan of the pairs of these nodes, which transfer at the same time. Two nodes of which
+    /// one lacks the rail have no pair.
+    fn round<'g>(
+        &self,
+        node_pairs: &[[usize; 2]],
+        ends_of: &impl Fn(&[usize; 2]) -> [(&'g str, &'g Greeting); 2],
+        choice: Option<RailChoice<'_>>,
+    ) -> Result<RoundPlan, AssignError> {
+        let request = self.request;
+        let known = &self.run.state().names;
+        let mut plans = Vec::new();
+        for node_pair in node_pairs {
+            let ends = ends_of(node_pair);
+            let rail = choice.map(|choice| assign::rail(request.scenario, ends, choice));
+            if rail == Some(None) {
+                continue;
+            }
+            let nodes = node_pair.map(|at| NodeId(u32::try_from(at).unwrap_or(u32::MAX)));
+            let rail = rail.flatten();
+            for mut plan in assign::assign(request, nodes, ends, rail.as_ref(), plans.len())? {
+                for (node, end) in nodes.into_iter().zip(&mut plan.ends) {
+                    let subject = Subject::node(node, known);
+                    end.warnings
+                        .iter_mut()
+                        .for_each(|warning| warning.subject = Some(subject.clone()));
+                }
+                plans.push(plan);
+            }
+        }
         Ok(plans)
     }
 
@@ -457,8 +499,4 @@ impl Drive<'_> {
         let (state, pairs) = self.run.conclude();
         RunOutcome { state, pairs }
     }
-}
-
-fn intro((nodes, (lanes, _)): &([NodeId; 2], assign::PairPlan)) -> PairIntro {
-    PairIntro::new(*nodes, lanes.clone())
 }

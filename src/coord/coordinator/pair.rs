@@ -25,7 +25,7 @@ use tcpx_bootstrap::Secret;
 use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::finding::Finding;
-use tcpx_run_model::ids::{Lane, NodeId, PairId, WorkerId};
+use tcpx_run_model::ids::{Lane, NodeId, PairId, PairIntro, Rail, WorkerId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::scenario::{Fault, Scenario};
 use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
@@ -46,6 +46,8 @@ pub struct PairOutcome {
     pub nodes: [NodeId; 2],
     /// Its lanes.
     pub lanes: Vec<Lane>,
+    /// Its rail, in a mesh that measures each rail by itself.
+    pub rail: Option<Rail>,
     /// When it failed, since the command started; `None` if it passed.
     pub bad_since: Option<Duration>,
     /// How it ended.
@@ -66,8 +68,7 @@ pub struct PairOutcome {
 #[derive(Debug, Clone)]
 pub(super) struct PairSetup {
     pub(super) id: PairId,
-    pub(super) nodes: [NodeId; 2],
-    pub(super) lanes: Vec<Lane>,
+    pub(super) intro: PairIntro,
     pub(super) scenario: Scenario,
     pub(super) work: Work,
     pub(super) run_id: String,
@@ -285,7 +286,13 @@ impl Pair {
     fn task(&self, name: String, plan: &EndPlan, secret: &Secret) -> PairTask {
         PairTask {
             plugin: plan.plugin.clone(),
-            gpus: self.setup.lanes.iter().map(|lane| lane.gpu()).collect(),
+            gpus: self
+                .setup
+                .intro
+                .lanes
+                .iter()
+                .map(|lane| lane.gpu())
+                .collect(),
             cpus: plan.cpus.clone(),
             run_id: self.setup.run_id.clone(),
             scenario: self.setup.scenario.clone(),
@@ -347,14 +354,14 @@ impl Pair {
 
     /// Its nodes.
     pub(super) fn nodes(&self) -> [NodeId; 2] {
-        self.setup.nodes
+        self.setup.intro.nodes
     }
 
     /// The end that runs on `node`; `None` if the pair does not use the node.
     pub(super) fn end_of(&self, node: NodeId) -> Option<End> {
         End::ALL
             .into_iter()
-            .find(|end| self.setup.nodes[*end as usize] == node)
+            .find(|end| self.setup.intro.nodes[*end as usize] == node)
     }
 
     pub(super) fn stage(&self) -> PairStage {
@@ -394,7 +401,7 @@ impl Pair {
     }
 
     fn worker_id(&self, end: End) -> WorkerId {
-        WorkerId::of_pair(self.setup.nodes[end as usize], self.setup.id)
+        WorkerId::of_pair(self.setup.intro.nodes[end as usize], self.setup.id)
     }
 
     fn name(&self, end: End, state: &RunState) -> String {
@@ -516,7 +523,7 @@ impl Pair {
 
     /// The host name of an end's node, or its display name if unknown.
     fn host(&self, end: End, state: &RunState) -> String {
-        let node = self.setup.nodes[end as usize];
+        let node = self.setup.intro.nodes[end as usize];
         let facts = state.node(node).and_then(|node| node.facts.as_deref());
         let name = facts.and_then(|facts| facts.host.name.known());
         name.map_or_else(|| state.names.node(node), |name| printable(name))
@@ -567,7 +574,7 @@ impl Pair {
 
     /// The verdict on the loss of the agent of one end.
     fn of_loss(&self, end: End, loss: AgentLoss, state: &RunState) -> Verdict {
-        let node = self.setup.nodes[end as usize];
+        let node = self.setup.intro.nodes[end as usize];
         let address = state
             .names
             .nodes
@@ -669,7 +676,7 @@ impl Pair {
             Duration::from_secs_f64((ms / 1e3).clamp(0.0, 1e9))
         });
         let facts = state
-            .node(self.setup.nodes[end as usize])
+            .node(self.setup.intro.nodes[end as usize])
             .and_then(|node| node.facts.as_deref());
         let of_node = |name: &str| facts?.environment.get(name);
         let variable = |name: &str| {
@@ -747,7 +754,7 @@ impl Pair {
         state: &RunState,
         effects: &mut Vec<PairEffect>,
     ) {
-        let by = end.map(|end| self.setup.nodes[end as usize]);
+        let by = end.map(|end| self.setup.intro.nodes[end as usize]);
         if self.agent_silence != AgentSilence::No {
             self.agent_silence = AgentSilence::Stalled(by);
             return;
@@ -864,8 +871,9 @@ impl Pair {
         };
         PairOutcome {
             id: self.setup.id,
-            nodes: self.setup.nodes,
-            lanes: self.setup.lanes,
+            nodes: self.setup.intro.nodes,
+            lanes: self.setup.intro.lanes,
+            rail: self.setup.intro.rail,
             bad_since: self.bad_since,
             outcome,
             reason,

@@ -26,8 +26,7 @@ fn seconds(seconds: f64) -> Duration {
 fn setup(number: u32, nodes: [u32; 2]) -> PairSetup {
     PairSetup {
         id: PairId(number),
-        nodes: nodes.map(NodeId),
-        lanes: vec![Lane::Host],
+        intro: PairIntro::new(nodes.map(NodeId), vec![Lane::Host]),
         scenario: Scenario::default(),
         work: Work::Transfer,
         run_id: "test".into(),
