@@ -190,6 +190,7 @@ mod tests {
                 task,
                 stall_after_ms: 3000,
                 fault: None,
+                sends_every_recording: true,
             }))
         };
         let address = "10.0.1.25:4000".parse().expect("an address");

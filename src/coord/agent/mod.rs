@@ -73,6 +73,7 @@ struct Running {
     kill_at: Option<Instant>,
     killed: bool,
     fault: Option<ProcessOrder>,
+    sends_every_recording: bool,
 }
 
 /// Serves one coordinator over stdin and stdout.
@@ -303,6 +304,7 @@ impl Agent {
                     kill_at: None,
                     killed: false,
                     fault: launch.fault,
+                    sends_every_recording: launch.sends_every_recording,
                 };
                 self.workers.insert(number, running);
             }
@@ -345,7 +347,8 @@ impl Agent {
                 };
                 let channels = running.now();
                 let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
-                if let Some(sampler) = &running.sampler {
+                let is_wanted = running.sends_every_recording || code != Some(0);
+                if let Some(sampler) = running.sampler.as_ref().filter(|_| is_wanted) {
                     self.hand_over(number, sampler);
                 }
                 running.remove_recorder();

@@ -95,6 +95,7 @@ mod tests {
             task: Task::Pair(Box::new(task)),
             stall_after_ms: 3000,
             fault: None,
+            sends_every_recording: true,
         }
     }
 

@@ -151,6 +151,7 @@ impl TaskNode {
                     task,
                     stall_after_ms: u64::MAX,
                     fault: None,
+                    sends_every_recording: true,
                 };
                 agent.tell(0, &CoordinatorOrder::Launch(Box::new(launch)));
                 let answer = ask_agent(answer, agent, events, &wait);

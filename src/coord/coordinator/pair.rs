@@ -258,6 +258,8 @@ impl Pair {
                 task: Task::Pair(Box::new(task)),
                 stall_after_ms,
                 fault,
+                // A mesh has thousands of pairs, and a recorder file some megabytes.
+                sends_every_recording: self.setup.scenario.mesh.is_none(),
             };
             effects.push(PairEffect::Tell(
                 end,

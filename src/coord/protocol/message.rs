@@ -28,7 +28,7 @@ use tcpx_words::error::NextStep;
 use tcpx_words::log::{LogLine, LogSummary};
 
 /// Version of everything in this file.
-pub(crate) const PROTOCOL: u32 = 7;
+pub(crate) const PROTOCOL: u32 = 8;
 
 /// An order of the coordinator to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,6 +76,8 @@ pub(crate) struct Launch {
     pub stall_after_ms: u64,
     /// The process fault to inject.
     pub fault: Option<ProcessOrder>,
+    /// Whether the recorder file of a worker that succeeded is sent too.
+    pub sends_every_recording: bool,
 }
 
 /// A process fault to inject into a worker.
