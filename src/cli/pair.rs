@@ -62,6 +62,7 @@ pub(crate) fn run_pair(
         transports: &transports,
         rounds: &one_pair(),
         on_failure: OnFailure::StopAll,
+        missing_max: 0,
         bootstrap_port: nodes.bootstrap_port(),
         preflight,
         focused: None,

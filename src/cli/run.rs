@@ -165,6 +165,7 @@ fn run_point(
         transports,
         rounds: &one_pair(),
         on_failure: OnFailure::StopAll,
+        missing_max: 0,
         bootstrap_port,
         preflight,
         focused: arguments.live.then_some(&focused),

@@ -314,6 +314,8 @@ pub(super) struct Run {
     pairs: Vec<RunPair>,
     /// One for each direction of each lane.
     transfers: Vec<Transfer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mesh: Option<Mesh>,
     findings: Vec<Finding>,
     /// Gates of `[expect]` that were not met.
     unmet: Vec<String>,
@@ -368,6 +370,24 @@ struct RunPair {
 enum Lane {
     Host,
     Gpu(u32),
+}
+
+/// What of a mesh was not run.
+#[derive(JsonSchema, Serialize)]
+struct Mesh {
+    /// The nodes whose agents did not start.
+    missing: Vec<MissingNode>,
+    /// Rounds that were not started, because the budget was used up or the run interrupted.
+    rounds_left_out: usize,
+    /// Their pairs.
+    pairs_left_out: usize,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct MissingNode {
+    /// Index in `nodes`.
+    node: u32,
+    reason: String,
 }
 
 /// The interfaces of a pair, in a mesh that measures each rail by itself.

@@ -62,6 +62,7 @@ fn in_rounds(
         transports: &transports,
         rounds,
         on_failure,
+        missing_max: 0,
         bootstrap_port: 0,
         preflight: false,
         focused: None,

@@ -212,17 +212,22 @@ impl NodesPlan<'_> {
     }
 }
 
-/// Tells every worker how many of the run are on its machine. `hosts` is by node id.
-pub(super) fn share_machines(plans: &mut [PairPlan], hosts: &[&Host]) {
+/// Tells every worker how many of the round are on its machine. `hosts` is by node id; `None` for
+/// a missing node.
+pub(super) fn share_machines(plans: &mut [PairPlan], hosts: &[Option<&Host>]) {
     let mut workers_of = vec![0_u32; hosts.len()];
     for node in plans.iter().flat_map(|plan| plan.intro.nodes) {
         workers_of[node.index()] += 1;
     }
     let workers_at = |node: NodeId| {
-        let here = hosts[node.0 as usize];
-        let others = hosts.iter().enumerate().filter(|(other, host)| {
-            *other == node.0 as usize || here.is_same_machine(host) == Some(true)
-        });
+        let is_here = |other: Option<&Host>| {
+            let (here, other) = (hosts[node.index()]?, other?);
+            here.is_same_machine(other)
+        };
+        let others = hosts
+            .iter()
+            .enumerate()
+            .filter(|(other, host)| *other == node.index() || is_here(**host) == Some(true));
         others.map(|(other, _)| workers_of[other]).sum()
     };
     let on_machine: Vec<u32> = (0..hosts.len())

@@ -10,8 +10,8 @@ use tcpx_run_model::event::PluginDevice;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::record::{
-    ChannelRecord, NodeRecord, PairRecord, Role, RunRecord, SCHEMA, ScenarioRecord, TransferRecord,
-    WorkerRecord,
+    ChannelRecord, MeshRecord, MissingNode, NodeRecord, PairRecord, Role, RunRecord, SCHEMA,
+    ScenarioRecord, TransferRecord, WorkerRecord,
 };
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, TransferResult};
@@ -53,10 +53,23 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) 
             .iter()
             .flat_map(|pair| transfers(scenario, pair, &run.state))
             .collect(),
+        mesh: scenario.mesh.as_ref().map(|_| mesh(run)),
         findings: findings(&run.pairs),
         unmet: Vec::new(),
         command: None,
         unwritten: None,
+    }
+}
+
+fn mesh(run: &RunOutcome) -> MeshRecord {
+    let missing = |(node, reason): &(NodeId, String)| MissingNode {
+        node: *node,
+        reason: reason.clone(),
+    };
+    MeshRecord {
+        missing: run.missing.iter().map(missing).collect(),
+        rounds_left_out: run.left_out.rounds,
+        pairs_left_out: run.left_out.pairs,
     }
 }
 

@@ -44,6 +44,8 @@ pub struct RunRequest<'a> {
     pub rounds: &'a [Vec<[usize; 2]>],
     /// What the failure of a pair means for the others.
     pub on_failure: OnFailure,
+    /// Most nodes that may be missing: the run goes on without them.
+    pub missing_max: usize,
     /// Port that the first listening worker uses, the next one for the next pair and so on; 0
     /// for any free port.
     pub bootstrap_port: u16,
@@ -72,6 +74,19 @@ pub struct RunOutcome {
     pub state: RunState,
     /// Results of its pairs; at least one.
     pub pairs: Vec<PairOutcome>,
+    /// The nodes whose agents did not start, each with the reason.
+    pub missing: Vec<(NodeId, String)>,
+    /// The rounds that were not started, because the time was up or the run interrupted.
+    pub left_out: LeftOut,
+}
+
+/// Rounds of a mesh that were not started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Number of rounds.
+    pub rounds: usize,
+    /// Their pairs.
+    pub pairs: usize,
 }
 
 impl RunOutcome {
@@ -88,7 +103,16 @@ impl RunOutcome {
             .unwrap_or(&self.pairs[0])
     }
 
-    fn without_agents(state: RunState, error: &LaunchError) -> Self {
+    fn without_agents(
+        state: RunState,
+        error: &LaunchError,
+        missing: Vec<(NodeId, String)>,
+    ) -> Self {
+        let others = match missing.len() {
+            0 | 1 => String::new(),
+            2 => "; another node is missing too".to_owned(),
+            count => format!("; {} other nodes are missing too", count - 1),
+        };
         let pair = PairOutcome {
             id: PairId(0),
             nodes: [NodeId(0), NodeId(1)],
@@ -96,7 +120,7 @@ impl RunOutcome {
             rail: None,
             bad_since: None,
             outcome: error.outcome(),
-            reason: Some(error.to_string()),
+            reason: Some(format!("{error}{others}")),
             next_step: error.next_step(),
             stall: None,
             warnings: Vec::new(),
@@ -105,6 +129,8 @@ impl RunOutcome {
         Self {
             state,
             pairs: vec![pair],
+            missing,
+            left_out: LeftOut::default(),
         }
     }
 }
@@ -139,18 +165,39 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
             Who::Run,
         );
     };
-    let agents = match Agent::start_all(
+    let started_or_not = Agent::start_all(
         request.transports,
         &request.scenario.plugin,
         &to_events,
         request.interrupted,
         &mut upload,
-    ) {
-        Ok(agents) => agents,
-        Err(error) => return RunOutcome::without_agents(state, &error),
-    };
+    );
     drop(to_events);
+    let why = |(node, agent): (NodeId, &Result<Agent, LaunchError>)| {
+        Some((node, agent.as_ref().err()?.to_string()))
+    };
+    let missing: Vec<_> = (0..)
+        .map(NodeId)
+        .zip(&started_or_not)
+        .filter_map(why)
+        .collect();
+    let mut agents = Vec::new();
+    let mut first_error = None;
+    for agent in started_or_not {
+        agents.push(agent.map_err(|error| first_error.get_or_insert(error)).ok());
+    }
+    let too_few = agents.iter().flatten().count() < 2;
+    if let Some(error) = first_error
+        && (missing.len() > request.missing_max || too_few)
+    {
+        return RunOutcome::without_agents(state, &error, missing);
+    }
+    for (node, why) in &missing {
+        let note = EventKind::Note(format!("the run goes on without this node: {why}"));
+        tell(&mut state, note, Who::Node(*node));
+    }
     for (node, agent) in (0..).map(NodeId).zip(&agents) {
+        let Some(agent) = agent else { continue };
         let greeting = &agent.greeting;
         let (version, pid, facts) = (
             greeting.version.clone(),
@@ -171,14 +218,18 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         elapsed: started.elapsed(),
         us: now_us(),
     };
-    let run = Run::new(state, agents.len(), request.on_failure, now);
+    let is_there: Vec<bool> = agents.iter().map(Option::is_some).collect();
+    let run = Run::new(state, &is_there, request.on_failure, now);
     let mut drive = Drive {
         request,
         observe,
         agents,
+        missing,
         run,
         rounds: VecDeque::new(),
         launched: 0,
+        started_rounds: 0,
+        first_round_at: now.elapsed,
         started,
         stepped: Duration::ZERO,
     };
@@ -209,12 +260,17 @@ fn introductions(transports: &[Box<dyn Transport>]) -> Vec<NodeIntro> {
 struct Drive<'a> {
     request: &'a RunRequest<'a>,
     observe: &'a mut dyn FnMut(&Event, &RunState),
-    agents: Vec<Agent>,
+    /// By node; `None` for a missing one.
+    agents: Vec<Option<Agent>>,
+    missing: Vec<(NodeId, String)>,
     run: Run,
     /// The rounds that are not started yet.
     rounds: VecDeque<RoundPlan>,
     /// Number of pairs of the rounds that were.
     launched: u32,
+    started_rounds: u32,
+    /// When the first round started.
+    first_round_at: Duration,
     started: Instant,
     /// Time of the last step.
     stepped: Duration,
@@ -262,9 +318,13 @@ impl Drive<'_> {
         if self.launched > 0 && self.request.interrupted.load(Ordering::Relaxed) {
             return false;
         }
+        if self.is_time_up(now) {
+            return false;
+        }
         let Some(round) = self.rounds.pop_front() else {
             return false;
         };
+        self.started_rounds += 1;
         match self.pairs(round, now) {
             Ok(pairs) => {
                 self.launched += u32::try_from(pairs.len()).unwrap_or(u32::MAX);
@@ -274,6 +334,17 @@ impl Drive<'_> {
             Err(refusal) => self.refuse(refusal, now),
         }
         true
+    }
+
+    /// Whether the budget has no time for another round as long as the last ones on average.
+    fn is_time_up(&self, now: Now) -> bool {
+        let mesh = self.request.scenario.mesh.as_ref();
+        let Some(budget) = mesh.and_then(|mesh| mesh.budget) else {
+            return false;
+        };
+        let so_far = now.elapsed.saturating_sub(self.first_round_at);
+        let average = so_far / self.started_rounds.max(1);
+        self.started_rounds > 0 && now.elapsed + average > Duration::from(budget)
     }
 
     fn pair(&self, id: PairId, intro: PairIntro, now: Now) -> Pair {
@@ -323,30 +394,38 @@ impl Drive<'_> {
     fn plans(&self) -> Result<Vec<RoundPlan>, AssignError> {
         let request = self.request;
         let known = &self.run.state().names;
-        let greetings: Vec<_> = self.agents.iter().map(|agent| &agent.greeting).collect();
+        let greetings: Vec<_> = self
+            .agents
+            .iter()
+            .map(|agent| agent.as_ref().map(|agent| &agent.greeting))
+            .collect();
         let names: Vec<String> = known.nodes.iter().map(|node| node.name.clone()).collect();
         let nodes: Vec<_> = names
             .iter()
             .cloned()
-            .zip(greetings.iter().map(|greeting| &*greeting.facts))
+            .zip(&greetings)
+            .filter_map(|(name, greeting)| Some((name, &*greeting.as_ref()?.facts)))
             .collect();
+        let ends_of = |node_pair: &[usize; 2]| {
+            let [first, second] = node_pair.map(|at| Some((names[at].as_str(), greetings[at]?)));
+            Some([first?, second?])
+        };
         let is_one_machine = request
             .rounds
             .iter()
             .flatten()
-            .any(|node_pair| assign::is_one_machine(node_pair.map(|at| greetings[at])));
+            .filter_map(ends_of)
+            .any(|ends| assign::is_one_machine(ends.map(|(_, greeting)| greeting)));
         if let Some(why) = require::missing(&request.scenario.requires, &nodes, is_one_machine) {
             return Err(AssignError {
                 why,
                 next_step: None,
             });
         }
-        let ends_of =
-            |node_pair: &[usize; 2]| node_pair.map(|at| (names[at].as_str(), greetings[at]));
         let mut rounds = Vec::new();
         for node_pairs in request.rounds {
             let has_rail = |choice| {
-                let mut pairs = node_pairs.iter().map(ends_of);
+                let mut pairs = node_pairs.iter().filter_map(ends_of);
                 pairs.any(|ends| assign::rail(request.scenario, ends, choice).is_some())
             };
             let choices: Vec<Option<RailChoice<'_>>> = match self.rails() {
@@ -377,7 +456,7 @@ impl Drive<'_> {
         }
         let hosts: Vec<_> = greetings
             .iter()
-            .map(|greeting| &greeting.facts.host)
+            .map(|greeting| greeting.map(|greeting| &greeting.facts.host))
             .collect();
         for round in &mut rounds {
             assign::share_machines(round, &hosts);
@@ -391,18 +470,20 @@ impl Drive<'_> {
     }
 
     /// The plan of the pairs of these nodes, which transfer at the same time. Two nodes of which
-    /// one lacks the rail have no pair.
+    /// one is missing or lacks the rail have no pair.
     fn round<'g>(
         &self,
         node_pairs: &[[usize; 2]],
-        ends_of: &impl Fn(&[usize; 2]) -> [(&'g str, &'g Greeting); 2],
+        ends_of: &impl Fn(&[usize; 2]) -> Option<[(&'g str, &'g Greeting); 2]>,
         choice: Option<RailChoice<'_>>,
     ) -> Result<RoundPlan, AssignError> {
         let request = self.request;
         let known = &self.run.state().names;
         let mut plans = Vec::new();
         for node_pair in node_pairs {
-            let ends = ends_of(node_pair);
+            let Some(ends) = ends_of(node_pair) else {
+                continue;
+            };
             let rail = choice.map(|choice| assign::rail(request.scenario, ends, choice));
             if rail == Some(None) {
                 continue;
@@ -486,17 +567,33 @@ impl Drive<'_> {
         for effect in effects {
             match effect {
                 RunEffect::Tell(node, worker, order) => {
-                    self.agents[node.index()].tell(worker, &order)
+                    if let Some(agent) = &self.agents[node.index()] {
+                        agent.tell(worker, &order);
+                    }
                 }
                 RunEffect::Emit(event) => (self.observe)(&event, self.run.state()),
-                RunEffect::LetGo { node, is_lost } => self.agents[node.index()].finish(is_lost),
+                RunEffect::LetGo { node, is_lost } => {
+                    if let Some(agent) = &mut self.agents[node.index()] {
+                        agent.finish(is_lost);
+                    }
+                }
             }
         }
     }
 
     fn conclude(mut self) -> RunOutcome {
-        self.agents.iter_mut().for_each(|agent| agent.finish(false));
+        let agents = self.agents.iter_mut().flatten();
+        agents.for_each(|agent| agent.finish(false));
+        let left_out = LeftOut {
+            rounds: self.rounds.len(),
+            pairs: self.rounds.iter().map(Vec::len).sum(),
+        };
         let (state, pairs) = self.run.conclude();
-        RunOutcome { state, pairs }
+        RunOutcome {
+            state,
+            pairs,
+            missing: self.missing,
+            left_out,
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::reach::{
 };
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::time::Instant;
@@ -116,6 +116,9 @@ fn last_line(output: &[String]) -> String {
         .unwrap_or_default()
 }
 
+/// Most nodes that are logged in to at the same time: sshd and login nodes refuse more.
+const LOGINS_MAX: usize = 32;
+
 /// A running agent.
 pub(crate) struct Agent {
     to_agent: Option<Sender<Box<dyn Write + Send>>>,
@@ -178,18 +181,17 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Starts all agents at the same time. Reaching one node may take minutes (an upload, a user
-    /// who is asked for a passphrase); meanwhile, the agents that have started get heartbeats.
-    ///
-    /// # Errors
-    /// The first error of [`Agent::start`], after every start has succeeded or failed.
+    /// Starts all agents, [`LOGINS_MAX`] at a time; returns each agent or why it did not start, in
+    /// the order of `transports`, after every start has succeeded or failed. Reaching one node may
+    /// take minutes (an upload, a user who is asked for a passphrase); meanwhile, the agents that
+    /// have started get heartbeats.
     pub(crate) fn start_all(
         transports: &[Box<dyn Transport>],
         wanted: &PluginChoice,
         events: &mpsc::Sender<AgentEvent>,
         interrupted: &AtomicBool,
         progress: &mut dyn FnMut(&str, u64, u64),
-    ) -> Result<Vec<Self>, LaunchError> {
+    ) -> Vec<Result<Self, LaunchError>> {
         enum News {
             Upload(usize, u64, u64),
             Started(usize, Box<Result<Agent, LaunchError>>),
@@ -209,10 +211,19 @@ impl Agent {
         let mut agents: Vec<Option<Result<Self, LaunchError>>> =
             transports.iter().map(|_| None).collect();
         let mut beat_at = Instant::now();
+        let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            for place in 0..transports.len() {
-                let (to_news, start) = (to_news.clone(), &start);
-                scope.spawn(move || start(place, to_news));
+            for _ in 0..transports.len().min(LOGINS_MAX) {
+                let (to_news, start, next) = (to_news.clone(), &start, &next);
+                scope.spawn(move || {
+                    loop {
+                        let place = next.fetch_add(1, Ordering::Relaxed);
+                        if place >= transports.len() {
+                            return;
+                        }
+                        start(place, to_news.clone());
+                    }
+                });
             }
             drop(to_news);
             loop {

@@ -114,14 +114,14 @@ struct AgentControl {
 }
 
 impl Run {
-    /// A run with this many started agents and no pairs yet.
-    pub(super) fn new(state: RunState, agents: usize, on_failure: OnFailure, now: Now) -> Self {
-        let agent = AgentControl {
+    /// A run with an agent on each node that `is_there`, and no pairs yet.
+    pub(super) fn new(state: RunState, is_there: &[bool], on_failure: OnFailure, now: Now) -> Self {
+        let agent = |is_there: &bool| AgentControl {
             pulse: Pulse::new(now.elapsed),
-            is_let_go: false,
+            is_let_go: !is_there,
             loss: None,
         };
-        let agents = vec![agent; agents];
+        let agents = is_there.iter().map(agent).collect();
         let pairs = Vec::new();
         Self {
             state,

@@ -306,7 +306,7 @@ fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
 fn triangle() -> (Run, Vec<RunEffect>) {
     let state = introduced(&["a", "b", "c"]);
     let now = moment(0.0);
-    let mut run = Run::new(state, 3, OnFailure::StopAll, now);
+    let mut run = Run::new(state, &[true; 3], OnFailure::StopAll, now);
     let pairs = [[0, 1], [1, 2], [2, 0]].into_iter().zip(0..);
     let pairs =
         pairs.map(|(nodes, number)| (Pair::new(setup(number, nodes), Duration::ZERO), Vec::new()));
@@ -321,7 +321,12 @@ fn triangle() -> (Run, Vec<RunEffect>) {
 /// A round of two pairs among four nodes, whose pairs go on without one another.
 fn mesh() -> Run {
     let now = moment(0.0);
-    let mut run = Run::new(introduced(&["a", "b", "c", "d"]), 4, OnFailure::GoOn, now);
+    let mut run = Run::new(
+        introduced(&["a", "b", "c", "d"]),
+        &[true; 4],
+        OnFailure::GoOn,
+        now,
+    );
     let intro = |nodes: [u32; 2]| PairIntro::new(nodes.map(NodeId), vec![Lane::Host]);
     run.introduce([[0, 1], [2, 3], [0, 2], [1, 3]].map(intro).to_vec(), now);
     run.add(round(0, [[0, 1], [2, 3]]), now);

@@ -52,7 +52,9 @@ impl Watching {
             &to_events,
             interrupted,
             progress,
-        )?;
+        )
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<&str> = transports
             .iter()
             .map(|transport| transport.node())

@@ -24,7 +24,7 @@ pub use brief::{BriefTransfer, RunBrief};
 pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished, open_regular};
 pub use folder::{FolderError, RunFolder, Unwritten, WorkerFile, worker_file};
 pub use model::{
-    ChannelRecord, Clock, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,
-    ScenarioRecord, TransferRecord, WorkerRecord, record_value,
+    ChannelRecord, Clock, MeshRecord, MissingNode, NodeRecord, PairRecord, RecordError, Role,
+    RunRecord, SCHEMA, ScenarioRecord, TransferRecord, WorkerRecord, record_value,
 };
 pub use thin::{Samples, Thinned, thin};
