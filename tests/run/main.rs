@@ -6,6 +6,7 @@ mod doctor;
 mod endings;
 mod failures;
 mod faults;
+mod freedoms;
 mod handshake;
 mod logs;
 mod page;

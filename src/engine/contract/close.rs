@@ -176,6 +176,7 @@ fn seen_by_sender(subject: &Subject<'_>) -> Checked {
     // One task chunk per message: TCPX reports nothing when a data socket dies in the
     // middle of a chunk, and rc 2 when the next header cannot be sent.
     let mut pair = Pair::on_host(subject, 1, 1)?;
+    pair.open()?;
     pair.close_receiver()?;
     let mut completed = 0;
     let error = error_within("sends to a closed peer fail", || {

@@ -45,7 +45,8 @@ fn by_tag(subject: &Subject<'_>) -> Checked {
         )));
     }
     let raw = Raw::of(subject.net);
-    let pair = Pair::on_host(subject, most, LEN)?;
+    let mut pair = Pair::on_host(subject, most, LEN)?;
+    pair.open()?;
     let length = |message: usize| LEN - 1000 * message;
     let mut places = Vec::new();
     for message in 0..most {

@@ -2,12 +2,20 @@
 //! buffer on each, and the messages in flight between them.
 //!
 //! Message `k` uses slot `k` modulo the number of slots on both ends and carries
-//! pattern `k`. Dropping the pair closes everything, comms before the memory that their
-//! requests point to.
+//! pattern `k`.
+//!
+//! `close` closes everything. A pair that is dropped open stays open, with its memory: a row that
+//! returned early has a shortfall to report, and a plugin that broke one promise may hang in the
+//! clean-up too. The process of the row ends anyway.
+//!
+//! A plugin may finish a connection in its first isend and irecv, which both are "not yet" until
+//! each end was called, as UCX does. If the first post of a pair is "not yet", `open` moves a
+//! message with both ends in turn before the row goes on.
 #![forbid(unsafe_code)]
 
 use super::buffer::Buffer;
 use super::calls::{Answer, Raw};
+use super::exchange::exchange;
 use super::subject::{Checked, PATIENCE, Shortfall, Subject, poll};
 use crate::gpu::{HostMemory, Span};
 use crate::plugin::{
@@ -38,6 +46,8 @@ pub(super) struct Pair<'a> {
     outgoing: Option<Buffer>,
     incoming: Option<Buffer>,
     posted: [u64; 2],
+    /// Whether `open` was called.
+    opened: bool,
     /// Posted sends, oldest first.
     pub(super) sends: VecDeque<Posted>,
     /// Posted receives, oldest first.
@@ -62,6 +72,7 @@ impl<'a> Pair<'a> {
             outgoing: None,
             incoming: None,
             posted: [0; 2],
+            opened: false,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             done: VecDeque::new(),
@@ -209,8 +220,41 @@ impl<'a> Pair<'a> {
         self.incoming()?.blank(message)
     }
 
-    /// Writes message `k` and calls `isend` once.
+    /// Moves a message, if this has not been done and the plugin is not of the TCPX family, which
+    /// promises that posts are accepted at once.
+    pub(super) fn open(&mut self) -> Checked<()> {
+        if self.opened || self.net.about().family().has_tcpx_semantics() {
+            return Ok(());
+        }
+        self.opened = true;
+        match exchange(self, &[1], 1) {
+            Err(Shortfall::Broken(why)) => Err(Shortfall::Broken(format!(
+                "a first message, isend and irecv called in turn: {why}"
+            ))),
+            moved => moved.map(drop),
+        }
+    }
+
+    /// Whether a post that was "not yet" is to be tried again after `open`.
+    fn opens(&mut self) -> Checked<bool> {
+        let first = !self.opened && self.posted == [0; 2];
+        if first && self.send.is_some() && self.recv.is_some() {
+            self.open()?;
+            return Ok(self.opened);
+        }
+        Ok(false)
+    }
+
+    /// Writes message `k` and calls `isend` once, and again if the connection was not open.
     pub(super) fn try_send(&mut self, message: usize, len: usize) -> Checked<PluginResult<bool>> {
+        let answer = self.post_send(message, len)?;
+        match answer {
+            Ok(false) if self.opens()? => self.post_send(message, len),
+            answer => Ok(answer),
+        }
+    }
+
+    fn post_send(&mut self, message: usize, len: usize) -> Checked<PluginResult<bool>> {
         self.outgoing()?.write(message, len)?;
         let (span, mhandle) = self.source(message, len)?;
         let answer = self.net.isend(self.sender()?, span, mhandle);
@@ -227,12 +271,21 @@ impl<'a> Pair<'a> {
         }))
     }
 
-    /// Blanks the slot of message `k` and its guard, and calls `irecv` once.
+    /// Blanks the slot of message `k` and its guard, and calls `irecv` once, and again if the
+    /// connection was not open.
     pub(super) fn try_receive(
         &mut self,
         message: usize,
         len: usize,
     ) -> Checked<PluginResult<bool>> {
+        let answer = self.post_receive(message, len)?;
+        match answer {
+            Ok(false) if self.opens()? => self.post_receive(message, len),
+            answer => Ok(answer),
+        }
+    }
+
+    fn post_receive(&mut self, message: usize, len: usize) -> Checked<PluginResult<bool>> {
         self.incoming()?.blank(message)?;
         let (span, mhandle) = self.destination(message, len)?;
         let answer = self.net.irecv(self.receiver()?, span, mhandle);
@@ -386,15 +439,6 @@ impl<'a> Pair<'a> {
             self.close_listener(),
         ];
         ends.into_iter().collect()
-    }
-}
-
-impl Drop for Pair<'_> {
-    fn drop(&mut self) {
-        // A row that returned early reports its own failure, so errors of closing are dropped.
-        let _ = self.close_sender();
-        let _ = self.close_receiver();
-        let _ = self.close_listener();
     }
 }
 

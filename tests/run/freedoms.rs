@@ -1,0 +1,71 @@
+//! What the ABI leaves to a plugin, one C plugin each: the conformance suite blames none of them, a
+//! run passes over it, and a program under the tap gets the same as without.
+
+use crate::built::built;
+use crate::tcpxctl::{Ended, Tool};
+use serde_json::Value;
+use std::path::PathBuf;
+use tcpx_recorder::list;
+
+/// A plugin of `tests/plugins`.
+fn plugin(source: &str) -> PathBuf {
+    let flags = ["-shared", "-fPIC", "-fvisibility=hidden"];
+    built(
+        "libnccl-net-free.so",
+        &format!("plugins/{source}.c"),
+        &flags,
+    )
+}
+
+fn tool(arguments: &[&str], source: &str) -> Tool {
+    Tool::new(arguments)
+        .arg("--plugin")
+        .arg(plugin(source).to_str().unwrap())
+        .env("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=lo")
+        .env("NCCL_DYNAMIC_CHUNK_SIZE", "65536")
+}
+
+/// The rows whose name contains `rows`.
+fn rows(selftest: &Ended) -> Vec<Value> {
+    selftest.json()["rows"].as_array().unwrap().clone()
+}
+
+/// Checks that no row whose name contains one of `families` blames the plugin.
+fn conforms(source: &str, families: &[&str]) {
+    for family in families {
+        let ended = tool(&["selftest", "--json", family], source).ends_with(0);
+        let passed = |row: &Value| row["verdict"] == "PASS";
+        assert!(rows(&ended).iter().any(passed), "{source}: {ended}");
+    }
+}
+
+/// Checks a run, and a program under the tap.
+fn works(source: &str) {
+    let path = plugin(source);
+    let run = Tool::run(&[]).arg("--plugin").arg(path.to_str().unwrap());
+    run.ends_with(0).recorded("passed");
+    let program = built("exchange", "programs/exchange.c", &[]);
+    let tap = tool(&["tap", "--folder", "rec"], source);
+    std::fs::create_dir(tap.folder().join("rec")).unwrap();
+    let command = ["--", program.to_str().unwrap(), "50", "20000", "3"];
+    let tap = command.iter().fold(tap, |tap, word| tap.arg(word));
+    let tap = tap.ends_with(0);
+    tap.says(&["version 7 name Strict_v7", "over 3 comms, 0 wrong"]);
+    assert_eq!(list(&tap.folder().join("rec")).unwrap().len(), 1, "{tap}");
+}
+
+#[test]
+fn a_connection_that_its_first_send_finishes_fails_no_row() {
+    let families = ["connect-sixteen", "order-", "test-", "slots-", "close-"];
+    conforms("free/asks", &families);
+    works("free/asks");
+}
+
+#[test]
+fn a_row_that_fails_is_reported_although_its_clean_up_would_hang() {
+    let ended = tool(&["selftest", "--json", "order-fifo"], "free/asks")
+        .env("FREE_DEAF", "1")
+        .ends_with(1);
+    let why = rows(&ended)[0]["detail"].to_string();
+    assert!(why.contains("irecv returned 3"), "{why}");
+}
