@@ -69,3 +69,9 @@ fn a_row_that_fails_is_reported_although_its_clean_up_would_hang() {
     let why = rows(&ended)[0]["detail"].to_string();
     assert!(why.contains("irecv returned 3"), "{why}");
 }
+
+#[test]
+fn posts_that_are_not_yet_accepted_do_not_fill_a_window() {
+    conforms("bad/again", &["slots-"]);
+    works("bad/again");
+}

@@ -4,7 +4,7 @@
 use super::ContractCheck;
 use super::exchange::exchange;
 use super::pair::Pair;
-use super::subject::{Checked, Shortfall, Subject, owe, refused};
+use super::subject::{Checked, Shortfall, Subject, owe, refused, seek};
 use crate::plugin::PluginResult;
 use tcpx_abi::result::INTERNAL_ERROR;
 
@@ -49,21 +49,38 @@ const SLOTS: usize = 16;
 const LEN: usize = 4096;
 const WORDS: &str = "unable to allocate requests";
 
-/// Posts until the plugin accepts no more. Returns how many it accepted, and its last answer.
-fn fill(mut post: impl FnMut(usize) -> Checked<PluginResult<bool>>) -> Checked<(usize, String)> {
-    for taken in 0..ASKED {
-        match post(taken)? {
-            Ok(true) => {}
-            Ok(false) => return Ok((taken, "rc 0 with a null request".into())),
-            Err(error) => return Ok((taken, error.to_string())),
+type Post<'a> = fn(&mut Pair<'a>, usize, usize) -> Checked<PluginResult<bool>>;
+
+/// Posts up to `most` messages until the plugin accepts no more. Returns how many it accepted, and
+/// its last answer. A "not yet" need not mean that the comm is full, so the post is repeated for a
+/// while, and the peer's requests are tested meanwhile.
+fn fill<'a>(
+    pair: &mut Pair<'a>,
+    most: usize,
+    post: Post<'a>,
+    meanwhile: fn(&mut Pair<'a>) -> Checked<bool>,
+) -> Checked<(usize, String)> {
+    for taken in 0..most {
+        let answer = seek(|| match post(pair, taken, LEN)? {
+            Ok(false) => meanwhile(pair).map(|_| None),
+            answer => Ok(Some(answer)),
+        })?;
+        match answer {
+            Some(Ok(_)) => {}
+            None => return Ok((taken, "rc 0 with a null request".into())),
+            Some(Err(error)) => return Ok((taken, error.to_string())),
         }
     }
-    Ok((ASKED, "not tried".into()))
+    Ok((most, "not tried".into()))
+}
+
+fn fill_receives(pair: &mut Pair<'_>, most: usize) -> Checked<(usize, String)> {
+    fill(pair, most, Pair::try_receive, Pair::test_send)
 }
 
 fn receives(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, ASKED, LEN)?;
-    let (taken, answer) = fill(|message| pair.try_receive(message, LEN))?;
+    let (taken, answer) = fill_receives(&mut pair, ASKED)?;
     owe(taken >= NEEDED, || {
         format!("{taken} receives accepted, the next one: {answer}")
     })?;
@@ -77,15 +94,8 @@ fn receives(subject: &Subject<'_>) -> Checked {
 fn sends(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, ASKED, LEN)?;
     // Some plugins accept sends only if receives are posted.
-    let posted = fill(|message| {
-        if message < NEEDED {
-            pair.try_receive(message, LEN)
-        } else {
-            Ok(Ok(false))
-        }
-    })?
-    .0;
-    let (taken, answer) = fill(|message| pair.try_send(message, LEN))?;
+    let posted = fill_receives(&mut pair, NEEDED)?.0;
+    let (taken, answer) = fill(&mut pair, ASKED, Pair::try_send, Pair::test_receive)?;
     owe(taken >= NEEDED, || {
         format!("{taken} sends accepted, the next one: {answer}")
     })?;
@@ -126,7 +136,8 @@ fn complete<'a>(
 
 fn every_depth(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, ASKED, LEN)?;
-    let limit = fill(|message| pair.try_receive(message, LEN))?.0;
+    let (limit, answer) = fill_receives(&mut pair, ASKED)?;
+    owe(limit > 0, || format!("no receive accepted: {answer}"))?;
     complete(&mut pair, limit, Pair::send)?;
     for depth in (1..=limit).filter(|depth| *depth <= SLOTS || depth.is_power_of_two()) {
         let moved = exchange(&mut pair, &vec![LEN; 3 * depth], depth);

@@ -98,14 +98,26 @@ pub(super) fn poll<T>(
 /// Repeats a step that must change nothing, for `WATCH` and `WATCH_TESTS` at least. Returns
 /// how often it was repeated.
 pub(super) fn watch(mut step: impl FnMut() -> Checked<()>) -> Checked<usize> {
+    let mut steps = 0;
+    seek(|| {
+        steps += 1;
+        step().map(|()| None::<()>)
+    })?;
+    Ok(steps)
+}
+
+/// Repeats a step for as long as `watch` does, until it returns a value.
+pub(super) fn seek<T>(mut step: impl FnMut() -> Checked<Option<T>>) -> Checked<Option<T>> {
     let started = Instant::now();
     let mut steps = 0;
     while steps < WATCH_TESTS || started.elapsed() < WATCH {
-        step()?;
+        if let Some(found) = step()? {
+            return Ok(Some(found));
+        }
         steps += 1;
         std::thread::yield_now();
     }
-    Ok(steps)
+    Ok(None)
 }
 
 /// An initialised plugin and its devices.
