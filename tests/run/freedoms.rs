@@ -75,3 +75,11 @@ fn posts_that_are_not_yet_accepted_do_not_fill_a_window() {
     conforms("bad/again", &["slots-"]);
     works("bad/again");
 }
+
+#[test]
+fn a_plugin_for_host_memory_owes_no_flush() {
+    let ended = tool(&["selftest", "--json", "flush-is"], "free/hostonly").ends_with(0);
+    let flush = rows(&ended).remove(0);
+    assert_eq!(flush["verdict"], "NOT SUPPORTED", "{flush}");
+    works("free/hostonly");
+}

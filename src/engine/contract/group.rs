@@ -175,8 +175,23 @@ fn flush(subject: &Subject<'_>) -> Checked {
             "receives are unpacked, so there is no flush".into(),
         ));
     }
-    // Only device memory needs the flush; without it the call must still work.
-    let memory = subject.stand_in().unwrap_or(HostMemory::host());
+    if !subject.device()?.takes_cuda() {
+        return Err(Shortfall::NotOwed(
+            "only receives in GPU memory are flushed, and ptrSupport is host memory only".into(),
+        ));
+    }
+    match subject.stand_in() {
+        Ok(memory) => flush_in(subject, memory),
+        Err(_) => flush_in(subject, HostMemory::host()).map_err(|shortfall| match shortfall {
+            Shortfall::Broken(why) => Shortfall::NotOwed(format!(
+                "only receives in GPU memory are flushed, and only host memory was tried: {why}"
+            )),
+            other => other,
+        }),
+    }
+}
+
+fn flush_in(subject: &Subject<'_>, memory: HostMemory) -> Checked {
     let mut pair = Pair::connect(subject)?;
     pair.allocate(memory, 1, LEN)?;
     pair.receive(0, LEN)?;
