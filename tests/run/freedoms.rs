@@ -83,3 +83,11 @@ fn a_plugin_for_host_memory_owes_no_flush() {
     assert_eq!(flush["verdict"], "NOT SUPPORTED", "{flush}");
     works("free/hostonly");
 }
+
+#[test]
+fn a_descriptor_that_is_kept_is_no_leak_and_one_per_registration_is() {
+    conforms("free/hostonly", &["register-storm"]);
+    let leaks = tool(&["selftest", "--json", "register-storm"], "free/hostonly");
+    let storm = rows(&leaks.env("FREE_LEAK", "1").ends_with(1)).remove(0);
+    assert_eq!(storm["verdict"], "FAIL", "{storm}");
+}

@@ -106,22 +106,32 @@ fn many(subject: &Subject<'_>) -> Checked {
     Ok(format!("{COUNT} at once, deregistered out of order"))
 }
 
+/// A plugin may open what it keeps in any registration, so the second half of them is compared
+/// with the first: a leak goes on.
 fn storm(subject: &Subject<'_>) -> Checked {
+    const HALF: usize = 1000;
+    /// Descriptors that another thread of the plugin may have open at the moment.
+    const SPARE: usize = 4;
     let region = HostMemory::host().allocate(1 << 20)?;
     let pair = Pair::connect(subject)?;
     let comm = Comm::Recv(pair.receiver()?);
     let before = descriptors();
-    for _ in 0..2000 {
-        let mhandle = subject.net.reg_mr(comm, &region, 0, 1 << 20)?;
-        subject.net.dereg_mr(comm, mhandle)?;
-    }
-    let after = descriptors();
-    owe(after <= before, || {
-        format!("{before} descriptors open before, {after} after")
+    let half = || -> Checked<usize> {
+        for _ in 0..HALF {
+            let mhandle = subject.net.reg_mr(comm, &region, 0, 1 << 20)?;
+            subject.net.dereg_mr(comm, mhandle)?;
+        }
+        Ok(descriptors())
+    };
+    let (middle, after) = (half()?, half()?);
+    owe(after <= middle + SPARE, || {
+        format!(
+            "{before} descriptors open before, {middle} after {HALF} registrations, {after} after {HALF} more"
+        )
     })?;
     pair.close()?;
     Ok(format!(
-        "2000 registrations, {after} descriptors open before and after"
+        "2000 registrations, {before} descriptors open before, {after} after"
     ))
 }
 

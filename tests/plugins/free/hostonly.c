@@ -1,6 +1,7 @@
 /*
  * Allowed: a plugin for host memory only. It has no flush to offer, since NCCL flushes GPU memory
- * alone, its requests need not be consumed, and it keeps a descriptor from its first registration on.
+ * alone, its requests need not be consumed, and it keeps a descriptor from its first registration
+ * on. Not allowed: with FREE_LEAK, it keeps one of each registration.
  */
 #include "../bad/bad.h"
 static int host_properties(int dev, struct properties *properties)
@@ -27,7 +28,7 @@ static int host_test(void *raw, int *done, int *sizes)
 static int host_reg_mr(void *comm, void *data, int size, int type, void **mhandle)
 {
     static int cache = -1;
-    if (cache < 0)
+    if (cache < 0 || getenv("FREE_LEAK") != NULL)
         cache = open("/dev/null", O_RDWR | O_CLOEXEC);
     return strict_reg_mr(comm, data, size, type, mhandle);
 }
