@@ -91,3 +91,13 @@ fn a_descriptor_that_is_kept_is_no_leak_and_one_per_registration_is() {
     let storm = rows(&leaks.env("FREE_LEAK", "1").ends_with(1)).remove(0);
     assert_eq!(storm["verdict"], "FAIL", "{storm}");
 }
+
+#[test]
+fn a_plugin_may_report_no_error_after_its_peer_has_closed() {
+    let ended = tool(&["selftest", "--json", "close-seen"], "free/silent").ends_with(0);
+    for row in rows(&ended) {
+        let is_remark = |detail: &str| detail.ends_with("only a watchdog detects this");
+        assert!(row["detail"].as_str().is_some_and(is_remark), "{row}");
+    }
+    works("free/silent");
+}
