@@ -101,3 +101,20 @@ fn a_plugin_may_report_no_error_after_its_peer_has_closed() {
     }
     works("free/silent");
 }
+
+#[test]
+fn a_machine_that_is_too_busy_to_run_a_plugin_does_not_make_its_calls_slow() {
+    std::thread::scope(|scope| {
+        for (call, row) in [
+            ("listen", "listener-unused"),
+            ("connect", "connect-in-turns"),
+            ("close", "close-outstanding"),
+        ] {
+            let selftest = tool(&["selftest", "--json", row], "free/stopped");
+            scope.spawn(move || selftest.env("FREE_STOP", call).ends_with(0));
+        }
+        let blocks = tool(&["selftest", "--json", "listener-unused"], "free/stopped");
+        let blocks = blocks.env("FREE_STOP", "listen").env("FREE_SLEEP", "1");
+        scope.spawn(move || blocks.ends_with(1));
+    });
+}

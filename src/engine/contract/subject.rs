@@ -4,6 +4,8 @@
 use super::process::Before;
 use crate::gpu::{HostMemory, MemoryError};
 use crate::plugin::{Device, Net, PluginError, PluginResult};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tcpx_abi::ResultCode;
 use tcpx_words::plugin_family::PluginFamily;
@@ -17,6 +19,8 @@ pub(super) const WATCH_TESTS: usize = 500;
 /// Polls that only yield; later polls sleep for `REST` first.
 const EAGER_POLLS: u32 = 200;
 const REST: Duration = Duration::from_micros(20);
+/// Longest time that one poll counts for.
+const POLL_MAX: Duration = Duration::from_millis(20);
 
 /// Why a row does not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,25 +70,38 @@ pub(super) fn refused<T>(answer: PluginResult<T>, code: ResultCode, what: &str) 
     }
 }
 
-/// Calls `step` until it returns a value, within `patience`. The first polls only yield,
-/// because most answers arrive within microseconds; later ones sleep in between.
+/// Calls `step` until it returns a value, for at most `limit` as `within` counts it.
 pub(super) fn poll<T>(
     what: &str,
     limit: Duration,
-    mut step: impl FnMut() -> Checked<Option<T>>,
+    step: impl FnMut() -> Checked<Option<T>>,
 ) -> Checked<T> {
-    let started = Instant::now();
+    within(limit, step)?.ok_or_else(|| {
+        Shortfall::Broken(format!("{what}: not within {:.1} s", limit.as_secs_f64()))
+    })
+}
+
+/// Calls `step` until it returns a value; `None` if it has not for `limit`. The first polls only
+/// yield, because most answers arrive within microseconds; later ones sleep in between.
+///
+/// A poll counts for at most `POLL_MAX`, so that a machine that does not run this process for
+/// seconds takes no time from the plugin. A step that does not return is ended with its row.
+pub(super) fn within<T>(
+    limit: Duration,
+    mut step: impl FnMut() -> Checked<Option<T>>,
+) -> Checked<Option<T>> {
+    let mut looked = Instant::now();
+    let mut waited = Duration::ZERO;
     let mut polls = 0u32;
     loop {
         if let Some(answer) = step()? {
-            return Ok(answer);
+            return Ok(Some(answer));
         }
-        let waited = started.elapsed();
+        let now = Instant::now();
+        waited += (now - looked).min(POLL_MAX);
+        looked = now;
         if waited > limit {
-            return Err(Shortfall::Broken(format!(
-                "{what}: not within {:.1} s",
-                limit.as_secs_f64()
-            )));
+            return Ok(None);
         }
         polls = polls.saturating_add(1);
         if polls < EAGER_POLLS {
@@ -92,6 +109,41 @@ pub(super) fn poll<T>(
         } else {
             std::thread::sleep(REST)
         }
+    }
+}
+
+/// A clock that advances only while this process is given CPU time: a thread that counts the
+/// milliseconds that it sleeps. A plugin is not slow because its machine is busy.
+pub(super) struct Pace {
+    ticks: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Pace {
+    pub(super) fn start() -> Self {
+        let pace = Self {
+            ticks: Arc::default(),
+            stop: Arc::default(),
+        };
+        let (ticks, stop) = (Arc::clone(&pace.ticks), Arc::clone(&pace.stop));
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+                ticks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        pace
+    }
+
+    /// Time on this clock since it was started.
+    pub(super) fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.ticks.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
