@@ -159,6 +159,7 @@ pub(super) struct Parser<'a> {
     other: ParsedLine,
     hits: Vec<(usize, usize)>,
     found: Vec<usize>,
+    was_known: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -170,21 +171,26 @@ impl<'a> Parser<'a> {
             other: ParsedLine::default(),
             hits: Vec::new(),
             found: Vec::new(),
+            was_known: false,
         }
+    }
+
+    /// Whether the last line was of a known form.
+    pub(super) fn was_known(&self) -> bool {
+        self.was_known
     }
 
     /// Parses a line without escape sequences.
     pub(super) fn parse(&mut self, line: &[u8]) -> &ParsedLine {
+        self.was_known = false;
         if line.len() > FORM_BYTES {
             self.other = self.parse_new(line).0;
             return &self.other;
         }
         let slot = self.known.find(line);
-        if !self
-            .known
-            .at(slot)
-            .is_some_and(|known| self.holds(known, line))
-        {
+        let known = self.known.at(slot);
+        self.was_known = known.is_some_and(|known| self.holds(known, line));
+        if !self.was_known {
             let (mut parsed, is_of_form) = self.parse_new(line);
             if !is_of_form {
                 self.other = parsed;

@@ -34,6 +34,10 @@ const ESCAPE: u8 = 0x1b;
 const EARLY_MAX: usize = 1 << 14;
 /// Longest name of a collective, in bytes.
 const OPERATION_MAX: usize = 80;
+/// Lines after which it is decided whether each line of the block is parsed.
+const ATTEMPT_LINES: u32 = 64;
+/// Blocks of which one is attempted where most lines are of no known form.
+const ATTEMPT_EVERY: u32 = 8;
 /// Bits of a line number that hold the line within its block; a block has fewer lines.
 const BLOCK_BITS: u32 = 24;
 
@@ -121,6 +125,7 @@ struct Done {
 /// counter counts.
 struct Worker<'a> {
     catalogue: &'a SignatureCatalogue,
+    pace: Pace,
     parser: Parser<'a>,
     counter: Counter<'a>,
 }
@@ -129,6 +134,7 @@ impl<'a> Worker<'a> {
     fn new(catalogue: &'a SignatureCatalogue, filter: &'a LogFilter, file: u32) -> Self {
         Self {
             catalogue,
+            pace: Pace::default(),
             parser: Parser::new(catalogue),
             counter: Counter {
                 catalogue,
@@ -164,34 +170,116 @@ impl<'a> Worker<'a> {
 
     /// Scans a block and returns its number of lines.
     fn block(&mut self, block: &[u8], index: u32) -> u32 {
-        let has_escapes = memchr(ESCAPE, block).is_some();
-        let mut scratch = Vec::new();
-        let (mut lines, mut from) = (0_usize, 0);
-        let mut walk = self.catalogue.walk(block);
-        while let Some(place) = walk.next_from(from) {
-            let start = memrchr(b'\n', &block[from..place]).map_or(from, |at| from + at + 1);
-            let end = memchr(b'\n', &block[place..]).map_or(block.len(), |at| place + at);
-            lines += count_lines(&block[from..start]);
-            let line = &block[start..end];
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let line = if has_escapes {
-                shape::without_escapes(line, &mut scratch)
-            } else {
-                line
-            };
-            // A block has fewer lines than bytes.
-            let place = Place {
-                file: self.counter.file,
-                line: (u64::from(index) << BLOCK_BITS) | lines as u64,
-            };
-            self.counter.line(self.parser.parse(line), line, place);
-            from = block.len().min(end + 1);
-            lines += usize::from(end < block.len());
-            let behind = &block[from..];
-            self.counter.harness.read_table(lines as u32, behind);
+        let mut at = At {
+            block,
+            index,
+            from: 0,
+            lines: 0,
+        };
+        // An escape sequence may be within a literal, which only one of the two ways would find.
+        if memchr(ESCAPE, block).is_some() {
+            self.search(&mut at, true);
+        } else {
+            if self.pace.reads_each_line() {
+                self.each_line(&mut at);
+            }
+            self.search(&mut at, false);
         }
-        lines += count_lines(&block[from..]);
-        lines as u32 + u32::from(!block.ends_with(b"\n") && !block.is_empty())
+        at.lines as u32 + u32::from(!block.ends_with(b"\n") && !block.is_empty())
+    }
+
+    /// Parses every line, as long as most are of known forms.
+    fn each_line(&mut self, at: &mut At<'_>) {
+        while at.from < at.block.len() && self.pace.reads_on() {
+            let end = memchr(b'\n', &at.block[at.from..]);
+            let end = end.map_or(at.block.len(), |size| at.from + size);
+            self.line(at, end, None);
+            self.pace.read(self.parser.was_known());
+        }
+    }
+
+    /// Searches for the lines that may have a literal, and parses them.
+    fn search(&mut self, at: &mut At<'_>, has_escapes: bool) {
+        let mut scratch = has_escapes.then(Vec::new);
+        let mut walk = self.catalogue.walk(at.block);
+        while let Some(place) = walk.next_from(at.from) {
+            let before = &at.block[at.from..place];
+            let start = memrchr(b'\n', before).map_or(0, |end| end + 1);
+            at.lines += count_lines(&before[..start]);
+            at.from += start;
+            let end = memchr(b'\n', &at.block[place..]);
+            let end = end.map_or(at.block.len(), |size| place + size);
+            self.line(at, end, scratch.as_mut());
+        }
+        at.lines += count_lines(&at.block[at.from..]);
+    }
+
+    /// Parses and counts the line up to `end`. `scratch` is for lines with escape sequences.
+    fn line(&mut self, at: &mut At<'_>, end: usize, scratch: Option<&mut Vec<u8>>) {
+        let line = &at.block[at.from..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let line = match scratch {
+            Some(scratch) => shape::without_escapes(line, scratch),
+            None => line,
+        };
+        let place = at.place(self.counter.file);
+        self.counter.line(self.parser.parse(line), line, place);
+        at.from = at.block.len().min(end + 1);
+        at.lines += usize::from(end < at.block.len());
+        let behind = &at.block[at.from..];
+        self.counter.harness.read_table(at.lines as u32, behind);
+    }
+}
+
+/// How far a block is scanned.
+struct At<'a> {
+    block: &'a [u8],
+    index: u32,
+    /// Offset of the next line.
+    from: usize,
+    /// Lines before it.
+    lines: usize,
+}
+
+impl At<'_> {
+    fn place(&self, file: u32) -> Place {
+        // A block has fewer lines than bytes.
+        Place {
+            file,
+            line: (u64::from(self.index) << BLOCK_BITS) | self.lines as u64,
+        }
+    }
+}
+
+/// Whether to parse each line or to search for literals first. A line of a known form is parsed
+/// faster than it is searched; another one is not. What is found does not depend on it.
+#[derive(Default)]
+struct Pace {
+    /// Lines of the block that were parsed, and how many of them are of known forms.
+    lines: u32,
+    known: u32,
+    /// Blocks to search before the next attempt.
+    wait: u32,
+}
+
+impl Pace {
+    /// Whether to begin a block with parsing each line.
+    fn reads_each_line(&mut self) -> bool {
+        (self.lines, self.known) = (0, 0);
+        self.wait = self.wait.saturating_sub(1);
+        self.wait == 0
+    }
+
+    fn read(&mut self, was_known: bool) {
+        self.lines += 1;
+        self.known += u32::from(was_known);
+        if !self.reads_on() {
+            self.wait = ATTEMPT_EVERY;
+        }
+    }
+
+    fn reads_on(&self) -> bool {
+        self.lines % ATTEMPT_LINES != 0 || self.known >= self.lines / 8 * 7
     }
 }
 
