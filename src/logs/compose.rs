@@ -477,7 +477,7 @@ impl Compose<'_> {
     /// Ranks by the collective that they wait for.
     fn waits(&self) -> Vec<CollectiveWait> {
         let mut by = BTreeMap::<&Wait, Vec<u32>>::new();
-        for (speaker, wait) in &self.tally.collectives {
+        for (speaker, (_, wait)) in &self.tally.collectives {
             if let Some(Speaker::Rank { rank, .. }) = self.tally.speakers.get(*speaker as usize) {
                 by.entry(wait).or_default().push(*rank);
             }
@@ -525,7 +525,8 @@ impl Compose<'_> {
     fn comms(&self) -> Vec<Comm> {
         let nics = self.nics();
         let mut comms = BTreeMap::<_, Comm>::new();
-        for (key, flow) in &self.tally.flows {
+        let flows: BTreeMap<_, _> = self.tally.flows.iter().collect();
+        for (key, flow) in flows {
             let (from, to) = if key.sends {
                 (&key.local, &key.remote)
             } else {
@@ -570,7 +571,7 @@ impl Compose<'_> {
     /// The interfaces of each process by address.
     fn nics(&self) -> BTreeMap<(u32, Address), String> {
         let all = self.tally.devices.iter();
-        all.flat_map(|(speaker, devices)| {
+        all.flat_map(|(speaker, (_, devices))| {
             devices
                 .iter()
                 .map(move |(name, ip)| ((*speaker, Address::new(ip)), shown(name)))

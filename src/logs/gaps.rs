@@ -95,7 +95,7 @@ fn groups(tally: &Tally) -> Groups {
             }
         }
     }
-    for (speaker, wait) in &tally.collectives {
+    for (speaker, (_, wait)) in &tally.collectives {
         // A rank's own word about what it started says more than the wait in which it was found.
         let group = Group::Torch(wait.group.clone().into());
         let is_told = tally.progress.contains_key(&(*speaker, group));

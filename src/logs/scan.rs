@@ -76,15 +76,23 @@ pub(super) fn scan(
             .chain([mine])
             .collect()
     });
+    drop(in_order);
+    let (tally, result) = merged(done, file);
+    (tally, blocks.bytes(), result)
+}
+
+/// One tally of those of all threads. It does not depend on which thread took which block, as
+/// long as no bound is exceeded.
+fn merged(done: Vec<Done>, file: u32) -> (Tally, io::Result<()>) {
     let (mut tally, mut lines, mut result) = (Tally::default(), Vec::new(), Ok(()));
+    tally.number_speakers(done.iter().map(|part| &part.tally));
     for mut part in done {
         lines.append(&mut part.lines);
         tally.merge(part.tally);
         result = result.and(part.result);
     }
-    drop(in_order);
     resolve(&mut tally, lines, file);
-    (tally, blocks.bytes(), result)
+    (tally, result)
 }
 
 /// Turns line numbers within blocks into line numbers of the file.
@@ -279,7 +287,7 @@ impl Pace {
     }
 
     fn reads_on(&self) -> bool {
-        self.lines % ATTEMPT_LINES != 0 || self.known >= self.lines / 8 * 7
+        !self.lines.is_multiple_of(ATTEMPT_LINES) || self.known >= self.lines / 8 * 7
     }
 }
 
@@ -419,7 +427,7 @@ impl Counter<'_> {
                         sequence,
                         operation: operation[..operation.len().min(OPERATION_MAX)].to_vec(),
                     };
-                    self.tally.collective(speaker, wait);
+                    self.tally.collective(speaker, line.place, wait);
                 }
             }
             Some(Fact::Progress) => {
@@ -446,7 +454,7 @@ impl Counter<'_> {
                     self.tally.version(speaker, version);
                 }
             }
-            Some(Fact::Devices) => self.tally.devices(speaker, message),
+            Some(Fact::Devices) => self.tally.devices(speaker, line.place, message),
             Some(Fact::Volume) => {
                 let digits = message.iter().skip_while(|byte| !byte.is_ascii_digit());
                 let bytes = digits.take_while(|byte| byte.is_ascii_digit());
@@ -455,6 +463,75 @@ impl Counter<'_> {
                         .saturating_add(u64::from(digit - b'0'))
                 });
                 self.tally.volume(speaker, sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compose::compose;
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    static CATALOGUE: LazyLock<SignatureCatalogue> =
+        LazyLock::new(|| SignatureCatalogue::embedded().expect("sound"));
+    static LINES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let examples = CATALOGUE.signatures().iter().map(|one| one.example.clone());
+        let ordinary = include_str!("../../probes/logs/ordinary.txt").lines();
+        examples.chain(ordinary.map(str::to_owned)).collect()
+    });
+
+    /// The report on blocks of lines of which each thread took those that have its number. One
+    /// thread alone searches each block for literals first; several parse each line.
+    fn report(blocks: &[(Vec<String>, usize)], threads: usize) -> String {
+        let filter = LogFilter::default();
+        let mut done = Vec::new();
+        for number in 0..threads {
+            let (mut worker, mut counts) = (Worker::new(&CATALOGUE, &filter, 0), Vec::new());
+            worker.pace.wait = if threads == 1 { u32::MAX } else { 0 };
+            let mine = blocks.iter().enumerate();
+            for (index, (lines, _)) in mine.filter(|(_, (_, of))| of % threads == number) {
+                let block = lines.concat();
+                let index = index as u32;
+                counts.push((index, worker.block(block.as_bytes(), index)));
+            }
+            done.push(Done {
+                tally: worker.counter.tally,
+                lines: counts,
+                result: Ok(()),
+            });
+        }
+        let (tally, _) = merged(done, 0);
+        serde_json::to_string_pretty(&compose(&CATALOGUE, &tally, &["x".to_owned()])).expect("JSON")
+    }
+
+    /// A line with other digits, behind the prefix of a launcher.
+    fn line() -> impl Strategy<Value = String> {
+        let prefix = prop::sample::select(vec!["", "", "[rank1]:", "[rank2]: ", "3: "]);
+        let digit = prop::sample::select(vec!["", "", "1", "7"]);
+        (0..LINES.len(), prefix, digit).prop_map(|(line, prefix, digit)| {
+            let line = &LINES[line];
+            let line = if digit.is_empty() {
+                line.clone()
+            } else {
+                line.replace('0', digit)
+            };
+            format!("{prefix}{line}\n")
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_report_does_not_depend_on_which_thread_scans_which_block(
+            blocks in prop::collection::vec((prop::collection::vec(line(), 1..60), 0usize..4), 1..8),
+        ) {
+            let alone = report(&blocks, 1);
+            for threads in 2..=4 {
+                prop_assert_eq!(&alone, &report(&blocks, threads));
             }
         }
     }

@@ -196,14 +196,15 @@ pub(super) struct Tally {
     pub nodes: BTreeMap<u32, u32>,
     /// For each speaker: its last initialized communicator.
     pub init_complete: BTreeMap<u32, Place>,
-    /// For each speaker: the collective that it waits for.
-    pub collectives: BTreeMap<u32, Wait>,
+    /// For each speaker: the first collective that it waits for, and the line that says so.
+    pub collectives: BTreeMap<u32, (Place, Wait)>,
     /// For each speaker and group: its last line and the last collective that it started.
     pub progress: BTreeMap<(u32, Group), (Place, u64)>,
     /// For each speaker and address of a communicator: its last init, its id and the rank.
     pub members: BTreeMap<(u32, u64), (Place, CommRank)>,
     pub versions: BTreeMap<u32, BTreeSet<Vec<u8>>>,
-    pub devices: BTreeMap<u32, Vec<Device>>,
+    /// For each speaker: its last list of NICs.
+    pub devices: BTreeMap<u32, (Place, Vec<Device>)>,
     pub flows: HashMap<FlowKey, FlowSeen>,
     pub bytes_sent: BTreeMap<u32, (u64, u64)>,
     /// What exceeded a bound, by kind.
@@ -254,6 +255,15 @@ impl Tally {
         self.speakers.push(speaker.clone());
         self.numbers.insert(speaker, number);
         number
+    }
+
+    /// Gives the speakers of parts that will be merged numbers that do not depend on which part
+    /// each is in.
+    pub(super) fn number_speakers<'a>(&mut self, parts: impl Iterator<Item = &'a Self>) {
+        let all: BTreeSet<&Speaker> = parts.flat_map(|part| &part.speakers).collect();
+        for speaker in all {
+            self.number(speaker.clone());
+        }
     }
 
     /// Counts a line of a signature.
@@ -363,8 +373,16 @@ impl Tally {
     }
 
     /// Adds the collective that a speaker waits for; the first one counts.
-    pub(super) fn collective(&mut self, speaker: u32, wait: Wait) {
-        self.collectives.entry(speaker).or_insert(wait);
+    pub(super) fn collective(&mut self, speaker: u32, place: Place, wait: Wait) {
+        match self.collectives.entry(speaker) {
+            btree_map::Entry::Occupied(known) if place >= known.get().0 => {}
+            btree_map::Entry::Occupied(mut known) => {
+                known.insert((place, wait));
+            }
+            btree_map::Entry::Vacant(new) => {
+                new.insert((place, wait));
+            }
+        }
     }
 
     /// Adds the last collective that a speaker started in a group.
@@ -411,14 +429,17 @@ impl Tally {
     }
 
     /// Sets the data NICs of a speaker; the last list wins.
-    pub(super) fn devices(&mut self, speaker: u32, message: &[u8]) {
+    pub(super) fn devices(&mut self, speaker: u32, place: Place, message: &[u8]) {
         let devices = fields::devices(message).into_iter();
-        self.devices.insert(
-            speaker,
-            devices
-                .map(|(name, ip)| (cut(name, 32), cut(ip, 64)))
-                .collect(),
-        );
+        let devices = devices.map(|(name, ip)| (cut(name, 32), cut(ip, 64)));
+        self.add_devices(speaker, place, devices.collect());
+    }
+
+    fn add_devices(&mut self, speaker: u32, place: Place, devices: Vec<Device>) {
+        let (last, known) = self.devices.entry(speaker).or_default();
+        if place >= *last {
+            (*last, *known) = (place, devices);
+        }
     }
 
     /// Adds the bytes that one comm sent.
@@ -503,8 +524,8 @@ impl Tally {
         for (speaker, place) in other.init_complete {
             self.init_complete(number(speaker), place);
         }
-        for (speaker, wait) in other.collectives {
-            self.collective(number(speaker), wait);
+        for (speaker, (place, wait)) in other.collectives {
+            self.collective(number(speaker), place, wait);
         }
         for ((speaker, group), (place, started)) in other.progress {
             self.progress(number(speaker), group, place, started);
@@ -512,12 +533,9 @@ impl Tally {
         for ((speaker, comm), (place, rank)) in other.members {
             self.member(number(speaker), comm, place, rank);
         }
-        self.devices.extend(
-            other
-                .devices
-                .into_iter()
-                .map(|(speaker, devices)| (number(speaker), devices)),
-        );
+        for (speaker, (place, devices)) in other.devices {
+            self.add_devices(number(speaker), place, devices);
+        }
         for (speaker, (comms, bytes)) in other.bytes_sent {
             let (all, sum) = self.bytes_sent.entry(number(speaker)).or_default();
             (*all, *sum) = (*all + comms, sum.saturating_add(bytes));
@@ -564,6 +582,8 @@ impl Tally {
             .chain(groups)
             .chain(members)
             .chain(self.init_complete.values_mut())
+            .chain(self.collectives.values_mut().map(|(place, _)| place))
+            .chain(self.devices.values_mut().map(|(place, _)| place))
             .chain(networks.map(|(_, place)| place));
         for place in places {
             *place = resolved(*place);
@@ -582,9 +602,12 @@ fn is_same(speaker: &Speaker, record: &Record<'_>, file: u32) -> bool {
     }
 }
 
-fn add_value(values: &mut BTreeSet<Vec<u8>>, value: Vec<u8>) {
+/// Keeps the least values, so that the order in which they come does not matter.
+fn add_value<T: Ord>(values: &mut BTreeSet<T>, value: T) {
     if values.len() < VALUES_MAX {
         values.insert(value);
+    } else if values.last().is_some_and(|last| value < *last) && values.insert(value) {
+        values.pop_last();
     }
 }
 
@@ -636,11 +659,16 @@ impl SeenLines {
         let Some((function, line)) = site else { return };
         let function = &function[..function.len().min(VALUE_BYTES)];
         if let Some((_, lines)) = self.sites.iter_mut().find(|(known, _)| known == function) {
-            if lines.len() < VALUES_MAX {
-                lines.insert(line);
-            }
+            add_value(lines, line);
         } else if self.sites.len() < SITES_MAX {
             self.sites.push((function.to_vec(), BTreeSet::from([line])));
+        } else if let Some(last) = self
+            .sites
+            .iter_mut()
+            .max()
+            .filter(|last| *function < *last.0)
+        {
+            *last = (function.to_vec(), BTreeSet::from([line]));
         }
     }
 
