@@ -18,7 +18,8 @@ type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 const SPEAKERS_MAX: usize = 4096;
 const SEEN_MAX: usize = 32_768;
 const SHAPES_MAX: usize = 256;
-const FLOWS_MAX: usize = 32_768;
+/// With its index, 4 MiB at most for each thread.
+const FLOWS_MAX: usize = 16_384;
 const SETTINGS_MAX: usize = 16_384;
 /// Most communicators and process groups of all speakers.
 const GROUPS_MAX: usize = 16_384;
