@@ -81,7 +81,12 @@ impl Secret {
     /// # Errors
     /// The result is not accepted as a secret, once in 10^15 times.
     pub fn derived(&self, label: &[u8], context: &[u8]) -> Result<Self, BadSecret> {
-        Self::from_bytes(self.mac(&[label, context]).finalize().into_bytes().into())
+        Self::from_bytes(self.tag(label, context))
+    }
+
+    /// A tag of `bytes` that only holders of the secret can make.
+    pub fn tag(&self, label: &[u8], bytes: &[u8]) -> [u8; 32] {
+        self.mac(&[label, bytes]).finalize().into_bytes().into()
     }
 
     /// The secret as hexadecimal text, for a channel that only the worker's parent can read.

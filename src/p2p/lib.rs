@@ -1,0 +1,18 @@
+//! Endpoints: programs read, write, send and receive each other's memory over an ncclNet plugin.
+//!
+//! An endpoint registers buffers, advertises ranges of them as blobs of 64 bytes, and connects to
+//! read or write the range, as far as the blob allows.
+//!
+//! *Done means*: every byte is in place and visible. A read is done when its bytes are in the
+//! local buffer; a write and a send are done when the other endpoint has said that they are in
+//! its buffer.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
+//!
+//! Not here: ssh, agents, runs, or output. The program around an endpoint owns stdout and stderr.
+
+mod blob;
+
+pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights, Seal};
