@@ -189,7 +189,7 @@ impl Claim {
 }
 
 /// The key with which an endpoint makes its blobs and recognises them.
-pub struct Seal {
+pub(crate) struct Seal {
     key: Secret,
     endpoint: u64,
 }
@@ -199,7 +199,7 @@ impl Seal {
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn new(endpoint: u64) -> std::io::Result<Self> {
+    pub(crate) fn new(endpoint: u64) -> std::io::Result<Self> {
         Ok(Self {
             key: Secret::generate()?,
             endpoint,
@@ -207,7 +207,7 @@ impl Seal {
     }
 
     /// The blob of a range.
-    pub fn advertise(&self, claim: &Claim) -> Blob {
+    pub(crate) fn advertise(&self, claim: &Claim) -> Blob {
         let mut blob = claim.unsealed();
         let mac = self.mac(&blob);
         blob[MAC_AT..].copy_from_slice(&mac);
@@ -218,7 +218,7 @@ impl Seal {
     ///
     /// # Errors
     /// The blob is of another endpoint, or this endpoint did not make it.
-    pub fn open(&self, bytes: &[u8]) -> Result<Claim, BadBlob> {
+    pub(crate) fn open(&self, bytes: &[u8]) -> Result<Claim, BadBlob> {
         let claim = Claim::parse(bytes)?;
         let (here, there) = (self.endpoint, claim.endpoint);
         if here != there {

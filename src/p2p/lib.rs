@@ -10,16 +10,26 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
 //! | `message` | what two endpoints tell each other, and the order of a read and a write |
+//! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
 //! | `metadata` | what one endpoint must know to connect to another |
+//! | `transfer` | an operation, as its caller sees it |
 //!
 //! Not here: ssh, agents, runs, or output. The program around an endpoint owns stdout and stderr.
 
+#![cfg_attr(not(test), expect(dead_code, reason = "what uses this comes next"))]
+#![cfg_attr(test, allow(dead_code))]
+
 mod blob;
-#[cfg_attr(not(test), expect(dead_code, reason = "the connection comes next"))]
+mod error;
 mod message;
 mod metadata;
+mod settings;
+mod transfer;
 
-pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights, Seal};
+pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights};
+pub use error::Error;
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
+pub use settings::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Settings};
+pub use tcpx_bootstrap::Secret;
+pub use transfer::Transfer;
