@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `message` | what two endpoints tell each other, and the order of a read and a write |
 //! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
+//! | `memory` | registered buffers, and who uses them |
 //! | `metadata` | what one endpoint must know to connect to another |
 //! | `transfer` | an operation, as its caller sees it |
 //!
@@ -22,6 +23,7 @@
 
 mod blob;
 mod error;
+mod memory;
 mod message;
 mod metadata;
 mod settings;
