@@ -10,6 +10,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `lane` | one comm and the messages on it |
 //! | `message` | what two endpoints tell each other, and the order of a read and a write |
 //! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
 //! | `memory` | registered buffers, and who uses them |
@@ -23,6 +24,7 @@
 
 mod blob;
 mod error;
+mod lane;
 mod memory;
 mod message;
 mod metadata;
