@@ -15,6 +15,7 @@
 //! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
 //! | `memory` | registered buffers, and who uses them |
 //! | `metadata` | what one endpoint must know to connect to another |
+//! | `loaded` | the plugin, loaded once per process |
 //! | `transfer` | an operation, as its caller sees it |
 //!
 //! Not here: ssh, agents, runs, or output. The program around an endpoint owns stdout and stderr.
@@ -25,6 +26,7 @@
 mod blob;
 mod error;
 mod lane;
+mod loaded;
 mod memory;
 mod message;
 mod metadata;

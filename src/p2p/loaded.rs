@@ -1,0 +1,98 @@
+//! The plugin of this process, loaded once: a plugin's `init` may run only once, so all endpoints of
+//! a process with the same plugin share it, and the flight recorder with it.
+#![expect(
+    unsafe_code,
+    reason = "sets a variable that the plugin reads in `init`"
+)]
+
+use crate::Error;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
+use tcpx_node::plugin_files::{PluginSource, choose, inspect};
+use tcpx_recorder::{Options, Recorder};
+use tcpx_tap::Tap;
+
+/// Most comms of a process that the recorder keeps apart.
+const RECORDED_COMMS: u32 = 4096;
+const TASK_CHUNK: &str = "NCCL_DYNAMIC_CHUNK_SIZE";
+
+/// An initialised plugin.
+pub(crate) struct Loaded {
+    pub(crate) net: Arc<dyn Net>,
+    pub(crate) tap: Option<Tap>,
+    pub(crate) devices: Vec<Device>,
+    /// SHA-256 of the file, or `builtin`.
+    pub(crate) sha256: String,
+}
+
+static LOADED: Mutex<BTreeMap<String, Arc<Loaded>>> = Mutex::new(BTreeMap::new());
+
+/// The plugin that `wanted` names: `auto`, `soft`, `builtin`, a name or a path.
+pub(crate) fn plugin(wanted: &str, chunk: usize) -> Result<Arc<Loaded>, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Plugin(error.to_string());
+    let exe = std::env::current_exe().unwrap_or_default();
+    let choice = choose(wanted, |name| std::env::var(name).ok(), &exe);
+    let source = choice.map_err(|error| failed(&error))?.source;
+    let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(loaded) = all.get(&source.to_string()) {
+        return Ok(Arc::clone(loaded));
+    }
+    let loaded = Arc::new(load(&source, chunk)?);
+    all.insert(source.to_string(), Arc::clone(&loaded));
+    Ok(loaded)
+}
+
+fn load(source: &PluginSource, chunk: usize) -> Result<Loaded, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Plugin(format!("plugin {source}: {error}"));
+    let sha256 = match source {
+        PluginSource::Builtin => "builtin".to_owned(),
+        PluginSource::File(path) => inspect(path).map_err(|error| failed(&error))?.sha256,
+    };
+    let plugin = Plugin::open(source, None).map_err(|error| failed(&error))?;
+    let about = plugin.net.about();
+    if !plugin.net.calls().limits().asks_again {
+        return Err(failed(&format!(
+            "its newest table is version {}, whose connect waits for the peer; version 5 is needed",
+            about.abi
+        )));
+    }
+    if about.family().has_tcpx_semantics() && std::env::var_os(TASK_CHUNK).is_none() {
+        // Unset, the plugin cuts every message into pieces of no bytes and nothing moves.
+        // SAFETY: the first endpoint of a process is made before other threads of the program
+        // change or read the environment without the C library's lock, as the documentation of
+        // `Endpoint::new` asks.
+        unsafe { std::env::set_var(TASK_CHUNK, chunk.to_string()) };
+    }
+    let recorder = record(&format!("{} {source}", about.name));
+    let (net, tap) = match recorder.and_then(|recorder| tapped(&*plugin.net, recorder).ok()) {
+        Some((net, tap)) => (net, Some(tap)),
+        None => (plugin.net, None),
+    };
+    net.init().map_err(|error| failed(&error))?;
+    let count = net.devices().map_err(|error| failed(&error))?;
+    if count == 0 {
+        return Err(failed(&"it has no devices; check its interface settings"));
+    }
+    let devices = (0..count.min(64)).map(|index| net.properties(index));
+    let devices = devices.collect::<Result<Vec<_>, _>>();
+    Ok(Loaded {
+        net,
+        tap,
+        devices: devices.map_err(|error| failed(&error))?,
+        sha256,
+    })
+}
+
+/// The recorder of this process; `None` if none can be made, so that `watch` shows nothing.
+fn record(plugin: &str) -> Option<Arc<Recorder>> {
+    let fallback = std::env::temp_dir();
+    let options = Options {
+        capacity: RECORDED_COMMS,
+        role: "endpoint",
+        plugin,
+        fallback: Some(&fallback),
+        ..Options::new("endpoint")
+    };
+    Recorder::create(&options).ok().map(Arc::new)
+}
