@@ -10,6 +10,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `connection` | the operations of one connection that were started here |
 //! | `lane` | one comm and the messages on it |
 //! | `message` | what two endpoints tell each other, and the order of a read and a write |
 //! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
@@ -24,6 +25,7 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod blob;
+mod connection;
 mod error;
 mod lane;
 mod loaded;
@@ -34,6 +36,7 @@ mod settings;
 mod transfer;
 
 pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights};
+pub use connection::Peer;
 pub use error::Error;
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
 pub use settings::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Settings};

@@ -1,0 +1,377 @@
+//! One connection as its endpoint's thread drives it: the lanes, and what was started here. What
+//! the peer says is in `answers`. Nothing here waits.
+#![forbid(unsafe_code)]
+
+use crate::Error;
+use crate::blob::Seal;
+use crate::lane::{Finished, Job, Lane, Part};
+use crate::memory::{Held, Memory};
+use crate::message::{Message, RemotePiece};
+use crate::transfer::{Completion, Reply};
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+use tcpx_bootstrap::Duplex;
+use tcpx_engine::plugin::Net;
+
+/// Most operations of one end that the other one must keep: reads, writes, offers, notifications.
+pub(crate) const OPERATIONS_MAX: usize = 4096;
+/// Most messages of one operation, which bounds what a refused read costs.
+pub(crate) const MESSAGES_MAX: u64 = 1 << 18;
+/// Unread notifications of an endpoint.
+pub(crate) const NOTES_MAX: usize = 1024;
+
+/// A part of a registration.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalPiece {
+    pub(crate) held: Held,
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+}
+
+/// An operation that the program starts.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    Read(Vec<LocalPiece>, Vec<RemotePiece>),
+    Write(Vec<LocalPiece>, Vec<RemotePiece>),
+    Send(LocalPiece),
+    Receive(LocalPiece),
+    Notify(Vec<u8>),
+}
+
+/// An operation that was started here and that the peer knows.
+pub(crate) struct Ours {
+    pub(crate) what: &'static str,
+    /// What to send once the peer pulls; the lengths add up to `bytes`.
+    pub(crate) data: Vec<LocalPiece>,
+    pub(crate) bytes: u64,
+    /// Messages that are not done.
+    pub(crate) left: usize,
+    /// Whether the plugin reported another size for one of them.
+    pub(crate) differs: bool,
+    /// The peer's answer.
+    pub(crate) answer: Option<Result<(), String>>,
+    pub(crate) completion: Completion,
+}
+
+/// Data of the peer that is on its way into memory here.
+pub(crate) struct Pull {
+    pub(crate) left: usize,
+    pub(crate) bytes: u64,
+    pub(crate) differs: bool,
+    /// Of the receive that it fills; a write has none.
+    pub(crate) completion: Option<Completion>,
+}
+
+/// What the driver tells a connection about its endpoint.
+pub(crate) struct Home<'a> {
+    pub(crate) net: &'a dyn Net,
+    pub(crate) seal: &'a Seal,
+    pub(crate) memory: &'a Memory,
+    /// Takes a notification, unless there are too many.
+    pub(crate) note: &'a dyn Fn(u64, Vec<u8>) -> bool,
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) number: u64,
+    /// Who the peer is; empty until its `Hello`.
+    pub(crate) peer: Peer,
+    /// Who waits for the peer's `Hello`; none once it has arrived.
+    pub(crate) arrival: Option<Arrival>,
+    pub(crate) is_greeted: bool,
+    pub(crate) duplex: Duplex,
+    pub(crate) sends: Vec<Lane>,
+    pub(crate) recvs: Vec<Lane>,
+    pub(crate) chunk: usize,
+    pub(crate) scratch: Held,
+    next_op: u64,
+    next_lane: usize,
+    pub(crate) ours: HashMap<u64, Ours>,
+    /// Operations that wait until the peer has room for them.
+    queued: VecDeque<(Operation, Completion)>,
+    pub(crate) pulls: HashMap<u64, Pull>,
+    pub(crate) offers: VecDeque<(u64, u64)>,
+    pub(crate) receives: VecDeque<(LocalPiece, Completion)>,
+    pub(crate) finished: Vec<Finished>,
+    outgoing: Vec<u8>,
+    /// When something advanced.
+    moved_at: Instant,
+}
+
+/// The other endpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number.
+    pub endpoint: u64,
+    /// Its name.
+    pub name: String,
+    /// Its GPU, if it has one.
+    pub gpu: Option<u32>,
+}
+
+/// Who learns that a connection is complete.
+pub(crate) struct Arrival {
+    pub(crate) ip: IpAddr,
+    /// The caller of `connect`; none where the peer connected.
+    pub(crate) reply: Option<Reply<u64>>,
+}
+
+/// Why a connection ended; said to every operation on it.
+pub(crate) type Lost = String;
+
+impl Connection {
+    pub(crate) fn new(
+        number: u64,
+        duplex: Duplex,
+        sends: Vec<Lane>,
+        recvs: Vec<Lane>,
+        chunk: usize,
+        scratch: Held,
+    ) -> Self {
+        Self {
+            number,
+            peer: Peer::default(),
+            arrival: None,
+            is_greeted: false,
+            duplex,
+            sends,
+            recvs,
+            chunk,
+            scratch,
+            next_op: 0,
+            next_lane: 0,
+            ours: HashMap::new(),
+            queued: VecDeque::new(),
+            pulls: HashMap::new(),
+            offers: VecDeque::new(),
+            receives: VecDeque::new(),
+            finished: Vec::new(),
+            outgoing: Vec::new(),
+            moved_at: Instant::now(),
+        }
+    }
+
+    /// The encrypted connection, to wait for.
+    pub(crate) fn duplex(&self) -> &Duplex {
+        &self.duplex
+    }
+
+    /// Whether a message is on its way through the plugin, so that the plugin must be driven.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.sends
+            .iter()
+            .chain(&self.recvs)
+            .any(|lane| !lane.is_idle())
+    }
+
+    /// Whether the peer owes something: data, an answer, or both.
+    fn is_owed(&self) -> bool {
+        self.is_busy()
+            || !self.is_greeted
+            || !self.pulls.is_empty()
+            || self
+                .ours
+                .values()
+                .any(|one| one.what != "send" || one.left > 0)
+    }
+
+    /// Why the connection is given up, if it is owed something and nothing advanced for `allowed`.
+    pub(crate) fn stalled(&self, now: Instant, allowed: Duration) -> Option<Lost> {
+        if !self.is_owed() || now.saturating_duration_since(self.moved_at) < allowed {
+            return None;
+        }
+        let lanes = self.recvs.iter().chain(&self.sends);
+        let messages: usize = lanes.map(Lane::len).sum();
+        let oldest = self.ours.iter().min_by_key(|(op, _)| **op);
+        let what = oldest.map_or_else(
+            || format!("{} transfers of the peer", self.pulls.len()),
+            |(op, one)| format!("{} {op} of {} bytes", one.what, one.bytes),
+        );
+        Some(format!(
+            "no progress for {} s: {what} is not done, {messages} messages are in flight",
+            allowed.as_secs_f64()
+        ))
+    }
+
+    /// Who waits for the peer, once the peer has all its comms too.
+    pub(crate) fn arrived(&mut self) -> Option<Arrival> {
+        self.is_greeted.then(|| self.arrival.take()).flatten()
+    }
+
+    pub(crate) fn hello(&mut self, message: &Message) {
+        self.say(message);
+    }
+
+    pub(crate) fn say(&mut self, message: &Message) {
+        message.encode(&mut self.outgoing);
+    }
+
+    /// Starts an operation, or queues it until the peer has room.
+    pub(crate) fn start(&mut self, operation: Operation, completion: Completion) {
+        if !self.is_owed() {
+            self.moved_at = Instant::now();
+        }
+        match operation {
+            Operation::Receive(piece) => self.receives.push_back((piece, completion)),
+            operation if self.ours.len() < OPERATIONS_MAX && self.queued.is_empty() => {
+                self.begin(operation, completion);
+            }
+            operation => self.queued.push_back((operation, completion)),
+        }
+    }
+
+    fn begin(&mut self, operation: Operation, completion: Completion) {
+        self.next_op += 1;
+        let op = self.next_op;
+        let mut ours = Ours {
+            what: "send",
+            data: Vec::new(),
+            bytes: 0,
+            left: 0,
+            differs: false,
+            answer: None,
+            completion,
+        };
+        match operation {
+            Operation::Read(into, pieces) => {
+                ours.what = "read";
+                ours.bytes = bytes_of(&into);
+                let first_lane = self.first_lane(messages_of(
+                    into.iter().map(|one| one.len as u64),
+                    self.chunk,
+                ));
+                self.say(&Message::Read {
+                    op,
+                    first_lane,
+                    pieces,
+                });
+                ours.left = push(
+                    &mut self.recvs,
+                    first_lane,
+                    &into,
+                    self.chunk,
+                    Part::Read(op),
+                );
+            }
+            Operation::Write(from, pieces) => {
+                ours.what = "write";
+                ours.bytes = bytes_of(&from);
+                ours.data = from;
+                self.say(&Message::Write { op, pieces });
+            }
+            Operation::Send(piece) => {
+                ours.bytes = piece.len as u64;
+                self.say(&Message::Offer {
+                    op,
+                    len: ours.bytes,
+                });
+                ours.data = vec![piece];
+            }
+            Operation::Notify(bytes) => {
+                ours.what = "notification";
+                ours.bytes = bytes.len() as u64;
+                self.say(&Message::Notify { op, bytes });
+            }
+            // `start` keeps receives to itself: the peer learns of one when it pulls.
+            Operation::Receive(piece) => return self.receives.push_back((piece, ours.completion)),
+        }
+        self.ours.insert(op, ours);
+    }
+
+    /// The lane of the next message that is received, so that lanes take turns.
+    pub(crate) fn first_lane(&mut self, messages: u64) -> u16 {
+        let first = self.next_lane;
+        let lanes = self.recvs.len().max(1);
+        self.next_lane = (first + (messages % lanes as u64) as usize) % lanes;
+        first as u16
+    }
+
+    /// Does what can be done now: receives, answers, drives the lanes, sends. Returns whether
+    /// anything advanced.
+    pub(crate) fn turn(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
+        let mut moved = false;
+        let Self {
+            sends,
+            recvs,
+            finished,
+            ..
+        } = self;
+        for lane in sends.iter_mut().chain(recvs) {
+            if !lane.is_idle() {
+                let turned = lane.turn(home.net, finished);
+                moved |= turned.map_err(|error| format!("the plugin failed: {error}"))?;
+            }
+        }
+        while self.ours.len() < OPERATIONS_MAX
+            && let Some((operation, completion)) = self.queued.pop_front()
+        {
+            self.begin(operation, completion);
+            moved = true;
+        }
+        if !self.outgoing.is_empty() {
+            let sealed = self.duplex.queue(&self.outgoing);
+            sealed.map_err(|error| format!("a message cannot be encrypted: {error}"))?;
+            self.outgoing.clear();
+        }
+        if self.duplex.queued() > 0 {
+            self.duplex.flush().map_err(|error| lost(&error))?;
+        }
+        if moved {
+            self.moved_at = Instant::now();
+        }
+        Ok(moved)
+    }
+
+    /// Ends the plugin's registrations of memory that is going away.
+    pub(crate) fn release(&mut self, net: &dyn Net, registration: u64) {
+        for lane in self.sends.iter_mut().chain(&mut self.recvs) {
+            lane.release(net, registration);
+        }
+    }
+}
+
+pub(crate) fn bytes_of(pieces: &[LocalPiece]) -> u64 {
+    pieces.iter().map(|piece| piece.len as u64).sum()
+}
+
+/// Messages of pieces with these lengths.
+pub(crate) fn messages_of(lens: impl Iterator<Item = u64>, chunk: usize) -> u64 {
+    lens.fold(0, |sum: u64, len| {
+        sum.saturating_add(len.div_ceil(chunk as u64))
+    })
+}
+
+/// Gives the messages of some pieces to the lanes in turn; returns how many there are.
+pub(crate) fn push(
+    lanes: &mut [Lane],
+    first_lane: u16,
+    pieces: &[LocalPiece],
+    chunk: usize,
+    part: Part,
+) -> usize {
+    let mut lane = usize::from(first_lane) % lanes.len();
+    let mut messages = 0;
+    for piece in pieces {
+        for start in (0..piece.len).step_by(chunk) {
+            let len = chunk.min(piece.len - start);
+            let (held, offset) = (piece.held.clone(), piece.offset + start);
+            lanes[lane].push(Job {
+                part,
+                held,
+                offset,
+                len,
+            });
+            lane = (lane + 1) % lanes.len();
+            messages += 1;
+        }
+    }
+    messages
+}
+
+pub(crate) fn lost(error: &std::io::Error) -> Lost {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "the peer's process ended or closed it".to_owned(),
+        _ => format!("lost: {error}"),
+    }
+}
