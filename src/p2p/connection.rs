@@ -20,6 +20,8 @@ pub(crate) const OPERATIONS_MAX: usize = 4096;
 pub(crate) const MESSAGES_MAX: u64 = 1 << 18;
 /// Unread notifications of an endpoint.
 pub(crate) const NOTES_MAX: usize = 1024;
+/// Reading stops while as many bytes wait to be sent.
+const QUEUED_MAX: usize = 1 << 20;
 
 /// A part of a registration.
 #[derive(Debug, Clone)]
@@ -219,6 +221,7 @@ impl Connection {
             }
             operation => self.queued.push_back((operation, completion)),
         }
+        self.match_offers();
     }
 
     fn begin(&mut self, operation: Operation, completion: Completion) {
@@ -291,6 +294,9 @@ impl Connection {
     /// anything advanced.
     pub(crate) fn turn(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
         let mut moved = false;
+        if self.duplex.queued() < QUEUED_MAX {
+            moved |= self.hear(home)?;
+        }
         let Self {
             sends,
             recvs,
@@ -303,6 +309,7 @@ impl Connection {
                 moved |= turned.map_err(|error| format!("the plugin failed: {error}"))?;
             }
         }
+        self.note_finished()?;
         while self.ours.len() < OPERATIONS_MAX
             && let Some((operation, completion)) = self.queued.pop_front()
         {
@@ -327,6 +334,40 @@ impl Connection {
     pub(crate) fn release(&mut self, net: &dyn Net, registration: u64) {
         for lane in self.sends.iter_mut().chain(&mut self.recvs) {
             lane.release(net, registration);
+        }
+    }
+
+    /// Closes the comms and fails every operation with `why`, which the peer is told too.
+    pub(crate) fn close(mut self, net: &dyn Net, why: &str, tell: bool) {
+        if tell {
+            let why = why.to_owned();
+            Message::Bye { why }.encode(&mut self.outgoing);
+            // One attempt: the peer also sees the connection end.
+            let _ = self
+                .duplex
+                .queue(&self.outgoing)
+                .and_then(|()| self.duplex.flush());
+        }
+        for lane in self.sends.into_iter().chain(self.recvs) {
+            lane.close(net);
+        }
+        self.duplex.shut_down();
+        if let Some(Arrival {
+            ip,
+            reply: Some(reply),
+        }) = self.arrival
+        {
+            let (peer, why) = (ip.to_string(), why.to_owned());
+            let _ = reply.send(Err(Error::Connection { peer, why }));
+        }
+        let ours = self.ours.into_values().map(|one| one.completion);
+        let queued = self.queued.into_iter().map(|(_, completion)| completion);
+        let receives = self.receives.into_iter().map(|(_, completion)| completion);
+        let pulls = self.pulls.into_values().filter_map(|pull| pull.completion);
+        for completion in ours.chain(queued).chain(receives).chain(pulls) {
+            let peer = format!("endpoint `{}`", self.peer.name);
+            let why = why.to_owned();
+            completion.finish(Err(Error::Connection { peer, why }));
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | file | one idea |
 //! |---|---|
 //! | `connection` | the operations of one connection that were started here |
+//! | `answers` | what the peer says: its reads, writes, sends and answers |
 //! | `lane` | one comm and the messages on it |
 //! | `message` | what two endpoints tell each other, and the order of a read and a write |
 //! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
@@ -24,6 +25,7 @@
 #![cfg_attr(not(test), expect(dead_code, reason = "what uses this comes next"))]
 #![cfg_attr(test, allow(dead_code))]
 
+mod answers;
 mod blob;
 mod connection;
 mod error;

@@ -1,0 +1,320 @@
+//! What the peer of a connection says, and what follows: its reads are served, its writes and sends
+//! are pulled, its answers finish what was started here.
+//!
+//! Every claim of the peer is checked before a message is posted for it. A refused read still
+//! needs its messages, because the peer has posted receives: they are sent empty.
+#![forbid(unsafe_code)]
+
+use crate::Error;
+use crate::blob::Right;
+use crate::connection::{
+    Connection, Home, LocalPiece, Lost, MESSAGES_MAX, NOTES_MAX, OPERATIONS_MAX, Ours, Peer, Pull,
+    bytes_of, lost, messages_of, push,
+};
+use crate::lane::{Finished, Job, Lane, Part};
+use crate::message::{Message, RemotePiece};
+use crate::transfer::Completion;
+
+impl Connection {
+    /// Reads what the peer says and acts on it.
+    pub(crate) fn hear(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
+        let filled = self.duplex.fill();
+        // What arrived before the end is acted on first: it may say why.
+        let mut used = 0;
+        let bytes = std::mem::take(self.duplex.received());
+        while let Some((message, len)) =
+            Message::decode(&bytes[used..]).map_err(|error| error.to_string())?
+        {
+            used += len;
+            self.act(message, home)?;
+        }
+        *self.duplex.received() = bytes;
+        self.duplex.received().drain(..used);
+        filled.map_err(|error| lost(&error))?;
+        Ok(used > 0)
+    }
+
+    fn act(&mut self, message: Message, home: &Home<'_>) -> Result<(), Lost> {
+        match message {
+            Message::Hello {
+                endpoint,
+                gpu,
+                name,
+            } => {
+                self.peer = Peer {
+                    endpoint,
+                    name,
+                    gpu,
+                };
+                self.is_greeted = true;
+            }
+            Message::Read {
+                op,
+                first_lane,
+                pieces,
+            } => self.serve(op, first_lane, &pieces, home)?,
+            Message::Write { op, pieces } => {
+                self.check_new(op)?;
+                match claimed(&pieces, Right::Write, home) {
+                    Ok(pieces) => self.pull(op, &pieces, None),
+                    Err(why) => self.say(&Message::Refused { op, why }),
+                }
+            }
+            Message::Offer { op, len } => {
+                self.check_new(op)?;
+                self.offers.push_back((op, len));
+                self.match_offers();
+            }
+            Message::Pull { op, first_lane } => {
+                let Some(ours) = self.ours.get_mut(&op).filter(|ours| !ours.data.is_empty()) else {
+                    return Err(format!(
+                        "the peer asks for the data of {op}, which has none"
+                    ));
+                };
+                let data = std::mem::take(&mut ours.data);
+                ours.left = push(
+                    &mut self.sends,
+                    first_lane,
+                    &data,
+                    self.chunk,
+                    Part::Data(op),
+                );
+            }
+            Message::Sent { op } | Message::Done { op } => self.answer(op, Ok(()))?,
+            Message::Refused { op, why } => self.answer(op, Err(why))?,
+            Message::Notify { op, bytes } => {
+                let answer = if (home.note)(self.number, bytes) {
+                    Message::Done { op }
+                } else {
+                    let why = format!("{NOTES_MAX} notifications wait to be read there");
+                    Message::Refused { op, why }
+                };
+                self.say(&answer);
+            }
+            Message::Bye { why } => return Err(format!("closed by the peer: {why}")),
+        }
+        Ok(())
+    }
+
+    /// Checks that the peer has room for one more write or send, and has not used its number.
+    fn check_new(&self, op: u64) -> Result<(), Lost> {
+        if self.offers.len() + self.pulls.len() >= OPERATIONS_MAX {
+            return Err(format!(
+                "the peer started more than {OPERATIONS_MAX} writes and sends at once"
+            ));
+        }
+        if self.pulls.contains_key(&op) || self.offers.iter().any(|(known, _)| *known == op) {
+            return Err(format!("the peer used the number {op} twice"));
+        }
+        Ok(())
+    }
+
+    /// Sends what a read of the peer asks for, or as many empty messages.
+    fn serve(
+        &mut self,
+        op: u64,
+        first_lane: u16,
+        pieces: &[RemotePiece],
+        home: &Home<'_>,
+    ) -> Result<(), Lost> {
+        let served: usize = self.sends.iter().map(Lane::len).sum();
+        let messages = messages_of(pieces.iter().map(|piece| piece.len), self.chunk);
+        if messages > MESSAGES_MAX || served as u64 > 4 * MESSAGES_MAX {
+            return Err(format!("the peer asks for {messages} messages at once"));
+        }
+        match claimed(pieces, Right::Read, home) {
+            Ok(pieces) => {
+                push(
+                    &mut self.sends,
+                    first_lane,
+                    &pieces,
+                    self.chunk,
+                    Part::Served,
+                );
+                self.say(&Message::Sent { op });
+            }
+            Err(why) => {
+                for message in 0..messages as usize {
+                    let lane = (usize::from(first_lane) + message) % self.sends.len();
+                    let held = self.scratch.clone();
+                    self.sends[lane].push(Job {
+                        part: Part::Served,
+                        held,
+                        offset: 0,
+                        len: 0,
+                    });
+                }
+                self.say(&Message::Refused { op, why });
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, op: u64, answer: Result<(), String>) -> Result<(), Lost> {
+        let Some(ours) = self.ours.get_mut(&op).filter(|ours| ours.answer.is_none()) else {
+            return Err(format!("the peer answers operation {op}, which is over"));
+        };
+        // "Done" before the data was asked for would be a lie.
+        if answer.is_ok() && !ours.data.is_empty() && ours.bytes > 0 {
+            return Err(format!(
+                "the peer says that {} {op} is done, and has not asked for its data",
+                ours.what
+            ));
+        }
+        ours.answer = Some(answer);
+        self.finish_ours(op)
+    }
+
+    /// Finishes an operation whose messages are done and which the peer has answered.
+    fn finish_ours(&mut self, op: u64) -> Result<(), Lost> {
+        let is_over = |ours: &Ours| ours.left == 0 && ours.answer.is_some();
+        if !self.ours.get(&op).is_some_and(is_over) {
+            return Ok(());
+        }
+        let Some(ours) = self.ours.remove(&op) else {
+            return Ok(());
+        };
+        match ours.answer {
+            Some(Err(why)) => {
+                let peer = self.peer.name.clone();
+                ours.completion.finish(Err(Error::Refused { peer, why }));
+            }
+            _ if ours.differs => {
+                return Err(format!(
+                    "{} {op} got messages of other sizes than agreed",
+                    ours.what
+                ));
+            }
+            _ => ours.completion.finish(Ok(ours.bytes)),
+        }
+        Ok(())
+    }
+
+    /// Pairs offers of the peer with receives, in order.
+    pub(crate) fn match_offers(&mut self) {
+        while !self.offers.is_empty()
+            && let Some((piece, completion)) = self.receives.pop_front()
+            && let Some((op, len)) = self.offers.pop_front()
+        {
+            if len != piece.len as u64 {
+                let why = format!(
+                    "a send of {len} bytes meets a receive of {} bytes",
+                    piece.len
+                );
+                self.say(&Message::Refused {
+                    op,
+                    why: why.clone(),
+                });
+                completion.finish(Err(Error::Usage(why)));
+                continue;
+            }
+            self.pull(op, &[piece], Some(completion));
+        }
+    }
+
+    /// Posts receives for data of the peer and asks for it.
+    fn pull(&mut self, op: u64, pieces: &[LocalPiece], completion: Option<Completion>) {
+        let bytes = bytes_of(pieces);
+        let first_lane = self.first_lane(messages_of(
+            pieces.iter().map(|one| one.len as u64),
+            self.chunk,
+        ));
+        self.say(&Message::Pull { op, first_lane });
+        let left = push(
+            &mut self.recvs,
+            first_lane,
+            pieces,
+            self.chunk,
+            Part::Pulled(op),
+        );
+        self.pulls.insert(
+            op,
+            Pull {
+                left,
+                bytes,
+                differs: false,
+                completion,
+            },
+        );
+        if left == 0 {
+            self.finish_pull(op);
+        }
+    }
+
+    fn finish_pull(&mut self, op: u64) {
+        if let Some(pull) = self.pulls.remove(&op) {
+            self.say(&Message::Done { op });
+            if let Some(completion) = pull.completion {
+                completion.finish(Ok(pull.bytes));
+            }
+        }
+    }
+
+    pub(crate) fn note_finished(&mut self) -> Result<(), Lost> {
+        let finished = std::mem::take(&mut self.finished);
+        for Finished { part, differs } in &finished {
+            match part {
+                Part::Served => {}
+                Part::Read(op) | Part::Data(op) => {
+                    if let Some(ours) = self.ours.get_mut(op) {
+                        ours.left -= 1;
+                        ours.differs |= differs;
+                        self.finish_ours(*op)?;
+                    }
+                }
+                Part::Pulled(op) => {
+                    let Some(pull) = self.pulls.get_mut(op) else {
+                        continue;
+                    };
+                    pull.left -= 1;
+                    pull.differs |= differs;
+                    if pull.differs {
+                        return Err(format!(
+                            "transfer {op} of the peer has messages of other sizes than agreed"
+                        ));
+                    }
+                    if pull.left == 0 {
+                        self.finish_pull(*op);
+                    }
+                }
+            }
+        }
+        // Keeps its memory for the next turn.
+        self.finished = finished;
+        self.finished.clear();
+        Ok(())
+    }
+}
+
+/// The memory that the peer's pieces mean, if it may use all of it; otherwise why not.
+fn claimed(
+    pieces: &[RemotePiece],
+    right: Right,
+    home: &Home<'_>,
+) -> Result<Vec<LocalPiece>, String> {
+    let mut found = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let claim = home
+            .seal
+            .open(&piece.blob)
+            .map_err(|error| error.to_string())?;
+        let covers = claim.covers(claim.endpoint, right, piece.offset, piece.len);
+        covers.map_err(|error| error.to_string())?;
+        let held = home.memory.hold(claim.registration).map_err(|_| {
+            format!(
+                "registration {} of the descriptor was removed",
+                claim.registration
+            )
+        })?;
+        let start = claim.address.saturating_add(piece.offset);
+        let place = usize::try_from(start)
+            .ok()
+            .zip(usize::try_from(piece.len).ok());
+        let offset = place.and_then(|(start, len)| Some((held.offset_of(start, len)?, len)));
+        let Some((offset, len)) = offset else {
+            return Err("the descriptor exceeds its registration".to_owned());
+        };
+        found.push(LocalPiece { held, offset, len });
+    }
+    Ok(found)
+}
