@@ -10,6 +10,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `shared` | what callers and that thread share: commands, replies, bounded queues |
 //! | `connection` | the operations of one connection that were started here |
 //! | `answers` | what the peer says: its reads, writes, sends and answers |
 //! | `lane` | one comm and the messages on it |
@@ -35,6 +36,7 @@ mod memory;
 mod message;
 mod metadata;
 mod settings;
+mod shared;
 mod transfer;
 
 pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights};
@@ -42,5 +44,6 @@ pub use connection::Peer;
 pub use error::Error;
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
 pub use settings::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Settings};
+pub use shared::Accepted;
 pub use tcpx_bootstrap::Secret;
 pub use transfer::Transfer;
