@@ -11,6 +11,7 @@
 //! | file | one idea |
 //! |---|---|
 //! | `shared` | what callers and that thread share: commands, replies, bounded queues |
+//! | `joining` | the plugin's listens, connects and accepts of a connection's lanes |
 //! | `connection` | the operations of one connection that were started here |
 //! | `answers` | what the peer says: its reads, writes, sends and answers |
 //! | `lane` | one comm and the messages on it |
@@ -30,6 +31,7 @@ mod answers;
 mod blob;
 mod connection;
 mod error;
+mod joining;
 mod lane;
 mod loaded;
 mod memory;

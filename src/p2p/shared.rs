@@ -5,6 +5,7 @@
 use crate::Error;
 use crate::blob::Seal;
 use crate::connection::{Arrival, LocalPiece, NOTES_MAX, Operation, Peer};
+use crate::joining::Joining;
 use crate::loaded::Loaded;
 use crate::memory::{Memory, Registration};
 use crate::message::Message;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Forget {
         listening: u64,
     },
+    Join(Box<Joining>),
     Operate {
         connection: u64,
         operation: Operation,
