@@ -10,6 +10,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `driver` | the one thread of an endpoint that does |
 //! | `shared` | what callers and that thread share: commands, replies, bounded queues |
 //! | `joining` | the plugin's listens, connects and accepts of a connection's lanes |
 //! | `connection` | the operations of one connection that were started here |
@@ -30,6 +31,7 @@
 mod answers;
 mod blob;
 mod connection;
+mod driver;
 mod error;
 mod joining;
 mod lane;

@@ -1,0 +1,265 @@
+//! The thread of an endpoint: it owns every comm, and callers never touch the plugin.
+//!
+//! Callers leave commands in a queue and wake the thread if it sleeps. It drives what is connected
+//! and what is connecting in turns, spins while data is on its way, and sleeps until a socket or a
+//! command wakes it otherwise.
+#![forbid(unsafe_code)]
+
+use crate::Error;
+use crate::connection::{Connection, Home};
+use crate::joining::{Joining, Listening};
+use crate::memory::Registration;
+use crate::shared::{Command, Shared};
+use crate::transfer::Reply;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Turns without progress before the thread gives its CPU away, then before it sleeps.
+const SPINS: u32 = 8;
+const YIELDS: u32 = 200;
+/// Sleep while a plugin has data in flight: nothing wakes the thread for that.
+const NAP: Duration = Duration::from_micros(50);
+/// Sleep with nothing in flight; deadlines are checked this often.
+const REST: Duration = Duration::from_millis(50);
+/// Marks the endpoint as over however the thread ends, and drops what callers still wait for.
+struct Over<'a>(&'a Shared);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        let mut commands = self.0.commands();
+        self.0.over.store(true, Ordering::Relaxed);
+        self.0.stop.store(true, Ordering::Relaxed);
+        commands.clear();
+    }
+}
+
+/// What the thread owns.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    listening: HashMap<u64, Listening>,
+    joining: Vec<Joining>,
+    connections: BTreeMap<u64, Connection>,
+    releasing: Vec<(Arc<Registration>, Reply<()>)>,
+}
+
+impl Driver {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            listening: HashMap::new(),
+            joining: Vec::new(),
+            connections: BTreeMap::new(),
+            releasing: Vec::new(),
+        }
+    }
+
+    /// Runs until the endpoint is closed.
+    pub(crate) fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let _over = Over(&shared);
+        let mut idle = 0;
+        while !shared.stop.load(Ordering::Relaxed) {
+            if self.turn() {
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if idle <= SPINS {
+                std::hint::spin_loop();
+            } else if idle <= YIELDS {
+                std::thread::yield_now();
+            } else {
+                self.sleep();
+            }
+        }
+        self.close();
+    }
+
+    fn turn(&mut self) -> bool {
+        let commands = std::mem::take(&mut *self.shared.commands());
+        let mut moved = !commands.is_empty();
+        for command in commands {
+            self.obey(command);
+        }
+        moved |= self.join();
+        moved |= self.drive();
+        self.release();
+        moved
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Listen { count, reply } => {
+                let made = Listening::new(&self.shared.loaded, count);
+                let made = made.map(|(listening, handles)| {
+                    let number = self.shared.next.fetch_add(1, Ordering::Relaxed) as u64;
+                    self.listening.insert(number, listening);
+                    (number, handles)
+                });
+                let _ = reply.send(made);
+            }
+            Command::Forget { listening } => {
+                if let Some(listening) = self.listening.remove(&listening) {
+                    listening.close(&*self.shared.loaded.net);
+                }
+            }
+            Command::Join(mut joining) => {
+                joining.take(self.listening.remove(&joining.listening));
+                self.joining.push(*joining);
+            }
+            Command::Operate {
+                connection,
+                operation,
+                completion,
+            } => match self.connections.get_mut(&connection) {
+                Some(connection) => connection.start(operation, completion),
+                None => completion.finish(Err(no_connection(connection))),
+            },
+            Command::Disconnect { connection, reply } => {
+                let _ = reply.send(match self.connections.remove(&connection) {
+                    Some(found) => {
+                        self.end(found, "this end closed it", true);
+                        Ok(())
+                    }
+                    None => Err(no_connection(connection)),
+                });
+            }
+            Command::Release {
+                registration,
+                reply,
+            } => self.releasing.push((registration, reply)),
+        }
+    }
+
+    /// Takes connections that are being made one step further.
+    fn join(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(joining) = self.joining.get_mut(at) {
+            match joining.turn(&self.shared) {
+                Ok(false) => {
+                    at += 1;
+                    continue;
+                }
+                Ok(true) => {
+                    let joining = self.joining.swap_remove(at);
+                    let (number, connection) = joining.finish(&self.shared);
+                    self.connections.insert(number, connection);
+                }
+                Err(error) => self.joining.swap_remove(at).fail(&self.shared, error),
+            }
+            moved = true;
+        }
+        moved
+    }
+
+    fn drive(&mut self) -> bool {
+        let shared = &self.shared;
+        let note = |connection, bytes| shared.notes.push((connection, bytes));
+        let home = Home {
+            net: &*shared.loaded.net,
+            seal: &shared.seal,
+            memory: &shared.memory,
+            note: &note,
+        };
+        let mut moved = false;
+        let mut lost = Vec::new();
+        for (number, connection) in &mut self.connections {
+            match connection.turn(&home) {
+                Ok(advanced) => {
+                    moved |= advanced;
+                    if let Some(arrival) = connection.arrived() {
+                        shared.introduce(*number, &connection.peer, arrival);
+                    }
+                }
+                Err(why) => lost.push((*number, why)),
+            }
+        }
+        for (number, why) in lost {
+            if let Some(connection) = self.connections.remove(&number) {
+                self.end(connection, &why, true);
+            }
+            moved = true;
+        }
+        moved
+    }
+
+    fn end(&self, connection: Connection, why: &str, tell: bool) {
+        let number = connection.number;
+        self.shared.peers().remove(&number);
+        self.shared.accepted.retain(|one| one.connection != number);
+        connection.close(&*self.shared.loaded.net, why, tell);
+    }
+
+    /// Lets go of removed registrations that no operation uses any more.
+    fn release(&mut self) {
+        let (connections, net) = (&mut self.connections, &*self.shared.loaded.net);
+        self.releasing.retain(|(registration, reply)| {
+            if registration.is_held() {
+                return true;
+            }
+            for connection in connections.values_mut() {
+                connection.release(net, registration.number);
+            }
+            let _ = reply.send(Ok(()));
+            false
+        });
+    }
+
+    /// Sleeps until something may have happened.
+    fn sleep(&mut self) {
+        let is_busy =
+            !self.joining.is_empty() || self.connections.values().any(Connection::is_busy);
+        self.give_up_stalled();
+        self.shared.asleep.store(true, Ordering::SeqCst);
+        if self.shared.commands().is_empty() && !self.shared.stop.load(Ordering::SeqCst) {
+            let input = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            let sockets = self
+                .connections
+                .values()
+                .map(|one| input(one.duplex().as_fd()));
+            let mut all: Vec<_> = sockets.chain([input(self.shared.waker.as_fd())]).collect();
+            let at_most = if is_busy { NAP } else { REST };
+            let timeout = Timespec::try_from(at_most).unwrap_or_default();
+            // An interrupted wait is a short one.
+            let _ = poll(&mut all, Some(&timeout));
+        }
+        self.shared.asleep.store(false, Ordering::SeqCst);
+        let mut count = [0; 8];
+        // Nobody woke the thread: there is nothing to read.
+        let _ = rustix::io::read(&self.shared.waker, &mut count);
+    }
+
+    fn give_up_stalled(&mut self) {
+        let (now, allowed) = (Instant::now(), self.shared.stall_after);
+        let stalled = self.connections.iter();
+        let stalled =
+            stalled.filter_map(|(number, one)| Some((*number, one.stalled(now, allowed)?)));
+        for (number, why) in stalled.collect::<Vec<_>>() {
+            if let Some(connection) = self.connections.remove(&number) {
+                self.end(connection, &why, true);
+            }
+        }
+    }
+
+    fn close(mut self) {
+        for connection in std::mem::take(&mut self.connections).into_values() {
+            self.end(connection, "its program closed the endpoint", true);
+        }
+        for joining in std::mem::take(&mut self.joining) {
+            joining.fail(&self.shared, Error::Closed);
+        }
+        for (_, listening) in std::mem::take(&mut self.listening) {
+            listening.close(&*self.shared.loaded.net);
+        }
+        self.release();
+    }
+}
+
+fn no_connection(number: u64) -> Error {
+    Error::Usage(format!("connection {number} does not exist or has ended"))
+}
