@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `driver` | the one thread of an endpoint that does |
 //! | `shared` | what callers and that thread share: commands, replies, bounded queues |
+//! | `accept` | the thread that waits for peers, and the steps to a connection |
 //! | `joining` | the plugin's listens, connects and accepts of a connection's lanes |
 //! | `connection` | the operations of one connection that were started here |
 //! | `answers` | what the peer says: its reads, writes, sends and answers |
@@ -28,6 +29,7 @@
 #![cfg_attr(not(test), expect(dead_code, reason = "what uses this comes next"))]
 #![cfg_attr(test, allow(dead_code))]
 
+mod accept;
 mod answers;
 mod blob;
 mod connection;
