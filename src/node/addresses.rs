@@ -38,6 +38,13 @@ pub(crate) fn addresses() -> io::Result<Vec<InterfaceAddress>> {
         .collect())
 }
 
+/// The first address of an interface; IPv4 before IPv6.
+pub fn address_of(interface: &str) -> Option<IpAddr> {
+    let all = addresses().ok()?;
+    let of_it = all.iter().filter(|one| one.interface == interface);
+    of_it.map(|one| one.address).min_by_key(IpAddr::is_ipv6)
+}
+
 /// The interface and source address of packets to `peer`. Connecting a datagram socket makes
 /// the kernel choose a route; no packet is sent.
 pub fn route_to(peer: IpAddr) -> Fact<Route> {

@@ -10,6 +10,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `endpoint`, `operations` | what the program calls; callers never touch the plugin |
 //! | `driver` | the one thread of an endpoint that does |
 //! | `shared` | what callers and that thread share: commands, replies, bounded queues |
 //! | `accept` | the thread that waits for peers, and the steps to a connection |
@@ -34,6 +35,7 @@ mod answers;
 mod blob;
 mod connection;
 mod driver;
+mod endpoint;
 mod error;
 mod joining;
 mod lane;
@@ -47,6 +49,7 @@ mod transfer;
 
 pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights};
 pub use connection::Peer;
+pub use endpoint::Endpoint;
 pub use error::Error;
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
 pub use settings::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Settings};

@@ -1,0 +1,214 @@
+//! Making an endpoint, connecting it and closing it. What moves memory is in `operations`. Every
+//! call may be made from any thread.
+#![forbid(unsafe_code)]
+
+use crate::accept::{self, Terms};
+use crate::blob::Seal;
+use crate::connection::{LocalPiece, Peer};
+use crate::driver::Driver;
+use crate::memory::Memory;
+use crate::message::Message;
+use crate::shared::{Accepted, Command, Shared, Start};
+use crate::{Error, Metadata, Settings, loaded};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tcpx_bootstrap::{Config, Secret};
+use tcpx_engine::gpu::{DeviceMemory, HostMemory};
+use tcpx_node::environment::{captured, shared_settings_of};
+
+/// An endpoint. Dropping it closes every connection.
+pub struct Endpoint {
+    pub(crate) shared: Arc<Shared>,
+    terms: Terms,
+    pub(crate) metadata: Metadata,
+    secret: Option<Secret>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Loads the plugin, listens, and starts the endpoint's threads.
+    ///
+    /// The first endpoint of a process sets `NCCL_DYNAMIC_CHUNK_SIZE` where TCPX needs it and it is
+    /// unset: make it before other threads change the environment.
+    ///
+    /// # Errors
+    /// A setting is wrong, the plugin does not load, or the address is not available.
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        settings.check()?;
+        let loaded = loaded::plugin(&settings.plugin, settings.chunk)?;
+        let system = |error: &dyn std::fmt::Display| {
+            Error::Plugin(format!("endpoint {}: {error}", settings.name))
+        };
+        let device = loaded.devices.first().map(|device| device.name.as_str());
+        let ip = settings
+            .address
+            .or_else(|| tcpx_node::address_of(device?))
+            .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let listener = TcpListener::bind((ip, settings.port)).map_err(|error| {
+            Error::Usage(format!(
+                "cannot listen on {ip} port {}: {error}",
+                settings.port
+            ))
+        })?;
+        listener
+            .set_nonblocking(true)
+            .map_err(|error| system(&error))?;
+        let address = listener.local_addr().map_err(|error| system(&error))?;
+        let random = Secret::generate().map_err(|error| system(&error))?;
+        let nonce = *random.bytes();
+        let number = Secret::generate().map_err(|error| system(&error))?;
+        let endpoint = u64::from_le_bytes(std::array::from_fn(|at| number.bytes()[at]));
+        let metadata = Metadata {
+            endpoint,
+            name: settings.name.clone(),
+            address,
+            gpu: None,
+            bdf: String::new(),
+            needs_secret: settings.secret.is_some(),
+            nonce,
+        };
+        let terms = Terms {
+            key: metadata
+                .key(settings.secret.as_ref())
+                .map_err(|error| system(&error))?,
+            config: config(settings, &loaded),
+            lanes: settings.lanes,
+            within: settings.connect_within,
+        };
+        let shared = Shared::new(Start {
+            scratch: scratch().map_err(|error| system(&error))?,
+            loaded,
+            memory: Memory::default(),
+            seal: Seal::new(endpoint).map_err(|error| system(&error))?,
+            hello: Message::Hello {
+                endpoint,
+                gpu: None,
+                name: settings.name.clone(),
+            },
+            chunk: settings.chunk,
+            stall_after: settings.stall_after,
+        });
+        let shared = Arc::new(shared.map_err(|error| system(&error))?);
+        let mut made = Self {
+            shared,
+            terms,
+            metadata,
+            secret: settings.secret.clone(),
+            threads: Vec::new(),
+        };
+        made.start(listener).map_err(|error| system(&error))?;
+        Ok(made)
+    }
+
+    fn start(&mut self, listener: TcpListener) -> std::io::Result<()> {
+        let driver = Driver::new(Arc::clone(&self.shared));
+        let name = |what: &str| std::thread::Builder::new().name(format!("tcpxp2p-{what}"));
+        self.threads
+            .push(name("drive").spawn(move || driver.run())?);
+        let (shared, terms) = (Arc::clone(&self.shared), self.terms.clone());
+        let serve = move || accept::serve(&listener, &shared, &terms);
+        self.threads.push(name("accept").spawn(serve)?);
+        Ok(())
+    }
+
+    /// What another endpoint needs to connect to this one. Confidential, as the memory is that
+    /// this endpoint advertises.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Connects to the endpoint of this metadata and returns the connection.
+    ///
+    /// # Errors
+    /// The endpoint is not reached, has another secret, or differs in plugin or settings.
+    pub fn connect(&self, metadata: &Metadata) -> Result<u64, Error> {
+        let key = metadata
+            .key(self.secret.as_ref())
+            .map_err(|error| Error::Usage(error.to_string()))?;
+        let terms = Terms {
+            key,
+            ..self.terms.clone()
+        };
+        accept::connect(metadata.address, &self.shared, &terms)
+    }
+
+    /// The oldest connection that a peer made and that was not returned yet.
+    ///
+    /// # Errors
+    /// There is none within `allowed`, or the endpoint is closed.
+    pub fn accept(&self, allowed: Duration) -> Result<Accepted, Error> {
+        let accepted = self.shared.accepted.pop(allowed, &self.shared.stop);
+        accepted.ok_or_else(|| Error::TimedOut {
+            what: "a connection of a peer".into(),
+            allowed,
+        })
+    }
+
+    /// The peer of a connection and its address; `None` once the connection has ended.
+    pub fn peer(&self, connection: u64) -> Option<(Peer, IpAddr)> {
+        self.shared.peers().get(&connection).cloned()
+    }
+
+    /// Ends a connection: every operation on it fails on both ends.
+    ///
+    /// # Errors
+    /// There is no such connection.
+    pub fn disconnect(&self, connection: u64) -> Result<(), Error> {
+        let ask = |reply| Command::Disconnect { connection, reply };
+        self.shared
+            .call(ask, "closing a connection", self.shared.stall_after)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has ended too.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Endpoint({:?})", self.metadata)
+    }
+}
+
+/// What both ends of a connection must agree on.
+fn config(settings: &Settings, loaded: &loaded::Loaded) -> Config {
+    let about = loaded.net.about();
+    let terms = [
+        ("endpoint.lanes", settings.lanes),
+        ("endpoint.chunk", settings.chunk),
+    ];
+    Config {
+        pair: "endpoints".into(),
+        tcpxctl_version: env!("CARGO_PKG_VERSION").into(),
+        scenario: terms
+            .map(|(key, value)| (key.to_owned(), value.to_string()))
+            .into(),
+        plugin_name: about.name,
+        plugin_sha256: loaded.sha256.clone(),
+        settings: shared_settings_of(captured(std::env::vars_os())),
+        ..Config::default()
+    }
+}
+
+/// A registration of the endpoint's own for messages without bytes.
+fn scratch() -> Result<LocalPiece, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Plugin(error.to_string());
+    let region = HostMemory::host()
+        .allocate(4096)
+        .map_err(|error| failed(&error))?;
+    Ok(LocalPiece {
+        held: crate::memory::Held::own(region),
+        offset: 0,
+        len: 0,
+    })
+}
