@@ -27,9 +27,6 @@
 //!
 //! Not here: ssh, agents, runs, or output. The program around an endpoint owns stdout and stderr.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "what uses this comes next"))]
-#![cfg_attr(test, allow(dead_code))]
-
 mod accept;
 mod answers;
 mod blob;
@@ -43,6 +40,7 @@ mod loaded;
 mod memory;
 mod message;
 mod metadata;
+mod operations;
 mod settings;
 mod shared;
 mod transfer;
@@ -52,6 +50,7 @@ pub use connection::Peer;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
+pub use operations::{Local, Remote};
 pub use settings::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Settings};
 pub use shared::Accepted;
 pub use tcpx_bootstrap::Secret;

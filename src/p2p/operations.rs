@@ -1,0 +1,221 @@
+//! What an endpoint does with memory: it registers and advertises buffers, and moves their bytes.
+#![expect(
+    unsafe_code,
+    reason = "registers memory that the caller promises to keep"
+)]
+
+use crate::blob::{Blob, Claim, Right, Rights};
+use crate::connection::{LocalPiece, MESSAGES_MAX, Operation, messages_of};
+use crate::message::{NOTE_MAX, PIECES_MAX, RemotePiece};
+use crate::shared::Command;
+use crate::transfer::begin;
+use crate::{Endpoint, Error, Transfer};
+use std::time::Duration;
+
+/// A buffer of this program: an address inside a registration, and a length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Local {
+    /// The registration.
+    pub registration: u64,
+    /// First byte.
+    pub address: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// A part of a range that the peer advertised, as long as the local buffer it is used with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remote<'a> {
+    /// The peer's blob.
+    pub blob: &'a [u8],
+    /// First byte, from the start of the advertised range.
+    pub offset: u64,
+}
+
+impl Endpoint {
+    /// Registers memory, or counts one more user of the same range.
+    ///
+    /// # Errors
+    /// The range is not mapped in this process.
+    ///
+    /// # Safety
+    /// The range stays mapped and writable until [`Endpoint::deregister`] has returned as often,
+    /// and the program expects it to change while it is advertised for writes or received into.
+    pub unsafe fn register(&self, start: *mut u8, len: usize) -> Result<u64, Error> {
+        // SAFETY: the caller promises it.
+        unsafe { self.shared.memory.register(start, len) }
+    }
+
+    /// Ends one use of a registration. After the last one, waits until no operation, local or of a
+    /// peer, uses the memory; blobs of it are refused from now on.
+    ///
+    /// # Errors
+    /// There is no such registration, or an operation does not end: the memory must then stay.
+    pub fn deregister(&self, registration: u64) -> Result<(), Error> {
+        let Some(registration) = self.shared.memory.remove(registration)? else {
+            return Ok(());
+        };
+        // A connection that does not move is given up after `stall_after`.
+        let allowed = self.shared.stall_after * 2;
+        let ask = |reply| Command::Release {
+            registration,
+            reply,
+        };
+        match self
+            .shared
+            .call(ask, "an operation on the memory of a registration", allowed)
+        {
+            // The thread that used the memory has ended.
+            Err(Error::Closed) => Ok(()),
+            released => released,
+        }
+    }
+
+    /// Registrations there are.
+    pub fn registrations(&self) -> usize {
+        self.shared.memory.len()
+    }
+
+    /// The blob of a range, for peers to use it.
+    ///
+    /// # Errors
+    /// The range is not inside its registration.
+    pub fn advertise(&self, range: Local, rights: Rights) -> Result<Blob, Error> {
+        let piece = self.piece(range)?;
+        Ok(self.shared.seal.advertise(&Claim {
+            address: (piece.held.start + piece.offset) as u64,
+            len: piece.len as u64,
+            registration: range.registration,
+            rights,
+            endpoint: self.metadata.endpoint,
+        }))
+    }
+
+    /// Reads from the peer's memory into each buffer. Done when every byte is in place.
+    ///
+    /// # Errors
+    /// A buffer or a blob is wrong; nothing was started.
+    pub fn read(&self, connection: u64, pieces: &[(Local, Remote<'_>)]) -> Result<Transfer, Error> {
+        let (into, from) = self.pieces(connection, pieces, Right::Read)?;
+        self.operate(connection, Operation::Read(into, from))
+    }
+
+    /// Writes each buffer to the peer's memory. Done when every byte is in place there.
+    ///
+    /// # Errors
+    /// A buffer or a blob is wrong; nothing was started.
+    pub fn write(
+        &self,
+        connection: u64,
+        pieces: &[(Local, Remote<'_>)],
+    ) -> Result<Transfer, Error> {
+        let (from, to) = self.pieces(connection, pieces, Right::Write)?;
+        self.operate(connection, Operation::Write(from, to))
+    }
+
+    /// Sends a buffer to the peer's next receive. Done when every byte is in place there.
+    ///
+    /// # Errors
+    /// The buffer is wrong; nothing was started.
+    pub fn send(&self, connection: u64, from: Local) -> Result<Transfer, Error> {
+        self.operate(connection, Operation::Send(self.piece(from)?))
+    }
+
+    /// Receives the peer's next send, which must be as long. Done when every byte is in place.
+    ///
+    /// # Errors
+    /// The buffer is wrong; nothing was started.
+    pub fn receive(&self, connection: u64, into: Local) -> Result<Transfer, Error> {
+        self.operate(connection, Operation::Receive(self.piece(into)?))
+    }
+
+    /// Leaves a message in the peer's queue. Done when it is there.
+    ///
+    /// # Errors
+    /// The message is longer than 64 KiB.
+    pub fn notify(&self, connection: u64, bytes: &[u8]) -> Result<Transfer, Error> {
+        if bytes.len() > NOTE_MAX {
+            let len = bytes.len();
+            return Err(Error::Usage(format!(
+                "a notification of {len} bytes: {NOTE_MAX} are possible"
+            )));
+        }
+        self.operate(connection, Operation::Notify(bytes.to_vec()))
+    }
+
+    /// The oldest unread notification, with its connection; waits at most `allowed`.
+    pub fn notification(&self, allowed: Duration) -> Option<(u64, Vec<u8>)> {
+        self.shared.notes.pop(allowed, &self.shared.stop)
+    }
+
+    fn operate(&self, connection: u64, operation: Operation) -> Result<Transfer, Error> {
+        let (transfer, completion) = begin();
+        self.shared.ask(Command::Operate {
+            connection,
+            operation,
+            completion,
+        })?;
+        Ok(transfer)
+    }
+
+    fn piece(&self, local: Local) -> Result<LocalPiece, Error> {
+        let Local {
+            registration,
+            address,
+            len,
+        } = local;
+        let held = self.shared.memory.hold(registration)?;
+        let Some(offset) = held.offset_of(address, len) else {
+            return Err(Error::Usage(format!(
+                "{len} bytes at {address:#x} are outside registration {registration}, {} bytes at {:#x}",
+                held.len, held.start
+            )));
+        };
+        Ok(LocalPiece { held, offset, len })
+    }
+
+    fn pieces(
+        &self,
+        connection: u64,
+        pieces: &[(Local, Remote<'_>)],
+        right: Right,
+    ) -> Result<(Vec<LocalPiece>, Vec<RemotePiece>), Error> {
+        if !(1..=PIECES_MAX).contains(&pieces.len()) {
+            let count = pieces.len();
+            return Err(Error::Usage(format!(
+                "{count} pieces: 1 to {PIECES_MAX} are possible"
+            )));
+        }
+        let messages = messages_of(
+            pieces.iter().map(|(local, _)| local.len as u64),
+            self.shared.chunk,
+        );
+        if messages > MESSAGES_MAX {
+            let chunk = self.shared.chunk;
+            return Err(Error::Usage(format!(
+                "{messages} messages of {chunk} bytes: {MESSAGES_MAX} are possible at once"
+            )));
+        }
+        let peer = self.peer(connection).ok_or_else(|| {
+            Error::Usage(format!(
+                "connection {connection} does not exist or has ended"
+            ))
+        })?;
+        let mut local = Vec::with_capacity(pieces.len());
+        let mut remote = Vec::with_capacity(pieces.len());
+        for (buffer, Remote { blob, offset }) in pieces {
+            let (offset, len) = (*offset, buffer.len as u64);
+            let bad = |error: crate::BadBlob| Error::Usage(error.to_string());
+            let claim = Claim::parse(blob).map_err(bad)?;
+            claim
+                .covers(peer.0.endpoint, right, offset, len)
+                .map_err(bad)?;
+            local.push(self.piece(*buffer)?);
+            let blob = (*blob)
+                .try_into()
+                .map_err(|_| bad(crate::BadBlob::Length(blob.len())))?;
+            remote.push(RemotePiece { blob, offset, len });
+        }
+        Ok((local, remote))
+    }
+}
