@@ -263,3 +263,199 @@ fn notifications_arrive_in_order() {
         ]
     );
 }
+
+#[test]
+fn what_was_not_advertised_is_refused_here() {
+    let pair = Pair::new();
+    let (here, there) = (
+        Buffer::new(&pair.one, 100, 1),
+        Buffer::new(&pair.other, 100, 2),
+    );
+    let blob = pair
+        .other
+        .advertise(there.part(10, 50), Rights::Read)
+        .expect("inside");
+    let own = pair
+        .one
+        .advertise(here.all(), Rights::Both)
+        .expect("inside");
+    let said = |len, remote| {
+        failed(pair.one.read(pair.to_other, &[(here.part(0, len), remote)])).to_string()
+    };
+    assert_eq!(
+        said(51, at(&blob, 0)),
+        "bytes 0..51 are outside the advertised range of 50 bytes"
+    );
+    assert_eq!(
+        said(1, at(&blob, 50)),
+        "bytes 50..51 are outside the advertised range of 50 bytes"
+    );
+    assert_eq!(
+        said(
+            1,
+            Remote {
+                blob: &blob[..63],
+                offset: 0
+            }
+        ),
+        "a descriptor has 64 bytes, and this has 63"
+    );
+    assert!(said(1, at(&own, 0)).starts_with("the descriptor is of endpoint "));
+    let write = failed(
+        pair.one
+            .write(pair.to_other, &[(here.part(0, 1), at(&blob, 0))]),
+    );
+    assert_eq!(
+        write.to_string(),
+        "the range was not advertised for a write"
+    );
+    assert!(
+        failed(pair.one.read(99, &[(here.all(), at(&blob, 0))]))
+            .to_string()
+            .contains("connection 99")
+    );
+    let outside = Local {
+        len: 100 + 2 * CANARY,
+        ..here.all()
+    };
+    assert!(
+        failed(pair.one.send(pair.to_other, outside))
+            .to_string()
+            .contains("outside registration")
+    );
+    assert!(
+        pair.other
+            .advertise(
+                Local {
+                    len: 101 + CANARY,
+                    ..there.all()
+                },
+                Rights::Read
+            )
+            .is_err()
+    );
+    here.content();
+    there.content();
+}
+
+/// The peer checks what this end's library would let pass.
+#[test]
+fn a_forged_or_outlived_descriptor_is_refused_there_and_the_connection_goes_on() {
+    let pair = Pair::new();
+    let (here, there) = (
+        Buffer::new(&pair.one, 300_000, 1),
+        Buffer::new(&pair.other, 300_000, 2),
+    );
+    let other = Buffer::new(&pair.other, 300_000, 3);
+    let (good, outlived) = (pair.advertise(there.all()), pair.advertise(other.all()));
+    let before = (here.content(), there.content(), other.content());
+    pair.other
+        .deregister(other.registration)
+        .expect("nobody uses it");
+    // A larger size, another address, another registration.
+    let mut forged = [good; 3];
+    forged[0][10] ^= 1;
+    forged[1][1] ^= 1;
+    forged[2][20] ^= 1;
+    for (blob, why) in forged
+        .iter()
+        .map(|blob| (blob, "the descriptor was changed"))
+        .chain([(&outlived, "was removed")])
+    {
+        for transfer in [
+            pair.one.read(pair.to_other, &[(here.all(), at(blob, 0))]),
+            pair.one.write(pair.to_other, &[(here.all(), at(blob, 0))]),
+        ] {
+            let error = failed(transfer);
+            assert!(
+                matches!(&error, Error::Refused { peer, .. } if peer == "other"),
+                "{error}"
+            );
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+    assert!(
+        here.content() == before.0 && there.content() == before.1 && other.content() == before.2
+    );
+    done(pair.one.read(pair.to_other, &[(here.all(), at(&good, 0))]));
+    assert!(here.content() == before.1);
+}
+
+#[test]
+fn a_closed_endpoint_fails_what_the_other_waits_for() {
+    let pair = Pair::new();
+    let buffer = Buffer::new(&pair.one, 100, 1);
+    let waiting = pair.one.send(pair.to_other, buffer.all());
+    let receiving = pair.one.receive(pair.to_other, buffer.all());
+    drop(pair.other);
+    for transfer in [waiting, receiving] {
+        let error = failed(transfer).to_string();
+        assert_eq!(
+            error,
+            "connection to endpoint `other`: closed by the peer: its program closed the endpoint"
+        );
+    }
+    assert!(pair.one.peer(pair.to_other).is_none());
+    pair.one.deregister(buffer.registration).expect("free");
+    assert_eq!(pair.one.registrations(), 0);
+}
+
+#[test]
+fn a_connection_needs_the_secret_the_metadata_and_the_same_settings() {
+    let secret = || Some(Secret::generate().expect("randomness"));
+    let with = |secret: Option<Secret>| {
+        Endpoint::new(&Settings {
+            secret,
+            connect_within: Duration::from_secs(5),
+            ..settings("other")
+        })
+        .expect("an endpoint")
+    };
+    let (one, other) = (with(secret()), with(secret()));
+    let said = |from: &Endpoint, to: &Metadata| from.connect(to).expect_err("refused").to_string();
+    assert!(said(&one, other.metadata()).contains("the two ends have different secrets"));
+    let without = with(None);
+    assert_eq!(
+        said(&without, one.metadata()),
+        "endpoint `other` requires a shared secret, and this endpoint has none"
+    );
+    assert!(said(&one, without.metadata()).starts_with("this endpoint has a shared secret"));
+    let mut guessed = without.metadata().clone();
+    guessed.nonce.reverse();
+    assert!(said(&without, &guessed).contains("the two ends have different secrets"));
+    let unlike = Endpoint::new(&Settings {
+        lanes: 3,
+        ..settings("unlike")
+    })
+    .expect("an endpoint");
+    assert!(said(&unlike, without.metadata()).contains("endpoint.lanes is `3` here and `2` there"));
+}
+
+#[test]
+fn connections_and_registrations_leave_nothing() {
+    let (one, other) = (endpoint("one"), endpoint("other"));
+    let held = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let buffer = Buffer::new(&one, 100, 1);
+    let mut before = 0;
+    for round in 0..30 {
+        let connection = one.connect(other.metadata()).expect("connects");
+        let accepted = other.accept(AMPLE).expect("accepts");
+        one.disconnect(connection).expect("there");
+        while other.peer(accepted.connection).is_some() {
+            std::thread::yield_now();
+        }
+        let again = Buffer::new(&one, 100, 1);
+        one.deregister(again.registration).expect("there");
+        if round == 3 {
+            before = held();
+        }
+    }
+    // A thread that introduces a peer may still hold its socket.
+    assert!(
+        held() <= before + 2,
+        "{} descriptors, {before} before",
+        held()
+    );
+    one.deregister(buffer.registration).expect("there");
+    assert_eq!(one.registrations(), 0);
+}
