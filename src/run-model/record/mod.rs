@@ -13,6 +13,7 @@ mod files;
 mod folder;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod mesh;
 mod model;
 mod model_v1;
 #[cfg(test)]
@@ -23,8 +24,9 @@ pub use archive::{Archive, ArchiveError, ENTRIES_MAX, is_name};
 pub use brief::{BriefTransfer, RunBrief};
 pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished, open_regular};
 pub use folder::{FolderError, RunFolder, Unwritten, WorkerFile, worker_file};
+pub use mesh::{MeshCell, MeshRecord, MissingNode, cells};
 pub use model::{
-    ChannelRecord, Clock, MeshRecord, MissingNode, NodeRecord, PairRecord, RecordError, Role,
-    RunRecord, SCHEMA, ScenarioRecord, TransferRecord, WorkerRecord, record_value,
+    ChannelRecord, Clock, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,
+    ScenarioRecord, TransferRecord, WorkerRecord, record_value,
 };
 pub use thin::{Samples, Thinned, thin};

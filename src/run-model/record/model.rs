@@ -3,6 +3,7 @@
 //! `model_v1.rs` converts records of version 1.
 #![forbid(unsafe_code)]
 
+use super::mesh::MeshRecord;
 use super::model_v1;
 use crate::counters::LatencyUs;
 use crate::finding::Finding;
@@ -113,26 +114,6 @@ pub struct NodeRecord {
     pub clock: Option<Clock>,
     /// Hardware and software of the node.
     pub facts: Option<Box<NodeFacts>>,
-}
-
-/// What of a mesh was not run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MeshRecord {
-    /// The nodes whose agents did not start.
-    pub missing: Vec<MissingNode>,
-    /// Rounds that were not started, because the budget was used up or the run interrupted.
-    pub rounds_left_out: usize,
-    /// Their pairs.
-    pub pairs_left_out: usize,
-}
-
-/// A node that the run went on without.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MissingNode {
-    /// The node.
-    pub node: NodeId,
-    /// Why its agent did not start, in one sentence.
-    pub reason: String,
 }
 
 /// Two workers that transfer data to each other.
