@@ -27,6 +27,7 @@ mod history;
 mod logs;
 mod logs_harness;
 mod logs_text;
+mod mesh;
 mod mr;
 mod nodes;
 mod on_stall;

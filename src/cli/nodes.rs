@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::signals::interrupted;
 use clap::Args;
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use tcpx_bootstrap::secret_file;
@@ -14,6 +15,7 @@ use tcpx_coord::reach::join::Join;
 use tcpx_coord::reach::rsh::Rsh;
 use tcpx_coord::reach::ssh::{Ssh, Target};
 use tcpx_coord::reach::{Opening, ReachError, Transport, child::Local};
+use tcpx_fleet::node_list;
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_run_model::scenario::hosts::{self, Host};
 use tcpx_words::error::{NextStep, Outcome};
@@ -162,6 +164,42 @@ impl Nodes {
         Ok([local, peer])
     }
 
+    /// How to reach each node of a list: a file, or names as Slurm writes them.
+    pub(crate) fn transports_of(&self, list: &str) -> Result<Vec<Box<dyn Transport>>, ReachError> {
+        let boot = LazyCell::new(|| self.boot());
+        if list.contains('/') || list.ends_with(".txt") {
+            let hosts = read(Path::new(list), list)?;
+            return hosts
+                .into_iter()
+                .map(|host| self.transport_to_host(host, &boot))
+                .collect();
+        }
+        let wrong = |why: String| ReachError::new("--hosts", Outcome::Usage, why);
+        let names = node_list::parse(list).map_err(|error| {
+            let explained = wrong(error.to_string());
+            match error.next_step() {
+                Some(next) => explained.next(next),
+                None => explained,
+            }
+        })?;
+        let mut seen = BTreeSet::new();
+        if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
+            return Err(wrong(format!("{name} is named twice")));
+        }
+        if names.len() > hosts::HOSTS_MAX {
+            let what = format!(
+                "{} nodes; at most {} can be driven",
+                names.len(),
+                hosts::HOSTS_MAX
+            );
+            return Err(wrong(what));
+        }
+        names
+            .iter()
+            .map(|name| self.transport_to(name, &boot))
+            .collect()
+    }
+
     /// A flag that needs a second node, if none is named.
     fn flag_without_peer(&self) -> Option<&'static str> {
         if self.has_peer() {
@@ -193,34 +231,55 @@ impl Nodes {
         typed: &str,
         boot: &io::Result<Boot>,
     ) -> Result<Box<dyn Transport>, ReachError> {
-        let cannot = |error| {
-            ReachError::new(
-                typed,
-                Outcome::NotRun,
-                format!("cannot read this program: {error}"),
-            )
-        };
-        let boot = boot.as_ref().map_err(cannot)?.clone();
-        if let Some(command) = &self.rsh {
-            let host = listed(typed)?.map_or_else(|| typed.to_owned(), |host| login(&host));
-            return Ok(Box::new(Rsh::new(&host, command, boot)?));
+        if let Some(host) = listed(typed)? {
+            return self.transport_to_host(host, boot);
         }
-        let mut target = match listed(typed)? {
-            Some(host) => Target {
-                name: host.name.clone(),
-                host: host.host.clone(),
-                user: host.user,
-                port: host.port,
-                key: host.key,
-                ..Target::default()
-            },
-            None => parse(typed)?,
+        if let Some(command) = &self.rsh {
+            return Ok(Box::new(Rsh::new(typed, command, read_boot(typed, boot)?)?));
+        }
+        self.ssh_to(parse(typed)?, boot)
+    }
+
+    /// How to reach a host of a list.
+    fn transport_to_host(
+        &self,
+        host: Host,
+        boot: &io::Result<Boot>,
+    ) -> Result<Box<dyn Transport>, ReachError> {
+        if let Some(command) = &self.rsh {
+            let boot = read_boot(&host.host, boot)?;
+            return Ok(Box::new(Rsh::new(&login(&host), command, boot)?));
+        }
+        let target = Target {
+            name: host.name,
+            host: host.host,
+            user: host.user,
+            port: host.port,
+            key: host.key,
+            ..Target::default()
         };
+        self.ssh_to(target, boot)
+    }
+
+    fn ssh_to(
+        &self,
+        mut target: Target,
+        boot: &io::Result<Boot>,
+    ) -> Result<Box<dyn Transport>, ReachError> {
+        let boot = read_boot(&target.name, boot)?;
         target.key = self.identity.clone().or(target.key);
         target.config.clone_from(&self.ssh_config);
         target.accept_new_host_key = self.accept_new_host_key;
         Ok(Box::new(Ssh::new(target, boot)?))
     }
+}
+
+fn read_boot(node: &str, boot: &io::Result<Boot>) -> Result<Boot, ReachError> {
+    let cannot = |error| {
+        let what = format!("cannot read this program: {error}");
+        ReachError::new(node, Outcome::NotRun, what)
+    };
+    Ok(boot.as_ref().map_err(cannot)?.clone())
 }
 
 /// A node behind `transport`, with the progress of sending the program there.

@@ -12,6 +12,7 @@
 
 use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
+use super::mesh::{self, Meeting, MeshArguments};
 use super::nodes::{Nodes, upload};
 use super::output::{print, print_error, print_json, say};
 use super::plugin_arguments::PluginArguments;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 use tcpx_coord::reach::Transport;
-use tcpx_coord::{FocusedChannel, OnFailure, RunOutcome, RunRequest, Work, conclude, one_pair};
+use tcpx_coord::{FocusedChannel, RunOutcome, RunRequest, Work, conclude};
 use tcpx_diagnose::Watcher;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, shown_names};
@@ -66,6 +67,8 @@ pub(crate) struct Arguments {
     look: LookArguments,
     #[command(flatten)]
     nodes: Nodes,
+    #[command(flatten)]
+    mesh: MeshArguments,
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
@@ -81,20 +84,16 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Err(Failure::new(Outcome::Usage, "--live needs a terminal")
             .next("omit --live, and use `tcpxctl watch` from another terminal"));
     }
-    let transports = arguments.nodes.transports()?;
+    let mut meetings = Vec::new();
+    for point in &points {
+        meetings.push(arguments.mesh.meeting(&arguments.nodes, &point.scenario)?);
+    }
     let interrupted = interrupted()?;
     sweep_recorders();
     let is_sweep = points.len() > 1;
     let mut runs = Vec::new();
-    for point in &points {
-        let run = run_point(
-            common,
-            arguments,
-            &transports,
-            point,
-            is_sweep,
-            &interrupted,
-        );
+    for (point, meeting) in points.iter().zip(&meetings) {
+        let run = run_point(common, arguments, meeting, point, is_sweep, &interrupted);
         runs.push(run?);
         if interrupted.load(Ordering::Relaxed) {
             break;
@@ -139,7 +138,7 @@ fn sweep_recorders() {
 fn run_point(
     common: &Common,
     arguments: &Arguments,
-    transports: &[Box<dyn Transport>; 2],
+    meeting: &Meeting,
     point: &Resolved,
     is_sweep: bool,
     interrupted: &Arc<AtomicBool>,
@@ -152,6 +151,9 @@ fn run_point(
     let id = folder.id.clone();
     if !common.json {
         print(&header(&id, point, is_sweep));
+        if let Some(mesh) = &scenario.mesh {
+            print(&mesh::header(mesh, meeting));
+        }
     }
     let mut progress = Progress::new(scenario);
     let bootstrap_port = arguments.nodes.bootstrap_port();
@@ -162,10 +164,10 @@ fn run_point(
         work: Work::Transfer,
         run_id: &id,
         interrupted,
-        transports,
-        rounds: &one_pair(),
-        on_failure: OnFailure::StopAll,
-        missing_max: 0,
+        transports: &meeting.transports,
+        rounds: &meeting.rounds,
+        on_failure: meeting.on_failure,
+        missing_max: arguments.mesh.allow_missing,
         bootstrap_port,
         preflight,
         focused: arguments.live.then_some(&focused),
@@ -336,10 +338,10 @@ fn live(
 }
 
 fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> Ended {
-    let transports = arguments.nodes.transports()?;
     let mut plans = Vec::new();
     for point in points {
-        plans.push(DryRun::new(point, &transports)?);
+        let meeting = arguments.mesh.meeting(&arguments.nodes, &point.scenario)?;
+        plans.push(DryRun::new(point, &meeting.transports)?);
     }
     if common.json {
         print_json(&DryRunDocument {
@@ -390,7 +392,7 @@ struct DryRunKey {
 impl DryRun {
     fn new(
         point: &Resolved,
-        transports: &[Box<dyn Transport>; 2],
+        transports: &[Box<dyn Transport>],
     ) -> Result<Self, tcpx_node::plugin_files::LoadError> {
         let facts = tcpx_node::NodeFacts::read(&tcpx_node::Root::live());
         let plugin = tcpx_coord::choose(&point.scenario.plugin)?;

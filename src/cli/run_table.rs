@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::handshake::preflight_line;
+use super::mesh;
 use super::output::Columns;
 use std::io::{self, IsTerminal, Write};
 use tcpx_coord::{PairOutcome, RunOutcome};
@@ -41,6 +42,9 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
 
 /// The nodes, the results so far, and the outcome of a run.
 pub(crate) fn table(run: &RunRecord, outcome: &RunOutcome) -> String {
+    if run.mesh.is_some() {
+        return mesh::table(run) + &verdict(run);
+    }
     let names = run.names();
     let mut text = nodes(run, outcome, &names);
     text.push_str(&rails(outcome));
@@ -268,6 +272,12 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
     {
         text.push_str(&counters(pair, outcome));
     }
+    text + &verdict(run)
+}
+
+/// The findings and the outcome.
+fn verdict(run: &RunRecord) -> String {
+    let mut text = String::new();
     for finding in &run.findings {
         let because = finding
             .because

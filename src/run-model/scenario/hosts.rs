@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use tcpx_words::error::{NextStep, Outcome};
 
 /// More nodes than one command drives.
-pub(crate) const HOSTS_MAX: usize = 1024;
+pub const HOSTS_MAX: usize = 1024;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// One line of a list.

@@ -1,0 +1,209 @@
+//! The nodes and rounds of a mesh, and the table of what it measured.
+#![forbid(unsafe_code)]
+
+use super::failure::Failure;
+use super::nodes::Nodes;
+use super::output::Columns;
+use clap::Args;
+use tcpx_coord::reach::Transport;
+use tcpx_coord::{OnFailure, one_pair};
+use tcpx_fleet::schedule::{self, Round};
+use tcpx_run_model::record::{MeshCell, RunRecord, cells};
+use tcpx_run_model::scenario::{Mesh, Rails, Rounds, Scenario};
+use tcpx_words::error::Outcome;
+
+/// The nodes of a mesh.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Nodes")]
+pub(crate) struct MeshArguments {
+    /// Nodes of a mesh: a list such as node_ips/tcpx.txt, or names such as a3-[0-15].
+    #[arg(long, value_name = "FILE|NAMES", conflicts_with_all = ["peer", "join", "from"])]
+    hosts: Option<String>,
+    /// Go on without up to K nodes that cannot be reached.
+    #[arg(long, value_name = "K", default_value_t = 0, requires = "hosts")]
+    pub(crate) allow_missing: usize,
+}
+
+/// The nodes of a run, and which of them transfer with which, by rounds.
+pub(crate) struct Meeting {
+    pub(crate) transports: Vec<Box<dyn Transport>>,
+    pub(crate) rounds: Vec<Vec<[usize; 2]>>,
+    pub(crate) on_failure: OnFailure,
+}
+
+impl MeshArguments {
+    /// Two nodes, or those of the mesh.
+    pub(crate) fn meeting(&self, nodes: &Nodes, scenario: &Scenario) -> Result<Meeting, Failure> {
+        let (mesh, hosts) = match (&scenario.mesh, &self.hosts) {
+            (None, None) => {
+                return Ok(Meeting {
+                    transports: nodes.transports()?.into(),
+                    rounds: one_pair(),
+                    on_failure: OnFailure::StopAll,
+                });
+            }
+            (Some(_), None) => {
+                let message = "the scenario is a mesh, and no nodes are named";
+                return Err(Failure::new(Outcome::Usage, message)
+                    .next("name them with --hosts node_ips/tcpx.txt or --hosts a3-[0-15]"));
+            }
+            (None, Some(_)) => {
+                let message = "--hosts needs a scenario with a [mesh]";
+                return Err(Failure::new(Outcome::Usage, message)
+                    .next("run scenarios/mesh.toml, or add --set mesh.pattern=pairs"));
+            }
+            (Some(mesh), Some(hosts)) => (mesh, hosts),
+        };
+        let transports = nodes.transports_of(hosts)?;
+        if transports.len() < 2 {
+            let message = format!("a mesh needs two nodes or more, and {hosts} names one");
+            return Err(Failure::new(Outcome::Usage, message));
+        }
+        Ok(Meeting {
+            rounds: rounds(mesh, transports.len()),
+            transports,
+            on_failure: OnFailure::GoOn,
+        })
+    }
+}
+
+/// The pairs of each round. The first node is the one of `one-to-many` and `many-to-one`.
+fn rounds(mesh: &Mesh, nodes: usize) -> Vec<Vec<[usize; 2]>> {
+    // The same nodes meet in the same order in every run, so that runs can be compared.
+    let rounds = schedule::rounds(mesh.pattern, nodes, 0, 0);
+    let pairs = |round: &Round| {
+        let pair = |meeting: &schedule::Meeting| [meeting.from, meeting.to];
+        round.meetings.iter().map(pair).collect::<Vec<_>>()
+    };
+    match mesh.rounds {
+        Rounds::Isolated => rounds.iter().map(pairs).collect(),
+        Rounds::Loaded => vec![rounds.iter().flat_map(pairs).collect()],
+    }
+}
+
+/// The line of the header that describes a mesh.
+pub(crate) fn header(mesh: &Mesh, meeting: &Meeting) -> String {
+    let rails = match &mesh.rails {
+        Rails::Each => "each rail by itself".to_owned(),
+        Rails::All => "all rails at once".to_owned(),
+        Rails::List(nics) => format!("{} by itself", nics.join(", ")),
+    };
+    let pairs: usize = meeting.rounds.iter().map(Vec::len).sum();
+    format!(
+        "# Mesh of {} nodes : {}, {} rounds {}, {pairs} pairs, {rails}\n",
+        meeting.transports.len(),
+        mesh.pattern,
+        meeting.rounds.len(),
+        mesh.rounds,
+    )
+}
+
+/// Most of the slowest directions that the table lists.
+const SLOWEST_MAX: usize = 10;
+
+/// The rates of a mesh: a line per rail, the slowest directions, and what failed or was not run.
+pub(crate) fn table(run: &RunRecord) -> String {
+    let cells = cells(&run.pairs, &run.transfers);
+    let names = run.names();
+    let mut rails: Vec<u32> = cells.iter().map(|cell| cell.rail).collect();
+    rails.sort_unstable();
+    rails.dedup();
+    let mut columns = Columns::new(&["rail", "directions", "failed", "median", "min", "max"]);
+    let mut slowest: Vec<(f64, &MeshCell)> = Vec::new();
+    for rail in rails {
+        let of_rail = || cells.iter().filter(move |cell| cell.rail == rail);
+        let mut rates: Vec<f64> = of_rail().filter_map(|cell| cell.gb_per_s).collect();
+        rates.sort_by(f64::total_cmp);
+        let median = rates.get(rates.len() / 2).copied();
+        let shown = |rate: Option<&f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3}"));
+        columns.row([
+            rail_name(run, rail),
+            of_rail().count().to_string(),
+            of_rail()
+                .filter(|cell| cell.gb_per_s.is_none())
+                .count()
+                .to_string(),
+            shown(median.as_ref()),
+            shown(rates.first()),
+            shown(rates.last()),
+        ]);
+        let ratio = |cell| Some((cell_ratio(cell, median?)?, cell));
+        slowest.extend(of_rail().filter_map(ratio));
+    }
+    let mut text = format!("#\n{}", columns.render());
+    slowest.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let direction = |cell: &MeshCell| {
+        let (from, to) = (names.node(cell.from), names.node(cell.to));
+        format!("{from} -> {to} {}", rail_name(run, cell.rail))
+    };
+    text.push_str("#\n# Slowest, as a share of the rail's median\n");
+    for (ratio, cell) in slowest.iter().take(SLOWEST_MAX) {
+        text.push_str(&format!(
+            "#   {} : {:.3} GB/s, {:.0} %\n",
+            direction(cell),
+            cell.gb_per_s.unwrap_or_default(),
+            ratio * 100.0
+        ));
+    }
+    for pair in run
+        .pairs
+        .iter()
+        .filter(|pair| pair.outcome != Outcome::Passed)
+    {
+        let [first, second] = pair.nodes.map(|node| names.node(node));
+        let rail = pair.rail.as_ref().map(|rail| format!(" {rail}"));
+        let reason = pair.reason.as_ref().map(|reason| format!(", {reason}"));
+        text.push_str(&format!(
+            "# Failed : {first} with {second}{} : {}{}\n",
+            rail.unwrap_or_default(),
+            pair.outcome,
+            reason.unwrap_or_default()
+        ));
+    }
+    text.push_str(&not_run(run));
+    text
+}
+
+/// Its rate as a share of the median.
+fn cell_ratio(cell: &MeshCell, median: f64) -> Option<f64> {
+    (median > 0.0).then_some(cell.gb_per_s? / median)
+}
+
+/// The interface of the rail on the first node that has it.
+fn rail_name(run: &RunRecord, rail: u32) -> String {
+    let rails = run.pairs.iter().filter_map(|pair| pair.rail.as_ref());
+    let mut of_number = rails.filter(|one| one.number == rail);
+    of_number
+        .next()
+        .map_or("all".to_owned(), |rail| rail.nics[0].clone())
+}
+
+fn without_name<'a>(reason: &'a str, node: &str) -> &'a str {
+    let rest = reason
+        .strip_prefix(node)
+        .and_then(|rest| rest.strip_prefix(": "));
+    rest.unwrap_or(reason)
+}
+
+fn not_run(run: &RunRecord) -> String {
+    let Some(mesh) = &run.mesh else {
+        return String::new();
+    };
+    let names = run.names();
+    let mut text = String::new();
+    for missing in &mesh.missing {
+        let node = names.node(missing.node);
+        // The reason begins with the name as it was typed.
+        text.push_str(&format!(
+            "# Missing : {node}: {}\n",
+            without_name(&missing.reason, &node)
+        ));
+    }
+    if mesh.rounds_left_out > 0 {
+        text.push_str(&format!(
+            "# Left out : {} rounds with {} pairs, because the budget was used up or the run interrupted\n",
+            mesh.rounds_left_out, mesh.pairs_left_out
+        ));
+    }
+    text
+}
