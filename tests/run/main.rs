@@ -9,6 +9,7 @@ mod faults;
 mod freedoms;
 mod handshake;
 mod logs;
+mod mesh;
 mod page;
 mod passes;
 mod plugin_files;

@@ -1,0 +1,108 @@
+//! Runs of many nodes, each an agent of its own on this machine.
+
+use crate::tcpxctl::{Ended, Tool};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tcpxctl");
+/// A shell for every node but `a3-9`, which is down.
+const SHELL: &str = "#!/bin/sh\n[ \"$1\" != a3-9 ] || { echo no route >&2; exit 255; }\n\
+                     shift\nexec sh -c \"$*\"\n";
+
+/// A mesh over these nodes with these further flags.
+fn mesh(hosts: &str, flags: &[&str]) -> Tool {
+    let remote = [
+        "--hosts",
+        hosts,
+        "--rsh",
+        "./shell {}",
+        "--remote-bin",
+        BINARY,
+    ];
+    let arguments = remote.iter().chain(flags);
+    let tool = arguments.fold(Tool::shipped("mesh.toml", &SMALL), |tool, one| {
+        tool.arg(one)
+    });
+    tool.write("shell", SHELL);
+    let shell = tool.folder().join("shell");
+    std::fs::set_permissions(shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    tool
+}
+
+const SMALL: [&str; 4] = [
+    "transfer.total=256KiB",
+    "transfer.iterations=2",
+    "plugin.name=builtin",
+    "topology.nics=[\"lo\"]",
+];
+
+fn ends(tool: Tool, code: i32) -> (Ended, Value) {
+    let ended = tool.arg("--json").ends_with(code);
+    let record = serde_json::from_str(&ended.out).expect("one JSON document");
+    (ended, record)
+}
+
+#[test]
+fn every_node_meets_every_other_once_on_its_rail() {
+    let (_, record) = ends(mesh("a3-[0-3]", &[]), 0);
+    let pairs = record["pairs"].as_array().unwrap();
+    let mut met: Vec<[u64; 2]> = pairs
+        .iter()
+        .map(|pair| {
+            assert_eq!(pair["rail"]["nics"], serde_json::json!(["lo", "lo"]));
+            [0, 1].map(|end| pair["nodes"][end].as_u64().unwrap())
+        })
+        .collect();
+    met.iter_mut().for_each(|pair| pair.sort_unstable());
+    met.sort_unstable();
+    assert_eq!(met, [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]);
+    assert_eq!(record["transfers"].as_array().unwrap().len(), 12);
+    assert_eq!(record["mesh"]["rounds_left_out"], 0);
+}
+
+#[test]
+fn a_mesh_goes_on_without_a_missing_node_if_it_may() {
+    mesh("a3-[0-1,9]", &[])
+        .ends_with(5)
+        .says(&["a3-9", "no route"]);
+    let (_, record) = ends(mesh("a3-[0-1,9]", &["--allow-missing", "1"]), 0);
+    assert_eq!(record["pairs"].as_array().unwrap().len(), 1);
+    assert_eq!(record["mesh"]["missing"][0]["node"], 2);
+}
+
+#[test]
+fn rounds_beyond_the_budget_are_left_out_and_told() {
+    let (_, record) = ends(mesh("a3-[0-3]", &["--set", "mesh.budget=1ms"]), 0);
+    assert_eq!(record["mesh"]["rounds_left_out"], 2);
+    assert_eq!(record["mesh"]["pairs_left_out"], 4);
+    mesh("a3-[0-3]", &["--set", "mesh.budget=1ms"])
+        .ends_with(0)
+        .says(&["Left out : 2 rounds with 4 pairs"]);
+}
+
+#[test]
+fn lists_of_nodes_that_cannot_be_a_mesh_are_refused() {
+    let refused = |tool: Tool, words: &[&str]| _ = tool.ends_with(2).says(words);
+    refused(
+        Tool::shipped("mesh.toml", &[]),
+        &["no nodes are named", "--hosts"],
+    );
+    let pair = Tool::shipped("1conn.toml", &[]).arg("--hosts").arg("a,b");
+    refused(pair, &["[mesh]", "mesh.pattern=pairs"]);
+    refused(mesh("a3-1", &[]), &["two nodes or more"]);
+    refused(mesh("a3-1,a3-2,a3-1", &[]), &["a3-1 is named twice"]);
+    refused(mesh("a3-[0-4999]", &[]), &["5000 nodes", "1024"]);
+    refused(mesh("a3-[3-1]", &[]), &["3-1", "a3-[0-3,7]"]);
+    refused(mesh("nodes.txt", &[]), &["nodes.txt"]);
+    let listed = |text: &str| {
+        let tool = mesh("nodes.txt", &[]);
+        tool.write("nodes.txt", text);
+        tool
+    };
+    refused(listed("# nothing\r\n\r\n"), &["names no host"]);
+    refused(
+        listed("a3-0\r\na3-1\r\na3-0\r\n"),
+        &["nodes.txt:3", "already on line 1"],
+    );
+    listed("\u{feff}# four\r\na3-0 slots=8\r\na3-1   # the second\r\n").ends_with(0);
+}
