@@ -43,8 +43,6 @@ mod metadata;
 mod operations;
 mod settings;
 mod shared;
-#[cfg(test)]
-mod tests;
 mod transfer;
 
 pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights};

@@ -2,15 +2,16 @@
 //! a process with the same plugin share it, and the flight recorder with it.
 #![expect(
     unsafe_code,
-    reason = "sets a variable that the plugin reads in `init`"
+    reason = "sets a variable that the plugin reads in `init`, and runs a function at exit"
 )]
 
 use crate::Error;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
 use tcpx_node::plugin_files::{PluginSource, choose, inspect};
-use tcpx_recorder::{Options, Recorder};
+use tcpx_recorder::{Options, Recorder, SHARED_MEMORY, sweep};
 use tcpx_tap::Tap;
 
 /// Most comms of a process that the recorder keeps apart.
@@ -86,6 +87,14 @@ fn load(source: &PluginSource, chunk: usize) -> Result<Loaded, Error> {
 
 /// The recorder of this process; `None` if none can be made, so that `watch` shows nothing.
 fn record(plugin: &str) -> Option<Arc<Recorder>> {
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| {
+        // Without the handler, the file stays until the next sweep.
+        // SAFETY: the handler takes no argument, waits for nothing and does not panic.
+        let _ = unsafe { libc::atexit(remove_recorders) };
+    });
+    // Those of programs that were killed; a folder that cannot be swept stays as it is.
+    let _ = sweep(Path::new(SHARED_MEMORY));
     let fallback = std::env::temp_dir();
     let options = Options {
         capacity: RECORDED_COMMS,
@@ -95,4 +104,16 @@ fn record(plugin: &str) -> Option<Arc<Recorder>> {
         ..Options::new("endpoint")
     };
     Recorder::create(&options).ok().map(Arc::new)
+}
+
+/// A static is never dropped, so the files of a program that ends are removed here.
+extern "C" fn remove_recorders() {
+    // A program that exits while it loads a plugin leaves the file to the next sweep.
+    let Ok(all) = LOADED.try_lock() else {
+        return;
+    };
+    for tap in all.values().filter_map(|loaded| loaded.tap) {
+        // What cannot be removed is swept later.
+        let _ = tap.recorder().remove();
+    }
 }

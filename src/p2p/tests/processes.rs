@@ -1,0 +1,193 @@
+//! Endpoints in processes of their own: this test starts itself again for each.
+#![expect(
+    unsafe_code,
+    reason = "registers buffers that outlive their registration, and sets a variable"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tcpx_p2p::{Endpoint, Error, Local, Metadata, Remote, Rights, Settings};
+
+const AMPLE: Duration = Duration::from_secs(30);
+const LEN: usize = 8 << 20;
+
+/// A process that runs one ignored test of this file; killed when dropped.
+struct Process(Child);
+
+impl Process {
+    fn run(test: &str) -> Self {
+        let this = std::env::current_exe().expect("a path");
+        let child = Command::new(this)
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .env("TCPXSOFT_SOCKET_IFNAME", "lo")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(child.expect("starts"))
+    }
+
+    /// The words of its first line that begins with `key`.
+    fn said(&mut self, key: &str) -> Vec<String> {
+        let stdout = self.0.stdout.as_mut().expect("piped");
+        let mut lines = BufReader::new(stdout).lines();
+        let found = lines.find_map(|line| {
+            let line = line.ok()?;
+            let at = line.find(key)?;
+            Some(line[at + key.len()..].to_owned())
+        });
+        let found = found.unwrap_or_else(|| panic!("it ended without {key}"));
+        found.split('|').map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        // A killed process leaves its recorder to the next one.
+        let _ = tcpx_recorder::sweep(Path::new(tcpx_recorder::SHARED_MEMORY));
+    }
+}
+
+fn endpoint(name: &str) -> Endpoint {
+    let settings = Settings {
+        name: name.into(),
+        plugin: "builtin".into(),
+        address: Some([127, 0, 0, 1].into()),
+        lanes: 2,
+        ..Settings::default()
+    };
+    Endpoint::new(&settings).expect("an endpoint")
+}
+
+fn register(endpoint: &Endpoint, buffer: &mut [u8]) -> Local {
+    let (address, len) = (buffer.as_ptr().addr(), buffer.len());
+    // SAFETY: the tests drop their endpoints before their buffers.
+    let made = unsafe { endpoint.register(buffer.as_mut_ptr(), len) };
+    let registration = made.expect("mapped");
+    Local {
+        registration,
+        address,
+        len,
+    }
+}
+
+fn pattern(at: usize) -> u8 {
+    (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ (at >> 16) as u8
+}
+
+/// Advertises a buffer and serves it until it is killed.
+#[test]
+#[ignore = "a process that the tests start"]
+fn serves() {
+    let mut buffer: Vec<u8> = (0..LEN).map(pattern).collect();
+    let endpoint = endpoint("server");
+    let local = register(&endpoint, &mut buffer);
+    let blob = endpoint.advertise(local, Rights::Both).expect("inside");
+    let hex: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();
+    let metadata = String::from_utf8(endpoint.metadata().to_bytes()).expect("text");
+    println!("serving {hex}|{metadata}");
+    std::io::stdout().flush().expect("a reader");
+    // Until the test closes the pipe or kills this process.
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+/// The served buffer: its connection and its blob.
+fn reach(endpoint: &Endpoint, server: &mut Process) -> (u64, Vec<u8>) {
+    let said = server.said("serving ");
+    let metadata = Metadata::parse(said[1].as_bytes()).expect("metadata");
+    let (pairs, _) = said[0].as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16);
+    let blob = pairs.iter().map(|pair| byte(pair).expect("hex")).collect();
+    (endpoint.connect(&metadata).expect("connects"), blob)
+}
+
+#[test]
+fn a_buffer_of_another_process_is_read_and_the_reader_survives_its_death() {
+    // SAFETY: before the first endpoint, and each test of this file sets the same value.
+    unsafe { std::env::set_var("TCPXSOFT_SOCKET_IFNAME", "lo") };
+    let mut server = Process::run("serves");
+    let mut buffer = vec![0xC5; LEN + 8192];
+    let endpoint = endpoint("reader");
+    let whole = register(&endpoint, &mut buffer);
+    let (connection, blob) = reach(&endpoint, &mut server);
+    let into = Local {
+        address: whole.address + 4096,
+        len: LEN,
+        ..whole
+    };
+    let read = || {
+        endpoint.read(
+            connection,
+            &[(
+                into,
+                Remote {
+                    blob: &blob,
+                    offset: 0,
+                },
+            )],
+        )
+    };
+    assert_eq!(read().expect("starts").wait(AMPLE), Ok(LEN as u64));
+    let content = std::hint::black_box(&buffer);
+    assert!((0..LEN).all(|at| content[4096 + at] == pattern(at)));
+
+    let pending: Vec<_> = (0..64).map(|_| read().expect("starts")).collect();
+    pending[0].wait(AMPLE).expect("the first is done");
+    drop(server);
+    let last = pending[63].wait(AMPLE).expect_err("the peer is dead");
+    assert!(
+        matches!(&last, Error::Connection { peer, .. } if peer == "endpoint `server`"),
+        "{last}"
+    );
+    assert!(endpoint.peer(connection).is_none());
+    // Nothing holds the memory any more.
+    endpoint.deregister(whole.registration).expect("free");
+    assert_eq!(endpoint.registrations(), 0);
+    let content = std::hint::black_box(&buffer);
+    let intact = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0xC5);
+    assert!(
+        intact(&content[..4096]) && intact(&content[4096 + LEN..]),
+        "a canary changed"
+    );
+}
+
+/// Counts descriptors, so it needs a process without other endpoints.
+#[test]
+#[ignore = "a process that the tests start"]
+fn connects_often() {
+    let (one, other) = (endpoint("one"), endpoint("other"));
+    let held = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let mut buffer = vec![0; 100];
+    let kept = register(&one, &mut buffer);
+    let mut before = 0;
+    for round in 0..40 {
+        let connection = one.connect(other.metadata()).expect("connects");
+        let accepted = other.accept(AMPLE).expect("accepts");
+        one.disconnect(connection).expect("there");
+        while other.peer(accepted.connection).is_some() {
+            std::thread::yield_now();
+        }
+        let again = register(&one, &mut buffer);
+        one.deregister(again.registration).expect("there");
+        if round == 3 {
+            before = held();
+        }
+    }
+    // The plugin closes sockets in threads of its own, and a thread that introduces a peer ends
+    // after the peer is there.
+    let until = Instant::now() + AMPLE;
+    while held() > before && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(held() <= before, "{} descriptors, {before} before", held());
+    one.deregister(kept.registration).expect("there");
+    println!("left {}", one.registrations());
+}
+
+#[test]
+fn connections_and_registrations_leave_nothing() {
+    assert_eq!(Process::run("connects_often").said("left "), ["0"]);
+}
