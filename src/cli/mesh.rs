@@ -8,7 +8,7 @@ use clap::Args;
 use tcpx_coord::reach::Transport;
 use tcpx_coord::{OnFailure, one_pair};
 use tcpx_fleet::schedule::{self, Round};
-use tcpx_run_model::record::{MeshCell, RunRecord, cells};
+use tcpx_run_model::record::{MeshCell, RunRecord};
 use tcpx_run_model::scenario::{Mesh, Rails, Rounds, Scenario};
 use tcpx_words::error::Outcome;
 
@@ -103,7 +103,7 @@ const SLOWEST_MAX: usize = 10;
 
 /// The rates of a mesh: a line per rail, the slowest directions, and what failed or was not run.
 pub(crate) fn table(run: &RunRecord) -> String {
-    let cells = cells(&run.pairs, &run.transfers);
+    let [cells, _] = run.rates();
     let names = run.names();
     let mut rails: Vec<u32> = cells.iter().map(|cell| cell.rail).collect();
     rails.sort_unstable();

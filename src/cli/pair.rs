@@ -63,6 +63,7 @@ pub(crate) fn run_pair(
         rounds: &one_pair(),
         on_failure: OnFailure::StopAll,
         missing_max: 0,
+        retest: None,
         bootstrap_port: nodes.bootstrap_port(),
         preflight,
         focused: None,

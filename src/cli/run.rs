@@ -168,6 +168,7 @@ fn run_point(
         rounds: &meeting.rounds,
         on_failure: meeting.on_failure,
         missing_max: arguments.mesh.allow_missing,
+        retest: None,
         bootstrap_port,
         preflight,
         focused: arguments.live.then_some(&focused),

@@ -381,6 +381,9 @@ struct Mesh {
     rounds_left_out: usize,
     /// Their pairs.
     pairs_left_out: usize,
+    /// Index in `pairs` of the first that measured again what was suspect; so did all after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_retest: Option<u32>,
 }
 
 #[derive(JsonSchema, Serialize)]

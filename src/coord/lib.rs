@@ -17,7 +17,9 @@ pub mod worker;
 pub use coordinator::ask::{TaskError, TaskNode};
 pub use coordinator::assign::{WARNED_OF, environment};
 pub use coordinator::conclude::conclude;
-pub use coordinator::drive::{FocusedChannel, LeftOut, RunOutcome, RunRequest, one_pair, run};
+pub use coordinator::drive::{
+    FocusedChannel, LeftOut, Retest, RunOutcome, RunRequest, one_pair, run,
+};
 pub use coordinator::launch::LaunchError;
 pub use coordinator::pair::PairOutcome;
 pub use coordinator::run::OnFailure;

@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use tcpx_coord::reach::Transport;
 use tcpx_coord::reach::install::Boot;
 use tcpx_coord::reach::rsh::Rsh;
-use tcpx_coord::{OnFailure, RunOutcome, RunRequest, Work, conclude, run};
+use tcpx_coord::{OnFailure, Retest, RunOutcome, RunRequest, Work, conclude, run};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::finding::Severity;
 use tcpx_run_model::ids::{Lane, NodeId};
-use tcpx_run_model::record::{RunFiles, RunFolder, RunRecord};
-use tcpx_run_model::scenario::{Fault, Scenario, Sides};
+use tcpx_run_model::record::{MeshCell, RunFiles, RunFolder, RunRecord};
+use tcpx_run_model::scenario::{Fault, Mesh, Scenario, Sides};
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::DriverFault;
 use tcpx_words::units::TimeSpan;
@@ -23,7 +23,7 @@ const NODES: [&str; 3] = ["a3-0", "a3-1", "a3-2"];
 /// folder as `tcpxctl run` does.
 fn triangle(tool: &Tool, scenario: &Scenario) -> (RunOutcome, RunRecord) {
     let together = [vec![[0, 1], [1, 2], [2, 0]]];
-    in_rounds(tool, scenario, &together, OnFailure::StopAll)
+    in_rounds(tool, scenario, &together, OnFailure::StopAll, None)
 }
 
 fn in_rounds(
@@ -31,6 +31,7 @@ fn in_rounds(
     scenario: &Scenario,
     rounds: &[Vec<[usize; 2]>],
     on_failure: OnFailure,
+    retest: Option<&Retest<'_>>,
 ) -> (RunOutcome, RunRecord) {
     let program = Boot::at_path(env!("CARGO_BIN_EXE_tcpxctl"));
     // A shell that ignores the node's name and runs the agent's command line on this machine.
@@ -63,6 +64,7 @@ fn in_rounds(
         rounds,
         on_failure,
         missing_max: 0,
+        retest,
         bootstrap_port: 0,
         preflight: false,
         focused: None,
@@ -213,18 +215,30 @@ fn the_pair_that_stalls_is_named_and_the_others_end_with_it() {
 }
 
 #[test]
-fn rounds_run_one_after_the_other() {
+fn rounds_run_one_after_the_other_and_suspects_once_more() {
     let tool = Tool::new(&["--version"]);
     let rounds = [vec![[0, 1]], vec![[1, 2]], vec![[2, 0]]];
-    let (outcome, record) = in_rounds(&tool, &small(), &rounds, OnFailure::GoOn);
+    let again = |rates: &[MeshCell]| {
+        assert_eq!(rates.len(), 3);
+        assert!(rates.iter().all(|one| one.gb_per_s.is_some()), "{rates:?}");
+        vec![vec![[1, 2]]]
+    };
+    let scenario = Scenario {
+        mesh: Some(Mesh::default()),
+        ..small()
+    };
+    let (outcome, record) = in_rounds(&tool, &scenario, &rounds, OnFailure::GoOn, Some(&again));
     assert_eq!(record.outcome, Outcome::Passed, "{:?}", record.reason);
-    assert_eq!(outcome.state.names.pairs.len(), 3);
+    assert_eq!(outcome.state.names, record.names());
+    let [rates, retests] = record.rates();
+    assert_eq!((rates.len(), retests.len()), (3, 1));
+    assert_eq!((retests[0].from, retests[0].to), (NodeId(1), NodeId(2)));
     let measured: Vec<(f64, f64)> = record
         .transfers
         .iter()
         .map(|one| one.measured_ms.expect("a measured interval"))
         .collect();
-    assert_eq!(measured.len(), 3);
+    assert_eq!(measured.len(), 4);
     assert!(
         measured.windows(2).all(|two| two[0].1 < two[1].0),
         "{measured:?}"

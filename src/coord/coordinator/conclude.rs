@@ -10,8 +10,8 @@ use tcpx_run_model::event::PluginDevice;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::record::{
-    ChannelRecord, MeshRecord, MissingNode, NodeRecord, PairRecord, Role, RunRecord, SCHEMA,
-    ScenarioRecord, TransferRecord, WorkerRecord,
+    ChannelRecord, MeshCell, MeshRecord, MissingNode, NodeRecord, PairRecord, Role, RunRecord,
+    SCHEMA, ScenarioRecord, TransferRecord, WorkerRecord, cells,
 };
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, TransferResult};
@@ -43,22 +43,37 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) 
             resolved: scenario.clone(),
         },
         nodes: nodes(&run.state),
-        pairs: run
-            .pairs
-            .iter()
-            .map(|pair| pair_record(scenario, pair, &run.state))
-            .collect(),
-        transfers: run
-            .pairs
-            .iter()
-            .flat_map(|pair| transfers(scenario, pair, &run.state))
-            .collect(),
+        pairs: pair_records(scenario, &run.pairs, &run.state),
+        transfers: all_transfers(scenario, &run.pairs, &run.state),
         mesh: scenario.mesh.as_ref().map(|_| mesh(run)),
         findings: findings(&run.pairs),
         unmet: Vec::new(),
         command: None,
         unwritten: None,
     }
+}
+
+/// The rates of a mesh so far.
+pub(super) fn rates(scenario: &Scenario, pairs: &[PairOutcome], state: &RunState) -> Vec<MeshCell> {
+    cells(
+        &pair_records(scenario, pairs, state),
+        &all_transfers(scenario, pairs, state),
+        0..pairs.len(),
+    )
+}
+
+fn pair_records(scenario: &Scenario, pairs: &[PairOutcome], state: &RunState) -> Vec<PairRecord> {
+    let record = |pair| pair_record(scenario, pair, state);
+    pairs.iter().map(record).collect()
+}
+
+fn all_transfers(
+    scenario: &Scenario,
+    pairs: &[PairOutcome],
+    state: &RunState,
+) -> Vec<TransferRecord> {
+    let of_pair = |pair| transfers(scenario, pair, state);
+    pairs.iter().flat_map(of_pair).collect()
 }
 
 fn mesh(run: &RunOutcome) -> MeshRecord {
@@ -70,6 +85,7 @@ fn mesh(run: &RunOutcome) -> MeshRecord {
         missing: run.missing.iter().map(missing).collect(),
         rounds_left_out: run.left_out.rounds,
         pairs_left_out: run.left_out.pairs,
+        first_retest: run.first_retest,
     }
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::assign::{self, AssignError, RailChoice};
+use super::conclude::rates;
 use super::launch::{Agent, AgentEvent, Greeting, LaunchError, ReceivedMessage};
 use super::pair::{Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
@@ -22,6 +23,7 @@ use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, shown_names};
+use tcpx_run_model::record::MeshCell;
 use tcpx_run_model::scenario::{Rails, Scenario};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
@@ -46,6 +48,8 @@ pub struct RunRequest<'a> {
     pub on_failure: OnFailure,
     /// Most nodes that may be missing: the run goes on without them.
     pub missing_max: usize,
+    /// Which pairs of nodes to measure once more, by rounds, after these rates.
+    pub retest: Option<&'a Retest<'a>>,
     /// Port that the first listening worker uses, the next one for the next pair and so on; 0
     /// for any free port.
     pub bootstrap_port: u16,
@@ -54,6 +58,9 @@ pub struct RunRequest<'a> {
     /// The channel that a live view shows in detail.
     pub focused: Option<&'a FocusedChannel>,
 }
+
+/// The rounds that measure again what the rates of a mesh make suspect.
+pub type Retest<'a> = dyn Fn(&[MeshCell]) -> Vec<Vec<[usize; 2]>> + Sync + 'a;
 
 /// The first node with the second, once: the rounds of every run of two nodes.
 pub fn one_pair() -> Vec<Vec<[usize; 2]>> {
@@ -78,6 +85,8 @@ pub struct RunOutcome {
     pub missing: Vec<(NodeId, String)>,
     /// The rounds that were not started, because the time was up or the run interrupted.
     pub left_out: LeftOut,
+    /// The first pair that measured again what was suspect.
+    pub first_retest: Option<PairId>,
 }
 
 /// Rounds of a mesh that were not started.
@@ -131,6 +140,7 @@ impl RunOutcome {
             pairs: vec![pair],
             missing,
             left_out: LeftOut::default(),
+            first_retest: None,
         }
     }
 }
@@ -229,13 +239,14 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         rounds: VecDeque::new(),
         launched: 0,
         started_rounds: 0,
+        first_retest: None,
         first_round_at: now.elapsed,
         started,
         stepped: Duration::ZERO,
     };
     drive.plan();
     drive.stepped = drive.now().elapsed;
-    while drive.launch() {
+    while drive.launch() || drive.retest() {
         drive.watch(&events);
     }
     drive.conclude()
@@ -269,6 +280,8 @@ struct Drive<'a> {
     /// Number of pairs of the rounds that were.
     launched: u32,
     started_rounds: u32,
+    /// The first pair of the retests, once they are planned.
+    first_retest: Option<PairId>,
     /// When the first round started.
     first_round_at: Duration,
     started: Instant,
@@ -287,16 +300,41 @@ impl Drive<'_> {
     /// Plans every round and tells the pairs of all. A run that cannot be planned is refused.
     fn plan(&mut self) {
         let now = self.now();
-        match self.plans() {
-            Ok(rounds) => {
-                let pairs = rounds.iter().flatten();
-                let pairs = pairs.map(|plan| plan.intro.clone()).collect();
-                self.rounds = rounds.into();
-                let effects = self.run.introduce(pairs, now);
-                self.carry_out(effects);
-            }
+        match self.plans(self.request.rounds) {
+            Ok(rounds) => self.introduce(rounds, now),
             Err(refusal) => self.refuse(refusal, now),
         }
+    }
+
+    /// Tells the pairs of further rounds.
+    fn introduce(&mut self, rounds: Vec<RoundPlan>, now: Now) {
+        let mut pairs = self.run.state().names.pairs.clone();
+        pairs.truncate(self.launched as usize);
+        pairs.extend(rounds.iter().flatten().map(|plan| plan.intro.clone()));
+        self.rounds = rounds.into();
+        let effects = self.run.introduce(pairs, now);
+        self.carry_out(effects);
+    }
+
+    /// Starts to measure what is suspect once more. Returns whether there is anything.
+    fn retest(&mut self) -> bool {
+        let Some(retest) = self.request.retest.filter(|_| self.first_retest.is_none()) else {
+            return false;
+        };
+        // What was left out is no longer suspect or not.
+        if !self.rounds.is_empty() || self.request.interrupted.load(Ordering::Relaxed) {
+            return false;
+        }
+        let now = self.now();
+        let outcomes = self.run.outcomes();
+        let rounds = retest(&rates(self.request.scenario, &outcomes, self.run.state()));
+        self.first_retest = Some(PairId(self.launched));
+        match self.plans(&rounds) {
+            Ok(rounds) => self.introduce(rounds, now),
+            // No node is left that has the rail: nothing can be measured again.
+            Err(_) => return false,
+        }
+        self.launch()
     }
 
     fn refuse(&mut self, refusal: AssignError, now: Now) {
@@ -391,7 +429,7 @@ impl Drive<'_> {
     }
 
     /// The plan of every round, if the nodes have what the scenario requires.
-    fn plans(&self) -> Result<Vec<RoundPlan>, AssignError> {
+    fn plans(&self, rounds_of_nodes: &[Vec<[usize; 2]>]) -> Result<Vec<RoundPlan>, AssignError> {
         let request = self.request;
         let known = &self.run.state().names;
         let greetings: Vec<_> = self
@@ -410,8 +448,7 @@ impl Drive<'_> {
             let [first, second] = node_pair.map(|at| Some((names[at].as_str(), greetings[at]?)));
             Some([first?, second?])
         };
-        let is_one_machine = request
-            .rounds
+        let is_one_machine = rounds_of_nodes
             .iter()
             .flatten()
             .filter_map(ends_of)
@@ -423,7 +460,7 @@ impl Drive<'_> {
             });
         }
         let mut rounds = Vec::new();
-        for node_pairs in request.rounds {
+        for node_pairs in rounds_of_nodes {
             let has_rail = |choice| {
                 let mut pairs = node_pairs.iter().filter_map(ends_of);
                 pairs.any(|ends| assign::rail(request.scenario, ends, choice).is_some())
@@ -589,11 +626,15 @@ impl Drive<'_> {
             pairs: self.rounds.iter().map(Vec::len).sum(),
         };
         let (state, pairs) = self.run.conclude();
+        let first_retest = self
+            .first_retest
+            .filter(|first| first.index() < pairs.len());
         RunOutcome {
             state,
             pairs,
             missing: self.missing,
             left_out,
+            first_retest,
         }
     }
 }

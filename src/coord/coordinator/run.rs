@@ -507,6 +507,12 @@ impl Run {
         self.focused = wanted;
     }
 
+    /// The outcome of each pair so far.
+    pub(super) fn outcomes(&self) -> Vec<PairOutcome> {
+        let pairs = self.pairs.iter().cloned();
+        pairs.map(|pair| pair.conclude(&self.state)).collect()
+    }
+
     /// The final state and the outcome of each pair.
     pub(super) fn conclude(mut self) -> (RunState, Vec<PairOutcome>) {
         for (index, agent) in self.agents.iter().enumerate() {

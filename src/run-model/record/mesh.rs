@@ -1,10 +1,11 @@
 //! What a run of a mesh measured, as a table of rates.
 #![forbid(unsafe_code)]
 
-use super::model::{PairRecord, TransferRecord};
-use crate::ids::NodeId;
+use super::model::{PairRecord, RunRecord, TransferRecord};
+use crate::ids::{NodeId, PairId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use tcpx_words::error::Outcome;
 
 /// What of a mesh was not run.
@@ -16,6 +17,9 @@ pub struct MeshRecord {
     pub rounds_left_out: usize,
     /// Their pairs.
     pub pairs_left_out: usize,
+    /// The first pair that measured again what was suspect; so did all pairs after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_retest: Option<PairId>,
 }
 
 /// A node that the run went on without.
@@ -41,9 +45,12 @@ pub struct MeshCell {
     pub gb_per_s: Option<f64>,
 }
 
-/// The rate of each direction of each pair that was started, in the order of the first pair of
-/// each.
-pub fn cells(pairs: &[PairRecord], transfers: &[TransferRecord]) -> Vec<MeshCell> {
+/// The rate of each direction of these of the pairs, in the order of the first pair of each.
+pub fn cells(
+    pairs: &[PairRecord],
+    transfers: &[TransferRecord],
+    which: Range<usize>,
+) -> Vec<MeshCell> {
     let mut places = BTreeMap::new();
     let mut cells: Vec<MeshCell> = Vec::new();
     let mut add = |from: NodeId, to: NodeId, rail: u32, rate: Option<f64>| {
@@ -61,7 +68,8 @@ pub fn cells(pairs: &[PairRecord], transfers: &[TransferRecord]) -> Vec<MeshCell
         *sum = sum.zip(rate).map(|(sum, rate)| sum + rate);
     };
     let rail = |pair: &PairRecord| pair.rail.as_ref().map_or(0, |rail| rail.number);
-    for transfer in transfers {
+    let of_these = |one: &&TransferRecord| which.contains(&one.pair.index());
+    for transfer in transfers.iter().filter(of_these) {
         let Some(pair) = pairs.get(transfer.pair.index()) else {
             continue;
         };
@@ -70,7 +78,8 @@ pub fn cells(pairs: &[PairRecord], transfers: &[TransferRecord]) -> Vec<MeshCell
         add(transfer.from, transfer.to, rail(pair), rate);
     }
     // A pair that failed early has no transfer.
-    for pair in pairs.iter().filter(|pair| pair.outcome != Outcome::Passed) {
+    let these = pairs.get(which).unwrap_or_default();
+    for pair in these.iter().filter(|pair| pair.outcome != Outcome::Passed) {
         let [first, second] = pair.nodes;
         for (from, to) in [(first, second), (second, first)] {
             let role = &pair.workers[usize::from(from == second)].role;
@@ -82,10 +91,21 @@ pub fn cells(pairs: &[PairRecord], transfers: &[TransferRecord]) -> Vec<MeshCell
     cells
 }
 
+impl RunRecord {
+    /// The rates of a mesh, and those of the pairs that measured again what was suspect.
+    pub fn rates(&self) -> [Vec<MeshCell>; 2] {
+        let mesh = self.mesh.as_ref();
+        let all = self.pairs.len();
+        let first = mesh.and_then(|mesh| mesh.first_retest);
+        let first = first.map_or(all, |pair| pair.index().min(all));
+        [0..first, first..all].map(|which| cells(&self.pairs, &self.transfers, which))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Lane, PairId, Rail};
+    use crate::ids::{Lane, Rail};
     use crate::record::{Role, WorkerRecord};
     use serde_json::json;
 
@@ -127,7 +147,10 @@ mod tests {
         transfers: &[TransferRecord],
     ) -> Vec<(u32, u32, u32, Option<f64>)> {
         let cell = |one: MeshCell| (one.from.0, one.to.0, one.rail, one.gb_per_s);
-        cells(pairs, transfers).into_iter().map(cell).collect()
+        cells(pairs, transfers, 0..pairs.len())
+            .into_iter()
+            .map(cell)
+            .collect()
     }
 
     #[test]
