@@ -23,7 +23,7 @@ pub(crate) const FRAME_MAX: usize = 512 * 1024;
 /// Most pieces of one operation.
 pub(crate) const PIECES_MAX: usize = 4096;
 /// Most bytes of a notification.
-pub(crate) const NOTE_MAX: usize = 64 * 1024;
+pub const NOTE_MAX: usize = 64 * 1024;
 const TEXT_MAX: usize = 1024;
 const PREFIX_LEN: usize = 4;
 

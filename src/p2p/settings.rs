@@ -64,7 +64,7 @@ impl Settings {
                 Secret::from_hex(hex.trim())
                     .map_err(|error| Error::Usage(format!("${SECRET_VARIABLE}: {error}")))?,
             ),
-            (None, Some(file)) => Some(secret_file::read(Path::new(&file)).map_err(Error::Usage)?),
+            (None, Some(file)) => Some(read_secret(Path::new(&file))?),
             (None, None) => None,
         };
         Ok(Self {
@@ -90,6 +90,14 @@ impl Settings {
             _ => Ok(()),
         }
     }
+}
+
+/// The secret of a file that only its owner can read.
+///
+/// # Errors
+/// The file cannot be read, others can read it, or it holds no secret.
+pub fn read_secret(file: &Path) -> Result<Secret, Error> {
+    secret_file::read(file).map_err(Error::Usage)
 }
 
 fn variable(name: &str) -> Option<String> {
