@@ -1,0 +1,166 @@
+//! `libtcpxp2p.so`: endpoints for C. The header is `tcpxp2p.h`, and says what callers promise.
+//!
+//! Every function returns a result; `tcpxp2p_last_error` has the words for the calling thread. A
+//! panic becomes the result `TCPXP2P_INTERNAL`. Every function may be called from any thread.
+#![expect(unsafe_code, reason = "takes pointers from C")]
+
+mod arguments;
+mod result;
+
+use arguments::{bytes, put, reference, text};
+use result::{Failure, guarded};
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tcpx_p2p::{Endpoint, Metadata, Settings, Transfer};
+
+/// An endpoint and the transfers that its program has not waited for.
+pub struct Handle {
+    endpoint: Endpoint,
+    transfers: Mutex<(u64, HashMap<u64, Transfer>)>,
+}
+
+impl Handle {
+    #[expect(dead_code, reason = "the operations come next")]
+    fn transfers(&self) -> MutexGuard<'_, (u64, HashMap<u64, Transfer>)> {
+        self.transfers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `tcpxp2p_options`.
+#[repr(C)]
+pub struct Options {
+    size: usize,
+    name: *const c_char,
+    plugin: *const c_char,
+    address: *const c_char,
+    secret_file: *const c_char,
+    chunk: usize,
+    lanes: u32,
+    port: u16,
+}
+
+impl Options {
+    fn settings(&self) -> Result<Settings, Failure> {
+        if self.size != size_of::<Self>() {
+            let size = self.size;
+            return Err(Failure::usage(format!(
+                "options of {size} bytes: this library knows {}; set `size` to sizeof(tcpxp2p_options)",
+                size_of::<Self>()
+            )));
+        }
+        let mut settings = Settings::from_environment()?;
+        if let Some(name) = text("name", self.name)? {
+            settings.name = name.to_owned();
+        }
+        if let Some(plugin) = text("plugin", self.plugin)? {
+            settings.plugin = plugin.to_owned();
+        }
+        if let Some(address) = text("address", self.address)? {
+            let parsed = address.parse();
+            let wrong = |_| Failure::usage(format!("`{address}` is no IP address"));
+            settings.address = Some(parsed.map_err(wrong)?);
+        }
+        if let Some(file) = text("secret_file", self.secret_file)? {
+            settings.secret = Some(tcpx_p2p::read_secret(Path::new(file))?);
+        }
+        if self.chunk != 0 {
+            settings.chunk = self.chunk;
+        }
+        if self.lanes != 0 {
+            settings.lanes = self.lanes as usize;
+        }
+        settings.port = self.port;
+        Ok(settings)
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tcpxp2p_create(options: *const Options, endpoint: *mut *mut Handle) -> c_int {
+    guarded(|| {
+        let settings = match reference("options", options) {
+            Ok(options) => options.settings()?,
+            Err(_) => Settings::from_environment()?,
+        };
+        // Checked before the endpoint is made, which would otherwise have no owner.
+        put("endpoint", endpoint, std::ptr::null_mut())?;
+        let handle = Box::new(Handle {
+            endpoint: Endpoint::new(&settings)?,
+            transfers: Mutex::default(),
+        });
+        put("endpoint", endpoint, Box::into_raw(handle))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tcpxp2p_destroy(endpoint: *mut Handle) -> c_int {
+    guarded(|| {
+        if !endpoint.is_null() {
+            // SAFETY: from `tcpxp2p_create`, destroyed once, and used by no other thread, as the
+            // header asks.
+            drop(unsafe { Box::from_raw(endpoint) });
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tcpxp2p_metadata(
+    endpoint: *const Handle,
+    buffer: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> c_int {
+    guarded(|| {
+        let metadata = reference("endpoint", endpoint)?
+            .endpoint
+            .metadata()
+            .to_bytes();
+        arguments::fill(buffer, capacity, len, &metadata)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tcpxp2p_connect(
+    endpoint: *const Handle,
+    metadata: *const u8,
+    len: usize,
+    connection: *mut u64,
+) -> c_int {
+    guarded(|| {
+        let handle = reference("endpoint", endpoint)?;
+        let metadata = Metadata::parse(bytes("metadata", metadata, len)?);
+        let metadata = metadata.map_err(|error| Failure::usage(error.to_string()))?;
+        put(
+            "connection",
+            connection,
+            handle.endpoint.connect(&metadata)?,
+        )
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tcpxp2p_accept(
+    endpoint: *const Handle,
+    timeout_ms: u64,
+    connection: *mut u64,
+) -> c_int {
+    guarded(|| {
+        let handle = reference("endpoint", endpoint)?;
+        let accepted = handle.endpoint.accept(Duration::from_millis(timeout_ms))?;
+        put("connection", connection, accepted.connection)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tcpxp2p_disconnect(endpoint: *const Handle, connection: u64) -> c_int {
+    guarded(|| {
+        Ok(reference("endpoint", endpoint)?
+            .endpoint
+            .disconnect(connection)?)
+    })
+}
