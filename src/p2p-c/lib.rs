@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "takes pointers from C")]
 
 mod arguments;
+mod operations;
 mod result;
 
 use arguments::{bytes, put, reference, text};
@@ -23,7 +24,6 @@ pub struct Handle {
 }
 
 impl Handle {
-    #[expect(dead_code, reason = "the operations come next")]
     fn transfers(&self) -> MutexGuard<'_, (u64, HashMap<u64, Transfer>)> {
         self.transfers
             .lock()
