@@ -25,6 +25,8 @@
 //! | `loaded` | the plugin, loaded once per process |
 //! | `transfer` | an operation, as its caller sees it |
 //!
+//! Requests and answers are encrypted. The data is not: it travels through the plugin.
+//!
 //! Not here: ssh, agents, runs, or output. The program around an endpoint owns stdout and stderr.
 
 mod accept;
