@@ -29,8 +29,9 @@ pub(crate) struct Loaded {
 
 static LOADED: Mutex<BTreeMap<String, Arc<Loaded>>> = Mutex::new(BTreeMap::new());
 
-/// The plugin that `wanted` names: `auto`, `soft`, `builtin`, a name or a path.
-pub(crate) fn plugin(wanted: &str, chunk: usize) -> Result<Arc<Loaded>, Error> {
+/// The plugin that `wanted` names: `auto`, `soft`, `builtin`, a name or a path. The recorder is
+/// labelled with the first endpoint of the process.
+pub(crate) fn plugin(wanted: &str, chunk: usize, endpoint: &str) -> Result<Arc<Loaded>, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Plugin(error.to_string());
     let exe = std::env::current_exe().unwrap_or_default();
     let choice = choose(wanted, |name| std::env::var(name).ok(), &exe);
@@ -39,12 +40,12 @@ pub(crate) fn plugin(wanted: &str, chunk: usize) -> Result<Arc<Loaded>, Error> {
     if let Some(loaded) = all.get(&source.to_string()) {
         return Ok(Arc::clone(loaded));
     }
-    let loaded = Arc::new(load(&source, chunk)?);
+    let loaded = Arc::new(load(&source, chunk, endpoint)?);
     all.insert(source.to_string(), Arc::clone(&loaded));
     Ok(loaded)
 }
 
-fn load(source: &PluginSource, chunk: usize) -> Result<Loaded, Error> {
+fn load(source: &PluginSource, chunk: usize, endpoint: &str) -> Result<Loaded, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Plugin(format!("plugin {source}: {error}"));
     let sha256 = match source {
         PluginSource::Builtin => "builtin".to_owned(),
@@ -65,7 +66,7 @@ fn load(source: &PluginSource, chunk: usize) -> Result<Loaded, Error> {
         // `Endpoint::new` asks.
         unsafe { std::env::set_var(TASK_CHUNK, chunk.to_string()) };
     }
-    let recorder = record(&format!("{} {source}", about.name));
+    let recorder = record(&format!("{} {source}", about.name), endpoint);
     let (net, tap) = match recorder.and_then(|recorder| tapped(&*plugin.net, recorder).ok()) {
         Some((net, tap)) => (net, Some(tap)),
         None => (plugin.net, None),
@@ -86,7 +87,7 @@ fn load(source: &PluginSource, chunk: usize) -> Result<Loaded, Error> {
 }
 
 /// The recorder of this process; `None` if none can be made, so that `watch` shows nothing.
-fn record(plugin: &str) -> Option<Arc<Recorder>> {
+fn record(plugin: &str, endpoint: &str) -> Option<Arc<Recorder>> {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
         // Without the handler, the file stays until the next sweep.
@@ -98,7 +99,7 @@ fn record(plugin: &str) -> Option<Arc<Recorder>> {
     let fallback = std::env::temp_dir();
     let options = Options {
         capacity: RECORDED_COMMS,
-        role: "endpoint",
+        role: &format!("endpoint {endpoint}"),
         plugin,
         fallback: Some(&fallback),
         ..Options::new("endpoint")
