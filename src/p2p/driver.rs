@@ -44,6 +44,8 @@ pub(crate) struct Driver {
     joining: Vec<Joining>,
     connections: BTreeMap<u64, Connection>,
     releasing: Vec<(Arc<Registration>, Reply<()>)>,
+    /// When connections that do not move were looked for.
+    checked_at: Instant,
 }
 
 impl Driver {
@@ -54,6 +56,7 @@ impl Driver {
             joining: Vec::new(),
             connections: BTreeMap::new(),
             releasing: Vec::new(),
+            checked_at: Instant::now(),
         }
     }
 
@@ -88,6 +91,11 @@ impl Driver {
         moved |= self.join();
         moved |= self.drive();
         self.release();
+        // Also while other connections keep the thread from sleeping.
+        if self.checked_at.elapsed() >= REST {
+            self.checked_at = Instant::now();
+            self.give_up_stalled();
+        }
         moved
     }
 
@@ -214,7 +222,6 @@ impl Driver {
     fn sleep(&mut self) {
         let is_busy =
             !self.joining.is_empty() || self.connections.values().any(Connection::is_busy);
-        self.give_up_stalled();
         self.shared.asleep.store(true, Ordering::SeqCst);
         if self.shared.commands().is_empty() && !self.shared.stop.load(Ordering::SeqCst) {
             let input = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);

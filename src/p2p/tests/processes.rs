@@ -51,15 +51,18 @@ impl Drop for Process {
     }
 }
 
-fn endpoint(name: &str) -> Endpoint {
-    let settings = Settings {
+fn settings(name: &str) -> Settings {
+    Settings {
         name: name.into(),
         plugin: "builtin".into(),
         address: Some([127, 0, 0, 1].into()),
         lanes: 2,
         ..Settings::default()
-    };
-    Endpoint::new(&settings).expect("an endpoint")
+    }
+}
+
+fn endpoint(name: &str) -> Endpoint {
+    Endpoint::new(&settings(name)).expect("an endpoint")
 }
 
 fn register(endpoint: &Endpoint, buffer: &mut [u8]) -> Local {
@@ -152,6 +155,37 @@ fn a_buffer_of_another_process_is_read_and_the_reader_survives_its_death() {
         intact(&content[..4096]) && intact(&content[4096 + LEN..]),
         "a canary changed"
     );
+}
+
+#[test]
+fn a_peer_that_is_stopped_is_given_up() {
+    // SAFETY: before the first endpoint, and each test of this file sets the same value.
+    unsafe { std::env::set_var("TCPXSOFT_SOCKET_IFNAME", "lo") };
+    let mut server = Process::run("serves");
+    let mut buffer = vec![0; LEN];
+    let endpoint = Endpoint::new(&Settings {
+        stall_after: Duration::from_millis(500),
+        ..settings("reader")
+    });
+    let endpoint = endpoint.expect("an endpoint");
+    let into = register(&endpoint, &mut buffer);
+    let (connection, blob) = reach(&endpoint, &mut server);
+    let pid = rustix::process::Pid::from_child(&server.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("a child");
+    // The signal stops one thread after the other.
+    let stopped = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED);
+    assert!(stopped.is_ok_and(|state| state.is_some_and(|(_, state)| state.stopped())));
+    let remote = Remote {
+        blob: &blob,
+        offset: 0,
+    };
+    let read = endpoint
+        .read(connection, &[(into, remote)])
+        .expect("starts");
+    let error = read.wait(AMPLE).expect_err("given up").to_string();
+    let expected = "connection to endpoint `server`: no progress for 0.5 s: read 1 of 8388608 bytes is not done, 16 messages are in flight";
+    assert_eq!(error, expected);
+    endpoint.deregister(into.registration).expect("free");
 }
 
 /// Counts descriptors, so it needs a process without other endpoints.
