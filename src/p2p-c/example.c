@@ -78,9 +78,11 @@ int main(void) {
     }
     pid_t child = fork(); /* before the first endpoint, because a fork has no threads */
     if (child == 0) {
+        close(to_reader[1]); /* so that the end of the other process is seen */
         reader(to_reader[0]);
         exit(0);
     }
+    close(to_reader[0]);
     tcpxp2p_endpoint *self = endpoint("server");
     struct invitation invitation;
     memset(&invitation, 0, sizeof invitation);

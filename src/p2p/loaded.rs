@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
-use tcpx_node::plugin_files::{PluginSource, choose, inspect};
+use tcpx_node::plugin_files::{LoadError, PluginSource, choose, inspect};
 use tcpx_recorder::{Options, Recorder, SHARED_MEMORY, sweep};
 use tcpx_tap::Tap;
 
@@ -47,11 +47,13 @@ pub(crate) fn plugin(wanted: &str, chunk: usize, endpoint: &str) -> Result<Arc<L
 
 fn load(source: &PluginSource, chunk: usize, endpoint: &str) -> Result<Loaded, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Plugin(format!("plugin {source}: {error}"));
+    // These errors name the file.
+    let unloadable = |error: LoadError| Error::Plugin(error.to_string());
     let sha256 = match source {
         PluginSource::Builtin => "builtin".to_owned(),
-        PluginSource::File(path) => inspect(path).map_err(|error| failed(&error))?.sha256,
+        PluginSource::File(path) => inspect(path).map_err(unloadable)?.sha256,
     };
-    let plugin = Plugin::open(source, None).map_err(|error| failed(&error))?;
+    let plugin = Plugin::open(source, None).map_err(unloadable)?;
     let about = plugin.net.about();
     if !plugin.net.calls().limits().asks_again {
         return Err(failed(&format!(
