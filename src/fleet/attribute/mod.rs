@@ -1,11 +1,13 @@
 //! Which part of a mesh is slow or dead: node, rail of a node, direction, pair or group.
 #![forbid(unsafe_code)]
 
+mod finding;
 mod subject;
 #[cfg(test)]
 #[expect(dead_code, reason = "the fit reads the rest")]
 mod table;
 
+pub use finding::{Attribution, Defect, Finding, Standing};
 pub use subject::{Names, Place, Subject, Way};
 
 /// One measurement. Nodes and rails are indices into the caller's lists; a mesh whose rails were
