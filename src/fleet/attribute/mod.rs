@@ -1,14 +1,21 @@
 //! Which part of a mesh is slow or dead: node, rail of a node, direction, pair or group.
+//!
+//! `subject` has the parts, `finding` what is said about them, and `dead` finds those whose measurements are missing.
+//! A part that is found is suspected: it is measured again with partners known to be good, and named
+//! if that shows the same.
 #![forbid(unsafe_code)]
 
+mod dead;
 mod finding;
 mod subject;
-#[cfg(test)]
 #[expect(dead_code, reason = "the fit reads the rest")]
 mod table;
 
 pub use finding::{Attribution, Defect, Finding, Standing};
 pub use subject::{Names, Place, Subject, Way};
+
+use crate::groups::Groups;
+use table::Table;
 
 /// One measurement. Nodes and rails are indices into the caller's lists; a mesh whose rails were
 /// measured together has one rail.
@@ -24,9 +31,59 @@ pub struct Cell {
     pub gb_per_s: Option<f64>,
 }
 
-#[cfg(test)]
 impl Cell {
     fn rate(&self) -> Option<f64> {
         self.gb_per_s.filter(|rate| rate.is_finite() && *rate > 0.0)
+    }
+}
+
+/// Finds the parts that explain what is slow or missing. Without `retests`, all are suspected.
+///
+/// The indices in `cells` size tables: they are those of a run's nodes and rails.
+pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attribution {
+    let table = Table::new(cells, retests, groups);
+    let dead = dead::dead_parts(cells, retests, &table, groups);
+    let (mut findings, mut cleared) = (Vec::new(), Vec::new());
+    for dead in &dead {
+        let place = if dead.is_confirmed == Some(false) {
+            &mut cleared
+        } else {
+            &mut findings
+        };
+        place.push(Finding::of_dead(dead));
+    }
+    let all = || cells.iter().chain(retests);
+    Attribution {
+        findings,
+        cleared,
+        scatter: 0.0,
+        measured: table.rates.len(),
+        missing: all().filter(|cell| cell.rate().is_none()).count(),
+    }
+}
+
+/// The share of measurements that may fail by chance.
+const FAILING: f64 = 0.05;
+
+fn standing(is_confirmed: bool) -> Standing {
+    if is_confirmed {
+        Standing::Confirmed
+    } else {
+        Standing::Suspected
+    }
+}
+
+impl Finding {
+    fn of_dead(dead: &dead::Dead) -> Self {
+        let exponent = i32::try_from(dead.missing).unwrap_or(i32::MAX);
+        Self {
+            subject: dead.subject,
+            defect: Defect::Dead {
+                missing: dead.missing,
+            },
+            measurements: dead.measured,
+            confidence: 1.0 - FAILING.powi(exponent),
+            standing: standing(dead.is_confirmed == Some(true)),
+        }
     }
 }
