@@ -5,8 +5,12 @@
 //! if that shows the same.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod causes;
 mod dead;
 mod finding;
+#[cfg(test)]
+mod robust;
 mod subject;
 #[expect(dead_code, reason = "the fit reads the rest")]
 mod table;
