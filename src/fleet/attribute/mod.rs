@@ -1,21 +1,20 @@
 //! Which part of a mesh is slow or dead: node, rail of a node, direction, pair or group.
 //!
-//! `subject` has the parts, `finding` what is said about them, and `dead` finds those whose measurements are missing.
+//! `subject` has the parts, `finding` what is said about them, `fit` finds slow ones and `dead` those whose measurements are missing.
 //! A part that is found is suspected: it is measured again with partners known to be good, and named
 //! if that shows the same.
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
 mod causes;
 mod dead;
 mod finding;
-#[cfg(test)]
+mod fit;
 mod robust;
 mod subject;
-#[expect(dead_code, reason = "the fit reads the rest")]
 mod table;
 
 pub use finding::{Attribution, Defect, Finding, Standing};
+pub use fit::RATIO_MAX;
 pub use subject::{Names, Place, Subject, Way};
 
 use crate::groups::Groups;
@@ -47,6 +46,7 @@ impl Cell {
 pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attribution {
     let table = Table::new(cells, retests, groups);
     let dead = dead::dead_parts(cells, retests, &table, groups);
+    let fit = fit::fit(&table);
     let (mut findings, mut cleared) = (Vec::new(), Vec::new());
     for dead in &dead {
         let place = if dead.is_confirmed == Some(false) {
@@ -56,11 +56,18 @@ pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attributi
         };
         place.push(Finding::of_dead(dead));
     }
+    let scatter = fit.sigma.exp_m1();
+    findings.extend(
+        fit.effects
+            .iter()
+            .filter(|effect| effect.is_slow())
+            .map(Finding::of_slow),
+    );
     let all = || cells.iter().chain(retests);
     Attribution {
         findings,
         cleared,
-        scatter: 0.0,
+        scatter,
         measured: table.rates.len(),
         missing: all().filter(|cell| cell.rate().is_none()).count(),
     }
@@ -78,6 +85,18 @@ fn standing(is_confirmed: bool) -> Standing {
 }
 
 impl Finding {
+    fn of_slow(effect: &fit::Effect) -> Self {
+        Self {
+            subject: effect.subject,
+            defect: Defect::Slow {
+                ratio: effect.log.exp(),
+            },
+            measurements: effect.rates,
+            confidence: effect.confidence,
+            standing: Standing::Suspected,
+        }
+    }
+
     fn of_dead(dead: &dead::Dead) -> Self {
         let exponent = i32::try_from(dead.missing).unwrap_or(i32::MAX);
         Self {
