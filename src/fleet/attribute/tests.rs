@@ -1,0 +1,165 @@
+use super::*;
+use proptest::prelude::*;
+
+/// All pairs in both directions at 20 GB/s, each rate up to 1 % off in a fixed order, times what
+/// `share` says.
+fn mesh(nodes: usize, rails: usize, share: impl Fn(usize, usize, usize) -> f64) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for from in 0..nodes {
+        for to in (0..nodes).filter(|&to| to != from) {
+            for rail in 0..rails {
+                let wobble = 0.992 + 0.002 * ((cells.len() * 7 + from * 3 + to * 5) % 9) as f64;
+                let gb_per_s = Some(20.0 * wobble * share(from, to, rail));
+                cells.push(Cell {
+                    from,
+                    to,
+                    rail,
+                    gb_per_s,
+                });
+            }
+        }
+    }
+    cells
+}
+
+fn words(nodes: usize, attribution: &Attribution) -> Vec<String> {
+    let groups = Groups::default();
+    let nodes: Vec<String> = (0..nodes).map(|node| format!("a3-{node}")).collect();
+    let rails: Vec<String> = (1..5).map(|rail| format!("eth{rail}")).collect();
+    let names = Names {
+        nodes: &nodes,
+        rails: &rails,
+        groups: &groups,
+    };
+    attribution
+        .findings
+        .iter()
+        .map(|finding| finding.words(&names))
+        .collect()
+}
+
+fn found(nodes: usize, rails: usize, share: impl Fn(usize, usize, usize) -> f64) -> Vec<String> {
+    let cells = mesh(nodes, rails, share);
+    words(nodes, &attribute(&cells, &[], &Groups::default()))
+}
+
+fn slow(is_slow: bool, share: f64) -> f64 {
+    if is_slow { share } else { 1.0 }
+}
+
+#[test]
+fn one_cause_is_one_finding() {
+    let says = |found: Vec<String>, expected: &[&str]| assert_eq!(found, expected);
+    says(found(16, 4, |_, _, _| 1.0), &[]);
+    let rail = |from, _, rail| slow(from == 7 && rail == 2, 0.61);
+    says(
+        found(16, 4, rail),
+        &["rail eth3 of a3-7 sends at 61 % of the others"],
+    );
+    let rail = |from, to, rail| slow((from == 7 || to == 7) && rail == 2, 0.5);
+    says(
+        found(16, 4, rail),
+        &["rail eth3 of a3-7 runs at 50 % of the others"],
+    );
+    let node = |from, to, _| slow(from == 7 || to == 7, 0.7);
+    says(
+        found(16, 4, node),
+        &["node a3-7 runs at 70 % of the others"],
+    );
+    let node = |_, to, _| slow(to == 7, 0.7);
+    says(
+        found(16, 4, node),
+        &["node a3-7 receives at 70 % of the others"],
+    );
+    let direction = |from, to, _| slow((from, to) == (3, 1), 0.5);
+    says(
+        found(16, 4, direction),
+        &["the network from a3-3 to a3-1 runs at 50 % of the others"],
+    );
+    let every = |_, _, rail| slow(rail == 0, 0.5);
+    says(
+        found(16, 4, every),
+        &["rail eth1 of all nodes runs at 50 % of the others"],
+    );
+    let dead = |from: usize, to: usize, _| slow(from.min(to) == 2 && from.max(to) == 5, 0.0);
+    says(
+        found(16, 4, dead),
+        &["the network between a3-2 and a3-5: all 8 measurements are missing"],
+    );
+}
+
+#[test]
+fn the_cause_that_explains_most_is_first() {
+    let node_and_rail = |from: usize, to: usize, rail: usize| {
+        let node = slow(from == 3 || to == 3, 0.7);
+        node.min(slow((from == 9 || to == 9) && rail == 0, 0.5))
+    };
+    assert_eq!(
+        found(16, 4, node_and_rail),
+        [
+            "node a3-3 runs at 70 % of the others",
+            "rail eth1 of a3-9 runs at 50 % of the others"
+        ]
+    );
+}
+
+#[test]
+fn three_slow_rails_of_four_are_not_a_slow_node() {
+    let three = |from, to, rail| slow((from == 7 || to == 7) && rail < 3, 0.5);
+    let found = found(16, 4, three);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(
+        found.iter().all(|words| words.starts_with("rail eth")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn in_small_meshes_a_slow_node_is_found_and_two_nodes_are_not_told_apart() {
+    for nodes in [3, 4, 5] {
+        let node = |from, to, _| slow(from == 1 || to == 1, 0.6);
+        assert_eq!(
+            found(nodes, 4, node),
+            ["node a3-1 runs at 60 % of the others"],
+            "{nodes}"
+        );
+    }
+    let sends = |from, _, _| slow(from == 0, 0.6);
+    assert_eq!(
+        found(2, 4, sends),
+        ["the network from a3-0 to a3-1 runs at 60 % of the others"]
+    );
+    assert_eq!(found(0, 0, |_, _, _| 1.0), [""; 0]);
+}
+
+#[test]
+fn a_slow_trunk_is_the_group_and_none_of_its_nodes() {
+    let names: Vec<String> = (0..32).map(|node| node.to_string()).collect();
+    let groups = Groups::of(&names, |name| {
+        Some(format!("rack{}", name.parse::<usize>().ok()? / 8))
+    });
+    let crosses = |from: usize, to: usize, _| slow((from < 8) != (to < 8), 0.6);
+    let attribution = attribute(&mesh(32, 2, crosses), &[], &groups);
+    let subjects: Vec<Subject> = attribution
+        .findings
+        .iter()
+        .map(|finding| finding.subject)
+        .collect();
+    assert_eq!(subjects, [Subject::both(Place::Group { group: 0 })]);
+    assert_eq!(attribution.nodes_at_fault(), []);
+}
+
+proptest! {
+    #[test]
+    fn any_rates_are_judged(
+        cells in prop::collection::vec((0..6usize, 0..6usize, 0..3usize, any::<f64>()), 0..80),
+        split in 0..80usize,
+    ) {
+        let cells = cells.into_iter().filter(|(from, to, ..)| from != to);
+        let cells = cells.map(|(from, to, rail, rate)| Cell { from, to, rail, gb_per_s: Some(rate) });
+        let cells: Vec<Cell> = cells.collect();
+        let (first, again) = cells.split_at(split.min(cells.len()));
+        let attribution = attribute(first, again, &Groups::default());
+        prop_assert!(attribution.findings.iter().all(|finding| finding.confidence > 0.0));
+    }
+}
