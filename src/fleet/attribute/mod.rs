@@ -6,15 +6,18 @@
 #![forbid(unsafe_code)]
 
 mod causes;
+mod confirm;
 mod dead;
 mod finding;
 mod fit;
+mod retest;
 mod robust;
 mod subject;
 mod table;
 
 pub use finding::{Attribution, Defect, Finding, Standing};
 pub use fit::RATIO_MAX;
+pub use retest::retests;
 pub use subject::{Names, Place, Subject, Way};
 
 use crate::groups::Groups;
@@ -57,12 +60,14 @@ pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attributi
         place.push(Finding::of_dead(dead));
     }
     let scatter = fit.sigma.exp_m1();
-    findings.extend(
-        fit.effects
-            .iter()
-            .filter(|effect| effect.is_slow())
-            .map(Finding::of_slow),
-    );
+    for (effect, is_confirmed) in fit.into_effects() {
+        let place = if is_confirmed == Some(false) {
+            &mut cleared
+        } else {
+            &mut findings
+        };
+        place.push(Finding::of_slow(&effect, is_confirmed == Some(true)));
+    }
     let all = || cells.iter().chain(retests);
     Attribution {
         findings,
@@ -73,6 +78,8 @@ pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attributi
     }
 }
 
+/// A slow part with less confidence stays suspected, whatever its retest shows.
+const CONFIRMED_MIN: f64 = 0.999;
 /// The share of measurements that may fail by chance.
 const FAILING: f64 = 0.05;
 
@@ -85,7 +92,7 @@ fn standing(is_confirmed: bool) -> Standing {
 }
 
 impl Finding {
-    fn of_slow(effect: &fit::Effect) -> Self {
+    fn of_slow(effect: &fit::Effect, is_confirmed: bool) -> Self {
         Self {
             subject: effect.subject,
             defect: Defect::Slow {
@@ -93,7 +100,7 @@ impl Finding {
             },
             measurements: effect.rates,
             confidence: effect.confidence,
-            standing: Standing::Suspected,
+            standing: standing(is_confirmed && effect.confidence >= CONFIRMED_MIN),
         }
     }
 

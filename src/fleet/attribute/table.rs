@@ -15,7 +15,6 @@ pub(super) struct Rate {
     pub(super) rail: usize,
     pub(super) log: f64,
     /// From a retest.
-    #[expect(dead_code, reason = "the confirmation reads it")]
     pub(super) is_retest: bool,
 }
 

@@ -149,6 +149,42 @@ fn a_slow_trunk_is_the_group_and_none_of_its_nodes() {
     assert_eq!(attribution.nodes_at_fault(), []);
 }
 
+#[test]
+fn a_retest_confirms_what_stays_and_clears_what_does_not() {
+    let first = mesh(16, 4, |from, to, _| slow(from == 7 || to == 7, 0.7));
+    let groups = Groups::default();
+    let suspected = attribute(&first, &[], &groups);
+    assert_eq!(suspected.findings[0].standing, Standing::Suspected);
+    assert_eq!(suspected.nodes_at_fault(), []);
+    let meetings = retests(&suspected, 16, &groups, 64);
+    assert!(
+        meetings.len() >= 3
+            && meetings
+                .iter()
+                .all(|meeting| meeting.from == 7 || meeting.to == 7)
+    );
+    let again = |share: f64| -> Vec<Cell> {
+        let met = |cell: &&Cell| {
+            meetings
+                .iter()
+                .any(|m| (m.from, m.to) == (cell.from.min(cell.to), cell.from.max(cell.to)))
+        };
+        mesh(16, 4, |_, _, _| share)
+            .iter()
+            .filter(met)
+            .copied()
+            .collect()
+    };
+    let stays = attribute(&first, &again(0.7), &groups);
+    assert_eq!(words(16, &stays), ["node a3-7 runs at 70 % of the others"]);
+    assert_eq!(
+        (stays.findings[0].standing, stays.nodes_at_fault()),
+        (Standing::Confirmed, vec![7])
+    );
+    let gone = attribute(&first, &again(1.0), &groups);
+    assert_eq!((gone.findings.len(), gone.cleared.len()), (0, 1));
+}
+
 proptest! {
     #[test]
     fn any_rates_are_judged(
@@ -161,5 +197,8 @@ proptest! {
         let (first, again) = cells.split_at(split.min(cells.len()));
         let attribution = attribute(first, again, &Groups::default());
         prop_assert!(attribution.findings.iter().all(|finding| finding.confidence > 0.0));
+        for meeting in retests(&attribution, 6, &Groups::default(), 20) {
+            prop_assert!(meeting.from < meeting.to && meeting.to < 6);
+        }
     }
 }
