@@ -1,4 +1,4 @@
-//! Many nodes: which pairs are measured when.
+//! Many nodes: which pairs are measured when, and which part is slow or dead.
 //!
 //! Nodes are indices into the caller's list. No clock, no I/O, and no randomness but a given seed.
 
@@ -9,3 +9,5 @@ pub mod groups;
 pub mod node_list;
 pub mod schedule;
 mod seed;
+#[cfg(any(test, feature = "simulate"))]
+pub mod simulate;
