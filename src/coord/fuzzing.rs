@@ -170,6 +170,7 @@ mod tests {
         let pair = PairTask {
             plugin: plugin(),
             gpus: vec![None],
+            lane_nics: Vec::new(),
             cpus: None,
             run_id: "20250101-4conn".to_owned(),
             scenario: Scenario::default(),

@@ -18,12 +18,13 @@ const SHORT: [&str; 5] = [
 ];
 
 /// Runs the shipped scenario, shortened; returns its record, the bytes on each rail, and its events.
-fn run(lab: &Lab, scenario: &str) -> (Value, Vec<u64>, String) {
+fn run(lab: &Lab, scenario: &str, settings: &[&str]) -> (Value, Vec<u64>, String) {
     let before = RAILS.map(|rail| lab.counters("node0", rail).tx_bytes);
     let path = format!("{}/scenarios/{scenario}.toml", env!("CARGO_MANIFEST_DIR"));
     let ended = lab
         .tool("node0", &["run", &path, "--peer", PEER])
         .set(&SHORT)
+        .set(settings)
         .ends_with(0);
     let carried = RAILS
         .iter()
@@ -83,7 +84,7 @@ fn shares_are_even(carried: &[u64]) {
 #[test]
 fn one_process_per_gpu_uses_its_nearest_rail() {
     let Some(lab) = Lab::up() else { return };
-    let (record, carried, events) = run(&lab, "8gpu-per-process");
+    let (record, carried, events) = run(&lab, "8gpu-per-process", &[]);
     each_is_apart(&record, 4);
     for (gpu, transfer) in record["transfers"].as_array().unwrap().iter().enumerate() {
         assert_eq!(rails(transfer), [RAILS[gpu / 2]], "GPU {gpu}");
@@ -125,14 +126,40 @@ fn one_process_per_gpu_uses_its_nearest_rail() {
 }
 
 #[test]
-fn one_process_for_all_gpus_uses_every_rail_for_each_gpu() {
+fn one_process_for_all_gpus_keeps_to_the_map() {
     let Some(lab) = Lab::up() else { return };
-    let (record, carried, _) = run(&lab, "8gpu-single-process");
-    each_is_apart(&record, 8);
-    for transfer in record["transfers"].as_array().unwrap() {
-        assert_eq!(rails(transfer), RAILS);
-    }
-    shares_are_even(&carried);
+    let check = |settings: &[&str], rails_of: &dyn Fn(usize) -> Vec<&'static str>| {
+        let (record, carried, _) = run(&lab, "8gpu-single-process", settings);
+        each_is_apart(&record, 8);
+        for (gpu, transfer) in record["transfers"].as_array().unwrap().iter().enumerate() {
+            assert_eq!(rails(transfer), rails_of(gpu), "{settings:?} GPU {gpu}");
+        }
+        carried
+    };
+    shares_are_even(&check(&[], &|gpu| vec![RAILS[gpu / 2]]));
+    shares_are_even(&check(&["topology.map=all"], &|_| RAILS.to_vec()));
+    let by_hand = r#"topology.map={ 0 = ["eth1", "eth2"], 1 = "eth4" }"#;
+    check(&[by_hand], &|gpu| match gpu {
+        0 => vec!["eth1", "eth2"],
+        1 => vec!["eth4"],
+        _ => vec![RAILS[gpu / 2]],
+    });
+    lab.is_left_clean();
+}
+
+#[test]
+fn a_map_that_cannot_be_kept_is_refused() {
+    let Some(lab) = Lab::up() else { return };
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/scenarios/8gpu-single-process.toml"
+    );
+    let map = r#"topology.map={ 3 = ["eth1", "eth9"] }"#;
+    lab.tool("node0", &["run", path, "--peer", PEER])
+        .set(&SHORT)
+        .set(&[map])
+        .ends_with(3)
+        .says(&["gpu 3", "eth9", "devices of the plugin are eth1"]);
     lab.is_left_clean();
 }
 

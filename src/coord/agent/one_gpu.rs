@@ -76,6 +76,7 @@ mod tests {
         let task = PairTask {
             plugin: ChosenPlugin::new(plugin, "", Vec::new()),
             gpus,
+            lane_nics: Vec::new(),
             cpus: None,
             run_id: "x".into(),
             scenario,

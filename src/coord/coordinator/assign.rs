@@ -36,6 +36,8 @@ pub(crate) struct EndPlan {
     pub listen: Option<IpAddr>,
     /// Port to listen on; 0 for any free port.
     pub port: u16,
+    /// The interfaces of each lane; an empty list is every device in turn.
+    pub lane_nics: Vec<Vec<String>>,
     /// CPUs of the worker; `None` for all.
     pub cpus: Option<CpuSet>,
     /// Workers of the run on the same machine, this one included.
@@ -176,7 +178,8 @@ impl NodesPlan<'_> {
         let is_listener = end == self.listener;
         // With both directions, local has the role of `[env.send]` and peer that of `[env.recv]`.
         let side = if is_listener { Side::Recv } else { Side::Send };
-        let rails = self.rails(end, number, gpus);
+        let lane_nics = self.lane_nics(end, number, gpus);
+        let rails = self.rails(end, &lane_nics);
         let env = environment_on(scenario, facts, side, &plugin, rails.as_deref());
         EndPlan {
             warnings: task_chunk_warning(scenario, &env, facts)
@@ -185,6 +188,7 @@ impl NodesPlan<'_> {
             cpus: cpus(scenario, facts, side, rails.as_deref()),
             // `share_machines` counts them.
             workers_here: 1,
+            lane_nics,
             env,
             plugin,
             sends,
@@ -198,17 +202,37 @@ impl NodesPlan<'_> {
         }
     }
 
-    /// The data interfaces of one end; a single one for a pair of a single GPU.
-    fn rails(&self, end: End, number: usize, gpus: &[Option<u32>]) -> Option<Vec<String>> {
-        if let Some(rail) = self.rail {
-            return Some(vec![rail.nics[end as usize].clone()]);
-        }
+    /// The interfaces of each lane of one end; empty for host memory, and where none is known.
+    fn lane_nics(&self, end: End, number: usize, gpus: &[Option<u32>]) -> Vec<Vec<String>> {
         let facts = &self.ends[end as usize].1.facts;
-        let rails = self.place.rails(self.scenario, end, self.ends)?;
-        Some(match gpus {
-            [Some(gpu)] => rail_of(self.scenario, facts, *gpu, number, self.gpu_count, rails),
-            _ => rails,
-        })
+        let rails = self.place.rails(self.scenario, end, self.ends);
+        let nics = |(place, gpu): (usize, &Option<u32>)| match (gpu, &rails, self.rail) {
+            (_, _, Some(rail)) => vec![rail.nics[end as usize].clone()],
+            (Some(gpu), rails, None) => nics_of(
+                self.scenario,
+                facts,
+                *gpu,
+                number + place,
+                self.gpu_count,
+                rails.as_deref().unwrap_or_default(),
+            ),
+            _ => Vec::new(),
+        };
+        gpus.iter().enumerate().map(nics).collect()
+    }
+
+    /// The interfaces that the plugin of one end is given: those of its lanes, or all.
+    fn rails(&self, end: End, lane_nics: &[Vec<String>]) -> Option<Vec<String>> {
+        let mut used: Vec<String> = Vec::new();
+        for nic in lane_nics.iter().flatten() {
+            if !used.contains(nic) {
+                used.push(nic.clone());
+            }
+        }
+        if used.is_empty() || lane_nics.iter().any(Vec::is_empty) {
+            return self.place.rails(self.scenario, end, self.ends);
+        }
+        Some(used)
     }
 }
 
@@ -300,30 +324,28 @@ fn has_chosen_gpu(scenario: &Scenario, facts: &NodeFacts) -> bool {
         .any(|side| effective(&scenario.worker_env(*side, node), facts, GPU).is_some())
 }
 
-/// The rail of a GPU that has its own worker: set by `topology.map`, in turn, or the nearest on the
-/// PCI tree. If the nearest is unknown, as for stand-ins, the rails are divided evenly, with
-/// neighbouring GPUs on the same rail, as on real boards.
-fn rail_of(
+/// The interfaces of a GPU, the `number`th of `count`: set by `topology.map`, in turn, all, or the
+/// nearest on the PCI tree. If the nearest is unknown, as for stand-ins, the rails are divided
+/// evenly, with neighbouring GPUs on the same rail, as on real boards. Empty if none is known.
+fn nics_of(
     scenario: &Scenario,
     facts: &NodeFacts,
     gpu: u32,
     number: usize,
     count: usize,
-    rails: Vec<String>,
+    rails: &[String],
 ) -> Vec<String> {
-    let shared_out = || rails[number * rails.len() / count.max(1)].clone();
-    if rails.is_empty() {
-        return rails;
-    }
-    let rail = match &scenario.topology.map {
-        NicMap::Fixed(map) => map
-            .get(&gpu.to_string())
-            .cloned()
-            .unwrap_or_else(shared_out),
-        NicMap::RoundRobin => rails[number % rails.len()].clone(),
-        NicMap::Nearest => nearest(facts, gpu, &rails).unwrap_or_else(shared_out),
+    let shared_out = || rails.get(number * rails.len() / count.max(1)).cloned();
+    let one = match &scenario.topology.map {
+        NicMap::Fixed(map) => match map.get(&gpu.to_string()) {
+            Some(nics) => return nics.names().to_vec(),
+            None => shared_out(),
+        },
+        NicMap::RoundRobin => rails.get(number % rails.len().max(1)).cloned(),
+        NicMap::Nearest => nearest(facts, gpu, rails).or_else(shared_out),
+        NicMap::All => return rails.to_vec(),
     };
-    vec![rail]
+    one.into_iter().collect()
 }
 
 /// The rail that shares the most PCI bridges with a GPU; `None` if unknown.

@@ -295,6 +295,7 @@ impl Pair {
                 .iter()
                 .map(|lane| lane.gpu())
                 .collect(),
+            lane_nics: plan.lane_nics.clone(),
             cpus: plan.cpus.clone(),
             run_id: self.setup.run_id.clone(),
             scenario: self.setup.scenario.clone(),

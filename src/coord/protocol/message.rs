@@ -247,6 +247,9 @@ pub struct PairTask {
     /// The GPUs whose messages it moves, in the scenario's order; `None` alone is
     /// a pair of hosts. Each has a bootstrap connection and channels of its own.
     pub gpus: Vec<Option<u32>>,
+    /// The interfaces that the connections of each are dealt over; an empty list is every device
+    /// of the plugin.
+    pub lane_nics: Vec<Vec<String>>,
     /// CPUs that it runs on; none named is all.
     pub cpus: Option<CpuSet>,
     /// Of this run; in the recorder's label and the payload's seed.

@@ -19,8 +19,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::{Config, Deadline, Listener, PeerLink, Purpose, Secret};
 use tcpx_engine::plugin::{ConnectHandle, Connecting, ListenComm, RecvComm, SendComm};
+use tcpx_run_model::ids::Lane;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::ConnectionTimes;
+use tcpx_run_model::scenario::NicMap;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
@@ -46,6 +48,7 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
     check_against_plugin(context, task, &ready)?;
     ready.connections = connections;
+    ready.lane_devices = lane_devices(context, task, &ready)?;
     let memory: TaskResult<_> = task
         .gpus
         .iter()
@@ -98,6 +101,37 @@ fn check_against_plugin(context: &Context, task: &PairTask, ready: &Ready) -> Ta
     task.scenario
         .check_against_plugin(ready.net.about().family(), smallest_limit)
         .map_err(|reason| context.failure(Outcome::Usage, reason.to_string(), None))
+}
+
+/// The devices of each GPU. A map by hand is kept or refused; any other falls back to every
+/// device, because the user's own variables may have left the plugin without the nearest.
+fn lane_devices(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Vec<Vec<usize>>> {
+    let devices = &ready.loaded.devices;
+    let is_fixed = matches!(task.scenario.topology.map, NicMap::Fixed(_));
+    let mut lanes = Vec::new();
+    for (gpu, nics) in task.gpus.iter().zip(&task.lane_nics) {
+        let mut of_gpu = Vec::new();
+        for nic in nics {
+            match devices.iter().position(|device| device.name == *nic) {
+                Some(device) => of_gpu.push(device),
+                None if is_fixed => {
+                    let names: Vec<&str> =
+                        devices.iter().map(|device| device.name.as_str()).collect();
+                    let message = format!(
+                        "topology.map gives {} the interface {nic}, and the devices of the plugin are {}",
+                        Lane::from(*gpu),
+                        names.join(", ")
+                    );
+                    let next =
+                        "correct the map, or the variables that choose the plugin's interfaces";
+                    return Err(context.failure(Outcome::NotRun, message, Some(next.to_owned())));
+                }
+                None => {}
+            }
+        }
+        lanes.push(of_gpu);
+    }
+    Ok(lanes)
 }
 
 /// Binds the main thread to the task's CPUs. Threads that the plugin starts inherit the binding.

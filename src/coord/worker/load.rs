@@ -32,6 +32,8 @@ pub(super) struct Ready {
     pub(super) memory: Vec<Arc<dyn DeviceMemory>>,
     /// Connections of each GPU.
     pub(super) connections: usize,
+    /// Devices that the connections of each GPU are dealt over; an empty list is every device.
+    pub(super) lane_devices: Vec<Vec<usize>>,
 }
 
 impl Ready {
@@ -40,9 +42,14 @@ impl Ready {
         &self.memory[(connection / self.connections.max(1)).min(self.memory.len() - 1)]
     }
 
-    /// Index of a connection's device: connections are assigned to devices in turn.
+    /// Index of a connection's device: the connections of a GPU are dealt over its devices.
     pub(super) fn device_of(&self, connection: usize) -> usize {
-        connection % self.loaded.devices.len().max(1)
+        let connections = self.connections.max(1);
+        let of_gpu = self.lane_devices.get(connection / connections);
+        match of_gpu.filter(|devices| !devices.is_empty()) {
+            Some(devices) => devices[connection % connections % devices.len()],
+            None => connection % self.loaded.devices.len().max(1),
+        }
     }
 
     /// The interface of a connection's device.
@@ -127,6 +134,7 @@ pub(super) fn load(
         recorder,
         memory: vec![Arc::new(HostMemory::host())],
         connections: 1,
+        lane_devices: Vec::new(),
     })
 }
 

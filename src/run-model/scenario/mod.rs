@@ -38,5 +38,5 @@ pub use fault::{Fault, FaultBy, NetworkFault, ProcessFault, Sides};
 pub use file::{FILE_BYTES_MAX, Layer};
 pub use mesh::{Mesh, Rails, Rounds};
 pub use resolve::{Inputs, Origin, Resolved, resolve};
-pub use topology::{Bindings, CpuSet, Gpus, NicMap, Nics, Processes, Topology};
+pub use topology::{Bindings, CpuSet, Gpus, MappedNics, NicMap, Nics, Processes, Topology};
 pub use variables::{EnvTable, Variables};

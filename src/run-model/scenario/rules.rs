@@ -10,7 +10,7 @@ use super::error::{InvalidValue, ScenarioError};
 use super::fault::{Fault, Sides};
 use super::mesh::Rails;
 use super::resolve::ABI_VARIABLE;
-use super::topology::{Gpus, NicMap, Nics};
+use super::topology::{Gpus, MappedNics, NicMap, Nics};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tcpx_words::abi_version::AbiVersion;
@@ -119,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "topology.map",
-        "\"nearest\", \"round-robin\", or device = interface, such as { \"0\" = \"eth1\" }",
+        "\"nearest\", \"round-robin\", \"all\", or device = interface, such as { \"0\" = \"eth1\" }, or a list of interfaces",
         nic_map,
     ),
     rule(
@@ -389,10 +389,11 @@ fn mesh_rails(scenario: &Scenario) -> bool {
 
 fn nic_map(scenario: &Scenario) -> bool {
     match &scenario.topology.map {
-        NicMap::Nearest | NicMap::RoundRobin => true,
+        NicMap::Nearest | NicMap::RoundRobin | NicMap::All => true,
         NicMap::Fixed(map) => {
-            let entry =
-                |(gpu, nic): (&String, &String)| gpu.parse::<u32>().is_ok() && is_interface(nic);
+            let entry = |(gpu, nics): (&String, &MappedNics)| {
+                gpu.parse::<u32>().is_ok() && is_nic_list(nics.names())
+            };
             (1..=64).contains(&map.len()) && map.iter().all(entry)
         }
     }

@@ -87,9 +87,32 @@ pub enum NicMap {
     Nearest,
     /// In turn.
     RoundRobin,
-    /// By hand: CUDA device to interface.
+    /// Every NIC: the connections of each GPU are dealt over all of them.
+    All,
+    /// By hand: CUDA device to interface, or to several that its connections are dealt over.
     #[serde(untagged)]
-    Fixed(BTreeMap<String, String>),
+    Fixed(BTreeMap<String, MappedNics>),
+}
+
+/// The interfaces of one GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(untagged)]
+pub enum MappedNics {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl MappedNics {
+    /// The names.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
 }
 
 /// CPU sets of the workers. The most specific one holds: NIC, node, role.
