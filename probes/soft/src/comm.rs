@@ -64,6 +64,8 @@ pub(crate) struct Comm {
     pub(crate) chunks: u64,
     /// Polls of a receive whose socket had no room for one more task.
     pub(crate) without_room: u64,
+    /// Receives that were consumed before they were unpacked.
+    pub(crate) not_unpacked: u64,
     /// Headers queued so far.
     pub(crate) headers: u64,
     /// Headers that were written to the socket.
@@ -259,6 +261,7 @@ impl Comm {
             next_lane: 0,
             chunks: 0,
             without_room: 0,
+            not_unpacked: 0,
             headers: 0,
             flushed: 0,
             last_header: [0; SLOTS_MAX],

@@ -416,12 +416,43 @@ impl Comm {
             );
             return Err(REFUSED);
         };
+        if self.plugin.settings.check_unpack {
+            self.check_unpacked(oldest)?;
+        }
         let mut freed = self.request(oldest).slot;
         if let Some(unpack) = &mut self.unpack {
             unpack.close(&mut freed);
         }
         self.request(oldest).slot = freed;
         self.queue.take(Step::Release);
+        Ok(())
+    }
+
+    /// Warns if a device receive's destination does not hold the bytes of its pages, which are
+    /// about to be poisoned: the 1st, 2nd, 4th, 8th … time.
+    fn check_unpacked(&mut self, slot: usize) -> Result<(), Failed> {
+        let request = *self.request(slot);
+        let size = request.size as usize;
+        let Some(unpack) = self
+            .unpack
+            .as_ref()
+            .filter(|_| request.mem_type != PTR_HOST)
+        else {
+            return Ok(());
+        };
+        let Some((wrong, first)) = unpack.differences(&request.slot, request.data, size)? else {
+            return Ok(());
+        };
+        self.not_unpacked += 1;
+        if self.not_unpacked.is_power_of_two() {
+            warning!(
+                c"softIrecvConsumed",
+                "{PRODUCT} : irecvConsumed of a receive that is not unpacked: {wrong} of {size} bytes at {:p} differ from its pages, the first at {first}; receive {} of this kind, {}",
+                request.data,
+                self.not_unpacked,
+                self.ctrl.flow
+            );
+        }
         Ok(())
     }
 }

@@ -14,6 +14,7 @@
 //! | `TCPXSOFT_CONNECT` | `stepwise`, `blocking`: connect waits up to 60 s for the connection |
 //! | `TCPXSOFT_CUDA` | `off`, `standin`: device pointers over ordinary memory, `device`: a GPU's |
 //! | `TCPXSOFT_POOL_BYTES` | 67108864: the page pool of device receives |
+//! | `TCPXSOFT_CHECK` | `none`, `unpack`: irecvConsumed compares a receive's pages with its destination |
 //! | `TCPXSOFT_SEED` | 0: shuffles the pool |
 //! | `TCPXSOFT_CONGESTION` | the system's: TCP congestion control |
 //! | `TCPXSOFT_FAULT` | nothing: see `fault` |
@@ -157,6 +158,8 @@ pub(crate) struct Settings {
     pub connect: Connect,
     /// How `NCCL_PTR_CUDA` memory is treated.
     pub cuda: Cuda,
+    /// Whether `irecvConsumed` compares pages with destinations.
+    pub check_unpack: bool,
     /// Bytes of the page pool.
     pub pool_bytes: usize,
     /// Seed of the order of pages.
@@ -320,6 +323,7 @@ impl Reader<'_> {
                     ("device", Cuda::Device),
                 ],
             )?,
+            check_unpack: self.choice("CHECK", &[("none", false), ("unpack", true)])?,
             pool_bytes: self.pool()?,
             seed: self.number("SEED", 0)?,
             fault: self.fault()?,
@@ -598,6 +602,7 @@ mod tests {
         check("TCPXSOFT_CUDA", "yes", "off or standin or device");
         check("TCPXSOFT_CONNECT", "x", "stepwise or blocking");
         check("TCPXSOFT_WAITS", "1", "none or real");
+        check("TCPXSOFT_CHECK", "pages", "none or unpack");
         check("TCPXSOFT_POOL_BYTES", "100", "4096 to 4294963200");
         check("TCPXSOFT_SEED", "abc", "a whole number");
     }

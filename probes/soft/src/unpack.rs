@@ -25,6 +25,7 @@ use crate::pages::{PAGE, PagePool};
 use crate::queue::SLOTS;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering::Release};
 use tcpx_abi::unpack::{ENTRIES, LoadMeta, Slot, UnpackHandle, UnpackMeta};
 
@@ -249,6 +250,53 @@ impl Unpack {
         self.store_count(slot.idx as usize % SLOTS, slot.cnt_cache);
     }
 
+    /// Compares a finished receive's pages with its destination, which starts at `to`. Returns how
+    /// many bytes differ, and the first of them in the message.
+    pub(crate) fn differences(
+        &self,
+        slot: &Slot,
+        to: *mut c_void,
+        size: usize,
+    ) -> Result<Option<(usize, usize)>, Failed> {
+        let Some(pool) = self.pool else {
+            return Ok(None);
+        };
+        let copy = match &self.gpu {
+            Some(on) => Some(Pinned::of(on.gpu, to as u64, size)?),
+            None => None,
+        };
+        let start = copy.as_ref().map_or(to.cast(), |copy| copy.at.as_ptr());
+        let (mut wrong, mut first) = (0, usize::MAX);
+        for entry in 0..slot.cnt_cache as usize {
+            // SAFETY: an entry of the slot that was written.
+            let at = unsafe { slot.mem.add(entry) };
+            // SAFETY: as above.
+            let piece = unsafe { at.read() };
+            let (offset, length) = (piece.dst_off as usize, piece.len as usize);
+            // SAFETY: `piece` is a page of the pool that the receive holds.
+            let page = unsafe { pool.base().add(piece.src_off as usize) };
+            // SAFETY: as above.
+            let sent = unsafe { slice::from_raw_parts(page.as_ptr(), length) };
+            // SAFETY: the pieces of a message lie inside its size, and the posted buffer is as long.
+            let place = unsafe { start.add(offset) };
+            // SAFETY: as above; the caller gives the receive back, so nothing writes there.
+            let there = unsafe { slice::from_raw_parts(place, length) };
+            if sent == there {
+                continue;
+            }
+            for (byte, _) in sent
+                .iter()
+                .zip(there)
+                .enumerate()
+                .filter(|(_, (a, b))| a != b)
+            {
+                wrong += 1;
+                first = first.min(offset + byte);
+            }
+        }
+        Ok((wrong > 0).then_some((wrong, first)))
+    }
+
     /// Frees the oldest slot and its pages.
     pub(crate) fn close(&mut self, slot: &mut Slot) {
         self.return_pages(slot.idx as usize % SLOTS);
@@ -300,6 +348,29 @@ impl Unpack {
                 None => pool.give_back(page),
             }
         }
+    }
+}
+
+/// A copy of GPU memory in pinned memory.
+struct Pinned {
+    gpu: &'static Gpu,
+    at: NonNull<u8>,
+}
+
+impl Pinned {
+    fn of(gpu: &'static Gpu, from: u64, bytes: usize) -> Result<Self, Failed> {
+        let (at, event) = (gpu.pinned(bytes)?, Event::new(gpu)?);
+        let copy = Self { gpu, at };
+        // SAFETY: as long as `bytes`, and ours alone.
+        unsafe { gpu.copy_out(copy.at.as_ptr(), from, bytes, &event) }?;
+        event.wait()?;
+        Ok(copy)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.gpu.free_pinned(self.at);
     }
 }
 

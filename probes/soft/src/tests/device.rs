@@ -122,6 +122,33 @@ fn consuming_before_unpacking_yields_provably_wrong_data() {
 }
 
 #[test]
+fn a_receive_that_is_consumed_without_its_bytes_is_told_on_demand() {
+    let told = |settings: &[(&str, &str)], unpacked: usize| {
+        let pair = Pair::new(settings);
+        let (source, mut target) = (Buffer::new(9000, 1), Buffer::new(9000, 0));
+        let recv = receive(&pair, &source, &target, 9000);
+        let sent = source.bytes(unpacked);
+        target.bytes_mut(unpacked).copy_from_slice(sent);
+        crate::log::take();
+        consume(recv).unwrap();
+        let lines = crate::log::take();
+        pair.close();
+        lines
+    };
+    let check = [STAND_IN, ("TCPXSOFT_CHECK", "unpack")];
+    assert_eq!(told(&check, 9000), Vec::<String>::new());
+    assert_eq!(told(&[STAND_IN], 0), Vec::<String>::new());
+    let half = told(&check, 4500);
+    assert!(
+        half[0]
+            .starts_with("WARN NET/TCPXSoft : irecvConsumed of a receive that is not unpacked: ")
+            && half[0].contains(" of 9000 bytes at ")
+            && half[0].contains("the first at 4500; receive 1 of this kind"),
+        "{half:?}"
+    );
+}
+
+#[test]
 fn a_pool_whose_pages_never_come_back_starves_until_one_is_consumed() {
     let settings = [STAND_IN, ("TCPXSOFT_POOL_BYTES", "16384")];
     let pair = Pair::new(&settings);
