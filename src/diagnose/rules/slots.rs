@@ -10,6 +10,7 @@ pub(super) const RULES: &[Rule] = &[
     head_not_tested,
     never_consumed,
     wrong_payload,
+    not_unpacked,
     exhausted,
     completions,
     chunk_sizes,
@@ -118,6 +119,12 @@ fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
         });
     }
     found
+}
+
+fn not_unpacked(evidence: &Evidence) -> Vec<Found> {
+    let found = with_line(evidence, &["consumed-not-unpacked"])
+        .map(|(node, line)| Found::at(Condition::NotUnpacked, node, 0.97, said(line)));
+    found.collect()
 }
 
 /// Receives that were handed back before they were unpacked.
@@ -247,7 +254,18 @@ pub(super) mod cases {
     pub(crate) const CASES: &[Case] = &[
         (Condition::TxCompletionsMissing, completions_missing),
         (Condition::ChunkSizeDisagreement, chunk_sizes),
+        (Condition::NotUnpacked, not_unpacked),
     ];
+
+    fn not_unpacked() -> Evidence {
+        let mut evidence = stuck();
+        evidence.outcome = Some(Outcome::Passed);
+        evidence.nodes[1].lines = vec![line(
+            "consumed-not-unpacked",
+            "irecvConsumed of a receive that is not unpacked: 4096 of 4096 bytes differ",
+        )];
+        evidence
+    }
 
     fn completions_missing() -> Evidence {
         let mut evidence = pair(
