@@ -352,23 +352,23 @@ fn look_at_tables(
         return Ok((chosen.ok(), Vec::new()));
     }
     let tables = Tables::load_all(bench);
-    let rows = tables
-        .rows()
-        .into_iter()
-        .filter(|row| arguments.wants(&row.id))
-        .collect();
-    match chosen {
-        Ok(loaded) => Ok((Some(loaded), rows)),
-        // The requested version, or every table, is unusable.
-        Err(problem) if bench.choice.abi.is_some() || tables.are_none() => Err(problem),
-        Err(_) => {
-            let next = tables.newest();
-            if let Some(loaded) = &next {
-                bench.choice.abi = AbiVersion::of_symbol(&loaded.symbol);
-            }
-            Ok((next, rows))
-        }
+    let wanted = |row: &Row| arguments.wants(&row.id);
+    let rows = tables.rows().into_iter();
+    let problem = match chosen {
+        Ok(loaded) => return Ok((Some(loaded), rows.filter(wanted).collect())),
+        Err(problem) => problem,
+    };
+    if bench.choice.abi.is_some() || tables.are_out_of_reach(&problem) {
+        return Err(problem);
     }
+    let next = tables.newest();
+    if let Some(loaded) = &next {
+        bench.choice.abi = AbiVersion::of_symbol(&loaded.symbol);
+        return Ok((next, rows.filter(wanted).collect()));
+    }
+    // The failed tables are why no other row can run, whatever rows were asked for.
+    let rows = rows.filter(|row| words::is_bad(row) || wanted(row));
+    Ok((None, rows.collect()))
 }
 
 fn list(common: &Common, arguments: &Arguments) {

@@ -2,6 +2,7 @@
 //! run passes over it, and a program under the tap gets the same as without.
 
 use crate::built::built;
+use crate::strict;
 use crate::tcpxctl::{Ended, Tool};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -9,12 +10,12 @@ use tcpx_recorder::list;
 
 /// A plugin of `tests/plugins`.
 fn plugin(source: &str) -> PathBuf {
+    if source == "strict" {
+        return strict::library().to_owned();
+    }
     let flags = ["-shared", "-fPIC", "-fvisibility=hidden"];
-    built(
-        "libnccl-net-free.so",
-        &format!("plugins/{source}.c"),
-        &flags,
-    )
+    let path = format!("plugins/{source}.c");
+    built("libnccl-net-free.so", &path, &flags)
 }
 
 fn tool(arguments: &[&str], source: &str) -> Tool {
@@ -117,4 +118,33 @@ fn a_machine_that_is_too_busy_to_run_a_plugin_does_not_make_its_calls_slow() {
         let blocks = blocks.env("FREE_STOP", "listen").env("FREE_SLEEP", "1");
         scope.spawn(move || blocks.ends_with(1));
     });
+}
+
+#[test]
+fn a_plugin_that_dies_in_init_fails_whatever_row_was_asked_for() {
+    for only in ["", "payload-1", "table-"] {
+        let ended = tool(&["selftest", "--json", only], "strict");
+        let ended = ended.env("STRICT_HAZARD", "none,init-exit").ends_with(1);
+        let table = rows(&ended).remove(0);
+        assert_eq!(table["id"], "table-v7", "{only}: {table}");
+        assert_eq!(table["verdict"], "CRASHED", "{only}: {table}");
+    }
+}
+
+#[test]
+fn no_devices_is_one_answer_whatever_versions_a_plugin_exports() {
+    for only in ["", "payload-1"] {
+        let one = tool(&["selftest", only], "strict");
+        let one = one.env("STRICT_HAZARD", "none,no-devices").ends_with(3);
+        assert!(
+            one.err.contains("is initialised but has no devices"),
+            "{one}"
+        );
+        for plugin in ["builtin", "plainsoft"] {
+            let ended = Tool::new(&["selftest", only, "--plugin", plugin])
+                .env("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "=nosuch")
+                .ends_with(3);
+            assert!(ended.out.is_empty() && !ended.err.is_empty(), "{ended}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use tcpx_coord::Loaded;
 use tcpx_coord::TaskError;
 use tcpx_engine::contract::ContractVerdict;
 use tcpx_engine::plugin::Device;
+use tcpx_run_model::phase::Phase;
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 
@@ -77,9 +78,24 @@ impl Tables {
             .filter_map(|table| table.found.as_ref().ok())
     }
 
-    /// Whether the library itself does not load, so that there are no rows about its tables.
-    pub(super) fn are_none(&self) -> bool {
-        self.all.is_empty() || (self.loaded().next().is_none() && !self.some_absent)
+    /// Whether no table is usable, and that is not the fault of a table: the library does not load,
+    /// or its init refuses or finds no devices here. Then one error stands for all rows, however
+    /// many versions the library exports. `chosen` is the error of the table to be used.
+    pub(super) fn are_out_of_reach(&self, chosen: &TaskError) -> bool {
+        let refuses =
+            chosen.phase == Some(Phase::Initialising) && chosen.outcome != Outcome::PluginDied;
+        self.loaded().next().is_none() && (refuses || self.do_not_load())
+    }
+
+    /// Whether every version fails with the same words before its table is called.
+    fn do_not_load(&self) -> bool {
+        let mut words = self.all.iter().map(|table| match &table.found {
+            Err(error) if error.phase != Some(Phase::Initialising) => Some(&error.message),
+            _ => None,
+        });
+        let first = words.next().flatten();
+        self.all.is_empty()
+            || !self.some_absent && first.is_some() && words.all(|other| other == first)
     }
 
     /// The newest usable table.

@@ -78,7 +78,7 @@ pub(super) fn line(row: &Row, width: usize) -> String {
     text
 }
 
-fn is_bad(row: &Row) -> bool {
+pub(super) fn is_bad(row: &Row) -> bool {
     matches!(
         row.verdict,
         ContractVerdict::Fail | ContractVerdict::Crashed

@@ -36,6 +36,9 @@ pub struct TaskError {
     pub message: String,
     /// What to do.
     pub next_step: Option<String>,
+    /// The phase that the worker did not get through, if it started.
+    #[serde(skip)]
+    pub phase: Option<Phase>,
 }
 
 impl TaskError {
@@ -44,6 +47,7 @@ impl TaskError {
             outcome: Outcome::NotRun,
             message,
             next_step: None,
+            phase: None,
         }
     }
 
@@ -52,6 +56,7 @@ impl TaskError {
             outcome: Outcome::Interrupted,
             message: "interrupted".into(),
             next_step: None,
+            phase: None,
         }
     }
 }
@@ -62,6 +67,7 @@ impl From<NoPlugin> for TaskError {
             outcome: Outcome::NotRun,
             message: no.why,
             next_step: no.next_step,
+            phase: None,
         }
     }
 }
@@ -250,6 +256,7 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
         outcome: Outcome::PeerLost,
         message: what,
         next_step: None,
+        phase: None,
     };
     let mut beat_at = Instant::now();
     loop {
@@ -322,6 +329,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     outcome: failed.outcome,
                     message: format!("{}: {}", failed.phase, failed.message),
                     next_step: failed.next_step,
+                    phase: Some(failed.phase),
                 });
             }
             WorkerEvent::Message(WorkerMessage::Finished(_)) => {
@@ -356,6 +364,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     outcome: Outcome::PluginDied,
                     message,
                     next_step: None,
+                    phase: Some(self.phase),
                 }));
             }
         }
@@ -377,10 +386,14 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             (Phase::Checking, None) => format!("not finished within {seconds:.0} s"),
             _ => "the plugin hangs".to_owned(),
         };
-        TaskError::not_run(format!(
+        let message = format!(
             "{what} while {}{}; the worker was killed",
             self.phase,
             self.inside()
-        ))
+        );
+        TaskError {
+            phase: Some(self.phase),
+            ..TaskError::not_run(message)
+        }
     }
 }
