@@ -40,11 +40,11 @@ fn conforms(source: &str, families: &[&str]) {
     }
 }
 
-/// Checks a run, and a program under the tap.
-fn works(source: &str) {
+/// Checks a run, and a program under the tap. Returns the record of the run.
+fn works(source: &str) -> Value {
     let path = plugin(source);
     let run = Tool::run(&[]).arg("--plugin").arg(path.to_str().unwrap());
-    run.ends_with(0).recorded("passed");
+    let record = run.ends_with(0).recorded("passed");
     let program = built("exchange", "programs/exchange.c", &[]);
     let tap = tool(&["tap", "--folder", "rec"], source);
     std::fs::create_dir(tap.folder().join("rec")).unwrap();
@@ -53,6 +53,14 @@ fn works(source: &str) {
     let tap = tap.ends_with(0);
     tap.says(&["version 7 name Strict_v7", "over 3 comms, 0 wrong"]);
     assert_eq!(list(&tap.folder().join("rec")).unwrap().len(), 1, "{tap}");
+    record
+}
+
+#[test]
+fn a_version_that_a_plugin_logs_in_its_own_words_is_recorded() {
+    let record = works("free/words");
+    let plugin = &record["pairs"][0]["workers"][0]["plugin"];
+    assert_eq!(plugin["version"], "2.7.1-rc3", "{plugin}");
 }
 
 #[test]

@@ -125,9 +125,9 @@ fn remove_recorder() {
 /// instead of waiting.
 fn pass_on_log(log: OwnedFd) {
     tcpx_engine::plugin::capture(move |line: &LogLine| {
-        if let Some((_, version)) = line.text.split_once(" ver. ") {
+        if let Some(version) = line.plugin_version() {
             // Fails if a version was logged before; keep the first.
-            let _ = VERSION.set(version.trim_end_matches('.').to_owned());
+            let _ = VERSION.set(version.to_owned());
         }
         let Ok(packet) = serde_json::to_vec(line) else {
             return;
