@@ -108,7 +108,7 @@ fn table_row(entry: &SourceEntry, scenarios: &Path) -> Result<String, String> {
         "CatalogueEntry {{ name: Condition::{variant}, severity: Severity::{severity:?}, \
          stalls: {stalls}, symptom: {symptom:?}, \
          meaning: {meaning:?}, detected: {detected:?}, causes: &{causes:?}, reproduce: {reproduce:?}, \
-         simulated: {simulated}, fix: {fix:?}, reference: {reference:?}, explains: &[{explains}], \
+         simulated: {simulated}, fix: {fix:?}, recommends: &{recommends:?}, otherwise: {otherwise:?}, reference: {reference:?}, explains: &[{explains}], \
          decided_by: {decided_by:?}, scenario: include_str!({scenario:?}), evidence: {evidence} }},\n",
         variant = variant(name),
         severity = entry.severity,
@@ -120,6 +120,8 @@ fn table_row(entry: &SourceEntry, scenarios: &Path) -> Result<String, String> {
         reproduce = entry.reproduce,
         simulated = entry.simulated,
         fix = entry.fix,
+        recommends = entry.recommends.iter().collect::<Vec<_>>(),
+        otherwise = entry.otherwise,
         reference = entry.reference,
         explains = explains.join(", "),
         decided_by = entry.decided_by,

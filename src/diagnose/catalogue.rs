@@ -36,6 +36,10 @@ pub struct CatalogueEntry {
     pub simulated: bool,
     /// What to do about it.
     pub fix: &'static str,
+    /// Settings that `fix` recommends, as variable or scenario key and value.
+    pub recommends: &'static [(&'static str, &'static str)],
+    /// What to do where all of these are in force already.
+    pub otherwise: Option<&'static str>,
     /// Where the facts behind it are.
     pub reference: &'static str,
     /// Conditions that it causes: a finding of one of these is a symptom of this one.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// One `[[condition]]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -22,6 +23,10 @@ pub(crate) struct SourceEntry {
     #[serde(default)]
     pub(crate) simulated: bool,
     pub(crate) fix: String,
+    #[serde(default)]
+    pub(crate) recommends: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) otherwise: Option<String>,
     pub(crate) reference: String,
     #[serde(default)]
     pub(crate) explains: Vec<String>,
@@ -98,6 +103,9 @@ impl SourceEntry {
         if self.causes.is_empty() {
             return Some("has no causes");
         }
+        if self.recommends.is_empty() != self.otherwise.is_none() {
+            return Some("needs both `recommends` and `otherwise`, or neither");
+        }
         let texts = [
             &self.symptom,
             &self.meaning,
@@ -106,7 +114,7 @@ impl SourceEntry {
             &self.fix,
             &self.reference,
         ];
-        for text in texts.into_iter().chain(&self.causes) {
+        for text in texts.into_iter().chain(&self.causes).chain(&self.otherwise) {
             if text.is_empty() || text.trim() != text || text.chars().any(char::is_control) {
                 return Some("has a text that is empty, padded or longer than one line");
             }

@@ -276,6 +276,30 @@ impl Evidence {
             .filter(first)
     }
 
+    /// Whether all these settings are in force: variables on this node, or on every node, and keys
+    /// of the scenario.
+    pub(crate) fn has_settings(&self, node: Option<&Subject>, wanted: &[(&str, &str)]) -> bool {
+        let scenario = serde_json::to_value(&self.scenario).unwrap_or_default();
+        let has = |(name, value): &(&str, &str)| match name.split_once('.') {
+            Some((table, key)) => match &scenario[table][key] {
+                serde_json::Value::String(text) => text == value,
+                other => value
+                    .parse()
+                    .is_ok_and(|value: serde_json::Value| value == *other),
+            },
+            None => {
+                let mut nodes = self
+                    .nodes
+                    .iter()
+                    .filter(|one| node.is_none_or(|node| one.subject == *node))
+                    .peekable();
+                nodes.peek().is_some()
+                    && nodes.all(|one| one.settings.get(*name).is_some_and(|text| text == value))
+            }
+        };
+        wanted.iter().all(has)
+    }
+
     /// The names of the workers or processes.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(EvidenceNode::name)

@@ -28,7 +28,10 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
         ranked.splice(0..0, self::ranked(stalled));
     }
     let rivals = rivals(&ranked);
-    let mut findings: Vec<Finding> = ranked.into_iter().map(Ranked::finding).collect();
+    let mut findings: Vec<Finding> = ranked
+        .into_iter()
+        .map(|one| one.finding(evidence))
+        .collect();
     if let Some(first) = findings.first_mut() {
         first.cannot_see.extend(rivals);
     }
@@ -134,9 +137,23 @@ fn rivals(ranked: &[Ranked]) -> Vec<String> {
     rivals
 }
 
+/// What to do about a condition: never what its node already does.
+fn remedy(entry: &CatalogueEntry, found: &Found, evidence: &Evidence) -> &'static str {
+    match entry.otherwise {
+        Some(otherwise) if evidence.has_settings(found.node.as_ref(), entry.recommends) => {
+            otherwise
+        }
+        _ => entry.fix,
+    }
+}
+
 impl Ranked {
     /// A finding that follows from another is reported as info.
-    fn finding(self) -> Finding {
+    fn finding(self, evidence: &Evidence) -> Finding {
+        let next_step = match &self.found.next_step {
+            Some(next_step) => next_step.clone(),
+            None => remedy(self.entry, &self.found, evidence).to_owned(),
+        };
         let Self {
             entry,
             found,
@@ -157,7 +174,7 @@ impl Ranked {
             channel: found.channel,
             because,
             cannot_see: found.cannot_see,
-            next_step: Some(found.next_step.unwrap_or_else(|| entry.fix.to_owned())),
+            next_step: Some(next_step),
             reference: Some(entry.reference.to_owned()),
         }
     }

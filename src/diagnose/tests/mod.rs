@@ -100,7 +100,9 @@ fn every_text_of_a_finding_has_a_chinese_translation() {
         if meaning_in_chinese(condition.word()).is_none() {
             missing.insert(condition.word().to_owned());
         }
-        let texts = [Some(entry.fix), entry.decided_by].into_iter().flatten();
+        let texts = [Some(entry.fix), entry.otherwise, entry.decided_by]
+            .into_iter()
+            .flatten();
         missing.extend(
             texts
                 .filter(|text| chinese(text).is_none())
@@ -409,4 +411,58 @@ proptest! {
             prop_assert!(findings.len() <= 100);
         }
     }
+}
+
+/// A key of a scenario with a value, as in `map = "nearest"`, or a variable.
+fn names_a_setting(fix: &str) -> bool {
+    ["NCCL_", "TCPXSOFT_", " = \"", "policy ", "sixteen"]
+        .iter()
+        .any(|part| fix.contains(part))
+}
+
+#[test]
+fn no_remedy_recommends_what_just_failed() {
+    // These name a setting without a value: its rule compares it with the run's own sizes, or ends.
+    let compared = [
+        Condition::RecvSyncDiffers,
+        Condition::MessageExceedsTaskChunks,
+    ];
+    for condition in Condition::ALL {
+        let entry = condition.entry();
+        if names_a_setting(entry.fix) && !compared.contains(condition) {
+            assert!(entry.otherwise.is_some(), "{condition}: {}", entry.fix);
+        }
+    }
+    let mut replaced = BTreeSet::new();
+    for (_, mut evidence) in faulty() {
+        for finding in diagnose(&evidence) {
+            let entry = Condition::from_name(&finding.condition).unwrap().entry();
+            for (name, value) in entry.recommends {
+                put_in_force(&mut evidence, name, value);
+            }
+            for again in diagnose(&evidence) {
+                let is_same = again.condition == finding.condition;
+                if is_same && entry.otherwise.is_some() {
+                    assert_ne!(again.next_step.as_deref(), Some(entry.fix), "{again:?}");
+                    replaced.insert(again.condition);
+                }
+            }
+        }
+    }
+    // With their settings in force, the others are not found at all.
+    assert!(replaced.len() > 3, "{replaced:?}");
+}
+
+fn put_in_force(evidence: &mut Evidence, name: &str, value: &str) {
+    let Some((table, key)) = name.split_once('.') else {
+        for node in &mut evidence.nodes {
+            node.settings.insert(name.to_owned(), value.to_owned());
+        }
+        return;
+    };
+    let mut scenario = serde_json::to_value(evidence.scenario.clone().unwrap_or_default()).unwrap();
+    scenario[table][key] = value
+        .parse::<u64>()
+        .map_or_else(|_| value.into(), serde_json::Value::from);
+    evidence.scenario = Some(serde_json::from_value(scenario).unwrap());
 }
