@@ -19,7 +19,8 @@
  * EXCHANGE_LOG=null passes no logger to the plugin; EXCHANGE_HANG=consume stops consuming
  * after half the messages, =test stops testing the last pair's receives then; either goes on
  * polling the rest until it is killed, for at most 60 seconds. EXCHANGE_CONNECT_ONCE=1 takes
- * a first connect without a comm for a failure.
+ * a first connect without a comm for a failure. EXCHANGE_MANGLED=1 connects and accepts by the C++
+ * names of the functions, where the plugin has them, and prints whether it does.
  *
  * Exit code: 0, or 3 without a plugin, 4 when a call failed, 5 for wrong bytes.
  */
@@ -139,6 +140,16 @@ static void load(void) {
     if (net == NULL) {
         printf("no version 8 or 7\n");
         exit(NO_PLUGIN);
+    }
+    if (getenv("EXCHANGE_MANGLED") != NULL) {
+        static struct net by_name;
+        void *connect = dlsym(library, "_Z14tcpxConnect_v5iPvPS_PP24ncclNetDeviceHandle_v7_t");
+        void *accept = dlsym(library, "_Z13tcpxAccept_v5PvPS_PP24ncclNetDeviceHandle_v7_t");
+        printf("C++ names %d %d\n", connect != NULL, accept != NULL);
+        by_name = *net;
+        if (connect != NULL) memcpy(&by_name.connect, &connect, sizeof connect);
+        if (accept != NULL) memcpy(&by_name.accept, &accept, sizeof accept);
+        net = &by_name;
     }
     printf("version %d name %s regMrDmaBuf %d getDeviceMr %d irecvConsumed %d iflush %d\n", version, net->name,
            net->reg_mr_dma_buf != NULL, net->get_device_mr != NULL, net->irecv_consumed != NULL, net->iflush != NULL);

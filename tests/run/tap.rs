@@ -186,6 +186,22 @@ fn the_tap_exports_exactly_the_plugins_versions() {
 }
 
 #[test]
+fn functions_are_found_by_their_c_plus_plus_names_where_the_plugin_has_them() {
+    for (plugin, first) in [
+        (soft().as_path(), "C++ names 1 1"),
+        (strict::library(), "C++ names 0 0"),
+    ] {
+        let settings = [
+            ("EXCHANGE_MANGLED", "1"),
+            ("UCCL_TCPX_PLUGIN_PATH", plugin.to_str().unwrap()),
+        ];
+        let ended = check(&[], &settings, first);
+        let calls = recording(&ended).1.channels.len();
+        assert!(calls >= 6, "{calls} channels recorded\n{ended}");
+    }
+}
+
+#[test]
 fn every_call_of_the_program_is_recorded() {
     let soft = soft();
     let ended = tool(

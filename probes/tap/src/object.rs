@@ -3,7 +3,8 @@
 //! The table is the exported symbol itself, so it must be complete when `dlopen` returns. A
 //! constructor finds the real plugin by `TCPXTAP_PLUGIN`, or else by the rules that the program
 //! would have used, loads it, and fills the table as [`crate::v7::wrap`] does. Versions that the
-//! plugin does not export are hidden. If recording is not possible, the table is a copy of the
+//! plugin does not export are hidden, as are two functions that old programs look up by their C++
+//! names; where the plugin has them, a call goes through the tap's version 7 table. If recording is not possible, the table is a copy of the
 //! plugin's and the program runs unrecorded. If there is no plugin, `init` fails and logs why.
 //!
 //! Neither this object nor the plugin is ever unloaded, because the plugin's threads outlive
@@ -25,7 +26,7 @@ use crate::refuse;
 use crate::search::{self, Found};
 use crate::settings::{Settings, report};
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tcpx_abi as abi;
@@ -52,6 +53,57 @@ pub struct Table {
     symbol: &'static CStr,
     address: *mut c_void,
     fill: unsafe fn(*mut c_void, *const c_void, Option<&Arc<Recorder>>) -> *const c_char,
+}
+
+/// A function of TCPX that is exported by its C++ name.
+#[derive(Clone, Copy)]
+pub struct Function {
+    /// The name.
+    pub symbol: &'static CStr,
+    /// Its address.
+    pub address: *mut c_void,
+}
+
+/// Names of `connect` and `accept` of version 7, as a C++ compiler writes them.
+pub const CONNECT: &CStr = c"_Z14tcpxConnect_v5iPvPS_PP24ncclNetDeviceHandle_v7_t";
+/// As [`CONNECT`].
+pub const ACCEPT: &CStr = c"_Z13tcpxAccept_v5PvPS_PP24ncclNetDeviceHandle_v7_t";
+
+/// `connect` of a table that is filled.
+///
+/// # Safety
+/// As for `connect` of the table.
+pub unsafe fn connect(
+    table: &Exported<abi::v7::Net>,
+    dev: c_int,
+    handle: *mut c_void,
+    comm: *mut *mut c_void,
+    device: *mut *mut abi::v7::DeviceHandle,
+) -> abi::ResultCode {
+    // SAFETY: written by the constructor only, which has returned.
+    match unsafe { (*table.0.get()).connect } {
+        // SAFETY: as promised to this function.
+        Some(connect) => unsafe { connect(dev, handle, comm, device) },
+        None => abi::result::INTERNAL_ERROR,
+    }
+}
+
+/// `accept` of a table that is filled.
+///
+/// # Safety
+/// As for `accept` of the table.
+pub unsafe fn accept(
+    table: &Exported<abi::v7::Net>,
+    listener: *mut c_void,
+    comm: *mut *mut c_void,
+    device: *mut *mut abi::v7::DeviceHandle,
+) -> abi::ResultCode {
+    // SAFETY: written by the constructor only, which has returned.
+    match unsafe { (*table.0.get()).accept } {
+        // SAFETY: as promised to this function.
+        Some(accept) => unsafe { accept(listener, comm, device) },
+        None => abi::result::INTERNAL_ERROR,
+    }
 }
 
 macro_rules! tables {
@@ -95,23 +147,33 @@ macro_rules! tables {
 tcpx_abi::with_versions!(tables);
 
 /// The constructor: fills the tables, or leaves tables whose `init` fails.
-pub fn start(tables: &[Table]) {
+pub fn start(tables: &[Table], functions: &[Function]) {
     // A panic must not leave a constructor; `init` then fails without a reason.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        if let Err(why) = try_start(tables) {
+        if let Err(why) = try_start(tables, functions) {
             report(&format!("not-recorded {why}"));
             refuse::because(&why);
         }
     }));
 }
 
-fn try_start(tables: &[Table]) -> Result<(), String> {
+fn try_start(tables: &[Table], functions: &[Function]) -> Result<(), String> {
     let own = tables
         .iter()
         .map(|table| (table.symbol, table.address))
         .collect::<Vec<_>>();
     stay_loaded(own.first().map(|(_, address)| *address));
-    let Found { path, symbols } = search::plugin(&own)?;
+    let Found {
+        library,
+        path,
+        symbols,
+    } = search::plugin(&own)?;
+    for function in functions {
+        if !search::has(library, function.symbol) {
+            // One that cannot be hidden goes through the table all the same.
+            let _ = hide(function.symbol, function.address);
+        }
+    }
     let recorder = match Settings::from_env().recorder() {
         Ok(recorder) => Some(Arc::new(recorder)),
         Err(error) => {
@@ -173,8 +235,42 @@ macro_rules! shared_object {
                 $crate::object::Exported::new($crate::$version::without_plugin());
         )+
 
+        /// `tcpxConnect_v5` of a plugin that has it.
+        ///
+        /// # Safety
+        /// As for `connect` of version 7.
+        #[unsafe(export_name = "_Z14tcpxConnect_v5iPvPS_PP24ncclNetDeviceHandle_v7_t")]
+        pub unsafe extern "C" fn connect_v5(
+            dev: ::std::ffi::c_int,
+            handle: *mut ::std::ffi::c_void,
+            comm: *mut *mut ::std::ffi::c_void,
+            device: *mut *mut $crate::abi::v7::DeviceHandle,
+        ) -> $crate::abi::ResultCode {
+            // SAFETY: as promised to this function.
+            unsafe { $crate::object::connect(&ncclNetPlugin_v7, dev, handle, comm, device) }
+        }
+
+        /// `tcpxAccept_v5` of a plugin that has it.
+        ///
+        /// # Safety
+        /// As for `accept` of version 7.
+        #[unsafe(export_name = "_Z13tcpxAccept_v5PvPS_PP24ncclNetDeviceHandle_v7_t")]
+        pub unsafe extern "C" fn accept_v5(
+            listener: *mut ::std::ffi::c_void,
+            comm: *mut *mut ::std::ffi::c_void,
+            device: *mut *mut $crate::abi::v7::DeviceHandle,
+        ) -> $crate::abi::ResultCode {
+            // SAFETY: as promised to this function.
+            unsafe { $crate::object::accept(&ncclNetPlugin_v7, listener, comm, device) }
+        }
+
         extern "C" fn start() {
-            $crate::object::start(&[$($crate::object::Table::$version(&$symbol)),+]);
+            use $crate::object::{ACCEPT, CONNECT, Function, Table};
+            let functions = [
+                Function { symbol: CONNECT, address: connect_v5 as *mut ::std::ffi::c_void },
+                Function { symbol: ACCEPT, address: accept_v5 as *mut ::std::ffi::c_void },
+            ];
+            $crate::object::start(&[$(Table::$version(&$symbol)),+], &functions);
         }
 
         #[used]

@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStringExt;
 
 /// A loaded plugin.
 pub(crate) struct Found {
+    /// The loader's handle, never closed.
+    pub library: *mut c_void,
     /// The name passed to the loader.
     pub path: String,
     /// The requested symbols, in order; null for a missing one.
@@ -101,9 +103,16 @@ fn load(name: &str, own: &[(&CStr, *mut c_void)]) -> Result<Found, String> {
         ));
     }
     Ok(Found {
+        library,
         path: name.to_owned(),
         symbols: symbols.into_iter().map(<*mut c_void>::cast_const).collect(),
     })
+}
+
+/// Whether a library that is open exports `symbol`.
+pub(crate) fn has(library: *mut c_void, symbol: &CStr) -> bool {
+    // SAFETY: an open library, and a string that ends in a zero.
+    !unsafe { libc::dlsym(library, symbol.as_ptr()) }.is_null()
 }
 
 fn last_error() -> Option<String> {
