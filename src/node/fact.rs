@@ -44,7 +44,7 @@ impl<T> Fact<T> {
     }
 
     /// A fact derived from this one; the reason carries over.
-    pub(crate) fn map<U>(self, derive: impl FnOnce(T) -> U) -> Fact<U> {
+    pub fn map<U>(self, derive: impl FnOnce(T) -> U) -> Fact<U> {
         self.and_then(|value| Fact::Known(derive(value)))
     }
 

@@ -78,6 +78,10 @@ pub struct TcpFlow {
     pub not_sent: Option<u32>,
     /// Total time that the peer's receive window limited sending, microseconds.
     pub peer_window_limited_us: Option<u64>,
+    /// Segments with data sent since the connection was made, retransmissions included; absent
+    /// in frames of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_segments: Option<u32>,
 }
 
 /// Every TCP connection of this network namespace.
@@ -176,6 +180,7 @@ fn flow(info: &TcpInfo) -> TcpFlow {
         received_ms_ago: info.last_data_recv,
         not_sent: Some(info.notsent_bytes),
         peer_window_limited_us: Some(info.rwnd_limited),
+        data_segments: Some(info.data_segs_out),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What workers report: plugin, checks, handshakes, registrations, transfers.
 #![forbid(unsafe_code)]
 
-use crate::counters::{ChannelNow, LatencyUs};
+use crate::counters::{ChannelNow, LatencyUs, NetworkUse};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -90,6 +90,10 @@ pub struct TransferResult {
     /// The threads that drove the channels; absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driving: Option<Driving>,
+    /// TCP connections and interfaces at the end of the transfer; absent in records of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkUse>,
 }
 
 /// The threads of a worker that drove its channels in the measured iterations.

@@ -160,6 +160,7 @@ fn worker_record(
         memory: transfer.map(|transfer| transfer.memory.clone()),
         driving: transfer.and_then(|transfer| transfer.driving.clone()),
         windows: transfer.and_then(|transfer| transfer.windows.clone()),
+        network: transfer.and_then(|transfer| transfer.network.clone()),
         frame: None,
     }
 }

@@ -23,7 +23,7 @@ use tcpx_engine::transfer::{
     Channel, ChannelError, ChannelSetup, Drivers, Pattern, Plan, Rogue, RoundTrips, WallPace,
     ping_pong, slots_of,
 };
-use tcpx_run_model::counters::LatencyUs;
+use tcpx_run_model::counters::{LatencyUs, NetworkBefore};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, Driving, TransferResult};
@@ -122,6 +122,7 @@ struct Transfer {
     situation: Situation,
     why: String,
     other_cpu: OtherCpu,
+    network: NetworkBefore,
     plan: Plan,
     pattern: Option<Arc<Pattern>>,
     unpack: Unpack,
@@ -177,6 +178,7 @@ impl Transfer {
             },
             why: String::new(),
             other_cpu: OtherCpu::default(),
+            network: NetworkBefore::read(ready.loaded.devices.iter().map(|one| one.name.clone())),
             plan,
             pattern: wanted
                 .verify
@@ -389,6 +391,7 @@ impl Transfer {
                 other_cpu_seconds: self.other_cpu.cpu.as_secs_f64(),
                 bytes: self.bytes_measured(),
             }),
+            network: Some(self.network.used(std::process::id())),
         }
     }
 

@@ -165,6 +165,7 @@ pub(crate) fn socket(
         received_ms_ago: 4000,
         not_sent: Some(0),
         peer_window_limited_us: Some(0),
+        data_segments: None,
     };
     TcpSocket {
         local: address(local),

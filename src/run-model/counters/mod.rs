@@ -1,12 +1,13 @@
 //! Counters of channels, read from a worker's recorder, at one moment and over time.
 //!
 //! `channel.rs` has the numbers, `sample.rs` reads them from a recorder file, `series.rs` keeps
-//! them over time. `frame.rs` is the freeze-frame of a stall; `process.rs` and `detail.rs` describe
+//! them over time. `frame.rs` is the freeze-frame of a stall, `network.rs` the connections at the end of a transfer; `process.rs` and `detail.rs` describe
 //! a process and a single channel for the view.
 
 mod channel;
 mod detail;
 mod frame;
+mod network;
 mod process;
 pub mod sample;
 mod series;
@@ -14,5 +15,6 @@ mod series;
 pub use channel::{ChannelNow, LatencyUs};
 pub use detail::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
 pub use frame::Frame;
+pub use network::{NetworkBefore, NetworkUse, PathUse};
 pub use process::{ProcessFacts, SetupCalls};
 pub use series::{SAMPLES_MAX, Sample, Series};

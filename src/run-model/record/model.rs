@@ -5,7 +5,7 @@
 
 use super::mesh::MeshRecord;
 use super::model_v1;
-use crate::counters::LatencyUs;
+use crate::counters::{LatencyUs, NetworkUse};
 use crate::finding::Finding;
 use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
 use crate::results::{Driving, PluginRecord};
@@ -161,6 +161,9 @@ pub struct WorkerRecord {
     /// The windows that are narrower than the scenario asks for, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<String>,
+    /// Its TCP connections and interfaces at the end of the transfer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkUse>,
     /// Path of the worker's freeze-frame in the run folder, if a stall was declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
