@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_logs::Severity as LineSeverity;
 use tcpx_node::Host;
-use tcpx_run_model::counters::{ChannelNow, Frame, SetupCalls};
+use tcpx_run_model::counters::{ChannelNow, Frame, NetworkUse, SetupCalls};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
@@ -135,6 +135,12 @@ pub(crate) struct EvidenceNode {
     /// The freeze-frame of the stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frame: Option<Box<Frame>>,
+    /// Freeze-frames before the last movement, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) earlier_frames: Vec<Frame>,
+    /// Its connections and interfaces at the end of its transfer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) network: Option<NetworkUse>,
 }
 
 /// A process that is gone, of which a recording is left.
@@ -374,6 +380,8 @@ impl EvidenceNode {
             mismatch: None,
             machine: None,
             frame: None,
+            earlier_frames: Vec::new(),
+            network: None,
         }
     }
 

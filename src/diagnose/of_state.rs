@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
 use tcpx_logs::{Phase as LogPhase, Severity as LineSeverity, SignatureCatalogue};
 use tcpx_node::NodeFacts;
-use tcpx_run_model::counters::ChannelNow;
+use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{PairId, WorkerId};
 use tcpx_run_model::phase::Phase;
@@ -231,6 +231,15 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         mismatch: worker.mismatch.as_ref().map(mismatch_words),
         machine: facts.map(machine),
         frame: worker.frame.as_ref().map(|framed| framed.frame.clone()),
+        earlier_frames: worker
+            .earlier_frames
+            .iter()
+            .map(|framed| Frame::clone(&framed.frame))
+            .collect(),
+        network: worker
+            .transfer
+            .as_ref()
+            .and_then(|transfer| transfer.network.clone()),
         ..EvidenceNode::new(Subject::worker(worker.id, &state.names))
     };
     for line in worker.lines() {

@@ -271,13 +271,12 @@ impl RunState {
             .for_each(WorkerState::keep_picture);
     }
 
-    /// Marks the stall as recovered and drops the freeze-frames, which describe the stall only.
+    /// Marks the stall as recovered. Its freeze-frames are of an earlier moment from now on.
     fn recovered(&mut self, pair: PairId) {
         if let Some(stall) = self.pair_mut(pair).and_then(|state| state.stall.as_mut()) {
             stall.recovered = true;
         }
-        self.workers_of_mut(pair)
-            .for_each(|worker| worker.frame = None);
+        self.workers_of_mut(pair).for_each(WorkerState::moves_again);
     }
 
     /// Adds names, hosts, facts and clocks from the record of a run, before its first event is

@@ -77,6 +77,10 @@ pub(super) struct PairSetup {
     pub(super) is_here: [bool; 2],
 }
 
+/// Freeze-frames of a stall until it is given up, and the shortest time between two of them.
+const FRAMES: u32 = 3;
+const FREEZE_EVERY_MIN: Duration = Duration::from_millis(500);
+
 /// The stage of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PairStage {
@@ -196,6 +200,8 @@ pub(super) struct Pair {
     env: [BTreeMap<String, String>; 2],
     gone: [bool; 2],
     frozen: bool,
+    /// When another freeze-frame is due while the pair is stalled.
+    freeze_at: Duration,
     standstill: Standstill,
     agent_silence: AgentSilence,
     stall: Option<DeclaredStall>,
@@ -225,6 +231,7 @@ impl Pair {
             env: Default::default(),
             gone: [false; 2],
             frozen: false,
+            freeze_at: now,
             agent_silence: AgentSilence::No,
             stall: None,
             verdict: None,
@@ -645,6 +652,10 @@ impl Pair {
             let why = self.stall_words(now, state);
             return self.decide(Outcome::Stalled, why, Some(next.into()), now, effects);
         }
+        if matches!(self.stage, PairStage::Stalled { .. }) && now >= self.freeze_at {
+            // A stall that crawls shows more in a later frame than in the first.
+            self.freeze(now, effects);
+        }
         if now.saturating_sub(self.launched) > Duration::from(total) {
             let why = format!("not finished within limits.total ({total})");
             return self.decide(Outcome::Failed, why, None, now, effects);
@@ -783,8 +794,15 @@ impl Pair {
                 "stall declared by {seen_by}; giving up in {patience:?} unless it moves"
             )));
             effects.extend(End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Snapshot)));
-            effects.extend(End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Freeze)));
+            self.freeze(now, effects);
         }
+    }
+
+    /// Takes freeze-frames, and sets when the next are due.
+    fn freeze(&mut self, now: Duration, effects: &mut Vec<PairEffect>) {
+        let patience = Duration::from(self.setup.scenario.limits.give_up_after);
+        self.freeze_at = now + (patience / FRAMES).max(FREEZE_EVERY_MIN);
+        effects.extend(End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Freeze)));
     }
 
     fn recovered(&mut self, effects: &mut Vec<PairEffect>) {

@@ -6,8 +6,10 @@ use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, Spot};
 use std::collections::BTreeMap;
 use tcpx_node::TcpSocket;
+use tcpx_run_model::counters::Frame;
+use tcpx_words::error::Outcome;
 
-pub(super) const RULES: &[Rule] = &[sockets, link_down, rail];
+pub(super) const RULES: &[Rule] = &[sockets, retransmits, link_down, rail];
 
 /// Established sockets of a node's process, as its freeze-frame has them.
 fn sockets_of(node: &EvidenceNode) -> impl Iterator<Item = &TcpSocket> {
@@ -94,6 +96,57 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
         },
         None => found,
     })
+}
+
+/// A connection that retransmitted this many segments, and this share of all, crosses a path that
+/// loses packets: reordering and a late answer cause fewer.
+const RETRANSMITS: u32 = 30;
+const RETRANSMITTED_SHARE: f64 = 0.02;
+
+/// Whether the path of a socket loses packets, by everything that it ever sent.
+fn is_lossy(socket: &TcpSocket) -> bool {
+    let count = socket.retransmits.unwrap_or(0);
+    let segments = socket.flow.and_then(|flow| flow.data_segments);
+    // Frames of older versions do not tell the number of segments.
+    let share = segments.map_or(1.0, |all| f64::from(count) / f64::from(all.max(1)));
+    count >= RETRANSMITS && share >= RETRANSMITTED_SHARE
+}
+
+/// Loss that slows a transfer so much that it was given up. A segment may just have arrived when a
+/// frame is taken, so the frame's totals count, also of a stall before the last movement.
+fn retransmits(evidence: &Evidence) -> Vec<Found> {
+    let gave_up = evidence.outcome == Some(Outcome::Stalled);
+    if !gave_up && evidence.standing().next().is_none() {
+        return Vec::new();
+    }
+    let found = evidence.nodes.iter().filter_map(|node| {
+        let frames = node.frame.as_deref().into_iter();
+        let lossy = |frame: &'_ Frame| {
+            let sockets = frame.sockets.known()?.iter();
+            sockets
+                .filter(|one| one.state == "ESTAB" && is_lossy(one))
+                .max_by_key(|one| one.retransmits)
+                .cloned()
+        };
+        // The newest frame that shows it.
+        let socket = frames
+            .chain(node.earlier_frames.iter().rev())
+            .find_map(lossy)?;
+        let of = socket
+            .flow
+            .and_then(|flow| flow.data_segments)
+            .map(|all| format!(" of {all}"))
+            .unwrap_or_default();
+        let fact = format!(
+            "{}: {}{of} segments on {} -> {} were retransmitted",
+            node.name(),
+            socket.retransmits.unwrap_or(0),
+            socket.local,
+            socket.peer
+        );
+        Some(Found::at(Condition::NetworkLoss, node, 0.85, fact))
+    });
+    found.collect()
 }
 
 /// Bytes that have arrived in a node's kernel and that its plugin does not read. A fact
@@ -246,6 +299,7 @@ pub(super) mod cases {
 
     pub(crate) const CASES: &[Case] = &[
         (Condition::NetworkLoss, network_loss),
+        (Condition::NetworkLoss, loss_before_it_moved_again),
         (Condition::LinkDown, link_down),
         (Condition::RailCarriesNothing, one_rail_of_two),
     ];
@@ -265,6 +319,16 @@ pub(super) mod cases {
             vec![socket("10.0.0.226:50000", "10.0.1.25:40000", [0, 0], 0)],
             "up",
         );
+        evidence
+    }
+
+    /// Segments were lost all the time, and the frame was taken when one had just arrived.
+    fn loss_before_it_moved_again() -> Evidence {
+        let mut evidence = stuck();
+        let mut lossy = socket("10.0.1.25:40000", "10.0.0.226:50000", [0, 400_000], 0);
+        lossy.retransmits = Some(335);
+        let taken = frame(vec![lossy], "up");
+        evidence.nodes[0].earlier_frames = taken.into_iter().map(|frame| *frame).collect();
         evidence
     }
 

@@ -120,7 +120,9 @@ fn progress_after_a_freeze_frame_is_a_recovery() {
         PEER,
         EventKind::Sample(channels(17, 1, 0)),
     );
-    assert!(state.workers[&PEER].frame.is_none() && state.workers[&PEER].was_framed);
+    let peer = &state.workers[&PEER];
+    assert!(peer.frame.is_none() && peer.was_framed);
+    assert_eq!(peer.earlier_frames.len(), 1, "it stays evidence");
     assert_eq!(state.stall().map(|stall| stall.recovered), Some(true));
 }
 

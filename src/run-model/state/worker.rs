@@ -17,6 +17,8 @@ use tcpx_words::payload::{Mismatch, Tally};
 
 /// Call counts that are kept, spread over the time that makes a stall.
 const LOOKS: usize = 10;
+/// Most freeze-frames that are kept of stalls that are over.
+const EARLIER_FRAMES_MAX: usize = 4;
 /// Most handshakes of one worker.
 const HANDSHAKES_MAX: usize = 100_000;
 
@@ -154,6 +156,9 @@ pub struct WorkerState {
     pub log: Option<LogSummary>,
     /// Freeze-frame of the current stall.
     pub frame: Option<Framed>,
+    /// Freeze-frames before the last movement, the oldest first. They do not show why it stands
+    /// still now, but what the network had lost by then.
+    pub earlier_frames: VecDeque<Framed>,
     /// Whether a freeze-frame was ever taken of it.
     pub was_framed: bool,
     lines: KeptLines,
@@ -187,6 +192,7 @@ impl WorkerState {
             exit: None,
             log: None,
             frame: None,
+            earlier_frames: VecDeque::new(),
             was_framed: false,
             lines: KeptLines::default(),
         }
@@ -349,14 +355,29 @@ impl WorkerState {
         effect
     }
 
-    /// Keeps a freeze-frame unless newer counters show progress since it was taken.
+    /// Keeps a freeze-frame: as that of the current stall, unless newer counters show progress
+    /// since it was taken.
     pub fn take_frame(&mut self, at_ms: f64, frame: &Frame) {
         self.was_framed = true;
         let is_of_now = self.channels.is_empty() || same_counts(&self.channels, &frame.channels);
-        self.frame = is_of_now.then(|| Framed {
+        self.frame = Some(Framed {
             at_ms,
             frame: Box::new(frame.clone()),
         });
+        if !is_of_now {
+            self.moves_again();
+        }
+    }
+
+    /// The stall is over: its freeze-frame is an earlier one from now on.
+    pub(super) fn moves_again(&mut self) {
+        let Some(frame) = self.frame.take() else {
+            return;
+        };
+        if self.earlier_frames.len() == EARLIER_FRAMES_MAX {
+            self.earlier_frames.pop_front();
+        }
+        self.earlier_frames.push_back(frame);
     }
 
     pub(super) fn keep_picture(&mut self) {
