@@ -114,10 +114,15 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     if evidence.nodes.iter().any(|node| node.died().is_some()) || !evidence.is_bad() {
         return Vec::new();
     }
+    // The workers of an interrupted run close while requests are in flight, as they were told to:
+    // only a close before the stop, in a freeze-frame, is a cause.
+    let was_interrupted = evidence.outcome == Some(Outcome::Interrupted);
     let by_code = evidence.spots().filter(|spot| {
-        spot.channel
-            .failed_with(&["test", "isend", "irecv"], SYSTEM_ERROR)
-            && spot.channel.in_flight() > 0
+        !was_interrupted && {
+            spot.channel
+                .failed_with(&["test", "isend", "irecv"], SYSTEM_ERROR)
+                && spot.channel.in_flight() > 0
+        }
     });
     let found: Vec<Found> = by_code.map(|spot| premature(evidence, spot)).collect();
     if !found.is_empty() {
@@ -128,7 +133,7 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
         .iter()
         .filter_map(|node| half_closed(evidence, node))
         .collect();
-    if !found.is_empty() {
+    if !found.is_empty() || was_interrupted {
         return found;
     }
     let early =

@@ -18,6 +18,7 @@ use tcpx_run_model::chinese::{chinese, meaning_in_chinese};
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
+use tcpx_run_model::phase::Phase;
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::Outcome;
 use tcpx_words::log::LogSummary;
@@ -334,6 +335,27 @@ fn warnings_are_no_logging_that_a_setting_would_leave_out() {
     };
     assert!(found(100));
     assert!(!found(89_900));
+}
+
+#[test]
+fn who_presses_ctrl_c_is_not_told_about_a_premature_close() {
+    // The worker of the other end was told to stop first and closed its connections.
+    let mut evidence = pair(
+        channel(Side::Send, [40, 28, 28], 20),
+        channel(Side::Recv, [44, 28, 28], 20),
+    );
+    let sender = &mut evidence.nodes[0];
+    sender.channels[0].now.last_error = Some(("test".into(), 2));
+    sender.channels[0].now.rc_errors = 1;
+    sender.failure = failure(Phase::Measuring, "test returned 2", true);
+    sender.lines = vec![line(
+        "data-socket-closed",
+        "Connection closed by remote peer",
+    )];
+    evidence.outcome = Some(Outcome::Failed);
+    assert_eq!(names(&diagnose(&evidence)), ["premature-close"]);
+    evidence.outcome = Some(Outcome::Interrupted);
+    assert_eq!(diagnose(&evidence), []);
 }
 
 #[test]
