@@ -45,6 +45,14 @@ pub fn address_of(interface: &str) -> Option<IpAddr> {
     of_it.map(|one| one.address).min_by_key(IpAddr::is_ipv6)
 }
 
+/// The IP addresses of this network namespace, in the kernel's order.
+pub fn local_addresses() -> Fact<Vec<IpAddr>> {
+    addresses()
+        .map(|all| all.into_iter().map(|one| one.address).collect::<Vec<_>>())
+        .map_err(|error| format!("the addresses of the interfaces: {error}"))
+        .into()
+}
+
 /// The interface and source address of packets to `peer`. Connecting a datagram socket makes
 /// the kernel choose a route; no packet is sent.
 pub fn route_to(peer: IpAddr) -> Fact<Route> {

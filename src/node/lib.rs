@@ -39,7 +39,7 @@ mod sockets;
 mod system;
 mod threads;
 
-pub use addresses::{Route, address_of, route_to};
+pub use addresses::{Route, address_of, local_addresses, route_to};
 pub(crate) use ask::read_cleaned;
 pub use fact::Fact;
 pub use facts::{Host, NodeFacts};

@@ -9,7 +9,7 @@ use tcpx_node::TcpSocket;
 use tcpx_run_model::counters::Frame;
 use tcpx_words::error::Outcome;
 
-pub(super) const RULES: &[Rule] = &[sockets, retransmits, link_down, rail];
+pub(super) const RULES: &[Rule] = &[sockets, retransmits, address_gone, link_down, rail];
 
 /// Established sockets of a node's process, as its freeze-frame has them.
 fn sockets_of(node: &EvidenceNode) -> impl Iterator<Item = &TcpSocket> {
@@ -192,6 +192,33 @@ fn channel_of<'a>(
         .or_else(|| mine.first().copied().filter(|_| mine.len() == 1))
 }
 
+/// Connections whose local address no interface holds any more: what is sent to it is dropped.
+fn address_gone(evidence: &Evidence) -> Vec<Found> {
+    if evidence.standing().next().is_none() {
+        return Vec::new();
+    }
+    let found = evidence.nodes.iter().filter_map(|node| {
+        let held = node.frame.as_deref()?.addresses.known()?;
+        let is_gone = |socket: &&TcpSocket| !held.contains(&socket.local.ip());
+        let gone: Vec<&TcpSocket> = sockets_of(node).filter(is_gone).collect();
+        let first = gone.first().filter(|_| !held.is_empty())?;
+        let address = first.local.ip();
+        let fact = format!(
+            "{}: no interface has {address} any more, which {} of its connections use",
+            node.name(),
+            gone.len()
+        );
+        let found = Found::at(Condition::AddressGone, node, 0.97, fact);
+        let on_it = evidence.standing().filter(|spot| {
+            spot.node.subject == node.subject
+                && channel_of(evidence, node, first)
+                    .is_some_and(|known| std::ptr::eq(known.channel, spot.channel))
+        });
+        Some(with_channels(found, on_it))
+    });
+    found.collect()
+}
+
 fn link_down(evidence: &Evidence) -> Vec<Found> {
     if evidence.standing().next().is_none() {
         return Vec::new();
@@ -301,6 +328,7 @@ pub(super) mod cases {
         (Condition::NetworkLoss, network_loss),
         (Condition::NetworkLoss, loss_before_it_moved_again),
         (Condition::LinkDown, link_down),
+        (Condition::AddressGone, address_gone),
         (Condition::RailCarriesNothing, one_rail_of_two),
     ];
 
@@ -335,6 +363,15 @@ pub(super) mod cases {
     fn link_down() -> Evidence {
         let mut evidence = network_loss();
         evidence.nodes[1].frame = frame(Vec::new(), "down");
+        evidence
+    }
+
+    fn address_gone() -> Evidence {
+        let mut evidence = network_loss();
+        let others = ["10.0.1.25", "127.0.0.1"].map(|text| text.parse().expect("an address"));
+        if let Some(frame) = &mut evidence.nodes[1].frame {
+            frame.addresses = tcpx_node::Fact::Known(others.into());
+        }
         evidence
     }
 

@@ -195,6 +195,7 @@ pub(crate) fn frame(sockets: Vec<TcpSocket>, operstate: &str) -> Option<Box<Fram
             operstate: Fact::Known(operstate.into()),
             counters: Vec::new(),
         }],
+        addresses: Fact::unknown("not kept"),
         threads: Fact::unknown("not kept"),
         kernel_log: unknown(),
         manager_log: unknown(),

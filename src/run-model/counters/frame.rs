@@ -7,9 +7,11 @@
 use super::ChannelNow;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::net::IpAddr;
 use std::time::Instant;
 use tcpx_node::{
-    Fact, NicNow, Root, TcpSocket, Thread, kernel_log_tail, manager_log_tail, sockets_of,
+    Fact, NicNow, Root, TcpSocket, Thread, kernel_log_tail, local_addresses, manager_log_tail,
+    sockets_of,
 };
 use tcpx_words::units::printable;
 
@@ -35,12 +37,19 @@ pub struct Frame {
     pub sockets: Fact<Vec<TcpSocket>>,
     /// The interfaces of its plugin's devices.
     pub nics: Vec<NicNow>,
+    /// The IP addresses of its node's interfaces; unknown in frames of older versions.
+    #[serde(default = "not_recorded")]
+    pub addresses: Fact<Vec<IpAddr>>,
     /// Its threads.
     pub threads: Fact<Vec<Thread>>,
     /// The newest lines of the kernel's log.
     pub kernel_log: Fact<Vec<String>>,
     /// The newest lines of the receive manager's log.
     pub manager_log: Fact<Vec<String>>,
+}
+
+fn not_recorded() -> Fact<Vec<IpAddr>> {
+    Fact::unknown("not recorded by this version")
 }
 
 impl Frame {
@@ -75,6 +84,7 @@ impl Frame {
             channels,
             sockets: sockets_of(&root, pid),
             nics: nics.iter().map(|name| NicNow::read(&root, name)).collect(),
+            addresses: local_addresses(),
             threads: Thread::read_all(&root, pid),
             kernel_log: kernel_log_tail(),
             manager_log: manager_log_tail(&root),
