@@ -526,15 +526,17 @@ impl<'a> Spot<'a> {
             .filter(move |other| !std::ptr::eq(*other, this))
     }
 
+    /// Another channel of its process.
+    pub(crate) fn with_channel(&self, channel: &'a EvidenceChannel) -> Self {
+        Spot { channel, ..*self }
+    }
+
     /// Whether another channel of the same process and direction has completed more requests
     /// and does not stand still.
-    pub(crate) fn is_behind(&self, other: &EvidenceChannel) -> bool {
-        let stands = Spot {
-            channel: other,
-            ..*self
-        }
-        .stands();
-        !stands && other.now.done > self.channel.now.done && other.now.side == self.channel.now.side
+    pub(crate) fn is_behind(&self, other: &'a EvidenceChannel) -> bool {
+        !self.with_channel(other).stands()
+            && other.now.done > self.channel.now.done
+            && other.now.side == self.channel.now.side
     }
 
     /// `peer recv 1 on eth2`.

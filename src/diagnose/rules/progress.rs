@@ -4,12 +4,12 @@
 
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, Spot};
+use crate::evidence::{Evidence, EvidenceChannel, Spot};
 use std::time::Duration;
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
 
-pub(super) const RULES: &[Rule] = &[stopped, hangs, starved, silent, between, recovered];
+pub(super) const RULES: &[Rule] = &[stopped, hangs, cycle, starved, silent, between, recovered];
 
 /// A channel that is tested less often per second is starved. A healthy loop makes a
 /// million tests per second; a loop that sleeps 1 ms between rounds over many channels
@@ -116,6 +116,62 @@ fn starved(evidence: &Evidence) -> Vec<Found> {
         .collect()
 }
 
+/// Whether the process tests a channel that stands still and thereby waits for the other end.
+fn is_waited_for(evidence: &Evidence, spot: Spot<'_>) -> bool {
+    let rate = spot.channel.polls_per_s();
+    spot.stands() && rate.is_some_and(|rate| rate >= least_polls(evidence))
+}
+
+/// Whether the process does nothing on a channel whose other end waits for it: requests stand
+/// still and are not tested, or there are none.
+fn is_left_alone(evidence: &Evidence, spot: Spot<'_>) -> bool {
+    let is_idle = spot.channel.in_flight() == 0 && !spot.channel.now.closed;
+    is_idle || (spot.stands() && !is_polled(evidence, spot))
+}
+
+/// Each end tests a channel that the other end has left alone: both wait for each other.
+fn cycle(evidence: &Evidence) -> Vec<Found> {
+    let mut found = Vec::new();
+    for here in idle_standing(evidence).filter(|spot| is_waited_for(evidence, *spot)) {
+        let Some(left_there) = here.other_end() else {
+            continue;
+        };
+        if !is_left_alone(evidence, left_there) {
+            continue;
+        }
+        let back = idle_standing(evidence).find_map(|there| {
+            let left_here = there.other_end()?;
+            let is_cycle = there.node.subject == left_there.node.subject
+                && left_here.node.subject == here.node.subject
+                && is_waited_for(evidence, there)
+                && is_left_alone(evidence, left_here);
+            is_cycle.then_some((there, left_here))
+        });
+        // Each half is seen from both ends, and told from the first.
+        if let Some((there, left_here)) = back
+            && here.node.subject.name < there.node.subject.name
+        {
+            let half = |waits: Spot<'_>, left: Spot<'_>| {
+                format!(
+                    "{} waits for {} {} and leaves {} {} alone ({}; {})",
+                    waits.node.name(),
+                    waits.channel.now.side,
+                    waits.channel.now.index,
+                    left.channel.now.side,
+                    left.channel.now.index,
+                    waits.counters(),
+                    left.counters()
+                )
+            };
+            let first = half(here, left_here);
+            let one = Found::of_transfer(Condition::WaitCycle, 0.92, first);
+            found.push(one.and(half(there, left_there)));
+            break;
+        }
+    }
+    found
+}
+
 fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
     let least = least_polls(evidence);
     let rate = spot.channel.polls_per_s().filter(|rate| *rate < least)?;
@@ -131,8 +187,22 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
             "the progress policy is window-full-only: a channel is tested only when its window is full",
         ));
     }
+    // A process that waits for another channel, or whose calls on it fail, has a reason not to
+    // test this one: the cause is there.
+    let waits = |sibling: &&EvidenceChannel| {
+        spot.with_channel(sibling).stands() || sibling.now.last_error.is_some()
+    };
+    let is_busy =
+        |sibling: &EvidenceChannel| sibling.polls_per_s().is_some_and(|rate| rate >= least);
+    if spot
+        .siblings()
+        .any(|sibling| waits(&sibling) && is_busy(sibling))
+    {
+        return None;
+    }
     let busiest = spot
         .siblings()
+        .filter(|sibling| !waits(sibling))
         .filter_map(|sibling| Some((sibling, sibling.polls_per_s()?)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
     if let Some((sibling, most)) = busiest
@@ -351,8 +421,25 @@ pub(super) mod cases {
         (Condition::SenderSilent, sender_silent),
         (Condition::ReceiverSilent, receiver_silent),
         (Condition::WindowFullOnlyProgress, window_full_only),
+        (Condition::WaitCycle, drained_in_different_order),
         (Condition::Stalled, nothing_to_see),
     ];
+
+    /// Local drains channel 0 first, peer channel 1; neither comes to the other one.
+    fn drained_in_different_order() -> Evidence {
+        let mut evidence = stuck();
+        for (end, node) in evidence.nodes.iter_mut().enumerate() {
+            let mut second = node.channels[0].clone();
+            second.now.index = 1;
+            node.channels.push(second);
+            let left_alone = &mut node.channels[1 - end];
+            left_alone.watched = Some(Watched {
+                ms: 3000.0,
+                ..Watched::default()
+            });
+        }
+        evidence
+    }
 
     fn receiver_silent() -> Evidence {
         pair(

@@ -338,6 +338,33 @@ fn warnings_are_no_logging_that_a_setting_would_leave_out() {
 }
 
 #[test]
+fn a_loop_that_waits_for_another_channel_is_not_blamed_for_this_one() {
+    // The peer is stopped or gone, or each call on channel 1 is refused: the loop of the inspected
+    // process waits there and never comes to channel 0.
+    let inspected = |refused: u64, stands: bool| {
+        let mut waiting = channel(Side::Send, [12, 0, 0], if stands { 9000 } else { 10 });
+        waiting.now.index = 1;
+        waiting.now.rc_errors = refused;
+        waiting.now.last_error = (refused > 0).then(|| ("test".into(), 2));
+        let mut left = channel(Side::Send, [12, 0, 0], 9000);
+        left.watched = Some(Watched {
+            ms: 3000.0,
+            ..Watched::default()
+        });
+        Evidence {
+            stall_after_ms: 3000,
+            now_ms: 9000.0,
+            nodes: vec![node("local", vec![left, waiting])],
+            ..Evidence::default()
+        }
+    };
+    let has = |evidence: &Evidence| names(&diagnose(evidence)).contains(&"polls-others-only");
+    assert!(has(&inspected(0, false)));
+    assert!(!has(&inspected(0, true)));
+    assert!(!has(&inspected(75_000, true)));
+}
+
+#[test]
 fn who_presses_ctrl_c_is_not_told_about_a_premature_close() {
     // The worker of the other end was told to stop first and closed its connections.
     let mut evidence = pair(
