@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// The families, in the order in which documentation and findings name their conditions.
-const FAMILIES: [&str; 7] = [
+const FAMILIES: [&str; 8] = [
     "progress",
     "slots",
     "connection",
@@ -20,6 +20,7 @@ const FAMILIES: [&str; 7] = [
     "network",
     "topology",
     "measurement",
+    "comparison",
 ];
 
 fn main() {

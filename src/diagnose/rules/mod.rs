@@ -5,6 +5,7 @@
 //! which channels stand still, so that a healthy transfer has no findings.
 #![forbid(unsafe_code)]
 
+mod comparison;
 mod connection;
 mod endings;
 mod measurement;
@@ -29,6 +30,7 @@ pub(super) const FAMILIES: &[&[Rule]] = &[
     network::RULES,
     topology::RULES,
     measurement::RULES,
+    comparison::RULES,
 ];
 
 /// Asked when no other rule found an error: reports a stall that is declared or seen.
@@ -44,6 +46,7 @@ pub(crate) const CASES: &[&[crate::tests::Case]] = &[
     network::cases::CASES,
     topology::cases::CASES,
     measurement::cases::CASES,
+    comparison::cases::CASES,
 ];
 
 /// What one rule found; the texts about its condition are in the catalogue.
