@@ -1,16 +1,35 @@
 //! Rails, channels and paths of one run compared with each other.
 //!
-//! A run that passes may still have lost packets.
+//! A run that passes may still have a rail that is several times slower than the others. A rail is
+//! named only if its receives are slow compared with every other rail and a second measure agrees:
+//! on a machine with too few cores, one measure alone differs by several times in healthy runs.
 #![forbid(unsafe_code)]
 
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, EvidenceNode};
+use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use tcpx_run_model::counters::PathUse;
 use tcpx_words::error::Outcome;
+use tcpx_words::side::Side;
 
-pub(super) const RULES: &[Rule] = &[retransmitted];
+pub(super) const RULES: &[Rule] = &[slow_rail, retransmitted];
 
+/// Fewest requests of a channel whose latency is compared.
+const REQUESTS_MIN: u64 = 32;
+/// A rail is slow if its receives take this many times as long as those of the other rails, and
+/// this many times as long as those of the slowest of them.
+const RAIL_TIMES_MEDIAN: f64 = 2.0;
+const RAIL_TIMES_NEXT: f64 = 1.5;
+/// The same where there is only one other rail.
+const RAIL_TIMES_ONE: f64 = 3.0;
+/// A second measure agrees if it is this many times that of the other rails: latency of the sends,
+/// and round-trip time.
+const SENDS_TIMES: f64 = 2.0;
+const ROUND_TRIP_TIMES: f64 = 3.0;
+/// Shorter round trips differ by their noise.
+const ROUND_TRIP_MIN_US: f64 = 500.0;
 /// Retransmits that are reported, and their share of all segments. On a loaded machine without a
 /// fault up to 0.3 % were seen.
 const RETRANSMITS_MIN: u64 = 30;
@@ -23,12 +42,169 @@ fn has_ended(evidence: &Evidence) -> bool {
     matches!(evidence.outcome, Some(Outcome::Passed | Outcome::Failed))
 }
 
+/// What is known of one rail of one direction of a pair.
+#[derive(Default)]
+struct Rail<'a> {
+    recvs: Vec<f64>,
+    sends: Vec<f64>,
+    /// Path of the sender and of the receiver.
+    paths: [Option<&'a PathUse>; 2],
+}
+
+/// The rails of the direction from `from` to `to`, by the receiver's interface.
+fn rails<'a>(from: &'a EvidenceNode, to: &'a EvidenceNode) -> BTreeMap<&'a str, Rail<'a>> {
+    let mut rails = BTreeMap::<&str, Rail<'_>>::new();
+    for recv in of_side(to, Side::Recv) {
+        let send = of_side(from, Side::Send).find(|send| send.now.index == recv.now.index);
+        let (Some(send), Some(recvs)) = (send, latency(recv)) else {
+            continue;
+        };
+        let rail = rails.entry(&recv.nic).or_default();
+        rail.recvs.push(recvs);
+        rail.sends.extend(latency(send));
+        // The address that the receiver listens on, as each end knows it.
+        rail.paths[0] = rail.paths[0]
+            .or(ip(&send.now.peer).and_then(|there| path_of(from, |path| path.peer == there)));
+        rail.paths[1] = rail.paths[1]
+            .or(ip(&recv.now.local).and_then(|here| path_of(to, |path| path.local == here)));
+    }
+    rails
+}
+
+fn of_side(node: &EvidenceNode, side: Side) -> impl Iterator<Item = &EvidenceChannel> {
+    let is = move |channel: &&EvidenceChannel| channel.now.side == side && !channel.nic.is_empty();
+    node.channels.iter().filter(is)
+}
+
+/// The median latency of a channel with enough requests, microseconds.
+fn latency(channel: &EvidenceChannel) -> Option<f64> {
+    let median = channel
+        .now
+        .latency_us
+        .filter(|_| channel.now.done >= REQUESTS_MIN)?
+        .p50;
+    (median.is_finite() && median > 0.0).then_some(median)
+}
+
+fn ip(address: &Option<String>) -> Option<IpAddr> {
+    Some(address.as_deref()?.parse::<SocketAddr>().ok()?.ip())
+}
+
 fn paths(node: &EvidenceNode) -> impl Iterator<Item = &PathUse> {
     let network = node.network.as_ref();
     network
         .and_then(|network| network.paths.known())
         .into_iter()
         .flatten()
+}
+
+fn path_of(node: &EvidenceNode, is: impl Fn(&PathUse) -> bool) -> Option<&PathUse> {
+    paths(node).find(|path| is(path))
+}
+
+/// The middle of some numbers.
+fn median(numbers: &[f64]) -> Option<f64> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some(sorted[middle - 1].midpoint(sorted[middle])),
+    }
+}
+
+/// How many times the median of the others a number is.
+fn times(number: Option<f64>, others: &[f64]) -> Option<f64> {
+    let middle = median(others).filter(|middle| *middle > 0.0)?;
+    Some(number? / middle)
+}
+
+fn slow_rail(evidence: &Evidence) -> Vec<Found> {
+    if !has_ended(evidence) {
+        return Vec::new();
+    }
+    let both_ways = evidence
+        .pairs()
+        .flat_map(|(one, other)| [(one, other), (other, one)]);
+    let mut found = Vec::new();
+    for (from, to) in both_ways {
+        let rails = rails(from, to);
+        found.extend(
+            rails
+                .keys()
+                .filter_map(|nic| slow_one(&rails, nic, from, to)),
+        );
+    }
+    found
+}
+
+fn slow_one(
+    rails: &BTreeMap<&str, Rail<'_>>,
+    nic: &str,
+    from: &EvidenceNode,
+    to: &EvidenceNode,
+) -> Option<Found> {
+    let this = rails.get(nic)?;
+    let others: Vec<&Rail<'_>> = rails
+        .iter()
+        .filter(|(other, _)| **other != nic)
+        .map(|(_, rail)| rail)
+        .collect();
+    let of_others = |value: &dyn Fn(&Rail<'_>) -> Option<f64>| -> Vec<f64> {
+        others.iter().filter_map(|rail| value(rail)).collect()
+    };
+    let recvs = median(&this.recvs)?;
+    let other_recvs = of_others(&|rail| median(&rail.recvs));
+    let slower = times(Some(recvs), &other_recvs)?;
+    let next = other_recvs.iter().copied().fold(0.0, f64::max);
+    let least = if other_recvs.len() > 1 {
+        RAIL_TIMES_MEDIAN
+    } else {
+        RAIL_TIMES_ONE
+    };
+    if slower < least || recvs < next * RAIL_TIMES_NEXT {
+        return None;
+    }
+
+    let mut agree = Vec::new();
+    let sends = median(&this.sends);
+    let sends_slower = times(sends, &of_others(&|rail| median(&rail.sends)));
+    if let (Some(sends), Some(slower)) = (sends, sends_slower.filter(|times| *times >= SENDS_TIMES))
+    {
+        agree.push(format!(
+            "its sends take {sends:.0} us, {slower:.1} times those of the others"
+        ));
+    }
+    for (end, node) in [from, to].into_iter().enumerate() {
+        let trip = |rail: &Rail<'_>| rail.paths[end]?.rtt_us.map(f64::from);
+        let mine = trip(this).filter(|mine| *mine >= ROUND_TRIP_MIN_US);
+        let slower = times(mine, &of_others(&trip));
+        if let (Some(mine), Some(slower)) =
+            (mine, slower.filter(|times| *times >= ROUND_TRIP_TIMES))
+        {
+            agree.push(format!(
+                "{}: the round-trip time of its connections is {mine:.0} us, {slower:.1} times that of the others",
+                node.name()
+            ));
+        }
+        if let Some(path) = this.paths[end].filter(|path| is_lossy(path)) {
+            agree.push(resent(node, path));
+        }
+    }
+    if agree.is_empty() {
+        return None;
+    }
+    let far_from_it = if slower >= 2.0 * least { 0.15 } else { 0.0 };
+    let confidence = (0.6 + far_from_it + 0.1 * agree.len().min(2) as f64).min(0.95);
+    let fact = format!(
+        "{} -> {}: a receive over {nic} takes {recvs:.0} us (median), {slower:.1} times as long as over the {} other rails",
+        from.name(),
+        to.name(),
+        other_recvs.len()
+    );
+    let found = Found::at(Condition::RailSlowerThanOthers, to, confidence, fact);
+    Some(agree.into_iter().fold(found, Found::and))
 }
 
 fn is_lossy(path: &PathUse) -> bool {
@@ -66,12 +242,11 @@ pub(super) mod cases {
     use super::*;
     use crate::tests::Case;
     use crate::tests::builders::*;
-    use std::net::{IpAddr, SocketAddr};
     use tcpx_node::Fact;
     use tcpx_run_model::counters::{LatencyUs, NetworkUse};
-    use tcpx_words::side::Side;
 
     pub(crate) const CASES: &[Case] = &[
+        (Condition::RailSlowerThanOthers, one_rail_at_500_mbit),
         (Condition::SegmentsRetransmitted, loss_on_the_only_rail),
     ];
 
@@ -124,6 +299,14 @@ pub(super) mod cases {
         IpAddr::from([192, 168, rail, host])
     }
 
+    // As measured on two cores, with 500 Mbit/s on eth2.
+    fn one_rail_at_500_mbit() -> Evidence {
+        run(&[
+            ("eth1", [6553.6, 17825.8], 3031, 14),
+            ("eth2", [104_857.6, 130_023.4], 38_859, 4),
+        ])
+    }
+
     fn loss_on_the_only_rail() -> Evidence {
         run(&[("eth1", [9000.0, 20_000.0], 23_000, 124)])
     }
@@ -153,5 +336,26 @@ mod tests {
         ] {
             assert_eq!(diagnose(&cases::run(&channels)), []);
         }
+    }
+
+    #[test]
+    fn a_rail_with_loss_and_delay_is_named_with_its_retransmits() {
+        let found = diagnose(&cases::run(&[
+            ("eth1", [4980.7, 15_204.4], 2252, 8),
+            ("eth2", [48_234.5, 65_011.7], 32_918, 136),
+            ("eth3", [30_408.7, 28_311.6], 4121, 16),
+            ("eth4", [39_845.9, 26_214.4], 2612, 13),
+        ]));
+        let rail = found
+            .iter()
+            .find(|one| one.condition == "rail-slower-than-others");
+        let rail = rail.expect("the slow rail");
+        assert!(rail.because[0].contains("over eth2 takes"), "{rail:#?}");
+        assert!(
+            found
+                .iter()
+                .any(|one| one.condition == "segments-retransmitted"),
+            "{found:#?}"
+        );
     }
 }
