@@ -14,7 +14,7 @@ use tcpx_run_model::counters::PathUse;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
-pub(super) const RULES: &[Rule] = &[slow_rail, retransmitted];
+pub(super) const RULES: &[Rule] = &[slow_rail, slow_channel, retransmitted];
 
 /// Fewest requests of a channel whose latency is compared.
 const REQUESTS_MIN: u64 = 32;
@@ -30,6 +30,12 @@ const SENDS_TIMES: f64 = 2.0;
 const ROUND_TRIP_TIMES: f64 = 3.0;
 /// Shorter round trips differ by their noise.
 const ROUND_TRIP_MIN_US: f64 = 500.0;
+/// A channel is slow if its latency is this many times that of the others at both ends, and this
+/// many standard deviations from their median.
+const CHANNEL_TIMES: f64 = 4.0;
+const CHANNEL_DEVIATIONS: f64 = 8.0;
+/// Fewest channels over one interface that are compared.
+const CHANNELS_MIN: usize = 4;
 /// Retransmits that are reported, and their share of all segments. On a loaded machine without a
 /// fault up to 0.3 % were seen.
 const RETRANSMITS_MIN: u64 = 30;
@@ -207,6 +213,60 @@ fn slow_one(
     Some(agree.into_iter().fold(found, Found::and))
 }
 
+/// One channel among many over the same interface, slow at both ends.
+fn slow_channel(evidence: &Evidence) -> Vec<Found> {
+    if !has_ended(evidence) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let both_ways = evidence
+        .pairs()
+        .flat_map(|(one, other)| [(one, other), (other, one)]);
+    for (from, to) in both_ways {
+        for recv in of_side(to, Side::Recv) {
+            let send = of_side(from, Side::Send).find(|send| send.now.index == recv.now.index);
+            let slower = [send.and_then(|send| outlier(from, send)), outlier(to, recv)];
+            let [Some(sends), Some(recvs)] = slower else {
+                continue;
+            };
+            let fact = format!(
+                "{} -> {}: requests of channel {} over {} take {:.1} times as long at the sender and {:.1} times at \
+                 the receiver as those of the other channels over it (medians)",
+                from.name(),
+                to.name(),
+                recv.now.index,
+                recv.nic,
+                sends,
+                recvs
+            );
+            found.push(Found {
+                channel: Some(recv.now.index),
+                ..Found::at(Condition::ChannelSlowerThanOthers, to, 0.7, fact)
+            });
+        }
+    }
+    found
+}
+
+/// How many times slower a channel is than the others of its node, side and interface, if it is
+/// far outside their spread.
+fn outlier(node: &EvidenceNode, channel: &EvidenceChannel) -> Option<f64> {
+    let is_other =
+        |other: &&EvidenceChannel| other.nic == channel.nic && other.now.index != channel.now.index;
+    let others = of_side(node, channel.now.side).filter(is_other);
+    let others: Vec<f64> = others.filter_map(latency).collect();
+    if others.len() + 1 < CHANNELS_MIN {
+        return None;
+    }
+    let (mine, middle) = (latency(channel)?, median(&others)?);
+    let distances: Vec<f64> = others.iter().map(|other| (other - middle).abs()).collect();
+    // The median distance of normally distributed numbers, as a standard deviation.
+    let deviation = (median(&distances)? * 1.4826).max(middle * 0.05);
+    let slower = mine / middle;
+    let is_far = (mine - middle) / deviation >= CHANNEL_DEVIATIONS;
+    (slower >= CHANNEL_TIMES && is_far).then_some(slower)
+}
+
 fn is_lossy(path: &PathUse) -> bool {
     path.retransmits >= RETRANSMITS_MIN
         && path.retransmits as f64 >= RETRANSMITTED_MIN * path.segments as f64
@@ -247,6 +307,7 @@ pub(super) mod cases {
 
     pub(crate) const CASES: &[Case] = &[
         (Condition::RailSlowerThanOthers, one_rail_at_500_mbit),
+        (Condition::ChannelSlowerThanOthers, one_slow_channel),
         (Condition::SegmentsRetransmitted, loss_on_the_only_rail),
     ];
 
@@ -305,6 +366,15 @@ pub(super) mod cases {
             ("eth1", [6553.6, 17825.8], 3031, 14),
             ("eth2", [104_857.6, 130_023.4], 38_859, 4),
         ])
+    }
+
+    fn one_slow_channel() -> Evidence {
+        let mut channels = [("eth1", [9000.0, 20_000.0], 3000, 10); 4];
+        for (index, channel) in channels.iter_mut().enumerate() {
+            channel.1[1] += 1000.0 * index as f64;
+        }
+        channels[3].1 = [90_000.0, 210_000.0];
+        run(&channels)
     }
 
     fn loss_on_the_only_rail() -> Evidence {
