@@ -9,6 +9,7 @@ use crate::ids::{NodeId, WorkerId};
 use crate::phase::Phase;
 use crate::state::RunState;
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use tcpx_words::units::printable;
 
 /// Most channel samples of one worker, some 400 bytes each.
@@ -55,10 +56,28 @@ pub struct TimelineLine {
     pub kind: LineKind,
     /// The text, without control characters.
     pub text: String,
+    /// Equal for lines of one source that differ only in digits.
+    pub shape: u64,
+}
+
+fn shape(kind: LineKind, worker: Option<WorkerId>, text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (kind, worker).hash(&mut hasher);
+    // A number is one sign, however long it is.
+    let mut is_digit = false;
+    for byte in text.bytes() {
+        let was_digit = std::mem::replace(&mut is_digit, byte.is_ascii_digit());
+        if !is_digit {
+            hasher.write_u8(byte);
+        } else if !was_digit {
+            hasher.write_u8(b'0');
+        }
+    }
+    hasher.finish()
 }
 
 /// The source of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LineKind {
     /// A WARN line of the plugin.
     Warning,
@@ -117,12 +136,14 @@ impl Timeline {
         let at_ns = self.state.at_ns(event.ms);
         let (worker, node) = (event.worker(), event.node);
         let mut say = |kind, text: &str| {
+            let text = printable(text);
             self.line(TimelineLine {
                 at_ns,
                 worker,
                 node,
                 kind,
-                text: printable(text),
+                shape: shape(kind, worker, &text),
+                text,
             })
         };
         match &event.kind {

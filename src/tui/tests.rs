@@ -151,6 +151,34 @@ fn the_log_alone_and_scrolled() {
 }
 
 #[test]
+fn a_warning_that_is_repeated_is_one_line_of_the_log() {
+    let warn = |ms: u64| {
+        let line = LogLine {
+            level: 2,
+            function: "alloc".into(),
+            line: 7,
+            text: format!("No free space in pool {}", ms * 37),
+            count: ms,
+        };
+        Event::new(
+            ms as f64,
+            Who::Worker(WorkerId::of_pair(NodeId(1), PairId(0))),
+            EventKind::PluginLine(line),
+        )
+    };
+    let mut events = vec![nodes(&["node0", "node0"])];
+    events.extend((1..=3203).map(warn));
+    let model = Model::after(Beginning::default(), events);
+    let text = Screen::new(model, PLAIN, (100, 24)).text();
+    assert!(text.contains("3203 lines, 1 WARN "), "{text}");
+    assert_eq!(text.matches("No free space in pool").count(), 1, "{text}");
+    assert!(
+        text.contains("3203 times, the last: alloc:7 No free space in pool 118511"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_help_names_every_key_and_any_key_closes_it() {
     let mut screen = Screen::new(stalled(), PLAIN, (80, 24));
     screen.press(&[Message::Help]);

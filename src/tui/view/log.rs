@@ -7,6 +7,7 @@ use crate::theme::Ink;
 use crate::watch::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::collections::HashMap;
 use tcpx_run_model::timeline::{LineKind, TimelineLine};
 
 pub(super) static PANE: Pane = Pane {
@@ -52,10 +53,10 @@ fn log(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
         .iter()
         .rposition(|line| line.at_ns <= scene.picture.at_ns)
         .map_or(0, |place| place + 1);
-    let warnings = lines
+    let rows = folded(lines.iter().take(until));
+    let warnings = rows
         .iter()
-        .take(until)
-        .filter(|line| line.kind == LineKind::Warning)
+        .filter(|(line, _)| line.kind == LineKind::Warning)
         .count();
     let lost = match model.timeline.lines_lost {
         0 => String::new(),
@@ -68,22 +69,40 @@ fn log(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
         "log",
         &format!("{until} lines, {warnings} WARN{lost}"),
     );
-    let last = until
+    let last = rows
+        .len()
         .saturating_sub(state.lines_back)
-        .max(usize::from(inside.height).min(until));
+        .max(usize::from(inside.height).min(rows.len()));
     let first = last.saturating_sub(inside.height.into());
     let width = model.names_width().min(16);
-    for (line, row) in lines.range(first..last).zip(0..) {
+    for ((line, count), row) in rows[first..last].iter().zip(0..) {
         draw_line(
             Pen::at(buffer, state.theme, inside, row),
             line,
+            *count,
             model,
             width,
         );
     }
 }
 
-fn draw_line(mut pen: Pen<'_>, line: &TimelineLine, model: &Model, width: usize) {
+/// Each WARN that was repeated, possibly with other numbers, is one row with the number of times,
+/// at the place of the last one. A plugin may repeat a WARN thousands of times in a healthy run.
+fn folded<'a>(lines: impl Iterator<Item = &'a TimelineLine>) -> Vec<(&'a TimelineLine, usize)> {
+    let mut rows: Vec<(&TimelineLine, usize)> = Vec::new();
+    let mut places = HashMap::new();
+    for line in lines {
+        let before = (line.kind == LineKind::Warning)
+            .then(|| places.insert(line.shape, rows.len()))
+            .flatten();
+        let earlier = before.map_or(0, |place: usize| std::mem::take(&mut rows[place].1));
+        rows.push((line, earlier + 1));
+    }
+    rows.retain(|(_, count)| *count > 0);
+    rows
+}
+
+fn draw_line(mut pen: Pen<'_>, line: &TimelineLine, count: usize, model: &Model, width: usize) {
     let since_s = line
         .at_ns
         .wrapping_sub(model.state().at_ns(0.0))
@@ -98,6 +117,9 @@ fn draw_line(mut pen: Pen<'_>, line: &TimelineLine, model: &Model, width: usize)
     let node: String = model.who_said(line).chars().take(width).collect();
     pen.write(Ink::Faint, format!(" {since_s:>8.3} {node:<width$} "))
         .write(ink, format!("{word} "));
+    if count > 1 {
+        pen.write(Ink::Faint, format!("{count} times, the last: "));
+    }
     pen.write(
         if line.kind == LineKind::Plugin {
             Ink::Plain
