@@ -1,8 +1,8 @@
 //! A run that loses a process, a node or a connection ends soon, names the loss, keeps its
 //! evidence, and leaves nothing on either node.
 
-use crate::lab::{Lab, NODES};
-use crate::peer::small;
+use crate::lab::{Lab, NODES, address};
+use crate::peer::{PEER, small};
 use crate::tcpxctl::{Ended, Process, Running};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -163,8 +163,9 @@ fn ctrl_c_ends_a_run_between_two_nodes() {
     ended.recorded("interrupted");
 }
 
-/// Injects a fault on one of two rails of a run, which then stalls; returns its record.
-fn a_rail(how: &str) -> Option<Value> {
+/// Injects a fault on eth2 of node1, one of two rails of a run, which then stalls; returns its
+/// record.
+fn a_rail(breaks: impl FnOnce(&Lab)) -> Option<Value> {
     let lab = Lab::up()?;
     let limits = [
         "limits.stall_after=2s",
@@ -174,7 +175,7 @@ fn a_rail(how: &str) -> Option<Value> {
     let endless = ["transfer.iterations=1000000", "limits.total=50s"];
     let mut run = small(&lab, "node0", &[]).set(&limits).set(&endless).start();
     measures(&mut run);
-    lab.hurt("node1", "eth2", how);
+    breaks(&lab);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(4), "{ended}");
     let record = ended.recorded("stalled");
@@ -184,23 +185,19 @@ fn a_rail(how: &str) -> Option<Value> {
 
 #[test]
 fn loss_of_a_rail_is_a_stall_and_not_a_lost_peer() {
-    a_rail("blackhole");
+    a_rail(|lab| lab.hurt("node1", "eth2", "blackhole"));
 }
 
-#[test]
-fn a_rail_that_is_down_ranks_before_its_consequences() {
-    let Some(record) = a_rail("down") else { return };
+/// The condition comes first, with this fact, and what follows from it is no error.
+fn is_first(record: &Value, condition: &str, fact: &str) {
     let found = &record["findings"][0];
     assert_eq!(
         (&found["condition"], &found["severity"]),
-        (&"link-down".into(), &"error".into()),
+        (&condition.into(), &"error".into()),
         "{record:#}"
     );
     assert!(
-        found["because"][0]
-            .as_str()
-            .unwrap()
-            .contains("eth2 is down"),
+        found["because"][0].as_str().unwrap().contains(fact),
         "{found:#}"
     );
     let others = record["findings"].as_array().unwrap();
@@ -208,6 +205,51 @@ fn a_rail_that_is_down_ranks_before_its_consequences() {
         others[1..].iter().all(|one| one["severity"] != "error"),
         "{others:#?}"
     );
+}
+
+#[test]
+fn a_rail_that_is_down_ranks_before_its_consequences() {
+    if let Some(record) = a_rail(|lab| lab.hurt("node1", "eth2", "down")) {
+        is_first(&record, "link-down", "eth2 is down");
+    }
+}
+
+#[test]
+fn an_address_that_is_removed_is_not_called_loss() {
+    let remove = |lab: &Lab| {
+        let prefix = format!("{}/24", address("node1", "eth2"));
+        lab.exec("node1", &["ip", "address", "del", &prefix, "dev", "eth2"]);
+    };
+    if let Some(record) = a_rail(remove) {
+        is_first(&record, "address-gone", "no interface has 192.168.2.226");
+    }
+}
+
+#[test]
+fn a_slow_rail_of_a_run_that_passes_is_named() {
+    let Some(lab) = Lab::up() else { return };
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/4conn.toml");
+    let short = [
+        "transfer.total=32MiB",
+        "transfer.iterations=6",
+        "transfer.warmup=1",
+    ];
+    for hurts in [&["rate 200"][..], &["loss 1", "delay 20"]] {
+        for how in hurts {
+            lab.hurt("node1", "eth2", how);
+        }
+        let tool = lab.tool("node0", &["run", scenario, "--peer", PEER]);
+        let record = tool.set(&short).ends_with(0).recorded("passed");
+        let found = record["findings"].as_array().unwrap();
+        let is = |one: &&Value| one["condition"] == "rail-slower-than-others";
+        let rail = found.iter().find(is);
+        let rail = rail.unwrap_or_else(|| panic!("{hurts:?}: {:#}", record["pairs"]));
+        assert!(
+            rail["because"][0].as_str().unwrap().contains("over eth2 "),
+            "{rail:#}"
+        );
+        lab.heal();
+    }
 }
 
 #[test]
