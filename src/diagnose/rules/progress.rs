@@ -17,7 +17,9 @@ pub(super) const RULES: &[Rule] = &[stopped, hangs, cycle, starved, silent, betw
 const POLLED_PER_S: f64 = 20.0;
 
 fn stopped(evidence: &Evidence) -> Vec<Found> {
-    let stopped = evidence.nodes.iter().filter_map(|node| {
+    // A process of a run that passed goes on, whatever its last frame shows.
+    let nodes = evidence.nodes.iter().filter(|_| evidence.is_bad());
+    let stopped = nodes.filter_map(|node| {
         let frame = node
             .frame
             .as_deref()
