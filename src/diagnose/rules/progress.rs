@@ -9,7 +9,9 @@ use std::time::Duration;
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
 
-pub(super) const RULES: &[Rule] = &[stopped, hangs, cycle, starved, silent, between, recovered];
+pub(super) const RULES: &[Rule] = &[
+    stopped, hangs, cycle, starved, silent, behind, between, recovered,
+];
 
 /// A channel that is tested less often per second is starved. A healthy loop makes a
 /// million tests per second; a loop that sleeps 1 ms between rounds over many channels
@@ -263,6 +265,37 @@ fn silent(evidence: &Evidence) -> Vec<Found> {
         .collect()
 }
 
+/// Nothing is in flight at either end, and one has posted less than the other has completed: small
+/// requests fit into the sockets' buffers, so its turn shows in the totals only.
+fn behind(evidence: &Evidence) -> Vec<Found> {
+    if !is_stalled(evidence) {
+        return Vec::new();
+    }
+    let waits = |spot: &Spot<'_>| {
+        let now = &spot.channel.now;
+        spot.channel.in_flight() == 0 && !now.closed && now.quiet_ms >= evidence.stall_after_ms
+    };
+    let found = evidence.spots().filter(waits).filter_map(|spot| {
+        let ahead = spot.other_end().filter(waits)?;
+        if ahead.channel.now.done <= spot.channel.now.posted {
+            return None;
+        }
+        let condition = if spot.channel.sends() {
+            Condition::SenderSilent
+        } else {
+            Condition::ReceiverSilent
+        };
+        Some(Found::on(condition, spot, 0.8).and(ahead.counters()))
+    });
+    found.collect()
+}
+
+/// Whether the run stands still, or was given up.
+fn is_stalled(evidence: &Evidence) -> bool {
+    evidence.outcome == Some(Outcome::Stalled)
+        || (evidence.outcome.is_none() && evidence.stall.is_some_and(|stall| !stall.recovered))
+}
+
 /// The other end of a standing channel has nothing in flight and has not completed everything.
 fn other_end_is_silent(spot: Spot<'_>) -> Option<Found> {
     let other = spot.other_end()?;
@@ -377,8 +410,7 @@ fn recovered(evidence: &Evidence) -> Vec<Found> {
 }
 
 pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
-    let declared = evidence.outcome == Some(Outcome::Stalled)
-        || (evidence.outcome.is_none() && evidence.stall.is_some_and(|stall| !stall.recovered));
+    let declared = is_stalled(evidence);
     let mut waiting: Vec<Spot<'_>> = evidence.standing().collect();
     let stands = !waiting.is_empty();
     if !declared && !stands {
@@ -422,6 +454,7 @@ pub(super) mod cases {
     pub(crate) const CASES: &[Case] = &[
         (Condition::SenderSilent, sender_silent),
         (Condition::ReceiverSilent, receiver_silent),
+        (Condition::ReceiverSilent, all_sent_into_buffers),
         (Condition::WindowFullOnlyProgress, window_full_only),
         (Condition::WaitCycle, drained_in_different_order),
         (Condition::Stalled, nothing_to_see),
@@ -448,6 +481,14 @@ pub(super) mod cases {
             channel(Side::Send, [40, 28, 28], 4000),
             channel(Side::Recv, [28, 28, 28], 9000),
         )
+    }
+
+    fn all_sent_into_buffers() -> Evidence {
+        let idle = pair(
+            channel(Side::Send, [48, 48, 48], 4000),
+            channel(Side::Recv, [38, 38, 38], 4000),
+        );
+        ended(Outcome::Stalled, idle)
     }
 
     fn window_full_only() -> Evidence {
