@@ -82,6 +82,10 @@ pub struct TcpFlow {
     /// in frames of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_segments: Option<u32>,
+    /// Segments that arrived twice, by the peer's acknowledgements: they were retransmitted
+    /// although they were not lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicates: Option<u32>,
 }
 
 /// Every TCP connection of this network namespace.
@@ -181,6 +185,7 @@ fn flow(info: &TcpInfo) -> TcpFlow {
         not_sent: Some(info.notsent_bytes),
         peer_window_limited_us: Some(info.rwnd_limited),
         data_segments: Some(info.data_segs_out),
+        duplicates: Some(info.dsack_dups),
     }
 }
 

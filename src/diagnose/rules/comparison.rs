@@ -268,9 +268,13 @@ fn outlier(node: &EvidenceNode, channel: &EvidenceChannel) -> Option<f64> {
     (slower >= CHANNEL_TIMES && is_far).then_some(slower)
 }
 
+/// Whether segments were lost on a path. A busy machine retransmits segments that have arrived, and
+/// drops some of those that it sends to itself.
 fn is_lossy(path: &PathUse) -> bool {
-    path.retransmits >= RETRANSMITS_MIN
-        && path.retransmits as f64 >= RETRANSMITTED_MIN * path.segments as f64
+    let lost = path.retransmits.saturating_sub(path.duplicates);
+    path.local != path.peer
+        && lost >= RETRANSMITS_MIN
+        && lost as f64 >= RETRANSMITTED_MIN * path.segments as f64
 }
 
 fn resent(node: &EvidenceNode, path: &PathUse) -> String {
@@ -344,6 +348,7 @@ pub(super) mod cases {
                 connections: 8,
                 segments: 12_500,
                 retransmits: *retransmits,
+                duplicates: 0,
                 rtt_us: Some(*rtt_us),
             });
         }
@@ -407,6 +412,21 @@ mod tests {
         ] {
             assert_eq!(diagnose(&cases::run(&channels)), []);
         }
+    }
+
+    #[test]
+    fn retransmits_on_one_machine_and_of_segments_that_had_arrived_are_no_loss() {
+        let found = |change: fn(&mut PathUse)| {
+            let mut evidence = cases::run(&[("eth1", [9000.0, 20_000.0], 23_000, 124)]);
+            let network = evidence.nodes[0].network.as_mut();
+            if let Some(tcpx_node::Fact::Known(paths)) = network.map(|network| &mut network.paths) {
+                paths.iter_mut().for_each(change);
+            }
+            !diagnose(&evidence).is_empty()
+        };
+        assert!(found(|_| {}));
+        assert!(!found(|path| path.peer = path.local));
+        assert!(!found(|path| path.duplicates = 100));
     }
 
     #[test]

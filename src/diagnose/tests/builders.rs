@@ -166,6 +166,7 @@ pub(crate) fn socket(
         not_sent: Some(0),
         peer_window_limited_us: Some(0),
         data_segments: None,
+        duplicates: None,
     };
     TcpSocket {
         local: address(local),

@@ -34,6 +34,9 @@ pub struct PathUse {
     pub segments: u64,
     /// Segments that this end retransmitted.
     pub retransmits: u64,
+    /// Retransmitted segments that had arrived before.
+    #[serde(default)]
+    pub duplicates: u64,
     /// Median of their smoothed round-trip times, microseconds.
     pub rtt_us: Option<u32>,
 }
@@ -94,6 +97,7 @@ fn by_path(sockets: &[TcpSocket]) -> Vec<PathUse> {
             connections: u32::try_from(sockets.len()).unwrap_or(u32::MAX),
             segments: sum(|socket| socket.flow?.data_segments),
             retransmits: sum(|socket| socket.retransmits),
+            duplicates: sum(|socket| socket.flow?.duplicates),
             rtt_us: trips.get(trips.len() / 2).copied(),
         }
     };
