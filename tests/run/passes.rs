@@ -88,6 +88,22 @@ fn the_other_shipped_scenarios_pass_cut_short() {
     ships("progress.toml", 3, &["transfer.total=8MiB"]);
 }
 
+/// `scripts/rehearse --shipped` runs every shipped scenario at its full size.
+#[test]
+fn shipped_scenarios_are_quiet_however_often_they_run() {
+    // Enough requests for channels to be compared with each other.
+    let short = [
+        "transfer.total=4MiB",
+        "transfer.chunk=32KiB",
+        "env.NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0",
+    ];
+    for name in ["1conn.toml", "4conn.toml"] {
+        for _ in 0..20 {
+            ships(name, 1, &short);
+        }
+    }
+}
+
 /// Every version with the shipped scenarios: in v4, `connect` and `accept` block, even if each end
 /// does both, and a receive in device memory is complete only after a flush.
 #[test]
