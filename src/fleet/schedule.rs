@@ -232,7 +232,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
         #[test]
         fn in_pairs_every_pair_meets_once_and_no_node_is_twice_in_a_round(
