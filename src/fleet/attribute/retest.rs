@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 /// Meetings of each suspect.
 const TURNS: usize = 4;
 /// How often a pair meets again.
-const REPEATS_MAX: usize = 2;
+const REPEATS_MAX: usize = 3;
 
 /// Meetings that retest the suspects of an attribution, beginning with the one that explains most,
 /// at most `meetings_max`. Both directions and all rails of each are to be measured. No pair meets
-/// more than twice. [`crate::schedule::disjoint`] makes rounds of them.
+/// more than three times. [`crate::schedule::disjoint`] makes rounds of them.
 pub fn retests(
     attribution: &Attribution,
     nodes: usize,

@@ -185,6 +185,27 @@ fn a_retest_confirms_what_stays_and_clears_what_does_not() {
     assert_eq!((gone.findings.len(), gone.cleared.len()), (0, 1));
 }
 
+#[test]
+fn one_direction_of_one_rail_of_a_pair_is_retested_often_enough_to_be_confirmed() {
+    let lane = |from, to, rail| slow((from, to, rail) == (3, 1, 0), 0.5);
+    let (first, groups) = (mesh(16, 4, lane), Groups::default());
+    let suspected = attribute(&first, &[], &groups);
+    let mut again = Vec::new();
+    for meeting in retests(&suspected, 16, &groups, 64) {
+        let is_of_it = |cell: &&Cell| {
+            let ends = (cell.from.min(cell.to), cell.from.max(cell.to));
+            ends == (meeting.from, meeting.to)
+        };
+        again.extend(first.iter().filter(is_of_it).copied());
+    }
+    let confirmed = attribute(&first, &again, &groups);
+    assert_eq!(
+        words(16, &confirmed),
+        ["rail eth1 from a3-3 to a3-1 runs at 50 % of the others"]
+    );
+    assert_eq!(confirmed.findings[0].standing, Standing::Confirmed);
+}
+
 proptest! {
     #[test]
     fn any_rates_are_judged(
