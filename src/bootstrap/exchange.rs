@@ -120,8 +120,8 @@ impl PeerLink {
     }
 
     /// Returns when both ends have called this with the same name and for the same number of times.
-    /// Sends `payload` and returns the peer's. The name has at most
-    /// [`super::message::BARRIER_NAME_MAX`] bytes.
+    /// Sends `payload` and returns the peer's. The name has at most 64
+    /// bytes.
     pub fn barrier(
         &mut self,
         name: &str,
