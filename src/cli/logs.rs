@@ -10,7 +10,7 @@
 //!   ...
 //! ```
 //!
-//! `FILE` is a file (`.gz` too), a folder that is read recursively, or `-` for stdin. The worst
+//! `FILE` is a file (`.gz`, `.zst`, `.xz` and UTF-16 too), a folder that is read recursively, or `-` for stdin. The worst
 //! finding comes first. Harmless lines that look like errors, such as a connection closed at the
 //! end of a run, are not findings.
 //!

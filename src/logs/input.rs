@@ -1,7 +1,7 @@
 //! Opens inputs: files, folders, compressed files, bundles, stdin.
 #![forbid(unsafe_code)]
 
-use flate2::read::MultiGzDecoder;
+use super::packed::Packing;
 use std::fs::File;
 use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,6 @@ const FILES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 16;
 /// Bytes from which the kind of a file is detected.
 const HEAD: usize = 4096;
-/// Magic numbers of compressed files that are not read here, with a program that is.
-const FOREIGN: [(&[u8], &str); 4] = [
-    (b"\x28\xb5\x2f\xfd", "zstdcat"),
-    (b"\xfd7zXZ\0", "xzcat"),
-    (b"BZh", "bzcat"),
-    (b"PK\x03\x04", "unzip -p"),
-];
-
 /// An input that was not read, or only in part.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct InputProblem {
@@ -88,25 +80,27 @@ pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> InputProb
     }
 }
 
-/// An open file with its first bytes, from which its kind is detected.
-pub(super) struct Opened<R> {
+/// An open input with its first bytes, from which its kind is detected.
+pub(super) struct Source {
     pub head: Vec<u8>,
-    pub source: Chain<Cursor<Vec<u8>>, R>,
+    pub source: Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>,
+    /// Whether it is a compressed file or UTF-16.
+    pub is_packed: bool,
+    pub is_utf16: bool,
 }
 
-impl<R: Read> Opened<R> {
-    fn new(mut source: R) -> io::Result<Self> {
+impl Source {
+    fn new(mut source: Box<dyn Read + Send>) -> io::Result<Self> {
         let mut head = Vec::with_capacity(HEAD);
         source.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
         Ok(Self {
             head: head.clone(),
             source: Cursor::new(head).chain(source),
+            is_packed: false,
+            is_utf16: false,
         })
     }
 }
-
-/// An open input.
-pub(super) type Source = Opened<Box<dyn Read + Send>>;
 
 /// Opens a file; `-` is stdin.
 ///
@@ -121,23 +115,20 @@ pub(super) fn open(path: &Path) -> io::Result<Source> {
     plain(source)
 }
 
-/// Decompresses a gzip stream; other streams pass unchanged.
+/// Decompresses a stream, and decodes UTF-16, which may be compressed; other streams pass
+/// unchanged.
 pub(super) fn plain(source: Box<dyn Read + Send>) -> io::Result<Source> {
-    let opened = Opened::new(source)?;
-    if opened.head.starts_with(b"\x1f\x8b") {
-        return Opened::new(Box::new(MultiGzDecoder::new(opened.source)));
+    let mut opened = Source::new(source)?;
+    if let Some(packing) = Packing::of(&opened.head)?.filter(|packing| !packing.is_text()) {
+        opened = Source::new(packing.unpack(Box::new(opened.source)))?;
+        opened.is_packed = true;
     }
-    if let Some((_, reader)) = FOREIGN
-        .iter()
-        .find(|(magic, _)| opened.head.starts_with(magic))
-    {
-        let advice = format!("unsupported compression; run `{reader} FILE | tcpxctl logs -`");
-        return Err(io::Error::new(io::ErrorKind::Unsupported, advice));
+    let text = Packing::of(&opened.head).ok().flatten();
+    if let Some(packing) = text.filter(Packing::is_text) {
+        opened = Source::new(packing.unpack(Box::new(opened.source)))?;
+        (opened.is_packed, opened.is_utf16) = (true, true);
     }
-    Ok(Opened {
-        head: opened.head,
-        source: Cursor::new(Vec::new()).chain(Box::new(opened.source)),
-    })
+    Ok(opened)
 }
 
 /// Whether a file with these first bytes is not text. Binary files are skipped in folders only.

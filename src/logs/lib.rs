@@ -32,6 +32,7 @@ mod input;
 mod matcher;
 mod networks;
 mod order;
+mod packed;
 mod parser;
 mod read;
 mod report;

@@ -5,7 +5,7 @@ use super::catalogue::SignatureCatalogue;
 use super::compose::compose;
 use super::filter::LogFilter;
 use super::harness::Harness;
-use super::input::{self, InputProblem, problem};
+use super::input::{self, InputProblem, Source, problem};
 use super::report::LogReport;
 use super::scan::scan;
 use super::tally::Tally;
@@ -65,7 +65,7 @@ impl<'a> LogReader<'a> {
             match input::open(&path) {
                 Err(error) => self.problems.push(problem(&path, error)),
                 Ok(opened) if !is_asked_for && input::is_binary(&opened.head) => {}
-                Ok(opened) => self.source(&path.display().to_string(), &opened.head, opened.source),
+                Ok(opened) => self.opened(&path.display().to_string(), opened),
             }
         }
     }
@@ -79,10 +79,18 @@ impl<'a> LogReader<'a> {
                 .and_then(|file| input::plain(Box::new(file)))
             {
                 Ok(opened) if input::is_binary(&opened.head) => {}
-                Ok(opened) => self.source(&shown, &opened.head, opened.source),
+                Ok(opened) => self.opened(&shown, opened),
                 Err(error) => self.problems.push(problem(Path::new(&shown), error)),
             }
         }
+    }
+
+    fn opened(&mut self, name: &str, opened: Source) {
+        if opened.is_utf16 {
+            let note = "is UTF-16; it was read as UTF-8, with the same line numbers";
+            self.problems.push(problem(Path::new(name), note));
+        }
+        self.source(name, &opened.head, opened.source);
     }
 
     /// Reads one stream. `head` is a copy of its first bytes.
@@ -153,21 +161,32 @@ impl<'a> LogReader<'a> {
 
 /// Reads files and follows them as they grow, until `go_on` returns false. `go_on` is called
 /// after each check, with the report if there are new lines. A file that became shorter is
-/// read again from its start. Compressed files and stdin are not followed.
+/// read again from its start. A compressed file and UTF-16 are read once, and stdin to its end.
 pub fn follow(
     reader: &mut LogReader<'_>,
     paths: &[PathBuf],
     mut go_on: impl FnMut(Option<&LogReport>) -> bool,
 ) {
     let files = input::expand(paths, &mut reader.problems);
-    let mut growing: Vec<Growing> = files
-        .iter()
-        .map(|path| Growing::new(reader.file(&path.display().to_string()), path))
-        .collect();
+    let mut growing = Vec::new();
+    let mut before = reader.bytes;
+    for path in files {
+        let is_packed = path == Path::new("-") || input::open(&path).is_ok_and(|one| one.is_packed);
+        if is_packed {
+            let note = "is read once: only plain files are followed";
+            reader.problems.push(problem(&path, note));
+            reader.paths(&[path]);
+        } else {
+            growing.push(Growing::new(
+                reader.file(&path.display().to_string()),
+                &path,
+            ));
+        }
+    }
     loop {
-        let before = reader.bytes;
         growing.iter_mut().for_each(|file| file.look(reader));
         let report = (reader.bytes != before).then(|| reader.report());
+        before = reader.bytes;
         if !go_on(report.as_ref()) {
             return;
         }

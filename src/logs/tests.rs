@@ -519,7 +519,78 @@ fn compressed_damaged_and_nested_files_are_read_as_far_as_possible() {
         (vec!["null-mhandle"], 1)
     );
     assert_eq!((report.telemetry.len(), report.problems.len()), (1, 2));
-    assert!(report.problems[0].problem.contains("zstdcat"));
+    assert!(report.problems[0].path.ends_with("c.zst"));
+}
+
+/// `head -c 2M` of one line repeated, by `xz` and by two calls of `zstd`, so that the second
+/// file has two frames.
+#[test]
+fn xz_and_zstd_of_several_frames_are_read() {
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let read = |name: &str, bytes: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let mut reader = LogReader::new(&catalogue, &filter);
+        reader.paths(&[path]);
+        reader.report()
+    };
+    for (name, bytes) in [
+        (
+            "x.log.zst",
+            &include_bytes!("fixtures/two-frames.log.zst")[..],
+        ),
+        ("x.log.xz", include_bytes!("fixtures/one.log.xz")),
+    ] {
+        let whole = read(name, bytes);
+        assert_eq!(names(&whole.findings), ["null-mhandle"], "{name}");
+        let (count, found) = (whole.inputs.lines, whole.findings[0].count);
+        assert_eq!((count, found), (20_000, 20_000), "{name}");
+        assert!(whole.problems.is_empty());
+        for size in (1..bytes.len()).step_by(41) {
+            let torn = read(name, &bytes[..size]);
+            assert!(torn.inputs.lines <= 20_000);
+            assert!(
+                size < 6 || !torn.problems.is_empty() || torn.inputs.lines > 0,
+                "{name} {size}"
+            );
+        }
+    }
+}
+
+#[test]
+fn utf_16_is_told_and_read() {
+    let text = format!("a\u{1f600}b\n{}\nend\n", example("null-mhandle"));
+    let text = text.repeat(400);
+    let bytes = |unit: fn(u16) -> [u8; 2], mark: &str| -> Vec<u8> {
+        format!("{mark}{text}")
+            .encode_utf16()
+            .flat_map(unit)
+            .collect()
+    };
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    for bytes in [
+        bytes(u16::to_le_bytes, "\u{feff}"),
+        bytes(u16::to_be_bytes, "\u{feff}"),
+        bytes(u16::to_le_bytes, ""),
+        bytes(u16::to_be_bytes, ""),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.log");
+        std::fs::write(&path, &bytes).unwrap();
+        let mut reader = LogReader::new(&catalogue, &filter);
+        reader.paths(&[path]);
+        let report = reader.report();
+        assert_eq!((report.inputs.lines, report.findings[0].count), (1200, 400));
+        assert_eq!(report.findings[0].first.line, 2);
+        assert!(report.problems[0].problem.contains("UTF-16"));
+    }
 }
 
 #[test]
