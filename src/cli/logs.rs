@@ -43,16 +43,17 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::logs_text;
 use super::output::{print, print_json, say};
 use super::signals::interrupted;
+use super::{logs_harness, logs_text};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use tcpx_logs::{
-    LogFilter, LogReader, LogReport, Severity, SignatureCatalogue, SignatureCatalogueError,
-    SignatureMistake, check_folder, follow, parse_time,
+    HarnessReport, HarnessState, HarnessVerdict, LogFilter, LogReader, LogReport, Severity,
+    SignatureCatalogue, SignatureCatalogueError, SignatureMistake, check_folder, follow,
+    parse_time,
 };
 use tcpx_words::error::Outcome;
 
@@ -61,7 +62,7 @@ pub(crate) struct Arguments {
     /// Log files, folders of them, or `-` for stdin.
     #[arg(value_name = "FILE", required_unless_present_any = ["check", "literals"])]
     files: Vec<PathBuf>,
-    /// Keep reading as the files grow.
+    /// Keep reading as the files grow, until Ctrl-C, which prints the whole summary.
     #[arg(long, short)]
     follow: bool,
     /// Only lines from this time on, and lines without a time (RFC 3339 or a date; UTC without a zone).
@@ -247,11 +248,17 @@ fn check(common: &Common, folder: &Path) -> Ended {
     Ok(Ending::from(outcome))
 }
 
-/// Reads until a signal. A finding is printed when it is new and whenever its count has
-/// doubled, so that a flood of log lines does not flood the terminal.
+/// Looks at the files without a new line after which programs that wait are told: 5 s.
+const QUIET_LOOKS: u32 = 20;
+
+/// Reads until a signal, and then prints the whole report. A finding is printed when it is new
+/// and whenever its count has doubled, so that a flood of log lines does not flood the terminal.
+/// A verdict on a program is printed when it is new: a failure at once, a wait once the files
+/// stay as they are, because every program waits between two lines.
 fn go_on(common: &Common, arguments: &Arguments, reader: &mut LogReader<'_>) -> Ended {
     let interrupted = interrupted()?;
     let mut shown = std::collections::BTreeMap::<String, u64>::new();
+    let (mut harness, mut told, mut quiet) = (None, Vec::new(), 0_u32);
     follow(reader, &arguments.files, |report| {
         let findings = report.into_iter().flat_map(|report| &report.findings);
         for finding in findings {
@@ -259,15 +266,61 @@ fn go_on(common: &Common, arguments: &Arguments, reader: &mut LogReader<'_>) -> 
             if finding.count >= 2 * before.max(1) || before == 0 {
                 shown.insert(finding.signature.clone(), finding.count);
                 if common.json {
-                    if let Ok(line) = serde_json::to_string(finding) {
-                        print(&format!("{line}\n"));
-                    }
+                    print_line(finding);
                 } else {
                     print(&logs_text::finding(finding));
                 }
             }
         }
+        quiet = if report.is_some() {
+            0
+        } else {
+            quiet.saturating_add(1)
+        };
+        if let Some(report) = report {
+            harness.clone_from(&report.harness);
+        }
+        if let Some(harness) = &harness {
+            tell(common, harness, quiet >= QUIET_LOOKS, &mut told);
+        }
         !interrupted.load(Ordering::Relaxed)
     });
+    let report = reader.report();
+    if common.json {
+        print_line(&report);
+    } else {
+        print(&format!(
+            "\n{}",
+            logs_text::render(&report, arguments.verbose)
+        ));
+    }
     Ok(Ending::from(Outcome::Interrupted))
+}
+
+/// Prints the verdicts that are new, and forgets those that no longer hold.
+fn tell(
+    common: &Common,
+    harness: &HarnessReport,
+    is_quiet: bool,
+    told: &mut Vec<(&'static str, Vec<usize>)>,
+) {
+    let key = |one: &HarnessVerdict| (one.condition, one.programs.clone());
+    told.retain(|known| harness.verdicts.iter().any(|one| key(one) == *known));
+    for one in &harness.verdicts {
+        let is_settled = is_quiet || one.state != HarnessState::Waits;
+        if is_settled && !told.contains(&key(one)) {
+            told.push(key(one));
+            if common.json {
+                print_line(one);
+            } else {
+                print(&logs_harness::verdict(one, &harness.programs));
+            }
+        }
+    }
+}
+
+fn print_line(value: &impl Serialize) {
+    if let Ok(line) = serde_json::to_string(value) {
+        print(&format!("{line}\n"));
+    }
 }

@@ -13,7 +13,7 @@ pub(super) fn render(harness: &HarnessReport, verbose: bool) -> String {
     let rows = if verbose { usize::MAX } else { ROWS };
     let mut text = String::new();
     for one in harness.verdicts.iter().take(rows) {
-        verdict(one, &harness.programs, &mut text);
+        text.push_str(&verdict(one, &harness.programs));
     }
     more(harness.verdicts.len(), rows, "verdicts", &mut text);
     programs(&harness.programs, rows, &mut text);
@@ -21,7 +21,8 @@ pub(super) fn render(harness: &HarnessReport, verbose: bool) -> String {
     text
 }
 
-fn verdict(verdict: &HarnessVerdict, programs: &[HarnessProgram], text: &mut String) {
+pub(super) fn verdict(verdict: &HarnessVerdict, programs: &[HarnessProgram]) -> String {
+    let mut text = String::new();
     let names: Vec<&str> = verdict
         .programs
         .iter()
@@ -48,15 +49,16 @@ fn verdict(verdict: &HarnessVerdict, programs: &[HarnessProgram], text: &mut Str
         verdict
             .because
             .iter()
-            .for_each(|fact| line("because", fact, text));
+            .for_each(|fact| line("because", fact, &mut text));
     }
     for (number, step) in verdict.next_steps.iter().enumerate() {
-        line(&format!("next {}", number + 1), step, text);
+        line(&format!("next {}", number + 1), step, &mut text);
     }
     verdict
         .cannot_tell
         .iter()
-        .for_each(|gap| line("cannot tell", gap, text));
+        .for_each(|gap| line("cannot tell", gap, &mut text));
+    text
 }
 
 fn line(key: &str, value: &str, text: &mut String) {

@@ -106,7 +106,7 @@ impl<'a> LogReader<'a> {
             }
             return;
         }
-        self.lines(file, source);
+        self.lines(file, 0, source);
     }
 
     fn file(&mut self, name: &str) -> u32 {
@@ -118,18 +118,20 @@ impl<'a> LogReader<'a> {
     /// Reads lines that are not in a file; `name` is shown instead of a path.
     pub fn stream(&mut self, name: &str, source: impl Read + Send) {
         let file = self.file(name);
-        self.lines(file, source);
+        self.lines(file, 0, source);
     }
 
-    fn lines(&mut self, file: u32, source: impl Read + Send) {
+    /// Reads lines of a file of which `before` lines were read earlier. Returns their number.
+    fn lines(&mut self, file: u32, before: u64, source: impl Read + Send) -> u64 {
         let (tally, bytes, result) = scan(
             self.catalogue,
             self.filter,
             source,
-            file,
+            (file, before),
             self.threads,
             &mut self.harness,
         );
+        let lines = tally.lines;
         self.tally.merge(tally);
         self.bytes += bytes;
         if let Err(error) = result {
@@ -139,6 +141,7 @@ impl<'a> LogReader<'a> {
                 format!("read only in part: {error}"),
             ));
         }
+        lines
     }
 
     /// The report of everything read so far.
@@ -198,7 +201,9 @@ pub fn follow(
 struct Growing {
     number: u32,
     path: PathBuf,
+    /// Bytes and lines that were read.
     read: u64,
+    lines: u64,
     failed: bool,
 }
 
@@ -208,6 +213,7 @@ impl Growing {
             number,
             path: path.to_owned(),
             read: 0,
+            lines: 0,
             failed: false,
         }
     }
@@ -225,7 +231,7 @@ impl Growing {
         let mut file = File::open(&self.path)?;
         let size = file.metadata()?.len();
         if size < self.read {
-            self.read = 0;
+            (self.read, self.lines) = (0, 0);
         }
         if size == self.read {
             return Ok(());
@@ -233,7 +239,8 @@ impl Growing {
         let whole = last_line_end(&mut file, self.read, size)?;
         if whole > self.read {
             file.seek(SeekFrom::Start(self.read))?;
-            reader.lines(self.number, file.take(whole - self.read));
+            let new = file.take(whole - self.read);
+            self.lines += reader.lines(self.number, self.lines, new);
             self.read = whole;
         }
         Ok(())

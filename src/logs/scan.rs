@@ -41,7 +41,8 @@ const ATTEMPT_EVERY: u32 = 8;
 /// Bits of a line number that hold the line within its block; a block has fewer lines.
 const BLOCK_BITS: u32 = 24;
 
-/// Reads a stream to its end. `harness` follows the programs in it.
+/// Reads a stream to its end. `harness` follows the programs in it; `before` lines of the file
+/// were read earlier.
 ///
 /// # Errors
 /// Reading failed; the tally holds the lines up to that point.
@@ -49,15 +50,15 @@ pub(super) fn scan(
     catalogue: &SignatureCatalogue,
     filter: &LogFilter,
     source: impl Read + Send,
-    file: u32,
+    (file, before): (u32, u64),
     threads: usize,
     harness: &mut Harness,
 ) -> (Tally, u64, io::Result<()>) {
     let blocks = Blocks::new(source);
-    let mut before = 0;
+    let mut lines = before;
     let in_order = InOrder::new(EARLY_MAX, |part: BlockLines| {
-        harness.take(file, before, &part);
-        before += u64::from(part.lines);
+        harness.take(file, lines, &part);
+        lines += u64::from(part.lines);
     });
     let work = || {
         let _guard = in_order.guard();
@@ -77,13 +78,13 @@ pub(super) fn scan(
             .collect()
     });
     drop(in_order);
-    let (tally, result) = merged(done, file);
+    let (tally, result) = merged(done, file, before);
     (tally, blocks.bytes(), result)
 }
 
 /// One tally of those of all threads. It does not depend on which thread took which block, as
 /// long as no bound is exceeded.
-fn merged(done: Vec<Done>, file: u32) -> (Tally, io::Result<()>) {
+fn merged(done: Vec<Done>, file: u32, before: u64) -> (Tally, io::Result<()>) {
     let (mut tally, mut lines, mut result) = (Tally::default(), Vec::new(), Ok(()));
     tally.number_speakers(done.iter().map(|part| &part.tally));
     for mut part in done {
@@ -91,20 +92,20 @@ fn merged(done: Vec<Done>, file: u32) -> (Tally, io::Result<()>) {
         tally.merge(part.tally);
         result = result.and(part.result);
     }
-    resolve(&mut tally, lines, file);
+    resolve(&mut tally, lines, file, before);
     (tally, result)
 }
 
 /// Turns line numbers within blocks into line numbers of the file.
-fn resolve(tally: &mut Tally, mut lines: Vec<(u32, u32)>, file: u32) {
+fn resolve(tally: &mut Tally, mut lines: Vec<(u32, u32)>, file: u32, earlier: u64) {
     lines.sort_unstable();
-    let mut sum = 0_u64;
+    let mut sum = earlier;
     let mut before = Vec::with_capacity(lines.len());
     for (_, count) in lines {
         before.push(sum);
         sum += u64::from(count);
     }
-    tally.lines = sum;
+    tally.lines = sum - earlier;
     tally.resolve(|place| {
         let (block, line) = (
             place.line >> BLOCK_BITS,
@@ -503,7 +504,7 @@ mod tests {
                 result: Ok(()),
             });
         }
-        let (tally, _) = merged(done, 0);
+        let (tally, _) = merged(done, 0, 0);
         serde_json::to_string_pretty(&compose(&CATALOGUE, &tally, &["x".to_owned()])).expect("JSON")
     }
 

@@ -605,16 +605,20 @@ fn a_growing_file_is_followed_and_a_truncated_one_is_read_again() {
     );
     let (mut reader, mut looks, mut counts) = (LogReader::new(&catalogue, &filter), 0, Vec::new());
     follow(&mut reader, std::slice::from_ref(&path), |report| {
-        counts.extend(report.map(|report| report.findings[0].count));
+        counts.extend(report.map(|report| {
+            let found = &report.findings[0];
+            (found.count, found.last.line)
+        }));
         looks += 1;
         match looks {
             1 => std::fs::write(&path, line.repeat(2)).unwrap(),
-            2 => std::fs::write(&path, &line).unwrap(),
+            2 => std::fs::write(&path, line.repeat(4)).unwrap(),
+            3 => std::fs::write(&path, &line).unwrap(),
             _ => return false,
         }
         true
     });
-    assert_eq!(counts, [2, 3]);
+    assert_eq!(counts, [(2, 2), (4, 4), (5, 4)]);
 }
 
 #[test]
