@@ -50,13 +50,13 @@ pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> S
     if for_google {
         questions(&mut text, story, language);
     }
-    ran(&mut text, story);
+    ran(&mut text, story, language);
     findings(&mut text, story, language);
-    standstill(&mut text, story);
-    results(&mut text, story);
-    nodes(&mut text, story);
-    log(&mut text, story);
-    missing(&mut text, story);
+    standstill(&mut text, story, language);
+    results(&mut text, story, language);
+    nodes(&mut text, story, language);
+    log(&mut text, story, language);
+    missing(&mut text, story, language);
     if !for_google {
         questions(&mut text, story, language);
     }
@@ -123,8 +123,13 @@ fn table(text: &mut String, columns: &[&str], rows: &[Vec<String>]) {
     text.push('\n');
 }
 
-fn ran(text: &mut String, story: &Story) {
-    let _ = writeln!(text, "\n## What was run\n");
+fn heading(text: &mut String, language: Language, title: &str) {
+    let _ = writeln!(text, "## {}\n", language.heading(title));
+}
+
+fn ran(text: &mut String, story: &Story, language: Language) {
+    text.push('\n');
+    heading(text, language, "What was run");
     match &story.command {
         Some(command) => block(text, command),
         None if story.processes.is_empty() => {
@@ -146,7 +151,7 @@ fn ran(text: &mut String, story: &Story) {
 }
 
 fn findings(text: &mut String, story: &Story, language: Language) {
-    let _ = writeln!(text, "## {}\n", language.pick("Findings", "诊断结论"));
+    heading(text, language, "Findings");
     if story.findings.is_empty() {
         let _ = writeln!(
             text,
@@ -180,7 +185,7 @@ fn findings(text: &mut String, story: &Story, language: Language) {
     }
 }
 
-fn standstill(text: &mut String, story: &Story) {
+fn standstill(text: &mut String, story: &Story, language: Language) {
     let waiting = story.windows.iter().filter(|window| window.in_flight() > 0);
     let rows: Vec<Vec<String>> = waiting
         .map(|window| {
@@ -205,9 +210,10 @@ fn standstill(text: &mut String, story: &Story) {
     if rows.is_empty() || !story.stood_still() {
         return;
     }
+    heading(text, language, "Channels with requests in flight");
     let _ = writeln!(
         text,
-        "## Channels with requests in flight\n\nWindow: p posted, d done, u unpacked; oldest first.\n"
+        "Window: p posted, d done, u unpacked; oldest first.\n"
     );
     table(
         text,
@@ -228,8 +234,8 @@ fn standstill(text: &mut String, story: &Story) {
     );
 }
 
-fn results(text: &mut String, story: &Story) {
-    let _ = writeln!(text, "## Results\n");
+fn results(text: &mut String, story: &Story, language: Language) {
+    heading(text, language, "Results");
     if story.transfers.is_empty() {
         let _ = writeln!(text, "Nothing was measured.\n");
         return;
@@ -259,8 +265,8 @@ fn results(text: &mut String, story: &Story) {
     }
 }
 
-fn nodes(text: &mut String, story: &Story) {
-    let _ = writeln!(text, "## Nodes\n");
+fn nodes(text: &mut String, story: &Story, language: Language) {
+    heading(text, language, "Nodes");
     let by_node = ByNode::new(story);
     for (id, node) in (0..).zip(&story.nodes) {
         node_line(text, &by_node, NodeId(id), node);
@@ -353,11 +359,11 @@ fn plugin(plugin: &PluginRecord) -> String {
     )
 }
 
-fn log(text: &mut String, story: &Story) {
+fn log(text: &mut String, story: &Story, language: Language) {
     if story.log.is_empty() && story.unknown_lines.is_empty() {
         return;
     }
-    let _ = writeln!(text, "## Log\n");
+    heading(text, language, "Log");
     for found in &story.log {
         let at = found.excerpt.at.as_deref().unwrap_or("at an unknown time");
         let _ = writeln!(
@@ -367,7 +373,7 @@ fn log(text: &mut String, story: &Story) {
             found.severity.name(),
             found.count,
             inline(&found.excerpt.worker.name),
-            inline(&found.meaning)
+            inline(&language.sentence(&found.meaning))
         );
         let _ = writeln!(text, "  `{}`", code(&found.excerpt.text));
     }
@@ -383,8 +389,8 @@ fn log(text: &mut String, story: &Story) {
     text.push('\n');
 }
 
-fn missing(text: &mut String, story: &Story) {
-    let _ = writeln!(text, "## Missing\n");
+fn missing(text: &mut String, story: &Story, language: Language) {
+    heading(text, language, "Missing");
     if story.missing.is_empty() {
         let _ = writeln!(text, "No expected data is missing.\n");
     }
@@ -398,7 +404,7 @@ fn missing(text: &mut String, story: &Story) {
 }
 
 fn questions(text: &mut String, story: &Story, language: Language) {
-    let _ = writeln!(text, "## Questions for Google\n");
+    heading(text, language, "Questions for Google");
     if story.questions.is_empty() {
         let _ = writeln!(text, "None: the evidence of this run raises no question.\n");
     }

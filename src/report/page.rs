@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::columns::TextTable;
+use crate::words::Language;
 
 const STYLE: &str = include_str!("style.css");
 /// The content security policy: the browser may fetch nothing.
@@ -48,6 +49,8 @@ pub(crate) fn escape(text: &str) -> String {
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) text: String,
+    /// The language of its headings.
+    pub(crate) language: Language,
 }
 
 impl Page {
@@ -64,7 +67,13 @@ impl Page {
 
     /// Adds a heading with an id that links can point to.
     pub(crate) fn section(&mut self, id: &str, title: &str) {
-        self.raw(&format!("<h2 id=\"{id}\">{}</h2>\n", escape(title)));
+        let title = escape(self.language.heading(title));
+        self.raw(&format!("<h2 id=\"{id}\">{title}</h2>\n"));
+    }
+
+    /// Adds a heading within a section.
+    pub(crate) fn heading(&mut self, title: &str) {
+        self.tag("h3", self.language.heading(title));
     }
 
     /// Adds a chart with its caption.

@@ -24,6 +24,29 @@ impl Language {
         }
     }
 
+    /// A heading of a report.
+    pub(crate) fn heading(self, english: &str) -> &str {
+        let chinese = match english {
+            "What was run" => "运行内容",
+            "Findings" => "诊断结论",
+            "State when the transfer stopped" => "传输停止时的状态",
+            "Channels with requests in flight" => "有未完成请求的通道",
+            "Results" => "结果",
+            "Nodes" => "节点",
+            "Differences between the nodes" => "节点之间的差异",
+            "Fingerprint" => "环境指纹",
+            "Doctor" => "doctor 检查",
+            "Log" => "日志",
+            "Log of the plugin and the workers" => "插件与 worker 的日志",
+            "WARN lines that match no signature" => "没有匹配任何特征的 WARN 行",
+            "Files collected from the nodes" => "从节点收集的文件",
+            "Missing" | "Missing data" => "缺失的数据",
+            "Questions for Google" => "给 Google 的问题",
+            _ => return english,
+        };
+        self.pick(english, chinese)
+    }
+
     /// A sentence of a record in this language, or as it is if it has no translation.
     pub(super) fn sentence(self, english: &str) -> Cow<'_, str> {
         let translated = match self {

@@ -17,7 +17,10 @@ use tcpx_run_model::finding::Severity;
 
 /// The full report as one HTML file. `for_google` puts the questions first.
 pub(crate) fn html(story: &Story, for_google: bool, language: Language) -> String {
-    let mut page = Page::default();
+    let mut page = Page {
+        language,
+        ..Page::default()
+    };
     head(&mut page, story, language);
     if for_google {
         questions(&mut page, story, language);
@@ -153,7 +156,7 @@ fn ran(page: &mut Page, story: &Story) {
 }
 
 fn findings(page: &mut Page, story: &Story, language: Language) {
-    page.section("findings", language.pick("Findings", "诊断结论"));
+    page.section("findings", "Findings");
     if story.findings.is_empty() {
         page.tag("p", language.pick("No findings.", "没有诊断结论。"));
     }
@@ -240,7 +243,7 @@ fn log(page: &mut Page, story: &Story) {
                 found.excerpt.worker.name
             ),
         );
-        page.tag("p", &found.meaning);
+        page.tag("p", &page.language.sentence(&found.meaning));
         list(page, "", &found.causes);
         page.tag("pre", &found.excerpt.text);
         if let Some(step) = &found.next_step {
@@ -249,7 +252,7 @@ fn log(page: &mut Page, story: &Story) {
         page.raw("</div>\n");
     }
     if !story.unknown_lines.is_empty() {
-        page.tag("h3", "WARN lines that match no signature");
+        page.heading("WARN lines that match no signature");
         let rows: Vec<HtmlRow> = story
             .unknown_lines
             .iter()

@@ -26,7 +26,7 @@ fn differences(page: &mut Page, story: &Story) {
     if story.nodes.len() < 2 {
         return;
     }
-    page.tag("h3", "Differences between the nodes");
+    page.heading("Differences between the nodes");
     if story.differences.is_empty() {
         return page.tag("p", "No differences were found.");
     }
@@ -116,7 +116,7 @@ fn fingerprint(page: &mut Page, story: &Story) {
             fact(&node.facts).unwrap_or_else(|| workers(id, &|worker| fact(&worker.facts)))
         });
     }
-    page.tag("h3", "Fingerprint");
+    page.heading("Fingerprint");
     show(page, table);
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn both(story: &Story, setting: &crate::story::PluginSetting) -> [Str
 }
 
 fn checks(page: &mut Page, story: &Story) {
-    page.tag("h3", "Doctor");
+    page.heading("Doctor");
     if story.checks.is_empty() {
         return page.tag("p", "The nodes were not checked.");
     }
