@@ -81,9 +81,11 @@ pub(crate) fn replaced(own: &[OwnSignature]) -> String {
 
 /// What failed, then what followed in one line each.
 fn findings(report: &LogReport, text: &mut String) {
-    let (causes, followed): (Vec<_>, Vec<_>) = report
-        .findings
-        .iter()
+    let all = report.findings.iter();
+    let (told, findings): (Vec<_>, Vec<_>) = all.partition(|one| report.is_in_verdict(one));
+    folded("# lines that the verdict is about", &told, text);
+    let (causes, followed): (Vec<_>, Vec<_>) = findings
+        .into_iter()
         .partition(|one| one.role != Role::Consequence);
     // Without anything else, a consequence is all that the log says about the failure.
     let shown = if causes.is_empty() {
@@ -92,19 +94,8 @@ fn findings(report: &LogReport, text: &mut String) {
         &causes
     };
     shown.iter().for_each(|one| text.push_str(&finding(one)));
-    if !causes.is_empty() && !followed.is_empty() {
-        text.push_str("# what followed\n");
-        for one in followed {
-            let _ = writeln!(
-                text,
-                "#   {} : {} lines from {}:{}, {}",
-                one.signature,
-                one.count,
-                one.first.file,
-                one.first.line,
-                named(&one.processes)
-            );
-        }
+    if !causes.is_empty() {
+        folded("# what followed", &followed, text);
     }
     if !report.findings.is_empty() {
         return;
@@ -129,6 +120,24 @@ fn findings(report: &LogReport, text: &mut String) {
             text,
             "# note : {} lines have the word ERROR; {}:{}: {}",
             one.count, one.first.file, one.first.line, one.sample
+        );
+    }
+}
+
+/// Findings in one line each.
+fn folded(title: &str, findings: &[&SignatureFinding], text: &mut String) {
+    if !findings.is_empty() {
+        let _ = writeln!(text, "{title}");
+    }
+    for one in findings {
+        let _ = writeln!(
+            text,
+            "#   {} : {} lines from {}:{}, {}",
+            one.signature,
+            one.count,
+            one.first.file,
+            one.first.line,
+            named(&one.processes)
         );
     }
 }

@@ -48,6 +48,14 @@ pub struct LogReport {
 }
 
 impl LogReport {
+    /// Whether a verdict on a program covers a finding: it is about a line of that program, and
+    /// the verdict says what the line means there.
+    pub fn is_in_verdict(&self, finding: &SignatureFinding) -> bool {
+        let mut verdicts = self.harness.iter().flat_map(|harness| &harness.verdicts);
+        super::harness::is_own(finding)
+            && verdicts.any(|verdict| verdict.state.severity().is_some())
+    }
+
     /// The severity of the worst problem: findings, verdicts on programs, and versions or builds
     /// of the plugin that differ. `None` if the logs show no problem.
     pub fn worst(&self) -> Option<Severity> {

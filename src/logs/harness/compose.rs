@@ -5,6 +5,7 @@ use super::super::compose::shown;
 use super::super::report::{LinePlace, SignatureFinding};
 use super::super::signature::{Role, Severity};
 use super::super::time;
+use super::Harness;
 use super::line::{HarnessRole, Step};
 use super::pair::both;
 use super::program::{Program, Spot};
@@ -14,7 +15,6 @@ use super::report::{
 };
 use super::results::Measurement;
 use super::verdict::{Side, TOO_FAST, alone};
-use super::{HARNESS_SIGNATURES, Harness};
 use std::collections::BTreeMap;
 
 /// Most channels of a program in a report.
@@ -90,14 +90,9 @@ impl<'a> Known<'a> {
         let is_cause = |one: &&SignatureFinding| {
             one.role != Role::Consequence && one.severity < Severity::Warning
         };
-        let is_own = |one: &&SignatureFinding| {
-            HARNESS_SIGNATURES
-                .iter()
-                .any(|prefix| one.signature.starts_with(prefix))
-        };
         let causes = findings
             .iter()
-            .filter(|one| is_here(one) && is_cause(one) && !is_own(one));
+            .filter(|one| is_here(one) && is_cause(one) && !super::is_own(one));
         Side {
             index,
             file: self.file,

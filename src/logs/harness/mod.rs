@@ -25,6 +25,7 @@ pub use report::{
     HarnessTests, HarnessVerdict,
 };
 
+use super::report::SignatureFinding;
 use line::{Line, Reading};
 use program::{LastLine, Program};
 use std::collections::BTreeMap;
@@ -34,6 +35,14 @@ use table::Head;
 const PROCESSES_MAX: usize = 256;
 /// How the names of `probes/logs/harness.toml` begin.
 const HARNESS_SIGNATURES: [&str; 4] = ["harness-", "window-", "uccl-", "nixlbench-"];
+/// Whether a finding is about a line of such a program, which the verdict on it covers.
+pub(super) fn is_own(finding: &SignatureFinding) -> bool {
+    let name = &finding.signature;
+    HARNESS_SIGNATURES
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
 /// Bytes of a line that are kept until its block is taken.
 const KEPT_BYTES: usize = 240;
 
