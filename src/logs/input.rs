@@ -131,7 +131,22 @@ pub(super) fn plain(source: Box<dyn Read + Send>) -> io::Result<Source> {
     Ok(opened)
 }
 
-/// Whether a file with these first bytes is not text. Binary files are skipped in folders only.
-pub(super) fn is_binary(head: &[u8]) -> bool {
-    head.contains(&0)
+/// What to do with a file that is a dump of PyTorch's flight recorder: the collectives of one
+/// rank, as a pickle or as JSON.
+pub(super) fn flight_recorder(head: &[u8]) -> Option<&'static str> {
+    let has = |key: &[u8]| memchr::memmem::find(head, key).is_some();
+    let keys = has(b"pg_config") && (has(b"nccl_version") || has(b"entries"));
+    match head {
+        [0x80, 2..=5, ..] | [b'{', ..] if keys => Some(
+            "is a dump of PyTorch's flight recorder, which is no log; `torchfrtrace DIR --prefix \
+             nccl_trace_rank_` compares the dumps of all ranks (`--prefix` is the name up to the rank)",
+        ),
+        _ => None,
+    }
+}
+
+/// Whether a file of a folder with these first bytes is passed over: it is not text, and nothing
+/// that is told.
+pub(super) fn is_skipped(head: &[u8]) -> bool {
+    head.contains(&0) && flight_recorder(head).is_none()
 }

@@ -64,7 +64,7 @@ impl<'a> LogReader<'a> {
             }
             match input::open(&path) {
                 Err(error) => self.problems.push(problem(&path, error)),
-                Ok(opened) if !is_asked_for && input::is_binary(&opened.head) => {}
+                Ok(opened) if !is_asked_for && input::is_skipped(&opened.head) => {}
                 Ok(opened) => self.opened(&path.display().to_string(), opened),
             }
         }
@@ -78,7 +78,7 @@ impl<'a> LogReader<'a> {
                 .file(name)
                 .and_then(|file| input::plain(Box::new(file)))
             {
-                Ok(opened) if input::is_binary(&opened.head) => {}
+                Ok(opened) if input::is_skipped(&opened.head) => {}
                 Ok(opened) => self.opened(&shown, opened),
                 Err(error) => self.problems.push(problem(Path::new(&shown), error)),
             }
@@ -86,6 +86,9 @@ impl<'a> LogReader<'a> {
     }
 
     fn opened(&mut self, name: &str, opened: Source) {
+        if let Some(note) = input::flight_recorder(&opened.head) {
+            return self.problems.push(problem(Path::new(name), note));
+        }
         if opened.is_utf16 {
             let note = "is UTF-16; it was read as UTF-8, with the same line numbers";
             self.problems.push(problem(Path::new(name), note));

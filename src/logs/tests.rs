@@ -562,6 +562,29 @@ fn xz_and_zstd_of_several_frames_are_read() {
 }
 
 #[test]
+fn dumps_of_a_flight_recorder_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let pickle = b"\x80\x02}(X\x0c\0\0\0nccl_versionX\x06\0\0\x002.21.5X\x09\0\0\0pg_config}X\x07";
+    std::fs::write(folder.path().join("nccl_trace_rank_0"), pickle).unwrap();
+    let json = br#"{"version": "2.5", "nccl_version": "2.21.5", "pg_config": {}, "entries": []}"#;
+    std::fs::write(folder.path().join("nccl_trace_rank_1.json"), json).unwrap();
+    std::fs::write(folder.path().join("core"), b"\0\0").unwrap();
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let mut reader = LogReader::new(&catalogue, &filter);
+    reader.paths(&[folder.path().to_owned()]);
+    let problems = reader.report().problems;
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(
+        problems
+            .iter()
+            .all(|one| one.problem.contains("torchfrtrace"))
+    );
+}
+
+#[test]
 fn utf_16_is_told_and_read() {
     let text = format!("a\u{1f600}b\n{}\nend\n", example("null-mhandle"));
     let text = text.repeat(400);
