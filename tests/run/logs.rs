@@ -109,7 +109,9 @@ fn a_file_is_followed_until_the_user_ends_it() {
     file.write_all(NULL.repeat(3).as_bytes()).unwrap();
     run.until("four of them", |_| printed().contains("\"count\":4"));
     run.signal(Signal::INT);
-    assert_eq!(run.ended().status.code(), Some(130));
+    // It keeps the folder.
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(130));
     assert!(
         printed()
             .lines()
@@ -117,6 +119,10 @@ fn a_file_is_followed_until_the_user_ends_it() {
         "{}",
         printed()
     );
+    let summary: serde_json::Value =
+        serde_json::from_str(printed().lines().last().unwrap()).unwrap();
+    assert_eq!(summary["schema"], "tcpxctl.logs/1");
+    assert_eq!(summary["findings"][0]["last"]["line"], 4);
 }
 
 #[test]
