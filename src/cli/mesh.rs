@@ -7,7 +7,10 @@ use super::output::Columns;
 use clap::Args;
 use tcpx_coord::reach::Transport;
 use tcpx_coord::{OnFailure, one_pair};
+use tcpx_fleet::attribute::{Attribution, Cell, Names as PartNames, attribute, retests};
+use tcpx_fleet::groups::Groups;
 use tcpx_fleet::schedule::{self, Round};
+use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::{MeshCell, RunRecord};
 use tcpx_run_model::scenario::{Mesh, Rails, Rounds, Scenario};
 use tcpx_words::error::Outcome;
@@ -71,14 +74,42 @@ impl MeshArguments {
 fn rounds(mesh: &Mesh, nodes: usize) -> Vec<Vec<[usize; 2]>> {
     // The same nodes meet in the same order in every run, so that runs can be compared.
     let rounds = schedule::rounds(mesh.pattern, nodes, 0, 0);
-    let pairs = |round: &Round| {
-        let pair = |meeting: &schedule::Meeting| [meeting.from, meeting.to];
-        round.meetings.iter().map(pair).collect::<Vec<_>>()
-    };
     match mesh.rounds {
         Rounds::Isolated => rounds.iter().map(pairs).collect(),
         Rounds::Loaded => vec![rounds.iter().flat_map(pairs).collect()],
     }
+}
+
+fn pairs(round: &Round) -> Vec<[usize; 2]> {
+    let pair = |meeting: &schedule::Meeting| [meeting.from, meeting.to];
+    round.meetings.iter().map(pair).collect()
+}
+
+/// Most pairs of nodes that are measured again.
+const RETESTS_MAX: usize = 64;
+
+/// The rounds that measure again what these rates make suspect.
+pub(crate) fn retest_rounds(rates: &[MeshCell], nodes: usize) -> Vec<Vec<[usize; 2]>> {
+    let groups = Groups::default();
+    let found = attribute(&parts(rates), &[], &groups);
+    let meetings = retests(&found, nodes, &groups, RETESTS_MAX);
+    schedule::disjoint(&meetings).iter().map(pairs).collect()
+}
+
+/// What the rates of a mesh say about its nodes and rails.
+fn attributed(run: &RunRecord) -> Attribution {
+    let [first, again] = run.rates();
+    attribute(&parts(&first), &parts(&again), &Groups::default())
+}
+
+fn parts(rates: &[MeshCell]) -> Vec<Cell> {
+    let part = |rate: &MeshCell| Cell {
+        from: rate.from.index(),
+        to: rate.to.index(),
+        rail: rate.rail as usize,
+        gb_per_s: rate.gb_per_s,
+    };
+    rates.iter().map(part).collect()
 }
 
 /// The line of the header that describes a mesh.
@@ -99,7 +130,7 @@ pub(crate) fn header(mesh: &Mesh, meeting: &Meeting) -> String {
 }
 
 /// Most of the slowest directions that the table lists.
-const SLOWEST_MAX: usize = 10;
+const SLOWEST_MAX: usize = 5;
 
 /// The rates of a mesh: a line per rail, the slowest directions, and what failed or was not run.
 pub(crate) fn table(run: &RunRecord) -> String {
@@ -136,7 +167,8 @@ pub(crate) fn table(run: &RunRecord) -> String {
         let (from, to) = (names.node(cell.from), names.node(cell.to));
         format!("{from} -> {to} {}", rail_name(run, cell.rail))
     };
-    text.push_str("#\n# Slowest, as a share of the rail's median\n");
+    text.push_str(&suspects(run));
+    text.push_str("# Slowest directions, as a share of the rail's median\n");
     for (ratio, cell) in slowest.iter().take(SLOWEST_MAX) {
         text.push_str(&format!(
             "#   {} : {:.3} GB/s, {:.0} %\n",
@@ -161,6 +193,44 @@ pub(crate) fn table(run: &RunRecord) -> String {
         ));
     }
     text.push_str(&not_run(run));
+    text
+}
+
+/// The parts that explain what is slow or failed: those that were measured again, then the others.
+fn suspects(run: &RunRecord) -> String {
+    let found = attributed(run);
+    let names = run.names();
+    let nodes: Vec<String> = (0..run.nodes.len() as u32)
+        .map(|node| names.node(NodeId(node)))
+        .collect();
+    let rails: Vec<String> = (0..=run.rates()[0]
+        .iter()
+        .map(|cell| cell.rail)
+        .max()
+        .unwrap_or(0))
+        .map(|rail| rail_name(run, rail))
+        .collect();
+    let groups = Groups::default();
+    let parts = PartNames {
+        nodes: &nodes,
+        rails: &rails,
+        groups: &groups,
+    };
+    if found.findings.is_empty() {
+        let scatter = found.scatter * 100.0;
+        return format!(
+            "#\n# No node, rail or pair stands out; rates scatter by {scatter:.0} %\n#\n"
+        );
+    }
+    let mut text = String::from("#\n");
+    for finding in &found.findings {
+        text.push_str(&format!(
+            "# {} : {}\n",
+            finding.standing,
+            finding.words(&parts)
+        ));
+    }
+    text.push_str("#\n");
     text
 }
 
@@ -206,4 +276,35 @@ fn not_run(run: &RunRecord) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_node_is_measured_again_with_good_partners() {
+        let nodes = 8;
+        let slow = NodeId(3);
+        let all = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
+        let rate = |(from, to): (u32, u32)| {
+            let (from, to) = (NodeId(from), NodeId(to));
+            // A scatter of 1 % that no part explains.
+            let scatter = 1.0 + f64::from((from.0 * 7 + to.0 * 3) % 5) / 250.0;
+            let share = if from == slow || to == slow { 0.5 } else { 1.0 };
+            MeshCell {
+                from,
+                to,
+                rail: 0,
+                gb_per_s: Some(10.0 * share * scatter),
+            }
+        };
+        let rates: Vec<MeshCell> = all.filter(|(from, to)| from != to).map(rate).collect();
+        let again: Vec<[usize; 2]> = retest_rounds(&rates, 8).into_iter().flatten().collect();
+        assert!(!again.is_empty());
+        assert!(again.iter().all(|pair| pair.contains(&3)), "{again:?}");
+        let healthy = |rate: &MeshCell| rate.from != slow && rate.to != slow;
+        let rates: Vec<MeshCell> = rates.into_iter().filter(healthy).collect();
+        assert_eq!(retest_rounds(&rates, 8), Vec::<Vec<[usize; 2]>>::new());
+    }
 }

@@ -28,11 +28,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 use tcpx_coord::reach::Transport;
-use tcpx_coord::{FocusedChannel, RunOutcome, RunRequest, Work, conclude};
+use tcpx_coord::{FocusedChannel, Retest, RunOutcome, RunRequest, Work, conclude};
 use tcpx_diagnose::Watcher;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, shown_names};
-use tcpx_run_model::record::{RunFiles, RunFolder, RunRecord};
+use tcpx_run_model::record::{MeshCell, RunFiles, RunFolder, RunRecord};
 use tcpx_run_model::scenario::Resolved;
 use tcpx_run_model::state::RunState;
 use tcpx_tui::watch::{LiveSource, ViewUpdate};
@@ -159,6 +159,9 @@ fn run_point(
     let bootstrap_port = arguments.nodes.bootstrap_port();
     let preflight = !arguments.no_preflight;
     let focused = FocusedChannel::default();
+    let nodes = meeting.transports.len();
+    let retest = move |rates: &[MeshCell]| mesh::retest_rounds(rates, nodes);
+    let retest: &Retest<'_> = &retest;
     let request = RunRequest {
         scenario,
         work: Work::Transfer,
@@ -168,7 +171,7 @@ fn run_point(
         rounds: &meeting.rounds,
         on_failure: meeting.on_failure,
         missing_max: arguments.mesh.allow_missing,
-        retest: None,
+        retest: scenario.mesh.is_some().then_some(retest),
         bootstrap_port,
         preflight,
         focused: arguments.live.then_some(&focused),
