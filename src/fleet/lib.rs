@@ -3,7 +3,6 @@
 //! Nodes are indices into the caller's list. No clock, no I/O, and no randomness but a given seed.
 
 pub mod attribute;
-pub mod budget;
 pub mod exclude;
 pub mod groups;
 pub mod node_list;
