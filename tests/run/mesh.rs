@@ -46,6 +46,9 @@ fn ends(tool: Tool, code: i32) -> (Ended, Value) {
 fn every_node_meets_every_other_once_on_its_rail() {
     let (_, record) = ends(mesh("a3-[0-3]", &[]), 0);
     let pairs = record["pairs"].as_array().unwrap();
+    // What comes after was measured again, because the rates of a busy machine scatter.
+    let first = record["mesh"]["first_retest"].as_u64();
+    let pairs = &pairs[..first.map_or(pairs.len(), |first| first as usize)];
     let mut met: Vec<[u64; 2]> = pairs
         .iter()
         .map(|pair| {
@@ -56,7 +59,9 @@ fn every_node_meets_every_other_once_on_its_rail() {
     met.iter_mut().for_each(|pair| pair.sort_unstable());
     met.sort_unstable();
     assert_eq!(met, [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]);
-    assert_eq!(record["transfers"].as_array().unwrap().len(), 12);
+    let transfers = record["transfers"].as_array().unwrap();
+    let of_these = |one: &&Value| one["pair"].as_u64().unwrap() < 6;
+    assert_eq!(transfers.iter().filter(of_these).count(), 12);
     assert_eq!(record["mesh"]["rounds_left_out"], 0);
 }
 
