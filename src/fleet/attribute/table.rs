@@ -327,7 +327,7 @@ mod tests {
             Place::Rail { node: 0, rail: 9 },
         ] {
             table.rates_of(Subject::both(place), &mut rates);
-            assert_eq!(rates, [], "{place:?}");
+            assert_eq!(rates, [0; 0], "{place:?}");
         }
     }
 }

@@ -146,7 +146,7 @@ fn a_slow_trunk_is_the_group_and_none_of_its_nodes() {
         .map(|finding| finding.subject)
         .collect();
     assert_eq!(subjects, [Subject::both(Place::Group { group: 0 })]);
-    assert_eq!(attribution.nodes_at_fault(), []);
+    assert_eq!(attribution.nodes_at_fault(), [0; 0]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_retest_confirms_what_stays_and_clears_what_does_not() {
     let groups = Groups::default();
     let suspected = attribute(&first, &[], &groups);
     assert_eq!(suspected.findings[0].standing, Standing::Suspected);
-    assert_eq!(suspected.nodes_at_fault(), []);
+    assert_eq!(suspected.nodes_at_fault(), [0; 0]);
     let meetings = retests(&suspected, 16, &groups, 64);
     assert!(
         meetings.len() >= 3
