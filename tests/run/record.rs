@@ -15,7 +15,12 @@ const KEYS: &str = "
     pairs pairs[].lanes pairs[].nodes pairs[].outcome pairs[].workers pairs[].workers[].driving
     pairs[].workers[].driving.bytes pairs[].workers[].driving.cpu_seconds
     pairs[].workers[].driving.other_cpu_seconds pairs[].workers[].driving.why pairs[].workers[].env
-    pairs[].workers[].log_lines pairs[].workers[].memory pairs[].workers[].plugin pairs[].workers[].plugin.abi
+    pairs[].workers[].log_lines pairs[].workers[].memory pairs[].workers[].network
+    pairs[].workers[].network.paths pairs[].workers[].network.paths[].connections
+    pairs[].workers[].network.paths[].duplicates pairs[].workers[].network.paths[].local
+    pairs[].workers[].network.paths[].peer pairs[].workers[].network.paths[].retransmits
+    pairs[].workers[].network.paths[].rtt_us pairs[].workers[].network.paths[].segments
+    pairs[].workers[].plugin pairs[].workers[].plugin.abi
     pairs[].workers[].plugin.family pairs[].workers[].plugin.name pairs[].workers[].plugin.passed_over
     pairs[].workers[].plugin.path pairs[].workers[].plugin.sha256 pairs[].workers[].plugin.version
     pairs[].workers[].plugin.why pairs[].workers[].registered_bytes pairs[].workers[].resident_bytes
