@@ -21,6 +21,7 @@ pub use retest::retests;
 pub use subject::{Names, Place, Subject, Way};
 
 use crate::groups::Groups;
+use std::collections::BTreeSet;
 use table::Table;
 
 /// One measurement. Nodes and rails are indices into the caller's lists; a mesh whose rails were
@@ -69,6 +70,9 @@ pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attributi
         place.push(Finding::of_slow(&effect, is_confirmed == Some(true)));
     }
     let all = || cells.iter().chain(retests);
+    for finding in findings.iter_mut().chain(&mut cleared) {
+        finding.subject = narrowed(finding.subject, &mut all());
+    }
     Attribution {
         findings,
         cleared,
@@ -76,6 +80,36 @@ pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attributi
         measured: table.rates.len(),
         missing: all().filter(|cell| cell.rate().is_none()).count(),
     }
+}
+
+/// Of a node that was measured with one partner only, as in a mesh of two: what is between the two,
+/// because neither can be told from the other.
+fn narrowed(subject: Subject, cells: &mut dyn Iterator<Item = &Cell>) -> Subject {
+    let (Place::Rail { node, .. } | Place::Node { node }) = subject.place else {
+        return subject;
+    };
+    let partners = cells.filter_map(|cell| match (cell.from == node, cell.to == node) {
+        (true, false) => Some(cell.to),
+        (false, true) => Some(cell.from),
+        _ => None,
+    });
+    let partners: BTreeSet<usize> = partners.collect();
+    let &[partner] = partners.into_iter().collect::<Vec<_>>().as_slice() else {
+        return subject;
+    };
+    let (a, b) = (node.min(partner), node.max(partner));
+    let place = match subject.place {
+        Place::Rail { rail, .. } => Place::Lane { a, b, rail },
+        _ => Place::Pair { a, b },
+    };
+    // The ways of a lane are those of its smaller node.
+    let way = match subject.way {
+        Way::Both => Way::Both,
+        way if node == a => way,
+        Way::Sends => Way::Receives,
+        Way::Receives => Way::Sends,
+    };
+    Subject { place, way }
 }
 
 /// A slow part with less confidence stays suspected, whatever its retest shows.

@@ -48,6 +48,16 @@ fn slow(is_slow: bool, share: f64) -> f64 {
 }
 
 #[test]
+fn of_two_nodes_neither_is_blamed() {
+    let rail = |_, _, rail| slow(rail == 2, 0.13);
+    let both = "rail eth3 between a3-0 and a3-1 runs at 13 % of the others";
+    assert_eq!(found(2, 4, rail), [both]);
+    let rail = |from, _, rail| slow(from == 1 && rail == 2, 0.13);
+    let one_way = "rail eth3 from a3-1 to a3-0 runs at 13 % of the others";
+    assert_eq!(found(2, 4, rail), [one_way]);
+}
+
+#[test]
 fn one_cause_is_one_finding() {
     let says = |found: Vec<String>, expected: &[&str]| assert_eq!(found, expected);
     says(found(16, 4, |_, _, _| 1.0), &[]);
