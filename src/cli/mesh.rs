@@ -14,6 +14,7 @@ use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::{MeshCell, RunRecord};
 use tcpx_run_model::scenario::{Mesh, Rails, Rounds, Scenario};
 use tcpx_words::error::Outcome;
+use tcpx_words::units::counted;
 
 /// The nodes of a mesh.
 #[derive(Args, Clone, Default)]
@@ -121,10 +122,11 @@ pub(crate) fn header(mesh: &Mesh, meeting: &Meeting) -> String {
     };
     let pairs: usize = meeting.rounds.iter().map(Vec::len).sum();
     format!(
-        "# Mesh of {} nodes : {}, {} rounds {}, {pairs} pairs, {rails}\n",
+        "# Mesh of {} nodes : {}, {} in {} ({}), {rails}\n",
         meeting.transports.len(),
         mesh.pattern,
-        meeting.rounds.len(),
+        counted(pairs, "pair"),
+        counted(meeting.rounds.len(), "round"),
         mesh.rounds,
     )
 }
@@ -140,7 +142,7 @@ pub(crate) fn table(run: &RunRecord) -> String {
     rails.sort_unstable();
     rails.dedup();
     let mut columns = Columns::new(&["rail", "directions", "failed", "median", "min", "max"]);
-    let mut slowest: Vec<(f64, &MeshCell)> = Vec::new();
+    let mut slowest: Vec<(f64, MeshCell)> = Vec::new();
     for rail in rails {
         let of_rail = || cells.iter().filter(move |cell| cell.rail == rail);
         let mut rates: Vec<f64> = of_rail().filter_map(|cell| cell.gb_per_s).collect();
@@ -158,8 +160,12 @@ pub(crate) fn table(run: &RunRecord) -> String {
             shown(rates.first()),
             shown(rates.last()),
         ]);
-        let ratio = |cell| Some((cell_ratio(cell, median?)?, cell));
-        slowest.extend(of_rail().filter_map(ratio));
+    }
+    let mut rates: Vec<f64> = cells.iter().filter_map(|cell| cell.gb_per_s).collect();
+    rates.sort_by(f64::total_cmp);
+    if let Some(&median) = rates.get(rates.len() / 2).filter(|median| **median > 0.0) {
+        let share = |cell: &'_ MeshCell| Some((cell.gb_per_s? / median, *cell));
+        slowest.extend(cells.iter().filter_map(share));
     }
     let mut text = format!("#\n{}", columns.render());
     slowest.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -168,7 +174,7 @@ pub(crate) fn table(run: &RunRecord) -> String {
         format!("{from} -> {to} {}", rail_name(run, cell.rail))
     };
     text.push_str(&suspects(run));
-    text.push_str("# Slowest directions, as a share of the rail's median\n");
+    text.push_str("# Slowest directions, as a share of the median\n");
     for (ratio, cell) in slowest.iter().take(SLOWEST_MAX) {
         text.push_str(&format!(
             "#   {} : {:.3} GB/s, {:.0} %\n",
@@ -232,11 +238,6 @@ fn suspects(run: &RunRecord) -> String {
     }
     text.push_str("#\n");
     text
-}
-
-/// Its rate as a share of the median.
-fn cell_ratio(cell: &MeshCell, median: f64) -> Option<f64> {
-    (median > 0.0).then_some(cell.gb_per_s? / median)
 }
 
 /// The interface of the rail on the first node that has it.
