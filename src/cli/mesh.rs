@@ -5,8 +5,9 @@ use super::failure::Failure;
 use super::nodes::Nodes;
 use super::output::Columns;
 use clap::Args;
+use std::collections::BTreeMap;
 use tcpx_coord::reach::Transport;
-use tcpx_coord::{OnFailure, one_pair};
+use tcpx_coord::{OnFailure, WORKERS_MAX, one_pair};
 use tcpx_fleet::attribute::{Attribution, Cell, Names as PartNames, attribute, retests};
 use tcpx_fleet::groups::Groups;
 use tcpx_fleet::schedule::{self, Round};
@@ -63,8 +64,17 @@ impl MeshArguments {
             let message = format!("a mesh needs two nodes or more, and {hosts} names one");
             return Err(Failure::new(Outcome::Usage, message));
         }
+        let rounds = rounds(mesh, transports.len());
+        if let Some((node, pairs)) = rounds.iter().find_map(|round| overloaded(round)) {
+            let message = format!(
+                "{} would take part in {pairs} pairs at once, and a node runs at most {WORKERS_MAX} workers",
+                transports[node].node()
+            );
+            return Err(Failure::new(Outcome::Usage, message)
+                .next("name fewer nodes, or run the rounds one by one: mesh.pattern=pairs, mesh.rounds=isolated"));
+        }
         Ok(Meeting {
-            rounds: rounds(mesh, transports.len()),
+            rounds,
             transports,
             on_failure: OnFailure::GoOn,
         })
@@ -79,6 +89,15 @@ fn rounds(mesh: &Mesh, nodes: usize) -> Vec<Vec<[usize; 2]>> {
         Rounds::Isolated => rounds.iter().map(pairs).collect(),
         Rounds::Loaded => vec![rounds.iter().flat_map(pairs).collect()],
     }
+}
+
+/// A node with more pairs in a round than it runs workers, and how many.
+fn overloaded(round: &[[usize; 2]]) -> Option<(usize, usize)> {
+    let mut pairs_of = BTreeMap::new();
+    for node in round.iter().flatten() {
+        *pairs_of.entry(*node).or_insert(0) += 1;
+    }
+    pairs_of.into_iter().find(|(_, pairs)| *pairs > WORKERS_MAX)
 }
 
 fn pairs(round: &Round) -> Vec<[usize; 2]> {

@@ -24,5 +24,5 @@ pub use coordinator::launch::LaunchError;
 pub use coordinator::pair::PairOutcome;
 pub use coordinator::run::OnFailure;
 pub use coordinator::watching::Watching;
-pub use protocol::message::{Examine, Loaded, NoPlugin, Task, Work, WorkerMessage};
+pub use protocol::message::{Examine, Loaded, NoPlugin, Task, WORKERS_MAX, Work, WorkerMessage};
 pub use protocol::variables::choose;

@@ -98,6 +98,11 @@ fn lists_of_nodes_that_cannot_be_a_mesh_are_refused() {
     refused(mesh("a3-1,a3-2,a3-1", &[]), &["a3-1 is named twice"]);
     refused(mesh("a3-[0-4999]", &[]), &["5000 nodes", "1024"]);
     refused(mesh("a3-[3-1]", &[]), &["3-1", "a3-[0-3,7]"]);
+    let incast = ["--set", "mesh.pattern=many-to-one"];
+    refused(
+        mesh("a3-[0-65]", &incast),
+        &["a3-0 would", "65 pairs", "at most 64"],
+    );
     refused(mesh("nodes.txt", &[]), &["nodes.txt"]);
     let listed = |text: &str| {
         let tool = mesh("nodes.txt", &[]);

@@ -55,7 +55,6 @@ pub(super) enum RunInput {
     Tick {
         /// The user wants an end.
         interrupted: bool,
-        /// The coordinator was stopped or starved since the last one.
         /// The channel that a view shows in detail, and its recorder file.
         focused: Option<(ChannelKey, PathBuf)>,
     },

@@ -159,7 +159,7 @@ pub(crate) type StampedMessage = (u64, u32, AgentMessage);
 pub(crate) type AddressedOrder = (u32, CoordinatorOrder);
 
 /// Most workers that run at a time on one node: more than a node has GPUs.
-pub(crate) const WORKERS_MAX: usize = 64;
+pub const WORKERS_MAX: usize = 64;
 
 /// Why a plugin cannot be found on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
