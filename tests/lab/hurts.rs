@@ -48,11 +48,84 @@ fn loss_drops_its_share_of_packets_each_way() {
 }
 
 #[test]
+fn loss_of_one_direction_spares_the_other() {
+    let Some(lab) = Lab::up() else { return };
+    let [one, other] = pair(&lab, "eth1");
+    for (how, whole, lossy) in [
+        ("out", (&other, &one), (&one, &other)),
+        ("in", (&one, &other), (&other, &one)),
+    ] {
+        lab.hurt("node0", "eth1", &format!("loss 30 {how}"));
+        let share = share_that_arrives(lossy.0, lossy.1, 10);
+        assert!((0.64..0.76).contains(&share), "{how}: {share}");
+        assert_eq!(burst(whole.0, whole.1, PATIENCE).len(), 100, "{how}");
+    }
+}
+
+/// Datagram sockets of two nodes on eth1, connected to each other.
+fn between(lab: &Lab, nodes: [&str; 2]) -> [UdpSocket; 2] {
+    let [one, other] = nodes.map(|node| datagrams(lab, node, "eth1"));
+    one.connect(other.local_addr().unwrap()).unwrap();
+    other.connect(one.local_addr().unwrap()).unwrap();
+    [one, other]
+}
+
+#[test]
+fn a_cut_pair_reaches_every_other_node() {
+    let Some(lab) = Lab::of(4) else { return };
+    lab.hurt("node2", "eth1", "cut node3");
+    let [one, other] = between(&lab, ["node2", "node3"]);
+    for (from, to) in [(&one, &other), (&other, &one)] {
+        from.send(&[1]).unwrap();
+        is_silent(to);
+    }
+    for whole in [["node2", "node0"], ["node3", "node1"]] {
+        let [one, other] = between(&lab, whole);
+        arrives(&one, &other);
+        arrives(&other, &one);
+    }
+    let refused = lab.script(&["hurt", "node2", "eth1", "cut", "node9"]);
+    assert_eq!(refused.status.code(), Some(2));
+    lab.heal();
+    let [one, other] = between(&lab, ["node2", "node3"]);
+    arrives(&one, &other);
+}
+
+#[test]
+fn nodes_behind_a_trunk_share_its_rate_to_the_others() {
+    let Some(lab) = Lab::of(3) else { return };
+    for node in ["node1", "node2"] {
+        lab.hurt(node, "rails", "trunk 20");
+    }
+    is_limited_to_20_mbit(&lab, "eth2");
+    for pair in [["node1", "node2"], ["node2", "node0"]] {
+        let [one, other] = between(&lab, pair);
+        arrives(&one, &other);
+        arrives(&other, &one);
+    }
+    // A delay of a node behind the trunk keeps it there.
+    lab.hurt("node2", "eth1", "delay 5");
+    let [one, other] = between(&lab, ["node2", "node1"]);
+    arrives(&one, &other);
+    lab.heal();
+    is_whole(&lab, "eth2");
+}
+
+#[test]
 fn rate_limits_throughput_each_way() {
     let Some(lab) = Lab::up() else { return };
     lab.hurt("node1", "eth2", "rate 20");
+    is_limited_to_20_mbit(&lab, "eth2");
+    lab.heal();
+    let queues = lab.exec("node1", &["tc", "qdisc", "show", "dev", "eth2"]);
+    assert!(!queues.contains("tbf"), "{queues}");
+    is_whole(&lab, "eth2");
+}
+
+/// Checks that node0 and node1 send each other something, and at most 20 Mbit/s.
+fn is_limited_to_20_mbit(lab: &Lab, interface: &str) {
     for reversed in [false, true] {
-        let [mut from, mut to] = stream(&lab, "eth2");
+        let [mut from, mut to] = stream(lab, interface);
         if reversed {
             std::mem::swap(&mut from, &mut to);
         }
@@ -75,10 +148,6 @@ fn rate_limits_throughput_each_way() {
             );
         });
     }
-    lab.heal();
-    let queues = lab.exec("node1", &["tc", "qdisc", "show", "dev", "eth2"]);
-    assert!(!queues.contains("tbf"), "{queues}");
-    is_whole(&lab, "eth2");
 }
 
 #[test]

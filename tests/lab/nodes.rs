@@ -87,6 +87,24 @@ fn each_node_has_five_interfaces_with_the_users_addresses() {
 }
 
 #[test]
+fn a_lab_of_eight_has_eight_hosts_that_reach_each_other_by_name() {
+    let Some(lab) = Lab::of(8) else { return };
+    let names = "for node in 0 1 2 3 4 5 6 7; do ssh -o BatchMode=yes node$node uname -n; done";
+    let said = lab.exec("laptop", &["sh", "-c", names]);
+    assert_eq!(said.lines().collect::<Vec<_>>(), lab.nodes());
+    let rails = lab
+        .nodes()
+        .into_iter()
+        .flat_map(|node| RAILS.map(|rail| address(&node, rail)));
+    let shown = lab.done(&["status"]);
+    rails.for_each(|rail| assert!(shown.contains(&rail), "{rail}: {shown}"));
+    let other = lab.script(&["up", "--nodes", "4"]);
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(said.contains("up with 8 nodes"), "{said}");
+    lab.is_left_clean();
+}
+
+#[test]
 fn a_full_unfragmented_packet_passes_every_rail_and_a_larger_one_none() {
     let Some(lab) = Lab::up() else { return };
     for rail in RAILS {

@@ -37,14 +37,15 @@ pub(crate) const RAILS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
 
 /// The address of a node on one of its interfaces.
 pub(crate) fn address(node: &str, interface: &str) -> String {
-    let host = match node {
-        "node0" => 25,
-        "node1" => 226,
-        other => panic!("{other} has no rails"),
+    let number = node.strip_prefix("node").and_then(|n| n.parse().ok());
+    let (third, host) = match number {
+        Some(0) => (1, 25),
+        Some(1) => (0, 226),
+        Some(n) => (1, 100 + n),
+        None => panic!("{node} has no rails"),
     };
     match interface.trim_start_matches("eth") {
-        "0" if node == "node0" => "10.0.1.25".into(),
-        "0" => "10.0.0.226".into(),
+        "0" => format!("10.0.{third}.{host}"),
         rail => format!("192.168.{rail}.{host}"),
     }
 }
@@ -52,30 +53,40 @@ pub(crate) fn address(node: &str, interface: &str) -> String {
 /// A lab that is up.
 pub(crate) struct Lab {
     name: String,
+    /// Number of its nodes with rails.
+    count: usize,
     /// The lab ends when this end of the pipe is closed.
     tie: Option<PipeWriter>,
 }
 
 impl Lab {
-    /// Starts a lab, or prints why this machine cannot run one.
+    /// Starts a lab of two nodes, or prints why this machine cannot run one.
     pub(crate) fn up() -> Option<Self> {
+        Self::of(2)
+    }
+
+    /// Starts a lab of this many nodes.
+    pub(crate) fn of(nodes: usize) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "t{}-{}",
             std::process::id(),
             NEXT.fetch_add(1, Ordering::Relaxed)
         );
-        Self::named(&name)
+        Self::named(&name, nodes)
     }
 
     /// Starts a lab with this name, or returns a second handle to the running one.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str, nodes: usize) -> Option<Self> {
         let (reading, tie) = std::io::pipe().unwrap();
-        let ended = ended(script(name).args(["up", "--tied"]).stdin(reading));
+        let mut up = script(name);
+        up.args(["up", "--tied", "--nodes", &nodes.to_string()]);
+        let ended = ended(up.stdin(reading));
         let said = String::from_utf8_lossy(&ended.stderr);
         match ended.status.code() {
             Some(0) => Some(Self {
                 name: name.to_owned(),
+                count: nodes,
                 tie: Some(tie),
             }),
             Some(NOT_POSSIBLE) if std::env::var("TCPXCTL_LAB").as_deref() != Ok("require") => {
@@ -166,11 +177,20 @@ impl Lab {
         pids.filter(is_session).filter_map(Process::read).collect()
     }
 
-    /// Checks that no process is left in either node, at the latest after `AFTERLIFE`.
+    /// The nodes with rails.
+    pub(crate) fn nodes(&self) -> Vec<String> {
+        (0..self.count).map(|node| format!("node{node}")).collect()
+    }
+
+    /// Checks that no process is left in any node, at the latest after `AFTERLIFE`.
     pub(crate) fn is_left_clean(&self) {
         let since = Instant::now();
         loop {
-            let left: Vec<String> = NODES.iter().map(|node| self.done(&["ps", node])).collect();
+            let left: Vec<String> = self
+                .nodes()
+                .iter()
+                .map(|node| self.done(&["ps", node]))
+                .collect();
             if left.iter().all(String::is_empty) {
                 return;
             }
