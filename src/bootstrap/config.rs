@@ -1,6 +1,6 @@
 //! What the two ends must agree on before the first byte.
 //!
-//! Both ends send their configuration, compare, and name the first key that differs: tcpxctl and
+//! Both ends send their configuration, compare, and name every key that differs: tcpxctl and
 //! the pair before the scenario, the scenario before the plugin, the plugin before its settings,
 //! since an earlier difference usually explains the later ones. The caller leaves settings out of
 //! `settings` that may differ between two nodes, such as interface names.
@@ -16,6 +16,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 const VALUE_CHARS_MAX: usize = 120;
+/// Once the list of differing keys is this long, the rest are counted.
+const LISTED_BYTES_MAX: usize = 1000;
+/// Rank and name of the scenario's hash.
+const SCENARIO_SHA256: (u8, &str) = (3, "scenario sha256");
 const SECRET_WORDS: [&str; 10] = [
     "secret",
     "token",
@@ -52,7 +56,7 @@ pub struct Config {
     pub settings: BTreeMap<String, String>,
 }
 
-/// The first key on which two configurations disagree.
+/// A key on which two configurations disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The scenario key or variable: `transfer.chunk`, `NCCL_NSOCKS_PERTHREAD`.
@@ -61,9 +65,11 @@ pub struct Difference {
     pub here: String,
     /// The peer's value, without control characters.
     pub there: String,
-    /// How many more keys differ.
-    pub others: usize,
 }
+
+/// Every key on which two configurations disagree; at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Differences(pub Vec<Difference>);
 
 impl Config {
     /// A copy with a placeholder for every value that looks like a secret.
@@ -87,20 +93,23 @@ impl Config {
         }
     }
 
-    /// The first key that differs, or `None`.
-    pub fn difference(&self, theirs: &Self) -> Option<Difference> {
+    /// The keys that differ, or `None`.
+    pub fn differences(&self, theirs: &Self) -> Option<Differences> {
         let (here, there) = (self.terms(), theirs.terms());
         let keys: std::collections::BTreeSet<_> = here.keys().chain(there.keys()).collect();
-        let mut differing = keys
-            .into_iter()
-            .filter(|key| here.get(key) != there.get(key));
-        let first = differing.next()?;
-        Some(Difference {
-            key: printable(first.1, VALUE_CHARS_MAX),
-            here: shown(first.1, here.get(first)),
-            there: shown(first.1, there.get(first)),
-            others: differing.count(),
-        })
+        // The hash of the scenario differs wherever one of its keys does.
+        let is_hash_told = self.scenario != theirs.scenario;
+        let differing = keys.into_iter().filter(|key| {
+            here.get(key) != there.get(key) && !(is_hash_told && **key == SCENARIO_SHA256)
+        });
+        let differing: Vec<_> = differing
+            .map(|key| Difference {
+                key: printable(key.1, VALUE_CHARS_MAX),
+                here: shown(key.1, here.get(key)),
+                there: shown(key.1, there.get(key)),
+            })
+            .collect();
+        (!differing.is_empty()).then_some(Differences(differing))
     }
 
     /// Everything that is compared, by rank and key.
@@ -108,7 +117,7 @@ impl Config {
         let single = [
             ((0, "tcpxctl version"), self.tcpxctl_version.as_str()),
             ((1, "pair"), &self.pair),
-            ((3, "scenario sha256"), &self.scenario_sha256),
+            (SCENARIO_SHA256, &self.scenario_sha256),
             ((4, "plugin name"), &self.plugin_name),
             ((5, "plugin version"), &self.plugin_version),
             ((6, "plugin sha256"), &self.plugin_sha256),
@@ -130,8 +139,22 @@ impl fmt::Display for Difference {
             f,
             "{} is {} here and {} there",
             self.key, self.here, self.there
-        )?;
-        match self.others {
+        )
+    }
+}
+
+impl fmt::Display for Differences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        let mut rest = self.0.iter();
+        while text.len() < LISTED_BYTES_MAX
+            && let Some(difference) = rest.next()
+        {
+            let comma = if text.is_empty() { "" } else { ", " };
+            text += &format!("{comma}{difference}");
+        }
+        f.write_str(&text)?;
+        match rest.count() {
             0 => Ok(()),
             1 => f.write_str(", and 1 more key differs"),
             others => write!(f, ", and {others} more keys differ"),
@@ -176,13 +199,13 @@ mod tests {
     }
 
     fn said(here: &Config, there: &Config) -> String {
-        here.difference(there)
-            .map(|difference| difference.to_string())
+        here.differences(there)
+            .map(|differences| differences.to_string())
             .unwrap_or_default()
     }
 
     #[test]
-    fn the_first_differing_key_is_named_with_both_values() {
+    fn every_differing_key_is_named_with_both_values() {
         let here = config(
             &[("transfer.chunk", "512KiB"), ("transfer.total", "64MiB")],
             &[],
@@ -193,9 +216,20 @@ mod tests {
         );
         assert_eq!(
             said(&here, &there),
-            "transfer.chunk is `512KiB` here and `1MiB` there, and 1 more key differs"
+            "transfer.chunk is `512KiB` here and `1MiB` there, transfer.total is `64MiB` here and `32MiB` there"
         );
         assert_eq!(said(&here, &here), "");
+    }
+
+    #[test]
+    fn a_list_of_differing_keys_has_a_bound() {
+        let keys: Vec<String> = (0..100).map(|number| format!("A_{number:03}")).collect();
+        let all: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1")).collect();
+        let told = said(&config(&[], &all), &config(&[], &[]));
+        assert!(told.len() < 1200 && told.starts_with("A_000 is"), "{told}");
+        let listed = told.matches(" here and ").count();
+        let rest = format!(", and {} more keys differ", 100 - listed);
+        assert!(listed > 20 && told.ends_with(&rest), "{told}");
     }
 
     #[test]
@@ -275,7 +309,7 @@ mod tests {
         ) {
             let one = Config { scenario: a.clone(), settings: b.clone(), ..Config::default() };
             let two = if swap { Config { scenario: b, settings: a, ..Config::default() } } else { one.clone() };
-            prop_assert_eq!(one == two, one.difference(&two).is_none());
+            prop_assert_eq!(one == two, one.differences(&two).is_none());
         }
     }
 }

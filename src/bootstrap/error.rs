@@ -2,7 +2,7 @@
 //! same for all), and what happened (`Cause`, one variant each).
 #![forbid(unsafe_code)]
 
-use super::config::Difference;
+use super::config::Differences;
 use super::message::{Malformed, TooLarge};
 use super::noise::NotAuthentic;
 use super::wait::Awaited;
@@ -11,6 +11,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tcpx_words::error::{NextStep, Outcome};
+
+/// Most keys that a next step lists.
+const KEYS_IN_STEP_MAX: usize = 5;
 
 /// A bootstrap that failed.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +96,7 @@ pub enum Cause {
     },
     /// The configurations of the two ends differ.
     #[error("the two ends disagree: {0}")]
-    DifferentConfig(Box<Difference>),
+    DifferentConfig(Differences),
     /// The peer gave up and said why.
     #[error("the peer gave up ({outcome}): {reason}")]
     PeerAborted {
@@ -260,8 +263,10 @@ impl NextStep for BootstrapError {
             }
             Cause::WrongSecret => other_run.to_owned(),
             Cause::OtherVersion { .. } => "install the same tcpxctl on both nodes".to_owned(),
-            Cause::DifferentConfig(difference) => {
-                format!("make {} the same on both nodes", difference.key)
+            Cause::DifferentConfig(differences) => {
+                let keys = differences.0.iter().map(|difference| &*difference.key);
+                let keys: Vec<&str> = keys.take(KEYS_IN_STEP_MAX).collect();
+                format!("make {} the same on both nodes", keys.join(", "))
             }
             Cause::Garbage { .. } => {
                 format!("check what else listens on {address}, or choose another --bootstrap-port")

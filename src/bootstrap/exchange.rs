@@ -67,8 +67,8 @@ impl PeerLink {
         self.send(&Message::Config(mine.clone()), &wait)?;
         match self.recv(&wait, 0)? {
             Message::Config(config) => {
-                if let Some(difference) = mine.difference(&config) {
-                    return Err(wait.error(Cause::DifferentConfig(Box::new(difference))));
+                if let Some(differences) = mine.differences(&config) {
+                    return Err(wait.error(Cause::DifferentConfig(differences)));
                 }
             }
             other => return Err(wait.error(out_of_step("configuration", &other))),
