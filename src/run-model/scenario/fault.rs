@@ -215,16 +215,28 @@ impl FaultBy {
     }
 }
 
+/// Every key of `[fault]` beside `by`.
+const KEYS: [&str; 6] = ["side", "kind", "spec", "channel", "after_chunk", "percent"];
+
+/// Keys that a fault committed by `by` does not have; none if there is no such word.
+pub(super) fn foreign_keys(by: &str) -> Vec<&'static str> {
+    let known = FaultBy::ALL.iter().find(|known| known.to_string() == by);
+    let keys = KEYS.into_iter();
+    keys.filter(|key| known.is_some_and(|known| !known.keys().contains(key)))
+        .collect()
+}
+
 impl FaultTable {
     fn present(&self) -> [(&'static str, bool); 6] {
-        [
-            ("side", self.side.is_some()),
-            ("kind", self.kind.is_some()),
-            ("spec", self.spec.is_some()),
-            ("channel", self.channel.is_some()),
-            ("after_chunk", self.after_chunk.is_some()),
-            ("percent", self.percent.is_some()),
-        ]
+        let present = [
+            self.side.is_some(),
+            self.kind.is_some(),
+            self.spec.is_some(),
+            self.channel.is_some(),
+            self.after_chunk.is_some(),
+            self.percent.is_some(),
+        ];
+        std::array::from_fn(|at| (KEYS[at], present[at]))
     }
 }
 

@@ -110,8 +110,14 @@ pub(super) fn parse<'a>(
     Ok(move_table(tree.into_inner(), base, DEPTH_MAX))
 }
 
-/// Lays `upper` over `lower`: tables are merged, anything else is replaced.
-/// `plugin` is replaced whole, because `name` and `path` exclude one another.
+/// Tables whose keys say the same thing in different ways, so that the later one counts.
+const VARIANTS: [(&str, &[&str]); 2] = [
+    ("plugin", &["name", "path"]),
+    ("gpus", &["stand_ins", "or_stand_ins"]),
+];
+
+/// Lays `upper` over `lower`: tables are merged, anything else is replaced. A key that chooses
+/// another variant of a table removes what only the variant below has.
 pub(super) fn overlay<'a>(lower: &mut Tree<'a>, upper: Tree<'a>) {
     for (key, mut value) in upper {
         let name = key.get_ref().clone();
@@ -122,10 +128,17 @@ pub(super) fn overlay<'a>(lower: &mut Tree<'a>, upper: Tree<'a>) {
             value.get_mut(),
             lower.get_mut(name.as_ref()).map(Spanned::get_mut),
         ) {
-            // Its name and its path say the same thing, so the later one counts.
-            if name == "plugin" && (above.contains_key("name") || above.contains_key("path")) {
-                below.remove("name");
-                below.remove("path");
+            for (_, keys) in VARIANTS.iter().filter(|(table, _)| *table == name) {
+                if keys.iter().any(|key| above.contains_key(*key)) {
+                    keys.iter().for_each(|key| drop(below.remove(*key)));
+                }
+            }
+            let by = above.get("by").and_then(|by| by.get_ref().as_str());
+            if name == "fault"
+                && let Some(by) = by
+            {
+                let foreign = super::fault::foreign_keys(by);
+                foreign.iter().for_each(|key| drop(below.remove(*key)));
             }
             overlay(below, std::mem::take(above));
         } else {

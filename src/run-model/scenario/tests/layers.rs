@@ -1,7 +1,7 @@
 //! Who has the last word.
 
 use super::super::*;
-use super::{outcome, written};
+use super::{outcome, said, written};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use tcpx_words::abi_version::AbiVersion;
@@ -168,4 +168,24 @@ fn a_version_in_the_environment_is_checked_where_it_is_read() {
         AbiVersion::RANGE
     );
     assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_flag_that_chooses_another_variant_replaces_the_keys_of_the_first() {
+    let fault = "name = \"a\"\n[fault]\nby = \"driver\"\nside = \"recv\"\nkind = \"never-consumed\"\nchannel = 1\n";
+    let network = ["fault.by=network", "fault.kind=loss", "fault.percent=20"];
+    for order in [[0, 1, 2], [2, 1, 0]] {
+        assert_eq!(
+            said(fault, &order.map(|at| network[at])),
+            "fine: 1 scenario(s)"
+        );
+    }
+    let plugin = ["fault.spec='drop-ctrl:nth=3'", "fault.by=plugin"];
+    assert_eq!(said(fault, &plugin), "fine: 1 scenario(s)");
+    let gpus = "name = \"a\"\n[topology]\ngpus = { or_stand_ins = 2 }\n";
+    assert_eq!(
+        said(gpus, &["topology.gpus.stand_ins=4"]),
+        "fine: 1 scenario(s)"
+    );
+    assert_eq!(said(gpus, &["topology.gpus=auto"]), "fine: 1 scenario(s)");
 }
