@@ -28,6 +28,15 @@ pub enum ScenarioError {
         /// A file there is whose name is close.
         nearest: Option<PathBuf>,
     },
+    /// The file of `--env-file` cannot be read.
+    #[error("cannot read --env-file {}: {source}", shown_path(path))]
+    UnreadableScript {
+        /// As it was given.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
     /// The path is a directory.
     #[error("{} is a directory, not a scenario file", shown_path(.0))]
     Directory(PathBuf),
@@ -50,6 +59,9 @@ pub enum ScenarioError {
     /// An environment variable is not UTF-8.
     #[error("environment variable {0} is not text")]
     VariableNotText(&'static str),
+    /// A pattern of `--forward-env` that does not begin with a part of a name.
+    #[error("--forward-env `{0}` would forward variables of any name")]
+    ForwardsAll(String),
     /// An environment variable with an unknown ncclNet version.
     #[error("environment variable {name} is `{value}`: {error}")]
     Variable {
@@ -125,7 +137,11 @@ impl NextStep for ScenarioError {
             }
             Self::Written(diagnostic) => diagnostic.help.clone(),
             Self::Variable { name, .. } => Some(format!("unset {name}, or give --abi vN")),
+            Self::ForwardsAll(_) => {
+                Some("begin with a part of the names: --forward-env 'NCCL_*'".to_owned())
+            }
             Self::Unreadable { .. }
+            | Self::UnreadableScript { .. }
             | Self::VariableNotText(_)
             | Self::InvalidValue(_)
             | Self::Json(_) => None,

@@ -1,7 +1,8 @@
 //! Resolves files, variables and flags to checked scenarios.
 //!
-//! A flag beats a `TCPXCTL_*` variable, which beats the scenario, which beats
-//! the user's config, which beats the default; tables are merged key by key.
+//! A flag beats what `--env-file` and `--forward-env` import, which beats a `TCPXCTL_*` variable,
+//! which beats the scenario, which beats the user's config, which beats the default; tables are
+//! merged key by key.
 //! Three variables are read: `TCPXCTL_SET="transfer.connections=8,limits.total=2m"`
 //! has the effect of that many `--set` flags, `TCPXCTL_PLUGIN` names the plugin (a path if it
 //! contains a slash), and `TCPXCTL_ABI` is the version of its table.
@@ -11,6 +12,7 @@ use super::checked::Scenario;
 use super::error::{ScenarioError, printable};
 use super::explain::{self, Index};
 use super::file::{self, Layer, Source, Sources, Tree};
+use super::imported::Imported;
 use super::setting;
 use super::sweep;
 use serde::Deserialize;
@@ -39,6 +41,9 @@ pub struct Inputs {
     pub variable_plugin: Option<String>,
     /// The value of `TCPXCTL_ABI`.
     pub variable_abi: Option<AbiVersion>,
+    /// Settings of a script and of forwarded variables; they beat the files and the variables
+    /// above, and flags beat them.
+    pub imported: Imported,
     /// Flags: the flag as typed, and the `key=value` it is short for.
     pub flags: Vec<(String, String)>,
 }
@@ -69,6 +74,7 @@ impl Inputs {
             variable_set: text("TCPXCTL_SET")?,
             variable_plugin: text("TCPXCTL_PLUGIN")?,
             variable_abi: text(ABI_VARIABLE)?.map(version).transpose()?,
+            imported: Imported::default(),
             flags: Vec::new(),
         })
     }
@@ -210,7 +216,7 @@ pub(super) fn add_settings(inputs: &Inputs, sources: &mut Sources) {
             text: setting.to_owned(),
         });
     }
-    for (flag, setting) in &inputs.flags {
+    for (flag, setting) in inputs.imported.settings.iter().chain(&inputs.flags) {
         sources.add(Source {
             layer: Layer::Flag,
             name: flag.clone(),
