@@ -74,15 +74,20 @@ fn keys(schema: &Value, path: &str, text: &mut String) {
         } else {
             format!("{path}.{key}")
         };
-        if property["properties"].is_object() {
-            keys(property, &path, text);
-            continue;
-        }
         let about = property["description"]
             .as_str()
             .unwrap_or_default()
             .replace('\n', " ")
             .replace('|', "\\|");
+        if property["properties"].is_object() {
+            // A table that has keys of any name beside the known ones.
+            if property["additionalProperties"].is_object() {
+                let values = values(&property["additionalProperties"]);
+                writeln!(text, "| `{path}.NAME` | {about} | | {values} |").expect("a string");
+            }
+            keys(property, &path, text);
+            continue;
+        }
         let default = match &property["default"] {
             Value::Null => String::new(),
             value => format!("`{value}`"),

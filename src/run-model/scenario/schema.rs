@@ -110,12 +110,17 @@ impl JsonSchema for Variables {
         let one = json!({ "type": ["string", "integer", "boolean"] });
         let value = json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] });
         let table = json!({ "type": "object", "additionalProperties": value });
+        let told = |mut table: Value, what: &str| {
+            table["description"] = json!(what);
+            table
+        };
+        let by_node = json!({ "type": "object", "additionalProperties": table });
         json_schema!({
             "type": "object",
             "properties": {
-                "send": table,
-                "recv": table,
-                "node": { "type": "object", "additionalProperties": table }
+                "send": told(table.clone(), "Variables of the workers that send only, such as `env.send.NCCL_DEBUG`; they beat those of both ends."),
+                "recv": told(table, "Variables of the workers that receive only; they beat those of both ends."),
+                "node": told(by_node, "Variables of the workers on one node, by its host name: `env.node.a3-0.NCCL_DEBUG`; they beat all others.")
             },
             "additionalProperties": value
         })
