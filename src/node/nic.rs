@@ -100,6 +100,19 @@ pub struct Nic {
 }
 
 impl Nic {
+    /// The addresses at which another node can reach the interface, IPv4 first.
+    pub fn reachable_at(&self) -> Fact<Vec<IpAddr>> {
+        self.addresses.as_ref().map(|all| {
+            let is_global = |one: &&IpAddr| match one {
+                IpAddr::V4(_) => true,
+                IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
+            };
+            let mut all: Vec<IpAddr> = all.iter().filter(is_global).copied().collect();
+            all.sort_by_key(IpAddr::is_ipv6);
+            all
+        })
+    }
+
     /// Reads every interface, in the order of names.
     pub fn read_all(root: &Root) -> Fact<Vec<Self>> {
         let held = root.ask("addresses", || {
@@ -241,6 +254,23 @@ mod tests {
             "{lo:#?}"
         );
         assert_eq!(lo.speed.mbit_per_s(), None);
+    }
+
+    #[test]
+    fn other_nodes_reach_ipv4_and_global_ipv6_addresses() {
+        let nics = Nic::read_all(&Root::live());
+        let mut nic = nics.known().unwrap()[0].clone();
+        let check = |nic: &Nic, expected: &[&str]| {
+            let all = nic.reachable_at().known().unwrap().clone();
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            assert_eq!(all, expected);
+        };
+        let held =
+            |all: &[&str]| Fact::Known(all.iter().map(|text| text.parse().unwrap()).collect());
+        nic.addresses = held(&["fe80::1", "::1"]);
+        check(&nic, &[]);
+        nic.addresses = held(&["fe80::1", "fd00::25", "10.0.1.25"]);
+        check(&nic, &["10.0.1.25", "fd00::25"]);
     }
 
     #[test]

@@ -470,10 +470,12 @@ fn first_address(facts: &NodeFacts) -> Option<IpAddr> {
         .known()?
         .iter()
         .filter(|nic| nic.name != "lo" && nic.is_up());
-    nics.flat_map(|nic| nic.addresses.known())
+    let mut all: Vec<IpAddr> = nics
+        .filter_map(|nic| nic.reachable_at().known().cloned())
         .flatten()
-        .copied()
-        .find(IpAddr::is_ipv4)
+        .collect();
+    all.sort_by_key(IpAddr::is_ipv6);
+    all.first().copied()
 }
 
 /// The plugin file that the scenario's plugin resolves to on each node.

@@ -31,8 +31,13 @@ const OFFER_LIFE: Duration = Duration::from_secs(30);
 /// Times that a packet is sent before it counts as lost.
 const ATTEMPTS: u32 = 3;
 const TOKEN_BYTES: usize = 16;
-/// Bytes of the IPv4 and UDP headers.
-const HEADERS: u32 = 28;
+/// Bytes of the UDP header and of the IP header before it.
+const fn headers(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(_) => 28,
+        IpAddr::V6(_) => 48,
+    }
+}
 const RAILS_MAX: usize = 64;
 const MTU_MAX: u32 = 65_535;
 const TICK: Duration = Duration::from_millis(100);
@@ -42,7 +47,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct RailAddress {
     /// Name of the interface.
     pub name: String,
-    /// IPv4 address of the interface.
+    /// An address of the interface.
     pub address: IpAddr,
     /// MTU of the interface, in bytes.
     pub mtu: u32,
@@ -63,16 +68,11 @@ struct OfferedRail {
     mtu: u32,
 }
 
-/// The interfaces in `names` that have an IPv4 address and a known MTU.
+/// The interfaces in `names` that another node can reach at an address, and that have a known MTU.
 pub fn rails(node: &NodeFacts, names: &[String]) -> Vec<RailAddress> {
     let nics = node.nics.known().map(Vec::as_slice).unwrap_or_default();
     let rail = |nic: &crate::Nic| {
-        let address = nic
-            .addresses
-            .known()?
-            .iter()
-            .find(|one| one.is_ipv4())
-            .copied()?;
+        let address = *nic.reachable_at().known()?.first()?;
         Some(RailAddress {
             name: nic.name.clone(),
             address,
@@ -201,8 +201,13 @@ pub fn try_offer(offer: &Offer, rails: &[RailAddress]) -> ProbedRails {
 
 fn try_rail(here: &RailAddress, there: &OfferedRail, token: &[u8], until: Instant) -> ProbedRail {
     // Either end may send packets as large as its own interface allows.
-    let full = usize::try_from(here.mtu.max(there.mtu).min(MTU_MAX).saturating_sub(HEADERS))
-        .unwrap_or_default();
+    let full = usize::try_from(
+        here.mtu
+            .max(there.mtu)
+            .min(MTU_MAX)
+            .saturating_sub(headers(here.address)),
+    )
+    .unwrap_or_default();
     let (small, full, closed) = std::thread::scope(|scope| {
         let full = scope.spawn(|| echoed(here, there, token, full, until));
         let closed = scope.spawn(|| closed(here, there, until));

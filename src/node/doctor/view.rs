@@ -56,10 +56,7 @@ pub(super) fn machine(facts: &DoctorFacts, subject: Subject) -> Machine {
             .known()
             .filter(|cpus| !cpus.is_empty())
             .cloned(),
-        has_ipv4: nic
-            .addresses
-            .known()
-            .map(|all| all.iter().any(IpAddr::is_ipv4)),
+        has_address: nic.reachable_at().known().map(|all| !all.is_empty()),
     };
     let nodes = facts.node.cpu.numa_nodes.known().into_iter().flatten();
     Machine {
@@ -322,10 +319,7 @@ fn rail(facts: &DoctorFacts, nic: &Nic, rails: &[&Nic]) -> Rail {
         name: nic.name.clone(),
         up: nic.is_up(),
         carrier: nic.carrier.clone(),
-        addresses: nic
-            .addresses
-            .as_ref()
-            .map(|all| all.iter().filter(|one| one.is_ipv4()).copied().collect()),
+        addresses: nic.reachable_at(),
         mtu: nic.mtu.clone(),
         driver: nic.driver.clone(),
         speed: nic
@@ -515,10 +509,7 @@ fn control(facts: &DoctorFacts) -> Fact<Control> {
     let view = nic.map(|nic| Control {
         interface: nic.name.clone(),
         up: nic.is_up(),
-        addresses: nic
-            .addresses
-            .as_ref()
-            .map(|all| all.iter().filter(|one| one.is_ipv4()).copied().collect()),
+        addresses: nic.reachable_at(),
     });
     view.ok_or_else(|| format!("no interface {name}")).into()
 }

@@ -79,8 +79,11 @@ fn control(
             format!("{}: no such interface", pair(environment, CONTROL)),
             fix(),
         ),
-        Some((_, place)) if place.has_ipv4 == Some(false) => {
-            let text = format!("{} has no IPv4 address", pair(environment, CONTROL));
+        Some((_, place)) if place.has_address == Some(false) => {
+            let text = format!(
+                "{} has no address that another node can reach",
+                pair(environment, CONTROL)
+            );
             findings.add(LintKind::Control, text, fix());
         }
         Some((nic, _)) => control_among_data(environment, nic, nics, findings),

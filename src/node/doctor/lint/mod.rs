@@ -60,8 +60,8 @@ pub(crate) struct NicPlace {
     pub node: Option<u32>,
     /// CPUs that serve the interrupts of the interface.
     pub irq_cpus: Option<CpuList>,
-    /// Whether the interface has an IPv4 address.
-    pub has_ipv4: Option<bool>,
+    /// Whether the interface has an address that another node can reach.
+    pub has_address: Option<bool>,
 }
 
 /// The kind of a mistake. [`LintKind::name`] is the name of its list in the document of facts.
@@ -95,7 +95,7 @@ pub(crate) enum LintKind {
     Disabled,
     /// The list of data interfaces matches none, or names one that does not exist.
     Interfaces,
-    /// The control interface does not exist, or has no IPv4 address.
+    /// The control interface does not exist, or has no address.
     Control,
     /// The control interface is also a data interface.
     ControlAmongData,

@@ -8,7 +8,7 @@ fn machine() -> Machine {
     let nic = |node: u32, irqs: &str| NicPlace {
         node: Some(node),
         irq_cpus: Some(irqs.parse().unwrap()),
-        has_ipv4: Some(true),
+        has_address: Some(true),
     };
     let nics = [
         ("eth0", 0, "1-16"),
