@@ -36,6 +36,8 @@ mod connection;
 mod driver;
 mod endpoint;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod joining;
 mod lane;
 mod loaded;
