@@ -12,6 +12,8 @@ mod chart;
 pub mod columns;
 pub mod compare;
 mod csv;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gather;
 pub mod history;
 mod html;

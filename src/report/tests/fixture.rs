@@ -27,7 +27,7 @@ pub(super) fn v1(name: &str) -> RunFiles {
 }
 
 /// Names and secrets that redacted output must not contain.
-pub(super) struct Names {
+pub(crate) struct Names {
     pub host: String,
     pub user: String,
     pub address: String,
@@ -48,7 +48,7 @@ impl Default for Names {
 }
 
 /// Writes a run folder of a stalled run: receive channel 1 has 16 requests done, none consumed.
-pub(super) fn stalled(run: &Path, names: &Names) {
+pub(crate) fn stalled(run: &Path, names: &Names) {
     write(run, "run.json", &record(names).to_string());
     write(
         run,

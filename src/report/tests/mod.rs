@@ -1,6 +1,6 @@
 //! Reports of made-up runs, in every format.
 
-mod fixture;
+pub(crate) mod fixture;
 mod planted;
 mod renders;
 pub(crate) use renders::stalled_story;
