@@ -1,5 +1,6 @@
-//! A coordinator and a node where `tcpxctl serve` runs: both prove the secret, the coordinator gets
-//! the node's one seat or is told who has it, and then the connection carries bytes.
+//! A coordinator and a node: both prove the secret, and then the connection carries bytes. Either the
+//! coordinator joins a node where `tcpxctl serve` runs, and gets its one seat or is told who has it;
+//! or the node calls the coordinator.
 #![forbid(unsafe_code)]
 
 use super::connect::meet;
@@ -26,9 +27,32 @@ pub fn join(
     deadline: Deadline,
     stop: &AtomicBool,
 ) -> Result<(Reader, Writer), BootstrapError> {
+    dial(address, secret, Purpose::Serve, deadline, stop)
+}
+
+/// Calls the coordinator that listens at `address`.
+///
+/// # Errors
+/// As [`join`].
+pub fn call(
+    address: SocketAddr,
+    secret: &Secret,
+    deadline: Deadline,
+    stop: &AtomicBool,
+) -> Result<(Reader, Writer), BootstrapError> {
+    dial(address, secret, Purpose::Call, deadline, stop)
+}
+
+fn dial(
+    address: SocketAddr,
+    secret: &Secret,
+    purpose: Purpose,
+    deadline: Deadline,
+    stop: &AtomicBool,
+) -> Result<(Reader, Writer), BootstrapError> {
     let mut wait = Wait::new(Endpoint::Peer(address), Awaited::Connection, deadline, stop);
     let is_passing = |cause: &Cause| matches!(cause, Cause::Dropped | Cause::Vanished);
-    let mut wire = meet(address, secret, Purpose::Serve, &mut wait, is_passing)?;
+    let mut wire = meet(address, secret, purpose, &mut wait, is_passing)?;
     wire.trust();
     wait.set_awaited(Awaited::Ready);
     let answer = expect_open(wire.recv(&wait, 0)?).map_err(|cause| wait.error(cause))?;
@@ -39,7 +63,7 @@ pub fn join(
 }
 
 impl Proven {
-    /// Gives the coordinator the seat.
+    /// Gives the coordinator the seat, or takes the call of a node.
     pub fn welcome(mut self) -> Result<(Reader, Writer), Cause> {
         self.wire.queue(&Message::Ready)?;
         // The answer is small and fits into an empty socket buffer.

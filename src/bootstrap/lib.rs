@@ -34,7 +34,7 @@
 //! | `wire` | frames over one non-blocking socket |
 //! | `strangers` | connections of one port that have not proved themselves |
 //! | `listen`, `connect` | from nothing to a proven peer |
-//! | `join` | a coordinator and a node where `serve` runs: the seat, then a stream of bytes |
+//! | `join` | a coordinator and a node, either of which connects: the seat, then a stream of bytes |
 //! | `stream` | bytes over a proven connection, for two threads |
 //! | `duplex` | bytes over a proven connection, for one thread that never waits |
 //! | `exchange` | handles and barriers between proven peers |
@@ -67,7 +67,7 @@ pub use connect::connect;
 pub use duplex::Duplex;
 pub use error::{BootstrapError, Cause};
 pub use exchange::PeerLink;
-pub use join::join;
+pub use join::{call, join};
 pub use listen::Listener;
 pub use message::{Handle, PROTOCOL_VERSION};
 pub use noise::Purpose;

@@ -40,6 +40,8 @@ pub enum Purpose {
     Pair,
     /// A coordinator that joins a node where `tcpxctl serve` runs.
     Serve,
+    /// An agent that calls its coordinator.
+    Call,
     /// Two endpoints of `tcpx-p2p`.
     Endpoint,
 }
@@ -116,6 +118,7 @@ fn prologue(purpose: Purpose) -> Vec<u8> {
     let label: &[u8] = match purpose {
         Purpose::Pair => b"tcpxctl pair",
         Purpose::Serve => b"tcpxctl serve",
+        Purpose::Call => b"tcpxctl call",
         Purpose::Endpoint => b"tcpxctl endpoint",
     };
     let roles = [Role::Connects.byte(), Role::Listens.byte()];
@@ -240,6 +243,7 @@ mod tests {
         assert_eq!(greeting(7, Purpose::Pair), Ok(()));
         assert_eq!(greeting(8, Purpose::Pair), Err(NotAuthentic));
         assert_eq!(greeting(7, Purpose::Serve), Err(NotAuthentic));
+        assert_eq!(greeting(7, Purpose::Call), Err(NotAuthentic));
         assert_eq!(greeting(7, Purpose::Endpoint), Err(NotAuthentic));
     }
 
