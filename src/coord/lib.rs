@@ -2,10 +2,11 @@
 //!
 //! One folder per role: `coordinator`, `agent`, `worker`. They share the messages in `protocol`
 //! and nothing else. `process` starts and ends a worker process, `reach` starts an agent on a
-//! node. The two workers of a pair meet through `tcpx-bootstrap`.
+//! node, `dial` calls a coordinator that waits for it. The two workers of a pair meet through `tcpx-bootstrap`.
 
 pub mod agent;
 mod coordinator;
+mod dial;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod process;

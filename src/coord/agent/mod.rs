@@ -12,6 +12,7 @@
 mod one_gpu;
 mod stall_watch;
 
+use crate::dial::dial;
 use crate::process::spawn::inherited;
 use crate::process::supervise::{Worker, WorkerEvent};
 use crate::protocol::limits::{HEARTBEAT, OVERSLEPT, SILENCE_MAX};
@@ -25,11 +26,13 @@ use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use rustix::process::{Signal, getpid, kill_process};
 use stall_watch::{StallChange, StallWatch};
 use std::collections::BTreeMap;
-use std::io::{self, Stdin};
-use std::net::IpAddr;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tcpx_bootstrap::Secret;
 use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::counters::{ChannelNow, Frame};
@@ -78,15 +81,40 @@ struct Running {
 
 /// Serves one coordinator over stdin and stdout.
 pub fn main() -> ExitCode {
+    close_boot_descriptor();
+    let reached_at = reached_at(std::env::var("SSH_CONNECTION").ok().as_deref());
+    serve(io::stdin(), io::stdout(), reached_at)
+}
+
+/// Serves the coordinator that listens at one of `addresses`, as the node `name`.
+///
+/// # Errors
+/// No coordinator with this secret listens there.
+pub fn call(name: &str, addresses: &[SocketAddr], secret: &Secret) -> Result<ExitCode, String> {
+    close_boot_descriptor();
+    let (reader, writer) = dial(name, addresses, secret, &AtomicBool::new(false))?;
+    let connection = writer.connection().ok();
+    let reached_at = connection.and_then(|connection| Some(connection.local_addr().ok()?.ip()));
+    Ok(serve(reader, writer, reached_at))
+}
+
+fn close_boot_descriptor() {
     if std::env::var_os(BOOT_VARIABLE).is_some() {
         // The shell line runs this program from the descriptor and leaves it open.
         drop(inherited(BOOT_FD));
     }
+}
+
+fn serve(
+    from_coordinator: impl Read + Send + 'static,
+    to_coordinator: impl Write + Send + 'static,
+    reached_at: Option<IpAddr>,
+) -> ExitCode {
     let (to_inputs, inputs) = mpsc::channel();
     let for_reader = to_inputs.clone();
-    std::thread::spawn(move || read_coordinator(io::stdin(), &for_reader));
+    std::thread::spawn(move || read_coordinator(from_coordinator, &for_reader));
     let mut agent = Agent {
-        to_coordinator: QueuedSender::new(io::stdout()),
+        to_coordinator: QueuedSender::new(to_coordinator),
         inputs,
         to_inputs,
         workers: BTreeMap::new(),
@@ -97,7 +125,7 @@ pub fn main() -> ExitCode {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         facts: Box::new(NodeFacts::read(&Root::live())),
-        reached_at: reached_at(std::env::var("SSH_CONNECTION").ok().as_deref()),
+        reached_at,
     };
     agent.say(0, &hello);
     agent.serve();
@@ -114,8 +142,8 @@ fn reached_at(connection: Option<&str>) -> Option<IpAddr> {
     connection?.split(' ').nth(2)?.parse().ok()
 }
 
-fn read_coordinator(stdin: Stdin, inputs: &mpsc::Sender<AgentInput>) {
-    let mut receiver = Receiver::new(stdin);
+fn read_coordinator(from: impl Read, inputs: &mpsc::Sender<AgentInput>) {
+    let mut receiver = Receiver::new(from);
     while let Ok(Some(received)) = receiver.next() {
         if let Received::Message(message) = received
             && inputs.send(AgentInput::Coordinator(message)).is_err()
