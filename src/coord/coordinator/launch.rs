@@ -213,7 +213,12 @@ impl Agent {
         let mut beat_at = Instant::now();
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            for _ in 0..transports.len().min(LOGINS_MAX) {
+            let at_once = match transports.iter().any(|transport| transport.is_login()) {
+                true => LOGINS_MAX,
+                // Each only waits for a call, and one that never comes must not delay the others.
+                false => transports.len(),
+            };
+            for _ in 0..transports.len().min(at_once) {
                 let (to_news, start, next) = (to_news.clone(), &start, &next);
                 scope.spawn(move || {
                     loop {

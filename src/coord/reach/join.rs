@@ -94,7 +94,8 @@ impl Transport for Join {
     }
 }
 
-fn link(reader: Reader, writer: Writer) -> io::Result<AgentLink> {
+/// The streams of the agent behind a proven connection.
+pub(super) fn link(reader: Reader, writer: Writer) -> io::Result<AgentLink> {
     let connection = writer.connection()?;
     let addresses = Addresses {
         here: Some(connection.local_addr()?.ip()),

@@ -4,14 +4,17 @@
 //! |---|---|
 //! | `child` | this machine |
 //! | `ssh` | libssh2, one session per node |
-//! | `rsh` | any program that runs a command there: ssh, `kubectl exec`, `srun` |
+//! | `rsh` | any program that runs a command there: ssh |
 //! | `join` | a node where `tcpxctl serve` runs |
+//! | `callers` | nodes where `tcpxctl serve --call` runs |
 //!
 //! Each returns an [`AgentLink`]: the agent's stdin, stdout and stderr, and a handle that ends the
 //! agent. `ssh` and `rsh` start the agent by a shell line that first copies tcpxctl to the node
-//! (`install`).
+//! (`install`). Agents of `callers` connect to the coordinator (`call_in`).
 #![forbid(unsafe_code)]
 
+mod call_in;
+pub mod callers;
 pub mod child;
 pub mod install;
 pub mod join;
@@ -40,6 +43,11 @@ pub(crate) const REACH_MAX: Duration = Duration::from_secs(15);
 pub trait Transport: Send + Sync {
     /// The node, as the user named it: `10.0.0.226`, `this machine`.
     fn node(&self) -> &str;
+
+    /// Whether opening it is a login, of which only so many are made at a time.
+    fn is_login(&self) -> bool {
+        true
+    }
 
     /// Starts the agent. Every wait has a deadline and ends when the user interrupts.
     ///
@@ -175,7 +183,7 @@ pub struct Addresses {
 }
 
 /// Why a node's agent could not be started.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ReachError {
     /// The node, as the user named it.
     pub node: String,
