@@ -30,7 +30,24 @@ const LAST_OUTPUT_MAX: Duration = Duration::from_millis(500);
 const PIECE_BYTES: usize = 64 * 1024;
 /// Longest wait for a node to take the next piece of tcpxctl.
 const PIECE_MAX: Duration = Duration::from_secs(20);
-const ANSWER_PREFIX: &str = "tcpxctl-boot";
+pub(super) const ANSWER_PREFIX: &str = "tcpxctl-boot";
+
+/// What a shell line does first: it checks the system and the cache, and defines `good`, which opens
+/// the cached file `$f` as descriptor 3 and checks that it is this program.
+macro_rules! cached {
+    () => {
+        concat!(
+            "[ \"$(uname -s)\" = Linux ] || fail system $(uname -s); ",
+            "[ \"$(uname -m)\" = @ARCH ] || fail arch $(uname -m); ",
+            "b=${XDG_CACHE_HOME:-${HOME:-}/.cache}; d=$b/tcpxctl; f=$d/agent-@VERSION-@SHORT; ",
+            "e=$(mkdir -p \"$d\" 2>&1) || fail cache $e; [ -L \"$d\" ] && fail cache \"$d\" is a link; ",
+            "[ -O \"$d\" ] || fail cache \"$d\" belongs to another user; ",
+            "case $(ls -ld \"$d\") in ?????w*|????????w*) fail cache other users can write to \"$d\";; esac; ",
+            "good() { [ -L \"$f\" ] && return 1; [ -f \"$f\" ] && [ -O \"$f\" ] || return 1; exec 3<\"$f\"; ",
+            "h=$(sha256sum <&3) || fail hash no sha256sum; [ \"${h%% *}\" = @HASH ]; }; ",
+        )
+    };
+}
 
 /// `fail` removes the part of a copy before it answers, because writing to a coordinator that is
 /// gone ends the shell without its trap. A copy that does not grow for 25 s is given up, so that nothing is left on a node whose
@@ -41,14 +58,8 @@ const ANSWER_PREFIX: &str = "tcpxctl-boot";
 const LINE: &str = concat!(
     "umask 077; say() { echo tcpxctl-boot \"$@\"; }; t=; away() { rm -f \"$t\" \"$t.p\"; }; ",
     "fail() { [ -n \"$t\" ] && away; say failed \"$@\"; exit 97; }; ",
-    "[ \"$(uname -s)\" = Linux ] || fail system $(uname -s); ",
-    "[ \"$(uname -m)\" = @ARCH ] || fail arch $(uname -m); ",
-    "b=${XDG_CACHE_HOME:-${HOME:-}/.cache}; d=$b/tcpxctl; f=$d/agent-@VERSION-@SHORT; ",
-    "e=$(mkdir -p \"$d\" 2>&1) || fail cache $e; [ -L \"$d\" ] && fail cache \"$d\" is a link; ",
-    "[ -O \"$d\" ] || fail cache \"$d\" belongs to another user; ",
-    "case $(ls -ld \"$d\") in ?????w*|????????w*) fail cache other users can write to \"$d\";; esac; ",
-    "good() { [ -L \"$f\" ] && return 1; [ -f \"$f\" ] && [ -O \"$f\" ] || return 1; exec 3<\"$f\"; ",
-    "h=$(sha256sum <&3) || fail hash no sha256sum; [ \"${h%% *}\" = @HASH ]; }; ",
+    cached!(),
+    "u=$d/.up-@SHORT; [ -f \"$u\" ] && [ -O \"$u\" ] && chmod 700 \"$u\" && mv -f \"$u\" \"$f\"; ",
     "if good; then say have; else say need; ",
     "find \"$d\" -name \".up-*\" -mmin +60 -exec rm -f {} + 2>/dev/null; ",
     "e=$(mktemp \"$d/.up-XXXXXX\" 2>&1) || fail write $e; t=$e; trap away 0; ",
@@ -62,6 +73,23 @@ const LINE: &str = concat!(
     "ls -t \"$d\"/agent-* | tail -n +5 | while read -r o; do rm -f \"$o\"; done; ",
     "[ -x \"$f\" ] || fail noexec \"$d\"; e=$(\"$f\" --version 2>&1) || fail start $e; say done; fi; ",
     "[ -x \"$f\" ] || fail noexec \"$d\"; TCPXCTL_BOOT=1 exec /proc/self/fd/3 agent",
+);
+
+/// The shell line of a program that starts one task per node: becomes the agent if the program is on the
+/// node, at this program's own path or in the cache, and else says that the node needs it. Its answers
+/// begin with the node's name. The path is not checked for its owner: the user runs it here.
+const TASK: &str = concat!(
+    "n=@NODE; umask 077; say() { echo tcpxctl-boot \"$n\" \"$@\"; }; fail() { say failed \"$@\"; exit 0; }; ",
+    "h=; [ -f @SELF ] && { exec 3<@SELF; h=$(sha256sum <&3); }; [ \"${h%% *}\" = @HASH ] || { ",
+    cached!(),
+    "good || { say need; exit 0; }; [ -x \"$f\" ] || fail noexec \"$d\"; }; ",
+    "TCPXCTL_BOOT=1 exec /proc/self/fd/3 agent @CALL --name \"$n\"",
+);
+
+/// [`TASK`] for an installed tcpxctl.
+const TASK_AT_PATH: &str = concat!(
+    "n=@NODE; f=@PATH; [ -x \"$f\" ] || { echo tcpxctl-boot \"$n\" failed missing \"$f\"; exit 0; }; ",
+    "exec \"$f\" agent @CALL --name \"$n\"",
 );
 
 /// The shell line that starts an installed tcpxctl as the agent.
@@ -132,9 +160,35 @@ impl Boot {
 
     /// The shell line that becomes the agent.
     pub fn line(&self) -> String {
+        self.filled(LINE, AT_PATH)
+    }
+
+    /// The shell line of a task that becomes an agent which calls the coordinator, or says why not.
+    /// `node` is the shell word of the node's name, and `call` the arguments of the agent.
+    pub(super) fn task_line(&self, node: &str, call: &str) -> String {
+        let own = std::env::current_exe().unwrap_or_default();
+        let line = self.filled(TASK, TASK_AT_PATH);
+        line.replace("@SELF", &shell_word(&own.to_string_lossy()))
+            .replace("@NODE", node)
+            .replace("@CALL", call)
+    }
+
+    /// Where [`Boot::line`] finds a copy that a launcher has brought, if this node's cache folder is that
+    /// of every node.
+    pub(super) fn brought(&self) -> Option<std::path::PathBuf> {
+        let Self::Copy(program) = self else {
+            return None;
+        };
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(std::path::PathBuf::from);
+        let home = || Some(Path::new(&std::env::var_os("HOME")?).join(".cache"));
+        let folder = cache.or_else(home)?.join("tcpxctl");
+        Some(folder.join(format!(".up-{}", &program.sha256[..16])))
+    }
+
+    fn filled(&self, copy: &str, at_path: &str) -> String {
         match self {
-            Self::AtPath(path) => AT_PATH.replace("@PATH", &shell_word(path)),
-            Self::Copy(program) => LINE
+            Self::AtPath(path) => at_path.replace("@PATH", &shell_word(path)),
+            Self::Copy(program) => copy
                 .replace("@ARCH", std::env::consts::ARCH)
                 .replace("@VERSION", env!("CARGO_PKG_VERSION"))
                 .replace("@SHORT", &program.sha256[..16])
@@ -283,7 +337,7 @@ impl Dialogue<'_> {
             match hear(&self.answers, until, self.interrupted) {
                 Ok(line) => match line.strip_prefix(ANSWER_PREFIX).map(str::trim) {
                     Some(answer) => match answer.strip_prefix("failed ") {
-                        Some(why) => return Err(self.refused(why)),
+                        Some(why) => return Err(refused(self.node, why)),
                         None => return Ok(answer.to_owned()),
                     },
                     None if self.output.len() < OUTPUT_LINES_MAX => self.output.push(line),
@@ -330,57 +384,57 @@ impl Dialogue<'_> {
         )
         .next("check that the same transport can run another command on that node, such as `true`")
     }
+}
 
-    /// The error for a `failed` answer of the shell line.
-    fn refused(&self, why: &str) -> ReachError {
-        let (word, rest) = why.split_once(' ').unwrap_or((why, ""));
-        let (what, next) = match word {
-            "system" => (
-                format!("the node runs {rest}, not Linux"),
-                "use a Linux node",
+/// The error for a `failed` answer of the shell line.
+pub(super) fn refused(node: &str, why: &str) -> ReachError {
+    let (word, rest) = why.split_once(' ').unwrap_or((why, ""));
+    let (what, next) = match word {
+        "system" => (
+            format!("the node runs {rest}, not Linux"),
+            "use a Linux node",
+        ),
+        "arch" => (
+            format!(
+                "the node is {rest}, this tcpxctl is built for {}",
+                std::env::consts::ARCH
             ),
-            "arch" => (
-                format!(
-                    "the node is {rest}, this tcpxctl is built for {}",
-                    std::env::consts::ARCH
-                ),
-                "install tcpxctl for that architecture on the node and give its path with --remote-bin",
-            ),
-            "cache" => (
-                format!("the cache folder on the node cannot be used: {rest}"),
-                "set XDG_CACHE_HOME on the node to a folder that only you can write to, or install tcpxctl there and give --remote-bin",
-            ),
-            "write" => (
-                format!("cannot write tcpxctl on the node: {rest}"),
-                "free disk space or make the cache folder writable, or install tcpxctl there and give --remote-bin",
-            ),
-            "short" => (
-                "the copy of tcpxctl on the node is incomplete".to_owned(),
-                "free disk space, or install tcpxctl there and give --remote-bin",
-            ),
-            "hash" => (
-                format!("cannot verify the copy of tcpxctl on the node: {rest}"),
-                "try again, or install tcpxctl there and give --remote-bin",
-            ),
-            "missing" => (
-                format!("no executable file at {rest}"),
-                "install tcpxctl there, or omit --remote-bin to copy this tcpxctl",
-            ),
-            "noexec" => (
-                format!("cannot run tcpxctl from {rest}: the file system is mounted noexec"),
-                "set XDG_CACHE_HOME on the node to another file system, or install tcpxctl there and give --remote-bin",
-            ),
-            "start" => (
-                format!("tcpxctl does not start on the node: {rest}"),
-                "build tcpxctl on a system as old as the node, or install tcpxctl there and give --remote-bin",
-            ),
-            _ => (
-                why.to_owned(),
-                "install tcpxctl on the node and give --remote-bin",
-            ),
-        };
-        ReachError::new(self.node, Outcome::NotRun, what).next(next)
-    }
+            "install tcpxctl for that architecture on the node and give its path with --remote-bin",
+        ),
+        "cache" => (
+            format!("the cache folder on the node cannot be used: {rest}"),
+            "set XDG_CACHE_HOME on the node to a folder that only you can write to, or install tcpxctl there and give --remote-bin",
+        ),
+        "write" => (
+            format!("cannot write tcpxctl on the node: {rest}"),
+            "free disk space or make the cache folder writable, or install tcpxctl there and give --remote-bin",
+        ),
+        "short" => (
+            "the copy of tcpxctl on the node is incomplete".to_owned(),
+            "free disk space, or install tcpxctl there and give --remote-bin",
+        ),
+        "hash" => (
+            format!("cannot verify the copy of tcpxctl on the node: {rest}"),
+            "try again, or install tcpxctl there and give --remote-bin",
+        ),
+        "missing" => (
+            format!("no executable file at {rest}"),
+            "install tcpxctl there, or omit --remote-bin to copy this tcpxctl",
+        ),
+        "noexec" => (
+            format!("cannot run tcpxctl from {rest}: the file system is mounted noexec"),
+            "set XDG_CACHE_HOME on the node to another file system, or install tcpxctl there and give --remote-bin",
+        ),
+        "start" => (
+            format!("tcpxctl does not start on the node: {rest}"),
+            "build tcpxctl on a system as old as the node, or install tcpxctl there and give --remote-bin",
+        ),
+        _ => (
+            why.to_owned(),
+            "install tcpxctl on the node and give --remote-bin",
+        ),
+    };
+    ReachError::new(node, Outcome::NotRun, what).next(next)
 }
 
 #[cfg(test)]
@@ -433,6 +487,52 @@ mod tests {
             .expect("a cache")
             .collect();
         assert_eq!(cache.len(), 1, "{cache:?}");
+    }
+
+    #[test]
+    fn a_task_says_that_its_node_needs_the_program_and_then_runs_the_cached_one() {
+        let home = tempfile::tempdir().expect("a folder");
+        let program = program(home.path(), ECHO);
+        let task = |boot: &Boot| {
+            let line = boot.task_line("\"$NODE\"", "--call 10.0.1.25:7");
+            let mut command = Command::new("sh");
+            command.args(["-c", &line]).env("NODE", "a3-7");
+            command
+                .env("HOME", home.path())
+                .env_remove("XDG_CACHE_HOME");
+            let ended = command.output().expect("a shell");
+            String::from_utf8(ended.stdout).expect("text")
+        };
+        assert_eq!(task(&program), "tcpxctl-boot a3-7 need\n");
+        boot(home.path(), &program, "sh", "").expect("it starts");
+        let run = "run agent --call 10.0.1.25:7 --name a3-7\n";
+        assert_eq!(task(&program), run);
+        let installed = Boot::at_path("/no/such/tcpxctl");
+        let missing = "tcpxctl-boot a3-7 failed missing /no/such/tcpxctl\n";
+        assert_eq!(task(&installed), missing);
+        let spoiled = home.path().join(".cache/tcpxctl");
+        std::fs::remove_dir_all(&spoiled).expect("removed");
+        std::fs::write(&spoiled, "").expect("a file");
+        assert!(task(&program).starts_with("tcpxctl-boot a3-7 failed cache "));
+    }
+
+    #[test]
+    fn a_copy_that_a_launcher_brought_is_used_if_it_is_this_program() {
+        let home = tempfile::tempdir().expect("a folder");
+        let program = program(home.path(), ECHO);
+        let cache = home.path().join(".cache/tcpxctl");
+        std::fs::create_dir_all(&cache).expect("a folder");
+        let Boot::Copy(own) = &program else {
+            unreachable!()
+        };
+        let brought = cache.join(format!(".up-{}", &own.sha256[..16]));
+        // A broadcast that broke off, and one that did not.
+        for text in ["#!/bin/sh\necho evil\n", ECHO] {
+            std::fs::write(&brought, text).expect("written");
+            let said = boot(home.path(), &program, "sh", "");
+            assert_eq!(said.as_deref(), Ok("run agent\n"));
+            assert!(!brought.exists());
+        }
     }
 
     #[test]
@@ -616,7 +716,9 @@ mod tests {
 
     #[test]
     fn the_line_needs_no_escaping_in_any_login_shell() {
-        assert!(!LINE.contains(['\'', '!', '\n', '\\']));
+        for line in [LINE, TASK, TASK_AT_PATH] {
+            assert!(!line.contains(['\'', '!', '\n', '\\']));
+        }
     }
 
     #[test]
