@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod agent;
 mod baseline;
 #[cfg(test)]
 mod book;
@@ -54,7 +55,7 @@ mod watch_peer;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use failure::{Ended, Ending, Failure};
 use std::process::ExitCode;
-use tcpx_coord::{agent, worker};
+use tcpx_coord::worker;
 
 /// Proves, measures and explains transfers over GPUDirect-TCPX and other ncclNet plugins.
 #[derive(Parser)]
@@ -144,7 +145,7 @@ enum Command {
     Man(generate::ManArguments),
     /// Run the agent of a node; the coordinator starts it.
     #[command(hide = true)]
-    Agent,
+    Agent(agent::Arguments),
     /// Run the worker that loads the plugin; the agent starts it.
     #[command(hide = true)]
     Worker,
@@ -213,7 +214,7 @@ fn dispatch(cli: Cli) -> Ended {
         Command::Serve(arguments) => serve::main(common, &arguments),
         Command::Completions(arguments) => generate::completions(&arguments, command()),
         Command::Man(arguments) => generate::man(common, &arguments, command()),
-        Command::Agent => Ok(Ending(agent::main())),
+        Command::Agent(arguments) => agent::main(&arguments),
         Command::Worker => Ok(Ending(worker::main())),
     }
 }

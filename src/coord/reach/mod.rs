@@ -10,7 +10,7 @@
 //!
 //! Each returns an [`AgentLink`]: the agent's stdin, stdout and stderr, and a handle that ends the
 //! agent. `ssh` and `rsh` start the agent by a shell line that first copies tcpxctl to the node
-//! (`install`). Agents of `callers` connect to the coordinator (`call_in`).
+//! (`install`). Agents of `tasks` and `callers` connect to the coordinator (`call_in`).
 #![forbid(unsafe_code)]
 
 mod call_in;
@@ -26,6 +26,7 @@ pub mod ssh;
 #[path = "without_ssh.rs"]
 pub mod ssh;
 mod target;
+pub mod tasks;
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
