@@ -5,6 +5,7 @@
 //! | `child` | this machine |
 //! | `ssh` | libssh2, one session per node |
 //! | `rsh` | any program that runs a command there: ssh |
+//! | `kubectl` | pods that are there, by `kubectl exec` |
 //! | `srun`, `mpirun` | the nodes of an allocation, each by one program for all of them (`tasks`) |
 //! | `join` | a node where `tcpxctl serve` runs |
 //! | `callers` | nodes where `tcpxctl serve --call` runs |
@@ -19,6 +20,7 @@ pub mod callers;
 pub mod child;
 pub mod install;
 pub mod join;
+pub mod kubectl;
 pub mod mpirun;
 pub mod rsh;
 pub mod serve;

@@ -45,6 +45,23 @@ impl Rsh {
 
     /// The command and arguments that run `line` on the node.
     fn arguments(&self, line: &str) -> Vec<String> {
+        let mut arguments = self.to_node();
+        if self.has_no_shell() {
+            arguments.extend(["sh".to_owned(), "-c".to_owned()]);
+            arguments.push(line.to_owned());
+        } else {
+            arguments.push(format!("sh -c {}", tcpx_words::units::shell_word(line)));
+        }
+        arguments
+    }
+
+    /// Whether the command's arguments are those of a process on the node.
+    fn has_no_shell(&self) -> bool {
+        self.words.last().is_some_and(|word| word == "--")
+    }
+
+    /// The command without what it runs on the node.
+    fn to_node(&self) -> Vec<String> {
         let mut arguments: Vec<String> = self
             .words
             .iter()
@@ -52,12 +69,6 @@ impl Rsh {
             .collect();
         if arguments == self.words {
             arguments.push(self.node.clone());
-        }
-        if self.words.last().is_some_and(|word| word == "--") {
-            arguments.extend(["sh".to_owned(), "-c".to_owned()]);
-            arguments.push(line.to_owned());
-        } else {
-            arguments.push(format!("sh -c {}", tcpx_words::units::shell_word(line)));
         }
         arguments
     }
@@ -75,7 +86,15 @@ impl Transport for Rsh {
             // A run does without them.
             found => found.unwrap_or_default(),
         };
-        let arguments = self.arguments(&self.boot.line());
+        // An image may have no shell.
+        let installed = match &self.boot {
+            Boot::AtPath(path) if self.has_no_shell() => Some(path),
+            _ => None,
+        };
+        let arguments = match installed {
+            Some(path) => [self.to_node(), vec![path.clone(), "agent".to_owned()]].concat(),
+            None => self.arguments(&self.boot.line()),
+        };
         let mut command = Command::new(&arguments[0]);
         command.args(&arguments[1..]).stderr(Stdio::piped());
         let mut link = child::started(command).map_err(|error| {
@@ -86,6 +105,9 @@ impl Transport for Rsh {
             )
         })?;
         link.addresses = found;
+        if installed.is_some() {
+            return Ok(link);
+        }
         bring(&self.node, link, &self.boot, opening)
     }
 }
