@@ -5,6 +5,13 @@
 //! node0$ tcpxctl run scenarios/4conn.toml --join 10.0.0.226:18500 --secret-file secret
 //! ```
 //!
+//! Or the node calls a coordinator that waits for many (`run --launcher join`):
+//!
+//! ```console
+//! node1$ tcpxctl serve --call 10.0.1.25:18501 --secret-file secret
+//! node0$ tcpxctl run scenarios/mesh.toml --launcher join --nodes 16 --secret-file secret
+//! ```
+//!
 //! The secret authenticates both ends and encrypts what they say. A coordinator with the secret can
 //! start plugins as the user who runs `serve`. The bytes of a transfer cross as the plugin sends
 //! them.
@@ -20,6 +27,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use tcpx_bootstrap::secret_file;
+use tcpx_coord::reach::call_out::{CallOut, Calling};
 use tcpx_coord::reach::serve::{self, Serving};
 use tcpx_words::error::Outcome;
 
@@ -32,12 +40,22 @@ pub(crate) struct Arguments {
     /// plugins on this node. If the file does not exist, it is created with mode 0600.
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
+    /// Call a coordinator instead, which runs with --launcher join, until it is there, and again after it
+    /// has left.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "listen")]
+    call: Option<String>,
+    /// Name of this node in the coordinator's tables; its host name by default.
+    #[arg(long, value_name = "NAME", requires = "call")]
+    name: Option<String>,
     /// Exit when the first coordinator has left.
     #[arg(long)]
     once: bool,
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    if let Some(coordinator) = &arguments.call {
+        return call(common, arguments, coordinator);
+    }
     let (secret, is_new) = secret_file::read_or_make(&arguments.secret_file)
         .map_err(|why| Failure::new(Outcome::Usage, why))?;
     let listener = TcpListener::bind(arguments.listen)
@@ -87,5 +105,39 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             Outcome::NotRun,
             format!("cannot go on waiting on {address}: {error}"),
         )),
+    }
+}
+
+/// Calls a coordinator until it is there, and again after it has left.
+fn call(common: &Common, arguments: &Arguments, coordinator: &str) -> Ended {
+    let secret = secret_file::read(&arguments.secret_file)
+        .map_err(|why| Failure::new(Outcome::Usage, why))?;
+    let host = tcpx_node::Host::read(&tcpx_node::Root::live()).name;
+    let name = arguments.name.as_ref().or(host.known());
+    let Some(name) = name.filter(|name| tcpx_fleet::node_list::is_name(name)) else {
+        return Err(Failure::new(Outcome::Usage, "this node has no usable name")
+            .next("give one of letters, digits, `-`, `.` and `_` with --name NAME"));
+    };
+    let stop = interrupted()?;
+    let tell = if common.json { say } else { print };
+    let calls = CallOut {
+        name,
+        coordinator,
+        secret: &secret,
+        once: arguments.once,
+        stop: &stop,
+    };
+    tell(&format!(
+        "# {name} calls {coordinator}; the connection is encrypted\n"
+    ));
+    calls.run(|event| match event {
+        Calling::Taken(from) => tell(&format!("# {from} took the call\n")),
+        Calling::Left(Ok(())) => tell(&format!("# {coordinator} left\n")),
+        Calling::Left(Err(why)) => tell(&format!("# {coordinator} left: {why}\n")),
+        Calling::Waiting(why) => tell(&format!("# waiting: {why}\n")),
+    });
+    match stop.load(Ordering::Relaxed) {
+        true => Ok(Ending::from(Outcome::Interrupted)),
+        false => Ok(Ending::PASSED),
     }
 }

@@ -121,6 +121,11 @@ fn expand(name: &str, most: usize) -> Result<Vec<String>, BadList> {
     Ok(names)
 }
 
+/// Whether a text is the name of one node.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && check_letters(text, text).is_ok()
+}
+
 /// Letters of host names, addresses and `user@host`. All of them are harmless in a shell.
 fn check_letters(name: &str, part: &str) -> Result<(), BadList> {
     let is_good = |letter: char| letter.is_ascii_alphanumeric() || "-._:@%".contains(letter);

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod call_in;
+pub mod call_out;
 pub mod callers;
 pub mod child;
 pub mod install;

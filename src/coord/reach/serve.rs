@@ -10,14 +10,14 @@ use super::child::started;
 use super::{AgentLink, Half, Until};
 use crate::process::spawn::ourselves;
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tcpx_bootstrap::{Cause, PendingLimits, Proven, Purpose, Reader, Secret, Strangers, Writer};
+use tcpx_bootstrap::{Cause, PendingLimits, Proven, Purpose, Secret, Strangers, Writer};
 
 /// Connections that have not proved the secret.
 const STRANGERS: PendingLimits = PendingLimits {
@@ -233,7 +233,11 @@ impl Seat {
 }
 
 /// Carries the agent's stdin and stdout until both and the agent have ended.
-fn attend(agent: AgentLink, mut reader: Reader, writer: Writer) -> io::Result<()> {
+pub(super) fn attend(
+    agent: AgentLink,
+    mut reader: impl Read + Send + 'static,
+    writer: Writer,
+) -> io::Result<()> {
     let AgentLink {
         mut to_agent,
         mut from_agent,
