@@ -15,6 +15,7 @@
 //! (`install`). Agents of `tasks` and `callers` connect to the coordinator (`call_in`).
 #![forbid(unsafe_code)]
 
+pub mod allocation;
 mod call_in;
 pub mod call_out;
 pub mod callers;
