@@ -187,6 +187,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
                 "every key with its value and origin",
             ),
             (
+                "tcpxctl run mesh-quick --hosts a3-[0-15] --allow-missing 1",
+                "many nodes over ssh, without one that cannot be reached",
+            ),
+            (
+                "salloc -N 16 tcpxctl run mesh-quick --expect min_gb_per_s=10 --within 3m",
+                "the nodes of a Slurm job, as a gate",
+            ),
+            (
                 "tcpxctl run scenarios/4conn.toml --peer HOST --report-on-fail",
                 "unless it passes, pack a bundle for Google",
             ),
@@ -201,10 +209,16 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
     ),
     (
         "serve",
-        &[(
-            "tcpxctl serve --secret-file secret",
-            "then, elsewhere: tcpxctl run ... --join HOST:PORT --secret-file secret",
-        )],
+        &[
+            (
+                "tcpxctl serve --secret-file secret",
+                "then, elsewhere: tcpxctl run ... --join HOST:PORT --secret-file secret",
+            ),
+            (
+                "tcpxctl serve --call HOST:18501 --secret-file secret",
+                "on many nodes; on HOST: tcpxctl run mesh --launcher join --nodes N --secret-file secret",
+            ),
+        ],
     ),
     (
         "tap",

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
+use super::launcher::LauncherArguments;
 use super::nodes::Nodes;
 use super::output::Columns;
 use clap::Args;
@@ -25,8 +26,10 @@ pub(crate) struct MeshArguments {
     #[arg(long, value_name = "FILE|NAMES", conflicts_with_all = ["peer", "join", "from"])]
     hosts: Option<String>,
     /// Go on without up to K nodes that cannot be reached.
-    #[arg(long, value_name = "K", default_value_t = 0, requires = "hosts")]
+    #[arg(long, value_name = "K", default_value_t = 0)]
     pub(crate) allow_missing: usize,
+    #[command(flatten)]
+    launcher: LauncherArguments,
 }
 
 /// The nodes of a run, and which of them transfer with which, by rounds.
@@ -34,34 +37,33 @@ pub(crate) struct Meeting {
     pub(crate) transports: Vec<Box<dyn Transport>>,
     pub(crate) rounds: Vec<Vec<[usize; 2]>>,
     pub(crate) on_failure: OnFailure,
+    /// The launcher and where its nodes come from.
+    launcher: Option<String>,
 }
 
 impl MeshArguments {
     /// Two nodes, or those of the mesh.
     pub(crate) fn meeting(&self, nodes: &Nodes, scenario: &Scenario) -> Result<Meeting, Failure> {
-        let (mesh, hosts) = match (&scenario.mesh, &self.hosts) {
-            (None, None) => {
+        let named = self.hosts.is_some() || self.launcher.names_nodes();
+        let mesh = match &scenario.mesh {
+            Some(mesh) => mesh,
+            None if !named => {
                 return Ok(Meeting {
                     transports: nodes.transports()?.into(),
                     rounds: one_pair(),
                     on_failure: OnFailure::StopAll,
+                    launcher: None,
                 });
             }
-            (Some(_), None) => {
-                let message = "the scenario is a mesh, and no nodes are named";
-                return Err(Failure::new(Outcome::Usage, message)
-                    .next("name them with --hosts node_ips/tcpx.txt or --hosts a3-[0-15]"));
-            }
-            (None, Some(_)) => {
-                let message = "--hosts needs a scenario with a [mesh]";
+            None => {
+                let message = "the nodes of a mesh are named, and the scenario has no [mesh]";
                 return Err(Failure::new(Outcome::Usage, message)
                     .next("run scenarios/mesh.toml, or add --set mesh.pattern=pairs"));
             }
-            (Some(mesh), Some(hosts)) => (mesh, hosts),
         };
-        let transports = nodes.transports_of(hosts)?;
+        let (transports, launcher) = self.launcher.reached(nodes, self.hosts.as_deref())?;
         if transports.len() < 2 {
-            let message = format!("a mesh needs two nodes or more, and {hosts} names one");
+            let message = "a mesh needs two nodes or more, and one is named";
             return Err(Failure::new(Outcome::Usage, message));
         }
         let rounds = rounds(mesh, transports.len());
@@ -77,6 +79,7 @@ impl MeshArguments {
             rounds,
             transports,
             on_failure: OnFailure::GoOn,
+            launcher,
         })
     }
 }
@@ -140,8 +143,11 @@ pub(crate) fn header(mesh: &Mesh, meeting: &Meeting) -> String {
         Rails::List(nics) => format!("{} by itself", nics.join(", ")),
     };
     let pairs: usize = meeting.rounds.iter().map(Vec::len).sum();
+    let launcher = meeting.launcher.as_ref();
+    let launcher = launcher.map(|launcher| format!("# Launcher : {launcher}\n"));
     format!(
-        "# Mesh of {} nodes : {}, {} in {} ({}), {rails}\n",
+        "{}# Mesh of {} nodes : {}, {} in {} ({}), {rails}\n",
+        launcher.unwrap_or_default(),
         meeting.transports.len(),
         mesh.pattern,
         counted(pairs, "pair"),

@@ -25,6 +25,7 @@ mod gpu;
 mod groups;
 mod handshake;
 mod history;
+mod launcher;
 mod logs;
 mod logs_harness;
 mod logs_text;

@@ -8,7 +8,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use tcpx_bootstrap::secret_file;
+use tcpx_bootstrap::{Secret, secret_file};
 use tcpx_coord::TaskNode;
 use tcpx_coord::reach::install::Boot;
 use tcpx_coord::reach::join::Join;
@@ -154,11 +154,7 @@ impl Nodes {
         };
         let peer = match (&self.peer, &self.join, &self.secret_file) {
             (Some(host), ..) => self.transport_to(host, &boot)?,
-            (None, Some(address), Some(file)) => {
-                let secret = secret_file::read(file)
-                    .map_err(|why| ReachError::new(address, Outcome::Usage, why))?;
-                Box::new(Join::new(address, secret))
-            }
+            (None, Some(address), Some(_)) => Box::new(Join::new(address, self.secret(address)?)),
             _ => Box::new(Local),
         };
         Ok([local, peer])
@@ -167,12 +163,25 @@ impl Nodes {
     /// How to reach each node of a list: a file, or names as Slurm writes them.
     pub(crate) fn transports_of(&self, list: &str) -> Result<Vec<Box<dyn Transport>>, ReachError> {
         let boot = LazyCell::new(|| self.boot());
-        if list.contains('/') || list.ends_with(".txt") {
-            let hosts = read(Path::new(list), list)?;
+        if let Some(file) = list_file(list) {
+            let hosts = read(file, list)?;
             return hosts
                 .into_iter()
                 .map(|host| self.transport_to_host(host, &boot))
                 .collect();
+        }
+        let names = self.names_of(list)?;
+        names
+            .iter()
+            .map(|name| self.transport_to(name, &boot))
+            .collect()
+    }
+
+    /// The names of the nodes of a list, for launchers that have their own way to a host.
+    pub(crate) fn names_of(&self, list: &str) -> Result<Vec<String>, ReachError> {
+        if let Some(file) = list_file(list) {
+            let hosts = read(file, list)?;
+            return Ok(hosts.into_iter().map(|host| host.host).collect());
         }
         let wrong = |why: String| ReachError::new("--hosts", Outcome::Usage, why);
         let names = node_list::parse(list).map_err(|error| {
@@ -194,10 +203,27 @@ impl Nodes {
             );
             return Err(wrong(what));
         }
-        names
-            .iter()
-            .map(|name| self.transport_to(name, &boot))
-            .collect()
+        Ok(names)
+    }
+
+    /// Whether the user chose the command that reaches nodes.
+    pub(crate) fn has_rsh(&self) -> bool {
+        self.rsh.is_some()
+    }
+
+    /// The secret of `--secret-file`, which `who` needs.
+    pub(crate) fn secret(&self, who: &str) -> Result<Secret, ReachError> {
+        let wrong = |why: String| ReachError::new(who, Outcome::Usage, why);
+        let Some(file) = &self.secret_file else {
+            return Err(wrong("it needs the secret that the nodes have".into())
+                .next("give its file with --secret-file FILE"));
+        };
+        secret_file::read(file).map_err(wrong)
+    }
+
+    /// The program that a launcher starts on the nodes.
+    pub(crate) fn boot_for(&self, launcher: &str) -> Result<Boot, ReachError> {
+        read_boot(launcher, &self.boot())
     }
 
     /// A flag that needs a second node, if none is named.
@@ -272,6 +298,11 @@ impl Nodes {
         target.accept_new_host_key = self.accept_new_host_key;
         Ok(Box::new(Ssh::new(target, boot)?))
     }
+}
+
+/// The file that a list of nodes is in, unless it is a list of names.
+fn list_file(list: &str) -> Option<&Path> {
+    (list.contains('/') || list.ends_with(".txt")).then(|| Path::new(list))
 }
 
 fn read_boot(node: &str, boot: &io::Result<Boot>) -> Result<Boot, ReachError> {
