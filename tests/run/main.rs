@@ -8,6 +8,7 @@ mod failures;
 mod faults;
 mod freedoms;
 mod handshake;
+mod launchers;
 mod logs;
 mod mesh;
 mod page;
