@@ -27,6 +27,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
+use std::time::Duration;
 use tcpx_coord::reach::Transport;
 use tcpx_coord::{FocusedChannel, Retest, RunOutcome, RunRequest, Work, conclude};
 use tcpx_diagnose::Watcher;
@@ -38,14 +39,21 @@ use tcpx_run_model::state::RunState;
 use tcpx_tui::watch::{LiveSource, ViewUpdate};
 use tcpx_tui::{ViewExit, ViewOptions};
 use tcpx_words::error::Outcome;
+use tcpx_words::units::TimeSpan;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Scenario file, such as scenarios/4conn.toml.
+    /// Scenario file, such as scenarios/4conn.toml, or the name of a shipped one, such as mesh-quick.
     scenario: PathBuf,
     /// Override a key, such as transfer.connections=8; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// A gate, such as min_gb_per_s=10: short for --set expect.KEY=VALUE; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    expect: Vec<String>,
+    /// End the run as Ctrl-C does once it has taken this long, with waiting for nodes.
+    #[arg(long, value_name = "TIME")]
+    within: Option<TimeSpan>,
     #[command(flatten)]
     plugin: PluginArguments,
     /// Folder for the run folders.
@@ -73,7 +81,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let scenario = Some(arguments.scenario.clone());
-    let points = points(scenario, &arguments.set, &arguments.plugin)?;
+    let gates = arguments.expect.iter().map(|gate| format!("expect.{gate}"));
+    let set: Vec<String> = arguments.set.iter().cloned().chain(gates).collect();
+    let points = points(scenario, &set, &arguments.plugin)?;
     if arguments.dry_run {
         return dry_run(common, arguments, &points);
     }
@@ -84,11 +94,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Err(Failure::new(Outcome::Usage, "--live needs a terminal")
             .next("omit --live, and use `tcpxctl watch` from another terminal"));
     }
+    let interrupted = interrupted()?;
+    if let Some(within) = arguments.within {
+        end_within(common, within, &interrupted);
+    }
     let mut meetings = Vec::new();
     for point in &points {
         meetings.push(arguments.mesh.meeting(&arguments.nodes, &point.scenario)?);
     }
-    let interrupted = interrupted()?;
     sweep_recorders();
     let is_sweep = points.len() > 1;
     let mut runs = Vec::new();
@@ -114,6 +127,26 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         None if runs.len() < points.len() => Ending::from(Outcome::Interrupted),
         None => Ending::PASSED,
     })
+}
+
+/// How long a run may take to end once it is told to.
+const ENDS_MAX: Duration = Duration::from_secs(15);
+
+/// Interrupts the run after `within`, and ends the command if that does not end it.
+fn end_within(common: &Common, within: TimeSpan, interrupted: &Arc<AtomicBool>) {
+    let (common, interrupted) = (common.clone(), Arc::clone(interrupted));
+    std::thread::spawn(move || {
+        std::thread::sleep(within.into());
+        print_error(
+            &common,
+            format!("the run takes longer than --within {within}, and is ended"),
+            None,
+        );
+        interrupted.store(true, Ordering::Relaxed);
+        std::thread::sleep(ENDS_MAX);
+        // Agents and workers end because their control streams close.
+        std::process::exit(i32::from(Outcome::Interrupted.exit_code()));
+    });
 }
 
 #[derive(Serialize)]

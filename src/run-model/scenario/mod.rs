@@ -23,6 +23,7 @@ mod rules;
 mod schema;
 mod setting;
 mod shell;
+mod shipped;
 mod sweep;
 mod topology;
 mod variables;

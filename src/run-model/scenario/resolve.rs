@@ -14,6 +14,7 @@ use super::explain::{self, Index};
 use super::file::{self, Layer, Source, Sources, Tree};
 use super::imported::Imported;
 use super::setting;
+use super::shipped;
 use super::sweep;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -183,7 +184,10 @@ fn files(inputs: &Inputs) -> Result<Sources, ScenarioError> {
         sources.add(Source {
             layer: Layer::Scenario,
             name: shown(path),
-            text: file::read(path)?,
+            text: match shipped::text(path) {
+                Some(text) => text.to_owned(),
+                None => file::read(path)?,
+            },
         });
     }
     Ok(sources)
