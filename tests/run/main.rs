@@ -6,6 +6,7 @@ mod doctor;
 mod endings;
 mod failures;
 mod faults;
+mod fleet;
 mod freedoms;
 mod handshake;
 mod launchers;
