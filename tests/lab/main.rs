@@ -8,6 +8,7 @@ mod doctor;
 mod hurts;
 mod join;
 mod keys;
+mod launchers;
 mod life;
 mod losses;
 mod nodes;

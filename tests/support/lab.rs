@@ -127,12 +127,18 @@ impl Lab {
 
     /// `tcpxctl` in a node, in a fresh folder there.
     pub(crate) fn tool(&self, node: &str, arguments: &[&str]) -> Tool {
+        self.tool_by(node, &[], arguments)
+    }
+
+    /// `tcpxctl` in a node as the last arguments of another command there.
+    pub(crate) fn tool_by(&self, node: &str, command_before: &[&str], arguments: &[&str]) -> Tool {
         let folder = TempDir::new_in(self.path(node, "/tmp")).unwrap();
         let inside = Path::new("/tmp").join(folder.path().file_name().unwrap());
         let mut command = Command::new(SCRIPT);
         command
             .args(["exec", node, "env", "-C"])
             .arg(inside)
+            .args(command_before)
             .arg(TCPXCTL)
             .args(arguments);
         Tool::of(command, folder).env(NAME, &self.name)
