@@ -4,9 +4,9 @@
 //! moves bytes. The receive's size becomes the sender's total. A total above the posted size is
 //! refused, on every call from then on; the real plugin overruns the buffer.
 //!
-//! Data sockets are not read while the next `test` is certain to add a task: a header is
-//! buffered, its socket has room for a task, another receive waits for tasks, and few bytes are
-//! held back.
+//! Before it moves bytes, a step goes on to the next receive while a header is buffered, its
+//! socket has room for a task, and few bytes are assigned: one read of headers and one of bytes
+//! serve many small messages. A caller cannot see this, because only the front request is done.
 //!
 //! The real plugin warns at every poll of a host receive; this one does not.
 #![expect(unsafe_code, reason = "writes to the caller's buffers")]
@@ -26,14 +26,19 @@ use tcpx_abi::PTR_HOST;
 
 impl Comm {
     pub(crate) fn progress_recv(&mut self) -> Result<(), Failed> {
-        self.activate_recv();
-        self.ctrl.flush()?;
-        if let Some(slot) = self.queue.oldest(State::Active) {
-            self.read_headers(slot)?;
+        loop {
+            let before = self.chunks;
+            self.activate_recv();
+            self.ctrl.flush()?;
+            if let Some(slot) = self.queue.oldest(State::Active) {
+                self.read_headers(slot)?;
+            }
+            // Without a new task, the next header waits for a receive of its tag.
+            if self.chunks == before || !self.has_next_task() {
+                break;
+            }
         }
-        if !self.next_test_adds_task() {
-            self.move_data();
-        }
+        self.move_data();
         self.reap();
         Ok(())
     }
@@ -52,7 +57,8 @@ impl Comm {
         self.queue.take(Step::Activate);
     }
 
-    fn next_test_adds_task(&self) -> bool {
+    /// Whether a task can be created from the next buffered header for a receive that waits.
+    fn has_next_task(&self) -> bool {
         if !self.has_unassigned() || self.inline.is_some() || self.held_bytes >= HOLD_MAX {
             return false;
         }

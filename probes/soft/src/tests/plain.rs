@@ -138,6 +138,24 @@ fn a_message_waits_for_a_receive_of_its_tag_and_those_behind_it_wait_too() {
 }
 
 #[test]
+fn a_message_without_a_receive_does_not_hold_back_the_one_before_it() {
+    let pair = pair();
+    let places = [0, 1].map(|_| Buffer::new(ROOM, 0));
+    let sent = [message(0), message(1)];
+    let mut sends = vec![send(&pair, &sent[0], 100, 5), send(&pair, &sent[1], 100, 0)];
+    until("the sends", || {
+        sends.retain(|request| sizes(*request).is_none());
+        sends.is_empty().then_some(())
+    });
+    let first = receive(&pair, &[(&places[0], 5)]);
+    // No receive has the second message's tag.
+    receive(&pair, &[(&places[1], 6)]);
+    assert_eq!(until("the first message", || sizes(first)), [100]);
+    assert_eq!(places[0].bytes(100), [1; 100]);
+    pair.close();
+}
+
+#[test]
 fn a_receive_into_device_memory_is_visible_once_flushed() {
     let pair = pair_with("standin");
     let places = [0, 1, 2].map(|_| Buffer::new(ROOM, 0));
