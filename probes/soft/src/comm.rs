@@ -39,10 +39,6 @@ use std::time::Instant;
 use tcpx_abi::subsystem::NET;
 use tcpx_abi::unpack::Request;
 
-/// Most bytes that are held back to be sent together with more. Small messages gain by this,
-/// large ones would only be delayed.
-pub(crate) const HOLD_MAX: usize = 128 << 10;
-
 /// `op` of a request.
 const SEND: c_int = 0;
 const RECV: c_int = 1;

@@ -1,6 +1,7 @@
-//! The control socket of a comm, with a buffer for each direction and nonblocking I/O. As in the
-//! real plugin, eight headers can wait to be sent. The payload of an inline message is buffered
-//! after its header, so that one system call sends both and one receives both.
+//! The control socket of a comm, with a buffer for each direction and nonblocking I/O. Sixteen
+//! headers can wait to be sent, twice as many as in the real plugin, so that a window of small
+//! messages is announced by one system call. The payload of an inline message is buffered after
+//! its header, so that one system call sends both and one receives both.
 //!
 //! Reading continues until the buffer is full or the socket is empty, so one call may find both
 //! headers and the end of the stream. That call fails although headers are buffered, and the
@@ -15,8 +16,8 @@ use crate::socket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// Bytes of eight headers, the most that can wait to be sent.
-pub(crate) const HEADERS: usize = 128;
+/// Bytes of sixteen headers, the most that can wait to be sent.
+pub(crate) const HEADERS: usize = 256;
 /// Bytes of each buffer: the headers, and the longest inline message.
 pub(crate) const BUFFER: usize = HEADERS + 2048;
 

@@ -1,7 +1,7 @@
 //! Moves the bytes of a lane's tasks, with at most one nonblocking `sendmsg` or `recvmsg` per
 //! call for all waiting tasks.
 //!
-//! One call for six tasks makes small messages cheap. Large messages are not split, because I/O
+//! One call for all tasks makes small messages cheap. Large messages are not split, because I/O
 //! in pieces of 64 to 128 KiB is 20 to 55 % slower on loopback.
 //!
 //! A failed data socket is logged once and never reported to the caller: like TCPX's helper
@@ -33,7 +33,7 @@ pub(crate) enum Moved {
 }
 
 /// Most vectors of one call if every task is one piece.
-const FLAT: usize = crate::lane::TASKS;
+const FLAT: usize = crate::lane::TASKS_SMALL;
 /// Most vectors of one call if tasks are in pages: 1 MiB.
 const PAGED: usize = 256;
 

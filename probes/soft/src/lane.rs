@@ -1,4 +1,5 @@
-//! A data socket and the ring of at most six task chunks assigned to it.
+//! A data socket and the ring of task chunks assigned to it: six as in TCPX, or sixteen if they
+//! are small, so that a window of small messages is one system call.
 //!
 //! Two roles access a lane. The *caller*, the thread that calls `test`, assigns tasks and reaps
 //! finished ones. The *mover*, either the caller or the comm's helper thread, moves their bytes
@@ -17,10 +18,15 @@ use crate::pages::PagePool;
 use crate::stall::{Patience, Stall};
 use std::cell::UnsafeCell;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
-/// Most task chunks of one data socket.
+/// Most task chunks of one data socket in TCPX, and here with injected faults or many bytes.
 pub(crate) const TASKS: usize = 6;
+/// Most task chunks of one data socket while they have fewer than [`SMALL_MAX`] bytes.
+pub(crate) const TASKS_SMALL: usize = 16;
+/// Small messages gain if they are moved together, large ones would only be delayed. This many
+/// bytes are not held back for more, and are enough for six tasks.
+pub(crate) const SMALL_MAX: usize = 128 << 10;
 
 /// The memory of a task.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +70,7 @@ pub(crate) struct Mover {
     /// Bytes of the first unfinished task that have moved.
     pub done: usize,
     /// Pages taken for each task of the ring.
-    pub held: [usize; TASKS],
+    pub held: [usize; TASKS_SMALL],
     /// Bytes moved on this socket.
     pub bytes: u64,
     /// Tracks how long nothing has moved.
@@ -79,10 +85,14 @@ pub(crate) struct Lane {
     pub stream: TcpStream,
     /// Its flow string.
     pub flow: String,
-    tasks: [UnsafeCell<Task>; TASKS],
+    tasks: [UnsafeCell<Task>; TASKS_SMALL],
     assigned: AtomicU32,
     finished: AtomicU32,
     reaped: AtomicU32,
+    /// Bytes of the tasks that are assigned and not reaped; the caller's.
+    bytes: AtomicUsize,
+    /// Most tasks while they have few bytes.
+    tasks_small: usize,
     dead: AtomicBool,
     mover: UnsafeCell<Mover>,
 }
@@ -104,6 +114,8 @@ impl Lane {
             assigned: AtomicU32::new(0),
             finished: AtomicU32::new(0),
             reaped: AtomicU32::new(0),
+            bytes: AtomicUsize::new(0),
+            tasks_small: if faults.is_some() { TASKS } else { TASKS_SMALL },
             dead: AtomicBool::new(false),
             mover: UnsafeCell::new(Mover {
                 faults,
@@ -114,10 +126,9 @@ impl Lane {
 
     /// Caller: whether one more task can be assigned.
     pub(crate) fn has_room(&self) -> bool {
-        self.assigned
-            .load(Relaxed)
-            .wrapping_sub(self.reaped.load(Relaxed))
-            < TASKS as u32
+        let assigned = self.assigned.load(Relaxed);
+        let waiting = assigned.wrapping_sub(self.reaped.load(Relaxed)) as usize;
+        waiting < TASKS || waiting < self.tasks_small && self.bytes.load(Relaxed) < SMALL_MAX
     }
 
     /// Caller: assigns a task to the mover. `false` if there is no room.
@@ -129,6 +140,8 @@ impl Lane {
         // SAFETY: this place was reaped, so the mover has let go of it.
         unsafe { *self.tasks[place(number)].get() = task };
         self.assigned.store(number.wrapping_add(1), Release);
+        self.bytes
+            .store(self.bytes.load(Relaxed) + task.length, Relaxed);
         true
     }
 
@@ -139,7 +152,10 @@ impl Lane {
             return None;
         }
         self.reaped.store(number.wrapping_add(1), Relaxed);
-        Some(self.task(number))
+        let task = self.task(number);
+        self.bytes
+            .store(self.bytes.load(Relaxed) - task.length, Relaxed);
+        Some(task)
     }
 
     /// Mover: the number of the first unfinished task, and the number after the last task.
@@ -187,7 +203,7 @@ impl Lane {
 
 /// Index of a task number in the ring and in [`Mover::held`].
 pub(crate) fn place(number: u32) -> usize {
-    number as usize % TASKS
+    number as usize % TASKS_SMALL
 }
 
 /// The lanes of one comm, and what their mover needs to know about the comm.
@@ -220,32 +236,108 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
     use std::net::TcpListener;
 
-    fn lane() -> Lane {
+    fn lane(faults: Option<SocketFaults>) -> Lane {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Lane::new(
             TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
             String::new(),
-            None,
+            faults,
         )
+    }
+
+    fn task(number: u64, length: usize) -> Task {
+        Task {
+            number,
+            length,
+            ..NO_TASK
+        }
+    }
+
+    /// How many tasks of `length` bytes fit on an empty lane.
+    fn most(lane: &Lane, length: usize) -> usize {
+        (0..100)
+            .take_while(|number| lane.assign(task(*number, length)))
+            .count()
     }
 
     #[test]
     fn six_tasks_fit_and_an_entry_is_free_only_once_reaped() {
-        let lane = lane();
-        let task = |number| Task { number, ..NO_TASK };
+        let lane = lane(None);
         for number in 0..6 {
-            assert!(lane.assign(task(number)));
+            assert!(lane.assign(task(number, SMALL_MAX)));
         }
-        assert!(!lane.assign(task(6)));
+        assert!(!lane.assign(task(6, SMALL_MAX)));
         assert_eq!((lane.unfinished(), lane.has_work()), ((0, 6), true));
         lane.finish_to(2);
-        assert!(!lane.assign(task(6)), "finished is not reaped");
+        assert!(!lane.assign(task(6, 1)), "finished is not reaped");
         assert_eq!(lane.reap().map(|task| task.number), Some(0));
-        assert!(lane.assign(task(6)));
+        assert!(lane.assign(task(6, 1)));
         assert_eq!(lane.reap().map(|task| task.number), Some(1));
         assert!(lane.reap().is_none());
         assert_eq!(lane.unfinished(), (2, 7));
+    }
+
+    #[test]
+    fn sixteen_small_tasks_fit_except_where_a_fault_imitates_a_full_socket() {
+        assert_eq!(most(&lane(None), 4096), TASKS_SMALL);
+        assert_eq!(most(&lane(None), 16 << 10), 8, "128 KiB together");
+        assert_eq!(most(&lane(None), 512 << 10), TASKS);
+        assert_eq!(most(&lane(Some(SocketFaults::default())), 64), TASKS);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Assign(usize),
+        Finish(usize),
+        Reap,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => prop_oneof![1usize..9000, Just(512usize << 10)].prop_map(Step::Assign),
+            1 => (0usize..17).prop_map(Step::Finish),
+            2 => Just(Step::Reap),
+        ]
+    }
+
+    proptest! {
+        /// Compares a lane with a model of two queues: unfinished tasks, and finished ones.
+        #[test]
+        fn tasks_are_finished_and_reaped_in_the_order_of_assignment(
+            steps in prop::collection::vec(step(), 0..200),
+        ) {
+            let lane = lane(None);
+            let (mut unfinished, mut finished) = (VecDeque::new(), VecDeque::new());
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Assign(length) => {
+                        let bytes: usize = unfinished.iter().chain(&finished).map(|(_, length)| length).sum();
+                        let waiting = unfinished.len() + finished.len();
+                        let fits = waiting < 6 || waiting < 16 && bytes < 128 << 10;
+                        prop_assert_eq!(lane.has_room(), fits);
+                        prop_assert_eq!(lane.assign(task(number as u64, length)), fits);
+                        if fits {
+                            unfinished.push_back((number as u64, length));
+                        }
+                    }
+                    Step::Finish(count) => {
+                        let count = count.min(unfinished.len());
+                        let (first, last) = lane.unfinished();
+                        prop_assert_eq!(last.wrapping_sub(first) as usize, unfinished.len());
+                        lane.finish_to(first.wrapping_add(count as u32));
+                        finished.extend(unfinished.drain(..count));
+                    }
+                    Step::Reap => {
+                        let reaped = lane.reap().map(|task| (task.number, task.length));
+                        prop_assert_eq!(reaped, finished.pop_front());
+                    }
+                }
+                prop_assert_eq!(lane.has_work(), !unfinished.is_empty());
+            }
+        }
     }
 }

@@ -11,9 +11,9 @@
 //! The real plugin warns at every poll of a host receive; this one does not.
 #![expect(unsafe_code, reason = "writes to the caller's buffers")]
 
-use crate::comm::{Comm, HOLD_MAX};
+use crate::comm::Comm;
 use crate::failed::{Failed, REFUSED};
-use crate::lane::{Memory, Task};
+use crate::lane::{Memory, SMALL_MAX, Task};
 use crate::log::warning;
 use crate::queue::{State, Step};
 use crate::settings::PRODUCT;
@@ -59,7 +59,7 @@ impl Comm {
 
     /// Whether a task can be created from the next buffered header for a receive that waits.
     fn has_next_task(&self) -> bool {
-        if !self.has_unassigned() || self.inline.is_some() || self.held_bytes >= HOLD_MAX {
+        if !self.has_unassigned() || self.inline.is_some() || self.held_bytes >= SMALL_MAX {
             return false;
         }
         let Some(bytes) = self.ctrl.peek::<HEADER_BYTES>() else {

@@ -6,17 +6,17 @@
 //!
 //! Headers and bytes are held back while the next `test` is certain to add to them: another
 //! request is posted, a header and a task still fit, and few bytes are held back. The order on
-//! the wire does not change, and six small messages cost two system calls instead of twelve.
+//! the wire does not change, and sixteen small messages cost two system calls instead of 32.
 //!
 //! With a task chunk of 0, 3.1.9's default if the variable is unset, or without data sockets, a
 //! message with bytes never moves and `test` reports "not done" forever. The real plugin then
 //! sends empty headers endlessly; the software plugin does not.
 #![expect(unsafe_code, reason = "reads the caller's buffers for inline messages")]
 
-use crate::comm::{Comm, HOLD_MAX};
+use crate::comm::Comm;
 use crate::failed::{Failed, REFUSED};
 use crate::fault::Fate;
-use crate::lane::{Memory, Task};
+use crate::lane::{Memory, SMALL_MAX, Task};
 use crate::log::warning;
 use crate::queue::{State, Step};
 use crate::wire::{self, HEADER_BYTES, Header, Route};
@@ -71,7 +71,7 @@ impl Comm {
     fn next_test_adds(&self) -> bool {
         let settings = &self.plugin.settings;
         self.has_unassigned()
-            && self.held_bytes < HOLD_MAX
+            && self.held_bytes < SMALL_MAX
             && self.ctrl.has_room(HEADER_BYTES)
             && self.lanes.have_room()
             && settings.chunk > 0
