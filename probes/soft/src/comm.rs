@@ -60,6 +60,8 @@ pub(crate) struct Comm {
     pub(crate) chunks: u64,
     /// Polls of a receive whose socket had no room for one more task.
     pub(crate) without_room: u64,
+    /// Polls of receives whose payload came on the control socket and had not begun to be read.
+    pub(crate) inline_payloads: u64,
     /// Receives that were consumed before they were unpacked.
     pub(crate) not_unpacked: u64,
     /// Headers queued so far.
@@ -257,6 +259,7 @@ impl Comm {
             next_lane: 0,
             chunks: 0,
             without_room: 0,
+            inline_payloads: 0,
             not_unpacked: 0,
             headers: 0,
             flushed: 0,

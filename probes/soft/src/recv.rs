@@ -8,7 +8,8 @@
 //! socket has room for a task, and few bytes are assigned: one read of headers and one of bytes
 //! serve many small messages. A caller cannot see this, because only the front request is done.
 //!
-//! The real plugin warns at every poll of a host receive; this one does not.
+//! The real plugin warns at every poll of a host receive; this one does not, and warns of inline
+//! messages at powers of two.
 #![expect(unsafe_code, reason = "writes to the caller's buffers")]
 
 use crate::comm::Comm;
@@ -269,10 +270,14 @@ impl Comm {
         let total = request.size as usize;
         let mut moved = self.inline.unwrap_or(0);
         if moved == 0 && total > 0 {
-            warning!(
-                c"softCommProgress",
-                "ar->size through control socket shouldn't happen for {PRODUCT}"
-            );
+            self.inline_payloads += 1;
+            // The real plugin warns at every poll of every such message.
+            if self.inline_payloads.is_power_of_two() {
+                warning!(
+                    c"softCommProgress",
+                    "ar->size through control socket shouldn't happen for {PRODUCT}"
+                );
+            }
         }
         while moved < total {
             // SAFETY: `check` saw that the message fits the posted buffer.
