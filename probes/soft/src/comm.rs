@@ -432,7 +432,7 @@ impl Comm {
             return Ok(false);
         }
         match self.side {
-            Side::Send => self.finish_send(front),
+            Side::Send => Ok(self.finish_send(front)),
             Side::Recv => self.finish_recv(front),
         }
     }
@@ -452,7 +452,7 @@ impl Comm {
         }
         let mut whole = 0;
         for slot in self.groups.slots(request) {
-            if !self.is_whole(slot)? {
+            if !self.is_whole(slot) {
                 return Ok(false);
             }
             whole |= 1 << slot;
@@ -486,10 +486,10 @@ impl Comm {
         }))
     }
 
-    fn is_whole(&mut self, slot: usize) -> Result<bool, Failed> {
-        Ok(self.queue.is_in(slot, State::Transmitting)
+    fn is_whole(&mut self, slot: usize) -> bool {
+        self.queue.is_in(slot, State::Transmitting)
             && self.request(slot).size_pending == 0
-            && (self.side == Side::Recv || self.is_announced(slot)?))
+            && (self.side == Side::Recv || self.is_announced(slot))
     }
 
     /// Frees slots in posting order, except those whose request the caller still waits for.

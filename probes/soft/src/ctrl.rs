@@ -59,6 +59,11 @@ impl Ctrl {
         self.written + bytes <= HEADERS
     }
 
+    /// Whether an inline message can be queued with its header, which are `bytes` together.
+    pub(crate) fn has_room_inline(&self, bytes: usize) -> bool {
+        self.written + bytes <= BUFFER
+    }
+
     /// Queues bytes; `false` when they do not fit.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let Some(room) = self.out.get_mut(self.written..self.written + bytes.len()) else {

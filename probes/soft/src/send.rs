@@ -67,29 +67,49 @@ impl Comm {
         Ok(true)
     }
 
-    /// Whether the next step certainly queues a header, and a task with it.
-    fn next_test_adds(&self) -> bool {
+    /// Whether the next step certainly queues a header, and its task or payload with it.
+    fn next_test_adds(&mut self) -> bool {
+        let active = self.queue.oldest(State::Active);
+        let Some(next) = active.or(self.queue.oldest(State::Posted)) else {
+            return false;
+        };
         let settings = &self.plugin.settings;
-        self.has_unassigned()
-            && self.held_bytes < SMALL_MAX
-            && self.ctrl.has_room(HEADER_BYTES)
-            && self.lanes.have_room()
-            && settings.chunk > 0
-            && !settings.recv_sync
-            && self.faults.is_none()
-            && self.stage.is_none()
+        if settings.recv_sync
+            || self.faults.is_some()
+            || self.stage.is_some()
+            || self.held_bytes >= SMALL_MAX
+        {
+            return false;
+        }
+        // A tag is sent in front of its header.
+        let untold = usize::from(self.groups.tag(next) != 0);
+        match self.inline_bytes(next) {
+            Some(bytes) => self.ctrl.has_room_inline(HEADER_BYTES + bytes) && untold == 0,
+            None => {
+                self.ctrl.has_room(HEADER_BYTES * (1 + untold))
+                    && self.lanes.have_room()
+                    && self.plugin.settings.chunk > 0
+            }
+        }
+    }
+
+    /// The size of a message that is sent on the control socket.
+    fn inline_bytes(&mut self, slot: usize) -> Option<usize> {
+        let threshold = self.plugin.settings.inline_threshold;
+        let request = self.request(slot);
+        let (bytes, is_host) = (request.size as usize, request.mem_type == PTR_HOST);
+        (bytes == 0 || is_host && bytes <= threshold).then_some(bytes)
     }
 
     fn assign(&mut self, slot: usize) -> Result<(), Failed> {
         if !self.tell_tag(slot) {
             return Ok(());
         }
-        let request = *self.request(slot);
-        let total = request.size as usize;
-        let threshold = self.plugin.settings.inline_threshold;
-        if total == 0 || (request.mem_type == PTR_HOST && total <= threshold) {
+        if let Some(total) = self.inline_bytes(slot) {
             return self.assign_inline(slot, total);
         }
+        let request = *self.request(slot);
+        let total = request.size as usize;
         let staged = self.stage.as_ref().filter(|_| request.mem_type != PTR_HOST);
         if let Some(stage) = staged
             && !stage.is_here(slot)?
@@ -179,10 +199,9 @@ impl Comm {
         self.alert()
     }
 
-    /// Queues a whole message on the control socket, after its header. If the header fits, the
-    /// longest inline message fits after it.
+    /// Queues a whole message on the control socket, after its header.
     fn assign_inline(&mut self, slot: usize, total: usize) -> Result<(), Failed> {
-        if !self.ctrl.has_room(HEADER_BYTES) {
+        if !self.ctrl.has_room_inline(HEADER_BYTES + total) {
             return Ok(());
         }
         let size = total as u32;
@@ -244,22 +263,19 @@ impl Comm {
     }
 
     /// Whether the last header of a slot's send was written to the socket.
-    pub(crate) fn is_announced(&mut self, slot: usize) -> Result<bool, Failed> {
-        if self.last_header[slot] > self.flushed {
-            self.flush_headers()?;
-        }
-        Ok(self.last_header[slot] <= self.flushed)
+    pub(crate) fn is_announced(&self, slot: usize) -> bool {
+        self.last_header[slot] <= self.flushed
     }
 
     /// Finishes the oldest send if the kernel has all its bytes and its last header, because the
     /// caller may make no further call.
-    pub(crate) fn finish_send(&mut self, slot: usize) -> Result<bool, Failed> {
-        if !self.is_announced(slot)? {
-            return Ok(false);
+    pub(crate) fn finish_send(&mut self, slot: usize) -> bool {
+        if !self.is_announced(slot) {
+            return false;
         }
         self.queue.take(Step::Finish);
         self.queue.take(Step::Release);
-        Ok(true)
+        true
     }
 }
 

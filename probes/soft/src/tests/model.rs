@@ -20,7 +20,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (1usize..9000).prop_map(Step::Send),
+        3 => prop_oneof![1usize..9000, 1usize..100].prop_map(Step::Send),
         3 => Just(Step::Recv),
         4 => (0usize..3).prop_map(Step::TestSend),
         4 => (0usize..3).prop_map(Step::TestRecv),
@@ -146,10 +146,15 @@ proptest! {
         steps in prop::collection::vec(step(), 0..300),
         sockets in 1usize..=8,
         helper in any::<bool>(),
+        inline in prop_oneof![Just("0"), Just("64"), Just("2048")],
     ) {
         let io = if helper { "helper" } else { "inline" };
         let mut model = Model {
-            pair: Pair::new(&[("NCCL_NSOCKS_PERTHREAD", &sockets.to_string()), ("TCPXSOFT_IO", io)]),
+            pair: Pair::new(&[
+                ("NCCL_NSOCKS_PERTHREAD", &sockets.to_string()),
+                ("TCPXSOFT_IO", io),
+                ("NCCL_INLINE_THRESHOLD", inline),
+            ]),
             sources: Vec::new(),
             sends: VecDeque::new(),
             posted: 0,

@@ -1,6 +1,7 @@
 //! Messages arrive complete in every mode.
 
 use super::pair::*;
+use crate::block;
 use crate::plugin::Plugin;
 
 const SIZES: [usize; 8] = [0, 1, 4095, 4096, 4097, 131_073, 512 << 10, (1 << 20) + 1];
@@ -129,5 +130,51 @@ fn a_full_window_of_mixed_messages_stays_in_order() {
         &[("NCCL_INLINE_THRESHOLD", "2048")],
     ] {
         window(plugin(settings), plugin(settings), 400);
+    }
+}
+
+#[test]
+fn a_window_of_small_messages_leaves_together() {
+    for inline in ["0", "64"] {
+        let pair = Pair::new(&[("NCCL_INLINE_THRESHOLD", inline)]);
+        let source = Buffer::new(64, 7);
+        let sends: Vec<_> = (0..16)
+            .map(|_| pair.isend(source.pointer(), 64).unwrap())
+            .collect();
+        // Each test promotes one request, and the last one sends all.
+        let first: Vec<_> = (0..16).map(|_| test(sends[0]).unwrap()).collect();
+        assert_eq!(first, [[false; 15].as_slice(), &[true]].concat());
+        for send in &sends[1..] {
+            assert_eq!(test(*send), Ok(true));
+        }
+        let targets: Vec<_> = (0..16).map(|_| Buffer::new(64, 0)).collect();
+        let recvs: Vec<_> = targets
+            .iter()
+            .map(|target| pair.irecv(target.pointer(), 64).unwrap())
+            .collect();
+        for (recv, target) in recvs.iter().zip(&targets) {
+            until("the receive", || test(*recv).unwrap().then_some(()));
+            assert_eq!(target.bytes(64), [7; 64]);
+            consume(*recv).unwrap();
+        }
+        pair.close();
+    }
+}
+
+#[test]
+fn a_large_message_is_not_held_back_for_the_small_one_behind_it() {
+    for inline in ["0", "64"] {
+        let pair = Pair::new(&[
+            ("NCCL_INLINE_THRESHOLD", inline),
+            ("NCCL_DYNAMIC_CHUNK_SIZE", "262144"),
+        ]);
+        let source = Buffer::new(256 << 10, 7);
+        let large = pair.isend(source.pointer(), 256 << 10).unwrap();
+        pair.isend(source.pointer(), 64).unwrap();
+        test(large).unwrap();
+        // SAFETY: a comm of ours, which no other thread uses.
+        let sender = unsafe { block::comm(pair.sender) }.unwrap();
+        assert_eq!((sender.held_bytes, sender.flushed), (0, 1));
+        pair.close();
     }
 }
