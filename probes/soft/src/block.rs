@@ -82,6 +82,15 @@ pub(crate) fn retire(pointer: *mut c_void) -> Option<Comm> {
     comm
 }
 
+/// How many comms there are.
+pub(crate) fn count() -> usize {
+    REGISTRY
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .live
+        .len()
+}
+
 /// Whether the pointer is a live comm. Does not dereference it.
 pub(crate) fn is_live(pointer: *mut c_void) -> bool {
     REGISTRY

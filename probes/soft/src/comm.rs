@@ -11,14 +11,14 @@
 //! Not here: raw pointers from C (`export`, `block`), and connection setup.
 #![expect(unsafe_code, reason = "requests live where the caller can read them")]
 
-use crate::block::REQUESTS;
+use crate::block::{self, REQUESTS};
 use crate::ctrl::Ctrl;
 use crate::cuda::Gpu;
 use crate::device::Device;
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::fault::{CommFaults, Side};
 use crate::group::{GROUP_MAX, Groups};
-use crate::helper::Helper;
+use crate::helper::{self, Helper};
 use crate::io::pump;
 use crate::landing::Landing;
 use crate::lane::{Lane, Lanes};
@@ -53,6 +53,8 @@ pub(crate) struct Comm {
     pub(crate) queue: Queue,
     pub(crate) ctrl: Ctrl,
     pub(crate) lanes: Arc<Lanes>,
+    /// What moves its bytes.
+    io: Io,
     pub(crate) helper: Option<Helper>,
     /// Data socket that the next chunk tries first.
     pub(crate) next_lane: usize,
@@ -255,6 +257,7 @@ impl Comm {
                 patience: settings.report_data.then_some(settings.patience),
                 stop: AtomicBool::new(false),
             }),
+            io: settings.io,
             helper: None,
             next_lane: 0,
             chunks: 0,
@@ -557,7 +560,10 @@ impl Comm {
 
     /// Wakes the helper thread, if there is one, after a task was assigned.
     pub(crate) fn alert(&mut self) -> Result<(), Failed> {
-        if self.plugin.settings.io == Io::Inline {
+        if self.io == Io::Auto {
+            self.choose_io();
+        }
+        if self.io == Io::Inline {
             return Ok(());
         }
         if self.helper.is_none() {
@@ -568,6 +574,22 @@ impl Comm {
         }
         self.helper.iter().for_each(Helper::wake);
         Ok(())
+    }
+
+    fn choose_io(&mut self) {
+        let (cpus, comms) = (self.plugin.cpus, block::count());
+        self.io = helper::choose(cpus, comms);
+        let choice = if self.io == Io::Helper {
+            "helper"
+        } else {
+            "inline"
+        };
+        note!(
+            NET,
+            c"softHelper",
+            "{PRODUCT} : comm {:#x} io auto: {choice}, {comms} comms and {cpus} CPUs in this process",
+            self.address
+        );
     }
 
     /// Records the tasks that were finished.

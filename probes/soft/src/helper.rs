@@ -1,6 +1,12 @@
 //! `TCPXSOFT_IO=helper`: one thread per comm that moves bytes between `test`
 //! calls, as the real plugin's does.
 //!
+//! `TCPXSOFT_IO=auto` gives a comm a helper if at its first task chunk the process has several
+//! comms, and twice as many CPUs as comms (affinity and cgroup, at `init`). A thread moves about
+//! 5 GB/s, so a caller with one thread needs helpers for more; a single comm does not. Twice,
+//! because the peer's helpers may be on the same machine: with fewer CPUs, helpers take time from
+//! the threads that copy. An INFO line tells the choice.
+//!
 //! The thread starts with the first task chunk, sleeps while no bytes can be moved, and ends at
 //! close or when a data socket fails. Such a failure is never reported through the API, and
 //! stops all lanes of the comm.
@@ -9,6 +15,7 @@
 use crate::io::{Moved, pump};
 use crate::lane::Lanes;
 use crate::log::note;
+use crate::settings::Io;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,6 +30,15 @@ const SPINS: u32 = 16;
 const BLOCKED_SLEEP: Duration = Duration::from_micros(50);
 /// Longest sleep without tasks; a new task wakes the thread.
 const IDLE_SLEEP: Duration = Duration::from_millis(100);
+
+/// The choice of `TCPXSOFT_IO=auto`.
+pub(crate) fn choose(cpus: usize, comms: usize) -> Io {
+    if comms > 1 && cpus / 2 >= comms {
+        Io::Helper
+    } else {
+        Io::Inline
+    }
+}
 
 /// A running helper.
 pub(crate) struct Helper {
@@ -91,4 +107,36 @@ fn turn(lanes: &Lanes) -> Moved {
         }
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_has_helpers_only_with_several_comms_and_two_cpus_for_each() {
+        for (cpus, comms) in [
+            (2, 1),
+            (2, 2),
+            (2, 8),
+            (16, 1),
+            (16, 9),
+            (64, 1),
+            (0, 0),
+            (7, 4),
+        ] {
+            assert_eq!(
+                choose(cpus, comms),
+                Io::Inline,
+                "{cpus} CPUs, {comms} comms"
+            );
+        }
+        for (cpus, comms) in [(4, 2), (16, 8), (208, 2), (208, 104)] {
+            assert_eq!(
+                choose(cpus, comms),
+                Io::Helper,
+                "{cpus} CPUs, {comms} comms"
+            );
+        }
+    }
 }

@@ -12,12 +12,14 @@
 //!
 //! * no warning at every poll of a host receive, no endless empty headers with a task chunk of
 //!   0, no change to the caller's timer slack;
+//! * a data socket has up to sixteen small task chunks instead of six, and sixteen headers wait
+//!   instead of eight, so that a window of small messages is one system call on each socket;
 //! * all pages are freed at close, and when a message has more task chunks than sockets (the
 //!   real plugin leaks them);
 //! * `NCCL_PTR_CUDA` needs `TCPXSOFT_CUDA=standin` and is host memory.
 //!
-//! It depends on libc only, starts no thread unless `TCPXSOFT_IO=helper`, prints nothing, does
-//! not touch signal handlers, and never unwinds into its caller.
+//! It depends on libc only, starts no thread unless `TCPXSOFT_IO` asks for helpers, prints nothing,
+//! does not touch signal handlers, and never unwinds into its caller.
 //!
 //! The layers, from the caller down:
 //!

@@ -14,9 +14,11 @@ use crate::settings::{Cuda, Flavour, PRODUCT, Settings};
 use crate::socket;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::num::NonZero;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 use tcpx_abi::subsystem::{ENV, INIT, NET};
 use tcpx_abi::v7::Properties;
 use tcpx_abi::{NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, PTR_CUDA, PTR_HOST};
@@ -32,6 +34,8 @@ pub(crate) struct Plugin {
     pub devices: Vec<Device>,
     /// The interface of control sockets, if configured.
     pub ctrl: Option<Interface>,
+    /// CPUs that the process may use.
+    pub cpus: usize,
     pool: OnceLock<Option<PagePool>>,
     /// Page pools in GPU memory, by CUDA's device handle.
     pools: Mutex<BTreeMap<c_int, &'static PagePool>>,
@@ -142,6 +146,7 @@ impl Plugin {
             settings,
             devices,
             ctrl,
+            cpus: thread::available_parallelism().map_or(1, NonZero::get),
             pool: OnceLock::new(),
             pools: Mutex::default(),
             begun: Default::default(),

@@ -9,7 +9,7 @@
 //!
 //! | ours | values, the default first |
 //! |---|---|
-//! | `TCPXSOFT_IO` | `inline`, `helper`: who moves bytes |
+//! | `TCPXSOFT_IO` | `inline`, `helper`, `auto`: who moves bytes; see `helper` |
 //! | `TCPXSOFT_WAITS` | `none`, `real`: 100 ms per socket and the flow-steering wait |
 //! | `TCPXSOFT_CONNECT` | `stepwise`, `blocking`: connect waits up to 60 s for the connection |
 //! | `TCPXSOFT_CUDA` | `off`, `standin`: device pointers over ordinary memory, `device`: a GPU's |
@@ -84,6 +84,8 @@ pub(crate) enum Io {
     Inline,
     /// One helper thread per comm.
     Helper,
+    /// One of the two, chosen per comm at its first task chunk.
+    Auto,
 }
 
 /// When `connect` returns.
@@ -307,7 +309,14 @@ impl Reader<'_> {
             family: self.family(),
             ctrl_interface: self.text("CTRL_DEV"),
             congestion: self.own("CONGESTION"),
-            io: self.choice("IO", &[("inline", Io::Inline), ("helper", Io::Helper)])?,
+            io: self.choice(
+                "IO",
+                &[
+                    ("inline", Io::Inline),
+                    ("helper", Io::Helper),
+                    ("auto", Io::Auto),
+                ],
+            )?,
             connect: self.choice(
                 "CONNECT",
                 &[
@@ -598,7 +607,7 @@ mod tests {
                 format!("{variable} is `{value}`, expected {expected}")
             );
         };
-        check("TCPXSOFT_IO", "threads", "inline or helper");
+        check("TCPXSOFT_IO", "threads", "inline or helper or auto");
         check("TCPXSOFT_CUDA", "yes", "off or standin or device");
         check("TCPXSOFT_CONNECT", "x", "stepwise or blocking");
         check("TCPXSOFT_WAITS", "1", "none or real");

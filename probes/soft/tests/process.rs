@@ -274,10 +274,11 @@ fn transfer() {
 }
 
 #[test]
-fn a_transfer_through_the_table_works_in_both_modes() {
-    for io in ["inline", "helper"] {
+fn a_transfer_through_the_table_works_in_every_mode() {
+    for io in ["inline", "helper", "auto"] {
         let (output, text) = play("transfer", &[("TCPXSOFT_IO", io)]);
         assert!(output.status.success());
+        assert_eq!(text.contains(" io auto: "), io == "auto");
         expect(&text, "message 5: Ok(()) slow false");
         expect(&text, "right true");
         expect(&text, "[3] NET/TCPXSoft: Connected 1 socks");
