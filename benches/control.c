@@ -6,16 +6,19 @@
  *   control send   (the same)
  *   control pingpong recv --addr A --port P --size BYTES --count N
  *   control pingpong send   (the same)
+ *   control messages recv --addr A --port P --size BYTES --count N
+ *   control messages send   (the same)
  *
- * All four accept `--congestion NAME`. Start the two ends in any order; the sender
+ * All six accept `--congestion NAME`. Start the two ends in any order; the sender
  * retries a refused connection for ten seconds. Both ends must be given the
  * same numbers. Chunk i goes over stream i mod N, from and to buffer i / N mod B
- * of that stream; the last chunk may be short. One thread per stream.
+ * of that stream; the last chunk may be short. One thread per stream. A message is
+ * one write; their receiver reads up to 64 KiB at once.
  *
  * Each end prints one line. The time runs from when every stream is connected
  * until the receiver has every byte:
  *
- *   role=send streams=2 chunk_bytes=524288 total_bytes=67108864 buffers=4 congestion=cubic nanoseconds=9876543 gb_per_s=6.795
+ *   role=send streams=2 chunk_bytes=524288 total_bytes=67108864 buffers=4 congestion=cubic nanoseconds=9876543 gb_per_s=6.795 messages_per_s=12960
  *   role=send size_bytes=64 count=10000 congestion=cubic p50_ns=11034 p99_ns=20511 max_ns=90233
  *
  * The sender's round trip is its message and the answer, the receiver's is its
@@ -43,11 +46,11 @@
 
 typedef unsigned long long u64;
 
-enum { STREAMS_MAX = 256, BUFFERS_MAX = 4096, COUNT_MAX = 10000000, LIMIT_SECONDS = 30, CONNECT_SECONDS = 10 };
+enum { STREAMS_MAX = 256, BUFFERS_MAX = 4096, COUNT_MAX = 10000000, READ_BYTES = 65536, LIMIT_SECONDS = 30, CONNECT_SECONDS = 10 };
 static const uint32_t MAGIC = 0x6c727463;
 
 static struct {
-    bool pingpong, sender;
+    bool pingpong, messages, sender;
     struct sockaddr_in address;
     const char *congestion;
     u64 streams, chunk, total, buffers, size, count;
@@ -130,23 +133,27 @@ static void read_options(int argc, char **argv)
     int next = 1;
     options.address.sin_family = AF_INET;
     options.pingpong = next < argc && strcmp(argv[next], "pingpong") == 0;
-    next += options.pingpong;
+    options.messages = next < argc && strcmp(argv[next], "messages") == 0;
+    next += options.pingpong || options.messages;
     if (next >= argc || (strcmp(argv[next], "send") != 0 && strcmp(argv[next], "recv") != 0))
-        fail(2, "expected [pingpong] send|recv, then flags; the head of control.c explains them");
+        fail(2, "expected [pingpong|messages] send|recv, then flags; the head of control.c explains them");
     options.sender = strcmp(argv[next], "send") == 0;
     for (next++; next < argc; next += 2) {
         if (next + 1 == argc)
             fail(2, "%s: expected a value", argv[next]);
         take_flag(argv[next], argv[next + 1]);
     }
-    bool enough = options.pingpong ? options.size && options.count : options.chunk && options.total;
+    bool counted = options.pingpong || options.messages;
+    bool enough = counted ? options.size && options.count : options.chunk && options.total;
     if (!options.address.sin_addr.s_addr || !options.address.sin_port || !enough)
-        fail(2, "--addr, --port, %s are required", options.pingpong ? "--size and --count" : "--chunk and --total");
-    if (options.pingpong) {
+        fail(2, "--addr, --port, %s are required", counted ? "--size and --count" : "--chunk and --total");
+    if (counted) {
         options.streams = 1;
         options.chunk = options.size;
-        options.total = options.count;
+        options.total = options.messages ? options.size * options.count : options.count;
     }
+    if (options.messages)
+        options.buffers = (READ_BYTES + options.size - 1) / options.size;
 }
 
 /* ---- sockets ------------------------------------------------------------ */
@@ -192,6 +199,17 @@ static void receive_all(int fd, void *data, size_t size)
         if (now == 0 || (now < 0 && errno != EINTR))
             fail(1, "receive: %s", reason(now));
         got += now > 0 ? (size_t)now : 0;
+    }
+}
+
+/* Receives `total` bytes, up to `room` at once, all to the same memory. */
+static void receive_over(int fd, char *memory, size_t room, u64 total)
+{
+    while (total > 0) {
+        ssize_t now = recv(fd, memory, total < room ? total : room, 0);
+        if (now == 0 || (now < 0 && errno != EINTR))
+            fail(1, "receive: %s", reason(now));
+        total -= now > 0 ? (u64)now : 0;
     }
 }
 
@@ -272,6 +290,10 @@ static void *run_stream(void *argument)
 {
     struct stream *stream = argument;
     u64 chunks = (options.total + options.chunk - 1) / options.chunk;
+    if (options.messages && !options.sender) {
+        receive_over(stream->fd, stream->memory, READ_BYTES, options.total);
+        return NULL;
+    }
     for (u64 chunk = stream->index; chunk < chunks; chunk += options.streams) {
         char *buffer = stream->memory + chunk / options.streams % options.buffers * options.chunk;
         u64 rest = options.total - chunk * options.chunk;
@@ -353,9 +375,10 @@ static void measure_transfer(const char *role, const char *congestion)
 {
     u64 taken = transfer();
     printf("role=%s streams=%llu chunk_bytes=%llu total_bytes=%llu buffers=%llu congestion=%s nanoseconds=%llu "
-           "gb_per_s=%.3f\n",
+           "gb_per_s=%.3f messages_per_s=%.0f\n",
            role, options.streams, options.chunk, options.total, options.buffers, congestion, taken,
-           taken ? (double)options.total / (double)taken : 0.0);
+           taken ? (double)options.total / (double)taken : 0.0,
+           taken ? (double)options.total / (double)options.chunk * 1e9 / (double)taken : 0.0);
 }
 
 int main(int argc, char **argv)

@@ -87,6 +87,20 @@ fn a_transfer_ends_on_both_ends_and_prints_its_numbers() {
 }
 
 #[test]
+fn messages_are_counted_on_both_ends() {
+    let (_folder, program) = built();
+    for size in [1, 64, 100_000] {
+        let words = format!("messages {{}} --size {size} --count 50 --congestion cubic");
+        for output in both(&program, &words, &words) {
+            let values = values(&output);
+            assert_eq!(values["chunk_bytes"], size.to_string());
+            assert_eq!(values["total_bytes"], (50 * size).to_string());
+            assert!(values["messages_per_s"].parse::<u64>().unwrap() > 0);
+        }
+    }
+}
+
+#[test]
 fn round_trips_are_sorted_before_they_are_reported() {
     let (_folder, program) = built();
     let words = "pingpong {} --size 64 --count 200";

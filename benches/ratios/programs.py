@@ -8,6 +8,7 @@ has no such setting and uses the system default.
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -192,14 +193,27 @@ class Programs:
         flags = {"addr": "127.0.0.1", "port": free_port(), "congestion": self.congestion, **flags}
         return self.both_ends(self.control_program, ends, flags, self.env)
 
-    def control_transfer(self, streams: int, total: int) -> Sample:
-        flags = {"streams": streams, "chunk": CHUNK, "total": total, "buffers": 16}
-        return self.control([["recv"], ["send"]], flags)
+    def control_transfer(self, streams: int, total: int, chunk: int = CHUNK) -> Sample:
+        flags = {"streams": streams, "chunk": chunk, "total": total, "buffers": 16}
+        sample = self.control([["recv"], ["send"]], flags)
+        return {**sample, "ns_per_request": 1e9 / sample["messages_per_s"]}
+
+    def control_messages(self, size: int, count: int) -> Sample:
+        """One write per message."""
+        return self.control([["messages", "recv"], ["messages", "send"]], {"size": size, "count": count})
 
     def control_round_trips(self, size: int, count: int) -> Sample:
         return self.control([["pingpong", "send"], ["pingpong", "recv"]], {"size": size, "count": count})
 
     # ---- iperf3 ------------------------------------------------------------
+
+    def iperf_version(self) -> tuple[str, bool]:
+        """The first line of its version, and whether it has a thread per stream."""
+        if not self.iperf3:
+            return "no iperf3", False
+        line = self.processes.run([self.iperf3, "--version"]).splitlines()[0]
+        found = re.search(r"(\d+)\.(\d+)", line)
+        return line, bool(found) and tuple(map(int, found.groups())) >= (3, 16)
 
     def iperf(self, streams: int, total: int, size: int = CHUNK) -> Sample:
         if not self.iperf3:
