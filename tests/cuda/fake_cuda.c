@@ -34,11 +34,11 @@ enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NOT_INITIALISED = 3, NO_DEVICE = 
 enum { ON_HOST = 1, ON_DEVICE = 2 };
 
 struct block { uint64_t start, len; int kind, device; struct block *next; };
-struct op { int kind; uint64_t to, from, len; int byte; int function; unsigned x, y, threads; unsigned char arguments[2304]; struct op *next; };
-struct stream { struct op *first, **last; uint64_t queued, done; };
+struct op { int kind; uint64_t to, from, len; int byte; unsigned value; int function; unsigned x, y, threads; unsigned char arguments[2304]; struct op *next; };
+struct stream { struct op *first, **last; uint64_t queued, done; long asked; };
 struct event { struct stream *stream; uint64_t at; long asked; };
 struct context { int device, retained; };
-enum { COPY, SET, LAUNCH };
+enum { COPY, SET, WRITE, LAUNCH };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks;
@@ -273,6 +273,7 @@ static void run(struct stream *stream, uint64_t until) {
         stream->first = op->next;
         if (!stream->first) stream->last = &stream->first;
         if (op->kind == COPY) memcpy((void *)(uintptr_t)op->to, (void *)(uintptr_t)op->from, op->len);
+        else if (op->kind == WRITE) __atomic_store_n((u32 *)(uintptr_t)op->to, op->value, __ATOMIC_RELEASE);
         else if (op->kind == SET) memset((void *)(uintptr_t)op->to, op->byte, op->len);
         else run_kernel(op);
         stream->done++;
@@ -332,6 +333,19 @@ EXPORT int cuStreamSynchronize(struct stream *stream) {
     run(stream, stream->queued);
     pthread_mutex_unlock(&lock);
     return OK;
+}
+EXPORT int cuStreamQuery(struct stream *stream) {
+    NEEDS_CONTEXT;
+    if (stream->done >= stream->queued) return OK;
+    if (stream->asked++ < setting("FAKE_CUDA_LAZY", 2)) return NOT_READY;
+    stream->asked = 0;
+    return cuStreamSynchronize(stream);
+}
+EXPORT int cuStreamWriteValue32_v2(struct stream *s, uint64_t at, u32 value, unsigned flags) {
+    (void)flags;
+    NEEDS_CONTEXT;
+    struct op op = {.kind = WRITE, .to = at, .value = value};
+    return put_off(s, &op);
 }
 EXPORT int cuStreamDestroy_v2(struct stream *stream) {
     NEEDS_CONTEXT;

@@ -167,12 +167,12 @@ impl DeviceSide {
         let settings = &parts.plugin.settings;
         Ok(match (parts.side, parts.gpu) {
             (Side::Send, gpu) => Self {
-                stage: gpu.map(Stage::new),
+                stage: gpu.map(Stage::new).transpose()?,
                 ..none
             },
             (Side::Recv, _) if settings.is_plain() && settings.cuda == Cuda::Off => none,
             (Side::Recv, gpu) if settings.is_plain() => Self {
-                landing: Some(Box::new(Landing::new(gpu))),
+                landing: Some(Box::new(Landing::new(gpu)?)),
                 ..none
             },
             (Side::Recv, Some(gpu)) => {
@@ -528,8 +528,7 @@ impl Comm {
             && !self.lanes.all.iter().any(Lane::has_work)
             && self.ctrl.is_flushed()
         {
-            self.reap();
-            return Ok(());
+            return self.reap();
         }
         match self.side {
             Side::Send => self.progress_send(),
@@ -593,16 +592,21 @@ impl Comm {
     }
 
     /// Records the tasks that were finished.
-    pub(crate) fn reap(&mut self) {
+    pub(crate) fn reap(&mut self) -> Result<(), Failed> {
+        let mut arrived = 0_u64;
         for index in 0..self.lanes.all.len() {
             while let Some(task) = self.lanes.all[index].reap() {
                 match self.side {
                     Side::Send => self.sent[index] += task.length as u64,
-                    Side::Recv => self.received(&task),
+                    Side::Recv => {
+                        self.received(&task);
+                        arrived |= 1 << task.slot;
+                    }
                 }
                 self.request(task.slot).size_pending -= task.length as c_int;
             }
         }
+        self.fetch(arrived)
     }
 
     /// The size of a request, which is all that TCPX's `iflush` returns.

@@ -2,8 +2,10 @@
 //!
 //! As in the real plugin, the GPU of a comm is the current one of the thread that calls `listen`
 //! or `connect`; its primary context is retained permanently. Every call restores the thread's
-//! current context. There is one stream per GPU, so uploads, poisoning and copies to the host
-//! are ordered. Uploads use this project's gather kernel, one launch per scatter list.
+//! current context. Each comm has a stream of its own, so comms do not wait for each other's
+//! copies. The GPU writes the number of the work that is done to pinned memory: a comm polls with
+//! a load, because a call of the driver takes a lock that all threads share. Uploads use this
+//! project's gather kernel, one launch per scatter list.
 //!
 //! Not here: which bytes are copied where, see `pages`, `unpack` and `stage`.
 #![expect(
@@ -14,10 +16,13 @@
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::log::warning;
 use crate::settings::PRODUCT;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The gather kernel; see `src/engine/gpu/kernels` of the workspace.
 const PTX: &str = include_str!("../../../src/engine/gpu/kernels/kernels.ptx");
@@ -25,8 +30,6 @@ const PTX: &str = include_str!("../../../src/engine/gpu/kernels/kernels.ptx");
 const NOT_READY: c_int = 600;
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: c_uint = 1;
-/// `CU_EVENT_DISABLE_TIMING`
-const NO_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and `CU_MEMORYTYPE_DEVICE`
@@ -35,6 +38,10 @@ const ON_DEVICE: c_int = 2;
 /// Threads of a block: eight warps, one piece each.
 const THREADS: u32 = 256;
 const WARP: u32 = 32;
+/// One of as many polls asks the driver, which tells whether the GPU failed.
+const POLLS: u32 = 256;
+/// Longest wait for a copy of a few pages.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 type Handle = *mut c_void;
 
@@ -78,10 +85,9 @@ entries! {
     copy_out = c"cuMemcpyDtoHAsync_v2"(Handle, u64, usize, Handle);
     make_stream = c"cuStreamCreate"(*mut Handle, c_uint);
     finish = c"cuStreamSynchronize"(Handle);
-    make_event = c"cuEventCreate"(*mut Handle, c_uint);
-    end_event = c"cuEventDestroy_v2"(Handle);
-    record = c"cuEventRecord"(Handle, Handle);
-    query = c"cuEventQuery"(Handle);
+    end_stream = c"cuStreamDestroy_v2"(Handle);
+    query = c"cuStreamQuery"(Handle);
+    write = c"cuStreamWriteValue32_v2"(Handle, u64, u32, c_uint);
     load = c"cuModuleLoadData"(*mut Handle, *const c_void);
     function = c"cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
     launch = c"cuLaunchKernel"(
@@ -161,7 +167,6 @@ pub(crate) struct Gpu {
     /// CUDA's device handle.
     pub device: c_int,
     context: Handle,
-    stream: Handle,
     gather: Handle,
 }
 
@@ -170,22 +175,33 @@ unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
 
-/// An event on a GPU's stream.
-pub(crate) struct Event {
-    raw: Handle,
+/// A stream of one comm. Its work is executed in order, and the GPU counts it in host memory.
+pub(crate) struct Stream {
     gpu: &'static Gpu,
+    raw: Handle,
+    /// Pinned; the number of the last work that is done.
+    done: NonNull<u32>,
+    /// The number of the last work that was started.
+    started: u32,
+    polls: Cell<u32>,
 }
 
-// SAFETY: as for `Gpu`.
-unsafe impl Send for Event {}
+// SAFETY: the driver's objects may be used from any thread.
+unsafe impl Send for Stream {}
 
-/// Restores the thread's previous context when dropped.
-struct Entered<'a>(&'a Driver, Handle);
+/// A piece of work on a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark(u32);
+
+/// Restores the thread's previous context when dropped, if it was another.
+struct Entered<'a>(&'a Driver, Option<Handle>);
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        // SAFETY: what was current before.
-        let _ = unsafe { (self.0.set_current)(self.1) };
+        if let Some(before) = self.1 {
+            // SAFETY: what was current before.
+            let _ = unsafe { (self.0.set_current)(before) };
+        }
     }
 }
 
@@ -215,20 +231,15 @@ impl Gpu {
             driver,
             device,
             context: none,
-            stream: none,
             gather: none,
         };
         // SAFETY: ours to write; kept for the life of the process.
         driver.check("cuDevicePrimaryCtxRetain", unsafe {
             (driver.retain)(&mut gpu.context, device)
         })?;
-        let (mut stream, mut module, mut gather) = (none, none, none);
+        let (mut module, mut gather) = (none, none);
         {
             let _entered = gpu.enter()?;
-            // SAFETY: ours to write.
-            driver.check("cuStreamCreate", unsafe {
-                (driver.make_stream)(&mut stream, NON_BLOCKING)
-            })?;
             let text = CString::new(PTX).unwrap_or_default();
             // SAFETY: terminated text; ours to write.
             let code = unsafe { (driver.load)(&mut module, text.as_ptr().cast()) };
@@ -237,7 +248,7 @@ impl Gpu {
             let code = unsafe { (driver.function)(&mut gather, module, c"unpack".as_ptr()) };
             driver.check("cuModuleGetFunction", code)?;
         }
-        (gpu.stream, gpu.gather) = (stream, gather);
+        gpu.gather = gather;
         Ok(gpu)
     }
 
@@ -247,11 +258,14 @@ impl Gpu {
         self.driver.check("cuCtxGetCurrent", unsafe {
             (self.driver.current)(&mut before)
         })?;
+        if before == self.context {
+            return Ok(Entered(self.driver, None));
+        }
         // SAFETY: retained for the life of the process.
         self.driver.check("cuCtxSetCurrent", unsafe {
             (self.driver.set_current)(self.context)
         })?;
-        Ok(Entered(self.driver, before))
+        Ok(Entered(self.driver, Some(before)))
     }
 
     /// Allocates device memory.
@@ -285,11 +299,9 @@ impl Gpu {
         Ok(at)
     }
 
-    /// Waits for the stream and frees memory from `pinned`.
+    /// Frees memory from `pinned`, on which no work is under way.
     pub(crate) fn free_pinned(&self, at: NonNull<u8>) {
         let Ok(_entered) = self.enter() else { return };
-        // SAFETY: as above, that no work is under way on it.
-        let _ = unsafe { (self.driver.finish)(self.stream) };
         // SAFETY: the caller gives it up.
         let _ = unsafe { (self.driver.free_host)(at.as_ptr().cast()) };
     }
@@ -308,129 +320,163 @@ impl Gpu {
         let found = unsafe { (self.driver.address_range)(&mut base, &mut bytes, start) } == 0;
         known && kind == ON_DEVICE && found && start + length as u64 <= base + bytes as u64
     }
+}
+
+impl Stream {
+    /// A stream without work.
+    pub(crate) fn new(gpu: &'static Gpu) -> Result<Self, Failed> {
+        let done = gpu.pinned(size_of::<u32>())?.cast();
+        let mut made = Self {
+            gpu,
+            raw: ptr::null_mut(),
+            done,
+            started: 0,
+            polls: Cell::new(0),
+        };
+        let _entered = gpu.enter()?;
+        // SAFETY: ours to write.
+        let code = unsafe { (gpu.driver.make_stream)(&mut made.raw, NON_BLOCKING) };
+        gpu.driver.check("cuStreamCreate", code)?;
+        Ok(made)
+    }
+
+    /// The GPU of the stream.
+    pub(crate) fn gpu(&self) -> &'static Gpu {
+        self.gpu
+    }
 
     /// Copies to device memory and waits.
     ///
     /// # Safety
     /// `length` bytes can be read at `from`; those at `to` are an allocation's.
     pub(crate) unsafe fn copy_in(
-        &self,
+        &mut self,
         to: u64,
         from: *const u8,
         length: usize,
     ) -> Result<(), Failed> {
-        let _entered = self.enter()?;
+        let entered = self.gpu.enter()?;
         // SAFETY: by the contract above.
-        let code = unsafe { (self.driver.copy_in)(to, from.cast(), length, self.stream) };
-        self.driver.check("cuMemcpyHtoDAsync", code)?;
-        // SAFETY: our stream.
-        self.driver.check("cuStreamSynchronize", unsafe {
-            (self.driver.finish)(self.stream)
-        })
+        let code = unsafe { (self.gpu.driver.copy_in)(to, from.cast(), length, self.raw) };
+        self.gpu.driver.check("cuMemcpyHtoDAsync", code)?;
+        drop(entered);
+        self.finish()
     }
 
-    /// Starts a copy from device memory; `event` passes when it is done.
+    /// Starts a copy from device memory.
     ///
     /// # Safety
-    /// `to` is pinned memory of `length` bytes that nothing else accesses until then.
+    /// `to` is pinned memory of `length` bytes that nothing else accesses until the mark has
+    /// passed.
     pub(crate) unsafe fn copy_out(
-        &self,
+        &mut self,
         to: *mut u8,
         from: u64,
         length: usize,
-        event: &Event,
-    ) -> Result<(), Failed> {
-        let _entered = self.enter()?;
+    ) -> Result<Mark, Failed> {
+        let _entered = self.gpu.enter()?;
         // SAFETY: by the contract above; what the caller posted is its own promise.
-        let code = unsafe { (self.driver.copy_out)(to.cast(), from, length, self.stream) };
-        self.driver.check("cuMemcpyDtoHAsync", code)?;
-        // SAFETY: both are alive.
-        self.driver.check("cuEventRecord", unsafe {
-            (self.driver.record)(event.raw, self.stream)
-        })
+        let code = unsafe { (self.gpu.driver.copy_out)(to.cast(), from, length, self.raw) };
+        self.gpu.driver.check("cuMemcpyDtoHAsync", code)?;
+        self.mark()
     }
 
-    /// Starts to copy pieces from pinned memory at `base`; `event` passes when this is done.
+    /// Starts to copy pieces from memory at `base`, pinned or on the GPU.
     ///
     /// # Safety
-    /// The list is pinned, and stays with sources and destinations until then.
+    /// The list is pinned, and stays with sources and destinations until the mark has passed.
     pub(crate) unsafe fn gather(
-        &self,
-        base: *const u8,
+        &mut self,
+        base: u64,
         list: *const Piece,
         count: u32,
-        event: &Event,
-    ) -> Result<(), Failed> {
-        let _entered = self.enter()?;
+    ) -> Result<Mark, Failed> {
+        let driver = self.gpu.driver;
+        let _entered = self.gpu.enter()?;
         let mut arguments: [Handle; 3] = [
             (&raw const base).cast_mut().cast(),
             (&raw const list).cast_mut().cast(),
             (&raw const count).cast_mut().cast(),
         ];
-        let (blocks, stream) = ((count * WARP).div_ceil(THREADS).max(1), self.stream);
+        let blocks = (count * WARP).div_ceil(THREADS).max(1);
+        let (kernel, stream) = (self.gpu.gather, self.raw);
         let (first, none) = (arguments.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the kernel takes two pointers and a count; the driver copies them.
-        let code = unsafe {
-            (self.driver.launch)(
-                self.gather,
-                blocks,
-                1,
-                1,
-                THREADS,
-                1,
-                1,
-                0,
-                stream,
-                first,
-                none,
-            )
-        };
-        self.driver.check("cuLaunchKernel", code)?;
-        // SAFETY: both are alive.
-        self.driver.check("cuEventRecord", unsafe {
-            (self.driver.record)(event.raw, self.stream)
-        })
-    }
-}
-
-impl Event {
-    /// A new event, which counts as passed.
-    pub(crate) fn new(gpu: &'static Gpu) -> Result<Self, Failed> {
-        let _entered = gpu.enter()?;
-        let mut raw = ptr::null_mut();
-        // SAFETY: ours to write.
-        gpu.driver.check("cuEventCreate", unsafe {
-            (gpu.driver.make_event)(&mut raw, NO_TIMING)
-        })?;
-        Ok(Self { raw, gpu })
+        let code =
+            unsafe { (driver.launch)(kernel, blocks, 1, 1, THREADS, 1, 1, 0, stream, first, none) };
+        driver.check("cuLaunchKernel", code)?;
+        self.mark()
     }
 
-    /// Whether all work before the event is done.
-    pub(crate) fn has_passed(&self) -> Result<bool, Failed> {
+    /// Has the GPU count the work started last. The context is current.
+    fn mark(&mut self) -> Result<Mark, Failed> {
+        self.started = self.started.wrapping_add(1);
+        let (word, number) = (self.done.as_ptr() as u64, self.started);
+        // SAFETY: a pinned word that lives as long as the stream.
+        let code = unsafe { (self.gpu.driver.write)(self.raw, word, number, 0) };
+        self.gpu.driver.check("cuStreamWriteValue32", code)?;
+        Ok(Mark(number))
+    }
+
+    /// Whether the work is done, and all that was started before it.
+    pub(crate) fn has_passed(&self, mark: Mark) -> Result<bool, Failed> {
+        if self.is_past(mark) {
+            return Ok(true);
+        }
+        self.polls.set(self.polls.get().wrapping_add(1));
+        if !self.polls.get().is_multiple_of(POLLS) {
+            return Ok(false);
+        }
         let _entered = self.gpu.enter()?;
         // SAFETY: alive.
         match unsafe { (self.gpu.driver.query)(self.raw) } {
             NOT_READY => Ok(false),
-            code => self.gpu.driver.check("cuEventQuery", code).map(|()| true),
+            code => {
+                self.gpu.driver.check("cuStreamQuery", code)?;
+                Ok(self.is_past(mark))
+            }
         }
     }
 
-    /// Waits for all work on the stream, including that before the event.
-    pub(crate) fn wait(&self) -> Result<(), Failed> {
+    /// Waits for the work, and all that was started before it.
+    pub(crate) fn wait(&self, mark: Mark) -> Result<(), Failed> {
+        let started = Instant::now();
+        let mut polls = 0_u32;
+        while !self.has_passed(mark)? {
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(POLLS) && started.elapsed() > PATIENCE {
+                warning!(c"softCuda", "{PRODUCT} : the GPU does not finish a copy");
+                return Err(BROKEN);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    fn is_past(&self, Mark(number): Mark) -> bool {
+        // SAFETY: aligned, and shared with the GPU, which writes it at once.
+        let done = unsafe { AtomicU32::from_ptr(self.done.as_ptr()) }.load(Acquire);
+        // Both numbers wrap, and no mark is kept over half of their range.
+        done.wrapping_sub(number) as i32 >= 0
+    }
+
+    /// Waits for all work.
+    pub(crate) fn finish(&self) -> Result<(), Failed> {
         let _entered = self.gpu.enter()?;
         // SAFETY: our stream.
         self.gpu.driver.check("cuStreamSynchronize", unsafe {
-            (self.gpu.driver.finish)(self.gpu.stream)
+            (self.gpu.driver.finish)(self.raw)
         })
     }
 }
 
-impl Drop for Event {
+impl Drop for Stream {
     fn drop(&mut self) {
-        let Ok(_entered) = self.gpu.enter() else {
-            return;
-        };
-        // SAFETY: made in `new`, ended once.
-        let _ = unsafe { (self.gpu.driver.end_event)(self.raw) };
+        let _ = self.finish();
+        if let Ok(_entered) = self.gpu.enter() {
+            // SAFETY: made in `new`, ended once; a null stream is refused.
+            let _ = unsafe { (self.gpu.driver.end_stream)(self.raw) };
+        }
+        self.gpu.free_pinned(self.done.cast());
     }
 }

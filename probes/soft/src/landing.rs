@@ -5,7 +5,7 @@
 //! that does not flush finds the old bytes.
 #![expect(unsafe_code, reason = "writes to the caller's buffers")]
 
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, Stream};
 use crate::failed::Failed;
 use crate::log::warning;
 use crate::queue::SLOTS_MAX;
@@ -26,7 +26,7 @@ struct Landed {
 
 /// The received messages of one comm that are not flushed.
 pub(crate) struct Landing {
-    gpu: Option<&'static Gpu>,
+    stream: Option<Stream>,
     /// Buffers of messages being received, by slot.
     slots: [Option<Vec<u8>>; SLOTS_MAX],
     /// Received messages, oldest first.
@@ -36,13 +36,13 @@ pub(crate) struct Landing {
 
 impl Landing {
     /// For messages to GPU memory, or to host memory that stands in for it.
-    pub(crate) fn new(gpu: Option<&'static Gpu>) -> Self {
-        Self {
-            gpu,
+    pub(crate) fn new(gpu: Option<&'static Gpu>) -> Result<Self, Failed> {
+        Ok(Self {
+            stream: gpu.map(Stream::new).transpose()?,
             slots: [const { None }; SLOTS_MAX],
             landed: VecDeque::new(),
             flushes: [const { None }; FLUSHES],
-        }
+        })
     }
 
     /// The buffer of `bytes` bytes for the message of a slot, the same until it has arrived.
@@ -98,12 +98,12 @@ impl Landing {
         }
     }
 
-    fn put(&self, mine: Vec<Landed>) -> Result<(), Failed> {
+    fn put(&mut self, mine: Vec<Landed>) -> Result<(), Failed> {
         for Landed { to, bytes } in mine {
-            match self.gpu {
+            match &mut self.stream {
                 // SAFETY: the caller registered the destination and leaves it alone
                 // until the flush is done.
-                Some(gpu) => unsafe { gpu.copy_in(to as u64, bytes.as_ptr(), bytes.len()) }?,
+                Some(stream) => unsafe { stream.copy_in(to as u64, bytes.as_ptr(), bytes.len()) }?,
                 // SAFETY: as above, in ordinary memory.
                 None => unsafe {
                     bytes

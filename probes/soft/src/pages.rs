@@ -6,16 +6,16 @@
 //! empty nothing is received. A page is poisoned when it is freed, so a caller that consumes
 //! before unpacking reads data that is provably wrong.
 //!
-//! With a GPU the pool is in GPU memory. Sockets write to pinned host memory with the same
-//! layout, from which the GPU fetches the received pages. It is followed by one page of poison,
-//! which the GPU fetches for freed pages.
+//! With a GPU the pool is in GPU memory, followed by one page of poison, which the GPU copies to
+//! freed pages. Sockets write to pinned host memory with the same layout, from which the GPU
+//! fetches the received pages.
 //!
 //! The free list is a lock-free stack of page numbers, because comms of several threads share
 //! the pool and neither posting nor testing may wait for a lock. Memory is touched only when it
 //! is used.
 #![expect(unsafe_code, reason = "maps memory and hands out raw pages of it")]
 
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, Stream};
 use crate::failed::Failed;
 use crate::fault::scatter;
 use std::io;
@@ -78,12 +78,11 @@ impl PagePool {
     pub(crate) fn on_gpu(gpu: &'static Gpu, bytes: usize, seed: u64) -> Result<Self, Failed> {
         // One page less, so that the poison page has a 32-bit offset, too.
         let pages = (bytes / PAGE).clamp(1, u32::MAX as usize / PAGE - 1);
-        let base = gpu.pinned((pages + 1) * PAGE)?;
+        let base = gpu.pinned(pages * PAGE)?;
+        let at = gpu.allocate((pages + 1) * PAGE)?;
+        let poison = [POISON; PAGE];
         // SAFETY: the last page of the allocation.
-        let last = unsafe { base.add(pages * PAGE) };
-        // SAFETY: as above.
-        unsafe { last.write_bytes(POISON, PAGE) };
-        let at = gpu.allocate(pages * PAGE)?;
+        unsafe { Stream::new(gpu)?.copy_in(at + (pages * PAGE) as u64, poison.as_ptr(), PAGE) }?;
         Ok(Self::over(base, Some((gpu, at)), pages, seed))
     }
 
@@ -123,7 +122,7 @@ impl PagePool {
         self.device
     }
 
-    /// Offset of the poison page from `base`, for a pool on a GPU.
+    /// Offset of the poison page in a pool on a GPU.
     pub(crate) fn poison(&self) -> u32 {
         (self.next.len() * PAGE) as u32
     }

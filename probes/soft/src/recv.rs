@@ -40,8 +40,7 @@ impl Comm {
             }
         }
         self.move_data();
-        self.reap();
-        Ok(())
+        self.reap()
     }
 
     /// Activates one posted receive; with RECV_SYNC announces it to the peer.
@@ -348,6 +347,19 @@ impl Comm {
         self.request(task.slot).slot = slot;
     }
 
+    /// Has the GPU fetch what has arrived for the slots of a bit set.
+    pub(crate) fn fetch(&mut self, mut slots: u64) -> Result<(), Failed> {
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            slots &= slots - 1;
+            let pages = self.request(slot).slot;
+            if let Some(unpack) = &mut self.unpack {
+                unpack.fetch(&pages)?;
+            }
+        }
+        Ok(())
+    }
+
     fn flip(&self, task: &Task, byte: usize) {
         let place = match task.memory {
             // SAFETY: `byte` is less than the task's length.
@@ -432,7 +444,7 @@ impl Comm {
         }
         let mut freed = self.request(oldest).slot;
         if let Some(unpack) = &mut self.unpack {
-            unpack.close(&mut freed);
+            unpack.close(&mut freed)?;
         }
         self.request(oldest).slot = freed;
         self.queue.take(Step::Release);
@@ -446,7 +458,7 @@ impl Comm {
         let size = request.size as usize;
         let Some(unpack) = self
             .unpack
-            .as_ref()
+            .as_mut()
             .filter(|_| request.mem_type != PTR_HOST)
         else {
             return Ok(());

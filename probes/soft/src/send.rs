@@ -37,8 +37,7 @@ impl Comm {
             self.flush_headers()?;
             self.move_data();
         }
-        self.reap();
-        Ok(())
+        self.reap()
     }
 
     /// With RECV_SYNC, a send waits until the peer has posted as many receives.
@@ -110,13 +109,16 @@ impl Comm {
         }
         let request = *self.request(slot);
         let total = request.size as usize;
-        let staged = self.stage.as_ref().filter(|_| request.mem_type != PTR_HOST);
-        if let Some(stage) = staged
-            && !stage.is_here(slot)?
-        {
-            return Ok(());
-        }
-        let start = staged.map_or(request.data.cast(), |stage| stage.message(slot));
+        let staged = self.stage.as_mut().filter(|_| request.mem_type != PTR_HOST);
+        let start = match staged {
+            Some(stage) => {
+                if !stage.is_here(slot)? {
+                    return Ok(());
+                }
+                stage.message(slot)
+            }
+            None => request.data.cast(),
+        };
         let chunk = self.plugin.settings.chunk;
         let count = self.lanes.all.len();
         let mut offset = request.offset as usize;

@@ -4,33 +4,34 @@
 //! copy is done. With the real plugin the NIC reads GPU memory itself, which a socket cannot.
 #![expect(unsafe_code, reason = "lets a GPU write into buffers of its own")]
 
-use crate::cuda::{Event, Gpu};
+use crate::cuda::{Gpu, Mark, Stream};
 use crate::failed::Failed;
 use crate::queue::SLOTS_MAX;
 use std::ptr::{self, NonNull};
 
 /// Buffers of one send comm.
 pub(crate) struct Stage {
-    gpu: &'static Gpu,
+    stream: Stream,
     slots: [Option<Buffer>; SLOTS_MAX],
 }
 
 struct Buffer {
     start: NonNull<u8>,
     bytes: usize,
-    event: Event,
+    /// The copy under way.
+    copy: Option<Mark>,
 }
 
-// SAFETY: plain memory, and an event that any thread may ask.
-unsafe impl Send for Stage {}
+// SAFETY: plain memory of this process.
+unsafe impl Send for Buffer {}
 
 impl Stage {
     /// No buffers yet.
-    pub(crate) fn new(gpu: &'static Gpu) -> Self {
-        Self {
-            gpu,
+    pub(crate) fn new(gpu: &'static Gpu) -> Result<Self, Failed> {
+        Ok(Self {
+            stream: Stream::new(gpu)?,
             slots: [const { None }; SLOTS_MAX],
-        }
+        })
     }
 
     /// Starts to copy `bytes` bytes at device address `from` for a slot.
@@ -38,27 +39,33 @@ impl Stage {
         let place = &mut self.slots[slot % SLOTS_MAX];
         if place.as_ref().is_none_or(|buffer| buffer.bytes < bytes) {
             if let Some(small) = place.take() {
-                self.gpu.free_pinned(small.start);
+                self.stream.finish()?;
+                self.stream.gpu().free_pinned(small.start);
             }
             *place = Some(Buffer {
-                start: self.gpu.pinned(bytes)?,
+                start: self.stream.gpu().pinned(bytes)?,
                 bytes,
-                event: Event::new(self.gpu)?,
+                copy: None,
             });
         }
         let Some(buffer) = place else { return Ok(()) };
-        // SAFETY: the slot's last message has gone, so the buffer is nobody's.
-        unsafe {
-            self.gpu
-                .copy_out(buffer.start.as_ptr(), from, bytes, &buffer.event)
-        }
+        // SAFETY: the slot's last message has gone, so the buffer is not in use.
+        let copy = unsafe { self.stream.copy_out(buffer.start.as_ptr(), from, bytes) }?;
+        buffer.copy = Some(copy);
+        Ok(())
     }
 
     /// Whether the copy of a slot's message is done.
-    pub(crate) fn is_here(&self, slot: usize) -> Result<bool, Failed> {
-        self.slots[slot % SLOTS_MAX]
-            .as_ref()
-            .map_or(Ok(true), |buffer| buffer.event.has_passed())
+    pub(crate) fn is_here(&mut self, slot: usize) -> Result<bool, Failed> {
+        let Some(buffer) = &mut self.slots[slot % SLOTS_MAX] else {
+            return Ok(true);
+        };
+        if let Some(copy) = buffer.copy
+            && self.stream.has_passed(copy)?
+        {
+            buffer.copy = None;
+        }
+        Ok(buffer.copy.is_none())
     }
 
     /// The buffer of a slot's message.
@@ -71,8 +78,9 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        let _ = self.stream.finish();
         for buffer in self.slots.iter_mut().filter_map(Option::take) {
-            self.gpu.free_pinned(buffer.start);
+            self.stream.gpu().free_pinned(buffer.start);
         }
     }
 }

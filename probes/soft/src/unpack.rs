@@ -7,8 +7,8 @@
 //! message.
 //!
 //! With the pool on a GPU, lists and counts are in pinned memory and the handle is in GPU memory,
-//! as in the real plugin. A receive is published once the GPU has fetched all its pages, and
-//! consumed once the GPU has poisoned them.
+//! as in the real plugin. The GPU fetches pages as soon as their task chunks have finished, and a
+//! receive is published once it has fetched all of them, and consumed once it has poisoned them.
 //!
 //! There is always a free slot: a receive keeps its request for at least as long as its slot, and
 //! there are sixteen of each. So TCPX's line `no more socket direct task queue slot` never
@@ -18,7 +18,7 @@
     reason = "scatter lists are read by the caller while we hold them"
 )]
 
-use crate::cuda::{Event, Gpu, Piece};
+use crate::cuda::{Gpu, Mark, Piece, Stream};
 use crate::failed::Failed;
 use crate::lane::{Memory, Task};
 use crate::pages::{PAGE, PagePool};
@@ -51,16 +51,26 @@ unsafe impl Send for Unpack {}
 
 /// The GPU resources of a comm.
 struct OnGpu {
-    gpu: &'static Gpu,
+    /// Fetches the pages of receives.
+    stream: Stream,
+    /// Poisons pages, without waiting for the fetches of later receives.
+    poisons: Stream,
     /// Device address of the pool.
     pool: u64,
     /// Device address of the unpack handle.
     handle: u64,
     /// `ENTRIES` pieces per slot, pinned: what the GPU fetches, and later poisons.
     lists: NonNull<Piece>,
-    event: Event,
-    /// Whether the GPU is fetching the pages of the oldest receive.
-    fetching: bool,
+    fetches: [Fetch; SLOTS],
+}
+
+/// How much of a receive the GPU was told to fetch.
+#[derive(Clone, Copy, Default)]
+struct Fetch {
+    /// Entries of the scatter list.
+    entries: usize,
+    /// The last of the fetches.
+    last: Option<Mark>,
 }
 
 impl Unpack {
@@ -99,7 +109,7 @@ impl Unpack {
         let Some((gpu, at)) = pool.device() else {
             return Ok(made);
         };
-        let event = Event::new(gpu)?;
+        let (mut stream, poisons) = (Stream::new(gpu)?, Stream::new(gpu)?);
         let lists = gpu.pinned(SLOTS * ENTRIES * size_of::<Piece>())?.cast();
         let handle = gpu.allocate(size_of::<UnpackHandle>())?;
         let meta = gpu.pinned(size_of::<UnpackMeta>())?.cast();
@@ -108,23 +118,18 @@ impl Unpack {
         made.meta = meta;
         // SAFETY: ours; see above.
         unsafe { made.handle.as_mut() }.meta = meta.as_ptr();
+        let from = made.handle.as_ptr().cast();
+        // SAFETY: 24 bytes there and here.
+        let copied = unsafe { stream.copy_in(handle, from, size_of::<UnpackHandle>()) };
         made.gpu = Some(OnGpu {
-            gpu,
+            stream,
+            poisons,
             pool: at,
             handle,
             lists,
-            event,
-            fetching: false,
+            fetches: [Fetch::default(); SLOTS],
         });
-        // SAFETY: 24 bytes there and here.
-        unsafe {
-            gpu.copy_in(
-                handle,
-                made.handle.as_ptr().cast(),
-                size_of::<UnpackHandle>(),
-            )
-        }?;
-        Ok(made)
+        copied.map(|()| made)
     }
 
     /// The address for the caller's device handle.
@@ -143,6 +148,9 @@ impl Unpack {
     pub(crate) fn open(&mut self, slot: &mut Slot) {
         let index = (self.tail % SLOTS as u64) as usize;
         self.tail += 1;
+        if let Some(on) = &mut self.gpu {
+            on.fetches[index] = Fetch::default();
+        }
         self.reserved[index] = 0;
         let meta = self.meta.as_ptr();
         slot.active = 1;
@@ -210,22 +218,17 @@ impl Unpack {
         Some(unsafe { start.add(offset % PAGE) })
     }
 
-    /// Whether the GPU has fetched the pages of the oldest finished receive. Starts the fetch if
-    /// necessary.
-    pub(crate) fn is_fetched(&mut self, slot: &Slot) -> Result<bool, Failed> {
+    /// Has the GPU fetch the pages of a receive that were appended since the last call.
+    pub(crate) fn fetch(&mut self, slot: &Slot) -> Result<(), Failed> {
         let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else {
-            return Ok(true);
+            return Ok(());
         };
-        if slot.cnt_cache == 0 {
-            return Ok(true);
-        }
-        if on.fetching {
-            // Called for the oldest receive only, until it returns true.
-            on.fetching = !on.event.has_passed()?;
-            return Ok(!on.fetching);
-        }
         let index = slot.idx as usize % SLOTS;
-        for entry in 0..slot.cnt_cache as usize {
+        let (first, count) = (on.fetches[index].entries, slot.cnt_cache as usize);
+        if first >= count {
+            return Ok(());
+        }
+        for entry in first..count {
             // SAFETY: an entry of the slot that was written.
             let entry_at = unsafe { slot.mem.add(entry) };
             // SAFETY: as above.
@@ -240,9 +243,26 @@ impl Unpack {
                 },
             );
         }
-        on.start(pool, index, slot.cnt_cache as usize)?;
-        on.fetching = true;
-        Ok(false)
+        let list = on.list(index, first);
+        let (base, pieces) = (pool.base().as_ptr() as u64, count - first);
+        // SAFETY: the list is pinned; the pages are the slot's until it is consumed.
+        let last = unsafe { on.stream.gather(base, list, pieces as u32) }?;
+        on.fetches[index] = Fetch {
+            entries: count,
+            last: Some(last),
+        };
+        Ok(())
+    }
+
+    /// Whether the GPU has fetched all pages of a receive.
+    pub(crate) fn is_fetched(&self, slot: &Slot) -> Result<bool, Failed> {
+        let Some(on) = &self.gpu else {
+            return Ok(true);
+        };
+        match on.fetches[slot.idx as usize % SLOTS].last {
+            Some(last) => on.stream.has_passed(last),
+            None => Ok(true),
+        }
     }
 
     /// Publishes a finished receive's scatter list.
@@ -253,7 +273,7 @@ impl Unpack {
     /// Compares a finished receive's pages with its destination, which starts at `to`. Returns how
     /// many bytes differ, and the first of them in the message.
     pub(crate) fn differences(
-        &self,
+        &mut self,
         slot: &Slot,
         to: *mut c_void,
         size: usize,
@@ -261,8 +281,8 @@ impl Unpack {
         let Some(pool) = self.pool else {
             return Ok(None);
         };
-        let copy = match &self.gpu {
-            Some(on) => Some(Pinned::of(on.gpu, to as u64, size)?),
+        let copy = match &mut self.gpu {
+            Some(on) => Some(Pinned::of(&mut on.stream, to as u64, size)?),
             None => None,
         };
         let start = copy.as_ref().map_or(to.cast(), |copy| copy.at.as_ptr());
@@ -297,11 +317,14 @@ impl Unpack {
         Ok((wrong > 0).then_some((wrong, first)))
     }
 
-    /// Frees the oldest slot and its pages.
-    pub(crate) fn close(&mut self, slot: &mut Slot) {
-        self.return_pages(slot.idx as usize % SLOTS);
+    /// Frees the oldest slot and its pages, which are poisoned.
+    pub(crate) fn close(&mut self, slot: &mut Slot) -> Result<(), Failed> {
+        let index = slot.idx as usize % SLOTS;
+        self.poison(index)?;
+        self.free(index);
         slot.active = 0;
         self.head += 1;
+        Ok(())
     }
 
     fn store_count(&self, index: usize, count: u64) {
@@ -311,32 +334,39 @@ impl Unpack {
         unsafe { AtomicU64::from_ptr(place) }.store(count, Release);
     }
 
-    fn return_pages(&mut self, index: usize) {
-        let Some(pool) = self.pool else { return };
-        if let Some(on) = &self.gpu {
-            let mut count = 0;
-            for offset in 0..self.reserved[index] {
-                // SAFETY: inside the table, as in `reserve`.
-                let entry = unsafe { self.pages.add(index * ENTRIES + offset) };
-                // SAFETY: as above; written by `reserve` or by the mover.
-                let page = unsafe { entry.read() };
-                if page != NO_PAGE {
-                    let to = on.pool + u64::from(page) * PAGE as u64;
-                    on.put(
-                        index,
-                        count,
-                        Piece {
-                            from: pool.poison(),
-                            len: PAGE as u32,
-                            to,
-                        },
-                    );
-                    count += 1;
-                }
-            }
-            // A driver that fails here fails on all later calls, which log it.
-            let _ = on.start(pool, index, count).and_then(|()| on.event.wait());
+    /// Has the GPU poison the pages of a slot, and waits for that.
+    fn poison(&mut self, index: usize) -> Result<(), Failed> {
+        let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else {
+            return Ok(());
+        };
+        if self.reserved[index] == 0 {
+            return Ok(());
         }
+        let mut count = 0;
+        for offset in 0..self.reserved[index] {
+            // SAFETY: inside the table, as in `reserve`.
+            let entry = unsafe { self.pages.add(index * ENTRIES + offset) };
+            // SAFETY: as above; written by `reserve` or by the mover.
+            let page = unsafe { entry.read() };
+            if page != NO_PAGE {
+                let poison = Piece {
+                    from: pool.poison(),
+                    len: PAGE as u32,
+                    to: on.pool + u64::from(page) * PAGE as u64,
+                };
+                on.put(index, count, poison);
+                count += 1;
+            }
+        }
+        let list = on.list(index, 0);
+        // SAFETY: the list is pinned, and waited for.
+        let done = unsafe { on.poisons.gather(on.pool, list, count as u32) }?;
+        on.poisons.wait(done)
+    }
+
+    /// Gives the pages of a slot back to the pool.
+    fn free(&mut self, index: usize) {
+        let Some(pool) = self.pool else { return };
         for offset in 0..std::mem::take(&mut self.reserved[index]) {
             // SAFETY: inside the table, as in `reserve`.
             let entry = unsafe { self.pages.add(index * ENTRIES + offset) };
@@ -358,12 +388,15 @@ struct Pinned {
 }
 
 impl Pinned {
-    fn of(gpu: &'static Gpu, from: u64, bytes: usize) -> Result<Self, Failed> {
-        let (at, event) = (gpu.pinned(bytes)?, Event::new(gpu)?);
-        let copy = Self { gpu, at };
+    fn of(stream: &mut Stream, from: u64, bytes: usize) -> Result<Self, Failed> {
+        let gpu = stream.gpu();
+        let copy = Self {
+            gpu,
+            at: gpu.pinned(bytes)?,
+        };
         // SAFETY: as long as `bytes`, and ours alone.
-        unsafe { gpu.copy_out(copy.at.as_ptr(), from, bytes, &event) }?;
-        event.wait()?;
+        unsafe { stream.copy_out(copy.at.as_ptr(), from, bytes) }?;
+        stream.finish()?;
         Ok(copy)
     }
 }
@@ -382,27 +415,28 @@ impl OnGpu {
         unsafe { place.write(piece) };
     }
 
-    fn start(&self, pool: &PagePool, slot: usize, count: usize) -> Result<(), Failed> {
-        let base = pool.base().as_ptr();
-        // SAFETY: a part of the lists.
-        let list = unsafe { self.lists.add(slot * ENTRIES) };
-        // SAFETY: the list is pinned; the pages are the slot's until consumed.
-        unsafe {
-            self.gpu
-                .gather(base, list.as_ptr(), count as u32, &self.event)
-        }
+    /// A slot's list, from an entry on.
+    fn list(&self, slot: usize, entry: usize) -> *const Piece {
+        // SAFETY: as above.
+        unsafe { self.lists.add(slot * ENTRIES + entry) }.as_ptr()
     }
 }
 
 impl Drop for Unpack {
     fn drop(&mut self) {
+        if let Some(on) = &self.gpu {
+            let _ = on.stream.finish();
+        }
         for index in 0..SLOTS {
-            self.return_pages(index);
+            // A driver that fails here was logged; nothing is under way on a failed GPU.
+            let _ = self.poison(index);
+            self.free(index);
         }
         if let Some(on) = self.gpu.take() {
-            on.gpu.free_pinned(self.meta.cast());
-            on.gpu.free_pinned(on.lists.cast());
-            on.gpu.free(on.handle);
+            let gpu = on.stream.gpu();
+            gpu.free_pinned(self.meta.cast());
+            gpu.free_pinned(on.lists.cast());
+            gpu.free(on.handle);
         } else {
             // SAFETY: made by `Box::leak` in `new`, freed once.
             drop(unsafe { Box::from_raw(self.meta.as_ptr()) });
