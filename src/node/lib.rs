@@ -54,4 +54,4 @@ pub(crate) use recording::Recording;
 pub use root::Root;
 pub(crate) use root::printable;
 pub use system::kernel_log_tail;
-pub use threads::Thread;
+pub use threads::{Thread, context_switches};

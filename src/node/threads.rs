@@ -89,6 +89,33 @@ impl Thread {
     }
 }
 
+/// Context switches of all threads of a process so far: those in which a thread waited, and those
+/// in which another took its CPU.
+pub fn context_switches(root: &Root, pid: u32) -> Option<[u64; 2]> {
+    let folder = format!("/proc/{pid}/task");
+    let mut sum = [0_u64; 2];
+    for tid in root.names(&folder).known()?.iter().take(THREADS_MAX) {
+        // A thread that ended meanwhile has no file any more.
+        if let Some(status) = root.text(&format!("{folder}/{tid}/status")).known() {
+            let [waited, preempted] = switches(status);
+            sum = [
+                sum[0].saturating_add(waited),
+                sum[1].saturating_add(preempted),
+            ];
+        }
+    }
+    Some(sum)
+}
+
+fn switches(status: &str) -> [u64; 2] {
+    ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(|key| {
+        let value = status.lines().find_map(|line| line.strip_prefix(key));
+        value
+            .and_then(|value| value.trim().parse().ok())
+            .unwrap_or(0)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +138,19 @@ mod tests {
             ("a) b", (12, 34), None)
         );
         assert!(thread.is_stopped());
+    }
+
+    #[test]
+    fn context_switches_are_those_of_all_threads() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(switches(status), [7, 3]);
+        let before = context_switches(&Root::live(), std::process::id()).unwrap();
+        let (turns, partner) = std::sync::mpsc::sync_channel(0);
+        let waits = std::thread::spawn(move || partner.iter().take(50).count());
+        (0..50).for_each(|turn| turns.send(turn).unwrap());
+        let now = context_switches(&Root::live(), std::process::id()).unwrap();
+        assert!(now[0] > before[0], "{before:?} {now:?}");
+        assert_eq!(waits.join().unwrap(), 50);
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Finding, Subject};
 use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
 use tcpx_run_model::record::{Clock, Role, TransferRecord, Unfinished};
-use tcpx_run_model::results::PluginRecord;
+use tcpx_run_model::results::{Driving, PluginRecord};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
@@ -189,6 +189,9 @@ pub(crate) struct StoryWorker {
     pub(crate) plugin: Option<PluginRecord>,
     /// Variables that the worker was given on top of its node's environment.
     pub(crate) env: BTreeMap<String, String>,
+    /// The threads that drove its channels, and what they cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) driving: Option<Driving>,
     /// Memory use, as (name, value).
     pub(crate) facts: Vec<(String, String)>,
     /// Its failure and its exit, oldest first.

@@ -107,9 +107,27 @@ pub struct Driving {
     pub other_cpu_seconds: f64,
     /// Bytes that the worker sent and received in that time.
     pub bytes: u64,
+    /// Context switches of all threads of the worker in that time: those in which a thread
+    /// waited, and those in which another took its CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_switches: Option<[u64; 2]>,
+    /// Calls of `test` for each request that was done, warm-up included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests_per_chunk: Option<f64>,
 }
 
-/// `4 threads (4 channels, 16 CPUs), 0.211 CPU s/GB, other threads 0.002`
+impl Driving {
+    /// CPU seconds of the driving and of the other threads for each 10^9 bytes; `None` without
+    /// bytes.
+    pub fn cpu_per_gb(&self) -> Option<(f64, f64)> {
+        let gb = self.bytes as f64 / 1e9;
+        let driving: f64 = self.cpu_seconds.iter().sum();
+        (gb > 0.0).then(|| (driving / gb, self.other_cpu_seconds / gb))
+    }
+}
+
+/// `4 threads (4 channels, 16 CPUs), 0.211 CPU s/GB, other threads 0.002, 3.1 tests a chunk, 12 + 3
+/// context switches a GB`: those in which a thread waited, and those in which it lost its CPU.
 impl fmt::Display for Driving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let threads = match self.cpu_seconds.len() {
@@ -117,11 +135,18 @@ impl fmt::Display for Driving {
             count => format!("{count} threads"),
         };
         write!(f, "{threads} ({})", self.why)?;
-        if self.bytes > 0 {
-            let per_gb = |seconds: f64| seconds / (self.bytes as f64 / 1e9);
-            let driving = per_gb(self.cpu_seconds.iter().sum());
-            let other = per_gb(self.other_cpu_seconds);
+        if let Some((driving, other)) = self.cpu_per_gb() {
             write!(f, ", {driving:.3} CPU s/GB, other threads {other:.3}")?;
+        }
+        if let Some(tests) = self.tests_per_chunk {
+            write!(f, ", {tests:.1} tests a chunk")?;
+        }
+        if let Some([waited, preempted]) = self.context_switches
+            && self.bytes > 0
+        {
+            let per_gb = |count: u64| count as f64 / (self.bytes as f64 / 1e9);
+            let (waited, preempted) = (per_gb(waited), per_gb(preempted));
+            write!(f, ", {waited:.0} + {preempted:.0} context switches a GB")?;
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ use tcpx_engine::transfer::{
     Channel, ChannelError, ChannelSetup, Drivers, Pattern, Plan, Rogue, RoundTrips, WallPace,
     ping_pong, slots_of,
 };
+use tcpx_node::{Root, context_switches};
 use tcpx_run_model::counters::{LatencyUs, NetworkBefore};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::Iteration;
@@ -122,6 +123,8 @@ struct Transfer {
     situation: Situation,
     why: String,
     other_cpu: OtherCpu,
+    /// At the beginning of the measured iterations.
+    switches_before: Option<[u64; 2]>,
     network: NetworkBefore,
     plan: Plan,
     pattern: Option<Arc<Pattern>>,
@@ -178,6 +181,7 @@ impl Transfer {
             },
             why: String::new(),
             other_cpu: OtherCpu::default(),
+            switches_before: None,
             network: NetworkBefore::read(ready.loaded.devices.iter().map(|one| one.name.clone())),
             plan,
             pattern: wanted
@@ -323,6 +327,7 @@ impl Transfer {
         if starts_measuring {
             self.drivers.start_measuring();
             self.other_cpu = OtherCpu::default();
+            self.switches_before = switches();
         }
         for channel in self.drivers.channels_mut() {
             // As in `run.json`, the first iteration is not measured if there are more.
@@ -356,9 +361,11 @@ impl Transfer {
     }
 
     fn result(&self, ready: &Ready) -> TransferResult {
+        let channels = self.channel_results(ready);
         TransferResult {
             iterations: self.iterations.clone(),
-            channels: self.channel_results(ready),
+            driving: Some(self.driving(&channels)),
+            channels,
             round_trip_us: self
                 .ping_pong
                 .as_ref()
@@ -380,18 +387,30 @@ impl Transfer {
                 .map(|channel| channel.registered_bytes() as u64)
                 .sum(),
             resident_bytes: resident_bytes(),
-            driving: Some(Driving {
-                why: self.why.clone(),
-                cpu_seconds: self
-                    .drivers
-                    .cpu()
-                    .iter()
-                    .map(Duration::as_secs_f64)
-                    .collect(),
-                other_cpu_seconds: self.other_cpu.cpu.as_secs_f64(),
-                bytes: self.bytes_measured(),
-            }),
             network: Some(self.network.used(std::process::id())),
+        }
+    }
+
+    fn driving(&self, channels: &[ChannelResult]) -> Driving {
+        let counters = channels.iter().filter_map(|one| one.counters.as_ref());
+        let (tests, done) = counters.fold((0, 0), |(tests, done), now| {
+            (tests + now.tests, done + now.done)
+        });
+        Driving {
+            why: self.why.clone(),
+            cpu_seconds: self
+                .drivers
+                .cpu()
+                .iter()
+                .map(Duration::as_secs_f64)
+                .collect(),
+            other_cpu_seconds: self.other_cpu.cpu.as_secs_f64(),
+            bytes: self.bytes_measured(),
+            context_switches: self
+                .switches_before
+                .zip(switches())
+                .map(|(before, now)| [0, 1].map(|kind| now[kind].saturating_sub(before[kind]))),
+            tests_per_chunk: (done > 0).then(|| tests as f64 / done as f64),
         }
     }
 
@@ -518,6 +537,11 @@ fn seed(run_id: &str) -> u64 {
     run_id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
+}
+
+/// Context switches of this process so far.
+fn switches() -> Option<[u64; 2]> {
+    context_switches(&Root::live(), std::process::id())
 }
 
 pub(super) fn resident_bytes() -> Option<u64> {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::TransferRecord;
+use tcpx_run_model::results::Driving;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::side::Side;
 
@@ -158,6 +159,15 @@ impl Measured {
                 _ => format!(" {}", transfer.direction),
             };
             measured.add_transfer(&transfer.record, &suffix);
+        }
+        for (_, worker) in story.workers() {
+            let cost = worker.driving.as_ref().and_then(Driving::cpu_per_gb);
+            let cost = cost.map(|(driving, other)| driving + other);
+            // What a transfer costs depends on the other work of the machine, so it does not gate.
+            measured.metric(
+                format!("CPU of {}", worker.name),
+                Metric::new("CPU s/GB", Better::Lower, false, cost),
+            );
         }
         Ok(measured)
     }

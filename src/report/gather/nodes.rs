@@ -141,8 +141,9 @@ fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> StoryWorker 
         let used = value.get(key).filter(|used| !used.is_null())?;
         Some((name.to_owned(), shown(Some(used))))
     };
-    let driving = Driving::deserialize(&value["driving"])
-        .ok()
+    let driving = Driving::deserialize(&value["driving"]).ok();
+    let driven_by = driving
+        .as_ref()
         .map(|driving| ("driven by".to_owned(), driving.to_string()));
     StoryWorker {
         name: state.names.worker(id),
@@ -151,7 +152,8 @@ fn worker(id: WorkerId, value: Option<&Value>, state: &RunState) -> StoryWorker 
             .ok()
             .or_else(ready),
         env: strings(&value["env"]),
-        facts: USED.into_iter().filter_map(used).chain(driving).collect(),
+        facts: USED.into_iter().filter_map(used).chain(driven_by).collect(),
+        driving,
         last_words: heard.map(last_words).unwrap_or_default(),
     }
 }
