@@ -9,5 +9,4 @@ pub mod cli;
 pub mod interpose;
 mod rehearse;
 mod shrink;
-#[cfg(test)]
 mod tune;

@@ -3,7 +3,7 @@
 
 use clap::Command;
 
-const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
     (
         "baseline",
         &[
@@ -260,6 +260,19 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
             (
                 "tcpxctl trace run.tar.gz --format csv",
                 "every event of a bundle, one per row",
+            ),
+        ],
+    ),
+    (
+        "tune",
+        &[
+            (
+                "tcpxctl tune scenarios/4conn.toml --peer 10.0.0.226 --budget 20m",
+                "connections, sockets, chunk, windows, threads and idle for this path",
+            ),
+            (
+                "tcpxctl tune scenarios/4conn.toml --knobs connections,chunk",
+                "only these two",
             ),
         ],
     ),

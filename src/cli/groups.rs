@@ -11,7 +11,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Look at a node",
         &["discover", "doctor", "selftest", "mr", "gpu"],
     ),
-    ("Move bytes", &["run", "handshake", "rehearse", "shrink"]),
+    (
+        "Move bytes",
+        &["run", "handshake", "rehearse", "shrink", "tune"],
+    ),
     (
         "Watch and explain",
         &[

@@ -50,6 +50,7 @@ mod signals;
 mod tap;
 mod topic;
 mod trace;
+mod tune;
 mod watch;
 mod watch_peer;
 
@@ -114,6 +115,8 @@ enum Command {
     Rehearse(rehearse::Arguments),
     /// Reduce a scenario to the smallest one that shows its finding.
     Shrink(shrink::Arguments),
+    /// Find the smallest settings that are as fast as the best.
+    Tune(tune::Arguments),
     /// Show every channel's window, live or replayed.
     Watch(watch::Arguments),
     /// Name the condition that stops a transfer, with its evidence.
@@ -200,6 +203,7 @@ fn dispatch(cli: Cli) -> Ended {
         Command::Handshake(arguments) => handshake::main(common, &arguments),
         Command::Rehearse(arguments) => rehearse::main(common, &arguments),
         Command::Shrink(arguments) => shrink::main(common, &arguments),
+        Command::Tune(arguments) => tune::main(common, &arguments),
         Command::Watch(arguments) => watch::main(common, &arguments),
         Command::Diagnose(arguments) => diagnose::main(common, &arguments),
         Command::Logs(arguments) => logs::main(common, &arguments),

@@ -11,7 +11,7 @@
 
 use super::{
     adopt, baseline, bundle, compare, diagnose, discover, doctor, doctor_table, failure, generate,
-    gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink, tap, topic, trace,
+    gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink, tap, topic, trace, tune,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -694,6 +694,7 @@ fn all() -> BTreeMap<&'static str, Value> {
         "tcpxctl.tap/1": tap::TapDocument,
         "tcpxctl.topic/1": topic::TopicDocument,
         "tcpxctl.traced/1": trace::TracedDocument<'static>,
+        "tcpxctl.tune/1": tune::TuneDocument,
     }
 }
 

@@ -254,6 +254,18 @@ const ALL: &[Failing] = &[
         ],
     },
     Failing {
+        command: "tune",
+        usage: &[],
+        others: &[
+            (&["no-such.toml"], Error(2)),
+            (&["small.toml", "--knobs", "speed"], Error(2)),
+            (&["small.toml", "--budget", "soon"], Error(2)),
+            (&["small.toml", "--reports", "small.toml/x"], Error(3)),
+            (&["small.toml", "--plugin", MISSING_PLUGIN], Error(1)),
+            (&["small.toml", "--peer", CLOSED_PORT], Error(1)),
+        ],
+    },
+    Failing {
         command: "watch",
         usage: &["--speed", "2"],
         others: &[
