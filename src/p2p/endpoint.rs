@@ -38,7 +38,7 @@ impl Endpoint {
     /// A setting is wrong, the plugin does not load, or the address is not available.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         settings.check()?;
-        let loaded = loaded::plugin(&settings.plugin, settings.chunk, &settings.name)?;
+        let loaded = loaded::plugin(settings)?;
         let system = |error: &dyn std::fmt::Display| {
             Error::Plugin(format!("endpoint {}: {error}", settings.name))
         };

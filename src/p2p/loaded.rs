@@ -5,7 +5,7 @@
     reason = "sets a variable that the plugin reads in `init`, and runs a function at exit"
 )]
 
-use crate::Error;
+use crate::{Error, Settings};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -29,18 +29,18 @@ pub(crate) struct Loaded {
 
 static LOADED: Mutex<BTreeMap<String, Arc<Loaded>>> = Mutex::new(BTreeMap::new());
 
-/// The plugin that `wanted` names: `auto`, `soft`, `builtin`, a name or a path. The recorder is
-/// labelled with the first endpoint of the process.
-pub(crate) fn plugin(wanted: &str, chunk: usize, endpoint: &str) -> Result<Arc<Loaded>, Error> {
+/// The plugin that the settings name. The recorder is labelled with the first endpoint of the process.
+pub(crate) fn plugin(settings: &Settings) -> Result<Arc<Loaded>, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Plugin(error.to_string());
-    let exe = std::env::current_exe().unwrap_or_default();
-    let choice = choose(wanted, |name| std::env::var(name).ok(), &exe);
+    let this = || std::env::current_exe().unwrap_or_default();
+    let program = settings.program.clone().unwrap_or_else(this);
+    let choice = choose(&settings.plugin, |name| std::env::var(name).ok(), &program);
     let source = choice.map_err(|error| failed(&error))?.source;
     let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = all.get(&source.to_string()) {
         return Ok(Arc::clone(loaded));
     }
-    let loaded = Arc::new(load(&source, chunk, endpoint)?);
+    let loaded = Arc::new(load(&source, settings.chunk, &settings.name)?);
     all.insert(source.to_string(), Arc::clone(&loaded));
     Ok(loaded)
 }

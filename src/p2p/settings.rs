@@ -3,7 +3,7 @@
 
 use crate::Error;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tcpx_bootstrap::{Secret, secret_file};
 
@@ -21,6 +21,9 @@ pub struct Settings {
     pub name: String,
     /// `auto`, `soft`, `builtin`, a name or a path.
     pub plugin: String,
+    /// The program of tcpxctl, beside which the software plugin is looked for; `None` is the program
+    /// of this process.
+    pub program: Option<PathBuf>,
     /// Where it listens; `None` takes the address of the plugin's first device.
     pub address: Option<IpAddr>,
     /// The port; 0 takes a free one.
@@ -42,6 +45,7 @@ impl Default for Settings {
         Self {
             name: format!("endpoint-{}", std::process::id()),
             plugin: "auto".into(),
+            program: None,
             address: None,
             port: 0,
             lanes: 4,
