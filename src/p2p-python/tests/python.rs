@@ -60,6 +60,16 @@ fn objects_and_exceptions() {
 }
 
 #[test]
+fn the_calls_of_uccl() {
+    run("calls.py");
+}
+
+#[test]
+fn bad_input_is_refused_with_its_reason() {
+    run("bad_input.py");
+}
+
+#[test]
 fn processes_that_end_fork_or_are_interrupted() {
     run("processes.py");
 }
