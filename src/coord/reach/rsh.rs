@@ -74,6 +74,18 @@ impl Rsh {
     }
 }
 
+/// The command of `--rsh` that runs a shell line on a node, without tcpxctl there.
+///
+/// # Errors
+/// As [`Rsh::new`].
+pub fn command_on(node: &str, command: &str, line: &str) -> Result<Command, ReachError> {
+    let nothing_to_start = Boot::at_path("");
+    let arguments = Rsh::new(node, command, nothing_to_start)?.arguments(line);
+    let mut command = Command::new(&arguments[0]);
+    command.args(&arguments[1..]);
+    Ok(command)
+}
+
 impl Transport for Rsh {
     fn node(&self) -> &str {
         &self.node
