@@ -107,6 +107,25 @@ impl Nodes {
         Err(ReachError::new("--from", Outcome::Usage, what).next(format!("run it on {host}")))
     }
 
+    /// The peer and the command of `--rsh`, for commands that start other programs there.
+    pub(crate) fn peer_by_command(&self) -> Result<Option<(String, String)>, Failure> {
+        let usage = |what: &str| Failure::new(Outcome::Usage, what);
+        if self.from.is_some() || self.join.is_some() {
+            let what = "an endpoint is tested from this machine, with or without --peer and --rsh";
+            return Err(usage(what).next("omit --from and --join"));
+        }
+        match (&self.peer, &self.rsh) {
+            (Some(peer), Some(command)) => Ok(Some((peer.clone(), command.clone()))),
+            (Some(_), None) => Err(usage("--endpoint reaches the other node by a command only")
+                .next("add --rsh ssh, or another command that runs a shell line there")),
+            (None, _) => match self.flag_without_peer() {
+                Some(flag) => Err(usage(&format!("{flag}: the flag needs a second node"))
+                    .next("name the second node with --peer")),
+                None => Ok(None),
+            },
+        }
+    }
+
     /// Every node of the command, by the name its user gave it: this machine (or
     /// `--from`), and the peer where there is one.
     pub(crate) fn all(&self, plugin: &PluginChoice) -> Result<Vec<(String, TaskNode)>, Failure> {

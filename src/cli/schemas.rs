@@ -687,6 +687,7 @@ fn all() -> BTreeMap<&'static str, Value> {
         "tcpxctl.rehearse/1": rehearse::RehearseDocument<'static>,
         "tcpxctl.report/2": Report,
         "tcpxctl.run/2": Run,
+        "tcpxctl.selftest-endpoint/1": selftest::EndpointDocument<'static>,
         "tcpxctl.selftest-rows/1": selftest::SelftestRowsDocument,
         "tcpxctl.selftest/1": selftest::SelftestDocument<'static>,
         "tcpxctl.shrink/1": shrink::ShrinkDocument<'static>,

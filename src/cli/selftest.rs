@@ -11,8 +11,11 @@
 //!    PASS           slots-receives      32 accepted, all completed; the next one: rc 0 with a null request
 //!    PASS           group-by-tag        8 messages sent in reverse order, each in the buffer of its tag
 //! ```
+//!
+//! With `--endpoint`, runs the suite of Python endpoints instead (`endpoint`).
 #![forbid(unsafe_code)]
 
+mod endpoint;
 mod tables;
 mod words;
 
@@ -24,6 +27,8 @@ use super::pair::pair_scenario;
 use super::plugin_arguments::PluginArguments;
 use super::signals::interrupted;
 use clap::Args;
+#[cfg(test)]
+pub(super) use endpoint::EndpointDocument;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -43,6 +48,17 @@ use tcpx_words::side::Side;
 pub(crate) struct Arguments {
     #[command(flatten)]
     plugin: PluginArguments,
+    /// Run the suite of Python endpoints on a class with the calls of `uccl.p2p`, such as tcpxctl.p2p.
+    #[arg(long, value_name = "MODULE[:CLASS]", conflicts_with_all = ["plugin", "abi"])]
+    endpoint: Option<String>,
+    /// Python interpreter of `--endpoint`, on both nodes.
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "python3",
+        requires = "endpoint"
+    )]
+    python: String,
     /// List the rows, and run none.
     #[arg(long)]
     list: bool,
@@ -190,7 +206,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let rows: Vec<_> = contract::rows()
         .filter(|row| arguments.wants(row.id))
         .collect();
-    if rows.is_empty() && !arguments.wants_tables() {
+    let is_any = match arguments.endpoint {
+        Some(_) => endpoint::rows().any(|(id, _)| arguments.wants(id)),
+        None => !rows.is_empty() || arguments.wants_tables(),
+    };
+    if !is_any {
         let only = arguments.only.as_deref().unwrap_or_default();
         let message = format!("no row has `{only}` in its name");
         return Err(Failure::new(Outcome::Usage, message).next("see `tcpxctl selftest --list`"));
@@ -198,6 +218,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if arguments.list {
         list(common, arguments);
         return Ok(Ending::PASSED);
+    }
+    if let Some(endpoint) = &arguments.endpoint {
+        return endpoint::main(common, arguments, endpoint);
     }
     let own = [
         "transfer.memory=\"device\"".to_owned(),
@@ -248,15 +271,18 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         print(&words::sums(&results));
     }
     if let Some(junit) = junit {
-        junit.write(&words::junit(&choice, &results))?;
+        junit.write(&words::junit(&choice.source.to_string(), &results))?;
     }
-    let any = |verdict: ContractVerdict| results.iter().any(|row| row.verdict == verdict);
-    let outcome = match any(ContractVerdict::Fail) || any(ContractVerdict::Crashed) {
+    Ok(Ending::from(outcome_of(&results)))
+}
+
+fn outcome_of(rows: &[Row]) -> Outcome {
+    let any = |verdict: ContractVerdict| rows.iter().any(|row| row.verdict == verdict);
+    match any(ContractVerdict::Fail) || any(ContractVerdict::Crashed) {
         _ if any(ContractVerdict::Interrupted) => Outcome::Interrupted,
         true => Outcome::Failed,
         false => Outcome::Passed,
-    };
-    Ok(Ending::from(outcome))
+    }
 }
 
 /// The file of `--junit`, open.
@@ -372,16 +398,20 @@ fn look_at_tables(
 }
 
 fn list(common: &Common, arguments: &Arguments) {
-    let own = [tables::LISTED, tables::LISTED_AGREE]
+    let tables = [tables::LISTED, tables::LISTED_AGREE]
         .into_iter()
         .map(|(id, promise)| ListedRow {
             id,
             promise,
             tcpx_only: false,
         });
-    let rows = own
-        .chain(contract::rows().map(ListedRow::from))
-        .filter(|row| arguments.wants(row.id));
+    let all: Vec<ListedRow> = match arguments.endpoint {
+        Some(_) => endpoint::listed().collect(),
+        None => tables
+            .chain(contract::rows().map(ListedRow::from))
+            .collect(),
+    };
+    let rows = all.into_iter().filter(|row| arguments.wants(row.id));
     if common.json {
         print_json(&SelftestRowsDocument {
             schema: "tcpxctl.selftest-rows/1",

@@ -206,6 +206,11 @@ const ALL: &[Failing] = &[
         usage: &["--timeout", "0"],
         others: &[
             (&["no-such-row"], Error(2)),
+            (&["--endpoint", "no such module"], Error(2)),
+            (
+                &["--endpoint", "x", "--python", "/no/such/python"],
+                Error(3),
+            ),
             (&["--plugin", MISSING_PLUGIN], Error(3)),
             (&["--plugin", "builtin", "--junit", "no/such.xml"], Error(3)),
             (&["--peer", CLOSED_PORT], Error(5)),

@@ -58,8 +58,16 @@ pub(super) fn head(choice: &ChosenPlugin, loaded: Option<&Loaded>, width: usize)
             loaded.about.name, loaded.symbol
         );
     }
-    let _ = writeln!(text, "#  {:<13}  {:<width$}  detail", "verdict", "row");
-    text
+    text + &column_heads(width)
+}
+
+/// The lines above the rows of an endpoint.
+pub(super) fn head_of_endpoint(endpoint: &str, python: &str, width: usize) -> String {
+    format!("# Endpoint : {endpoint} ({python})\n") + &column_heads(width)
+}
+
+fn column_heads(width: usize) -> String {
+    format!("#  {:<13}  {:<width$}  detail\n", "verdict", "row")
 }
 
 /// One row as text. A row that failed or crashed has a second line with its requirement.
@@ -162,8 +170,8 @@ const LIMITS: [&str; 5] = [
     "sends",
 ];
 
-/// JUnit XML with one case per row; rows that the plugin does not support are skipped.
-pub(super) fn junit(choice: &ChosenPlugin, rows: &[Row]) -> String {
+/// JUnit XML with one case per row; rows that `tested` does not support are skipped.
+pub(super) fn junit(tested: &str, rows: &[Row]) -> String {
     let case = |row: &Row| {
         let detail = if is_bad(row) {
             format!("{}; required: {}", row.detail, row.promise)
@@ -183,7 +191,7 @@ pub(super) fn junit(choice: &ChosenPlugin, rows: &[Row]) -> String {
         }
     };
     let suite = JunitSuite {
-        name: choice.source.to_string(),
+        name: tested.to_owned(),
         classname: "tcpxctl.selftest".to_owned(),
         cases: rows.iter().map(case).collect(),
         ..JunitSuite::default()
