@@ -4,6 +4,7 @@ mod bad_input;
 mod discover;
 mod doctor;
 mod endings;
+mod endpoints;
 mod failures;
 mod faults;
 mod fleet;
