@@ -74,7 +74,7 @@ def serve_write_done(side):
     conn = side.meet()
     path = shared_path() if side.task["one_node"] else None
     buffer = Buffer(SIZES[-1], path=path)
-    say(path)
+    say(path or "")
     mr = side.reg(buffer.address, buffer.size)
     say(side.advertise(conn, mr, buffer.address, buffer.size))
     while True:
