@@ -59,13 +59,13 @@ fn rows() -> Vec<String> {
     rows.iter().map(name).collect()
 }
 
-/// Calls `check` for each item, a few at a time, and returns what it complains about. Each row has
+/// Calls `check` for each item, two at a time, and returns what it complains about. Each row has
 /// two interpreters and a time limit.
 fn complaints<T: Sync>(items: &[T], check: impl Fn(&T) -> Option<String> + Sync) -> Vec<String> {
     let check = &check;
     std::thread::scope(|scope| {
         let started: Vec<_> = items
-            .chunks(items.len().div_ceil(4))
+            .chunks(items.len().div_ceil(2))
             .map(|some| scope.spawn(move || some.iter().filter_map(check).collect::<Vec<_>>()))
             .collect();
         let joined = started.into_iter().map(|one| one.join().unwrap());

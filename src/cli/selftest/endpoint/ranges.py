@@ -42,7 +42,7 @@ def serve_read_done(side):
         task = hear()
         if task == "over":
             return
-        buffer.put(pattern(task[0], buffer.size))
+        buffer.put(pattern(*task))
         say(side.advertise(conn, mr, buffer.address, task[1]))
 
 
@@ -52,7 +52,7 @@ def drive_read_done(side):
     mr = side.reg(buffer.address, buffer.size)
     checked = 0
     for seed, size in enumerate(SIZES * 2):
-        before, wanted = bytes(buffer.get(0, size)), pattern(seed, buffer.size)[:size]
+        before, wanted = bytes(buffer.get(0, size)), pattern(seed, size)
         say([seed, size])
         blob = hear_bytes()
         if seed < len(SIZES):
@@ -99,7 +99,7 @@ def drive_write_done(side):
     before, checked = bytes(buffer.size), 0
     for seed, size in enumerate(SIZES * 2):
         wanted = pattern(seed, size)
-        buffer.put(wanted + bytes(buffer.size - size))
+        buffer.put(wanted)
         if seed < len(SIZES):
             side.operate("write", conn, mr, buffer.address, size, blob)
         else:

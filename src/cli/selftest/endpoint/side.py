@@ -81,7 +81,7 @@ class Buffer:
         self.map[: self.start], self.map[self.start + size :] = self.edges
 
     def put(self, content):
-        self.map[self.start : self.start + self.size] = content
+        self.map[self.start : self.start + len(content)] = content
 
     def get(self, start=0, size=None):
         start += self.start
