@@ -17,6 +17,7 @@ mod diagnose;
 mod discover;
 mod doctor;
 mod doctor_table;
+mod dry_run;
 mod examples;
 mod failure;
 mod findings;

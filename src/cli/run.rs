@@ -10,6 +10,7 @@
 //! points one after the other, and its exit code is the first one that is not 0.
 #![forbid(unsafe_code)]
 
+use super::dry_run::dry_run;
 use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
 use super::mesh::{self, Meeting, MeshArguments};
@@ -28,11 +29,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
-use tcpx_coord::reach::Transport;
 use tcpx_coord::{FocusedChannel, Retest, RunOutcome, RunRequest, Work, conclude};
 use tcpx_diagnose::Watcher;
 use tcpx_run_model::event::{Event, EventKind};
-use tcpx_run_model::ids::{Who, shown_names};
+use tcpx_run_model::ids::Who;
 use tcpx_run_model::record::{MeshCell, RunFiles, RunFolder, RunRecord};
 use tcpx_run_model::scenario::Resolved;
 use tcpx_run_model::state::RunState;
@@ -85,7 +85,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let set: Vec<String> = arguments.set.iter().cloned().chain(gates).collect();
     let points = points(scenario, &set, &arguments.plugin)?;
     if arguments.dry_run {
-        return dry_run(common, arguments, &points);
+        return dry_run(common, &arguments.nodes, &arguments.mesh, &points);
     }
     for point in &points {
         must_be_runnable(&point.scenario)?;
@@ -372,126 +372,4 @@ fn live(
         runs.join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
-}
-
-fn dry_run(common: &Common, arguments: &Arguments, points: &[Resolved]) -> Ended {
-    let mut plans = Vec::new();
-    for point in points {
-        let meeting = arguments.mesh.meeting(&arguments.nodes, &point.scenario)?;
-        plans.push(DryRun::new(point, &meeting.transports)?);
-    }
-    if common.json {
-        print_json(&DryRunDocument {
-            schema: "tcpxctl.dry-run/1",
-            points: &plans,
-        });
-    } else {
-        for plan in &plans {
-            print(&plan.text());
-        }
-    }
-    Ok(Ending::PASSED)
-}
-
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct DryRunDocument<'a> {
-    schema: &'static str,
-    points: &'a [DryRun],
-}
-
-/// One point of a scenario, as `--dry-run` shows it.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct DryRun {
-    /// The values that `--sweep` or `[sweep]` gave it; empty without a sweep.
-    point: String,
-    /// Of the scenario with every key resolved.
-    sha256: String,
-    keys: Vec<DryRunKey>,
-    #[cfg_attr(test, schemars(with = "super::schemas::Object"))]
-    plugin: tcpx_node::plugin_files::ChosenPlugin,
-    /// Environment of the sending and of the receiving worker.
-    env: Vec<(String, std::collections::BTreeMap<String, String>)>,
-    /// What a run would start on each node.
-    commands: Vec<String>,
-}
-
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct DryRunKey {
-    /// `transfer.chunk`
-    key: String,
-    value: String,
-    origin: String,
-}
-
-impl DryRun {
-    fn new(
-        point: &Resolved,
-        transports: &[Box<dyn Transport>],
-    ) -> Result<Self, tcpx_node::plugin_files::LoadError> {
-        let facts = tcpx_node::NodeFacts::read(&tcpx_node::Root::live());
-        let plugin = tcpx_coord::choose(&point.scenario.plugin)?;
-        let env = [tcpx_words::side::Side::Send, tcpx_words::side::Side::Recv].map(|side| {
-            (
-                side.to_string(),
-                tcpx_coord::environment(&point.scenario, &facts, side, &plugin, None),
-            )
-        });
-        let key =
-            |(key, value, origin): (String, String, tcpx_run_model::scenario::Origin)| DryRunKey {
-                key,
-                value,
-                origin: origin.to_string(),
-            };
-        let names = shown_names(
-            &transports
-                .iter()
-                .map(|transport| transport.node())
-                .collect::<Vec<_>>(),
-        );
-        Ok(Self {
-            point: point.point.clone(),
-            sha256: point.scenario.hash(),
-            keys: point.listing().map(key).collect(),
-            plugin,
-            env: env.into(),
-            commands: names
-                .iter()
-                .zip(transports)
-                .map(|(name, transport)| {
-                    format!(
-                        "tcpxctl agent ({name}, on {}), which starts: tcpxctl worker",
-                        transport.node()
-                    )
-                })
-                .collect(),
-        })
-    }
-
-    fn text(&self) -> String {
-        let mut columns = super::output::Columns::new(&["key", "value", "origin"]);
-        for key in &self.keys {
-            columns.row([key.key.clone(), key.value.clone(), key.origin.clone()]);
-        }
-        let mut text = String::new();
-        if !self.point.is_empty() {
-            text.push_str(&format!("# Point : {}\n", self.point));
-        }
-        text.push_str(&columns.render());
-        text.push_str(&format!(
-            "# Scenario sha256 : {}\n# Plugin : {} ({})\n",
-            self.sha256, self.plugin.source, self.plugin.why
-        ));
-        for (side, env) in &self.env {
-            for (name, value) in env {
-                text.push_str(&format!("# Environment, {side} : {name}={value}\n"));
-            }
-        }
-        for command in &self.commands {
-            text.push_str(&format!("# Would start : {command}\n"));
-        }
-        text
-    }
 }

@@ -10,8 +10,9 @@
 #![expect(dead_code, reason = "these types only describe what others serialize")]
 
 use super::{
-    adopt, baseline, bundle, compare, diagnose, discover, doctor, doctor_table, failure, generate,
-    gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink, tap, topic, trace, tune,
+    adopt, baseline, bundle, compare, diagnose, discover, doctor, doctor_table, dry_run, failure,
+    generate, gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink, tap, topic,
+    trace, tune,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -669,7 +670,7 @@ fn all() -> BTreeMap<&'static str, Value> {
         "tcpxctl.discover/1": discover::DiscoverDocument<'static>,
         "tcpxctl.doctor-fix-env/1": doctor::FixEnvDocument<'static>,
         "tcpxctl.doctor/1": doctor_table::DoctorDocument<'static>,
-        "tcpxctl.dry-run/1": run::DryRunDocument<'static>,
+        "tcpxctl.dry-run/1": dry_run::DryRunDocument<'static>,
         "tcpxctl.error/1": failure::ErrorDocument<'static>,
         "tcpxctl.evidence/1": diagnose::EvidenceDocument<'static>,
         "tcpxctl.explain/1": diagnose::ExplainDocument<'static>,

@@ -199,17 +199,8 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
 /// The plugin's settings that both ends must share: its environment variables, without those of a
 /// single node and those that the scenario sets for one role only.
 pub(super) fn shared_settings(scenario: &Scenario) -> BTreeMap<String, String> {
-    let one_sided = |name: &str| {
-        scenario.env.send.contains_key(name)
-            || scenario.env.recv.contains_key(name)
-            || scenario
-                .env
-                .node
-                .values()
-                .any(|table| table.contains_key(name))
-    };
     let mut shared = shared_settings_of(captured(std::env::vars_os()));
-    shared.retain(|name, _| !one_sided(name));
+    shared.retain(|name, _| !scenario.env.is_one_sided(name));
     shared
 }
 

@@ -45,6 +45,14 @@ impl Variables {
             .collect()
     }
 
+    /// Whether a variable is set for one role or for one node only, so that the ends may differ.
+    pub fn is_one_sided(&self, name: &str) -> bool {
+        let mut tables = [&self.send, &self.recv]
+            .into_iter()
+            .chain(self.node.values());
+        tables.any(|table| table.contains_key(name))
+    }
+
     /// How many variables there are in all tables, and the bytes they hold.
     pub(super) fn size(&self) -> (usize, usize) {
         let variables = self.tables().flat_map(|(_, table)| table);

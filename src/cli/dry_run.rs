@@ -1,0 +1,247 @@
+//! `tcpxctl run --dry-run`: every key with its origin, and what a run would start on each node.
+//!
+//! The nodes are asked for their plugin, their interfaces and their environment, as before a run;
+//! no worker is started. The nodes of a mesh are not asked.
+#![forbid(unsafe_code)]
+
+use super::Common;
+use super::failure::{Ended, Ending};
+use super::mesh::MeshArguments;
+use super::nodes::Nodes;
+use super::output::{Columns, print, print_json};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use tcpx_coord::{TaskNode, environment};
+use tcpx_node::environment::shared_settings_of;
+use tcpx_node::plugin_files::ChosenPlugin;
+use tcpx_run_model::ids::shown_names;
+use tcpx_run_model::scenario::{Direction, Resolved, Scenario};
+use tcpx_words::side::Side;
+use tcpx_words::units::printable;
+
+pub(super) fn dry_run(
+    common: &Common,
+    nodes: &Nodes,
+    mesh: &MeshArguments,
+    points: &[Resolved],
+) -> Ended {
+    let mut plans = Vec::new();
+    for point in points {
+        let meeting = mesh.meeting(nodes, &point.scenario)?;
+        let at = meeting.transports.iter().map(|transport| transport.node());
+        let at: Vec<&str> = at.collect();
+        let asked = match point.scenario.mesh {
+            None => nodes.all(&point.scenario.plugin)?,
+            Some(_) => Vec::new(),
+        };
+        plans.push(DryRun::new(point, &at, &asked));
+    }
+    if common.json {
+        print_json(&DryRunDocument {
+            schema: "tcpxctl.dry-run/1",
+            points: &plans,
+        });
+    } else {
+        plans.iter().for_each(|plan| print(&plan.text()));
+    }
+    Ok(Ending::PASSED)
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DryRunDocument<'a> {
+    schema: &'static str,
+    points: &'a [DryRun],
+}
+
+/// One point of a scenario, as `--dry-run` shows it.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DryRun {
+    /// The values that `--sweep` or `[sweep]` gave it; empty without a sweep.
+    point: String,
+    /// Of the scenario with every key resolved.
+    sha256: String,
+    keys: Vec<DryRunKey>,
+    /// The nodes in their order; of a mesh, those that are named.
+    nodes: Vec<DryRunNode>,
+    /// Settings that both ends must share and do not: a run would be refused.
+    differences: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DryRunKey {
+    /// `transfer.chunk`
+    key: String,
+    value: String,
+    origin: String,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DryRunNode {
+    /// `local`, `peer`, or the name of a node of a mesh.
+    name: String,
+    /// How it is reached.
+    at: String,
+    /// None if the node was not asked, or has none.
+    #[cfg_attr(test, schemars(with = "Option<super::schemas::Object>"))]
+    plugin: Option<ChosenPlugin>,
+    /// Why there is no plugin.
+    error: Option<String>,
+    /// Environment of its worker that sends and of the one that receives, beside the node's own.
+    env: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// What the node at this place of a pair does.
+fn sides(direction: Direction, at: usize) -> &'static [Side] {
+    match (direction, at) {
+        (Direction::Forward, 0) | (Direction::Reverse, 1) => &[Side::Send],
+        (Direction::Forward, _) | (Direction::Reverse, _) => &[Side::Recv],
+        (Direction::Both | Direction::PingPong, _) => &[Side::Send, Side::Recv],
+    }
+}
+
+impl DryRunNode {
+    fn new(
+        scenario: &Scenario,
+        name: String,
+        at: &str,
+        place: usize,
+        node: Option<&TaskNode>,
+    ) -> Self {
+        let plugin = node.map(|node| &node.plugin);
+        let mut env = BTreeMap::new();
+        if let (Some(node), Some(Ok(plugin))) = (node, plugin) {
+            for side in sides(scenario.transfer.direction, place) {
+                let variables = environment(scenario, &node.facts, *side, plugin, None);
+                env.insert(side.to_string(), variables);
+            }
+        }
+        Self {
+            name,
+            at: at.to_owned(),
+            plugin: plugin.and_then(|plugin| plugin.as_ref().ok().cloned()),
+            error: plugin.and_then(|plugin| plugin.as_ref().err().map(|none| none.why.clone())),
+            env,
+        }
+    }
+
+    /// The settings of its workers that the other end must share, as far as they are known.
+    fn shared(&self, scenario: &Scenario, node: &TaskNode) -> BTreeMap<String, String> {
+        let mut all = node.facts.environment.clone();
+        all.extend(
+            self.env
+                .values()
+                .flatten()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        let mut shared = shared_settings_of(all);
+        shared.retain(|name, _| !scenario.env.is_one_sided(name));
+        shared
+    }
+}
+
+impl DryRun {
+    fn new(point: &Resolved, at: &[&str], asked: &[(String, TaskNode)]) -> Self {
+        // Without a peer, both ends run on the one node that was asked.
+        let asked_at = |place: usize| asked.get(place).or(asked.first()).map(|(_, node)| node);
+        let names = shown_names(at).into_iter().zip(at).enumerate();
+        let nodes: Vec<DryRunNode> = names
+            .map(|(place, (name, at))| {
+                DryRunNode::new(&point.scenario, name, at, place, asked_at(place))
+            })
+            .collect();
+        let differences = match (&nodes[..], asked) {
+            ([here, there], [(_, local), (_, peer)]) => {
+                let ours = here.shared(&point.scenario, local);
+                differences(here, &ours, there, &there.shared(&point.scenario, peer))
+            }
+            _ => Vec::new(),
+        };
+        Self {
+            point: point.point.clone(),
+            sha256: point.scenario.hash(),
+            keys: point
+                .listing()
+                .map(|(key, value, origin)| DryRunKey {
+                    key,
+                    value,
+                    origin: origin.to_string(),
+                })
+                .collect(),
+            nodes,
+            differences,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut columns = Columns::new(&["key", "value", "origin"]);
+        for key in &self.keys {
+            columns.row([key.key.clone(), key.value.clone(), key.origin.clone()]);
+        }
+        let mut text = String::new();
+        if !self.point.is_empty() {
+            text.push_str(&format!("# Point : {}\n", self.point));
+        }
+        text.push_str(&columns.render());
+        text.push_str(&format!("# Scenario sha256 : {}\n", self.sha256));
+        for node in &self.nodes {
+            let name = &node.name;
+            match (&node.plugin, &node.error) {
+                (Some(plugin), _) => text.push_str(&format!(
+                    "# Plugin, {name} : {} ({})\n",
+                    plugin.source, plugin.why
+                )),
+                (None, Some(why)) => text.push_str(&format!("# Plugin, {name} : none: {why}\n")),
+                (None, None) => {}
+            }
+            for (side, env) in &node.env {
+                for (variable, value) in env {
+                    text.push_str(&format!(
+                        "# Environment, {name} {side} : {variable}={value}\n"
+                    ));
+                }
+            }
+        }
+        for difference in &self.differences {
+            text.push_str(&format!("# Differs, so a run is refused : {difference}\n"));
+        }
+        for DryRunNode { name, at, .. } in &self.nodes {
+            text.push_str(&format!(
+                "# Would start : tcpxctl agent ({name}, on {at}), which starts: tcpxctl worker\n"
+            ));
+        }
+        text
+    }
+}
+
+/// Settings with different values, as sentences.
+fn differences(
+    here: &DryRunNode,
+    ours: &BTreeMap<String, String>,
+    there: &DryRunNode,
+    theirs: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let shown = |value: Option<&String>| {
+        value.map_or("not set".to_owned(), |value| {
+            format!("`{}`", printable(value))
+        })
+    };
+    let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let differing = names
+        .into_iter()
+        .filter(|name| ours.get(*name) != theirs.get(*name));
+    differing
+        .map(|name| {
+            format!(
+                "{name} is {} on {} and {} on {}",
+                shown(ours.get(name)),
+                here.name,
+                shown(theirs.get(name)),
+                there.name
+            )
+        })
+        .collect()
+}
