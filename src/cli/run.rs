@@ -18,7 +18,7 @@ use super::nodes::{Nodes, upload};
 use super::output::{print, print_error, print_json, say};
 use super::plugin_arguments::PluginArguments;
 use super::run_table::{Progress, header, summary, table};
-use super::scenario::{must_be_runnable, points};
+use super::scenario::{EnvironmentArguments, must_be_runnable, points};
 use super::signals::interrupted;
 use super::watch::LookArguments;
 use super::{Common, bundle};
@@ -55,6 +55,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME")]
     within: Option<TimeSpan>,
     #[command(flatten)]
+    environment: EnvironmentArguments,
+    #[command(flatten)]
     plugin: PluginArguments,
     /// Folder for the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
@@ -83,7 +85,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let scenario = Some(arguments.scenario.clone());
     let gates = arguments.expect.iter().map(|gate| format!("expect.{gate}"));
     let set: Vec<String> = arguments.set.iter().cloned().chain(gates).collect();
-    let points = points(scenario, &set, &arguments.plugin)?;
+    let mut inputs = arguments.environment.inputs()?;
+    inputs.scenario = scenario;
+    let points = points(inputs, &set, &arguments.plugin)?;
     if arguments.dry_run {
         return dry_run(common, &arguments.nodes, &arguments.mesh, &points);
     }

@@ -19,7 +19,7 @@ use super::child::ChildRuns;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{print, print_json, print_warning, say};
 use super::plugin_arguments::PluginArguments;
-use super::scenario::{must_be_runnable, points};
+use super::scenario::{must_be_runnable, points_of};
 use super::signals::interrupted;
 use crate::shrink::shrink;
 use anyhow::Context;
@@ -66,7 +66,7 @@ pub(super) struct ShrinkDocument<'a> {
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let path = Some(arguments.scenario.clone());
-    let points = points(path, &arguments.set, &arguments.plugin)?;
+    let points = points_of(path, &arguments.set, &arguments.plugin)?;
     let [point] = points.as_slice() else {
         return Err(Failure::new(Outcome::Usage, "a sweep cannot be shrunk")
             .next("give each list one value with --set"));

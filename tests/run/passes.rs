@@ -389,6 +389,41 @@ fn a_dry_run_shows_origins_and_runs_nothing() {
 }
 
 #[test]
+fn a_run_takes_the_settings_of_a_script_and_of_this_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("run.sh");
+    let text = "export NCCL_FROM_SCRIPT=1 # UCCL_TCPX_NUM_CHANNELS=9\n\
+        UCCL_TCPX_NUM_CHANNELS=3 NCCL_SOCKET_NTHREADS=$(nproc) ./bench\n";
+    std::fs::write(&script, text).unwrap();
+    let script = script.to_str().unwrap();
+    let given = |arguments: &[&str]| {
+        let tool = Tool::run(&[]).env("NCCL_FROM_HERE_1", "a b");
+        arguments.iter().fold(tool, |tool, one| tool.arg(one))
+    };
+    let both = [
+        "--env-file",
+        script,
+        "--forward-env",
+        "NCCL_FROM_HERE*",
+        "--dry-run",
+    ];
+    let ended = given(&both).ends_with(0);
+    ended.says(&[
+        "run.sh:2 UCCL_TCPX_NUM_CHANNELS",
+        "# Note : ",
+        "NCCL_SOCKET_NTHREADS is not taken: a command computes it",
+        "NCCL_FROM_SCRIPT=1",
+        "NCCL_FROM_HERE_1=a b",
+    ]);
+    given(&["--env-file", "/no/run.sh"])
+        .ends_with(2)
+        .says(&["--env-file /no/run.sh"]);
+    given(&["--forward-env", "*"])
+        .ends_with(2)
+        .says(&["variables of any name", "NCCL_*"]);
+}
+
+#[test]
 fn the_saved_scenario_runs_again_unchanged() {
     let first = passes(&["transfer.chunk=96KiB", "env.recv.NCCL_X=1"]);
     let written = first.run_folders()[0].join("scenario.toml");
