@@ -8,6 +8,7 @@
 //! $ tcpxctl diagnose a.tcpxrec b.tcpxrec                # recordings of both ends, running or not
 //! $ tcpxctl diagnose a.tcpxrec b.tcpxrec logs/          # with the logs of the program; or logs alone
 //! $ tcpxctl diagnose --peer 10.0.0.226                  # what runs on both nodes now
+//! $ tcpxctl diagnose 4242 peer:77 --peer 10.0.0.226     # of that, a process here and one there
 //! $ tcpxctl diagnose --explain                          # every condition there is a name for
 //! $ tcpxctl diagnose --explain window-never-consumed    # what it means, how it is detected, what to do
 //! ```
@@ -27,6 +28,7 @@ use super::output::{Columns, print, print_json};
 use super::signals::interrupted;
 use clap::Args;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
@@ -37,7 +39,7 @@ use tcpx_diagnose::{
 use tcpx_logs::{LogFilter, LogReader, LogReport, Severity as LineSeverity};
 use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::finding::{Finding, Severity};
-use tcpx_run_model::ids::Names;
+use tcpx_run_model::ids::{Names, NodeId, Unit, WorkerId};
 use tcpx_run_model::record::RunFiles;
 use tcpx_tui::watch::{SourceError, open};
 use tcpx_words::error::Outcome;
@@ -47,6 +49,7 @@ use tcpx_words::units::printable;
 pub(crate) struct Arguments {
     /// Run folder (finished or not) or bundle; or process ids, recorder files, of one end or both, and logs [default:
     /// every running process here that has a recorder; if there is none, the newest run in reports/].
+    /// With --peer, PID is a process on this node, and peer:PID one on the other.
     #[arg(value_name = "RUN|PID|FILE", conflicts_with = "explain")]
     what: Vec<String>,
     /// Explain a condition: meaning, detection, reproduction and fix; without a name, list all conditions.
@@ -310,13 +313,27 @@ fn in_recorders(what: &[String]) -> Result<DiagnoseInput, SourceError> {
     })
 }
 
-/// Everything with a recorder that runs on both nodes now.
+/// Node and process ids from `PID` and `peer:PID`.
+fn processes(what: &[String]) -> Result<Vec<(NodeId, u32)>, Failure> {
+    let process = |text: &String| {
+        let (node, pid) = match text.strip_prefix("peer:") {
+            Some(pid) => (NodeId(1), pid),
+            None => (NodeId(0), text.as_str()),
+        };
+        pid.parse().ok().map(|pid| (node, pid))
+    };
+    what.iter().map(process).collect::<Option<_>>().ok_or_else(|| {
+        let message = "--peer judges what runs on two nodes now, and a RUN or FILE is a recording \
+                       on this machine";
+        Failure::new(Outcome::Usage, message)
+            .next("name processes only, PID here and peer:PID there, or omit --peer")
+    })
+}
+
+/// The processes with a recorder that run on both nodes now: those that are named, and all of a
+/// node of which none is named.
 fn on_peer(arguments: &Arguments, transport: &dyn Transport) -> Result<DiagnoseInput, Failure> {
-    if !arguments.what.is_empty() {
-        let message = "--peer judges what runs on two nodes now, and RUN, PID or FILE is a \
-                       recording on this machine";
-        return Err(Failure::new(Outcome::Usage, message).next("omit one of the two"));
-    }
+    let wanted = processes(&arguments.what)?;
     let transports = arguments.nodes.transports()?;
     let mut watching = Watching::start(&transports, &*interrupted()?, &mut |node, sent, all| {
         upload(node, sent, all)
@@ -325,8 +342,31 @@ fn on_peer(arguments: &Arguments, transport: &dyn Transport) -> Result<DiagnoseI
         nodes: watching.nodes().to_vec(),
         pairs: Vec::new(),
     };
-    let evidence =
-        evidence_from_recorders(names, |events| watching.look(events)).map_err(OpenError::Lost)?;
+    let mut seen = BTreeSet::new();
+    let evidence = evidence_from_recorders(names, |events| {
+        let before = events.len();
+        watching.look(events)?;
+        let rest = events.split_off(before);
+        events.extend(rest.into_iter().filter(|event| {
+            let Some(WorkerId {
+                node,
+                unit: Unit::Process { pid, .. },
+            }) = event.worker()
+            else {
+                return true;
+            };
+            seen.insert((node, pid));
+            wanted.contains(&(node, pid)) || wanted.iter().all(|(other, _)| *other != node)
+        }));
+        Ok(())
+    })
+    .map_err(OpenError::Lost)?;
+    if let Some((node, pid)) = wanted.iter().find(|process| !seen.contains(process)) {
+        let node = &watching.nodes()[node.0 as usize].name;
+        let message = format!("process {pid} on {node} does not run, or has no recorder");
+        return Err(Failure::new(Outcome::Usage, message)
+            .next("omit the process ids to judge every process with a recorder on both nodes"));
+    }
     Ok(DiagnoseInput {
         of: format!("{} and {}", transports[0].node(), transport.node()),
         evidence,
@@ -415,6 +455,20 @@ mod tests {
     fn the_catalogue_has_what_a_run_warns_of_before_it_starts() {
         for name in tcpx_coord::WARNED_OF {
             assert!(Condition::from_name(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_process_of_two_nodes_is_a_number_here_or_at_the_peer() {
+        let said = |what: &[&str]| {
+            let what: Vec<String> = what.iter().map(|text| (*text).to_owned()).collect();
+            processes(&what).map_err(|failure| failure.message().to_owned())
+        };
+        let (here, there) = (NodeId(0), NodeId(1));
+        assert_eq!(said(&[]), Ok(vec![]));
+        assert_eq!(said(&["42", "peer:7"]), Ok(vec![(here, 42), (there, 7)]));
+        for wrong in ["reports/a", "peer:", "a:7", "-1", "x.tcpxrec"] {
+            assert!(said(&[wrong]).is_err(), "{wrong}");
         }
     }
 }
