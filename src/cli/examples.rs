@@ -306,6 +306,11 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
     ),
 ];
 
+/// Subcommands that print and write names, addresses and values as they are.
+const PLAIN: [&str; 6] = ["diagnose", "history", "logs", "run", "trace", "watch"];
+const IS_PLAIN: &str =
+    "Output is not redacted. To send it, read a bundle, which is: tcpxctl bundle";
+
 /// Adds each subcommand's examples after its flags.
 pub(super) fn with_examples(command: Command) -> Command {
     EXAMPLES.iter().fold(command, |command, (name, examples)| {
@@ -317,7 +322,12 @@ pub(super) fn with_examples(command: Command) -> Command {
                 .get_after_help()
                 .map(|said| format!("\n\n{said}"))
                 .unwrap_or_default();
-            below.after_help(format!("Examples:\n{}{said}", lines(examples).trim_end()))
+            let plain = match PLAIN.contains(name) {
+                true => format!("\n\n{IS_PLAIN}"),
+                false => String::new(),
+            };
+            let examples = lines(examples);
+            below.after_help(format!("Examples:\n{}{said}{plain}", examples.trim_end()))
         })
     })
 }
