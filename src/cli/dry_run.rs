@@ -11,7 +11,9 @@ use super::nodes::Nodes;
 use super::output::{Columns, print, print_json};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use tcpx_coord::{TaskNode, environment};
+use tcpx_node::NodeFacts;
 use tcpx_node::environment::shared_settings_of;
 use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_run_model::ids::shown_names;
@@ -103,27 +105,65 @@ fn sides(direction: Direction, at: usize) -> &'static [Side] {
     }
 }
 
+/// What a node answered, and what a run would make of it.
+struct Asked<'a> {
+    facts: &'a NodeFacts,
+    plugin: Result<ChosenPlugin, String>,
+    /// Where the other node reaches it.
+    control: Option<IpAddr>,
+}
+
+impl<'a> Asked<'a> {
+    /// The ends of a pair; without a peer, both run on the one node that was asked.
+    fn ends(asked: &'a [(String, TaskNode)]) -> Vec<Self> {
+        let [first, second] = match asked {
+            [] => return Vec::new(),
+            [(_, node)] => [node, node],
+            [(_, first), (_, second), ..] => [first, second],
+        };
+        let control = match asked {
+            [_] => [None; 2],
+            _ => TaskNode::control_addresses([first, second]),
+        };
+        let plugins = TaskNode::plugins_of_pair([first, second]);
+        let ends = [first, second].into_iter().zip(plugins).zip(control);
+        ends.map(|((node, plugin), control)| Self {
+            facts: &node.facts,
+            plugin: plugin.map_err(|none| none.why),
+            control,
+        })
+        .collect()
+    }
+}
+
 impl DryRunNode {
     fn new(
         scenario: &Scenario,
         name: String,
         at: &str,
         place: usize,
-        node: Option<&TaskNode>,
+        asked: Option<&Asked<'_>>,
     ) -> Self {
-        let plugin = node.map(|node| &node.plugin);
         let mut env = BTreeMap::new();
-        if let (Some(node), Some(Ok(plugin))) = (node, plugin) {
+        if let Some(Asked {
+            facts,
+            plugin: Ok(plugin),
+            control,
+        }) = asked
+        {
             for side in sides(scenario.transfer.direction, place) {
-                let variables = environment(scenario, &node.facts, *side, plugin, None);
+                let variables = environment(scenario, facts, *side, plugin, *control);
                 env.insert(side.to_string(), variables);
             }
         }
+        let plugin = asked.map(|asked| asked.plugin.clone());
         Self {
             name,
             at: at.to_owned(),
-            plugin: plugin.and_then(|plugin| plugin.as_ref().ok().cloned()),
-            error: plugin.and_then(|plugin| plugin.as_ref().err().map(|none| none.why.clone())),
+            error: plugin
+                .as_ref()
+                .and_then(|plugin| plugin.as_ref().err().cloned()),
+            plugin: plugin.and_then(Result::ok),
             env,
         }
     }
@@ -145,12 +185,11 @@ impl DryRunNode {
 
 impl DryRun {
     fn new(point: &Resolved, at: &[&str], asked: &[(String, TaskNode)]) -> Self {
-        // Without a peer, both ends run on the one node that was asked.
-        let asked_at = |place: usize| asked.get(place).or(asked.first()).map(|(_, node)| node);
+        let ends = Asked::ends(asked);
         let names = shown_names(at).into_iter().zip(at).enumerate();
         let nodes: Vec<DryRunNode> = names
             .map(|(place, (name, at))| {
-                DryRunNode::new(&point.scenario, name, at, place, asked_at(place))
+                DryRunNode::new(&point.scenario, name, at, place, ends.get(place))
             })
             .collect();
         let differences = match (&nodes[..], asked) {

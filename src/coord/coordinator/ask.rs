@@ -4,7 +4,7 @@
 //! that fails, dies or hangs becomes a [`TaskError`].
 #![forbid(unsafe_code)]
 
-use super::assign::or_builtin;
+use super::assign::{or_builtin, reachable_at, same_software};
 use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
 use crate::process::supervise::{Worker, WorkerEvent};
 use crate::protocol::limits::HEARTBEAT;
@@ -15,6 +15,7 @@ use crate::protocol::variables::choose;
 use crate::reach::{Opening, Transport};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -115,6 +116,28 @@ impl TaskNode {
             agent: Some((agent, events)),
             interrupted: Arc::default(),
         })
+    }
+
+    /// The address at which each of two nodes can reach the other, as a run chooses it.
+    pub fn control_addresses(nodes: [&Self; 2]) -> [Option<IpAddr>; 2] {
+        let greeting = |at: usize| nodes[at].agent.as_ref().map(|(agent, _)| &agent.greeting);
+        [0, 1].map(|at| {
+            let (own, other) = (greeting(at), greeting(1 - at));
+            let known = [
+                own.and_then(|own| own.reached_at),
+                own.and_then(|own| own.addresses.there),
+                other.and_then(|other| other.addresses.here),
+            ];
+            reachable_at(&nodes[at].facts, known)
+        })
+    }
+
+    /// The plugins that a run of two nodes uses, if both have one.
+    pub fn plugins_of_pair(nodes: [&Self; 2]) -> [Result<ChosenPlugin, NoPlugin>; 2] {
+        match nodes.map(|node| node.plugin.clone()) {
+            [Ok(first), Ok(second)] => same_software([first, second]).map(Ok),
+            chosen => chosen,
+        }
     }
 
     /// Makes `ask` return as soon as the flag is set.

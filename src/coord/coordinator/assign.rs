@@ -436,22 +436,20 @@ impl Place {
         if self == Self::Here {
             return Ok(Ipv4Addr::LOCALHOST.into());
         }
-        let known = [
-            node.reached_at,
-            node.addresses.there,
-            other.addresses.here,
-            first_address(&node.facts),
-        ];
-        // Behind address translation, the address used from outside is not one of the node's own.
-        let own = known
-            .into_iter()
-            .flatten()
-            .find(|address| has_address(&node.facts, *address));
+        let known = [node.reached_at, node.addresses.there, other.addresses.here];
+        let own = reachable_at(&node.facts, known);
         own.ok_or_else(|| AssignError {
             why: format!("tcpxctl knows no address at which the other node can reach {name}"),
             next_step: Some("name the nodes by addresses of their own interfaces".into()),
         })
     }
+}
+
+/// The address at which another node can reach this one: the first of `known` that is one of its
+/// own, because behind address translation the address used from outside is not; else its first.
+pub(super) fn reachable_at(facts: &NodeFacts, known: [Option<IpAddr>; 3]) -> Option<IpAddr> {
+    let all = known.into_iter().chain([first_address(facts)]);
+    all.flatten().find(|address| has_address(facts, *address))
 }
 
 fn has_address(facts: &NodeFacts, wanted: IpAddr) -> bool {
@@ -498,15 +496,9 @@ fn plugins(
             next_step: no.next_step,
         })
     };
-    let (local, peer) = (of(End::First)?, of(End::Second)?);
-    let one_is_builtin =
-        (local.source == PluginSource::Builtin) != (peer.source == PluginSource::Builtin);
+    let [local, peer] = same_software([of(End::First)?, of(End::Second)?]);
     let both =
         |is: fn(PluginFamily) -> bool| is(local.expected_family()) && is(peer.expected_family());
-    if one_is_builtin && both(|family| family == PluginFamily::TcpxSoft) {
-        let why = "the other node does not have the software plugin's library";
-        return Ok([&local, &peer].map(|choice| builtin(why, choice.abi)));
-    }
     if place == Place::SameStack
         && scenario.transfer.memory == Memory::Device
         && !both(PluginFamily::is_software)
@@ -518,6 +510,17 @@ fn plugins(
         });
     }
     Ok([local, peer])
+}
+
+/// The plugins of a pair: the built-in software plugin at both ends, if one end has no library of it.
+pub(super) fn same_software(chosen: [ChosenPlugin; 2]) -> [ChosenPlugin; 2] {
+    let built_in = |choice: &ChosenPlugin| choice.source == PluginSource::Builtin;
+    let is_soft = |choice: &ChosenPlugin| choice.expected_family() == PluginFamily::TcpxSoft;
+    if built_in(&chosen[0]) == built_in(&chosen[1]) || !chosen.iter().all(is_soft) {
+        return chosen;
+    }
+    let why = "the other node does not have the software plugin's library";
+    chosen.map(|choice| builtin(why, choice.abi))
 }
 
 /// Uses the built-in software plugin if the node has no library of it. Both are the same code, and
