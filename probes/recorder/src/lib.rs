@@ -40,8 +40,10 @@ pub mod fuzzing;
 mod histogram;
 mod list;
 mod log;
+#[cfg(all(test, loom))]
+mod loom_model;
 mod map;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod model;
 mod options;
 mod process;
@@ -54,8 +56,11 @@ mod thread;
 mod words;
 mod write;
 
-/// The atomics that `slot.rs` and `ring.rs` use; `model.rs` substitutes its own.
+/// The atomics that `slot.rs` and `ring.rs` use; `model.rs` and `loom_model.rs` substitute others.
 mod atomic {
+    #[cfg(all(test, loom))]
+    pub(crate) use loom::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+    #[cfg(not(all(test, loom)))]
     pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 }
 

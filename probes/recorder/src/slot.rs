@@ -16,6 +16,7 @@ use super::format::{
     self, BUCKETS, Call, ERROR_KINDS, NO_CHANNEL, POSTS, Role, bucket_of, channel, error_kind, life,
 };
 use super::ring::{Note, Place};
+#[cfg(not(all(test, loom)))]
 use std::mem::{offset_of, size_of};
 
 /// The slot of one comm in the file, laid out as [`crate::format`] describes.
@@ -472,13 +473,33 @@ pub(crate) fn pack_error(call: Call, code: i32) -> u64 {
     (call as u64) << 32 | u64::from(code as u32)
 }
 
+/// Where the fields are in the file. The atomics of loom are larger, so its model copies them.
 macro_rules! stands_at {
     ($($field:ident $at:ident,)*) => {
-        $(const _: () = assert!(offset_of!(Slot, $field) == channel::$at);)*
+        #[cfg(not(all(test, loom)))]
+        const _: () = {
+            assert!(size_of::<Slot>() == format::SLOT_BYTES);
+            $(assert!(offset_of!(Slot, $field) == channel::$at);)*
+        };
+
+        #[cfg(all(test, loom))]
+        impl crate::loom_model::InFile for Slot {
+            const BYTES: usize = format::SLOT_BYTES;
+
+            fn zeroed() -> Self {
+                Self {
+                    $($field: crate::loom_model::InFile::zeroed(),)*
+                    reserved_identity: crate::loom_model::InFile::zeroed(),
+                    reserved_end: crate::loom_model::InFile::zeroed(),
+                }
+            }
+
+            fn copy(&self, at: usize, from: usize, to: &mut [u8]) {
+                $(self.$field.copy(at + channel::$at, from, to);)*
+            }
+        }
     };
 }
-
-const _: () = assert!(size_of::<Slot>() == format::SLOT_BYTES);
 
 stands_at! {
     life LIFE,
@@ -509,6 +530,10 @@ stands_at! {
     errors ERRORS,
     last_error LAST_ERROR,
     last_error_ns LAST_ERROR_NS,
+    polls_from_ns POLLS_FROM_NS,
+    polls_from_tests POLLS_FROM_TESTS,
+    polls_until_ns POLLS_UNTIL_NS,
+    polls_until_tests POLLS_UNTIL_TESTS,
     post_ns POST_NS,
     post_bytes POST_BYTES,
     latency LATENCY,

@@ -1,0 +1,258 @@
+//! Tests the writer's protocol under every memory order that loom finds: `scripts/model loom`.
+//!
+//! `slot.rs` and `ring.rs` are compiled with loom's atomics. One thread writes a slot and its
+//! ring as a program does; another one reads them with the real reader. A `pread` loads every word
+//! relaxed, which is weaker than what kernels do, between two acquire fences: it is a system call.
+//!
+//! `model.rs` tries more stores with a weaker model; this one has fewer stores, and the memory model
+//! of the language.
+#![forbid(unsafe_code)]
+
+use crate::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*, fence};
+use crate::events::read_events;
+use crate::format::{Call, EventKind, HEADER_BYTES, Role, SLOT_BYTES, header};
+use crate::fuzzing::makes_sense;
+use crate::map::Shape;
+use crate::read::{Source, read_header, take};
+use crate::ring::{Note, Place};
+use crate::slot::{Addresses, Opening, Slot};
+use crate::{Options, Recorder};
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+use std::io;
+use std::time::Duration;
+
+/// A part of the file that loom's atomics stand for.
+pub(crate) trait InFile {
+    /// Its bytes in the file.
+    const BYTES: usize;
+
+    /// All zeroes.
+    fn zeroed() -> Self;
+
+    /// Copies into `to`, which begins at byte `from` of the part's own count, as far as this
+    /// part, which begins at `at`, lies within it.
+    fn copy(&self, at: usize, from: usize, to: &mut [u8]);
+}
+
+macro_rules! words {
+    ($($name:ident $bytes:literal,)*) => {
+        $(impl InFile for $name {
+            const BYTES: usize = $bytes;
+
+            fn zeroed() -> Self {
+                Self::new(0)
+            }
+
+            fn copy(&self, at: usize, from: usize, to: &mut [u8]) {
+                let Some(start) = at.checked_sub(from).filter(|start| *start < to.len()) else {
+                    return;
+                };
+                let bytes = self.load(Relaxed).to_le_bytes();
+                let length = bytes.len().min(to.len() - start);
+                to[start..start + length].copy_from_slice(&bytes[..length]);
+            }
+        })*
+    };
+}
+words! { AtomicU64 8, AtomicU32 4, AtomicI32 4, }
+
+impl<T: InFile, const N: usize> InFile for [T; N] {
+    const BYTES: usize = N * T::BYTES;
+
+    fn zeroed() -> Self {
+        std::array::from_fn(|_| T::zeroed())
+    }
+
+    fn copy(&self, at: usize, from: usize, to: &mut [u8]) {
+        for (word, at) in self.iter().zip((at..).step_by(T::BYTES)) {
+            if at + T::BYTES > from && at < from + to.len() {
+                word.copy(at, from, to);
+            }
+        }
+    }
+}
+
+const RING_EVENTS: usize = 2;
+
+/// A recorder's file with one slot; its header does not change.
+struct Shared {
+    header: Vec<u8>,
+    rings_at: usize,
+    slot: Slot,
+    ring: [Place; RING_EVENTS],
+}
+
+impl Source for Shared {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        fence(Acquire);
+        let from = offset as usize;
+        buffer.fill(0);
+        if from < HEADER_BYTES {
+            let length = buffer.len().min(HEADER_BYTES - from);
+            buffer[..length].copy_from_slice(&self.header[from..from + length]);
+        } else if from < HEADER_BYTES + SLOT_BYTES {
+            self.slot.copy(HEADER_BYTES, from, buffer);
+        } else {
+            self.ring.copy(self.rings_at, from, buffer);
+        }
+        fence(Acquire);
+        Ok(buffer.len())
+    }
+}
+
+/// A header as the recorder writes it. The recorder has loom's atomics, so it needs a model.
+fn new_header() -> (Vec<u8>, usize) {
+    let shape = Shape {
+        capacity: 1,
+        ring_events: RING_EVENTS as u32,
+        log_entries: 0,
+    };
+    let made = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let filled = made.clone();
+    Builder::new().check(move || {
+        let filled = filled.clone();
+        with_stack(move || {
+            let parent = tempfile::tempdir().expect("a folder");
+            let options = Options {
+                capacity: shape.capacity,
+                ring_events: shape.ring_events,
+                log_entries: shape.log_entries,
+                ..Options::new("model")
+            };
+            let recorder = Recorder::create_in(parent.path(), &options).expect("a recorder");
+            *filled.lock().expect("whole") = std::fs::read(recorder.path()).expect("readable");
+        });
+    });
+    let mut header = std::mem::take(&mut *made.lock().expect("whole"));
+    header.truncate(HEADER_BYTES);
+    header[header::CHANNEL_COUNT] = 1;
+    (header, shape.rings_offset() as usize)
+}
+
+const OPENING: Opening = Opening {
+    role: Role::Recv,
+    device: 1,
+    comm: 0x77,
+    retires_consumed: true,
+    addresses: Addresses {
+        local: None,
+        peer: None,
+        ctrl: None,
+    },
+};
+
+/// The kind and the time of event `number` of a life as `write` makes it.
+fn expected(number: u64) -> (EventKind, u64) {
+    let kinds = [EventKind::Posted, EventKind::Done, EventKind::Consumed];
+    (kinds[number as usize % 3], 1_000 + number)
+}
+
+fn record(shared: &Shared, number: u64) {
+    let (kind, at_ns) = expected(number);
+    let place = &shared.ring[number as usize % RING_EVENTS];
+    let note = Note::request(kind, Call::Test, number, 100);
+    shared.slot.record(place, at_ns, &note);
+}
+
+/// A read of a file that is written at the same time is valid.
+fn check(shared: &Shared) {
+    let snapshot = take(shared, &mut Vec::new()).expect("a picture");
+    let header = read_header(shared).expect("a header");
+    for sample in snapshot.channels {
+        assert!(makes_sense(&sample), "{sample:?}");
+        let read = read_events(shared, &header, &sample, 100, &mut Vec::new()).expect("events");
+        assert_eq!(read.damaged, 0, "{read:?}");
+        for event in read.events {
+            assert_eq!(
+                (event.kind, event.at_ns),
+                expected(event.number),
+                "{event:?}"
+            );
+        }
+    }
+}
+
+/// Bytes of a thread's stack; loom's own are too small for a slot of its atomics.
+const STACK: usize = 1 << 20;
+
+fn spawn(run: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
+    let builder = thread::Builder::new().stack_size(STACK);
+    builder.spawn(run).expect("a thread")
+}
+
+fn with_stack(run: impl FnOnce() + Send + 'static) {
+    spawn(run).join().expect("no panic");
+}
+
+/// Runs `written` beside a reader in every order with at most two preemptions.
+fn explore(name: &str, begun: fn(&Shared), written: fn(&Shared)) {
+    let (header, rings_at) = new_header();
+    let runs = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = runs.clone();
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 1_000_000;
+    builder.max_duration = Some(Duration::from_secs(60));
+    // The time is looked at once in as many executions.
+    builder.checkpoint_interval = 500;
+    builder.check(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let header = header.clone();
+        with_stack(move || {
+            let shared = Shared {
+                header,
+                rings_at,
+                slot: Slot::zeroed(),
+                ring: InFile::zeroed(),
+            };
+            begun(&shared);
+            let shared = Arc::new(shared);
+            let read = shared.clone();
+            let reads = spawn(move || check(&read));
+            written(&shared);
+            reads.join().expect("no panic");
+            check(&shared);
+        });
+    });
+    let runs = runs.load(std::sync::atomic::Ordering::Relaxed);
+    println!("{name}: {runs} executions");
+}
+
+#[test]
+fn events_that_are_overwritten_while_they_are_read_are_whole() {
+    explore(
+        "overwritten",
+        |shared| {
+            shared.slot.begin(&OPENING, 1, 1_000);
+            (0..2).for_each(|number| record(shared, number));
+        },
+        |shared| (2..4).for_each(|number| record(shared, number)),
+    );
+}
+
+#[test]
+fn counters_that_change_while_they_are_read_make_sense() {
+    explore(
+        "counters",
+        |shared| {
+            shared.slot.begin(&OPENING, 1, 1_000);
+        },
+        |shared| {
+            shared.slot.post(100, 1_001);
+            shared.slot.finish(0, None, 1_002);
+            shared.slot.unpack(1_003);
+            shared.slot.consume(1_004);
+        },
+    );
+}
+
+#[test]
+fn a_slot_that_is_opened_while_it_is_read_is_absent_or_whole() {
+    explore(
+        "opened",
+        |_| {},
+        |shared| shared.slot.begin(&OPENING, 1, 1_000),
+    );
+}
