@@ -1,4 +1,8 @@
-//! Tests the writer's protocol under every memory order that loom finds: `scripts/model loom`.
+//! Tests the writer's protocol under the memory orders that loom finds, in a minute:
+//!
+//! ```console
+//! $ RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p tcpx-recorder --lib loom_model -- --nocapture
+//! ```
 //!
 //! `slot.rs` and `ring.rs` are compiled with loom's atomics. One thread writes a slot and its
 //! ring as a program does; another one reads them with the real reader. A `pread` loads every word
