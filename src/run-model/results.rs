@@ -72,6 +72,11 @@ pub struct Iteration {
 pub struct TransferResult {
     /// Warm-up and measured iterations, in order.
     pub iterations: Vec<Iteration>,
+    /// If the worker has several lanes: for each lane, the nanoseconds of each of `iterations`,
+    /// from its first barrier until the lane's last byte had been received, or, at an end that
+    /// only sends, sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<Vec<u64>>,
     /// Results by channel.
     pub channels: Vec<ChannelResult>,
     /// Round-trip times; only at the end that sends first in a ping-pong.

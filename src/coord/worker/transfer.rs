@@ -139,6 +139,7 @@ struct Transfer {
     chunk: usize,
     close_grace: Duration,
     iterations: Vec<Iteration>,
+    lanes: LaneClocks,
 }
 
 impl Transfer {
@@ -206,6 +207,7 @@ impl Transfer {
             chunk: wanted.chunk.as_usize(),
             close_grace: task.scenario.limits.close_grace.into(),
             iterations: Vec::new(),
+            lanes: LaneClocks::new(task),
         })
     }
 
@@ -281,6 +283,7 @@ impl Transfer {
             link.barrier("start", u64::from(index), until, &context.stop)
                 .map_err(|e| context.bootstrap_failure(&e))?;
             let started = Instant::now();
+            let began = self.drivers.now();
             let cpu = process_cpu();
             let driven = self.driven_cpu();
             self.one_iteration(context, ready)?;
@@ -289,6 +292,7 @@ impl Transfer {
             link.barrier("end", u64::from(index), until, &context.stop)
                 .map_err(|e| context.bootstrap_failure(&e))?;
             let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.lanes.add(began, nanoseconds, self.drivers.channels());
             let tallied = |count: fn(&Tally) -> u64| {
                 self.drivers
                     .channels()
@@ -364,6 +368,7 @@ impl Transfer {
         let channels = self.channel_results(ready);
         TransferResult {
             iterations: self.iterations.clone(),
+            lanes: self.lanes.nanoseconds.clone(),
             driving: Some(self.driving(&channels)),
             channels,
             round_trip_us: self
@@ -482,6 +487,56 @@ impl Transfer {
     /// CPU time of the driving threads.
     fn driven_cpu(&self) -> Duration {
         self.drivers.cpu().iter().sum()
+    }
+}
+
+/// The time that each lane of a worker took, iteration by iteration. The barriers are those of all
+/// lanes, so they tell only the time of the slowest.
+struct LaneClocks {
+    /// Of each lane.
+    connections: usize,
+    /// Whose end is a lane's: that of its receives, which includes checking every byte.
+    side: Side,
+    /// By lane; empty with one lane, whose time is the iteration's.
+    nanoseconds: Vec<Vec<u64>>,
+}
+
+impl LaneClocks {
+    fn new(task: &PairTask) -> Self {
+        let lanes = task.gpus.len();
+        Self {
+            connections: task.scenario.transfer.connections as usize,
+            side: if task.receives {
+                Side::Recv
+            } else {
+                Side::Send
+            },
+            nanoseconds: vec![Vec::new(); if lanes > 1 { lanes } else { 0 }],
+        }
+    }
+
+    /// Adds an iteration that began at `began` and took `whole` nanoseconds.
+    fn add<'a>(
+        &mut self,
+        began: Duration,
+        whole: u64,
+        channels: impl Iterator<Item = &'a Channel>,
+    ) {
+        if self.nanoseconds.is_empty() {
+            return;
+        }
+        let mut took = vec![None; self.nanoseconds.len()];
+        for channel in channels.filter(|channel| channel.side() == self.side) {
+            let lane = took.get_mut(channel.index() / self.connections.max(1));
+            let finished = channel.finished().map(|at| at.saturating_sub(began));
+            if let Some(lane) = lane {
+                *lane = (*lane).max(finished);
+            }
+        }
+        for (lane, took) in self.nanoseconds.iter_mut().zip(took) {
+            let took = took.and_then(|took| u64::try_from(took.as_nanos()).ok());
+            lane.push(took.map_or(whole, |took| took.clamp(1, whole.max(1))));
+        }
     }
 }
 

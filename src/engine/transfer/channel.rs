@@ -124,6 +124,8 @@ pub struct Channel {
     flushing: Option<Request>,
     recorded: Option<(Tap, Key)>,
     tally: Tally,
+    /// When the last chunk of the iteration was consumed.
+    finished: Option<Duration>,
 }
 
 impl Channel {
@@ -182,6 +184,7 @@ impl Channel {
             flushing: None,
             recorded: None,
             tally: Tally::default(),
+            finished: None,
         })
     }
 
@@ -233,6 +236,7 @@ impl Channel {
         self.share = plan.share(self.setup.index);
         self.iteration = iteration;
         self.turn = 0;
+        self.finished = None;
         self.filling.restart();
         if self.side() == Side::Recv {
             return Ok(());
@@ -277,6 +281,20 @@ impl Channel {
     /// Whether every chunk of the iteration is consumed.
     pub fn is_finished(&self) -> bool {
         self.turn == self.share.turns() && self.window.is_drained()
+    }
+
+    /// Notes when the channel finished the iteration, if it has: once per iteration, so that lanes
+    /// which share their barriers have times of their own.
+    pub(super) fn note_finish(&mut self, pace: &dyn Pace) {
+        if self.finished.is_none() && self.is_finished() {
+            self.finished = Some(pace.now());
+        }
+    }
+
+    /// When the channel finished the iteration, by the clock of its driver's pace; `None` before
+    /// that, and after a transfer that one thread drove in a way of its own.
+    pub fn finished(&self) -> Option<Duration> {
+        self.finished
     }
 
     /// Whether one more chunk may be posted now.

@@ -166,6 +166,14 @@ impl<P> Drivers<P> {
         self.shares.iter_mut().flatten()
     }
 
+    /// The time by the clock of [`Channel::finished`].
+    pub fn now(&self) -> Duration
+    where
+        P: Pace,
+    {
+        self.pace.now()
+    }
+
     /// Calls `drive` with all channels, if one thread drives them.
     pub fn alone<R>(&mut self, drive: impl FnOnce(&mut [Channel], &mut dyn Pace) -> R) -> Option<R>
     where

@@ -75,6 +75,7 @@ fn opportunistic(
                 continue;
             }
             moved |= turn(net, channel, pace).map_err(error_on(channel))?;
+            channel.note_finish(pace);
             finished &= channel.is_finished();
         }
         if finished {
@@ -140,6 +141,7 @@ fn window_full_only(
             empty_sweeps = if moved { 0 } else { empty_sweeps + 1 };
             rest(empty_sweeps, pace)?;
         }
+        channel.note_finish(pace);
     }
     Ok(())
 }
