@@ -171,6 +171,9 @@ pub(super) struct HistoryEntry {
     exit_code: Option<u8>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rates: Vec<HistoryRate>,
+    /// Of all directions, over the interval that they were measured in together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all_gb_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wrong_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -315,6 +318,9 @@ pub(super) struct Run {
     pairs: Vec<RunPair>,
     /// One for each direction of each lane.
     transfers: Vec<Transfer>,
+    /// Over the interval that all transfers measured in, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sums: Option<Sums>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mesh: Option<Mesh>,
     findings: Vec<Finding>,
@@ -419,7 +425,8 @@ struct Transfer {
     bytes: u64,
     verified_bytes: u64,
     wrong_bytes: u64,
-    /// Of the measured iterations, between barriers that both ends share.
+    /// Of the measured iterations: between barriers that both ends share, or, of one of several
+    /// lanes of a process, until the lane's last byte had been received.
     seconds: f64,
     /// 10^9 bytes per second.
     gb_per_s: f64,
@@ -433,6 +440,50 @@ struct Transfer {
     mismatches: Vec<Object>,
     /// The sending side's, then the receiving side's.
     channels: Vec<Channel>,
+}
+
+/// Rates by NIC, GPU and node.
+#[derive(JsonSchema, Serialize)]
+struct Sums {
+    /// The interval, in milliseconds since the command started.
+    measured_ms: (f64, f64),
+    /// Number of transfers that were added.
+    transfers: usize,
+    /// Rate of all, 10^9 bytes per second.
+    gb_per_s: f64,
+    nodes: Vec<NodeSum>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct NodeSum {
+    /// Index in `nodes`.
+    node: u32,
+    rates: PartRates,
+    /// Only if the lanes are GPUs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gpus: Vec<GpuSum>,
+    nics: Vec<NicSum>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct GpuSum {
+    /// CUDA's number.
+    gpu: u32,
+    /// By the GPU's own time.
+    rates: PartRates,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct NicSum {
+    nic: String,
+    rates: PartRates,
+}
+
+/// 10^9 bytes per second; `null` where the part does not send or receive.
+#[derive(JsonSchema, Serialize)]
+struct PartRates {
+    send_gb_per_s: Option<f64>,
+    recv_gb_per_s: Option<f64>,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -11,7 +11,7 @@ use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::record::{
     ChannelRecord, MeshCell, MeshRecord, MissingNode, NodeRecord, PairRecord, Role, RunRecord,
-    SCHEMA, ScenarioRecord, TransferRecord, WorkerRecord, cells,
+    SCHEMA, ScenarioRecord, Sums, TransferRecord, WorkerRecord, cells,
 };
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, TransferResult};
@@ -27,6 +27,9 @@ const WARNINGS_MAX: usize = 50;
 /// and `unmet`.
 pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) -> RunRecord {
     let decisive = run.decisive();
+    let transfers = all_transfers(scenario, &run.pairs, &run.state);
+    // Pairs that measured again did so when the others had ended.
+    let is_first = |one: &&TransferRecord| run.first_retest.is_none_or(|first| one.pair < first);
     RunRecord {
         schema: SCHEMA.into(),
         id: id.into(),
@@ -44,7 +47,8 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) 
         },
         nodes: nodes(&run.state),
         pairs: pair_records(scenario, &run.pairs, &run.state),
-        transfers: all_transfers(scenario, &run.pairs, &run.state),
+        sums: Sums::of(transfers.iter().filter(is_first)),
+        transfers,
         mesh: scenario.mesh.as_ref().map(|_| mesh(run)),
         findings: findings(&run.pairs),
         unmet: Vec::new(),
@@ -224,13 +228,23 @@ fn transfer(
         .map(|clock| clock.iterations.as_slice())
         .unwrap_or_default();
     let measured = measured(iterations);
+    // Lanes of one process share their barriers; each has a time of its own within them.
+    let own = clock.and_then(|clock| clock.lanes.get(lane));
+    let nanoseconds = |iteration: &Iteration| {
+        let own = own.and_then(|own| own.get(iteration.index as usize));
+        own.copied().unwrap_or(iteration.nanoseconds)
+    };
     let seconds =
-        |iteration: &&Iteration| Duration::from_nanos(iteration.nanoseconds).as_secs_f64();
+        |iteration: &&Iteration| Duration::from_nanos(nanoseconds(iteration)).as_secs_f64();
     let iteration_seconds: Vec<f64> = measured.iter().map(seconds).collect();
     let total = scenario.transfer.total.0;
     let bytes = total * measured.len() as u64;
-    let elapsed =
-        Duration::from_nanos(measured.iter().map(|iteration| iteration.nanoseconds).sum());
+    let elapsed = Duration::from_nanos(
+        measured
+            .iter()
+            .map(|iteration| nanoseconds(iteration))
+            .sum(),
+    );
     let received: Vec<&ChannelResult> = of_side(receiver, Side::Recv)
         .into_iter()
         .filter(|channel| of_lane(channel.index))

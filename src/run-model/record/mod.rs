@@ -16,6 +16,7 @@ pub mod fuzzing;
 mod mesh;
 mod model;
 mod model_v1;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod thin;
@@ -29,4 +30,5 @@ pub use model::{
     ChannelRecord, Clock, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,
     ScenarioRecord, TransferRecord, WorkerRecord, record_value,
 };
+pub use sums::{GpuSum, NicSum, NodeSum, PartRates, Sums};
 pub use thin::{Samples, Thinned, thin};

@@ -5,6 +5,7 @@
 
 use super::mesh::MeshRecord;
 use super::model_v1;
+use super::sums::Sums;
 use crate::counters::{LatencyUs, NetworkUse};
 use crate::finding::Finding;
 use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
@@ -61,6 +62,10 @@ pub struct RunRecord {
     /// One transfer for each direction of each lane.
     #[serde(default)]
     pub transfers: Vec<TransferRecord>,
+    /// Rates by NIC, GPU and node over the interval that all transfers measured in, if there is
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sums: Option<Sums>,
     /// What of a mesh was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mesh: Option<MeshRecord>,
@@ -205,7 +210,8 @@ pub struct TransferRecord {
     pub verified_bytes: u64,
     /// Bytes that differ from the pattern, warm-up included.
     pub wrong_bytes: u64,
-    /// Duration of the measured iterations, between barriers that both ends share.
+    /// Duration of the measured iterations: between barriers that both ends share, or, of one of
+    /// several lanes of a process, until the lane's last byte had been received.
     pub seconds: f64,
     /// 10^9 bytes per second over `seconds`.
     pub gb_per_s: f64,
