@@ -30,6 +30,9 @@ use tcpx_words::error::Outcome;
 /// Maximum width of a sparkline, in columns.
 const SPARKS: usize = 40;
 
+/// Of a run with more directions, the rate of all is shown in their place.
+const RATES_MAX: usize = 4;
+
 /// The note below a table with a killed run.
 const KILLED: &str = "# killed : the coordinator was killed before it wrote run.json; `tcpxctl diagnose RUN` and \
                       `tcpxctl report RUN` read its events.jsonl\n";
@@ -178,10 +181,15 @@ fn text(runs: &[&RunEntry]) -> String {
             .iter()
             .map(|rate| format!("{:.3}", rate.median_gb_per_s))
             .collect();
-        let rates = if rates.is_empty() {
-            "-".to_owned()
-        } else {
-            rates.join(" ")
+        let rates = match run.all_gb_per_s {
+            _ if rates.is_empty() => "-".to_owned(),
+            Some(all) if rates.len() > RATES_MAX => {
+                format!("{all:.3} of {} together", rates.len())
+            }
+            None if rates.len() > RATES_MAX => {
+                format!("{} ... of {}", rates[..RATES_MAX].join(" "), rates.len())
+            }
+            _ => rates.join(" "),
         };
         columns.row([
             run.started.clone(),
@@ -193,15 +201,18 @@ fn text(runs: &[&RunEntry]) -> String {
             run.finding.clone().unwrap_or_default(),
             run.id.clone(),
         ]);
-        for rate in run
-            .rates
-            .iter()
-            .filter(|_| ["passed", MEASURED].contains(&run.outcome.as_str()))
-        {
-            over_time
-                .entry((&run.scenario, &rate.direction))
-                .or_default()
-                .push(rate.median_gb_per_s);
+        if !["passed", MEASURED].contains(&run.outcome.as_str()) {
+            continue;
+        }
+        let mut add = |direction, rate| {
+            let rates: &mut Vec<f64> = over_time.entry((&run.scenario, direction)).or_default();
+            rates.push(rate);
+        };
+        if let Some(all) = run.all_gb_per_s {
+            add("all together", all);
+        }
+        for rate in run.rates.iter().filter(|_| run.rates.len() <= RATES_MAX) {
+            add(&rate.direction, rate.median_gb_per_s);
         }
     }
     let mut text = columns.render();

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::launcher::LauncherArguments;
 use super::nodes::Nodes;
 use super::output::Columns;
+use super::run_table::together;
 use clap::Args;
 use std::collections::BTreeMap;
 use tcpx_coord::reach::Transport;
@@ -223,6 +224,7 @@ pub(crate) fn table(run: &RunRecord) -> String {
             reason.unwrap_or_default()
         ));
     }
+    text.push_str(&together(run, &names));
     text.push_str(&not_run(run));
     text
 }

@@ -255,6 +255,7 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
             overlap * 100.0
         ));
     }
+    text.push_str(&together(run, names));
     if let Some(stall) = &pair.stall {
         let how = if stall.recovered {
             "moved again later"
@@ -273,6 +274,18 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
         text.push_str(&counters(pair, outcome));
     }
     text + &verdict(run)
+}
+
+/// The rates of nodes, GPUs and NICs while all transfers measured.
+pub(super) fn together(run: &RunRecord, names: &Names) -> String {
+    match &run.sums {
+        Some(sums) if sums.is_more_than_one() => format!(
+            "# together : {}\n{}#\n",
+            columns::sums_sentence(sums),
+            render(columns::sums(sums, names))
+        ),
+        _ => String::new(),
+    }
 }
 
 /// The findings and the outcome.

@@ -242,6 +242,15 @@ fn results(text: &mut String, story: &Story, language: Language) {
     }
     let results = columns::results(TablePlace::Report, story.result_rows());
     table(text, &results.heads, &results.rows);
+    if let Some(sums) = &story.sums {
+        let _ = writeln!(
+            text,
+            "Together: {}\n",
+            inline(&columns::sums_sentence(sums))
+        );
+        let sums = columns::sums(sums, &story.names());
+        table(text, &sums.heads, &sums.rows);
+    }
     let quantiles: Vec<Vec<String>> = story
         .latencies
         .iter()

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Finding, Subject};
 use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
-use tcpx_run_model::record::{Clock, Role, TransferRecord, Unfinished};
+use tcpx_run_model::record::{Clock, Role, Sums, TransferRecord, Unfinished};
 use tcpx_run_model::results::{Driving, PluginRecord};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
@@ -66,6 +66,9 @@ pub struct Story {
     pub(crate) differences: Vec<NodeDifference>,
     /// One entry for each direction of each lane.
     pub(crate) transfers: Vec<StoryTransfer>,
+    /// Rates by NIC, GPU and node while all transfers measured, if this tells more than they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sums: Option<Sums>,
     /// Most severe first.
     pub(crate) findings: Vec<Finding>,
     /// The time axis that `series` is divided by.

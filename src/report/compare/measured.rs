@@ -6,8 +6,8 @@ use crate::story::{Story, StoryState, StoryWorker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_node::redact::Redactor;
-use tcpx_run_model::ids::NodeId;
-use tcpx_run_model::record::TransferRecord;
+use tcpx_run_model::ids::{Names, NodeId};
+use tcpx_run_model::record::{Sums, TransferRecord};
 use tcpx_run_model::results::Driving;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::side::Side;
@@ -169,7 +169,26 @@ impl Measured {
                 Metric::new("CPU s/GB", Better::Lower, false, cost),
             );
         }
+        if let Some(sums) = story.sums.as_ref().filter(|sums| sums.transfers > 1) {
+            measured.add_sums(sums, &story.names());
+        }
         Ok(measured)
+    }
+
+    /// Adds the rates of nodes and interfaces over the interval that all transfers measured in.
+    fn add_sums(&mut self, sums: &Sums, names: &Names) {
+        self.metric("rate of all", Metric::rate([sums.gb_per_s]));
+        for node in &sums.nodes {
+            let name = names.node(node.node);
+            self.metric(format!("rate of {name}"), Metric::rate(node.rates.faster()));
+        }
+        // A NIC's limit is one of each direction. Connections of several transfers share it, so the
+        // rate of a transfer tells nothing about it.
+        let nics = sums.nodes.iter().flat_map(|node| &node.nics);
+        self.metric(
+            "rate per NIC",
+            Metric::rate(nics.filter_map(|one| one.rates.faster())),
+        );
     }
 
     /// Adds the metrics of one direction; `suffix` ends their names.

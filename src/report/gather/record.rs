@@ -10,7 +10,9 @@ use serde_json::Value;
 use std::io;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Names, NodeIntro, PairIntro};
-use tcpx_run_model::record::{RecordError, RunFiles, TransferRecord, Unfinished, record_value};
+use tcpx_run_model::record::{
+    RecordError, RunFiles, Sums, TransferRecord, Unfinished, record_value,
+};
 use tcpx_run_model::replay::RECORD_BYTES_MAX;
 use tcpx_run_model::scenario;
 use tcpx_words::error::NextStep;
@@ -168,6 +170,13 @@ pub(super) fn add_transfers(record: Option<&Value>, names: &Names, story: &mut S
             record,
         });
     }
+    // Records of earlier versions have no sums; those of a mesh leave retests out.
+    let sums = match Sums::deserialize(&record["sums"]) {
+        Ok(sums) => Some(sums),
+        Err(_) if record["mesh"].is_object() => None,
+        Err(_) => Sums::of(story.transfers.iter().map(|one| &one.record)),
+    };
+    story.sums = sums.filter(Sums::is_more_than_one);
 }
 
 fn setting(resolved: &Value, key: &str) -> Option<String> {

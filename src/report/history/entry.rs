@@ -38,6 +38,10 @@ pub struct RunEntry {
     /// The median rate of each direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<DirectionRate>,
+    /// Rate of all directions over the interval that they were measured in together, 10^9 bytes
+    /// per second; only with several directions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_gb_per_s: Option<f64>,
     /// Bytes that failed verification, summed over all directions; `None` without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrong_bytes: Option<u64>,
@@ -142,6 +146,7 @@ impl RunEntry {
             scenario: printable(&brief.scenario),
             outcome: brief.outcome.to_string(),
             exit_code: brief.exit_code,
+            all_gb_per_s: brief.all_gb_per_s.filter(|_| brief.transfers.len() > 1),
             rates: measured.map(rate).collect(),
             wrong_bytes: Some(
                 brief

@@ -17,8 +17,8 @@ use tcpx_words::error::{NextStep, Outcome};
 /// File name of the index, beside the runs. No run's name starts with a dot.
 const INDEX: &str = ".history.json";
 /// Earlier versions are not used: 1 lists runs of `tcpxctl.run/2` as damaged, 2 has no wrong bytes
-/// of runs that verified nothing.
-const VERSION: u32 = 3;
+/// of runs that verified nothing, 3 has no rate of all directions.
+const VERSION: u32 = 4;
 /// Maximum runs of a folder.
 const RUNS_MAX: usize = 1_000_000;
 /// Maximum threads that read records.

@@ -25,6 +25,7 @@ pub(super) fn results(page: &mut Page, story: &Story) {
         page.tag("p", "Nothing was measured.");
     } else {
         transfers(page, story);
+        sums(page, story);
         iterations(page, story);
     }
     sweep(page, story);
@@ -41,6 +42,15 @@ fn transfers(page: &mut Page, story: &Story) {
         .flat_map(|one| &one.record.mismatches)
     {
         page.tag("pre", &format!("{mismatch:?}"));
+    }
+}
+
+/// The rates of nodes, GPUs and interfaces while all transfers measured.
+fn sums(page: &mut Page, story: &Story) {
+    if let Some(sums) = &story.sums {
+        page.heading("Rates together");
+        page.tag("p", &columns::sums_sentence(sums));
+        page.columns(columns::sums(sums, &story.names()));
     }
 }
 

@@ -23,6 +23,8 @@ pub struct RunBrief {
     pub exit_code: Option<u8>,
     /// Transfers, one per direction.
     pub transfers: Vec<BriefTransfer>,
+    /// Rate of all transfers over the interval that they measured in together, if there is one.
+    pub all_gb_per_s: Option<f64>,
     /// Conditions that were found, with their severity.
     pub findings: Vec<(String, Severity)>,
 }
@@ -54,6 +56,8 @@ struct Record {
     #[serde(default)]
     transfers: Vec<Transfer>,
     #[serde(default)]
+    sums: Option<AllRate>,
+    #[serde(default)]
     findings: Vec<Finding>,
 }
 
@@ -61,6 +65,11 @@ struct Record {
 #[serde(default)]
 struct Named {
     name: String,
+}
+
+#[derive(Deserialize)]
+struct AllRate {
+    gb_per_s: f64,
 }
 
 #[derive(Deserialize)]
@@ -159,6 +168,7 @@ impl RunBrief {
             outcome: record.outcome,
             exit_code: record.exit_code,
             transfers: record.transfers.into_iter().map(transfer).collect(),
+            all_gb_per_s: record.sums.map(|sums| sums.gb_per_s),
             findings: record
                 .findings
                 .into_iter()
