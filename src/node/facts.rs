@@ -22,6 +22,9 @@ pub struct Host {
     pub boot_id: Fact<String>,
     /// Inode of the network namespace of this process.
     pub network_namespace: Fact<u64>,
+    /// Where a virtual machine runs, as [`crate::physical_host`] says; only agents ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physical: Option<String>,
 }
 
 impl Host {
@@ -32,6 +35,7 @@ impl Host {
             kernel: root.line("/proc/sys/kernel/osrelease"),
             boot_id: root.line("/proc/sys/kernel/random/boot_id"),
             network_namespace: network_namespace(root),
+            physical: None,
         }
     }
 
@@ -162,6 +166,7 @@ mod tests {
         assert_eq!(here.is_same_stack(&here), Some(true));
         let beside = Host {
             network_namespace: Fact::Known(1),
+            physical: None,
             ..here.clone()
         };
         assert_eq!(here.is_same_stack(&beside), Some(false));

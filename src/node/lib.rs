@@ -9,6 +9,7 @@
 
 mod addresses;
 mod ask;
+mod cloud;
 mod cpu;
 pub mod doctor;
 mod elf;
@@ -41,6 +42,7 @@ mod threads;
 
 pub use addresses::{Route, address_of, local_addresses, route_to};
 pub(crate) use ask::read_cleaned;
+pub use cloud::physical_host;
 pub use fact::Fact;
 pub use facts::{Host, NodeFacts};
 pub use gpu::Gpu;

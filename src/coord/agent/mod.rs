@@ -120,11 +120,13 @@ fn serve(
         workers: BTreeMap::new(),
         watched: None,
     };
+    let mut facts = NodeFacts::read(&Root::live());
+    facts.host.physical = tcpx_node::physical_host(&Root::live());
     let hello = AgentMessage::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
-        facts: Box::new(NodeFacts::read(&Root::live())),
+        facts: Box::new(facts),
         reached_at,
     };
     agent.say(0, &hello);

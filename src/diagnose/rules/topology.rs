@@ -109,6 +109,7 @@ pub(super) mod cases {
             kernel: Fact::unknown("not read"),
             boot_id: Fact::Known("one".into()),
             network_namespace: Fact::Known(1),
+            physical: None,
         };
         for node in &mut evidence.nodes {
             node.machine = Some(EvidenceMachine {
