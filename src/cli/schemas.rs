@@ -364,6 +364,9 @@ struct RunPair {
     lanes: Vec<Lane>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rail: Option<Rail>,
+    /// Of the mesh, from 0; those that measured again what was suspect are rounds too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round: Option<u32>,
     outcome: OutcomeWord,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,

@@ -480,6 +480,7 @@ impl Story {
             nodes: pair.nodes,
             lanes: pair.lanes.clone(),
             rail: pair.rail.clone(),
+            round: None,
         };
         Names {
             nodes: self.nodes.iter().map(node).collect(),

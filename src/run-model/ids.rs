@@ -154,6 +154,9 @@ pub struct PairIntro {
     /// The rail that the pair uses, in a mesh that measures each rail by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rail: Option<Rail>,
+    /// The round of the mesh that the pair is measured in, from 0; retests are rounds too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<u32>,
 }
 
 impl PairIntro {
@@ -163,6 +166,7 @@ impl PairIntro {
             nodes,
             lanes,
             rail: None,
+            round: None,
         }
     }
 }
@@ -327,6 +331,7 @@ mod tests {
             nodes: nodes.map(NodeId),
             lanes: lanes.to_vec(),
             rail: None,
+            round: None,
         };
         Names {
             nodes: shown_names(addresses)

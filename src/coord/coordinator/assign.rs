@@ -147,6 +147,7 @@ pub(super) fn assign(
             nodes: ids,
             lanes: pair.into_iter().map(Lane::from).collect(),
             rail: rail.cloned(),
+            round: None,
         };
         PairPlan { intro, ends }
     };

@@ -126,6 +126,7 @@ fn pair_record(scenario: &Scenario, pair: &PairOutcome, state: &RunState) -> Pai
         nodes: pair.nodes,
         lanes: pair.lanes.clone(),
         rail: pair.rail.clone(),
+        round: pair.round,
         outcome: pair.outcome,
         reason: pair.reason.clone(),
         workers: End::ALL

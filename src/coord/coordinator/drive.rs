@@ -127,6 +127,7 @@ impl RunOutcome {
             nodes: [NodeId(0), NodeId(1)],
             lanes: vec![Lane::Host],
             rail: None,
+            round: None,
             bad_since: None,
             outcome: error.outcome(),
             reason: Some(format!("{error}{others}")),
@@ -307,7 +308,13 @@ impl Drive<'_> {
     }
 
     /// Tells the pairs of further rounds.
-    fn introduce(&mut self, rounds: Vec<RoundPlan>, now: Now) {
+    fn introduce(&mut self, mut rounds: Vec<RoundPlan>, now: Now) {
+        if self.request.scenario.mesh.is_some() {
+            for (number, round) in (self.started_rounds..).zip(&mut rounds) {
+                let plans = round.iter_mut();
+                plans.for_each(|plan| plan.intro.round = Some(number));
+            }
+        }
         let mut pairs = self.run.state().names.pairs.clone();
         pairs.truncate(self.launched as usize);
         pairs.extend(rounds.iter().flatten().map(|plan| plan.intro.clone()));

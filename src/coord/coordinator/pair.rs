@@ -48,6 +48,8 @@ pub struct PairOutcome {
     pub lanes: Vec<Lane>,
     /// Its rail, in a mesh that measures each rail by itself.
     pub rail: Option<Rail>,
+    /// The round of the mesh that it was measured in.
+    pub round: Option<u32>,
     /// When it failed, since the command started; `None` if it passed.
     pub bad_since: Option<Duration>,
     /// How it ended.
@@ -895,6 +897,7 @@ impl Pair {
             nodes: self.setup.intro.nodes,
             lanes: self.setup.intro.lanes,
             rail: self.setup.intro.rail,
+            round: self.setup.intro.round,
             bad_since: self.bad_since,
             outcome,
             reason,

@@ -149,6 +149,7 @@ pub(super) fn introduce(record: &Value, names: &mut Names) {
                 nodes,
                 lanes,
                 rail: Deserialize::deserialize(&pair["rail"]).unwrap_or_default(),
+                round: Deserialize::deserialize(&pair["round"]).unwrap_or_default(),
             }),
             Err(_) => names.pairs.get(place).cloned(),
         }

@@ -126,6 +126,7 @@ mod tests {
                 number: rail,
                 nics: ["eth1", "eth1"].map(str::to_owned),
             }),
+            round: None,
             outcome,
             reason: None,
             workers: [worker(role), worker(other)],

@@ -131,6 +131,9 @@ pub struct PairRecord {
     /// The rail of the pair, in a mesh that measures each rail by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rail: Option<Rail>,
+    /// The round of the mesh that it was measured in, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<u32>,
     /// How the pair ended.
     pub outcome: Outcome,
     /// Why the pair did not pass, in one sentence.
@@ -344,6 +347,7 @@ impl RunRecord {
             nodes: pair.nodes,
             lanes: pair.lanes.clone(),
             rail: pair.rail.clone(),
+            round: pair.round,
         };
         Names {
             nodes: self.nodes.iter().map(node).collect(),
