@@ -6,6 +6,7 @@ use super::nodes::{Nodes, upload};
 use super::plugin_arguments::PluginArguments;
 use super::scenario::first_point;
 use super::signals::interrupted;
+use std::collections::BTreeMap;
 use tcpx_coord::{OnFailure, PairOutcome, RunOutcome, RunRequest, Work, one_pair, run};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::ids::NodeId;
@@ -64,6 +65,7 @@ pub(crate) fn run_pair(
         on_failure: OnFailure::StopAll,
         missing_max: 0,
         retest: None,
+        topology: &BTreeMap::new(),
         bootstrap_port: nodes.bootstrap_port(),
         preflight,
         focused: None,

@@ -197,7 +197,7 @@ fn run_point(
     let preflight = !arguments.no_preflight;
     let focused = FocusedChannel::default();
     let nodes = meeting.transports.len();
-    let retest = move |rates: &[MeshCell]| mesh::retest_rounds(rates, nodes);
+    let retest = move |rates: &[MeshCell], _: &[Option<String>]| mesh::retest_rounds(rates, nodes);
     let retest: &Retest<'_> = &retest;
     let request = RunRequest {
         scenario,
@@ -209,6 +209,7 @@ fn run_point(
         on_failure: meeting.on_failure,
         missing_max: arguments.mesh.allow_missing,
         retest: scenario.mesh.is_some().then_some(retest),
+        topology: &std::collections::BTreeMap::new(),
         bootstrap_port,
         preflight,
         focused: arguments.live.then_some(&focused),

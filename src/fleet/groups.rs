@@ -37,6 +37,12 @@ impl Groups {
         }
     }
 
+    /// The groups of nodes whose groups are known one by one.
+    pub fn by_node(groups: &[Option<String>]) -> Self {
+        let mut of_node = groups.iter();
+        Self::of(&vec![""; groups.len()], |_| of_node.next()?.clone())
+    }
+
     /// How many groups there are.
     pub fn count(&self) -> usize {
         self.names.len()

@@ -2,6 +2,7 @@
 //! report. Each node is a separate agent on this machine.
 
 use crate::tcpxctl::{SMALL, Tool};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tcpx_coord::reach::Transport;
@@ -65,6 +66,7 @@ fn in_rounds(
         on_failure,
         missing_max: 0,
         retest,
+        topology: &BTreeMap::new(),
         bootstrap_port: 0,
         preflight: false,
         focused: None,
@@ -218,7 +220,7 @@ fn the_pair_that_stalls_is_named_and_the_others_end_with_it() {
 fn rounds_run_one_after_the_other_and_suspects_once_more() {
     let tool = Tool::new(&["--version"]);
     let rounds = [vec![[0, 1]], vec![[1, 2]], vec![[2, 0]]];
-    let again = |rates: &[MeshCell]| {
+    let again = |rates: &[MeshCell], _: &[Option<String>]| {
         assert_eq!(rates.len(), 3);
         assert!(rates.iter().all(|one| one.gb_per_s.is_some()), "{rates:?}");
         vec![vec![[1, 2]]]

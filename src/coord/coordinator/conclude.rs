@@ -10,13 +10,14 @@ use tcpx_run_model::event::PluginDevice;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::record::{
-    ChannelRecord, MeshCell, MeshRecord, MissingNode, NodeRecord, PairRecord, Role, RunRecord,
-    SCHEMA, ScenarioRecord, Sums, TransferRecord, WorkerRecord, cells,
+    ChannelRecord, MeshCell, MeshPair, MeshRecord, MissingNode, NodeRecord, PairRecord, Role,
+    RunRecord, SCHEMA, ScenarioRecord, Sums, TransferRecord, WorkerRecord, cells,
 };
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, TransferResult};
 use tcpx_run_model::scenario::{Direction, Scenario};
 use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
+use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 use tcpx_words::units::Rate;
 
@@ -30,7 +31,7 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) 
     let transfers = all_transfers(scenario, &run.pairs, &run.state);
     // Pairs that measured again did so when the others had ended.
     let is_first = |one: &&TransferRecord| run.first_retest.is_none_or(|first| one.pair < first);
-    RunRecord {
+    let mut record = RunRecord {
         schema: SCHEMA.into(),
         id: id.into(),
         started: started.into(),
@@ -54,16 +55,33 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) 
         unmet: Vec::new(),
         command: None,
         unwritten: None,
-    }
+    };
+    record.attribute();
+    record
 }
 
 /// The rates of a mesh so far.
 pub(super) fn rates(scenario: &Scenario, pairs: &[PairOutcome], state: &RunState) -> Vec<MeshCell> {
+    let part = |pair: &PairOutcome| MeshPair {
+        nodes: pair.nodes,
+        sends: End::ALL.map(|end| role(scenario, end) != Role::Recv),
+        rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
+        passed: pair.outcome == Outcome::Passed,
+    };
+    let parts: Vec<MeshPair> = pairs.iter().map(part).collect();
     cells(
-        &pair_records(scenario, pairs, state),
+        &parts,
         &all_transfers(scenario, pairs, state),
         0..pairs.len(),
     )
+}
+
+fn role(scenario: &Scenario, end: End) -> Role {
+    match (scenario.transfer.direction, end) {
+        (Direction::Both | Direction::PingPong, _) => Role::Both,
+        (Direction::Forward, End::First) | (Direction::Reverse, End::Second) => Role::Send,
+        _ => Role::Recv,
+    }
 }
 
 fn pair_records(scenario: &Scenario, pairs: &[PairOutcome], state: &RunState) -> Vec<PairRecord> {
@@ -90,6 +108,8 @@ fn mesh(run: &RunOutcome) -> MeshRecord {
         rounds_left_out: run.left_out.rounds,
         pairs_left_out: run.left_out.pairs,
         first_retest: run.first_retest,
+        groups: run.groups.clone(),
+        attribution: None,
     }
 }
 
@@ -140,11 +160,7 @@ fn worker_record(
     end: End,
     worker: Option<&WorkerState>,
 ) -> WorkerRecord {
-    let role = match (scenario.transfer.direction, end) {
-        (Direction::Both | Direction::PingPong, _) => Role::Both,
-        (Direction::Forward, End::First) | (Direction::Reverse, End::Second) => Role::Send,
-        _ => Role::Recv,
-    };
+    let role = role(scenario, end);
     let env = pair.env[end as usize].clone();
     let Some(worker) = worker else {
         return WorkerRecord {

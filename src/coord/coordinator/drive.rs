@@ -13,7 +13,7 @@ use crate::protocol::message::Work;
 use crate::reach::Transport;
 use crate::reach::child::Local;
 use crate::stream::Stream;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -23,7 +23,7 @@ use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, shown_names};
-use tcpx_run_model::record::MeshCell;
+use tcpx_run_model::record::{MeshCell, node_groups};
 use tcpx_run_model::scenario::{Rails, Scenario};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
@@ -50,6 +50,8 @@ pub struct RunRequest<'a> {
     pub missing_max: usize,
     /// Which pairs of nodes to measure once more, by rounds, after these rates.
     pub retest: Option<&'a Retest<'a>>,
+    /// The group of nodes by name or address; empty to take what the nodes' cloud says.
+    pub topology: &'a BTreeMap<String, String>,
     /// Port that the first listening worker uses, the next one for the next pair and so on; 0
     /// for any free port.
     pub bootstrap_port: u16,
@@ -59,8 +61,8 @@ pub struct RunRequest<'a> {
     pub focused: Option<&'a FocusedChannel>,
 }
 
-/// The rounds that measure again what the rates of a mesh make suspect.
-pub type Retest<'a> = dyn Fn(&[MeshCell]) -> Vec<Vec<[usize; 2]>> + Sync + 'a;
+/// The rounds that measure again what the rates of a mesh make suspect, with the group of each node.
+pub type Retest<'a> = dyn Fn(&[MeshCell], &[Option<String>]) -> Vec<Vec<[usize; 2]>> + Sync + 'a;
 
 /// The first node with the second, once: the rounds of every run of two nodes.
 pub fn one_pair() -> Vec<Vec<[usize; 2]>> {
@@ -87,6 +89,8 @@ pub struct RunOutcome {
     pub left_out: LeftOut,
     /// The first pair that measured again what was suspect.
     pub first_retest: Option<PairId>,
+    /// The group of each node; empty if none is known.
+    pub groups: Vec<Option<String>>,
 }
 
 /// Rounds of a mesh that were not started.
@@ -142,6 +146,7 @@ impl RunOutcome {
             missing,
             left_out: LeftOut::default(),
             first_retest: None,
+            groups: Vec::new(),
         }
     }
 }
@@ -334,7 +339,8 @@ impl Drive<'_> {
         }
         let now = self.now();
         let outcomes = self.run.outcomes();
-        let rounds = retest(&rates(self.request.scenario, &outcomes, self.run.state()));
+        let rates = rates(self.request.scenario, &outcomes, self.run.state());
+        let rounds = retest(&rates, &groups(self.request, self.run.state()));
         self.first_retest = Some(PairId(self.launched));
         match self.plans(&rounds) {
             Ok(rounds) => self.introduce(rounds, now),
@@ -633,6 +639,7 @@ impl Drive<'_> {
             pairs: self.rounds.iter().map(Vec::len).sum(),
         };
         let (state, pairs) = self.run.conclude();
+        let groups = groups(self.request, &state);
         let first_retest = self
             .first_retest
             .filter(|first| first.index() < pairs.len());
@@ -642,6 +649,12 @@ impl Drive<'_> {
             missing: self.missing,
             left_out,
             first_retest,
+            groups,
         }
     }
+}
+
+fn groups(request: &RunRequest<'_>, state: &RunState) -> Vec<Option<String>> {
+    let facts = |node| state.node(node).and_then(|node| node.facts.as_deref());
+    node_groups(&state.names, facts, request.topology)
 }

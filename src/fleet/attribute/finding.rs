@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::subject::{Names, Place, Subject};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tcpx_words::word_set;
 
 word_set! {
@@ -16,7 +16,7 @@ word_set! {
 }
 
 /// What is wrong with a part.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Defect {
     /// It is slower than the others.
@@ -32,7 +32,7 @@ pub enum Defect {
 }
 
 /// One part that is slow or dead.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The part.
     pub subject: Subject,
@@ -48,7 +48,7 @@ pub struct Finding {
 }
 
 /// What a mesh's measurements say.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Attribution {
     /// The part that explains most first; dead ones before slow ones.
     pub findings: Vec<Finding>,

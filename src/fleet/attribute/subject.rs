@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use crate::groups::Groups;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tcpx_words::word_set;
 
 /// A part of the mesh. Nodes, rails and groups are indices into the caller's lists.
 ///
 /// The order decides between parts that the same measurements are of, as the pair and either node
 /// are in a mesh of two: the first accuses the least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Place {
     /// One rail between two nodes, `a < b`.
@@ -72,7 +72,7 @@ word_set! {
 }
 
 /// A part of the mesh, in both directions or one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Subject {
     /// The part.
     #[serde(flatten)]
@@ -157,6 +157,18 @@ impl Subject {
 }
 
 impl Place {
+    /// The nodes and the rail that the part is of, if it is one of nodes or of a rail.
+    pub fn nodes_and_rail(self) -> (Vec<usize>, Option<usize>) {
+        match self {
+            Self::Lane { a, b, rail } => (vec![a, b], Some(rail)),
+            Self::Pair { a, b } => (vec![a, b], None),
+            Self::Rail { node, rail } => (vec![node], Some(rail)),
+            Self::Node { node } => (vec![node], None),
+            Self::EveryRail { rail } => (Vec::new(), Some(rail)),
+            Self::Groups { .. } | Self::Group { .. } => (Vec::new(), None),
+        }
+    }
+
     /// The directions that the part has.
     pub(super) fn ways(self) -> &'static [Way] {
         match self {

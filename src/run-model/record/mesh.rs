@@ -1,15 +1,21 @@
-//! What a run of a mesh measured, as a table of rates.
+//! What a run of a mesh measured: its rates, and which parts they make suspect.
+//!
+//! The findings are computed once, when the run ends, and kept in `run.json`: the table, reports,
+//! `compare` and `history` show the same ones.
 #![forbid(unsafe_code)]
 
 use super::model::{PairRecord, RunRecord, TransferRecord};
-use crate::ids::{NodeId, PairId};
+use crate::ids::{Names, NodeId, PairId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use tcpx_fleet::attribute::{self, Attribution, Cell, Finding};
+use tcpx_fleet::groups::Groups;
+use tcpx_node::NodeFacts;
 use tcpx_words::error::Outcome;
 
-/// What of a mesh was not run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What of a mesh was not run, and what its rates say.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeshRecord {
     /// The nodes whose agents did not start.
     pub missing: Vec<MissingNode>,
@@ -20,6 +26,12 @@ pub struct MeshRecord {
     /// The first pair that measured again what was suspect; so did all pairs after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_retest: Option<PairId>,
+    /// By node: the part of the network that it shares with others. Empty if no group is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Option<String>>,
+    /// Which parts are slow or dead. Records of earlier versions lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<MeshAttribution>,
 }
 
 /// A node that the run went on without.
@@ -31,8 +43,56 @@ pub struct MissingNode {
     pub reason: String,
 }
 
+/// What the rates of a mesh say about its parts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeshAttribution {
+    /// The part that explains most first; dead ones before slow ones.
+    pub findings: Vec<MeshFinding>,
+    /// Parts that looked slow at first, and were not when they were measured again.
+    pub cleared: Vec<MeshFinding>,
+    /// How much the measurements scatter without any of this: 0.1 is 10 %.
+    pub scatter: f64,
+    /// Number of measurements with a rate, and without one.
+    pub measured: usize,
+    /// Number of measurements without a rate.
+    pub missing: usize,
+    /// The nodes that a confirmed finding names, or one of whose rails it names: what a scheduler
+    /// should leave out.
+    pub nodes_at_fault: Vec<NodeId>,
+    /// The slowest directions, as a share of the median of all.
+    pub slowest: Vec<SlowDirection>,
+}
+
+/// One part that is slow or dead.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeshFinding {
+    /// One sentence: `rail eth3 of a3-7 sends at 61 % of the others`.
+    pub words: String,
+    /// The part; its indices are those of nodes, rails and, by name, of groups.
+    #[serde(flatten)]
+    pub finding: Finding,
+}
+
+/// One direction that is slower than most.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SlowDirection {
+    /// The node that sent.
+    pub from: NodeId,
+    /// The node that received.
+    pub to: NodeId,
+    /// As in [`MeshCell`].
+    pub rail: u32,
+    /// 10^9 bytes per second.
+    pub gb_per_s: f64,
+    /// Its rate divided by the median of all.
+    pub share: f64,
+}
+
+/// Most of the slowest directions that are kept.
+const SLOWEST_MAX: usize = 20;
+
 /// The rate from one node to another over a rail.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MeshCell {
     /// The node that sent.
     pub from: NodeId,
@@ -45,10 +105,45 @@ pub struct MeshCell {
     pub gb_per_s: Option<f64>,
 }
 
+impl From<&MeshCell> for Cell {
+    fn from(cell: &MeshCell) -> Self {
+        Self {
+            from: cell.from.index(),
+            to: cell.to.index(),
+            rail: cell.rail as usize,
+            gb_per_s: cell.gb_per_s,
+        }
+    }
+}
+
+/// The part of a pair that its rates are read with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MeshPair {
+    /// The nodes of the two workers.
+    pub nodes: [NodeId; 2],
+    /// Whether the worker of each sends.
+    pub sends: [bool; 2],
+    /// The number of its rail, 0 without one.
+    pub rail: u32,
+    /// Whether it passed.
+    pub passed: bool,
+}
+
+impl From<&PairRecord> for MeshPair {
+    fn from(pair: &PairRecord) -> Self {
+        Self {
+            nodes: pair.nodes,
+            sends: [0, 1].map(|end| pair.workers[end].role != super::Role::Recv),
+            rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
+            passed: pair.outcome == Outcome::Passed,
+        }
+    }
+}
+
 /// The rate of each direction of these of the pairs, in the order of the first pair of each.
-pub fn cells(
-    pairs: &[PairRecord],
-    transfers: &[TransferRecord],
+pub fn cells<'a>(
+    pairs: &[MeshPair],
+    transfers: impl IntoIterator<Item = &'a TransferRecord>,
     which: Range<usize>,
 ) -> Vec<MeshCell> {
     let mut places = BTreeMap::new();
@@ -67,39 +162,193 @@ pub fn cells(
         let sum = &mut cells[place].gb_per_s;
         *sum = sum.zip(rate).map(|(sum, rate)| sum + rate);
     };
-    let rail = |pair: &PairRecord| pair.rail.as_ref().map_or(0, |rail| rail.number);
     let of_these = |one: &&TransferRecord| which.contains(&one.pair.index());
-    for transfer in transfers.iter().filter(of_these) {
+    for transfer in transfers.into_iter().filter(of_these) {
         let Some(pair) = pairs.get(transfer.pair.index()) else {
             continue;
         };
-        let is_whole = pair.outcome == Outcome::Passed && transfer.iterations > 0;
+        let is_whole = pair.passed && transfer.iterations > 0;
         let rate = is_whole.then_some(transfer.gb_per_s);
-        add(transfer.from, transfer.to, rail(pair), rate);
+        add(transfer.from, transfer.to, pair.rail, rate);
     }
     // A pair that failed early has no transfer.
     let these = pairs.get(which).unwrap_or_default();
-    for pair in these.iter().filter(|pair| pair.outcome != Outcome::Passed) {
+    for pair in these.iter().filter(|pair| !pair.passed) {
         let [first, second] = pair.nodes;
-        for (from, to) in [(first, second), (second, first)] {
-            let role = &pair.workers[usize::from(from == second)].role;
-            if *role != super::Role::Recv {
-                add(from, to, rail(pair), None);
+        for (end, (from, to)) in [(first, second), (second, first)].into_iter().enumerate() {
+            if pair.sends[end] {
+                add(from, to, pair.rail, None);
             }
         }
     }
     cells
 }
 
+/// What these rates, and those of the retests, say.
+pub fn attributed(
+    rates: &[MeshCell],
+    again: &[MeshCell],
+    groups: &[Option<String>],
+) -> Attribution {
+    let [rates, again] =
+        [rates, again].map(|cells| cells.iter().map(Cell::from).collect::<Vec<_>>());
+    attribute::attribute(&rates, &again, &Groups::by_node(groups))
+}
+
+impl MeshAttribution {
+    /// The attribution with the names of the run's parts.
+    pub fn of(
+        [rates, again]: &[Vec<MeshCell>; 2],
+        nodes: &[String],
+        rails: &[String],
+        groups: &[Option<String>],
+    ) -> Self {
+        let found = attributed(rates, again, groups);
+        let groups = Groups::by_node(groups);
+        let names = attribute::Names {
+            nodes,
+            rails,
+            groups: &groups,
+        };
+        let at_fault = found.nodes_at_fault();
+        let named = |findings: Vec<Finding>| {
+            let named = |finding: Finding| MeshFinding {
+                words: finding.words(&names),
+                finding,
+            };
+            findings.into_iter().map(named).collect()
+        };
+        Self {
+            findings: named(found.findings),
+            cleared: named(found.cleared),
+            scatter: found.scatter,
+            measured: found.measured,
+            missing: found.missing,
+            nodes_at_fault: at_fault
+                .into_iter()
+                .map(|node| NodeId(node as u32))
+                .collect(),
+            slowest: slowest(rates),
+        }
+    }
+}
+
+/// The slowest directions over all rails, slowest first.
+fn slowest(rates: &[MeshCell]) -> Vec<SlowDirection> {
+    let mut slowest: Vec<SlowDirection> = Vec::new();
+    if let Some(median) = median_rate(rates).filter(|median| *median > 0.0) {
+        let slow = |cell: &MeshCell| {
+            let gb_per_s = cell.gb_per_s?;
+            Some(SlowDirection {
+                from: cell.from,
+                to: cell.to,
+                rail: cell.rail,
+                gb_per_s,
+                share: gb_per_s / median,
+            })
+        };
+        slowest.extend(rates.iter().filter_map(slow).filter(|one| one.share < 1.0));
+    }
+    slowest.sort_by(|one, other| one.share.total_cmp(&other.share));
+    slowest.truncate(SLOWEST_MAX);
+    slowest
+}
+
+/// The median of the rates; `None` if there is no rate.
+pub fn median_rate<'a>(cells: impl IntoIterator<Item = &'a MeshCell>) -> Option<f64> {
+    let mut rates: Vec<f64> = cells.into_iter().filter_map(|cell| cell.gb_per_s).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied()
+}
+
+/// The group of each node: that of the topology file, by its name, its address or its host name,
+/// or, without such a file, what the cloud says of its physical host. Empty if no group is known.
+pub fn node_groups<'a>(
+    names: &Names,
+    facts: impl Fn(NodeId) -> Option<&'a NodeFacts>,
+    topology: &BTreeMap<String, String>,
+) -> Vec<Option<String>> {
+    let group = |(id, intro): (NodeId, &crate::ids::NodeIntro)| {
+        let host = facts(id).map(|facts| &facts.host);
+        if topology.is_empty() {
+            let rack = host?.physical.as_deref()?.rsplit_once('/')?.0;
+            return Some(rack.to_owned());
+        }
+        let by_host = host.and_then(|host| topology.get(host.name.known()?));
+        let typed = topology
+            .get(&intro.name)
+            .or_else(|| topology.get(&intro.address));
+        typed.or(by_host).cloned()
+    };
+    let groups: Vec<_> = (0..).map(NodeId).zip(&names.nodes).map(group).collect();
+    if groups.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    groups
+}
+
 impl RunRecord {
     /// The rates of a mesh, and those of the pairs that measured again what was suspect.
     pub fn rates(&self) -> [Vec<MeshCell>; 2] {
-        let mesh = self.mesh.as_ref();
-        let all = self.pairs.len();
-        let first = mesh.and_then(|mesh| mesh.first_retest);
-        let first = first.map_or(all, |pair| pair.index().min(all));
-        [0..first, first..all].map(|which| cells(&self.pairs, &self.transfers, which))
+        let pairs: Vec<MeshPair> = self.pairs.iter().map(MeshPair::from).collect();
+        let first = self.mesh.as_ref().and_then(|mesh| mesh.first_retest);
+        rates(&pairs, &self.transfers, first)
     }
+
+    /// The interface of each rail, on the first node that has it; `all` if rails were not measured
+    /// by themselves.
+    pub fn rail_names(&self) -> Vec<String> {
+        rail_names(self.pairs.iter().filter_map(|pair| pair.rail.as_ref()))
+    }
+
+    /// What the rates of a mesh say: as the record has it, or, in one of an earlier version, computed.
+    pub fn attribution(&self) -> Option<MeshAttribution> {
+        let mesh = self.mesh.as_ref()?;
+        if let Some(known) = &mesh.attribution {
+            return Some(known.clone());
+        }
+        let names = self.names();
+        let nodes = names.nodes.iter().map(|node| node.name.clone());
+        Some(MeshAttribution::of(
+            &self.rates(),
+            &nodes.collect::<Vec<_>>(),
+            &self.rail_names(),
+            &mesh.groups,
+        ))
+    }
+
+    /// Keeps what the rates of a mesh say in the record.
+    pub fn attribute(&mut self) {
+        let attribution = self.attribution();
+        if let Some(mesh) = &mut self.mesh {
+            mesh.attribution = attribution;
+        }
+    }
+}
+
+/// The rates of the pairs before the first retest, and from it on.
+pub fn rates(
+    pairs: &[MeshPair],
+    transfers: &[TransferRecord],
+    first_retest: Option<PairId>,
+) -> [Vec<MeshCell>; 2] {
+    let all = pairs.len();
+    let first = first_retest.map_or(all, |pair| pair.index().min(all));
+    [0..first, first..all].map(|which| cells(pairs, transfers, which))
+}
+
+/// The name of each rail: the interface of the first pair that has it.
+pub fn rail_names<'a>(rails: impl IntoIterator<Item = &'a crate::ids::Rail>) -> Vec<String> {
+    let mut names: BTreeMap<u32, String> = BTreeMap::new();
+    for rail in rails {
+        let name = || tcpx_words::units::printable(&rail.nics[0]);
+        names.entry(rail.number).or_insert_with(name);
+    }
+    let last = names.keys().last().copied();
+    let name = |number| names.get(&number).map_or("?", String::as_str).to_owned();
+    last.map_or(vec!["all".to_owned()], |last| {
+        (0..=last).map(name).collect()
+    })
 }
 
 #[cfg(test)]
@@ -148,7 +397,8 @@ mod tests {
         transfers: &[TransferRecord],
     ) -> Vec<(u32, u32, u32, Option<f64>)> {
         let cell = |one: MeshCell| (one.from.0, one.to.0, one.rail, one.gb_per_s);
-        cells(pairs, transfers, 0..pairs.len())
+        let parts: Vec<MeshPair> = pairs.iter().map(MeshPair::from).collect();
+        cells(&parts, transfers, 0..pairs.len())
             .into_iter()
             .map(cell)
             .collect()
@@ -172,5 +422,78 @@ mod tests {
         ];
         let expected = [(0, 1, 0, None), (2, 0, 1, None), (0, 2, 1, None)];
         assert_eq!(rates(&broken, &transfers[..1]), expected);
+    }
+
+    /// Six nodes with two rails, of which one rail of node 4 sends at half of the rate.
+    fn mesh_record() -> RunRecord {
+        let text = json!({"schema": super::super::SCHEMA, "outcome": "passed"});
+        let mut run = RunRecord::parse(text.to_string().as_bytes()).expect("a record");
+        for node in 0..6 {
+            let text = json!({"name": format!("a3-{node}"), "facts": null});
+            run.nodes
+                .push(serde_json::from_str(&text.to_string()).expect("a node"));
+        }
+        for (first, second) in
+            (0..6).flat_map(|first| (first + 1..6).map(move |second| (first, second)))
+        {
+            for rail in 0..2 {
+                let id = run.pairs.len() as u32;
+                let mut one = pair([first, second], rail, Role::Both, Outcome::Passed);
+                one.rail = one.rail.map(|rail| Rail {
+                    nics: [rail.number + 1; 2].map(|number| format!("eth{number}")),
+                    ..rail
+                });
+                run.pairs.push(one);
+                for (from, to) in [(first, second), (second, first)] {
+                    let wobble = 1.0 + f64::from((from * 7 + to * 3 + rail) % 5) / 250.0;
+                    let share = if (from, rail) == (4, 1) { 0.5 } else { 1.0 };
+                    run.transfers
+                        .push(transfer(id, from, to, 10.0 * wobble * share));
+                }
+            }
+        }
+        run.mesh = Some(MeshRecord::default());
+        run
+    }
+
+    #[test]
+    fn the_record_keeps_what_its_rates_say() {
+        let mut run = mesh_record();
+        run.attribute();
+        let bytes = serde_json::to_vec(&run).expect("JSON");
+        let read = RunRecord::parse(&bytes).expect("a record");
+        assert_eq!(read.mesh, run.mesh);
+        let found = read.attribution().expect("a mesh");
+        assert_eq!(
+            found.findings[0].words,
+            "rail eth2 of a3-4 sends at 50 % of the others"
+        );
+        let slowest = found.slowest[0];
+        assert_eq!(
+            (slowest.from, slowest.rail, found.slowest.len()),
+            (NodeId(4), 1, 20)
+        );
+        assert!((0.45..0.55).contains(&slowest.share), "{slowest:?}");
+        assert_eq!(found.nodes_at_fault, [], "it was not measured again");
+    }
+
+    #[test]
+    fn groups_are_those_of_the_file_or_of_the_cloud() {
+        let run = mesh_record();
+        let none = |_| None;
+        assert_eq!(node_groups(&run.names(), none, &BTreeMap::new()), []);
+        let file = BTreeMap::from([("a3-1".to_owned(), "rack1".to_owned())]);
+        let groups = node_groups(&run.names(), none, &file);
+        assert_eq!(groups[..3], [None, Some("rack1".to_owned()), None]);
+        let mut facts = NodeFacts::read(&tcpx_node::fixture::a3_high().root);
+        facts.host.physical = Some("/block/rack2/host7".to_owned());
+        let known = |node| (node == NodeId(0)).then_some(&facts);
+        let groups = node_groups(&run.names(), known, &BTreeMap::new());
+        assert_eq!(groups[..2], [Some("/block/rack2".to_owned()), None]);
+        assert_eq!(
+            node_groups(&run.names(), known, &file)[0],
+            None,
+            "the file is what counts"
+        );
     }
 }

@@ -25,7 +25,10 @@ pub use archive::{Archive, ArchiveError, ENTRIES_MAX, is_name};
 pub use brief::{BriefTransfer, RunBrief};
 pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished, open_regular};
 pub use folder::{FolderError, RunFolder, Unwritten, WorkerFile, worker_file};
-pub use mesh::{MeshCell, MeshRecord, MissingNode, cells};
+pub use mesh::{
+    MeshAttribution, MeshCell, MeshFinding, MeshPair, MeshRecord, MissingNode, SlowDirection,
+    attributed, cells, median_rate, node_groups, rail_names, rates,
+};
 pub use model::{
     ChannelRecord, Clock, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,
     ScenarioRecord, TransferRecord, WorkerRecord, record_value,
