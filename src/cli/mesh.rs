@@ -6,17 +6,22 @@ use super::launcher::LauncherArguments;
 use super::nodes::Nodes;
 use super::output::Columns;
 use super::run_table::together;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
 use tcpx_coord::reach::Transport;
 use tcpx_coord::{OnFailure, WORKERS_MAX, one_pair};
-use tcpx_fleet::attribute::{Attribution, Cell, Names as PartNames, attribute, retests};
-use tcpx_fleet::groups::Groups;
+use tcpx_fleet::attribute::retests;
+use tcpx_fleet::exclude::ExcludeFormat;
+use tcpx_fleet::groups::{self, Groups};
 use tcpx_fleet::schedule::{self, Round};
-use tcpx_run_model::ids::NodeId;
-use tcpx_run_model::record::{MeshCell, RunRecord};
+use tcpx_run_model::record::{
+    MeshAttribution, MeshCell, MeshFinding, RunRecord, attributed, median_rate,
+};
 use tcpx_run_model::scenario::{Mesh, Rails, Rounds, Scenario};
-use tcpx_words::error::Outcome;
+use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::counted;
 
 /// The nodes of a mesh.
@@ -26,11 +31,38 @@ pub(crate) struct MeshArguments {
     /// Nodes of a mesh: a list such as node_ips/tcpx.txt, or names such as a3-[0-15].
     #[arg(long, value_name = "FILE|NAMES", conflicts_with_all = ["peer", "join", "from"])]
     hosts: Option<String>,
+    /// File with a node and its group on each line, such as `a3-[0-15] rack1` [default: what the cloud says].
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// Print only the nodes at fault, for a scheduler, to stdout; the table goes to stderr.
+    #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["json", "live"])]
+    pub(crate) exclude_format: Option<ExcludeWord>,
     /// Go on without up to K nodes that cannot be reached.
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub(crate) allow_missing: usize,
     #[command(flatten)]
     launcher: LauncherArguments,
+}
+
+/// As in [`ExcludeFormat`].
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExcludeWord {
+    /// One folded list, for `--exclude` and `scontrol update nodename=`.
+    Slurm,
+    /// One `kubectl cordon` per node.
+    Kubectl,
+    /// One name per line.
+    Hosts,
+}
+
+impl From<ExcludeWord> for ExcludeFormat {
+    fn from(word: ExcludeWord) -> Self {
+        match word {
+            ExcludeWord::Slurm => Self::Slurm,
+            ExcludeWord::Kubectl => Self::Kubectl,
+            ExcludeWord::Hosts => Self::Hosts,
+        }
+    }
 }
 
 /// The nodes of a run, and which of them transfer with which, by rounds.
@@ -40,20 +72,52 @@ pub(crate) struct Meeting {
     pub(crate) on_failure: OnFailure,
     /// The launcher and where its nodes come from.
     launcher: Option<String>,
+    /// The group of nodes by name.
+    pub(crate) topology: BTreeMap<String, String>,
 }
 
 impl MeshArguments {
+    /// The group of each node of the topology file, by name; empty without one.
+    fn topology(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let Some(path) = &self.topology else {
+            return Ok(BTreeMap::new());
+        };
+        let shown = path.display();
+        let cannot = |why: &dyn std::fmt::Display| {
+            Failure::new(Outcome::Usage, format!("cannot use {shown}: {why}"))
+        };
+        let file = File::open(path).map_err(|error| cannot(&error))?;
+        let mut text = String::new();
+        let length = file.take(TOPOLOGY_BYTES_MAX).read_to_string(&mut text);
+        if length.map_err(|error| cannot(&error))? as u64 == TOPOLOGY_BYTES_MAX {
+            return Err(cannot(&"it is longer than any list of nodes"));
+        }
+        groups::parse(&text).map_err(|bad| {
+            let failure = cannot(&bad);
+            match bad.next_step() {
+                Some(next) => failure.next(next),
+                None => failure,
+            }
+        })
+    }
+
     /// Two nodes, or those of the mesh.
     pub(crate) fn meeting(&self, nodes: &Nodes, scenario: &Scenario) -> Result<Meeting, Failure> {
         let named = self.hosts.is_some() || self.launcher.names_nodes();
         let mesh = match &scenario.mesh {
             Some(mesh) => mesh,
             None if !named => {
+                if self.topology.is_some() || self.exclude_format.is_some() {
+                    let message = "--topology and --exclude-format are of meshes, and the scenario has no [mesh]";
+                    return Err(Failure::new(Outcome::Usage, message)
+                        .next("run scenarios/mesh.toml, or add --set mesh.pattern=pairs"));
+                }
                 return Ok(Meeting {
                     transports: nodes.transports()?.into(),
                     rounds: one_pair(),
                     on_failure: OnFailure::StopAll,
                     launcher: None,
+                    topology: BTreeMap::new(),
                 });
             }
             None => {
@@ -81,6 +145,7 @@ impl MeshArguments {
             transports,
             on_failure: OnFailure::GoOn,
             launcher,
+            topology: self.topology()?,
         })
     }
 }
@@ -109,31 +174,29 @@ fn pairs(round: &Round) -> Vec<[usize; 2]> {
     round.meetings.iter().map(pair).collect()
 }
 
+/// A topology file for more nodes than can be driven is some other file.
+const TOPOLOGY_BYTES_MAX: u64 = 16 << 20;
+
 /// Most pairs of nodes that are measured again.
 const RETESTS_MAX: usize = 64;
 
 /// The rounds that measure again what these rates make suspect.
-pub(crate) fn retest_rounds(rates: &[MeshCell], nodes: usize) -> Vec<Vec<[usize; 2]>> {
-    let groups = Groups::default();
-    let found = attribute(&parts(rates), &[], &groups);
-    let meetings = retests(&found, nodes, &groups, RETESTS_MAX);
+pub(crate) fn retest_rounds(
+    rates: &[MeshCell],
+    groups: &[Option<String>],
+    nodes: usize,
+) -> Vec<Vec<[usize; 2]>> {
+    let found = attributed(rates, &[], groups);
+    let meetings = retests(&found, nodes, &Groups::by_node(groups), RETESTS_MAX);
     schedule::disjoint(&meetings).iter().map(pairs).collect()
 }
 
-/// What the rates of a mesh say about its nodes and rails.
-fn attributed(run: &RunRecord) -> Attribution {
-    let [first, again] = run.rates();
-    attribute(&parts(&first), &parts(&again), &Groups::default())
-}
-
-fn parts(rates: &[MeshCell]) -> Vec<Cell> {
-    let part = |rate: &MeshCell| Cell {
-        from: rate.from.index(),
-        to: rate.to.index(),
-        rail: rate.rail as usize,
-        gb_per_s: rate.gb_per_s,
-    };
-    rates.iter().map(part).collect()
+/// The names of the nodes at fault, as a scheduler takes them.
+pub(crate) fn excluded(run: &RunRecord, format: ExcludeFormat) -> String {
+    let names = run.names();
+    let found = run.attribution().unwrap_or_default();
+    let at_fault = found.nodes_at_fault.iter().map(|node| names.node(*node));
+    format.render(&at_fault.collect::<Vec<_>>())
 }
 
 /// The line of the header that describes a mesh.
@@ -164,49 +227,37 @@ const SLOWEST_MAX: usize = 5;
 pub(crate) fn table(run: &RunRecord) -> String {
     let [cells, _] = run.rates();
     let names = run.names();
-    let mut rails: Vec<u32> = cells.iter().map(|cell| cell.rail).collect();
-    rails.sort_unstable();
-    rails.dedup();
+    let rails = run.rail_names();
+    let rail_name = |rail: u32| rails.get(rail as usize).map_or("?", String::as_str);
     let mut columns = Columns::new(&["rail", "directions", "failed", "median", "min", "max"]);
-    let mut slowest: Vec<(f64, MeshCell)> = Vec::new();
-    for rail in rails {
+    for rail in 0..rails.len() as u32 {
         let of_rail = || cells.iter().filter(move |cell| cell.rail == rail);
-        let mut rates: Vec<f64> = of_rail().filter_map(|cell| cell.gb_per_s).collect();
-        rates.sort_by(f64::total_cmp);
-        let median = rates.get(rates.len() / 2).copied();
-        let shown = |rate: Option<&f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3}"));
+        if of_rail().next().is_none() {
+            continue;
+        }
+        let rates = || of_rail().filter_map(|cell| cell.gb_per_s);
+        let shown = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3}"));
         columns.row([
-            rail_name(run, rail),
+            rail_name(rail).to_owned(),
             of_rail().count().to_string(),
-            of_rail()
-                .filter(|cell| cell.gb_per_s.is_none())
-                .count()
-                .to_string(),
-            shown(median.as_ref()),
-            shown(rates.first()),
-            shown(rates.last()),
+            (of_rail().count() - rates().count()).to_string(),
+            shown(median_rate(of_rail())),
+            shown(rates().reduce(f64::min)),
+            shown(rates().reduce(f64::max)),
         ]);
     }
-    let mut rates: Vec<f64> = cells.iter().filter_map(|cell| cell.gb_per_s).collect();
-    rates.sort_by(f64::total_cmp);
-    if let Some(&median) = rates.get(rates.len() / 2).filter(|median| **median > 0.0) {
-        let share = |cell: &'_ MeshCell| Some((cell.gb_per_s? / median, *cell));
-        slowest.extend(cells.iter().filter_map(share));
-    }
+    let found = run.attribution().unwrap_or_default();
     let mut text = format!("#\n{}", columns.render());
-    slowest.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let direction = |cell: &MeshCell| {
-        let (from, to) = (names.node(cell.from), names.node(cell.to));
-        format!("{from} -> {to} {}", rail_name(run, cell.rail))
-    };
-    text.push_str(&suspects(run));
+    text.push_str(&suspects(&found));
     text.push_str("# Slowest directions, as a share of the median\n");
-    for (ratio, cell) in slowest.iter().take(SLOWEST_MAX) {
+    for slow in found.slowest.iter().take(SLOWEST_MAX) {
         text.push_str(&format!(
-            "#   {} : {:.3} GB/s, {:.0} %\n",
-            direction(cell),
-            cell.gb_per_s.unwrap_or_default(),
-            ratio * 100.0
+            "#   {} -> {} {} : {:.3} GB/s, {:.0} %\n",
+            names.node(slow.from),
+            names.node(slow.to),
+            rail_name(slow.rail),
+            slow.gb_per_s,
+            slow.share * 100.0
         ));
     }
     for pair in run
@@ -230,50 +281,16 @@ pub(crate) fn table(run: &RunRecord) -> String {
 }
 
 /// The parts that explain what is slow or failed: those that were measured again, then the others.
-fn suspects(run: &RunRecord) -> String {
-    let found = attributed(run);
-    let names = run.names();
-    let nodes: Vec<String> = (0..run.nodes.len() as u32)
-        .map(|node| names.node(NodeId(node)))
-        .collect();
-    let rails: Vec<String> = (0..=run.rates()[0]
-        .iter()
-        .map(|cell| cell.rail)
-        .max()
-        .unwrap_or(0))
-        .map(|rail| rail_name(run, rail))
-        .collect();
-    let groups = Groups::default();
-    let parts = PartNames {
-        nodes: &nodes,
-        rails: &rails,
-        groups: &groups,
-    };
+fn suspects(found: &MeshAttribution) -> String {
     if found.findings.is_empty() {
         let scatter = found.scatter * 100.0;
         return format!(
             "#\n# No node, rail or pair stands out; rates scatter by {scatter:.0} %\n#\n"
         );
     }
-    let mut text = String::from("#\n");
-    for finding in &found.findings {
-        text.push_str(&format!(
-            "# {} : {}\n",
-            finding.standing,
-            finding.words(&parts)
-        ));
-    }
-    text.push_str("#\n");
-    text
-}
-
-/// The interface of the rail on the first node that has it.
-fn rail_name(run: &RunRecord, rail: u32) -> String {
-    let rails = run.pairs.iter().filter_map(|pair| pair.rail.as_ref());
-    let mut of_number = rails.filter(|one| one.number == rail);
-    of_number
-        .next()
-        .map_or("all".to_owned(), |rail| rail.nics[0].clone())
+    let line = |one: &MeshFinding| format!("# {} : {}\n", one.finding.standing, one.words);
+    let lines: String = found.findings.iter().map(line).collect();
+    format!("#\n{lines}#\n")
 }
 
 fn without_name<'a>(reason: &'a str, node: &str) -> &'a str {
@@ -309,6 +326,7 @@ fn not_run(run: &RunRecord) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tcpx_run_model::ids::NodeId;
 
     #[test]
     fn a_slow_node_is_measured_again_with_good_partners() {
@@ -328,11 +346,14 @@ mod tests {
             }
         };
         let rates: Vec<MeshCell> = all.filter(|(from, to)| from != to).map(rate).collect();
-        let again: Vec<[usize; 2]> = retest_rounds(&rates, 8).into_iter().flatten().collect();
+        let again: Vec<[usize; 2]> = retest_rounds(&rates, &[], 8)
+            .into_iter()
+            .flatten()
+            .collect();
         assert!(!again.is_empty());
         assert!(again.iter().all(|pair| pair.contains(&3)), "{again:?}");
         let healthy = |rate: &MeshCell| rate.from != slow && rate.to != slow;
         let rates: Vec<MeshCell> = rates.into_iter().filter(healthy).collect();
-        assert_eq!(retest_rounds(&rates, 8), Vec::<Vec<[usize; 2]>>::new());
+        assert_eq!(retest_rounds(&rates, &[], 8), Vec::<Vec<[usize; 2]>>::new());
     }
 }

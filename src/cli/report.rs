@@ -17,6 +17,7 @@
 
 use super::adopt::runs;
 use super::failure::{Ended, Ending, Failure};
+use super::mesh::{self, ExcludeWord};
 use super::nodes::Nodes;
 use super::output::{print, print_error, say};
 use super::{Common, collect};
@@ -58,6 +59,9 @@ pub(crate) struct Arguments {
     /// Do not replace names and addresses.
     #[arg(long)]
     no_redact: bool,
+    /// Print only the nodes that a mesh found at fault, for a scheduler.
+    #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["collect", "format", "short", "out"])]
+    exclude_format: Option<ExcludeWord>,
     /// Folder of the run folders.
     #[arg(long, value_name = "DIR", default_value = "reports")]
     reports: PathBuf,
@@ -159,6 +163,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         false => open(common, &arguments.runs, &arguments.reports)?,
     };
     let files = runs.remove(0);
+    if let Some(format) = arguments.exclude_format {
+        return exclude(&files, format);
+    }
     let mut story = gather(&files, findings_from_files);
     for other in &runs {
         story.sweep_with(&gather(other, findings_from_files));
@@ -207,6 +214,20 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         .iter()
         .map(|(path, cleared)| (path.as_path(), cleared));
     Ok(Ending::from(second_look(common, &outlet, files)))
+}
+
+/// Prints the nodes that a mesh found at fault.
+fn exclude(files: &RunFiles, format: ExcludeWord) -> Ended {
+    let run = files
+        .record()
+        .map_err(|error| Failure::because(Outcome::NotRun, &error))?;
+    let Some(run) = run.filter(|run| run.mesh.is_some()) else {
+        let message = format!("{} is no finished run of a mesh", files.id());
+        return Err(Failure::new(Outcome::Usage, message)
+            .next("name a run of scenarios/mesh.toml, or of another scenario with [mesh]"));
+    };
+    print(&mesh::excluded(&run, format.into()));
+    Ok(Ending::PASSED)
 }
 
 /// Looks at redacted reports once more, with other rules.

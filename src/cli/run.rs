@@ -186,18 +186,24 @@ fn run_point(
     let mut folder = RunFolder::create(&arguments.reports, &stamp, &scenario.slug())?;
     folder.scenario(&toml::to_string_pretty(scenario).unwrap_or_default());
     let id = folder.id.clone();
-    if !common.json {
-        print(&header(&id, point, is_sweep));
-        if let Some(mesh) = &scenario.mesh {
-            print(&mesh::header(mesh, meeting));
-        }
+    // stdout is reserved for a document or a list of nodes.
+    let show = |text: &str| match arguments.mesh.exclude_format {
+        _ if common.json => {}
+        Some(_) => say(text),
+        None => print(text),
+    };
+    show(&header(&id, point, is_sweep));
+    if let Some(mesh) = &scenario.mesh {
+        show(&mesh::header(mesh, meeting));
     }
     let mut progress = Progress::new(scenario);
     let bootstrap_port = arguments.nodes.bootstrap_port();
     let preflight = !arguments.no_preflight;
     let focused = FocusedChannel::default();
     let nodes = meeting.transports.len();
-    let retest = move |rates: &[MeshCell], _: &[Option<String>]| mesh::retest_rounds(rates, nodes);
+    let retest = move |rates: &[MeshCell], groups: &[Option<String>]| {
+        mesh::retest_rounds(rates, groups, nodes)
+    };
     let retest: &Retest<'_> = &retest;
     let request = RunRequest {
         scenario,
@@ -209,7 +215,7 @@ fn run_point(
         on_failure: meeting.on_failure,
         missing_max: arguments.mesh.allow_missing,
         retest: scenario.mesh.is_some().then_some(retest),
-        topology: &std::collections::BTreeMap::new(),
+        topology: &meeting.topology,
         bootstrap_port,
         preflight,
         focused: arguments.live.then_some(&focused),
@@ -244,15 +250,14 @@ fn run_point(
         })
     };
     progress.clear();
-    if !common.json {
-        print(&table(&run, &outcome));
+    show(&table(&run, &outcome));
+    if let Some(format) = arguments.mesh.exclude_format {
+        print(&mesh::excluded(&run, format.into()));
     }
-    print_reason(common, &run);
+    print_reason(common, &run, show);
     match folder.finish(&mut run) {
         Ok(path) => {
-            if !common.json {
-                print(&format!("# Record : {}\n", path.display()));
-            }
+            show(&format!("# Record : {}\n", path.display()));
             if arguments.report_on_fail && (run.exit_code != 0 || run.outcome != Outcome::Passed) {
                 report_failure(common, arguments, &path);
             }
@@ -268,11 +273,10 @@ fn run_point(
 }
 
 /// Prints the reason for the outcome, the findings of a failed run, and the unmet expectations.
-fn print_reason(common: &Common, run: &RunRecord) {
+fn print_reason(common: &Common, run: &RunRecord, show: impl Fn(&str)) {
     match (&run.reason, run.exit_code) {
         (None, _) => {}
-        (Some(reason), 0) if !common.json => print(&format!("# As expected : {reason}\n")),
-        (Some(_), 0) => {}
+        (Some(reason), 0) => show(&format!("# As expected : {reason}\n")),
         (Some(reason), _) => print_error(common, reason, run.next_step.as_deref()),
     }
     if run.exit_code != 0 && !run.findings.is_empty() {

@@ -394,6 +394,79 @@ struct Mesh {
     /// Index in `pairs` of the first that measured again what was suspect; so did all after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_retest: Option<u32>,
+    /// By node: its rack, block or whatever the topology file or the cloud says that it shares.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<Option<String>>,
+    /// Which parts are slow or dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attribution: Option<MeshAttribution>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct MeshAttribution {
+    /// The part that explains most first; dead ones before slow ones.
+    findings: Vec<MeshFinding>,
+    /// Parts that looked slow at first, and were not when they were measured again.
+    cleared: Vec<MeshFinding>,
+    /// How much the measurements scatter without any of this: 0.1 is 10 %.
+    scatter: f64,
+    /// Number of measurements with a rate.
+    measured: usize,
+    /// Number of measurements without one.
+    missing: usize,
+    /// Indexes in `nodes`: what a scheduler should leave out.
+    nodes_at_fault: Vec<u32>,
+    /// Slowest first.
+    slowest: Vec<SlowDirection>,
+}
+
+/// One part that is slow or dead, with the indexes of its nodes (`node`, or `a` and `b`), of its
+/// `rail` and of its groups.
+#[derive(JsonSchema, Serialize)]
+struct MeshFinding {
+    /// One sentence.
+    words: String,
+    /// `lane`, `pair`, `rail`, `node`, `groups`, `group` or `every-rail`.
+    kind: String,
+    /// `both`, `sends` or `receives`.
+    way: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    a: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    b: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rail: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<usize>,
+    /// `slow` or `dead`.
+    what: String,
+    /// Of a slow part: its rate divided by that of the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<f64>,
+    /// Of a dead part: how many measurements failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<usize>,
+    /// How many measurements it rests on.
+    measurements: usize,
+    /// From 0 to 1.
+    confidence: f64,
+    /// `confirmed` or `suspected`.
+    standing: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct SlowDirection {
+    /// Index of the sending node.
+    from: u32,
+    /// Index of the receiving node.
+    to: u32,
+    /// Number of the rail.
+    rail: u32,
+    gb_per_s: f64,
+    /// Divided by the median of all.
+    share: f64,
 }
 
 #[derive(JsonSchema, Serialize)]
