@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Story;
-use super::columns::{self, TablePlace};
+use super::columns::{self, ResultRow, TablePlace};
 use super::html::{both, dump, place, plugins};
 use super::spread::{ByNode, NodeTable};
 use super::story::{StoryNode, StoryProcess};
@@ -10,6 +10,7 @@ use super::verdict::verdict;
 use super::words::Language;
 use std::fmt::Write;
 use tcpx_run_model::ids::NodeId;
+use tcpx_run_model::record::SlowDirection;
 use tcpx_run_model::results::PluginRecord;
 
 /// Maximum rows of one table, because issue trackers limit the size of a comment.
@@ -52,6 +53,7 @@ pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> S
     }
     ran(&mut text, story, language);
     findings(&mut text, story, language);
+    mesh(&mut text, story, language);
     standstill(&mut text, story, language);
     results(&mut text, story, language);
     nodes(&mut text, story, language);
@@ -240,7 +242,11 @@ fn results(text: &mut String, story: &Story, language: Language) {
         let _ = writeln!(text, "Nothing was measured.\n");
         return;
     }
-    let results = columns::results(TablePlace::Report, story.result_rows());
+    let rows: Vec<ResultRow<'_>> = match story.mesh {
+        Some(_) => story.slowest_rows(ROWS_MAX),
+        None => story.result_rows().collect(),
+    };
+    let results = columns::results(TablePlace::Report, rows);
     table(text, &results.heads, &results.rows);
     if let Some(sums) = &story.sums {
         let _ = writeln!(
@@ -271,6 +277,44 @@ fn results(text: &mut String, story: &Story, language: Language) {
             &["posted to done, µs", "p50", "p99", "p99.9", "max"],
             &quantiles,
         );
+    }
+}
+
+/// Which parts of a mesh are suspect, and the slowest directions.
+fn mesh(text: &mut String, story: &Story, language: Language) {
+    let Some(mesh) = &story.mesh else { return };
+    heading(text, language, "Mesh");
+    if mesh.findings.is_empty() {
+        let scatter = mesh.scatter * 100.0;
+        line(
+            text,
+            &format!("No node, rail or pair stands out; rates scatter by {scatter:.0} %."),
+        );
+    }
+    for one in mesh.findings.iter().take(ROWS_MAX) {
+        let sentence = inline(&one.sentence);
+        let confidence = one.confidence * 100.0;
+        line(
+            text,
+            &format!(
+                "* {}: {sentence} (confidence {confidence:.1} %)",
+                one.standing
+            ),
+        );
+    }
+    text.push('\n');
+    let names = story.names();
+    let rail = |rail: u32| mesh.rails.get(rail as usize).cloned().unwrap_or_default();
+    let row = |one: &SlowDirection| {
+        let ends = [one.from, one.to].map(|node| names.node(node));
+        let (rate, share) = (one.gb_per_s, one.share * 100.0);
+        let [rate, share] = [format!("{rate:.3}"), format!("{share:.0} %")];
+        vec![ends.join(" to "), rail(one.rail), rate, share]
+    };
+    let rows: Vec<Vec<String>> = mesh.slowest.iter().map(row).collect();
+    if !rows.is_empty() {
+        let heads = ["slowest directions", "rail", "GB/s", "of the median"];
+        table(text, &heads, &rows);
     }
 }
 

@@ -7,8 +7,8 @@ use tcpx_node::redact::Redactor;
 
 /// Keys whose values are this program's own words. They are not redacted, even on a machine
 /// named `send`.
-const WORDS: [&str; 8] = [
-    "outcome", "severity", "side", "role", "state", "lane", "lanes", "family",
+const WORDS: [&str; 9] = [
+    "outcome", "severity", "side", "role", "standing", "state", "lane", "lanes", "family",
 ];
 /// Keys of maps whose keys are redacted too: node names, worker names and variables.
 const MAPS: [&str; 3] = ["env", "effective", "environment"];

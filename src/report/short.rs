@@ -17,6 +17,7 @@ const QUOTE_MAX: usize = 220;
 pub(crate) fn short(story: &Story, language: Language) -> String {
     let mut lines = headline(story, language);
     results(&mut lines, story, language);
+    mesh(&mut lines, story);
     findings(&mut lines, story, language);
     windows(&mut lines, story, language);
     log(&mut lines, story, language);
@@ -103,6 +104,14 @@ fn results(lines: &mut Vec<String>, story: &Story, language: Language) {
             transfer.wrong_bytes,
             say("bytes wrong", "字节错误")
         ));
+    }
+}
+
+/// The parts of a mesh that explain most.
+fn mesh(lines: &mut Vec<String>, story: &Story) {
+    let findings = story.mesh.iter().flat_map(|mesh| &mesh.findings);
+    for one in findings.take(8) {
+        lines.push(format!("* {}: {}", one.standing, inline(&one.sentence)));
     }
 }
 

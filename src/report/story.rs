@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Finding, Subject};
 use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
-use tcpx_run_model::record::{Clock, Role, Sums, TransferRecord, Unfinished};
+use tcpx_run_model::record::{
+    Clock, MeshCell, Role, SlowDirection, Sums, TransferRecord, Unfinished,
+};
 use tcpx_run_model::results::{Driving, PluginRecord};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
@@ -69,6 +71,9 @@ pub struct Story {
     /// Rates by NIC, GPU and node while all transfers measured, if this tells more than they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sums: Option<Sums>,
+    /// The rates of a mesh, and what they say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mesh: Option<StoryMesh>,
     /// Most severe first.
     pub(crate) findings: Vec<Finding>,
     /// The time axis that `series` is divided by.
@@ -127,6 +132,50 @@ impl From<Unfinished> for StoryState {
             Unfinished::Examined | Unfinished::Open => Self::Unfinished,
         }
     }
+}
+
+/// The rates between many nodes, and which parts they make suspect.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoryMesh {
+    /// The name of each rail.
+    pub(crate) rails: Vec<String>,
+    /// The group of each node; empty if none is known.
+    pub(crate) groups: Vec<Option<String>>,
+    /// The rate of each direction and rail.
+    pub(crate) cells: Vec<MeshCell>,
+    /// The rates of what was measured again.
+    pub(crate) retested: Vec<MeshCell>,
+    /// How much rates scatter without the findings: 0.1 is 10 %.
+    pub(crate) scatter: f64,
+    /// Parts that are slow or dead, the one that explains most first.
+    pub(crate) findings: Vec<StoryMeshFinding>,
+    /// Parts that were not slow any more when they were measured again, in words.
+    pub(crate) cleared: Vec<String>,
+    /// Slowest first.
+    pub(crate) slowest: Vec<SlowDirection>,
+    /// The nodes that a scheduler should leave out.
+    pub(crate) nodes_at_fault: Vec<NodeId>,
+    /// Rounds that were not run, and their pairs.
+    pub(crate) left_out: (u64, u64),
+    /// Nodes whose agents did not start, with the reason.
+    pub(crate) absent: Vec<(NodeId, String)>,
+}
+
+/// A part of a mesh that is slow or dead.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoryMeshFinding {
+    /// One sentence.
+    pub(crate) sentence: String,
+    /// `confirmed` or `suspected`.
+    pub(crate) standing: String,
+    /// From 0 to 1.
+    pub(crate) confidence: f64,
+    /// How many measurements it rests on.
+    pub(crate) measurements: usize,
+    /// The nodes of the part, if it is one of nodes.
+    pub(crate) nodes: Vec<NodeId>,
+    /// The rail, if it is one of a rail.
+    pub(crate) rail: Option<u32>,
 }
 
 /// A process that no run started, by its recorder.
@@ -512,6 +561,14 @@ impl Story {
             transfer: &one.record,
             asked,
         })
+    }
+
+    /// The rows of the slowest transfers, slowest first.
+    pub(super) fn slowest_rows(&self, most: usize) -> Vec<ResultRow<'_>> {
+        let mut rows: Vec<ResultRow<'_>> = self.result_rows().collect();
+        rows.sort_by(|one, other| one.transfer.gb_per_s.total_cmp(&other.transfer.gb_per_s));
+        rows.truncate(most);
+        rows
     }
 
     /// Whether the run ended with this outcome.

@@ -32,6 +32,7 @@ impl Language {
             "State when the transfer stopped" => "传输停止时的状态",
             "Channels with requests in flight" => "有未完成请求的通道",
             "Results" => "结果",
+            "Mesh" => "网格",
             "Rates together" => "同时传输的速率",
             "Nodes" => "节点",
             "Differences between the nodes" => "节点之间的差异",

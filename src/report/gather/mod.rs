@@ -11,6 +11,7 @@
 mod events;
 mod evidence;
 mod lines;
+mod mesh;
 mod nodes;
 mod record;
 mod recorders;
@@ -56,6 +57,7 @@ pub fn gather(files: &RunFiles, judge: Judge) -> Story {
     nodes::add_nodes(record.as_ref(), &events.state, &mut story);
     nodes::add_processes(&events.state, &mut story);
     record::add_transfers(record.as_ref(), &events.state.names, &mut story);
+    mesh::add_mesh(record.as_ref(), &mut story);
     series::add_series(&events, &mut story);
     let recorders = recorders::read(files, &events.state, &mut story);
     series::add_windows(&events.state, &mut story);
