@@ -8,11 +8,13 @@
 mod bars;
 mod heat;
 mod lines;
+mod matrix;
 mod requests;
 mod scale;
 
 pub(super) use bars::{Dot, dots, histogram};
 pub(super) use heat::heat;
 pub(super) use lines::{ChartLine, lines};
+pub(super) use matrix::{MatrixCell, MatrixLabel, matrix};
 pub(super) use requests::requests;
 pub(super) use scale::{duration, seconds};

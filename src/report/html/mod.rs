@@ -2,6 +2,7 @@
 //! makes the browser enforce that.
 #![forbid(unsafe_code)]
 
+mod mesh;
 mod nodes;
 mod results;
 mod standstill;
@@ -27,6 +28,7 @@ pub(crate) fn html(story: &Story, for_google: bool, language: Language) -> Strin
     }
     ran(&mut page, story);
     findings(&mut page, story, language);
+    mesh::mesh(&mut page, story);
     standstill::standstill(&mut page, story);
     results::results(&mut page, story);
     nodes::nodes(&mut page, story);
@@ -70,6 +72,9 @@ fn head(page: &mut Page, story: &Story, language: Language) {
         &format!("Run {}, started {when}.{}", story.id, state(story)),
     );
     page.raw("<nav>");
+    if story.mesh.is_some() {
+        page.raw("<a href=\"#mesh\">Mesh</a>");
+    }
     for (id, name) in [
         ("ran", "What was run"),
         ("findings", "Findings"),

@@ -14,6 +14,8 @@ use tcpx_words::units::ByteCount;
 const LINES_MAX: usize = 8;
 /// Maximum figures of one kind, and lines of one figure. Of more pairs the slowest are shown.
 const FIGURES_MAX: usize = 16;
+/// Of more transfers of a mesh, only the slowest are listed.
+const TRANSFERS_MAX: usize = 32;
 /// Maximum strips of a chart.
 const STRIPS_MAX: usize = 128;
 /// A longer counters table is folded.
@@ -35,7 +37,18 @@ pub(super) fn results(page: &mut Page, story: &Story) {
 }
 
 fn transfers(page: &mut Page, story: &Story) {
-    page.columns(columns::results(TablePlace::Report, story.result_rows()));
+    let all = story.transfers.len();
+    if story.mesh.is_some() && all > TRANSFERS_MAX {
+        // The matrices have their rates.
+        let rows = story.slowest_rows(TRANSFERS_MAX);
+        page.tag(
+            "p class=\"soft\"",
+            &format!("The {TRANSFERS_MAX} slowest of {all} transfers; the JSON report has all."),
+        );
+        page.columns(columns::results(TablePlace::Report, rows));
+    } else {
+        page.columns(columns::results(TablePlace::Report, story.result_rows()));
+    }
     for mismatch in story
         .transfers
         .iter()
