@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod lines;
+mod mesh;
 mod worker;
 
 use crate::counters::ChannelNow;
@@ -19,6 +20,7 @@ use crate::ids::{
 use crate::record::{Clock, RunRecord};
 use crate::scenario::Scenario;
 pub use lines::{KeptLine, LineSource};
+pub use mesh::PairProgress;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tcpx_node::NodeFacts;
