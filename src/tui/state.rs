@@ -3,11 +3,11 @@
 
 use super::theme::Theme;
 use super::view::{PANES, Pane};
-use crate::watch::{ChannelPicture, ChannelState, Picture};
+use crate::watch::{ChannelPicture, ChannelState, Model, Picture};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use tcpx_run_model::counters::ChannelKey;
-use tcpx_run_model::ids::WorkerId;
+use tcpx_run_model::ids::{NodeId, WorkerId};
 
 /// The order of channels within their group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +95,10 @@ pub(crate) struct ViewState {
     pub(crate) lines_back: usize,
     /// A message in the footer, until the next key.
     pub(crate) notice: Option<String>,
+    /// Row and column of the cursor in the matrix of a mesh.
+    pub(crate) mesh_at: (usize, usize),
+    /// The pair of a mesh that was opened; `None` shows the matrix.
+    pub(crate) pair: Option<[NodeId; 2]>,
 }
 
 impl ViewState {
@@ -115,7 +119,19 @@ impl ViewState {
             help: false,
             lines_back: 0,
             notice: None,
+            mesh_at: (0, 1),
+            pair: None,
         }
+    }
+
+    /// Whether the matrix of a mesh is shown.
+    pub(crate) fn shows_matrix(&self, model: &Model) -> bool {
+        model.is_mesh() && self.pair.is_none()
+    }
+
+    /// The picture that is shown: of all workers, or of the opened pair.
+    pub(crate) fn picture<'a>(&self, model: &'a Model, now_ns: u64) -> Picture<'a> {
+        Picture::of(model, self.at.unwrap_or(now_ns), self.pair)
     }
 
     /// The lines of the table after filtering and sorting.

@@ -5,7 +5,8 @@
 use super::keys::Message;
 use super::state::{LineKey, SortOrder, TableLine, ViewState};
 use super::view::{PANES, Pane, pane_of_channel};
-use crate::watch::{ChannelState, Model, Picture};
+use crate::watch::{ChannelState, Model};
+use tcpx_run_model::ids::NodeId;
 
 /// An action that needs the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub(crate) fn update(
         )
     {
         state.help = false;
+        return None;
+    }
+    if state.shows_matrix(model) && in_matrix(state, model, message, page) {
         return None;
     }
     match message {
@@ -90,6 +94,37 @@ pub(crate) fn update(
     None
 }
 
+/// Moves the cursor of the matrix, or opens the pair under it. Returns whether the message was one
+/// of the matrix.
+fn in_matrix(state: &mut ViewState, model: &Model, message: Message, page: usize) -> bool {
+    if state.zoomed {
+        return false;
+    }
+    let last = model.state().names.nodes.len().saturating_sub(1);
+    let (row, column) = &mut state.mesh_at;
+    match message {
+        Message::Up(by) => *row = row.saturating_sub(by),
+        Message::Down(by) => *row = (*row + by).min(last),
+        Message::PageUp => *row = row.saturating_sub(page.max(1)),
+        Message::PageDown => *row = (*row + page.max(1)).min(last),
+        Message::Back(by) => *column = column.saturating_sub(by),
+        Message::Forward(by) => *column = (*column + by).min(last),
+        Message::First => (*row, *column) = (0, 0),
+        Message::Last => (*row, *column) = (last, last),
+        Message::Open => {
+            let ends = [*row, *column].map(|node| NodeId(node as u32));
+            if model.mesh().directions.contains_key(&(ends[0], ends[1])) {
+                state.pair = Some(ends);
+                state.selected = None;
+            } else {
+                state.notice = Some("these two do not meet in this run".into());
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
 const FILTER_MAX: usize = 80;
 
 fn sort(now: SortOrder, by: usize) -> SortOrder {
@@ -120,7 +155,7 @@ fn vertical(state: &mut ViewState, model: &Model, now_ns: u64, by: isize) {
             .min(lines(model));
         return;
     }
-    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let picture = state.picture(model, now_ns);
     let items = state.items(&picture);
     let Some(last) = items.len().checked_sub(1) else {
         return;
@@ -156,7 +191,7 @@ fn to_mark(state: &mut ViewState, model: &Model, now_ns: u64, forward: bool) {
 }
 
 fn collapse(state: &mut ViewState, model: &Model, now_ns: u64) {
-    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let picture = state.picture(model, now_ns);
     let items = state.items(&picture);
     let Some(item) = items.get(state.cursor(&picture, &items)) else {
         return;
@@ -176,7 +211,7 @@ fn collapse_all(state: &mut ViewState, model: &Model, now_ns: u64) {
     if !state.collapsed.is_empty() {
         return state.collapsed.clear();
     }
-    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let picture = state.picture(model, now_ns);
     let groups = picture
         .rows
         .iter()
@@ -185,7 +220,7 @@ fn collapse_all(state: &mut ViewState, model: &Model, now_ns: u64) {
 }
 
 fn next_trouble(state: &mut ViewState, model: &Model, now_ns: u64) {
-    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let picture = state.picture(model, now_ns);
     let items = state.items(&picture);
     let cursor = state.cursor(&picture, &items);
     let is_bad = |item: &&TableLine| match item {
@@ -205,7 +240,7 @@ fn next_trouble(state: &mut ViewState, model: &Model, now_ns: u64) {
 
 /// Enter on a group opens or closes the group, on a channel it shows the channel's details.
 fn open(state: &mut ViewState, model: &Model, now_ns: u64) {
-    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
+    let picture = state.picture(model, now_ns);
     let items = state.items(&picture);
     match items.get(state.cursor(&picture, &items)) {
         Some(TableLine::Group { .. }) => collapse(state, model, now_ns),
@@ -227,7 +262,9 @@ fn close(state: &mut ViewState) {
         state.pane = PANES.first().copied();
     } else if !state.filter.is_empty() {
         state.filter.clear();
-    } else {
+    } else if state.at.is_some() {
         state.at = None;
+    } else {
+        state.pair = None;
     }
 }

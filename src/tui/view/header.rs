@@ -11,6 +11,8 @@ use std::borrow::Cow;
 use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
+/// Height of the title and the banner.
+pub(super) const ALONE: u16 = 2;
 /// Maximum number of worker lines.
 const NODES_MAX: u16 = 8;
 const SPARK_STEP_NS: u64 = 500_000_000;

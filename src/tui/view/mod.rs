@@ -10,6 +10,7 @@ mod findings;
 mod header;
 mod help;
 mod log;
+mod mesh;
 
 use super::canvas::Pen;
 use super::state::{TableLine, ViewState};
@@ -79,11 +80,18 @@ pub(crate) fn view(
     buffer: &mut Buffer,
 ) -> Drawn {
     let area = buffer.area;
-    let picture = Picture::at(model, state.at.unwrap_or(now_ns));
-    let header = header::height(&picture, area);
+    let picture = state.picture(model, now_ns);
+    let is_matrix = state.shows_matrix(model);
+    let header = match is_matrix {
+        true => header::ALONE,
+        false => header::height(&picture, area),
+    };
     let [top, rest] = split(area, header);
     let [middle, bottom] = split(rest, rest.height.saturating_sub(1));
     header::draw(buffer, top, model, state, &picture, now_ns);
+    if is_matrix {
+        mesh::banner(buffer, top, model, state);
+    }
     let pane_height = match state.pane {
         None => 0,
         Some(_) if state.zoomed => middle.height,
@@ -91,7 +99,11 @@ pub(crate) fn view(
     };
     let [table, below] = split(middle, middle.height - pane_height);
     let items = state.items(&picture);
-    channels::draw(buffer, table, state, &picture, &items);
+    if is_matrix {
+        mesh::draw(buffer, table, model, state);
+    } else {
+        channels::draw(buffer, table, state, &picture, &items);
+    }
     if let Some(pane) = state.pane
         && below.height > 0
     {
@@ -106,7 +118,7 @@ pub(crate) fn view(
             },
         );
     }
-    footer(buffer, bottom, state);
+    footer(buffer, bottom, state, is_matrix);
     if state.help {
         help::draw(buffer, area, state.theme);
     }
@@ -155,7 +167,7 @@ fn frame(buffer: &mut Buffer, area: Rect, state: &ViewState, title: &str, right:
     split(area, 1)[1]
 }
 
-fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState) {
+fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState, is_matrix: bool) {
     let mut pen = Pen::at(buffer, state.theme, area, 0);
     if state.typing {
         pen.write(Ink::Title, " filter: ")
@@ -168,7 +180,16 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState) {
         pen.write(Ink::Strong, format!(" {notice}"));
         return;
     }
-    let hints = [
+    let of_matrix = [
+        ("q", "quit"),
+        ("?", "help"),
+        ("Arrows", "move"),
+        ("Enter", "open the pair"),
+        ("f", "findings"),
+        ("l", "log"),
+        ("p", "save"),
+    ];
+    let of_table = [
         ("q", "quit"),
         ("?", "help"),
         ("Enter", "detail"),
@@ -181,6 +202,11 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &ViewState) {
         ("t", "groups"),
         ("p", "save"),
     ];
+    let hints = if is_matrix {
+        &of_matrix[..]
+    } else {
+        &of_table[..]
+    };
     for (key, word) in hints {
         if pen.left() < key.len() + word.len() + 3 {
             break;

@@ -12,6 +12,7 @@ mod folder;
 mod health;
 mod judged;
 mod live;
+mod mesh;
 mod model;
 mod picture;
 mod source;
@@ -22,5 +23,6 @@ pub use live::{FocusedChannel, LiveSource, ViewUpdate};
 pub use source::{Beginning, Clock, Source, SourceError, open};
 
 pub(crate) use health::{Health, HealthLevel};
+pub(crate) use mesh::{DirectionNow, MeshNow};
 pub(crate) use model::Model;
 pub(crate) use picture::{ChannelPicture, ChannelState, Picture, WorkerPicture};

@@ -4,6 +4,7 @@
 //! goes by the clock of this machine.
 #![forbid(unsafe_code)]
 
+use super::mesh::MeshNow;
 use super::source::{Beginning, Clock, Source, SourceError};
 use std::collections::BTreeMap;
 use tcpx_run_model::counters::ChannelDetail;
@@ -20,6 +21,10 @@ pub(crate) struct Model {
     pub(crate) timeline: Timeline,
     /// The newest details of the channel in focus.
     pub(crate) detail: Option<ChannelDetail>,
+    /// The pairs of a mesh; empty with two nodes.
+    mesh: MeshNow,
+    /// Whether `mesh` is that of the run's end.
+    is_mesh_whole: bool,
     /// The clock of the source.
     pub(crate) clock: Clock,
     /// Cache of `timeline.state.name` for each worker, which is slow with many pairs.
@@ -34,6 +39,8 @@ impl Model {
             title: beginning.title,
             timeline: Timeline::from_state(beginning.state),
             detail: None,
+            mesh: MeshNow::default(),
+            is_mesh_whole: false,
             clock: Clock::Wall,
             names: BTreeMap::new(),
             named_pairs: 0,
@@ -46,6 +53,7 @@ impl Model {
         let mut model = Self::new(beginning);
         events.into_iter().for_each(|event| model.take(event));
         model.keep_names();
+        model.keep_mesh();
         model
     }
 
@@ -67,7 +75,30 @@ impl Model {
         }
         self.clock = source.clock();
         self.keep_names();
+        self.keep_mesh();
         Ok(())
+    }
+
+    fn keep_mesh(&mut self) {
+        let state = &self.timeline.state;
+        if state.is_mesh() {
+            // Of a run that is over, the last picture stays.
+            let is_over = state.ended.is_some();
+            if !(is_over && self.is_mesh_whole) {
+                self.mesh.refresh(state, is_over);
+            }
+            self.is_mesh_whole = is_over;
+        }
+    }
+
+    /// The pairs of a mesh and their rates.
+    pub(crate) fn mesh(&self) -> &MeshNow {
+        &self.mesh
+    }
+
+    /// Whether this is a run of a mesh.
+    pub(crate) fn is_mesh(&self) -> bool {
+        self.state().is_mesh()
     }
 
     fn take(&mut self, event: Event) {

@@ -8,7 +8,7 @@ use super::model::Model;
 use tcpx_diagnose::turn::WAITING_MS;
 use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::counters::{ChannelNow, Sample, Series};
-use tcpx_run_model::ids::WorkerId;
+use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::state::WorkerState;
 use tcpx_run_model::timeline::stands_still;
@@ -92,14 +92,33 @@ pub(crate) struct Picture<'a> {
 }
 
 impl<'a> Picture<'a> {
-    /// The state at a moment, in nanoseconds since 1970.
+    #[cfg(test)]
     pub(crate) fn at(model: &'a Model, at_ns: u64) -> Self {
+        Self::of(model, at_ns, None)
+    }
+
+    /// The state at a moment, in nanoseconds since 1970: of all workers, or of those between two
+    /// nodes.
+    pub(crate) fn of(model: &'a Model, at_ns: u64, only: Option<[NodeId; 2]>) -> Self {
         let mut picture = Self {
             at_ns,
             nodes: Vec::new(),
             rows: Vec::new(),
         };
-        for worker in model.state().workers.values() {
+        let names = &model.state().names;
+        let is_shown = |id: WorkerId| {
+            let (Some([a, b]), Some(pair)) = (only, id.pair()) else {
+                return only.is_none();
+            };
+            let nodes = names.pairs.get(pair.index()).map(|intro| intro.nodes);
+            nodes == Some([a, b]) || nodes == Some([b, a])
+        };
+        for worker in model
+            .state()
+            .workers
+            .values()
+            .filter(|one| is_shown(one.id))
+        {
             picture.add(model, worker);
         }
         picture
