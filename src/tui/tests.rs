@@ -17,7 +17,9 @@ use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::counters::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
 use tcpx_run_model::event::{Event, EventKind, PluginDevice, PluginReady};
 use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, shown_names};
+use tcpx_run_model::phase::{Failure, Phase};
 use tcpx_run_model::results::PluginRecord;
+use tcpx_words::error::Outcome;
 use tcpx_words::log::LogLine;
 use tcpx_words::side::Side;
 
@@ -737,6 +739,128 @@ fn a_damaged_record_is_noted_and_a_future_version_is_an_error() {
         .expect("refused")
         .to_string();
     assert!(error.contains("tcpxctl.run/9"), "{error}");
+}
+
+/// What a worker received: 1 GB at this rate.
+fn received(gb_per_s: f64) -> EventKind {
+    let text = serde_json::json!({
+        "iterations": [{"index": 0, "warmup": false, "nanoseconds": (1e9 / gb_per_s) as u64, "bytes": 1}],
+        "channels": [{
+            "side": "recv", "index": 0, "device": 0, "nic": "eth1", "counters": null,
+            "tally": {"bytes": 1_000_000_000, "verified_bytes": 0, "wrong_bytes": 0, "null_requests": 0, "first_mismatch": null},
+        }],
+        "round_trip_us": null, "registered_bytes": 0, "resident_bytes": null,
+    });
+    let result = serde_json::from_str(&text.to_string()).expect("a result");
+    EventKind::Transfer(Box::new(result))
+}
+
+/// Six nodes in five rounds. The last round has not begun, one pair of the fourth runs, one failed,
+/// and `a3-2` is at half of the rate.
+fn mesh() -> Vec<Event> {
+    let hosts: Vec<String> = (0..6).map(|node| format!("a3-{node}")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let rounds = [
+        [[0, 1], [2, 3], [4, 5]],
+        [[0, 2], [1, 4], [3, 5]],
+        [[0, 3], [1, 5], [2, 4]],
+        [[0, 4], [1, 3], [2, 5]],
+        [[0, 5], [1, 2], [3, 4]],
+    ];
+    let pair = |round: usize, nodes: [u32; 2]| PairIntro {
+        round: Some(round as u32),
+        ..PairIntro::new(nodes.map(NodeId), vec![Lane::Host])
+    };
+    let all = || {
+        (0..)
+            .zip(rounds)
+            .flat_map(|(round, pairs)| pairs.map(|nodes| (round, nodes)))
+    };
+    let pairs = all().map(|(round, nodes)| pair(round, nodes)).collect();
+    let mut events = vec![
+        nodes(&hosts),
+        Event::new(0.0, Who::Run, EventKind::Pairs(pairs)),
+    ];
+    for ((_, nodes), id) in all().zip(0..11) {
+        for node in nodes {
+            let worker = WorkerId::of_pair(NodeId(node), PairId(id));
+            let share = if nodes.contains(&2) { 0.5 } else { 1.0 };
+            let rate = 10.0 * share * (1.0 + f64::from((node * 3 + id) % 4) / 100.0);
+            let ms = u64::from(id) * 100;
+            events.push(match (id, node) {
+                (10, _) => event_at(ms, worker, plugin()),
+                (9, _) => event_at(ms, worker, EventKind::Failed(failure())),
+                _ => event_at(ms, worker, received(rate)),
+            });
+        }
+    }
+    events
+}
+
+fn failure() -> Failure {
+    Failure {
+        outcome: Outcome::Failed,
+        phase: Phase::Connecting,
+        message: "connection refused".to_owned(),
+        next_step: None,
+        follows: false,
+    }
+}
+
+#[test]
+fn a_mesh_is_a_matrix_that_fills_and_enter_opens_a_pair() {
+    let mut screen = Screen::new(Model::after(Beginning::default(), mesh()), PLAIN, (100, 30));
+    let text = screen.text();
+    assert!(
+        text.contains("node a3-2 runs at 50 % of the others"),
+        "{text}"
+    );
+    insta::assert_snapshot!(text);
+    screen.press(&[Message::Down(4), Message::Back(1)]);
+    let text = screen.text();
+    assert!(text.contains(" a3-4 to a3-0"), "{text}");
+    screen.press(&[Message::Open]);
+    let opened = screen.text();
+    assert!(
+        opened.contains("a3-4 with a3-0") && !opened.contains("a3-1 with"),
+        "{opened}"
+    );
+    screen.press(&[Message::Close]);
+    assert_eq!(screen.text(), text);
+    screen.press(&[Message::First, Message::Open]);
+    assert!(
+        screen.text().contains("these two do not meet"),
+        "a node with itself"
+    );
+}
+
+#[test]
+fn a_mesh_of_more_nodes_than_lines_is_drawn_in_blocks_and_in_ascii() {
+    let hosts: Vec<String> = (0..200).map(|node| format!("a3-{node}")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let pair = |id: u32| PairIntro {
+        round: Some(0),
+        ..PairIntro::new([NodeId(2 * id), NodeId(2 * id + 1)], vec![Lane::Host])
+    };
+    let pairs = (0..100).map(pair).collect();
+    let worker = WorkerId::of_pair(NodeId(199), PairId(99));
+    let events = vec![
+        nodes(&hosts),
+        Event::new(0.0, Who::Run, EventKind::Pairs(pairs)),
+        event_at(1, worker, EventKind::Failed(failure())),
+    ];
+    let mut screen = Screen::new(Model::after(Beginning::default(), events), ASCII, (80, 24));
+    screen.press(&[Message::Last]);
+    let text = screen.text();
+    assert!(
+        text.is_ascii() && text.contains(" a3-199 to a3-199"),
+        "{text}"
+    );
+    assert_eq!(
+        text.matches(" x").count(),
+        2,
+        "one block, and the legend: {text}"
+    );
 }
 
 #[test]
