@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::statistics::quartiles;
-use crate::story::{Story, StoryState, StoryWorker};
+use crate::story::{Story, StoryMesh, StoryState, StoryWorker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_node::redact::Redactor;
@@ -14,6 +14,9 @@ use tcpx_words::side::Side;
 
 /// Maximum samples of one metric.
 const SAMPLES_MAX: usize = 100_000;
+
+/// Findings of a mesh that are compared.
+const FINDINGS_MAX: usize = 8;
 
 /// The settings and metrics of one result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +31,12 @@ pub struct Measured {
     pub settings: BTreeMap<String, String>,
     /// Metrics by name.
     pub metrics: BTreeMap<String, Metric>,
+    /// The nodes that took part, if a file of another tool names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// The rate of each node, if the tool tells one, 10^9 bytes per second.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_node: BTreeMap<String, f64>,
 }
 
 /// A run whose record cannot be read, so that it has no metrics to compare.
@@ -113,6 +122,16 @@ impl Measured {
         Self {
             name: redactor.redact(&self.name),
             source: redactor.redact(&self.source),
+            nodes: self
+                .nodes
+                .iter()
+                .map(|node| redactor.redact(node))
+                .collect(),
+            by_node: self
+                .by_node
+                .iter()
+                .map(|(node, rate)| (redactor.redact(node), *rate))
+                .collect(),
             settings: self
                 .settings
                 .iter()
@@ -144,7 +163,7 @@ impl Measured {
                 .clone()
                 .unwrap_or_else(|| "started at an unknown time".to_owned()),
             settings: settings(story),
-            metrics: BTreeMap::new(),
+            ..Self::default()
         };
         if let Some(outcome) = &story.outcome {
             let passed = f64::from(u8::from(*outcome == Outcome::Passed));
@@ -152,6 +171,10 @@ impl Measured {
                 "passed",
                 Metric::new("1 or 0", Better::Higher, true, [passed]),
             );
+        }
+        if let Some(mesh) = &story.mesh {
+            measured.add_mesh(mesh);
+            return Ok(measured);
         }
         for transfer in &story.transfers {
             let suffix = match story.transfers.len() {
@@ -173,6 +196,27 @@ impl Measured {
             measured.add_sums(sums, &story.names());
         }
         Ok(measured)
+    }
+
+    /// Adds the rates of a mesh, by rail; each direction is a sample.
+    fn add_mesh(&mut self, mesh: &StoryMesh) {
+        for (number, rail) in (0..).zip(&mesh.rails) {
+            let of_rail = || mesh.cells.iter().filter(move |one| one.rail == number);
+            let rates = of_rail().filter_map(|one| one.gb_per_s);
+            self.metric(format!("rate over {rail}"), Metric::rate(rates));
+            let failed = of_rail().filter(|one| one.gb_per_s.is_none()).count();
+            let failed = Metric::new("directions", Better::Lower, true, [failed as f64]);
+            self.metric(format!("failed over {rail}"), failed);
+        }
+        let at_fault = mesh.nodes_at_fault.len() as f64;
+        self.metric(
+            "nodes at fault",
+            Metric::new("nodes", Better::Lower, true, [at_fault]),
+        );
+        for (number, one) in (1..).zip(&mesh.findings).take(FINDINGS_MAX) {
+            let said = format!("{}: {}", one.standing, one.sentence);
+            self.settings.insert(format!("mesh finding {number}"), said);
+        }
     }
 
     /// Adds the rates of nodes and interfaces over the interval that all transfers measured in.

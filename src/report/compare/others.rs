@@ -1,5 +1,6 @@
-//! Results of other tools: the text and JSON of nccl-tests, the JSON of iperf3, the
-//! `key=value` lines of neper, and logs of the programs of `harness`. The files are untrusted, and their size is bounded.
+//! Results of other tools: the text and JSON of nccl-tests, the JSON of iperf3, the `key=value`
+//! lines of neper, the results and node labels of cluster-health-scanner, and logs of the programs
+//! of `harness`. The files are untrusted, and their size is bounded.
 #![forbid(unsafe_code)]
 
 use super::harness;
@@ -25,7 +26,7 @@ pub enum ReadError {
         source: std::io::Error,
     },
     /// The file is not the output of a known tool.
-    #[error("{} holds no result of nccl-tests, iperf3, neper, the P2P harness, UCCL or nixlbench", path.display())]
+    #[error("{} holds no result of nccl-tests, iperf3, neper, cluster-health-scanner, the P2P harness, UCCL or nixlbench", path.display())]
     Unknown {
         /// Path of the file.
         path: PathBuf,
@@ -35,7 +36,7 @@ pub enum ReadError {
 impl NextStep for ReadError {
     fn next_step(&self) -> Option<String> {
         Some(
-            "name a run, a baseline, the output of nccl-tests (table or -J), iperf3 -J or neper, or a log with rates: \
+            "name a run, a baseline, the output of nccl-tests (table or -J), iperf3 -J or neper, the results of cluster-health-scanner or the labels that it sets (`kubectl get nodes -o json`), or a log with rates: \
              `tcpxctl logs FILE` shows which rates it has"
                 .into(),
         )
@@ -89,11 +90,7 @@ pub(super) fn learn(text: &str, redactor: &mut Redactor) {
     }
     redactor.learn(text);
     for line in text.lines() {
-        let of_rank = line
-            .contains(" Pid ")
-            .then(|| line.split_once(" on "))
-            .flatten();
-        let of_rank = of_rank.and_then(|(_, behind)| behind.split_whitespace().next());
+        let of_rank = host_of_rank(line);
         let of_key = line
             .split_once('=')
             .filter(|(key, _)| matches!(key.trim(), "host" | "hostname"));
@@ -104,11 +101,20 @@ pub(super) fn learn(text: &str, redactor: &mut Redactor) {
     }
 }
 
+/// The host in `#  Rank  0 Group  0 Pid 6899 on a3-0 device  0 [0000:04:00] NVIDIA H100`.
+fn host_of_rank(line: &str) -> Option<&str> {
+    let (_, behind) = line.contains(" Pid ").then(|| line.split_once(" on "))??;
+    behind.split_whitespace().next()
+}
+
 /// `name` is the file's.
 pub(super) fn recognised(name: &str, text: &str) -> Option<Measured> {
     let has_metrics = |measured: &Measured| !measured.metrics.is_empty();
     let found = match document(text) {
-        Some(document) => iperf3(&document).or_else(|| nccl_tests_json(&document)),
+        Some(document) => iperf3(&document)
+            .or_else(|| nccl_tests_json(&document))
+            .or_else(|| health_scanner(&document))
+            .or_else(|| node_labels(&document)),
         // A row of nixlbench looks like a row of nccl-tests.
         None => harness::read(name, text)
             .filter(has_metrics)
@@ -192,6 +198,11 @@ fn nccl_tests_text(text: &str) -> Option<Measured> {
     let mut rates = Vec::new();
     let mut command = None;
     for line in text.lines().map(str::trim) {
+        if let Some(host) = host_of_rank(line)
+            && !measured.nodes.iter().any(|node| node == host)
+        {
+            measured.nodes.push(host.to_owned());
+        }
         if let Some(rest) = line.strip_prefix("# Avg bus bandwidth") {
             average = rest
                 .trim_start_matches([' ', ':'])
@@ -211,6 +222,71 @@ fn nccl_tests_text(text: &str) -> Option<Measured> {
         sizes(&mut measured, rates, average);
         measured
     })
+}
+
+/// The results that cluster-health-scanner's health runner writes: protocol buffers as JSON, with
+/// the names of the fields in either spelling. Each node has the average bandwidth of its test.
+fn health_scanner(document: &Value) -> Option<Measured> {
+    let get = |value: &Value, snake: &str, camel: &str| {
+        let known = value.get(snake).or_else(|| value.get(camel));
+        known.cloned().unwrap_or(Value::Null)
+    };
+    let list = |value: Value| value.as_array().cloned().unwrap_or_default();
+    let results = list(get(document, "health_results", "healthResults"));
+    let mut measured = empty_result("cluster-health-scanner");
+    let mut failed = 0;
+    let objects = results
+        .iter()
+        .flat_map(|one| list(get(one, "health_results", "healthResults")));
+    for object in objects {
+        failed += usize::from(matches!(object["status"].as_str(), Some("FAIL")));
+        let Some(id) = object["id"].as_str() else {
+            continue;
+        };
+        for nccl in list(get(&object, "nccl_health_result", "ncclHealthResult")) {
+            let average = get(&nccl, "average_bandwidth_gbps", "averageBandwidthGbps");
+            // Its "Gbps" are 10^9 bytes per second: they are compared with nccl-tests' bus
+            // bandwidth.
+            if let Some(rate) = average.as_f64().filter(|rate| *rate > 0.0) {
+                measured.by_node.insert(id.to_owned(), rate);
+            }
+        }
+    }
+    by_node(measured, failed)
+}
+
+/// The results that cluster-health-scanner leaves as labels of the nodes, in the output of
+/// `kubectl get nodes -o json`.
+fn node_labels(document: &Value) -> Option<Measured> {
+    let mut measured = empty_result("cluster-health-scanner");
+    let mut failed = 0;
+    for node in document.get("items")?.as_array()? {
+        let meta = &node["metadata"];
+        let label = |name: &str| meta["labels"][name].as_str();
+        failed += usize::from(label("aiinfra/nccl-healthcheck-result") == Some("fail"));
+        let rate = label("aiinfra/nccl-healthcheck-bandwidth");
+        let rate = rate.and_then(|text| text.trim_end_matches("GBps").trim().parse::<f64>().ok());
+        if let (Some(name), Some(rate)) = (meta["name"].as_str(), rate)
+            && rate.is_finite()
+            && rate > 0.0
+        {
+            measured.by_node.insert(name.to_owned(), rate);
+        }
+    }
+    by_node(measured, failed)
+}
+
+/// A result of nodes: each is a sample of the bus bandwidth.
+fn by_node(mut measured: Measured, failed: usize) -> Option<Measured> {
+    if measured.by_node.is_empty() {
+        return None;
+    }
+    let rates: Vec<f64> = measured.by_node.values().copied().collect();
+    measured.metric("busbw", Metric::rate(rates));
+    measured
+        .settings
+        .insert("failed nodes".to_owned(), failed.to_string());
+    Some(measured)
 }
 
 /// Size and out-of-place bus bandwidth of one row. After the element type come the operation and

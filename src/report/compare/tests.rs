@@ -274,3 +274,51 @@ proptest! {
         prop_assert!((0.0..=1.0001).contains(&p), "{p}");
     }
 }
+
+#[test]
+fn the_hosts_of_an_nccl_test_are_known() {
+    let table = format!(
+        "#  Rank  0 Group  0 Pid   6899 on a3-0 device  0 [0000:04:00] NVIDIA H100 80GB HBM3\n\
+         #  Rank  1 Group  0 Pid   6733 on a3-1 device  0 [0000:04:00] NVIDIA H100 80GB HBM3\n\
+         #  Rank  2 Group  0 Pid   6734 on a3-1 device  1 [0000:05:00] NVIDIA H100 80GB HBM3\n{NCCL_TESTS}"
+    );
+    assert_eq!(
+        recognised("x.log", &table).expect("nccl-tests").nodes,
+        ["a3-0", "a3-1"]
+    );
+}
+
+#[test]
+fn the_results_and_the_labels_of_the_health_scanner_are_rates_of_nodes() {
+    let results = r#"{"id": "x", "healthResults": [{"name": "random_pair", "healthResults": [
+        {"id": "a3-0", "status": "PASS", "ncclHealthResult": [{"benchmark": "all_reduce", "averageBandwidthGbps": 61.5}]},
+        {"id": "a3-1", "status": "FAIL", "ncclHealthResult": [{"benchmark": "all_reduce", "averageBandwidthGbps": 20.25}]},
+        {"id": "a3-2", "status": "SKIP"}]}]}"#;
+    let snake = results
+        .replace("healthResults", "health_results")
+        .replace("ncclHealthResult", "nccl_health_result")
+        .replace("averageBandwidthGbps", "average_bandwidth_gbps");
+    let labels = r#"{"kind": "List", "items": [
+        {"metadata": {"name": "a3-0", "labels": {"aiinfra/nccl-healthcheck-bandwidth": "61.5", "aiinfra/nccl-healthcheck-result": "pass"}}},
+        {"metadata": {"name": "a3-1", "labels": {"aiinfra/nccl-healthcheck-bandwidth": "20.25", "aiinfra/nccl-healthcheck-result": "fail"}}},
+        {"metadata": {"name": "a3-2", "labels": {"aiinfra/nccl-healthcheck-bandwidth": "None"}}}]}"#;
+    for text in [results, &snake, labels] {
+        let measured = recognised("x.json", text).expect("cluster-health-scanner");
+        assert_eq!(measured.tool, "cluster-health-scanner");
+        let rates: Vec<(&str, f64)> = measured
+            .by_node
+            .iter()
+            .map(|(node, rate)| (node.as_str(), *rate))
+            .collect();
+        assert_eq!(rates, [("a3-0", 61.5), ("a3-1", 20.25)]);
+        assert_eq!(measured.settings["failed nodes"], "1");
+        assert_eq!(measured.metrics["busbw"].samples, [61.5, 20.25]);
+    }
+    for none in [
+        r#"{"items": []}"#,
+        r#"{"items": [{"metadata": 7}]}"#,
+        r#"{"healthResults": [7, {"healthResults": [7]}]}"#,
+    ] {
+        assert!(recognised("x.json", none).is_none(), "{none}");
+    }
+}

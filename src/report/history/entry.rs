@@ -48,6 +48,9 @@ pub struct RunEntry {
     /// Condition of the first finding that is a warning or an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<String>,
+    /// The part of a mesh that explains most of what is slow or dead, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// Why a damaged record, or one of another version, cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -155,6 +158,7 @@ impl RunEntry {
                     .fold(0, |sum, one| sum.saturating_add(one.wrong_bytes)),
             ),
             finding: worst.map(|(condition, _)| printable(condition)),
+            part: brief.mesh.first().map(|words| printable(words)),
             why: None,
             seen,
         }
@@ -186,7 +190,7 @@ fn started(id: &str) -> String {
 
 /// The time in the name of a launcher's log: `singleproc_server_20251007_111638.log`. Its zone is
 /// not known; it is taken as UTC.
-fn started_in(name: &str) -> Option<String> {
+pub(super) fn started_in(name: &str) -> Option<String> {
     let is_digits = |part: &str, size: usize| {
         part.len() == size && part.bytes().all(|byte| byte.is_ascii_digit())
     };

@@ -25,6 +25,8 @@ pub struct RunBrief {
     pub transfers: Vec<BriefTransfer>,
     /// Rate of all transfers over the interval that they measured in together, if there is one.
     pub all_gb_per_s: Option<f64>,
+    /// The parts of a mesh that are slow or dead, one sentence each.
+    pub mesh: Vec<String>,
     /// Conditions that were found, with their severity.
     pub findings: Vec<(String, Severity)>,
 }
@@ -58,6 +60,8 @@ struct Record {
     #[serde(default)]
     sums: Option<AllRate>,
     #[serde(default)]
+    mesh: Option<Mesh>,
+    #[serde(default)]
     findings: Vec<Finding>,
 }
 
@@ -65,6 +69,22 @@ struct Record {
 #[serde(default)]
 struct Named {
     name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Mesh {
+    attribution: Option<Attribution>,
+}
+
+#[derive(Deserialize)]
+struct Attribution {
+    findings: Vec<Words>,
+}
+
+#[derive(Deserialize)]
+struct Words {
+    words: String,
 }
 
 #[derive(Deserialize)]
@@ -169,6 +189,12 @@ impl RunBrief {
             exit_code: record.exit_code,
             transfers: record.transfers.into_iter().map(transfer).collect(),
             all_gb_per_s: record.sums.map(|sums| sums.gb_per_s),
+            mesh: record
+                .mesh
+                .and_then(|mesh| mesh.attribution)
+                .map_or(Vec::new(), |found| {
+                    found.findings.into_iter().map(|one| one.words).collect()
+                }),
             findings: record
                 .findings
                 .into_iter()
