@@ -19,3 +19,4 @@ pub use measured::{Better, Measured, Metric, UnreadRun};
 pub use others::{ReadError, read};
 pub use render::{compared_html, compared_markdown, compared_text};
 pub use statistics::{Comparison, MetricComparison, MetricVerdict, RULE, compare};
+pub(crate) use statistics::{mann_whitney_p, quartiles};

@@ -197,7 +197,7 @@ fn settings(results: &[Measured]) -> Vec<(String, Vec<Option<String>>)> {
 }
 
 /// Median, first and third quartile, with linear interpolation.
-pub(super) fn quartiles(samples: &[f64]) -> Option<[f64; 3]> {
+pub(crate) fn quartiles(samples: &[f64]) -> Option<[f64; 3]> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
@@ -210,7 +210,7 @@ pub(super) fn quartiles(samples: &[f64]) -> Option<[f64; 3]> {
 }
 
 /// The two-sided p value that both samples come from one distribution.
-pub(super) fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
     let mut all: Vec<(f64, bool)> = a
         .iter()
         .map(|value| (*value, true))
