@@ -115,6 +115,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
                 "every run that stalled",
             ),
             (
+                "tcpxctl history rates --scenario mesh --format csv",
+                "every pair, rail and direction, for DuckDB or pandas",
+            ),
+            (
+                "tcpxctl history slower --since 2026-11",
+                "which rail got slower",
+            ),
+            (
                 "tcpxctl history prune --keep 50 --keep-failed --dry-run",
                 "what would be removed",
             ),

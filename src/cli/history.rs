@@ -18,14 +18,18 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{Columns, print, print_error, print_json, say};
-use clap::{Args, Subcommand};
+use super::output::{Columns, print, print_error, print_json, print_json_line, say};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use tcpx_report::history::{History, KeepRules, MEASURED, RunEntry, choose, read, remove};
-use tcpx_run_model::record::Unfinished;
+use tcpx_report::history::{
+    History, KeepRules, MEASURED, RATE_COLUMNS, RateRow, RunEntry, SlowerRail, choose, newer_half,
+    read, remove, slower_rails, suspects_of,
+};
+use tcpx_run_model::record::{RunFiles, Unfinished};
 use tcpx_words::error::Outcome;
+use tcpx_words::units::counted;
 
 /// Maximum width of a sparkline, in columns.
 const SPARKS: usize = 40;
@@ -61,8 +65,54 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum HistoryCommand {
+    /// List the rate of every pair, rail and direction, one row each.
+    Rates(RatesArguments),
+    /// Name the rails that became slower.
+    Slower(SlowerArguments),
     /// Remove the run folders that no --keep flag keeps.
     Prune(PruneArguments),
+}
+
+#[derive(Args)]
+struct RatesArguments {
+    /// Result files of other tools too: of nccl-tests, UCCL's benchmark, nixlbench or cluster-health-scanner.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Only runs of this scenario.
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Only the newest N runs.
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+    /// Format of the rows.
+    #[arg(long, value_enum, default_value_t = RateFormat::Text)]
+    format: RateFormat,
+    /// Folder of the run folders.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+}
+
+#[derive(Args)]
+struct SlowerArguments {
+    /// Only runs of this scenario.
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Compare runs from this time on with those before (RFC 3339, or a prefix: 2026-11) [default: the newer half].
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Folder of the run folders.
+    #[arg(long, value_name = "DIR", default_value = "reports")]
+    reports: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RateFormat {
+    /// Columns for a terminal, and the parts that the rates make suspect.
+    Text,
+    /// CSV with a header, for a spreadsheet, DuckDB or pandas.
+    Csv,
+    /// A JSON object per line.
+    Jsonl,
 }
 
 #[derive(Args)]
@@ -94,6 +144,26 @@ pub(super) struct HistoryDocument<'a> {
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct RatesDocument<'a> {
+    schema: &'static str,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::RateOfPair>"))]
+    rates: &'a [RateRow],
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct SlowerDocument<'a> {
+    schema: &'static str,
+    /// Runs from this time on are compared with those before; absent with fewer than two runs.
+    since: Option<&'a str>,
+    /// Number of runs with rates.
+    runs: usize,
+    #[cfg_attr(test, schemars(with = "Vec<super::schemas::SlowerRail>"))]
+    rails: &'a [SlowerRail],
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PrunedDocument<'a> {
     schema: &'static str,
     dry_run: bool,
@@ -102,8 +172,11 @@ pub(super) struct PrunedDocument<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
-    if let Some(HistoryCommand::Prune(arguments)) = &arguments.command {
-        return prune(common, arguments);
+    match &arguments.command {
+        Some(HistoryCommand::Prune(arguments)) => return prune(common, arguments),
+        Some(HistoryCommand::Rates(arguments)) => return rates(common, arguments),
+        Some(HistoryCommand::Slower(arguments)) => return slower(common, arguments),
+        None => {}
     }
     let mut history = match read(&arguments.reports) {
         Ok(history) => history,
@@ -143,6 +216,143 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             runs: &runs,
         }),
         false => print(&text(&runs)),
+    }
+    Ok(Ending::PASSED)
+}
+
+/// The rows of the selected runs of a folder, oldest first. Runs without a readable record have
+/// none; `history` lists them with the reason.
+fn rows_of(
+    reports: &Path,
+    scenario: Option<&str>,
+    last: Option<usize>,
+) -> Result<Vec<RateRow>, Failure> {
+    let history = read(reports)?;
+    warn(&history);
+    let is_selected = |run: &&RunEntry| scenario.is_none_or(|name| name == run.scenario);
+    let runs: Vec<&RunEntry> = history.runs.iter().filter(is_selected).collect();
+    let first = last.map_or(0, |last| runs.len().saturating_sub(last));
+    let mut rows = Vec::new();
+    for run in &runs[first..] {
+        let files = RunFiles::Folder(reports.join(&run.id));
+        if let Ok(Some(record)) = files.record() {
+            rows.extend(RateRow::of_run(&record));
+        }
+    }
+    Ok(rows)
+}
+
+fn rates(common: &Common, arguments: &RatesArguments) -> Ended {
+    let scenario = arguments.scenario.as_deref();
+    let mut rows = match rows_of(&arguments.reports, scenario, arguments.last) {
+        Ok(rows) => rows,
+        // Result files may be all that there is.
+        Err(_) if !arguments.files.is_empty() && !arguments.reports.exists() => Vec::new(),
+        Err(failure) => return Err(failure),
+    };
+    let mut of_files = Vec::new();
+    for path in &arguments.files {
+        let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
+        match tcpx_report::compare::read(path, None) {
+            Ok(measured) => of_files.extend(RateRow::of_file(
+                &measured,
+                modified.unwrap_or(std::time::UNIX_EPOCH),
+            )),
+            Err(why) => say(&format!("warning: {why}\n")),
+        }
+    }
+    let suspects = suspects_of(&of_files);
+    rows.extend(of_files);
+    if common.json {
+        print_json(&RatesDocument {
+            schema: "tcpxctl.rates/1",
+            rates: &rows,
+        });
+        return Ok(Ending::PASSED);
+    }
+    match arguments.format {
+        RateFormat::Csv => {
+            let lines = rows.iter().map(|row| row.csv() + "\r\n");
+            print(&(format!("{RATE_COLUMNS}\r\n") + &lines.collect::<String>()));
+        }
+        RateFormat::Jsonl => rows.iter().for_each(|row| print_json_line(row)),
+        RateFormat::Text => {
+            print(&rates_text(&rows));
+            for one in suspects.iter().flat_map(|found| &found.findings) {
+                print(&format!("# {} : {}\n", one.finding.standing, one.words));
+            }
+        }
+    }
+    Ok(Ending::PASSED)
+}
+
+fn rates_text(rows: &[RateRow]) -> String {
+    let heads = [
+        "started", "scenario", "from", "to", "rail", "gpu", "round", "outcome", "GB/s",
+    ];
+    let mut columns = Columns::new(&heads);
+    let number = |number: Option<u32>| number.map_or("-".to_owned(), |one| one.to_string());
+    let again = |row: &RateRow| if row.again { ", again" } else { "" };
+    for row in rows {
+        let to = if row.to.is_empty() { "-" } else { &row.to };
+        columns.row([
+            row.started.clone(),
+            row.scenario.clone(),
+            row.from.clone(),
+            to.to_owned(),
+            row.rail.clone(),
+            number(row.gpu),
+            number(row.round),
+            format!("{}{}", row.outcome, again(row)),
+            row.gb_per_s
+                .map_or("-".to_owned(), |rate| format!("{rate:.3}")),
+        ]);
+    }
+    columns.render()
+}
+
+fn slower(common: &Common, arguments: &SlowerArguments) -> Ended {
+    let rows = rows_of(&arguments.reports, arguments.scenario.as_deref(), None)?;
+    let since = arguments.since.clone().or_else(|| newer_half(&rows));
+    let rails = since
+        .as_deref()
+        .map_or(Vec::new(), |since| slower_rails(&rows, since));
+    let runs: BTreeSet<&str> = rows.iter().map(|row| row.run.as_str()).collect();
+    let runs = runs.len();
+    if common.json {
+        print_json(&SlowerDocument {
+            schema: "tcpxctl.slower/1",
+            since: since.as_deref(),
+            runs,
+            rails: &rails,
+        });
+        return Ok(Ending::PASSED);
+    }
+    let Some(since) = since else {
+        print("# Two runs or more are needed to tell what became slower\n");
+        return Ok(Ending::PASSED);
+    };
+    for one in &rails {
+        let p = one
+            .p
+            .map_or("too few runs to test".to_owned(), |p| format!("p = {p:.3}"));
+        print(&format!(
+            "rail {} of {} : {:.3} GB/s in {} runs, {:.3} in {} since {} : {:+.0} %, {p}\n",
+            one.rail,
+            one.node,
+            one.before_gb_per_s,
+            one.runs.0,
+            one.after_gb_per_s,
+            one.runs.1,
+            one.since,
+            one.change * 100.0,
+        ));
+    }
+    if rails.is_empty() {
+        print(&format!(
+            "# No rail is slower from {since} on than before, in {}\n",
+            counted(runs, "run")
+        ));
     }
     Ok(Ending::PASSED)
 }
@@ -198,7 +408,7 @@ fn text(runs: &[&RunEntry]) -> String {
             rates,
             run.wrong_bytes
                 .map_or("-".to_owned(), |wrong| wrong.to_string()),
-            run.finding.clone().unwrap_or_default(),
+            run.part.clone().or(run.finding.clone()).unwrap_or_default(),
             run.id.clone(),
         ]);
         if !["passed", MEASURED].contains(&run.outcome.as_str()) {

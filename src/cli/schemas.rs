@@ -178,11 +178,56 @@ pub(super) struct HistoryEntry {
     wrong_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finding: Option<String>,
+    /// The part of a mesh that explains most of what is slow or dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     /// Bytes and modification time of the run.json that the entry was read from.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen: Option<(u64, i64)>,
+}
+
+/// The rate of one direction of one pair over one rail.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct RateOfPair {
+    /// RFC 3339, UTC.
+    started: String,
+    /// The run, or the name of the file.
+    run: String,
+    scenario: String,
+    /// `tcpxctl`, or the tool that wrote the file.
+    tool: String,
+    from: String,
+    /// Empty where the tool measured a node as a whole.
+    to: String,
+    /// The interface, several joined with `+`, or `all`.
+    rail: String,
+    gpu: Option<u32>,
+    round: Option<u32>,
+    pair: Option<u32>,
+    /// Whether the pair was measured again, because it was suspect.
+    again: bool,
+    /// `passed`, or how the pair ended; `measured` for a file of another tool.
+    outcome: String,
+    gb_per_s: Option<f64>,
+}
+
+/// A rail whose rate fell.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct SlowerRail {
+    node: String,
+    rail: String,
+    /// Start of the first run that counts as after.
+    since: String,
+    /// Number of runs before and after.
+    runs: (usize, usize),
+    before_gb_per_s: f64,
+    after_gb_per_s: f64,
+    /// -0.2 is 20 % slower.
+    change: f64,
+    /// That this is chance; `null` with too few runs.
+    p: Option<f64>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -811,6 +856,7 @@ fn all() -> BTreeMap<&'static str, Value> {
         "tcpxctl.man/1": generate::ManDocument<'static>,
         "tcpxctl.mr/1": mr::MrDocument<'static>,
         "tcpxctl.pruned/1": history::PrunedDocument<'static>,
+        "tcpxctl.rates/1": history::RatesDocument<'static>,
         "tcpxctl.rehearsals/1": rehearse::RehearsalsDocument<'static>,
         "tcpxctl.rehearse/1": rehearse::RehearseDocument<'static>,
         "tcpxctl.report/2": Report,
@@ -819,6 +865,7 @@ fn all() -> BTreeMap<&'static str, Value> {
         "tcpxctl.selftest-rows/1": selftest::SelftestRowsDocument,
         "tcpxctl.selftest/1": selftest::SelftestDocument<'static>,
         "tcpxctl.shrink/1": shrink::ShrinkDocument<'static>,
+        "tcpxctl.slower/1": history::SlowerDocument<'static>,
         "tcpxctl.sweep/1": run::SweepDocument<'static>,
         "tcpxctl.tap/1": tap::TapDocument,
         "tcpxctl.topic/1": topic::TopicDocument,

@@ -144,6 +144,22 @@ const ALL: &[Failing] = &[
         ],
     },
     Failing {
+        command: "history rates",
+        usage: &["--last", "x"],
+        others: &[
+            (&["--reports", "no-such-folder"], Error(2)),
+            (&["--reports", "small.toml"], Error(3)),
+        ],
+    },
+    Failing {
+        command: "history slower",
+        usage: &["--since"],
+        others: &[
+            (&["--reports", "no-such-folder"], Error(2)),
+            (&["--reports", "small.toml"], Error(3)),
+        ],
+    },
+    Failing {
         command: "logs",
         usage: &[],
         others: &[
