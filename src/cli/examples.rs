@@ -302,6 +302,16 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
         ],
     ),
     (
+        "export",
+        &[
+            (
+                "tcpxctl export --listen 0.0.0.0:9469",
+                "serve the node's counters to Prometheus",
+            ),
+            ("tcpxctl export --once", "print them"),
+        ],
+    ),
+    (
         "rehearse",
         &[("tcpxctl rehearse", "inject every known failure")],
     ),

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Watch and explain",
         &[
-            "watch", "diagnose", "logs", "tap", "adopt", "trace", "topic",
+            "watch", "export", "diagnose", "logs", "tap", "adopt", "trace", "topic",
         ],
     ),
     (

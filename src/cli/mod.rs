@@ -19,6 +19,7 @@ mod doctor;
 mod doctor_table;
 mod dry_run;
 mod examples;
+mod export;
 mod failure;
 mod findings;
 mod generate;
@@ -120,6 +121,8 @@ enum Command {
     Tune(tune::Arguments),
     /// Show every channel's window, live or replayed.
     Watch(watch::Arguments),
+    /// Serve the counters of this node's recorders to Prometheus.
+    Export(export::Arguments),
     /// Name the condition that stops a transfer, with its evidence.
     Diagnose(diagnose::Arguments),
     /// Summarize NCCL and TCPX logs.
@@ -206,6 +209,7 @@ fn dispatch(cli: Cli) -> Ended {
         Command::Shrink(arguments) => shrink::main(common, &arguments),
         Command::Tune(arguments) => tune::main(common, &arguments),
         Command::Watch(arguments) => watch::main(common, &arguments),
+        Command::Export(arguments) => export::main(common, &arguments),
         Command::Diagnose(arguments) => diagnose::main(common, &arguments),
         Command::Logs(arguments) => logs::main(common, &arguments),
         Command::Tap(arguments) => tap::main(common, &arguments),

@@ -118,6 +118,11 @@ const ALL: &[Failing] = &[
         ],
     },
     Failing {
+        command: "export",
+        usage: &["--listen", "x"],
+        others: &[(&["--listen", "TAKEN"], Error(3))],
+    },
+    Failing {
         command: "handshake",
         usage: &["-n", "0"],
         others: &[

@@ -5,6 +5,7 @@ mod discover;
 mod doctor;
 mod endings;
 mod endpoints;
+mod export;
 mod failures;
 mod faults;
 mod fleet;
