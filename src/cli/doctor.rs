@@ -3,6 +3,7 @@
 //! ```console
 //! $ tcpxctl doctor
 //! $ tcpxctl doctor --peer 10.0.0.226
+//! $ tcpxctl doctor --fleet 'a3-[0-15]'
 //! $ eval "$(tcpxctl doctor --fix-env)"
 //! $ tcpxctl doctor --capture node.tar.gz          # on the node
 //! $ tar xzf node.tar.gz -C tree && tcpxctl doctor --sysroot tree    # anywhere
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
+use super::doctor_fleet::{FleetCheck, fleet};
 use super::doctor_table::{Paint, Report, Section};
 use super::failure::{Ended, Ending, Failure};
 use super::nodes::{Nodes, node_at};
@@ -75,6 +77,9 @@ pub(crate) struct Arguments {
     /// Compare with the facts of another node, as `doctor --facts` prints them there.
     #[arg(long, value_name = "FILE", conflicts_with = "peer")]
     peer_facts: Option<PathBuf>,
+    /// Check every node of a list such as node_ips/tcpx.txt or a3-[0-15]; print what fails or differs.
+    #[arg(long, value_name = "FILE|NAMES", conflicts_with_all = ["sysroot", "capture", "fix_env", "peer_facts", "load", "facts", "peer", "join", "from"])]
+    fleet: Option<String>,
     /// Also load CUDA and the plugin, each in a separate process; takes seconds.
     #[arg(long, conflicts_with_all = ["sysroot", "fix_env"])]
     load: bool,
@@ -124,6 +129,14 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         depth: Depth::All,
         plugin: plugin.as_deref(),
     };
+    if let Some(hosts) = &arguments.fleet {
+        let check = FleetCheck {
+            catalogue: &catalogue,
+            subject,
+            scope,
+        };
+        return fleet(common, &arguments.nodes, hosts, &check);
+    }
     let mut facts = match &arguments.capture {
         Some(path) => captured(path, scope, arguments.no_redact)?,
         None => DoctorFacts::read(&root, scope),

@@ -25,7 +25,7 @@ const INDENT: &str = "                      ";
 pub(crate) struct Paint(pub(crate) bool);
 
 impl Paint {
-    fn verdict(self, verdict: CheckVerdict) -> String {
+    pub(super) fn verdict(self, verdict: CheckVerdict) -> String {
         let style = match verdict {
             _ if !self.0 => Style::new(),
             CheckVerdict::Pass => AnsiColor::Green.on_default(),
@@ -202,7 +202,7 @@ fn one(row: &CheckRow, width: usize, paint: Paint) -> String {
 }
 
 /// `words` after `head`, wrapped between words, with later lines indented.
-fn wrapped(head: &str, indent: &str, words: &str) -> String {
+pub(super) fn wrapped(head: &str, indent: &str, words: &str) -> String {
     let options = Options::new(LINE_COLUMNS)
         .initial_indent(head)
         .subsequent_indent(indent);

@@ -16,6 +16,7 @@ mod compare;
 mod diagnose;
 mod discover;
 mod doctor;
+mod doctor_fleet;
 mod doctor_table;
 mod dry_run;
 mod examples;

@@ -10,9 +10,9 @@
 #![expect(dead_code, reason = "these types only describe what others serialize")]
 
 use super::{
-    adopt, baseline, bundle, compare, diagnose, discover, doctor, doctor_table, dry_run, failure,
-    generate, gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink, tap, topic,
-    trace, tune,
+    adopt, baseline, bundle, compare, diagnose, discover, doctor, doctor_fleet, doctor_table, dry_run,
+    failure, generate, gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink, tap,
+    topic, trace, tune,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -841,6 +841,7 @@ fn all() -> BTreeMap<&'static str, Value> {
         "tcpxctl.discover-pair/1": discover::DiscoverPairDocument<'static>,
         "tcpxctl.discover/1": discover::DiscoverDocument<'static>,
         "tcpxctl.doctor-fix-env/1": doctor::FixEnvDocument<'static>,
+        "tcpxctl.doctor-fleet/1": doctor_fleet::FleetDocument<'static>,
         "tcpxctl.doctor/1": doctor_table::DoctorDocument<'static>,
         "tcpxctl.dry-run/1": dry_run::DryRunDocument<'static>,
         "tcpxctl.error/1": failure::ErrorDocument<'static>,
