@@ -25,7 +25,11 @@ const KEYS: &str = "
     pairs[].workers[].plugin.path pairs[].workers[].plugin.sha256 pairs[].workers[].plugin.version
     pairs[].workers[].plugin.why pairs[].workers[].registered_bytes pairs[].workers[].resident_bytes
     pairs[].workers[].role pairs[].workers[].warnings reason
-    scenario scenario.name scenario.resolved scenario.sha256 schema started tcpxctl_version transfers
+    scenario scenario.name scenario.resolved scenario.sha256 schema started sums sums.gb_per_s
+    sums.measured_ms sums.nodes sums.nodes[].nics sums.nodes[].nics[].nic sums.nodes[].nics[].rates
+    sums.nodes[].nics[].rates.recv_gb_per_s sums.nodes[].nics[].rates.send_gb_per_s sums.nodes[].node
+    sums.nodes[].rates sums.nodes[].rates.recv_gb_per_s sums.nodes[].rates.send_gb_per_s sums.transfers
+    tcpxctl_version transfers
     transfers[].bytes transfers[].channels transfers[].channels[].bytes transfers[].channels[].consumed
     transfers[].channels[].dev transfers[].channels[].done transfers[].channels[].id
     transfers[].channels[].in_flight_high_water transfers[].channels[].latency_us
