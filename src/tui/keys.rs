@@ -159,10 +159,7 @@ pub(crate) fn help() -> Vec<(String, String)> {
 }
 
 const HELP: &[(&str, &str)] = &[
-    (
-        "Arrows Enter Esc",
-        "in a mesh: choose a pair of nodes, open it, go back",
-    ),
+    ("Arrows Enter Esc", "mesh: choose a pair, open it, go back"),
     ("Space", "pause, resume"),
     ("Left Right (Shift: 10)", "step one sample back, forward"),
     ("s", "go to the stall"),
