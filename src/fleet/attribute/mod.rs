@@ -18,7 +18,7 @@ mod table;
 pub use finding::{Attribution, Defect, Finding, Standing};
 pub use fit::RATIO_MAX;
 pub use retest::retests;
-pub use subject::{Names, Place, Subject, Way};
+pub use subject::{ALL_RAILS, Names, Place, Subject, Way};
 
 use crate::groups::Groups;
 use std::collections::BTreeSet;

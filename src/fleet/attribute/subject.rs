@@ -179,6 +179,9 @@ impl Place {
     }
 }
 
+/// The name of the one rail of a mesh that measures all rails together.
+pub const ALL_RAILS: &str = "all";
+
 /// The names that findings are written with.
 #[derive(Debug, Clone, Copy)]
 pub struct Names<'a> {
@@ -207,6 +210,10 @@ impl Names<'_> {
             Way::Receives => format!("from {b} to {a}"),
         };
         match subject.place {
+            // Where rails were not measured by themselves, a lane is all of them.
+            Place::Lane { a, b, .. } if self.rails == [ALL_RAILS] => {
+                (format!("the network {}", between(node(a), node(b))), "runs")
+            }
             Place::Lane { a, b, rail: on } => (
                 format!("rail {} {}", rail(on), between(node(a), node(b))),
                 "runs",
@@ -320,6 +327,20 @@ mod tests {
         ] {
             assert_eq!(words(place, way), expected);
         }
+    }
+
+    #[test]
+    fn a_lane_of_all_rails_is_the_network_between_its_nodes() {
+        let nodes = ["a3-0".to_owned(), "a3-1".to_owned()];
+        let names = Names {
+            nodes: &nodes,
+            rails: &[ALL_RAILS.to_owned()],
+            groups: &Groups::default(),
+        };
+        let (a, b, rail) = (0, 1, 0);
+        let lane = Subject::both(Place::Lane { a, b, rail });
+        let (subject, _) = names.subject_and_verb(lane);
+        assert_eq!(subject, "the network between a3-0 and a3-1");
     }
 
     #[test]

@@ -346,7 +346,7 @@ pub fn rail_names<'a>(rails: impl IntoIterator<Item = &'a crate::ids::Rail>) -> 
     }
     let last = names.keys().last().copied();
     let name = |number| names.get(&number).map_or("?", String::as_str).to_owned();
-    last.map_or(vec!["all".to_owned()], |last| {
+    last.map_or(vec![attribute::ALL_RAILS.to_owned()], |last| {
         (0..=last).map(name).collect()
     })
 }
