@@ -15,6 +15,7 @@
 use super::Common;
 use super::doctor_table::{Paint, Section, wrapped};
 use super::failure::{Ended, Ending, Failure};
+use super::mesh::without_name;
 use super::nodes::{Nodes, node_at};
 use super::output::{print, print_json, stdout_colors};
 use serde::Serialize;
@@ -75,7 +76,7 @@ pub(super) fn fleet(common: &Common, nodes: &Nodes, hosts: &str, check: &FleetCh
         match found {
             Ok(checks) => sections.push(Section { node, checks }),
             Err(failure) => {
-                let reason = failure.message().to_owned();
+                let reason = without_name(failure.message(), &node).to_owned();
                 missing.push(MissingOfFleet { node, reason });
             }
         }

@@ -337,7 +337,8 @@ fn slower(common: &Common, arguments: &SlowerArguments) -> Ended {
             .p
             .map_or("too few runs to test".to_owned(), |p| format!("p = {p:.3}"));
         print(&format!(
-            "rail {} of {} : {:.3} GB/s in {} runs, {:.3} in {} since {} : {:+.0} %, {p}\n",
+            "{} : rail {} of {} : {:.3} GB/s in {} runs, {:.3} in {} since {} : {:+.0} %, {p}\n",
+            one.scenario,
             one.rail,
             one.node,
             one.before_gb_per_s,

@@ -293,7 +293,7 @@ fn suspects(found: &MeshAttribution) -> String {
     format!("#\n{lines}#\n")
 }
 
-fn without_name<'a>(reason: &'a str, node: &str) -> &'a str {
+pub(super) fn without_name<'a>(reason: &'a str, node: &str) -> &'a str {
     let rest = reason
         .strip_prefix(node)
         .and_then(|rest| rest.strip_prefix(": "));

@@ -216,6 +216,8 @@ pub(super) struct RateOfPair {
 /// A rail whose rate fell.
 #[derive(JsonSchema, Serialize)]
 pub(super) struct SlowerRail {
+    /// Of the runs that are compared.
+    scenario: String,
     node: String,
     rail: String,
     /// Start of the first run that counts as after.

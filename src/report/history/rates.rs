@@ -206,6 +206,8 @@ pub fn suspects_of(rows: &[RateRow]) -> Option<MeshAttribution> {
 /// A rail of a node, or the whole node, whose rate fell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SlowerRail {
+    /// The scenario of the runs that are compared.
+    pub scenario: String,
     /// The node.
     pub node: String,
     /// Its interface.
@@ -235,23 +237,22 @@ const P_MAX: f64 = 0.05;
 /// rate in a run is the median of all pairs that used it, in both directions, so that one bad
 /// partner does not count.
 pub fn slower_rails(rows: &[RateRow], since: &str) -> Vec<SlowerRail> {
-    type Rails<'a> = BTreeMap<(&'a str, &'a str), BTreeMap<(&'a str, &'a str), Vec<f64>>>;
+    /// By scenario, node and rail, and then by run: scenarios have rates of their own.
+    type Rails<'a> = BTreeMap<[&'a str; 3], BTreeMap<[&'a str; 2], Vec<f64>>>;
     let mut rails: Rails<'_> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.again) {
         let Some(rate) = row.gb_per_s else { continue };
-        for node in [&row.from, &row.to]
-            .into_iter()
-            .filter(|node| !node.is_empty())
-        {
-            let runs = rails.entry((node, &row.rail)).or_default();
-            runs.entry((&row.started, &row.run)).or_default().push(rate);
+        let ends = [&row.from, &row.to];
+        for node in ends.into_iter().filter(|node| !node.is_empty()) {
+            let runs = rails.entry([&row.scenario, node, &row.rail]).or_default();
+            runs.entry([&row.started, &row.run]).or_default().push(rate);
         }
     }
-    let slower = |((node, rail), runs): ((&str, &str), BTreeMap<(&str, &str), Vec<f64>>)| {
+    let slower = |([scenario, node, rail], runs): ([&str; 3], BTreeMap<[&str; 2], Vec<f64>>)| {
         let median = |rates: &[f64]| quartiles(rates).map(|[median, ..]| median);
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let mut first_after = None;
-        for ((started, _), rates) in &runs {
+        for ([started, _], rates) in &runs {
             let Some(rate) = median(rates) else { continue };
             if *started < since {
                 before.push(rate);
@@ -271,6 +272,7 @@ pub fn slower_rails(rows: &[RateRow], since: &str) -> Vec<SlowerRail> {
         };
         let is_slower = was > 0.0 && -change > least && p.is_none_or(|p| p < P_MAX);
         is_slower.then(|| SlowerRail {
+            scenario: scenario.to_owned(),
             node: node.to_owned(),
             rail: rail.to_owned(),
             since: first_after.unwrap_or(since).to_owned(),
@@ -357,6 +359,18 @@ mod tests {
             slower_rails(&rows[..24], "2026-11-01").is_empty(),
             "nothing before"
         );
+    }
+
+    #[test]
+    fn runs_of_different_scenarios_are_not_compared() {
+        let mut rows: Vec<RateRow> = (1..=4)
+            .map(|day| row(day, "a", "b", "eth1", 20.0))
+            .collect();
+        rows.extend((5..=8).map(|day| RateRow {
+            scenario: "latency".to_owned(),
+            ..row(day, "a", "b", "eth1", 2.0)
+        }));
+        assert_eq!(slower_rails(&rows, "2026-11-05"), []);
     }
 
     #[test]
