@@ -111,17 +111,6 @@ fn findings(report: &LogReport, text: &mut String) {
             "# no findings in the lines that the filters select\n"
         });
     }
-    for one in report
-        .seen
-        .iter()
-        .filter(|one| one.signature == "error-word")
-    {
-        let _ = writeln!(
-            text,
-            "# note : {} lines have the word ERROR; {}:{}: {}",
-            one.count, one.first.file, one.first.line, one.sample
-        );
-    }
 }
 
 /// Findings in one line each.

@@ -52,8 +52,9 @@ const FILES: [(&str, &str); 15] = [
     ),
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
-/// plugin, or errors of PyTorch or of a daemon that logs with glog.
-const MARKERS: [&[u8]; 5] = [
+/// plugin, or errors of any program.
+const MARKERS: [&[u8]; 6] = [
+    super::shape::WORD,
     b"NCCL WARN ",
     b"[ncclNet:2]",
     b".cc:",

@@ -42,7 +42,7 @@ pub(super) struct ParsedRecord {
     /// Offset of its first literal in the line.
     pub at: usize,
     pub found: Vec<Found>,
-    /// The message of an error of glog.
+    /// The message of an error that a program logged.
     error: Option<Span>,
     /// For a line of a program that drives the plugin itself.
     pub harness: Option<HarnessReading>,
@@ -282,7 +282,7 @@ impl<'a> Parser<'a> {
             }
         });
         let found = found.collect();
-        let error = shape::glog_error(line).map(|error| Span::of(line, error));
+        let error = shape::logged_error(line).map(|error| Span::of(line, error));
         let is_harness =
             |index: &usize| self.catalogue.signatures[*index].fact == Some(Fact::Harness);
         let harness = self.found.iter().any(is_harness);

@@ -330,6 +330,7 @@ impl Counter<'_> {
         };
         if parsed.found.is_empty() {
             let message = match level {
+                Some(Level::Warn) if shape::is_of_ras(text, record.message) => None,
                 Some(Level::Warn) => Some(record.message),
                 Some(Level::Info) => None,
                 None => parsed.error(text),
