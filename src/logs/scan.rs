@@ -185,6 +185,7 @@ impl<'a> Worker<'a> {
             from: 0,
             lines: 0,
         };
+        self.counter.harness.read_front(block);
         // An escape sequence may be within a literal, which only one of the two ways would find.
         if memchr(ESCAPE, block).is_some() {
             self.search(&mut at, true);

@@ -170,7 +170,6 @@ fn phase(program: &Program) -> &'static str {
     let is_client = program.role == Some(HarnessRole::Client);
     match program.spot {
         Spot::Starting if program.tests.count > 0 => "post",
-        Spot::Starting if !program.results.all.is_empty() => "measuring",
         Spot::Starting => "starting",
         Spot::Setup(Step::BootstrapListens(_) | Step::BootstrapConnects(_)) => "bootstrap",
         Spot::Setup(Step::Listens) => "listen",
@@ -178,6 +177,8 @@ fn phase(program: &Program) -> &'static str {
         Spot::Setup(Step::HandlesExchanged | Step::Accepts | Step::Connects) => "connect",
         Spot::Setup(Step::Accepted | Step::Connected | Step::Registers) => "register",
         Spot::Setup(Step::Registered | Step::WaitsForPosts) => "ready",
+        Spot::Setup(Step::MeetsPeer) => "bootstrap",
+        Spot::Rates => "measuring",
         Spot::Transfer | Spot::InCall | Spot::WindowFull | Spot::Posted => "post",
         Spot::Drain => "drain",
         Spot::Between => "between",
@@ -257,7 +258,8 @@ fn results(index: usize, program: &Program) -> Vec<HarnessResult> {
         let gb_per_s = one.gb_per_s.or_else(|| median(later));
         let wrong = if one.is_false {
             Some("a post or a test failed in it")
-        } else if gb_per_s.is_some_and(|rate| rate > TOO_FAST) && !of_all {
+        } else if one.gb_per_s.is_none() && gb_per_s.is_some_and(|rate| rate > TOO_FAST) && !of_all
+        {
             Some("more than a NIC carries")
         } else {
             None

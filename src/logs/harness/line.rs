@@ -67,6 +67,8 @@ pub(super) enum Step {
     Registers,
     Registered,
     WaitsForPosts,
+    /// A benchmark waits for the program at the other end.
+    MeetsPeer,
 }
 
 /// A failure that a program prints.
@@ -86,6 +88,8 @@ pub(super) enum Failure {
         done: bool,
         chunk: Option<u32>,
     },
+    /// A benchmark says that it failed.
+    Benchmark,
     Other,
 }
 
@@ -215,7 +219,7 @@ type Reader = fn(Text<'_>) -> Option<Event>;
 
 /// The first of these that reads a line decides what it is. The order is that of frequency: a
 /// log of posts has a test and three lines per chunk.
-const READERS: [Reader; 18] = [
+const READERS: [Reader; 19] = [
     |text| test(text).filter(|_| text.has("[SlidingWindow] tcpx_test")),
     |text| {
         let window = text.after("window size=")?;
@@ -269,6 +273,7 @@ const READERS: [Reader; 18] = [
         Some(Event::Drains { pending })
     },
     |text| (text.has("hannel ") && text.has(" drained")).then_some(Event::Drained),
+    benchmark,
     closed_or_failed,
     setup,
     result,
@@ -449,9 +454,6 @@ fn result(text: Text<'_>) -> Option<Event> {
             rate: None,
         });
     }
-    if text.has(" Gbps | ") {
-        return uccl(text);
-    }
     text.has("Test completed successfully")
         .then_some(Event::Ends)
 }
@@ -464,8 +466,49 @@ fn begins(text: Text<'_>) -> Option<Event> {
     })
 }
 
+/// Lines of UCCL's P2P benchmarks and of nixlbench; the rows of its table are read elsewhere.
+fn benchmark(text: Text<'_>) -> Option<Event> {
+    let is_tagged = text.has("[Server] ") || text.has("[Client] ");
+    if is_tagged && text.has(" Gbps | ") {
+        return rate(text);
+    }
+    let failed = [
+        "Failed to connect to server",
+        " failed",
+        " error",
+        "Failed to send vector ",
+        "Failed to synchronize at ",
+        "liveness check failed",
+    ];
+    // Words that other programs use count only behind the tag.
+    let failed = if is_tagged { &failed[..] } else { &failed[3..] };
+    if text.has_any(failed) {
+        return Some(Event::Fails(Failure::Benchmark));
+    }
+    let events = [
+        ("UCCL P2P Benchmark", Event::Starts),
+        ("Benchmark complete", Event::Ends),
+        ("Waiting for connection", Event::Step(Step::MeetsPeer)),
+        ("Waiting to accept incoming", Event::Step(Step::MeetsPeer)),
+        ("Attempting to connect to ", Event::Step(Step::MeetsPeer)),
+        (
+            "Waiting for all processes to start",
+            Event::Step(Step::MeetsPeer),
+        ),
+        (
+            "All processes are ready to proceed",
+            Event::Step(Step::Registered),
+        ),
+    ];
+    if let Some((_, event)) = events.iter().find(|(words, _)| text.has(words)) {
+        return Some(*event);
+    }
+    let is_connected = is_tagged && text.has("Connected to ");
+    is_connected.then_some(Event::Step(Step::Registered))
+}
+
 /// `[Client]  64.0 MB :  22.41 Gbps |   2.80 GB/s  | 0.023957 s`.
-fn uccl(text: Text<'_>) -> Option<Event> {
+fn rate(text: Text<'_>) -> Option<Event> {
     let (size, rest) = text.after("] ")?.split(" : ")?;
     let (number, unit) = size.trim().split(" ")?;
     let units = ["B", "KB", "MB", "GB"];
@@ -484,6 +527,7 @@ fn role(text: Text<'_>, event: Event) -> Option<HarnessRole> {
     let server = [
         "SERVER",
         "[Server]",
+        "role: server",
         "irecv",
         "recv buffer",
         "ccept",
@@ -495,6 +539,8 @@ fn role(text: Text<'_>, event: Event) -> Option<HarnessRole> {
     let client = [
         "CLIENT",
         "[Client]",
+        "role: client",
+        "Attempting to connect",
         "isend",
         "send buffer",
         "oldest send",

@@ -72,8 +72,16 @@ pub(super) struct BlockLines {
     heard: Vec<Heard>,
     text: Vec<u8>,
     /// The head of a table whose rows follow.
-    head: Option<(Head, Option<u32>, Option<i64>)>,
+    head: Option<TableOf>,
+    /// A table that goes on in the next block, and its lines in this one.
+    open: Option<(TableOf, u32)>,
+    /// Lines at the front that may be rows of the last block's table: number, start and size in
+    /// `text`.
+    front: Vec<(u32, u32, u32)>,
 }
+
+/// A table's head, and the rank and the time of its line.
+type TableOf = (Head, Option<u32>, Option<i64>);
 
 #[derive(Debug)]
 struct Heard {
@@ -108,14 +116,25 @@ impl BlockLines {
         }
     }
 
+    /// Keeps the lines at the front of the block that may be rows of a table.
+    pub(super) fn read_front(&mut self, block: &[u8]) {
+        let (front, text) = (&mut self.front, &mut self.text);
+        table::front(block, |number, line| {
+            front.push((number, text.len() as u32, line.len() as u32));
+            text.extend_from_slice(line);
+        });
+    }
+
     /// Reads the rows of a table whose head was the line before `behind`.
     pub(super) fn read_table(&mut self, number: u32, behind: &[u8]) {
-        let Some((head, rank, time_us)) = self.head.take() else {
+        let Some(table) = self.head.take() else {
             return;
         };
-        head.rows(behind, |row, line, text| {
+        let (head, rank, time_us) = table;
+        let open = head.rows(behind, |row, line, text| {
             self.keep(number + row, rank, time_us, line, text)
         });
+        self.open = open.map(|lines| (table, lines));
     }
 
     fn keep(
@@ -149,6 +168,8 @@ impl BlockLines {
 #[derive(Debug, Default)]
 pub(super) struct Harness {
     processes: BTreeMap<(u32, Option<u32>), Process>,
+    /// For each file, the table that its last block left open.
+    open: BTreeMap<u32, (TableOf, u32)>,
     /// Lines of processes beyond the limit.
     pub left_out: u64,
 }
@@ -169,24 +190,56 @@ struct Process {
 impl Harness {
     /// Takes the lines of a block. `before` is the number of lines of the file before it.
     pub(super) fn take(&mut self, file: u32, before: u64, block: &BlockLines) {
+        let mut rows = self.rows_of_front(file, block).into_iter().peekable();
         for heard in &block.heard {
-            let (start, size) = (heard.quoted.0 as usize, heard.quoted.1 as usize);
-            let text = block.text.get(start..start + size).unwrap_or_default();
-            let said = LastLine {
-                line: before + u64::from(heard.number) + 1,
-                time_us: heard.time_us,
-                text,
-            };
-            let key = (file, heard.rank);
-            if self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&key) {
-                self.left_out += 1;
-                continue;
+            while let Some(row) = rows.next_if(|row| row.number < heard.number) {
+                self.hear(file, before, block, &row);
             }
-            self.processes
-                .entry(key)
-                .or_default()
-                .take(heard.line, said);
+            self.hear(file, before, block, heard);
         }
+        rows.for_each(|row| self.hear(file, before, block, &row));
+        match block.open {
+            Some(open) => self.open.insert(file, open),
+            None => self.open.remove(&file),
+        };
+    }
+
+    /// The rows at the front of a block, of the table that the last one left open.
+    fn rows_of_front(&self, file: u32, block: &BlockLines) -> Vec<Heard> {
+        let Some(((head, rank, time_us), lines)) = self.open.get(&file).copied() else {
+            return Vec::new();
+        };
+        let heard = |&(number, start, size): &(u32, u32, u32)| {
+            let row = block.text.get(start as usize..(start + size) as usize)?;
+            let line = table::is_behind(lines, number).then(|| head.row(row));
+            Some(Heard {
+                number,
+                rank,
+                time_us,
+                line: line.flatten()?,
+                quoted: (start, size.min(KEPT_BYTES as u32)),
+            })
+        };
+        block.front.iter().filter_map(heard).collect()
+    }
+
+    fn hear(&mut self, file: u32, before: u64, block: &BlockLines, heard: &Heard) {
+        let (start, size) = (heard.quoted.0 as usize, heard.quoted.1 as usize);
+        let text = block.text.get(start..start + size).unwrap_or_default();
+        let said = LastLine {
+            line: before + u64::from(heard.number) + 1,
+            time_us: heard.time_us,
+            text,
+        };
+        let key = (file, heard.rank);
+        if self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&key) {
+            self.left_out += 1;
+            return;
+        }
+        self.processes
+            .entry(key)
+            .or_default()
+            .take(heard.line, said);
     }
 
     /// The programs that say more than a tag: file, rank, state.

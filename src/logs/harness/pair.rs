@@ -152,7 +152,12 @@ fn ended_first(ended: &Side<'_>, waits: &Side<'_>, case: Case) -> Case {
 fn progress(spot: Spot) -> u32 {
     match spot {
         Spot::Starting => 0,
-        Spot::Setup(Step::BootstrapListens(_) | Step::BootstrapConnects(_) | Step::Listens) => 1,
+        Spot::Setup(
+            Step::BootstrapListens(_)
+            | Step::BootstrapConnects(_)
+            | Step::Listens
+            | Step::MeetsPeer,
+        ) => 1,
         Spot::Setup(Step::HandlesExchanged | Step::Accepts | Step::Connects) => 2,
         Spot::Setup(Step::Accepted | Step::Connected | Step::Registers) => 3,
         Spot::Setup(Step::Registered | Step::WaitsForPosts) => 4,
@@ -161,6 +166,7 @@ fn progress(spot: Spot) -> u32 {
         | Spot::WindowFull
         | Spot::Posted
         | Spot::Drain
+        | Spot::Rates
         | Spot::Between
         | Spot::Ended => 5,
     }

@@ -55,6 +55,8 @@ pub(super) enum Spot {
     Posted,
     /// All chunks are posted.
     Drain,
+    /// A benchmark printed a rate.
+    Rates,
     /// Between iterations.
     Between,
     Ended,
@@ -296,7 +298,10 @@ impl Program {
                 self.results.mean(iterations, ms, rate);
                 self.spot = Spot::Ended;
             }
-            Event::Rate { bytes, gb_per_s } => self.results.rate(bytes, gb_per_s),
+            Event::Rate { bytes, gb_per_s } => {
+                self.results.rate(bytes, gb_per_s);
+                self.spot = Spot::Rates;
+            }
             Event::Ends => self.spot = Spot::Ended,
             Event::Starts | Event::Room | Event::Returned | Event::Other => {}
         }

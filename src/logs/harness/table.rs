@@ -1,7 +1,7 @@
 //! nixlbench's table of rates: rows of numbers below a head.
 //!
-//! A row has no text to search for, so it is looked for behind its head, in the same block.
-//! Rows in the next block are not read.
+//! A row has no text to search for, so it is looked for behind its head. Where the block ends
+//! there, the rows at the front of the next one are read.
 #![forbid(unsafe_code)]
 
 use super::line::{Event, Line};
@@ -12,7 +12,11 @@ use std::sync::LazyLock;
 
 /// Most lines behind a head that are looked at.
 const LINES_MAX: u32 = 256;
+/// Lines at the front of a block of which one must look like a row, for all to be looked at.
+const FRONT_LINES: usize = 4;
 static HEAD: LazyLock<Finder> = LazyLock::new(|| Finder::new("Block Size (B)"));
+/// Longest time in brackets.
+const TIME_BYTES: usize = 40;
 /// Longest row, in bytes.
 const ROW_BYTES: usize = 1024;
 
@@ -42,7 +46,8 @@ impl Head {
         })
     }
 
-    fn row(self, line: &[u8]) -> Option<Line> {
+    /// A row of this table.
+    pub(super) fn row(self, line: &[u8]) -> Option<Line> {
         let words = Text::new(line).words().map(Text::number_alone);
         let numbers: Vec<f64> = words.take(self.columns + 1).collect::<Option<_>>()?;
         if numbers.len() != self.columns {
@@ -58,23 +63,68 @@ impl Head {
     }
 
     /// Calls `found` with each row in the lines behind the head, and its number among them.
-    pub(super) fn rows(self, mut behind: &[u8], mut found: impl FnMut(u32, Line, &[u8])) {
-        for number in 0..LINES_MAX {
-            let end = memchr(b'\n', behind).unwrap_or(behind.len());
-            let line = behind[..end].trim_ascii();
-            if behind.is_empty() {
-                return;
-            }
-            let is_row = line.first().is_some_and(u8::is_ascii_digit) && line.len() <= ROW_BYTES;
-            let row = is_row.then(|| self.row(line)).flatten();
-            if let Some(row) = row {
+    /// Returns the number of lines that were looked at, if the block ended before the table.
+    pub(super) fn rows(
+        self,
+        behind: &[u8],
+        mut found: impl FnMut(u32, Line, &[u8]),
+    ) -> Option<u32> {
+        let mut end = 0;
+        for (number, line) in (0..LINES_MAX).zip(lines(behind)) {
+            if let Some(row) = looks_like_row(line).then(|| self.row(line)).flatten() {
                 found(number, row, line);
             } else if Self::read(line).is_some() {
-                return;
+                return None;
             }
-            behind = behind.get(end + 1..).unwrap_or_default();
+            end = number + 1;
+        }
+        (end < LINES_MAX).then_some(end)
+    }
+}
+
+/// The lines of a block, trimmed, without a time in brackets that a collector put in front.
+fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = block;
+    std::iter::from_fn(move || {
+        let end = memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = (!rest.is_empty()).then(|| without_time(rest[..end].trim_ascii()));
+        rest = rest.get(end + 1..).unwrap_or_default();
+        line
+    })
+}
+
+fn without_time(line: &[u8]) -> &[u8] {
+    let close = memchr(b']', &line[..line.len().min(TIME_BYTES)]);
+    close
+        .filter(|_| line.starts_with(b"["))
+        .map_or(line, |close| line[close + 1..].trim_ascii_start())
+}
+
+fn looks_like_row(line: &[u8]) -> bool {
+    let mut bytes = line.iter();
+    bytes.next().is_some_and(u8::is_ascii_digit)
+        && line.len() <= ROW_BYTES
+        && bytes.all(|byte| byte.is_ascii_digit() || matches!(byte, b' ' | b'\t' | b'.'))
+}
+
+/// Calls `found` with the lines at the front of a block that may be rows of a table whose head
+/// is in the block before, and their numbers.
+pub(super) fn front(block: &[u8], mut found: impl FnMut(u32, &[u8])) {
+    if !lines(block).take(FRONT_LINES).any(looks_like_row) {
+        return;
+    }
+    for (number, line) in (0..LINES_MAX).zip(lines(block)) {
+        if looks_like_row(line) {
+            found(number, line);
+        } else if Head::read(line).is_some() {
+            return;
         }
     }
+}
+
+/// Whether a line is still behind a head, of which the block before had `before` lines.
+pub(super) fn is_behind(before: u32, number: u32) -> bool {
+    before.saturating_add(number) < LINES_MAX
 }
 
 #[cfg(test)]
@@ -96,7 +146,7 @@ mod tests {
         let rate = |bytes, gb_per_s| Event::Rate { bytes, gb_per_s };
         let new = "Block Size (B)      Batch Size     B/W (GB/Sec)   Avg Lat. (us)  Avg Prep (us)\n-----\n\
             4096                1              0.812          5.0            1.2\nI0120 a warning\n\
-            8192                1              1.604          5.1            1.2\n1 2 3\n";
+            [2026-11-20T08:14:04.531Z] 8192     1              1.604          5.1            1.2\n1 2 3\n";
         assert_eq!(rates(new), [(1, rate(4096, 0.812)), (3, rate(8192, 1.604))]);
         let old = "Block Size (B)      Batch Size     Avg Lat. (us)  B/W (MiB/Sec)  B/W (GiB/Sec)  B/W (GB/Sec)\n\
             65536               1              35.1           1780.6         1.7389         1.8671\n";

@@ -265,3 +265,66 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_table_of_nixlbench_is_read_across_blocks() {
+    let head = "Block Size (B)      Batch Size     B/W (GB/Sec)   Avg Lat. (us)\n";
+    let filler = "node0:71:71 [0] NCCL INFO an ordinary line of a job\n";
+    let rows: String = (0..40)
+        .map(|power| {
+            format!(
+                "{}                1              0.5            5.0\n",
+                64 + power
+            )
+        })
+        .collect();
+    // Whatever the offset, every row counts, wherever the block ends.
+    for before in (0..3000).step_by(271) {
+        let fill = filler.repeat((crate::blocks::BLOCK - before) / filler.len());
+        let report = harness(&format!("{fill}{head}{rows}{filler}"));
+        assert_eq!(report.results.len(), 40, "{before}");
+        assert_eq!(
+            report.programs[0].last.line,
+            (fill.lines().count() + 41) as u64
+        );
+    }
+}
+
+#[test]
+fn a_benchmark_of_uccl_is_followed_from_its_start_to_its_end() {
+    let starts = "UCCL P2P Benchmark - role: client\nAttempting to connect to 10.0.0.226:0\n";
+    let rates = "[Client] Connected to 10.0.0.226 conn_id=0\n\
+        [Client]    256 B :   0.32 Gbps |   0.04 GB/s\n\
+        [Client] 100.0 MB : 392.44 Gbps |  49.06 GB/s | 0.000684 s\n";
+    let check = |text: &str, condition: &str, state| {
+        let report = harness(text);
+        let verdict = &report.verdicts[0];
+        assert_eq!(
+            (verdict.condition, verdict.state),
+            (condition, state),
+            "{text}"
+        );
+        report
+    };
+    check(starts, "peer-not-met", HarnessState::Waits);
+    let ended = format!("{starts}{rates}[Client] Benchmark complete\n");
+    let report = check(&ended, "finished", HarnessState::Finished);
+    assert!(report.verdicts[0].summary.contains("2 rates"));
+    // The NIC is not that of TCPX.
+    assert!(report.results.iter().all(|result| result.wrong.is_none()));
+    check(
+        &format!("{starts}{rates}Failed to send vector metadata header. Expected: 72, Sent: -1\n"),
+        "benchmark-failed",
+        HarnessState::Failed,
+    );
+    check(
+        &format!("{starts}[Client] Failed to connect to server\n"),
+        "benchmark-failed",
+        HarnessState::Failed,
+    );
+    check(
+        "Waiting for all processes to start... (expecting 2 total)\n",
+        "peer-not-met",
+        HarnessState::Waits,
+    );
+}

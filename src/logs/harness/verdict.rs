@@ -198,7 +198,6 @@ pub(super) fn case(side: &Side<'_>) -> Case {
     }
     match program.spot {
         Spot::Starting if program.tests.run > 0 => never_done(side),
-        Spot::Starting if !program.results.all.is_empty() => rates(program),
         Spot::Starting => Case::waits("starting", "the log ends before the programs find each other"),
         Spot::Setup(step) => setup(program, step),
         Spot::WindowFull => window_full(side),
@@ -213,6 +212,7 @@ pub(super) fn case(side: &Side<'_>) -> Case {
         Spot::Posted => Case::waits("stops-after-post", format!("the log ends after a post to {}", at(program)))
             .progress_steps(program),
         Spot::Drain => drain(program),
+        Spot::Rates => rates(program),
         Spot::Between if !has_all(program) => between(program),
         Spot::Between | Spot::Ended => ended(program),
     }
@@ -273,6 +273,9 @@ fn failed(side: &Side<'_>, failure: Failure) -> Case {
             .turn(role)
             .next("test the oldest request of the comm only; 3 is the answer for any other")
             .next("treat every result code but 0 as an error: `not ready` is 0 with done 0"),
+        Failure::Benchmark => Case::failed("benchmark-failed", "the benchmark says that it failed")
+            .turn(role)
+            .next("read the lines of the library just before, and the log of the other end"),
         Failure::Other => Case::failed("iteration-aborted", "the program gave up an iteration")
             .next("read the line just before, and the plugin's warnings"),
     }
@@ -354,6 +357,9 @@ fn setup(program: &Program, step: Step) -> Case {
             .next("try the port from the client's node: `nc -vz SERVER PORT`"),
         Step::BootstrapConnects(_) => Case::waits("bootstrap-waits", format!("the log ends while the client connects{port}"))
             .next("check that the server listens there, and that no firewall drops the port"),
+        Step::MeetsPeer => Case::waits("peer-not-met", "the log ends while the benchmark waits for the program at the other end")
+            .next("start the other program, with the address that this one prints; nixlbench: the same --etcd_endpoints and --benchmark_group at both ends")
+            .next("try the port from the other node: `nc -vz SERVER PORT`"),
         Step::Listens => Case::waits("bootstrap-waits", "the log ends after listen, before the handles are exchanged"),
         Step::Connects => connects(),
         Step::HandlesExchanged if is_client => connects(),
@@ -500,10 +506,16 @@ fn ended(program: &Program) -> Case {
         return Case::new("rate-is-false", HarnessState::Doubtful, summary);
     }
     let iterations = measured.max(u64::from(program.begun.is_some()));
+    let rates = program.results.all.len();
+    let counted = if last.is_some_and(|last| last.gb_per_s.is_some()) {
+        format!("{rates} rates")
+    } else {
+        format!("{iterations} iterations")
+    };
     let case = Case::new(
         "finished",
         HarnessState::Finished,
-        format!("the program ended; {iterations} iterations"),
+        format!("the program ended; {counted}"),
     );
     let per_iteration = program.lines_in_iterations / iterations.max(1);
     let chunks = program
