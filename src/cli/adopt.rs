@@ -157,7 +157,7 @@ fn make(
         );
         print_warning(common, &message, None);
     }
-    let (run, adopted) = adopt(reports, &stamp_utc(), name, found)?;
+    let (run, adopted) = adopt(reports, &stamp_utc(), name, found, tcpx_logs::unpack)?;
     let is_log = |file: &&AdoptedFile| file.name.starts_with(LOGS);
     let logs = adopted.files.iter().filter(is_log).count();
     say(&format!(

@@ -176,7 +176,7 @@ fn written(
         recordings,
         logs: Vec::new(),
     };
-    let (run, _) = adopt(reports, &stamp_utc(), NAME, &files)?;
+    let (run, _) = adopt(reports, &stamp_utc(), NAME, &files, tcpx_logs::unpack)?;
     let files = RunFiles::open(&run)?;
     let file = match what {
         OnStall::Report => report::write_html(&files, &run)?,

@@ -162,7 +162,7 @@ fn adopted(reports: &Path, watched: &Watched) -> Result<PathBuf, Failure> {
         recordings: watched.paths(),
         logs: Vec::new(),
     };
-    let (run, _) = adopt(reports, &stamp_utc(), "tap", &files)?;
+    let (run, _) = adopt(reports, &stamp_utc(), "tap", &files, tcpx_logs::unpack)?;
     say(&format!(
         "# recordings : {0}\n# next : tcpxctl report {0}\n",
         run.display()

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 use tcpx_recorder::format::FILE_SUFFIX;
+use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::record::RunFiles;
 
 /// Most files of a folder, including its subfolders.
@@ -70,7 +71,9 @@ pub(super) fn bundle(path: &Path) -> Option<RunFiles> {
 
 /// Whether a file of a bundle holds log lines; reports in it only quote them.
 pub(super) fn is_log(name: &str) -> bool {
-    !name.ends_with(FILE_SUFFIX) && (name == "events.jsonl" || name.starts_with("nodes/"))
+    let folders = ["nodes/", LOGS];
+    let is_below = folders.iter().any(|folder| name.starts_with(folder));
+    !name.ends_with(FILE_SUFFIX) && (name == "events.jsonl" || is_below)
 }
 
 pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> InputProblem {
@@ -131,6 +134,52 @@ pub(super) fn plain(source: Box<dyn Read + Send>) -> io::Result<Source> {
     Ok(opened)
 }
 
+/// A log as text, for a folder whose files are redacted: `.xz`, `.zst` and UTF-16 are unpacked;
+/// gzip, which redaction reads, text, and compressions that are not read here pass unchanged.
+/// Also returns whether it was unpacked. Text that is damaged ends with a line that says so.
+///
+/// # Errors
+/// The stream cannot be read.
+pub fn unpack(log: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
+    let opened = Source::new(log)?;
+    match Packing::of(&opened.head) {
+        Ok(Some(Packing::Gzip)) | Ok(None) | Err(_) => Ok((Box::new(opened.source), false)),
+        Ok(Some(_)) => Ok(match plain(Box::new(opened.source)) {
+            Ok(opened) => {
+                let (text, end) = (opened.source, Cursor::new(Vec::new()));
+                (Box::new(UntilDamage { text, end }), true)
+            }
+            Err(error) => (Box::new(Cursor::new(damage(&error))), true),
+        }),
+    }
+}
+
+/// The line that stands for what cannot be read.
+fn damage(error: &io::Error) -> Vec<u8> {
+    format!("\n[the rest is damaged: {error}]\n").into_bytes()
+}
+
+/// Text up to where its compressed form is damaged, and a line that says so.
+struct UntilDamage<R> {
+    text: R,
+    end: Cursor<Vec<u8>>,
+}
+
+impl<R: Read> Read for UntilDamage<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.end.get_ref().is_empty() {
+            match self.text.read(buffer) {
+                Ok(size) => return Ok(size),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+                Err(error) => {
+                    self.end = Cursor::new(damage(&error));
+                }
+            }
+        }
+        self.end.read(buffer)
+    }
+}
+
 /// What to do with a file that is a dump of PyTorch's flight recorder: the collectives of one
 /// rank, as a pickle or as JSON.
 pub(super) fn flight_recorder(head: &[u8]) -> Option<&'static str> {
@@ -149,4 +198,30 @@ pub(super) fn flight_recorder(head: &[u8]) -> Option<&'static str> {
 /// that is told.
 pub(super) fn is_skipped(head: &[u8]) -> bool {
     head.contains(&0) && flight_recorder(head).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpacked(file: &[u8]) -> (String, bool) {
+        let (mut text, was_packed) = unpack(Box::new(Cursor::new(file.to_vec()))).expect("read");
+        let mut all = String::new();
+        text.read_to_string(&mut all).expect("text");
+        (all, was_packed)
+    }
+
+    #[test]
+    fn what_redaction_cannot_read_is_unpacked_and_damage_is_told() {
+        let xz = include_bytes!("fixtures/one.log.xz");
+        let (text, was_packed) = unpacked(xz);
+        assert_eq!((text.lines().count(), was_packed), (20_000, true));
+        let (text, was_packed) = unpacked(&xz[..xz.len() / 2]);
+        assert!(was_packed && text.ends_with("]\n") && text.contains("the rest is damaged"));
+        let lines = "node0:71:71 [0] NCCL INFO a line\n".repeat(400);
+        let utf16: Vec<u8> = lines.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(unpacked(&utf16), (lines.clone(), true));
+        assert_eq!(unpacked(lines.as_bytes()), (lines.clone(), false));
+        assert_eq!(unpacked(b"PK\x03\x04..").1, false);
+    }
 }

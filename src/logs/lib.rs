@@ -54,7 +54,7 @@ pub use harness::{
     HarnessChannel, HarnessIterations, HarnessProgram, HarnessReport, HarnessResult, HarnessRole,
     HarnessState, HarnessTests, HarnessVerdict,
 };
-pub use input::InputProblem;
+pub use input::{InputProblem, unpack};
 pub use read::{LogReader, follow};
 pub use report::{
     BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure, Inputs, LinePlace, LogReport,

@@ -67,6 +67,14 @@ impl NextStep for AdoptError {
     }
 }
 
+/// Text that was compressed or encoded, and whether it was.
+pub type Unpacked = (Box<dyn Read + Send>, bool);
+/// Turns a log into text that can be redacted. A compressed stream that redaction reads may pass
+/// unchanged.
+pub type Unpack = fn(Box<dyn Read + Send>) -> io::Result<Unpacked>;
+/// Suffixes of names of logs that are unpacked.
+const PACKED: [&str; 3] = [".xz", ".zst", ".zstd"];
+
 /// The files to adopt.
 #[derive(Debug, Default)]
 pub struct Adoptable {
@@ -94,7 +102,8 @@ pub struct AdoptedFile {
     pub from: PathBuf,
 }
 
-/// Makes `<reports>/<stamp>-<name>` of these files. Returns its path and the files in it.
+/// Makes `<reports>/<stamp>-<name>` of these files. Returns its path and the files in it. `unpack`
+/// reads the logs.
 ///
 /// # Errors
 /// A recording cannot be read, a log cannot be copied, or the folder cannot be written.
@@ -103,6 +112,7 @@ pub fn adopt(
     stamp: &str,
     name: &str,
     files: &Adoptable,
+    unpack: Unpack,
 ) -> Result<(PathBuf, AdoptedFiles), AdoptError> {
     // Read before anything is made, so that a wrong argument leaves nothing behind.
     let (recorders, events) = sampled(&files.recordings)?;
@@ -131,13 +141,16 @@ pub fn adopt(
         });
     }
     for from in &files.logs {
-        let name = log_name(from, &adopted);
         let failed = |source| AdoptError::Log {
             path: from.clone(),
             source,
         };
-        let log = open_regular(from).map_err(failed)?.take(LOG_BYTES_MAX);
-        folder.copy(&name, log).map_err(failed)?;
+        let log = open_regular(from).map_err(failed)?;
+        let (log, was_packed) = unpack(Box::new(log)).map_err(failed)?;
+        let name = log_name(from, was_packed, &adopted);
+        folder
+            .copy(&name, log.take(LOG_BYTES_MAX))
+            .map_err(failed)?;
         adopted.files.push(AdoptedFile {
             name,
             from: from.clone(),
@@ -177,8 +190,11 @@ fn sampled(paths: &[PathBuf]) -> Result<(Recorders, Vec<Event>), AdoptError> {
 }
 
 /// `logs/NAME`, numbered if another log has the name.
-fn log_name(from: &Path, adopted: &AdoptedFiles) -> String {
+fn log_name(from: &Path, was_packed: bool, adopted: &AdoptedFiles) -> String {
     let name = file_name(&from.file_name().unwrap_or_default().to_string_lossy());
+    let suffix = |suffix: &&str| was_packed && name.len() > suffix.len() && name.ends_with(*suffix);
+    let packed = PACKED.into_iter().find(suffix).unwrap_or_default();
+    let name = name.strip_suffix(packed).unwrap_or(&name);
     let is_free = |name: &String| adopted.files.iter().all(|file| file.name != *name);
     let numbered = (2..).map(|number| format!("{LOGS}{number}-{name}"));
     std::iter::once(format!("{LOGS}{name}"))
@@ -194,6 +210,10 @@ mod tests {
     use crate::record::{RunFiles, Unfinished};
     use tcpx_recorder::format::Role;
     use tcpx_recorder::{Addresses, Opening, Options, Recorder};
+
+    fn plain(log: Box<dyn Read + Send>) -> io::Result<Unpacked> {
+        Ok((log, false))
+    }
 
     #[test]
     fn recordings_and_logs_become_a_run_folder() {
@@ -221,8 +241,14 @@ mod tests {
             recordings: vec![recorder.path()],
             logs: logs.to_vec(),
         };
-        let (path, adopted) =
-            adopt(parent.path(), "20261122T100000Z", "their job", &files).expect("adopted");
+        let (path, adopted) = adopt(
+            parent.path(),
+            "20261122T100000Z",
+            "their job",
+            &files,
+            plain,
+        )
+        .expect("adopted");
         let names: Vec<&str> = adopted.files.iter().map(|file| &*file.name).collect();
         let pid = std::process::id();
         let recording = format!("nodes/node/recorder-pid{pid}.tcpxrec");
@@ -247,7 +273,8 @@ mod tests {
             recordings: vec![noise.clone()],
             logs: Vec::new(),
         };
-        let error = adopt(&parent.path().join("reports"), "now", "x", &files).expect_err("refused");
+        let error =
+            adopt(&parent.path().join("reports"), "now", "x", &files, plain).expect_err("refused");
         assert!(error.to_string().contains("x.tcpxrec"), "{error}");
         assert!(!parent.path().join("reports").exists());
     }
