@@ -50,6 +50,29 @@ fn each_signature_matches_its_example_and_no_other() {
 }
 
 #[test]
+fn what_a_finding_means_and_what_to_do_have_chinese() {
+    let catalogue = SignatureCatalogue::embedded().unwrap();
+    let mut missing = BTreeSet::new();
+    for (index, signature) in catalogue.signatures().iter().enumerate() {
+        // A harmless line is a finding in bad company.
+        if !signature.severity.is_finding() && signature.unless.is_empty() {
+            continue;
+        }
+        let values = catalogue.values(index, signature.example.as_bytes());
+        let texts = signature.causes.iter().chain(&signature.next);
+        let texts = texts.chain([&signature.meaning]);
+        let filled = texts.map(|text| values.fill(text));
+        let of_table = signature.table.values().cloned();
+        for text in filled.chain(of_table) {
+            if tcpx_run_model::chinese::chinese(&text).is_none() {
+                missing.insert(format!("{}: {text}", signature.name));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "add to chinese-logs.toml: {missing:#?}");
+}
+
+#[test]
 fn each_example_is_found_in_a_log_with_every_prefix() {
     let catalogue = SignatureCatalogue::embedded().unwrap();
     for prefix in [

@@ -1,7 +1,8 @@
 //! Chinese for the sentences of findings, verdicts and next steps.
 //!
 //! Records hold English sentences, also those of other versions and programs. [`chinese`] finds a
-//! sentence by its text among the templates of `chinese.toml` and fills the values in. The crates
+//! sentence by its text among the templates of `chinese.toml`, and of `chinese-logs.toml` for
+//! lines of logs, and fills the values in. The crates
 //! that write the sentences test that each has a translation, so one that is new or changed is
 //! noticed. A sentence without a translation stays English.
 #![forbid(unsafe_code)]
@@ -26,6 +27,13 @@ struct Catalogue {
     reasons: BTreeMap<String, String>,
 }
 
+/// `chinese-logs.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfLogs {
+    sentences: BTreeMap<String, String>,
+}
+
 struct Chinese {
     conditions: BTreeMap<String, String>,
     phases: BTreeMap<String, String>,
@@ -34,9 +42,11 @@ struct Chinese {
 }
 
 static CHINESE: LazyLock<Chinese> = LazyLock::new(|| {
-    // A test reads the file; without it, everything stays English.
+    // A test reads the files; without them, everything stays English.
     let catalogue = toml::from_str(include_str!("chinese.toml")).ok();
-    catalogue.map_or_else(Chinese::none, Chinese::new)
+    let of_logs = toml::from_str(include_str!("chinese-logs.toml")).ok();
+    let of_logs = of_logs.map_or_else(BTreeMap::new, |logs: OfLogs| logs.sentences);
+    catalogue.map_or_else(Chinese::none, |catalogue| Chinese::new(catalogue, &of_logs))
 });
 
 impl Chinese {
@@ -48,8 +58,12 @@ impl Chinese {
         }
     }
 
-    fn new(catalogue: Catalogue) -> Self {
-        let sentences = catalogue.fixes.iter().chain(&catalogue.facts);
+    fn new(catalogue: Catalogue, of_logs: &BTreeMap<String, String>) -> Self {
+        let sentences = catalogue
+            .fixes
+            .iter()
+            .chain(&catalogue.facts)
+            .chain(of_logs);
         let sentences = sentences.chain(&catalogue.phases).chain(&catalogue.reasons);
         let mut templates: Vec<Template> = sentences
             .map(|(english, chinese)| Template::new(english, chinese))
@@ -225,11 +239,13 @@ mod tests {
     fn the_file_is_read_and_each_value_has_its_place() {
         let catalogue: Catalogue = toml::from_str(include_str!("chinese.toml")).expect("TOML");
         assert!(catalogue.conditions.values().all(|text| !text.is_ascii()));
+        let logs: OfLogs = toml::from_str(include_str!("chinese-logs.toml")).expect("TOML");
         for (english, chinese) in [
             &catalogue.fixes,
             &catalogue.facts,
             &catalogue.phases,
             &catalogue.reasons,
+            &logs.sentences,
         ]
         .into_iter()
         .flatten()

@@ -249,10 +249,16 @@ fn log(page: &mut Page, story: &Story) {
             ),
         );
         page.tag("p", &page.language.sentence(&found.meaning));
-        list(page, "", &found.causes);
+        let in_language = |cause: &String| page.language.sentence(cause).into_owned();
+        let causes: Vec<String> = found.causes.iter().map(in_language).collect();
+        list(page, "", &causes);
         page.tag("pre", &found.excerpt.text);
         if let Some(step) = &found.next_step {
-            page.tag("p", &format!("Next: {step}"));
+            let (next, step) = (
+                page.language.pick("Next", "下一步"),
+                page.language.sentence(step),
+            );
+            page.tag("p", &format!("{next}: {step}"));
         }
         page.raw("</div>\n");
     }
