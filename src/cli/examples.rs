@@ -3,7 +3,7 @@
 
 use clap::Command;
 
-const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
     (
         "baseline",
         &[

@@ -19,7 +19,7 @@ use super::failure::{Ended, Ending, Failure};
 use super::nodes::Nodes;
 use super::output::{Columns, print, print_json, print_warning, say};
 use super::plugin_arguments::PluginArguments;
-use super::scenario::{must_be_runnable, points};
+use super::scenario::{must_be_runnable, points_of};
 use super::signals::interrupted;
 use crate::tune::{Knob, Means, Measured, Paired, Settings, Stage, TOLERANCE, Tuned, knobs, tune};
 use anyhow::Context;
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let path = Some(arguments.scenario.clone());
-    let points = points(path, &arguments.set, &arguments.plugin)?;
+    let points = points_of(path, &arguments.set, &arguments.plugin)?;
     let [point] = points.as_slice() else {
         return Err(Failure::new(Outcome::Usage, "a sweep cannot be tuned")
             .next("give each list one value with --set"));
