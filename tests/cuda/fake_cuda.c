@@ -10,6 +10,7 @@
  *   FAKE_CUDA_MEMORY=BYTES  memory per GPU
  *   FAKE_CUDA_MIG=N         GPU N is a MIG instance
  *   FAKE_CUDA_LAZY=N        polls of an event before it completes (default: 2)
+ *   FAKE_CUDA_EAGER=1       work is executed as soon as it is put on a stream
  *   FAKE_CUDA_MISALIGN=1    allocations start 512 bytes after a page boundary
  *   FAKE_CUDA_FAIL=CALL:CODE[:AFTER]  CALL returns CODE, from call AFTER on
  *   FAKE_CUDA_REPORT=FILE   writes the resources that were not released, at exit
@@ -288,6 +289,7 @@ static int put_off(struct stream *stream, const struct op *wanted) {
     *stream->last = op;
     stream->last = &op->next;
     stream->queued++;
+    if (setting("FAKE_CUDA_EAGER", 0)) run(stream, stream->queued);
     pthread_mutex_unlock(&lock);
     return OK;
 }

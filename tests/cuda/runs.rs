@@ -97,7 +97,10 @@ fn receives_without_unpacking_are_flushed_before_comparison() {
 fn pages_consumed_too_early_fail_verification_on_the_gpu() {
     let fault =
         "fault={by=\"driver\",side=\"recv\",kind=\"consumed-early\",channel=0,after_chunk=2}";
-    let output = run(&[fault]);
+    // The GPU poisons freed pages while the caller goes on.
+    let mut environment = real().to_vec();
+    environment.push(("FAKE_CUDA_EAGER", "1"));
+    let output = run_with(&[fault], &environment);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     for words in [

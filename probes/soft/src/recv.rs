@@ -27,6 +27,9 @@ use tcpx_abi::PTR_HOST;
 
 impl Comm {
     pub(crate) fn progress_recv(&mut self) -> Result<(), Failed> {
+        if let Some(unpack) = &mut self.unpack {
+            unpack.reclaim()?;
+        }
         loop {
             let before = self.chunks;
             self.activate_recv();
@@ -110,7 +113,7 @@ impl Comm {
             match header.route {
                 Route::Inline => {
                     self.ctrl.skip(HEADER_BYTES);
-                    self.adopt(slot, &header);
+                    self.adopt(slot, &header)?;
                     self.inline = Some(0);
                     return self.read_inline(slot);
                 }
@@ -137,7 +140,7 @@ impl Comm {
             }
             return Ok(false);
         }
-        self.adopt(slot, header);
+        self.adopt(slot, header)?;
         let (length, offset, total) = (
             header.size as usize,
             header.offset as usize,
@@ -219,10 +222,10 @@ impl Comm {
     }
 
     /// Sets size and scatter slot of a receive from its first header.
-    fn adopt(&mut self, slot: usize, header: &Header) {
+    fn adopt(&mut self, slot: usize, header: &Header) -> Result<(), Failed> {
         let request = self.request(slot);
         if request.size_pending != -1 {
-            return;
+            return Ok(());
         }
         self.tag = 0;
         let request = self.request(slot);
@@ -230,9 +233,10 @@ impl Comm {
         request.size_pending = header.total as c_int;
         let mut opened = request.slot;
         if let Some(unpack) = &mut self.unpack {
-            unpack.open(&mut opened);
+            unpack.open(&mut opened)?;
         }
         self.request(slot).slot = opened;
+        Ok(())
     }
 
     /// The destination of a chunk's bytes: the posted buffer, a host buffer, or pages.
