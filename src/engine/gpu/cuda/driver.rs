@@ -16,7 +16,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 /// The oldest driver that exports every required entry.
-const NEEDED: CudaVersion = CudaVersion(11_070);
+const NEEDED: CudaVersion = CudaVersion(11_000);
 
 /// The result of a driver call.
 pub(super) type Cuda<T> = Result<T, CudaError>;
@@ -84,8 +84,6 @@ entries! {
         stream_create = "cuStreamCreate"(*mut CUstream, c_uint);
         stream_destroy = "cuStreamDestroy_v2"(CUstream);
         stream_synchronize = "cuStreamSynchronize"(CUstream);
-        stream_query = "cuStreamQuery"(CUstream);
-        stream_write_value = "cuStreamWriteValue32_v2"(CUstream, CUdeviceptr, u32, c_uint);
         event_create = "cuEventCreate"(*mut CUevent, c_uint);
         event_destroy = "cuEventDestroy_v2"(CUevent);
         event_record = "cuEventRecord"(CUevent, CUstream);

@@ -1,9 +1,9 @@
 //! One channel's work on a GPU: batches of jobs on the channel's own stream.
 //!
-//! A batch's signal, its piece list and flags in pinned memory, and its staging buffer, if the
+//! A batch's event, its piece list and flags in pinned memory, and its staging buffer, if the
 //! policy needs one, are created once. A batch holds the jobs queued since the last launch.
 //! Four batches are used in turn: while three are in progress, jobs are added to the fourth.
-//! Nothing waits for a launch; its signal is polled.
+//! Nothing waits for a launch; its event is polled.
 //!
 //! The policies differ in `gather` only. `kernel` is one launch for the whole
 //! batch, `d2d` one copy per fragment, `host` one copy per fragment to the host
@@ -16,7 +16,7 @@
 use super::driver::Cuda;
 use super::error::CudaError;
 use super::kernels::{Chunk, Kernels, PatternAt, Piece};
-use super::objects::{Allocation, Pinned, Signal, Stream};
+use super::objects::{Allocation, Event, Pinned, Stream};
 use crate::gpu::{Lane, LaneSetup, MemoryError, Passed, Scatter, Span, Stamp, Unpack, Work};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) struct CudaLane {
 }
 
 struct Batch {
-    signal: Signal,
+    event: Event,
     pieces: Pinned<Piece>,
     flags: Pinned<u32>,
     staging: Option<Pinned<u8>>,
@@ -90,7 +90,7 @@ impl CudaLane {
         let batch = || -> Cuda<Batch> {
             let staging = setup.unpack == Unpack::Host;
             Ok(Batch {
-                signal: Signal::new(context)?,
+                event: Event::new(context, false)?,
                 pieces: Pinned::new(context, pieces)?,
                 flags: Pinned::new(context, jobs)?,
                 staging: staging
@@ -242,7 +242,7 @@ impl CudaLane {
                 }?;
             }
         }
-        batch.signal.record(&self.stream)
+        batch.event.record(&self.stream)
     }
 }
 
@@ -341,7 +341,7 @@ impl Lane for CudaLane {
         };
         let batch = &mut self.batches[oldest];
         if !batch.passed {
-            batch.passed = batch.signal.has_passed(&self.stream)?;
+            batch.passed = batch.event.has_passed()?;
         }
         if !batch.passed {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Streams, events, signals, pinned host memory and device allocations, each released when dropped.
+//! Streams, events, pinned host memory and device allocations, each released when dropped.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::context::Context;
@@ -7,7 +7,6 @@ use super::error::{CudaError, NOT_READY};
 use cudarc::driver::sys::{CUevent, CUstream};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::Acquire, fence};
 use std::time::{Duration, Instant};
 
 /// `CU_STREAM_NON_BLOCKING`: not synchronised with a plugin's work on the default stream.
@@ -167,64 +166,6 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: made in `new`, destroyed once.
         let _ = unsafe { (self.context.driver.event_destroy)(self.raw) };
-    }
-}
-
-/// Tells when the work on a stream up to a point is done, without a call of the driver: the GPU
-/// writes a number to pinned memory. An event would be asked by a call, which takes a lock that
-/// all threads share.
-pub(super) struct Signal {
-    word: Pinned<u32>,
-    number: u32,
-    polls: u32,
-}
-
-/// One of as many polls asks the driver, which tells whether the GPU failed.
-const POLLS: u32 = 256;
-
-impl Signal {
-    pub(super) fn new(context: &Arc<Context>) -> Cuda<Self> {
-        Ok(Self {
-            word: Pinned::new(context, 1)?,
-            number: 0,
-            polls: 0,
-        })
-    }
-
-    pub(super) fn record(&mut self, stream: &Stream) -> Cuda<()> {
-        let driver = stream.context.driver;
-        self.number = self.number.wrapping_add(1);
-        // SAFETY: a pinned word that lives as long as the lane, which waits for its stream.
-        let code =
-            unsafe { (driver.stream_write_value)(stream.raw, self.word.address(), self.number, 0) };
-        driver.check("cuStreamWriteValue32", code)
-    }
-
-    /// Whether all work before the last `record` is done. Does not wait.
-    pub(super) fn has_passed(&mut self, stream: &Stream) -> Cuda<bool> {
-        let driver = stream.context.driver;
-        if self.is_here() {
-            return Ok(true);
-        }
-        self.polls = self.polls.wrapping_add(1);
-        if !self.polls.is_multiple_of(POLLS) {
-            return Ok(false);
-        }
-        // SAFETY: alive.
-        match unsafe { (driver.stream_query)(stream.raw) } {
-            NOT_READY => Ok(false),
-            code => {
-                driver.check("cuStreamQuery", code)?;
-                Ok(self.is_here())
-            }
-        }
-    }
-
-    fn is_here(&self) -> bool {
-        let here = self.word.get(0) == Some(self.number);
-        // What the work wrote before the word is read after it.
-        fence(Acquire);
-        here
     }
 }
 
