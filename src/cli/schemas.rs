@@ -10,9 +10,9 @@
 #![expect(dead_code, reason = "these types only describe what others serialize")]
 
 use super::{
-    adopt, baseline, bundle, compare, diagnose, discover, doctor, doctor_fleet, doctor_table, dry_run,
-    failure, generate, gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink, tap,
-    topic, trace, tune,
+    adopt, baseline, bundle, compare, diagnose, discover, doctor, doctor_fleet, doctor_table,
+    dry_run, failure, generate, gpu, handshake, history, logs, mr, rehearse, run, selftest, shrink,
+    tap, topic, trace, tune,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

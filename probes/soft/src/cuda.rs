@@ -39,7 +39,7 @@ const ON_DEVICE: c_int = 2;
 const THREADS: u32 = 256;
 const WARP: u32 = 32;
 /// One of as many polls asks the driver, which tells whether the GPU failed.
-const POLLS: u32 = 256;
+const POLLS: u32 = 16;
 /// Longest wait for a copy of a few pages.
 const PATIENCE: Duration = Duration::from_secs(20);
 
