@@ -39,6 +39,7 @@ pub(super) fn find(line: &str) -> Vec<Found> {
 }
 
 fn is_random(word: &str) -> bool {
+    let word = without_stamp(word);
     if word.len() < BYTES_MIN {
         return false;
     }
@@ -56,6 +57,21 @@ fn is_random(word: &str) -> bool {
     let is_mixed =
         has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     is_mixed && bits(word) > BITS_MIN && !is_spelled(word)
+}
+
+/// A run's id without its time: the digits of some times look random beside a short name.
+fn without_stamp(word: &str) -> &str {
+    const STAMP: &[u8] = b"00000000T000000Z";
+    let fits = |(byte, pattern): (u8, &u8)| match pattern {
+        b'0' => byte.is_ascii_digit(),
+        letter => byte == *letter,
+    };
+    let is_stamped = word.len() >= STAMP.len() && word.bytes().zip(STAMP).all(fits);
+    if is_stamped {
+        &word[STAMP.len()..]
+    } else {
+        word
+    }
 }
 
 /// Whether most letters stand in runs of one case, as in the words of a name.
@@ -77,4 +93,21 @@ fn bits(word: &str) -> f64 {
             -share * share.log2()
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runs_id_is_not_random_at_any_time() {
+        for second in 0..86_400 {
+            let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+            let id = format!("20261123T{hour:02}{minute:02}{second:02}Z-their-job");
+            assert!(!is_random(&id), "{id}");
+        }
+        assert!(is_random(
+            "20261123T041951Z-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
+        ));
+    }
 }
