@@ -39,11 +39,12 @@ impl Rogue {
             let mut moved = false;
             for channel in channels.iter_mut() {
                 let chosen = channel.side() == self.side && channel.index() == self.channel;
-                let rogue = chosen && channel.turn() >= self.after_chunk;
-                let step = if rogue {
+                let step = if !chosen {
+                    turn(net, channel, pace)
+                } else if channel.turn() >= self.after_chunk {
                     self.misbehave(net, channel, pace)
                 } else {
-                    turn(net, channel, pace)
+                    one_by_one(net, channel, pace)
                 };
                 moved |= step.map_err(error_on(channel))?;
             }
@@ -102,6 +103,12 @@ impl Rogue {
             }
         }
     }
+}
+
+/// Posts one chunk and finishes one: a whole turn may end the iteration before the fault begins.
+fn one_by_one(net: &dyn Net, channel: &mut Channel, pace: &dyn Pace) -> Result<bool, ChannelError> {
+    let posted = channel.post(net)?;
+    Ok(channel.drain_one(net, pace)? || posted)
 }
 
 fn finish_only(net: &dyn Net, channel: &mut Channel) -> Result<bool, ChannelError> {
