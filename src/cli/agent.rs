@@ -50,11 +50,10 @@ fn secret() -> Result<Secret, String> {
 /// The first line of stdin, which may not end after it.
 fn first_line() -> io::Result<String> {
     let mut line = Vec::new();
-    for byte in io::stdin().bytes().take(SECRET_BYTES_MAX) {
-        match byte? {
-            b'\n' => break,
-            byte => line.push(byte),
-        }
+    let mut byte = [0];
+    // Byte by byte, because a read of more would wait for an end that may not come.
+    while line.len() < SECRET_BYTES_MAX && io::stdin().read(&mut byte)? == 1 && byte != *b"\n" {
+        line.push(byte[0]);
     }
     Ok(String::from_utf8_lossy(&line).into_owned())
 }

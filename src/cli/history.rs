@@ -275,7 +275,7 @@ fn rates(common: &Common, arguments: &RatesArguments) -> Ended {
             let lines = rows.iter().map(|row| row.csv() + "\r\n");
             print(&(format!("{RATE_COLUMNS}\r\n") + &lines.collect::<String>()));
         }
-        RateFormat::Jsonl => rows.iter().for_each(|row| print_json_line(row)),
+        RateFormat::Jsonl => rows.iter().for_each(print_json_line),
         RateFormat::Text => {
             print(&rates_text(&rows));
             for one in suspects.iter().flat_map(|found| &found.findings) {

@@ -270,12 +270,15 @@ impl Search<'_> {
             let mut without = settings.clone();
             without[knob] = own[knob];
             let paired = self.pairs(&settings, &without, sentences);
-            if settings[knob] > own[knob] && !paired.is_gain() {
-                settings = without;
-            } else if settings[knob] < own[knob] && paired.is_loss() {
-                settings = without;
+            let is_kept = if settings[knob] > own[knob] {
+                paired.is_gain()
             } else {
+                !paired.is_loss()
+            };
+            if is_kept {
                 worth.insert(knob, paired);
+            } else {
+                settings = without;
             }
         }
         let whole = (settings != *own).then(|| self.pairs(&settings, own, sentences));

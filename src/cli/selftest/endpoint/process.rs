@@ -163,7 +163,9 @@ impl Start<'_> {
         let (events, kept) = (events.clone(), Arc::clone(&stderr));
         std::thread::spawn(move || {
             let tell = |line| events.send((side, Event::Line(line))).is_ok();
-            out.map(|out| each_line(out, LINE_MAX, tell));
+            if let Some(out) = out {
+                each_line(out, LINE_MAX, tell);
+            }
             // Fails only if nobody waits for the row any more.
             let _ = events.send((side, Event::End));
         });
@@ -176,7 +178,9 @@ impl Start<'_> {
                 kept.push_back(line);
                 true
             };
-            err.map(|err| each_line(err, STDERR_LINE_MAX, keep));
+            if let Some(err) = err {
+                each_line(err, STDERR_LINE_MAX, keep);
+            }
         });
         Ok(Process {
             child,
