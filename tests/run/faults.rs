@@ -267,7 +267,7 @@ fn a_driver_that_never_consumes_or_never_polls_stalls() {
         "never-consumed",
         "stalled",
         &[],
-        &["recv channel 0: 8 in flight"],
+        &["first seen by peer (recv channel 0: "],
     );
     assert_eq!(findings(&ended)[0]["condition"], "window-never-consumed");
     for side in ["send", "recv"] {
