@@ -129,7 +129,8 @@
 //! | 3280 | 32 | local, an address of this end of the comm's connections |
 //! | 3312 | 32 | peer, an address of the other end |
 //! | 3344 | 32 | ctrl, the address that the ctrl connection connects to; on a send comm the peer's, else the local one |
-//! | 3376 | 16 | reserved |
+//! | 3376 | 8 | connection of an endpoint that the comm is part of, 0 where none |
+//! | 3384 | 8 | operation whose message was posted last: number from bit 8, [`OperationKind`] below, 0 where none |
 //!
 //! Addresses are known if the plugin's connect handle begins with a socket address, as with
 //! TCPX, its stand-in and NCCL's socket transport. It is the listener's address, so its port
@@ -369,6 +370,8 @@ pub mod channel {
     pub const LOCAL: usize = 3280;
     pub const PEER: usize = 3312;
     pub const CTRL: usize = 3344;
+    pub(crate) const CONNECTION: usize = 3376;
+    pub(crate) const OPERATION: usize = 3384;
 
     /// Bytes of an address.
     pub const ADDRESS_BYTES: usize = 32;
@@ -414,6 +417,29 @@ impl Role {
             3 => Some(Self::Recv),
             _ => None,
         }
+    }
+}
+
+/// What the messages of an endpoint's operation carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum OperationKind {
+    /// What this end reads.
+    Read = 1,
+    /// What this end writes or sends.
+    Sent = 2,
+    /// What the peer reads.
+    PeerRead = 3,
+    /// What the peer writes or sends.
+    PeerSent = 4,
+}
+
+impl OperationKind {
+    /// The kind with this number in the file.
+    pub fn from_raw(raw: u64) -> Option<Self> {
+        [Self::Read, Self::Sent, Self::PeerRead, Self::PeerSent]
+            .into_iter()
+            .find(|kind| *kind as u64 == raw)
     }
 }
 

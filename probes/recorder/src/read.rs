@@ -502,6 +502,7 @@ impl std::error::Error for ReadError {
 
 #[cfg(test)]
 mod tests {
+    use crate::format::OperationKind;
     use super::*;
     use crate::format::{Role, channel};
     use crate::fuzzing::makes_sense;
@@ -548,6 +549,10 @@ mod tests {
             slot.finish(0, None, u64::MAX / 4 + 9_000);
             slot.finish(1, Some(60), u64::MAX / 4 + 9_500);
             slot.consume(u64::MAX / 4 + 9_600);
+            if role == Role::Recv {
+                recorder.set_connection(key, 7);
+                recorder.set_operation(key, OperationKind::Read, 17);
+            }
         }
         std::fs::read(recorder.path()).unwrap()
     }
@@ -592,6 +597,9 @@ mod tests {
         assert_eq!(recv.latency.count(), 2);
         assert_eq!(recv.latency.max_ns(), Some(8_000));
         assert!(!recv.torn && makes_sense(recv));
+        assert_eq!((send.connection, send.operation), (None, None));
+        let operation = Some((OperationKind::Read, 17));
+        assert_eq!((recv.connection, recv.operation), (Some(7), operation));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::address::Address;
-use crate::format::{self, BUCKETS, Call, ERROR_KINDS, POSTS, Role, channel, life};
+use crate::format::{self, BUCKETS, Call, ERROR_KINDS, OperationKind, POSTS, Role, channel, life};
 use crate::histogram::Histogram;
 use crate::slot::Addresses;
 use crate::words::Words;
@@ -33,6 +33,10 @@ pub struct ChannelSample {
     pub comm: u64,
     /// The engine's channel number, if it set one.
     pub channel: Option<u32>,
+    /// The connection of an endpoint that the comm is part of.
+    pub connection: Option<u64>,
+    /// The operation whose message was posted last, and its number within the connection.
+    pub operation: Option<(OperationKind, u64)>,
     /// When the comm was opened.
     pub opened_ns: u64,
     /// When the comm was closed.
@@ -273,6 +277,7 @@ impl ChannelSample {
             });
         let next_event = slot.u64(channel::EVENTS);
         let first_event = slot.u64(channel::FIRST_EVENT).min(next_event);
+        let operation = slot.u64(channel::OPERATION);
         let address = |at: usize| Address::from_words(slot.array(at));
         Some(Self {
             slot: index,
@@ -283,6 +288,8 @@ impl ChannelSample {
             comm: slot.u64(channel::COMM),
             channel: Some(slot.u32(channel::CHANNEL))
                 .filter(|channel| *channel != format::NO_CHANNEL),
+            connection: Some(slot.u64(channel::CONNECTION)).filter(|number| *number > 0),
+            operation: OperationKind::from_raw(operation & 0xff).map(|kind| (kind, operation >> 8)),
             opened_ns: slot.u64(channel::OPENED_NS),
             closed_ns: (state == State::Closed).then(|| slot.u64(channel::CLOSED_NS)),
             posted,

@@ -13,7 +13,8 @@
 use super::address::{ADDRESS_WORDS, Address};
 use super::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*, fence};
 use super::format::{
-    self, BUCKETS, Call, ERROR_KINDS, NO_CHANNEL, POSTS, Role, bucket_of, channel, error_kind, life,
+    self, BUCKETS, Call, ERROR_KINDS, NO_CHANNEL, OperationKind, POSTS, Role, bucket_of, channel,
+    error_kind, life,
 };
 use super::ring::{Note, Place};
 #[cfg(not(all(test, loom)))]
@@ -66,7 +67,8 @@ pub struct Slot {
     local: [AtomicU64; ADDRESS_WORDS],
     peer: [AtomicU64; ADDRESS_WORDS],
     ctrl: [AtomicU64; ADDRESS_WORDS],
-    reserved_end: [AtomicU64; 2],
+    connection: AtomicU64,
+    operation: AtomicU64,
 }
 
 /// Known addresses of a comm's connections.
@@ -409,6 +411,17 @@ impl Slot {
         self.channel.store(channel, Relaxed);
     }
 
+    /// Sets the connection of an endpoint that the comm is part of.
+    pub(crate) fn set_connection(&self, connection: u64) {
+        self.connection.store(connection, Relaxed);
+    }
+
+    /// Sets the operation whose message is posted next.
+    #[inline]
+    pub(crate) fn set_operation(&self, kind: OperationKind, number: u64) {
+        self.operation.store(number << 8 | kind as u64, Relaxed);
+    }
+
     /// Zeroes everything except `life` and `events`.
     fn clear(&self) {
         let words = [
@@ -437,6 +450,8 @@ impl Slot {
             &self.polls_from_tests,
             &self.polls_until_ns,
             &self.polls_until_tests,
+            &self.connection,
+            &self.operation,
         ];
         let arrays = [
             &self.errors[..],
@@ -540,4 +555,6 @@ stands_at! {
     local LOCAL,
     peer PEER,
     ctrl CTRL,
+    connection CONNECTION,
+    operation OPERATION,
 }

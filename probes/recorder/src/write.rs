@@ -18,7 +18,7 @@ use crate::file;
 use crate::folder::{Folder, SHARED_MEMORY, c_string};
 use crate::format::{
     CAPACITY_MAX, Call, DEVICES, EVENT_BYTES, EventKind, HEADER_BYTES, LOG_ENTRY_BYTES, LOG_KEPT,
-    Role, SLOT_BYTES, device, header, log_place,
+    OperationKind, Role, SLOT_BYTES, device, header, log_place,
 };
 use crate::map::{Map, Shape};
 use crate::options::{Blueprint, CreateError, Options};
@@ -367,6 +367,21 @@ impl Recorder {
     pub fn set_channel(&self, key: Key, channel: u32) {
         if let Some(slot) = self.slot(key) {
             slot.set_channel(channel);
+        }
+    }
+
+    /// Sets the connection of an endpoint that the comm is part of, from 1 on.
+    pub fn set_connection(&self, key: Key, connection: u64) {
+        if let Some(slot) = self.slot(key) {
+            slot.set_connection(connection);
+        }
+    }
+
+    /// Sets the operation whose message is posted next, by its number within the connection.
+    #[inline]
+    pub fn set_operation(&self, key: Key, kind: OperationKind, number: u64) {
+        if let Some(slot) = self.slot(key) {
+            slot.set_operation(kind, number);
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tcpx_abi::device_handle::DeviceHandle;
 use tcpx_abi::foreign::copy_string;
 use tcpx_abi::{NET_DEVICE_UNPACK, ResultCode};
-use tcpx_recorder::format::{Call, EventKind, POSTS, Role};
+use tcpx_recorder::format::{Call, EventKind, OperationKind, POSTS, Role};
 use tcpx_recorder::{
     Address, Addresses, Device, Key, LogLine, Note, Opening, Recorder, SOCKADDR_BYTES, Settled,
     Slot,
@@ -34,6 +34,17 @@ impl Tap {
     /// Sets the engine's channel number, which is the same on both sides of a run.
     pub fn set_channel(&self, key: Key, channel: u32) {
         self.book.recorder.set_channel(key, channel);
+    }
+
+    /// Sets the connection of an endpoint that the comm is part of, from 1 on.
+    pub fn set_connection(&self, key: Key, connection: u64) {
+        self.book.recorder.set_connection(key, connection);
+    }
+
+    /// Sets the operation whose message is posted next. Call from the thread that drives the comm.
+    #[inline]
+    pub fn set_operation(&self, key: Key, kind: OperationKind, number: u64) {
+        self.book.recorder.set_operation(key, kind, number);
     }
 
     /// Counts a finished receive that needs no unpacking as unpacked. Call from the thread that
