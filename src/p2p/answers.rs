@@ -129,7 +129,7 @@ impl Connection {
                     first_lane,
                     &pieces,
                     self.chunk,
-                    Part::Served,
+                    Part::Served(op),
                 );
                 self.say(&Message::Sent { op });
             }
@@ -138,7 +138,7 @@ impl Connection {
                     let lane = (usize::from(first_lane) + message) % self.sends.len();
                     let held = self.scratch.clone();
                     self.sends[lane].push(Job {
-                        part: Part::Served,
+                        part: Part::Served(op),
                         held,
                         offset: 0,
                         len: 0,
@@ -254,7 +254,7 @@ impl Connection {
         let finished = std::mem::take(&mut self.finished);
         for Finished { part, differs } in &finished {
             match part {
-                Part::Served => {}
+                Part::Served(_) => {}
                 Part::Read(op) | Part::Data(op) => {
                     if let Some(ours) = self.ours.get_mut(op) {
                         ours.left -= 1;

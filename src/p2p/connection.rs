@@ -77,6 +77,8 @@ pub(crate) struct Home<'a> {
 /// One connection.
 pub(crate) struct Connection {
     pub(crate) number: u64,
+    /// Its place among the open ones of the endpoint, which numbers its channels.
+    pub(crate) place: u32,
     /// Who the peer is; empty until its `Hello`.
     pub(crate) peer: Peer,
     /// Who waits for the peer's `Hello`; none once it has arrived.
@@ -133,6 +135,7 @@ impl Connection {
     ) -> Self {
         Self {
             number,
+            place: 0,
             peer: Peer::default(),
             arrival: None,
             is_greeted: false,
@@ -190,8 +193,12 @@ impl Connection {
             || format!("{} transfers of the peer", self.pulls.len()),
             |(op, one)| format!("{} {op} of {} bytes", one.what, one.bytes),
         );
+        let lanes = self.recvs.iter().chain(&self.sends);
+        let waits = lanes.filter_map(Lane::waits).next();
+        let whose =
+            waits.unwrap_or_else(|| format!("endpoint `{}` does not answer", self.peer.name));
         Some(format!(
-            "no progress for {} s: {what} is not done, {messages} messages are in flight",
+            "no progress for {} s: {what} is not done, {messages} messages are in flight; {whose}",
             allowed.as_secs_f64()
         ))
     }

@@ -12,7 +12,7 @@ use crate::memory::Registration;
 use crate::shared::{Command, Shared};
 use crate::transfer::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -155,7 +155,7 @@ impl Driver {
                 }
                 Ok(true) => {
                     let joining = self.joining.swap_remove(at);
-                    let (number, connection) = joining.finish(&self.shared);
+                    let (number, connection) = joining.finish(&self.shared, self.place());
                     self.connections.insert(number, connection);
                 }
                 Err(error) => self.joining.swap_remove(at).fail(&self.shared, error),
@@ -163,6 +163,12 @@ impl Driver {
             moved = true;
         }
         moved
+    }
+
+    /// The lowest place that no connection has, so that channels have low numbers and each its own.
+    fn place(&self) -> u32 {
+        let taken: HashSet<u32> = self.connections.values().map(|one| one.place).collect();
+        (0..).find(|place| !taken.contains(place)).unwrap_or(0)
     }
 
     fn drive(&mut self) -> bool {

@@ -118,8 +118,8 @@ impl Joining {
         Ok(missing == 0)
     }
 
-    /// The connection, once every lane is there.
-    pub(crate) fn finish(mut self, shared: &Shared) -> (u64, Connection) {
+    /// The connection, once every lane is there. `place` is its place among the open ones.
+    pub(crate) fn finish(mut self, shared: &Shared, place: u32) -> (u64, Connection) {
         let net = &*shared.loaded.net;
         for listener in self.lanes.listeners.drain(..) {
             let _ = net.close_listen(listener);
@@ -133,16 +133,16 @@ impl Joining {
         let mut recvs: Vec<Lane> = recvs
             .map(|comm| Lane::receiver(net, comm, shared.chunk))
             .collect();
-        if let Some(tap) = shared.loaded.tap {
-            for lanes in [&mut sends, &mut recvs] {
-                for (index, lane) in lanes.iter_mut().enumerate() {
-                    lane.record(tap, index as u32);
-                }
+        for lanes in [&mut sends, &mut recvs] {
+            let first = place * lanes.len() as u32;
+            for (lane, channel) in lanes.iter_mut().zip(first..) {
+                lane.name(channel, number, shared.loaded.tap);
             }
         }
         let scratch = shared.scratch.held.clone();
         let mut connection =
             Connection::new(number, self.duplex, sends, recvs, shared.chunk, scratch);
+        connection.place = place;
         connection.hello(&shared.hello);
         connection.arrival = Some(Arrival {
             ip: self.peer,

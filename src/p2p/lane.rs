@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use tcpx_engine::plugin::{Comm, MHandle, Net, PluginError, RecvComm, Request, SendComm};
 use tcpx_engine::transfer::{InFlight, Step, Window, slots_of};
 use tcpx_recorder::Key;
+use tcpx_recorder::format::OperationKind;
 use tcpx_tap::Tap;
 
 /// Bytes of memory that one mhandle covers, plus one chunk: a version of the ABI takes a C int.
@@ -24,9 +25,21 @@ pub(crate) enum Part {
     /// A send of a write or an offer that was started here.
     Data(u64),
     /// A send for a read of the peer.
-    Served,
+    Served(u64),
     /// A receive for a write or an offer of the peer.
     Pulled(u64),
+}
+
+impl Part {
+    /// The operation, for the flight recorder.
+    fn operation(self) -> (OperationKind, u64) {
+        match self {
+            Self::Read(op) => (OperationKind::Read, op),
+            Self::Data(op) => (OperationKind::Sent, op),
+            Self::Served(op) => (OperationKind::PeerRead, op),
+            Self::Pulled(op) => (OperationKind::PeerSent, op),
+        }
+    }
 }
 
 /// One message: a part of a registration.
@@ -70,6 +83,8 @@ pub(crate) struct Lane {
     mhandles: HashMap<(u64, usize), MHandle>,
     chunk: usize,
     turn: u64,
+    /// As the flight recorder and the tools that read it name it.
+    number: u32,
     recorded: Option<(Tap, Key)>,
 }
 
@@ -92,15 +107,35 @@ impl Lane {
             mhandles: HashMap::new(),
             chunk,
             turn: 0,
+            number: 0,
             recorded: None,
         }
     }
 
-    /// Gives the comm a number in the flight recorder.
-    pub(crate) fn record(&mut self, tap: Tap, number: u32) {
-        self.recorded = tap.key(self.end.comm().as_ptr()).map(|key| (tap, key));
+    /// Gives the comm a number, also in the flight recorder.
+    pub(crate) fn name(&mut self, number: u32, connection: u64, tap: Option<Tap>) {
+        self.number = number;
+        let comm = self.end.comm().as_ptr();
+        self.recorded = tap.and_then(|tap| Some((tap, tap.key(comm)?)));
         if let Some((tap, key)) = self.recorded {
             tap.set_channel(key, number);
+            tap.set_connection(key, connection);
+        }
+    }
+
+    /// What the comm waits for, in words; `None` if it has no messages.
+    pub(crate) fn waits(&self) -> Option<String> {
+        let (name, turn) = match self.end {
+            End::Send(_) => ("send", "receiver"),
+            End::Recv(_) => ("recv", "sender"),
+        };
+        let (number, posted) = (self.number, self.posted.len());
+        match posted {
+            0 if self.waiting.is_empty() => None,
+            0 => Some(format!("{name} {number}: the plugin takes no message")),
+            _ => Some(format!(
+                "{name} {number}: {posted} posted, none done: the {turn}'s turn"
+            )),
         }
     }
 
@@ -157,6 +192,10 @@ impl Lane {
         let Some(mhandle) = self.mhandles.get(&key) else {
             return Ok(false);
         };
+        if let Some((tap, key)) = self.recorded {
+            let (kind, number) = job.part.operation();
+            tap.set_operation(key, kind, number);
+        }
         let posted: Option<Request> = match &self.end {
             End::Send(comm) => net.isend(comm, span, mhandle)?,
             End::Recv(comm) => net.irecv(comm, span, mhandle)?,

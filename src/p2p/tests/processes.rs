@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tcpx_p2p::{Endpoint, Error, Local, Metadata, Remote, Rights, Settings};
+use tcpx_recorder::Reader;
+use tcpx_recorder::format::{OperationKind, Role};
 
 const AMPLE: Duration = Duration::from_secs(30);
 const LEN: usize = 8 << 20;
@@ -157,6 +159,24 @@ fn a_buffer_of_another_process_is_read_and_the_reader_survives_its_death() {
     );
 }
 
+/// Connection and operation of the first receive that this process's recorder shows in flight, or
+/// showed when its connection ended.
+fn recorded() -> Option<(u64, OperationKind, u64)> {
+    let files = tcpx_recorder::list(Path::new(tcpx_recorder::SHARED_MEMORY)).ok()?;
+    let own = files.iter().find(|file| {
+        let header = file.header.as_ref();
+        header.is_ok_and(|header| header.writer.pid == std::process::id())
+    });
+    let snapshot = Reader::open(&own?.path).ok()?.snapshot().ok()?;
+    let mut recvs = snapshot
+        .channels
+        .iter()
+        .filter(|one| one.role == Role::Recv);
+    let (kind, number) = recvs.find_map(|one| one.operation)?;
+    let connection = snapshot.channels.iter().find_map(|one| one.connection)?;
+    Some((connection, kind, number))
+}
+
 #[test]
 fn a_peer_that_is_stopped_is_given_up() {
     // SAFETY: before the first endpoint, and each test of this file sets the same value.
@@ -182,8 +202,13 @@ fn a_peer_that_is_stopped_is_given_up() {
     let read = endpoint
         .read(connection, &[(into, remote)])
         .expect("starts");
+    let until = Instant::now() + AMPLE;
+    while recorded() != Some((connection, OperationKind::Read, 1)) {
+        assert!(Instant::now() < until, "{:?}", recorded());
+        std::thread::yield_now();
+    }
     let error = read.wait(AMPLE).expect_err("given up").to_string();
-    let expected = "connection to endpoint `server`: no progress for 0.5 s: read 1 of 8388608 bytes is not done, 16 messages are in flight";
+    let expected = "connection to endpoint `server`: no progress for 0.5 s: read 1 of 8388608 bytes is not done, 16 messages are in flight; recv 0: 8 posted, none done: the sender's turn";
     assert_eq!(error, expected);
     endpoint.deregister(into.registration).expect("free");
 }
