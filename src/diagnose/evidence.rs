@@ -546,12 +546,17 @@ impl<'a> Spot<'a> {
         } else {
             format!(" on {}", self.channel.nic)
         };
-        format!(
-            "{} {} {}{nic}",
-            self.node.name(),
-            self.channel.now.side,
-            self.channel.now.index
-        )
+        format!("{}{nic}", self.short_name())
+    }
+
+    /// `peer recv 1`, with the connection and the operation of an endpoint.
+    pub(crate) fn short_name(&self) -> String {
+        let now = &self.channel.now;
+        let name = format!("{} {} {}", self.node.name(), now.side, now.index);
+        match &now.part_of {
+            Some(part_of) => format!("{name} ({part_of})"),
+            None => name,
+        }
     }
 
     /// Its counters in words.

@@ -64,7 +64,7 @@ pub fn whose_turn(evidence: &Evidence) -> Option<Turn> {
 }
 
 fn words(spot: Spot<'_>, is_stalled: bool) -> String {
-    let (name, channel) = (short_name(spot), spot.channel);
+    let (name, channel) = (spot.short_name(), spot.channel);
     let (in_flight, done) = (channel.in_flight(), channel.done_unconsumed());
     let last_error = channel.now.last_error.as_ref();
     let last_error = last_error
@@ -83,7 +83,7 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
     }
     let other = spot
         .other_end()
-        .map(|other| (short_name(other), other.channel.in_flight()));
+        .map(|other| (other.short_name(), other.channel.in_flight()));
     match (channel.now.side, other) {
         (Side::Recv, Some((sender, 0))) => {
             format!("{name}: {in_flight} posted, {sender} has none in flight: the sender's turn")
@@ -99,16 +99,6 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
         (Side::Recv, None) => format!("{name}: {in_flight} posted, {done} done"),
         (Side::Send, None) => format!("{name}: {in_flight} posted, none done"),
     }
-}
-
-/// `peer recv 1`.
-fn short_name(spot: Spot<'_>) -> String {
-    format!(
-        "{} {} {}",
-        spot.node.name(),
-        spot.channel.now.side,
-        spot.channel.now.index
-    )
 }
 
 #[cfg(test)]

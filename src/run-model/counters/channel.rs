@@ -11,6 +11,10 @@ pub struct ChannelNow {
     pub side: Side,
     /// Index within its direction, in the order in which comms were made.
     pub index: usize,
+    /// The connection of an endpoint that it is part of, and the operation that it works on:
+    /// `connection 2, read 17`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<String>,
     /// The plugin's device number; -1 if unknown.
     pub device: i64,
     /// Requests posted since the comm was made.

@@ -4,7 +4,7 @@
 use super::{ChannelNow, LatencyUs};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use tcpx_recorder::format::Role;
+use tcpx_recorder::format::{OperationKind, Role};
 use tcpx_recorder::{ChannelSample, Reader, Snapshot, State, monotonic_ns};
 use tcpx_words::side::Side;
 
@@ -136,6 +136,7 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
     ChannelNow {
         side: side(sample),
         index,
+        part_of: part_of(sample),
         device: sample.device.map_or(-1, i64::from),
         posted: sample.posted,
         done: sample.done,
@@ -164,6 +165,24 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
         peer: sample.addresses.peer.map(|address| address.to_string()),
         closed: sample.state == State::Closed,
     }
+}
+
+/// What the comm of an endpoint works on. The operation is over if nothing is in flight.
+fn part_of(sample: &ChannelSample) -> Option<String> {
+    let connection = sample.connection?;
+    let in_flight = sample
+        .operation
+        .filter(|_| sample.posted > sample.retired());
+    let operation = in_flight.map(|(kind, number)| match kind {
+        OperationKind::Read => format!(", read {number}"),
+        OperationKind::Sent => format!(", write or send {number}"),
+        OperationKind::PeerRead => format!(", the peer's read {number}"),
+        OperationKind::PeerSent => format!(", the peer's write or send {number}"),
+    });
+    Some(format!(
+        "connection {connection}{}",
+        operation.unwrap_or_default()
+    ))
 }
 
 fn latency(sample: &ChannelSample) -> Option<LatencyUs> {

@@ -34,7 +34,14 @@ fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
         return;
     };
     let key = scene.picture.key(row);
-    let title = format!("{} {} {}", model.name(key.worker), key.side, key.index);
+    let part_of = row.now.part_of.as_deref();
+    let part_of = part_of.map_or(String::new(), |part_of| format!(" ({part_of})"));
+    let title = format!(
+        "{} {} {}{part_of}",
+        model.name(key.worker),
+        key.side,
+        key.index
+    );
     let inside = frame(buffer, area, state, &title, doing(row.state));
     let close = model
         .detail
