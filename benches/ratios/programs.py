@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class Skipped(Exception):
 
 # The plugins that tcpxctl loads are searched beside it.
 PACKED = ("tcpxctl", "bare", "tap_cost", "follow", "shim_cost", "control", "libnccl_net_tcpxsoft.so",
-          "libnccl_net_tcpxtap.so", "libnccl-net-strict.so")
+          "libnccl_net_tcpxtap.so", "libnccl-net-strict.so", "endpoint", "libtcpxp2p.so", "libtcpxp2p_python.so")
 
 
 class Programs:
@@ -61,13 +62,14 @@ class Programs:
         if missing:
             raise Failed(f"{packed} lacks {', '.join(missing)}: make it with `scripts/bench --pack {packed}`")
         (self.tcpxctl, self.bare_driver, self.tap_cost, self.follow, self.shim_cost, self.control_program, self.soft,
-         self.tap, self.strict) = (str(packed.resolve() / name) for name in PACKED)
+         self.tap, self.strict, self.endpoint_program, self.endpoint_library, self.endpoint_module,
+         ) = (str(packed.resolve() / name) for name in PACKED)
 
     def pack(self, folder: Path) -> None:
         """Copies every measured program to a folder, stripped: for a machine without a toolchain."""
         folder.mkdir(parents=True, exist_ok=True)
         built = (self.tcpxctl, self.bare_driver, self.tap_cost, self.follow, self.shim_cost, self.control_program,
-                 self.soft, self.tap, self.strict)
+                 self.soft, self.tap, self.strict, self.endpoint_program, self.endpoint_library, self.endpoint_module)
         for source, name in zip(built, PACKED):
             self.processes.run(["strip", "-o", str(folder / name), source])
 
@@ -80,6 +82,7 @@ class Programs:
         self.processes.run([*cargo, "--package", "tcpx-bare", "--example", "shim_cost"], seconds=BUILD_SECONDS)
         self.processes.run([*cargo, "--package", "tcpx-tap", "--example", "tap_cost"], seconds=BUILD_SECONDS)
         self.processes.run([*cargo, "--package", "tcpx-recorder", "--example", "follow"], seconds=BUILD_SECONDS)
+        self.processes.run([*cargo, "--package", "tcpx-p2p-c", "--package", "tcpx-p2p-python"], seconds=BUILD_SECONDS)
         metadata = json.loads(self.processes.run(["cargo", "metadata", "--format-version", "1", "--no-deps"]))
         built = Path(metadata["target_directory"]) / profile
         self.tcpxctl, self.bare_driver = str(built / "tcpxctl"), str(built / "bare")
@@ -91,6 +94,11 @@ class Programs:
         self.control_program, self.strict = str(self.folder / "control"), str(self.folder / "libnccl-net-strict.so")
         compiler = ["cc", "-O2", "-Wall", "-Wextra", "-pthread"]
         self.processes.run([*compiler, str(ROOT / "benches/control.c"), "-o", self.control_program])
+        self.endpoint_program = str(self.folder / "endpoint")
+        self.endpoint_library, self.endpoint_module = (
+            str(built / "deps" / name) for name in ("libtcpxp2p.so", "libtcpxp2p_python.so"))
+        self.processes.run([*compiler, f"-I{ROOT}/src/p2p-c", str(ROOT / "benches/endpoint.c"), "-L", str(built / "deps"),
+                            "-ltcpxp2p", "-o", self.endpoint_program])
         self.processes.run([*compiler, "-shared", "-fPIC", str(ROOT / "tests/plugins/strict.c"), "-o", self.strict])
 
     def bytes(self, full: int, smoke: int = 8 * MIB) -> int:
@@ -204,6 +212,23 @@ class Programs:
 
     def control_round_trips(self, size: int, count: int) -> Sample:
         return self.control([["pingpong", "send"], ["pingpong", "recv"]], {"size": size, "count": count})
+
+    # ---- endpoints ---------------------------------------------------------
+
+    @property
+    def endpoint_env(self) -> dict[str, str]:
+        return {"BENCH_PLUGIN": self.soft, "LD_LIBRARY_PATH": str(Path(self.endpoint_library).parent),
+                "PYTHONPATH": str(self.folder / "package")}
+
+    def endpoint(self, language: str) -> list[str]:
+        """The command of one end, in C or Python."""
+        if language == "c":
+            return [self.endpoint_program]
+        package = self.folder / "package/tcpxctl"
+        if not package.exists():
+            shutil.copytree(ROOT / "src/p2p-python/tcpxctl", package)
+            shutil.copy(self.endpoint_module, package / "_native.abi3.so")
+        return [sys.executable, "-B", str(ROOT / "benches/endpoint.py")]
 
     # ---- iperf3 ------------------------------------------------------------
 

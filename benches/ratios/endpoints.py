@@ -1,0 +1,82 @@
+"""Endpoints (`libtcpxp2p.so`, and the Python package) compared with `tcpxctl run` and with each other."""
+
+import tempfile
+from typing import Callable
+
+from .programs import CHUNK, GIB, KIB, MIB, Programs, Sample, numbers
+from .turns import Row, Side, at_least, at_most, compare
+
+LANES = 4
+LARGE = 64 * MIB
+PYTHON = "python"
+
+
+def two(programs: Programs, mode: str, size: int, count: int, *, pieces: int = 1, depth: int = 1,
+        lanes: int = LANES, language: str = "c") -> Sample:
+    """Two processes with an endpoint each; the numbers of the one that operates."""
+    command = programs.endpoint(language)
+    flags = {"mode": mode, "size": size, "count": count, "depth": depth, "lanes": lanes}
+    if language != PYTHON:
+        flags["pieces"] = pieces
+    env = {**programs.env, **programs.plugin_env, **programs.endpoint_env}
+    with tempfile.TemporaryDirectory(dir=programs.folder) as folder:
+        words = [word for flag, value in {"folder": folder, **flags}.items() for word in (f"--{flag}", str(value))]
+        ends = [programs.processes.start([*command, end, *words], env) for end in ("serve", "drive")]
+        output = [programs.processes.finish(end) for end in reversed(ends)][0]
+    return numbers(output)
+
+
+def count_of(programs: Programs, size: int, total: int) -> int:
+    return max(programs.bytes(total) // size, 1)
+
+
+def large(programs: Programs, pairs: int) -> None:
+    """Endpoints over `tcpxctl run` with as many connections: 64 MiB, two in flight, verify off"""
+    count = count_of(programs, LARGE, 4 * GIB)
+    run = Side("tcpxctl run", lambda: programs.transfer(LANES, chunk=CHUNK))
+    for mode, goal in (("send", 0.95), ("read", 0.9), ("write", 0.9)):
+        compare(pairs, mode, Side("endpoint", lambda: two(programs, mode, LARGE, count, depth=2)), run,
+                Row("gb_per_s", at_least(goal)))
+
+
+def small(programs: Programs, pairs: int) -> None:
+    """Reads of 4 KiB over the engine: latency of one, and rate of 64 in flight"""
+    count = count_of(programs, 4 * KIB, 128 * MIB)
+    compare(pairs, "depth 1", Side("read", lambda: two(programs, "read", 4 * KIB, count, lanes=1)),
+            Side("engine's round trip", lambda: programs.bare_round_trips(4 * KIB, count)),
+            Row("p50_ns", at_most(2)))
+    engine = Side("tcpxctl run", lambda: programs.transfer(1, chunk=4 * KIB, total=programs.bytes(512 * MIB),
+                                                           windows=(16, 16)))
+    compare(pairs, "depth 64", Side("read", lambda: two(programs, "read", 4 * KIB, 8 * count, depth=64, lanes=1)),
+            engine, Row("messages_per_s", at_least(0.5)))
+
+
+def vector(programs: Programs, pairs: int) -> None:
+    """256 pages of 64 KiB in one vector over one message of 16 MiB"""
+    count = count_of(programs, 16 * MIB, 4 * GIB)
+    compare(pairs, "read", Side("256 x 64 KiB", lambda: two(programs, "read", 64 * KIB, count, pieces=256)),
+            Side("16 MiB", lambda: two(programs, "read", 16 * MIB, count)), Row("gb_per_s", at_least(0.8)))
+
+
+def python(programs: Programs, pairs: int) -> None:
+    """Endpoints from Python over those from C"""
+    for size in (MIB, 16 * MIB):
+        count = count_of(programs, size, 4 * GIB)
+        for mode in ("read", "send"):
+            compare(pairs, f"{mode} of {size // MIB} MiB",
+                    Side("Python", lambda: two(programs, mode, size, count, depth=2, language=PYTHON)),
+                    Side("C", lambda: two(programs, mode, size, count, depth=2)), Row("gb_per_s", at_least(0.98)))
+
+
+def life(programs: Programs, _pairs: int) -> None:
+    """What connections and registrations leave: 10 000 connects and closes, 100 000 registrations"""
+    left = two(programs, "life", 64 * KIB, 20 if programs.is_smoke else 10_000)
+    bytes_left, descriptors = left["more_bytes"] / MIB, left["more_descriptors"]
+    print(f"  {left['seconds']:.0f} s, {bytes_left:.2f} MiB more {at_most(1).judge(bytes_left)}, "
+          f"{descriptors:.0f} descriptors more {at_most(0).judge(descriptors)}", flush=True)
+
+
+COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
+    "endpoint": large, "endpoint-small": small, "endpoint-vector": vector, "endpoint-python": python,
+    "endpoint-life": life,
+}
