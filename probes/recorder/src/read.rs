@@ -502,8 +502,8 @@ impl std::error::Error for ReadError {
 
 #[cfg(test)]
 mod tests {
-    use crate::format::OperationKind;
     use super::*;
+    use crate::format::OperationKind;
     use crate::format::{Role, channel};
     use crate::fuzzing::makes_sense;
     use crate::{Addresses, Opening, Options, Recorder};
