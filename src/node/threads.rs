@@ -6,7 +6,7 @@ use super::{Fact, Root};
 use serde::{Deserialize, Serialize};
 
 /// Most threads of one process that are read.
-const THREADS_MAX: usize = 256;
+pub(super) const THREADS_MAX: usize = 256;
 const STACK_LINES_MAX: usize = 24;
 
 /// One thread.

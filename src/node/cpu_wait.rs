@@ -1,0 +1,235 @@
+//! How long the threads of a process waited for a CPU: without one, a process that stands still
+//! proves nothing about itself.
+//!
+//! The kernel counts per thread the time on a CPU and the time on a run queue
+//! (`/proc/PID/task/TID/schedstat`: nanoseconds, nanoseconds, slices). The second grows only when
+//! the thread gets a CPU again, so of a thread that had none since the last look the state in
+//! `/proc/PID/task/TID/stat` decides.
+#![forbid(unsafe_code)]
+
+use super::Root;
+use super::threads::THREADS_MAX;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Most sums kept: at two looks a second those of the last two minutes.
+const SUMS_MAX: usize = 256;
+
+/// Sums up how long the thread of a process that waited longest for a CPU did so.
+#[derive(Debug, Default)]
+pub struct CpuWait {
+    threads: BTreeMap<u32, Times>,
+    /// The sum since the first look at each look, oldest first.
+    sums: Vec<(Instant, Duration)>,
+}
+
+/// Time of a thread so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Times {
+    on_cpu: Duration,
+    waited: Duration,
+}
+
+impl CpuWait {
+    /// Reads the times of the process. A kernel that does not count them adds nothing.
+    pub fn look(&mut self, root: &Root, pid: u32, now: Instant) {
+        let folder = format!("/proc/{pid}/task");
+        let names = root.names(&folder);
+        let tids = names
+            .known()
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.parse().ok());
+        let mut times = BTreeMap::new();
+        for tid in tids.take(THREADS_MAX) {
+            let text = root.text(&format!("{folder}/{tid}/schedstat"));
+            if let Some(read) = text.known().and_then(|text| Times::parse(text)) {
+                times.insert(tid, read);
+            }
+        }
+        self.add(times, now, |tid| {
+            let stat = root.text(&format!("{folder}/{tid}/stat"));
+            stat.known().is_some_and(|stat| is_runnable(stat))
+        });
+    }
+
+    fn add(
+        &mut self,
+        times: BTreeMap<u32, Times>,
+        now: Instant,
+        is_runnable: impl Fn(u32) -> bool,
+    ) {
+        let last = self.sums.last().copied();
+        let apart = last.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(at));
+        let waited = times.iter().filter_map(|(tid, now)| {
+            let before = self.threads.get(tid)?;
+            if before == now {
+                return is_runnable(*tid).then_some(apart);
+            }
+            Some(now.waited.saturating_sub(before.waited).min(apart))
+        });
+        let longest = waited.max().unwrap_or_default();
+        let sum = last.map_or(Duration::ZERO, |(_, sum)| sum) + longest;
+        self.threads = times;
+        if self.sums.len() >= SUMS_MAX {
+            let mut keep = [true, false].into_iter().cycle();
+            self.sums.retain(|_| keep.next().unwrap_or(true));
+        }
+        self.sums.push((now, sum));
+    }
+
+    /// When the process was last looked at.
+    pub fn looked(&self) -> Option<Instant> {
+        self.sums.last().map(|(at, _)| *at)
+    }
+
+    /// How long it waited from this moment to the last look; less if the first look came later.
+    /// Between two looks it waited at a constant rate.
+    pub fn since(&self, moment: Instant) -> Duration {
+        let next = self.sums.partition_point(|(at, _)| *at < moment);
+        let (Some(after), Some(last)) = (self.sums.get(next), self.sums.last()) else {
+            return Duration::ZERO;
+        };
+        let before = next.checked_sub(1).map_or(after, |one| &self.sums[one]);
+        let (step, waited) = (after.0 - before.0, after.1.saturating_sub(before.1));
+        let left = after.0.saturating_duration_since(moment);
+        let share = left.as_secs_f64() / step.as_secs_f64().max(1e-9);
+        waited.mul_f64(share.min(1.0)) + last.1.saturating_sub(after.1)
+    }
+}
+
+impl Times {
+    fn parse(schedstat: &str) -> Option<Self> {
+        let mut fields = schedstat.split_ascii_whitespace();
+        let mut next = || Some(Duration::from_nanos(fields.next()?.parse().ok()?));
+        Some(Self {
+            on_cpu: next()?,
+            waited: next()?,
+        })
+    }
+}
+
+/// Whether the thread of this `stat` runs or waits for a CPU.
+fn is_runnable(stat: &str) -> bool {
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(threads: &[(u32, u64, u64)]) -> BTreeMap<u32, Times> {
+        let ms = Duration::from_millis;
+        let one = |&(tid, on_cpu, waited): &(u32, u64, u64)| {
+            let (on_cpu, waited) = (ms(on_cpu), ms(waited));
+            (tid, Times { on_cpu, waited })
+        };
+        threads.iter().map(one).collect()
+    }
+
+    #[test]
+    fn the_thread_that_waited_longest_counts() {
+        let (mut meter, start) = (CpuWait::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        meter.add(times(&[(7, 100, 900), (8, 50, 0)]), at(0), |_| true);
+        assert_eq!(meter.since(at(0)), Duration::ZERO);
+        // 7 waited 300 ms of 500, 8 waited 20; a thread that is new has no time before.
+        let next = times(&[(7, 300, 1200), (8, 60, 20), (9, 1, 4000)]);
+        meter.add(next.clone(), at(500), |_| false);
+        assert_eq!(meter.since(at(0)), Duration::from_millis(300));
+        // None got a CPU, and 8 wants one.
+        meter.add(next.clone(), at(900), |tid| tid == 8);
+        assert_eq!(meter.since(at(0)), Duration::from_millis(700));
+        assert_eq!(meter.since(at(250)), Duration::from_millis(150 + 400));
+        // All sleep: nothing is added.
+        meter.add(next, at(1500), |_| false);
+        assert_eq!(meter.since(at(900)), Duration::ZERO);
+        assert_eq!(meter.since(at(1501)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_wait_is_never_longer_than_the_time_between_two_looks() {
+        let (mut meter, start) = (CpuWait::default(), Instant::now());
+        meter.add(times(&[(7, 0, 0)]), start, |_| false);
+        let later = start + Duration::from_millis(10);
+        meter.add(times(&[(7, 0, 5000)]), later, |_| false);
+        assert_eq!(meter.since(start), Duration::from_millis(10));
+    }
+
+    #[test]
+    fn old_sums_are_thinned_out() {
+        let (mut meter, start) = (CpuWait::default(), Instant::now());
+        for second in 0..1000 {
+            let now = start + Duration::from_secs(second);
+            meter.add(times(&[(7, 0, second * 500)]), now, |_| false);
+        }
+        assert!(meter.sums.len() <= SUMS_MAX);
+        assert_eq!(meter.since(start), Duration::from_millis(999 * 500));
+    }
+
+    #[test]
+    fn the_times_of_this_process_are_read() {
+        let (mut meter, root) = (CpuWait::default(), Root::live());
+        meter.look(&root, std::process::id(), Instant::now());
+        assert!(!meter.threads.is_empty() && meter.looked().is_some());
+        assert!(is_runnable("7 (a) b) R 1 7") && !is_runnable("7 (R) S 1 7"));
+        assert_eq!(Times::parse("12 nonsense"), None);
+    }
+
+    /// Ends its process with the test.
+    struct Loop(std::process::Child);
+
+    impl Loop {
+        fn on_one_core(policy: &str) -> Self {
+            let status = std::fs::read_to_string("/proc/self/status").expect("our own status");
+            let cores = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+                .expect("a list of cores");
+            let core = cores.trim().split(['-', ',']).next().expect("a core");
+            let mut command = std::process::Command::new("taskset");
+            command.args([
+                "-c",
+                core,
+                "chrt",
+                policy,
+                "0",
+                "sh",
+                "-c",
+                "while :; do :; done",
+            ]);
+            Self(command.spawn().expect("taskset and chrt of util-linux"))
+        }
+    }
+
+    impl Drop for Loop {
+        fn drop(&mut self) {
+            _ = self.0.kill();
+            _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_loop_that_gets_the_rest_of_a_busy_core_waits_nearly_always() {
+        let (_busy, idle) = (Loop::on_one_core("--other"), Loop::on_one_core("--idle"));
+        let (mut meter, root) = (CpuWait::default(), Root::live());
+        let is_loop = |text: &str| text.starts_with("sh\n");
+        let command = format!("/proc/{}/comm", idle.0.id());
+        while !root
+            .text(&command)
+            .known()
+            .is_some_and(|text| is_loop(text))
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let start = Instant::now();
+        meter.look(&root, idle.0.id(), start);
+        while start.elapsed() < Duration::from_millis(600) {
+            std::thread::sleep(Duration::from_millis(100));
+            meter.look(&root, idle.0.id(), Instant::now());
+        }
+        let (waited, wall) = (meter.since(start), start.elapsed());
+        assert!(waited > wall / 2, "{waited:?} of {wall:?}");
+    }
+}
