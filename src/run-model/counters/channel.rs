@@ -38,6 +38,9 @@ pub struct ChannelNow {
     pub rc_errors: u64,
     /// Milliseconds since a request last changed state.
     pub quiet_ms: u64,
+    /// Of `quiet_ms`, milliseconds in which a thread of its process waited for a CPU.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub no_cpu_ms: u64,
     /// Milliseconds since the oldest request in flight was posted.
     pub head_age_ms: Option<u64>,
     /// The plugin call that has not returned.

@@ -1,9 +1,10 @@
 //! Reads the counters of every channel from a worker's flight recorder.
 #![forbid(unsafe_code)]
 
-use super::{ChannelNow, LatencyUs};
+use super::{ChannelNow, CpuWatch, LatencyUs};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Instant;
 use tcpx_recorder::format::{OperationKind, Role};
 use tcpx_recorder::{ChannelSample, Reader, Snapshot, State, monotonic_ns};
 use tcpx_words::side::Side;
@@ -19,6 +20,7 @@ const SPAN_MAX: u64 = 4 << 30;
 pub struct Sampler {
     path: PathBuf,
     reader: Option<Reader>,
+    cpu: CpuWatch,
 }
 
 impl Sampler {
@@ -28,6 +30,7 @@ impl Sampler {
         Self {
             reader: Reader::open(&path).ok(),
             path,
+            cpu: CpuWatch::default(),
         }
     }
 
@@ -40,9 +43,13 @@ impl Sampler {
 
     /// Counters of every send and receive channel, sends first; empty if the file cannot be read.
     pub fn now(&mut self) -> Vec<ChannelNow> {
-        self.snapshot()
-            .map(|snapshot| channels(&snapshot, monotonic_ns()))
-            .unwrap_or_default()
+        let Some(snapshot) = self.snapshot() else {
+            return Vec::new();
+        };
+        let mut all = channels(&snapshot, monotonic_ns());
+        self.cpu
+            .note(&snapshot.header.writer, &mut all, Instant::now());
+        all
     }
 
     /// The plugin call that has not returned, on a channel or during setup.
@@ -148,6 +155,7 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
         tests_not_done: sample.tests_not_done,
         rc_errors: sample.rc_errors(),
         quiet_ms: milliseconds(now_ns.saturating_sub(sample.last_change_ns)),
+        no_cpu_ms: 0,
         head_age_ms: sample.head_age_ns(now_ns).map(milliseconds),
         in_call: sample.in_call.map(|inside| inside.call.name().to_owned()),
         latency_us: latency(sample),

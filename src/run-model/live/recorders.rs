@@ -7,7 +7,7 @@
 
 use super::{detail, past};
 use crate::counters::sample::{channels, role_index};
-use crate::counters::{ChannelDetail, ChannelKey, ProcessFacts, SetupCalls};
+use crate::counters::{ChannelDetail, ChannelKey, CpuWatch, ProcessFacts, SetupCalls};
 use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, NodeIntro, Unit, Who, WorkerId};
 use crate::phase::how_ended;
@@ -73,6 +73,7 @@ struct Watched {
     /// When the writer was last seen running, nanoseconds of `CLOCK_MONOTONIC`.
     alive_ns: u64,
     last: Option<Snapshot>,
+    cpu: CpuWatch,
 }
 
 impl Recorders {
@@ -280,6 +281,7 @@ impl Recorders {
                 ended: false,
                 alive_ns: 0,
                 last: None,
+                cpu: CpuWatch::default(),
             });
         }
     }
@@ -390,10 +392,12 @@ impl Watched {
         if was_gone && let Some((then_ns, then)) = past::before_the_end(&snapshot, now_ns) {
             tell(unix_ns(then_ns), EventKind::Sample(then));
         }
-        tell(
-            unix_ns(now_ns),
-            EventKind::Sample(channels(&snapshot, now_ns)),
-        );
+        let mut all = channels(&snapshot, now_ns);
+        if !self.ended {
+            self.cpu
+                .note(&snapshot.header.writer, &mut all, Instant::now());
+        }
+        tell(unix_ns(now_ns), EventKind::Sample(all));
         let mut has_more = snapshot.header.log_lines > self.lines_from;
         while has_more && let Ok(page) = self.reader.log(self.lines_from, LINES_MAX) {
             // The file of a writer that is gone is read to its end.
