@@ -479,6 +479,8 @@ impl EvidenceChannel {
     }
 }
 
+/// A thread that ran for so long had its chance: a loop makes a million turns in it.
+const RAN_ENOUGH_MS: u64 = 1000;
 /// Shortest stretch that a test rate is computed over.
 const WATCHED_MIN_MS: f64 = 150.0;
 
@@ -498,6 +500,14 @@ impl<'a> Spot<'a> {
         let long =
             one.quiet_ms >= self.evidence.stall_after_ms || self.channel.stuck_in().is_some();
         self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && long
+    }
+
+    /// Whether its process waited for a CPU for nearly all the time in which nothing changed,
+    /// so that its counters prove nothing about its program or its plugin.
+    pub(crate) fn lacks_cpu(&self) -> bool {
+        let now = &self.channel.now;
+        let ran_ms = now.quiet_ms.saturating_sub(now.no_cpu_ms);
+        now.no_cpu_ms > 0 && ran_ms < RAN_ENOUGH_MS && ran_ms < now.quiet_ms / 5
     }
 
     /// The channel at the other end of its connection: by their addresses, or by the same

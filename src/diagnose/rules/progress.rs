@@ -10,7 +10,7 @@ use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
 
 pub(super) const RULES: &[Rule] = &[
-    stopped, hangs, cycle, starved, silent, behind, between, recovered,
+    stopped, no_cpu, hangs, cycle, starved, silent, behind, between, recovered,
 ];
 
 /// A channel that is tested less often per second is starved. A healthy loop makes a
@@ -37,11 +37,35 @@ fn stopped(evidence: &Evidence) -> Vec<Found> {
     stopped.collect()
 }
 
+/// Processes whose channels stand still, or are waited for by standing ones, because another
+/// process has their CPUs.
+fn no_cpu(evidence: &Evidence) -> Vec<Found> {
+    let ends = evidence
+        .standing()
+        .flat_map(|spot| [Some(spot), spot.other_end()])
+        .flatten()
+        .filter(|spot| spot.node.died().is_none() && spot.lacks_cpu());
+    let found = ends.map(|spot| {
+        let now = &spot.channel.now;
+        Found::on(Condition::WaitsForCpu, spot, 0.95).and(format!(
+            "of these {:.1} s, a thread of this process waited for a CPU for {:.1} s",
+            now.quiet_ms as f64 / 1e3,
+            now.no_cpu_ms as f64 / 1e3
+        ))
+    });
+    found.collect()
+}
+
+/// Whether the counters of both ends of a channel show what their programs and plugins do.
+fn had_cpu(spot: Spot<'_>) -> bool {
+    !spot.lacks_cpu() && spot.other_end().is_none_or(|other| !other.lacks_cpu())
+}
+
 fn hangs(evidence: &Evidence) -> Vec<Found> {
     // A process that died inside a call does not hang in it.
     let alive = evidence
         .standing()
-        .filter(|spot| spot.node.died().is_none());
+        .filter(|spot| spot.node.died().is_none() && !spot.lacks_cpu());
     let on_channels = alive.filter_map(|spot| {
         let call = spot.channel.stuck_in()?;
         let so_long = spot.channel.watched.map_or(0.0, |watched| watched.ms) / 1e3;
@@ -106,10 +130,10 @@ fn listed(words: &[&str]) -> String {
     }
 }
 
-/// Channels that stand still although no call on them failed or hangs.
+/// Channels that stand still although no call on them failed or hangs, and both ends had a CPU.
 fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
     let is_idle = |spot: &Spot<'_>| {
-        spot.channel.stuck_in().is_none() && spot.channel.now.last_error.is_none()
+        spot.channel.stuck_in().is_none() && spot.channel.now.last_error.is_none() && had_cpu(*spot)
     };
     evidence.standing().filter(is_idle)
 }
@@ -277,7 +301,7 @@ fn behind(evidence: &Evidence) -> Vec<Found> {
     };
     let found = evidence.spots().filter(waits).filter_map(|spot| {
         let ahead = spot.other_end().filter(waits)?;
-        if ahead.channel.now.done <= spot.channel.now.posted {
+        if ahead.channel.now.done <= spot.channel.now.posted || !had_cpu(spot) {
             return None;
         }
         let condition = if spot.channel.sends() {
@@ -457,6 +481,9 @@ pub(super) mod cases {
         (Condition::ReceiverSilent, all_sent_into_buffers),
         (Condition::WindowFullOnlyProgress, window_full_only),
         (Condition::WaitCycle, drained_in_different_order),
+        (Condition::WaitsForCpu, receiver_without_a_cpu),
+        (Condition::WaitsForCpu, sender_without_a_cpu),
+        (Condition::ReceiverSilent, receiver_with_half_a_cpu),
         (Condition::Stalled, nothing_to_see),
     ];
 
@@ -481,6 +508,33 @@ pub(super) mod cases {
             channel(Side::Send, [40, 28, 28], 4000),
             channel(Side::Recv, [28, 28, 28], 9000),
         )
+    }
+
+    /// The receiver has nothing posted, and of 9 s its threads ran for so long.
+    fn receiver_that_ran(ran_ms: u64) -> Evidence {
+        let mut evidence = receiver_silent();
+        evidence.nodes[1].channels[0].now.no_cpu_ms = 9000 - ran_ms;
+        evidence
+    }
+
+    fn receiver_without_a_cpu() -> Evidence {
+        receiver_that_ran(300)
+    }
+
+    fn receiver_with_half_a_cpu() -> Evidence {
+        receiver_that_ran(4500)
+    }
+
+    /// The sender does not test, because its thread does not run.
+    fn sender_without_a_cpu() -> Evidence {
+        let mut evidence = stuck();
+        let channel = &mut evidence.nodes[0].channels[0];
+        channel.now.no_cpu_ms = channel.now.quiet_ms;
+        channel.watched = Some(Watched {
+            ms: 3000.0,
+            ..Watched::default()
+        });
+        evidence
     }
 
     fn all_sent_into_buffers() -> Evidence {

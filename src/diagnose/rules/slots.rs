@@ -137,7 +137,9 @@ fn consumed_before_unpacked(channel: &EvidenceChannel) -> u64 {
 
 fn never_consumed(evidence: &Evidence) -> Vec<Found> {
     let is_stuck = |spot: &Spot<'_>| {
-        !spot.channel.sends() && spot.channel.done_unconsumed() == spot.channel.in_flight()
+        !spot.channel.sends()
+            && spot.channel.done_unconsumed() == spot.channel.in_flight()
+            && !spot.lacks_cpu()
     };
     let found = evidence.standing().filter(is_stuck).map(|spot| {
         let count = spot.channel.in_flight();
