@@ -481,6 +481,7 @@ pub(super) mod cases {
         (Condition::ReceiverSilent, all_sent_into_buffers),
         (Condition::WindowFullOnlyProgress, window_full_only),
         (Condition::WaitCycle, drained_in_different_order),
+        (Condition::WindowFullOnlyProgress, cycle_of_partly_full_windows),
         (Condition::WaitsForCpu, receiver_without_a_cpu),
         (Condition::WaitsForCpu, sender_without_a_cpu),
         (Condition::ReceiverSilent, receiver_with_half_a_cpu),
@@ -501,6 +502,15 @@ pub(super) mod cases {
             });
         }
         evidence
+    }
+
+    fn cycle_of_partly_full_windows() -> Evidence {
+        let mut scenario = Scenario::default();
+        scenario.progress.policy = Policy::WindowFullOnly;
+        Evidence {
+            scenario: Some(scenario),
+            ..drained_in_different_order()
+        }
     }
 
     fn receiver_silent() -> Evidence {
