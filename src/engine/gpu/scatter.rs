@@ -245,14 +245,15 @@ fn check_beside(list: &[LoadMeta], slot: usize) -> Result<(), ScatterError> {
     let mut end = 0;
     for entry in order.iter().map(|entry| usize::from(*entry)) {
         let one = list[entry];
-        if one.dst_off < end {
+        // A fragment of no bytes overlaps none, wherever it is.
+        if one.len > 0 && one.dst_off < end {
             return Err(ScatterError::Overlap {
                 entry,
                 slot,
                 at: one.dst_off,
             });
         }
-        end = one.dst_off + u64::from(one.len);
+        end = end.max(one.dst_off + u64::from(one.len));
     }
     Ok(())
 }
