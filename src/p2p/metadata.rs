@@ -7,11 +7,14 @@
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use tcpx_bootstrap::Secret;
+use tcpx_words::units::printable;
 
 /// Version of the metadata and of the protocol between two endpoints.
 pub const METADATA_VERSION: u32 = 1;
 const PREFIX: &str = "tcpx-p2p/";
 const BYTES_MAX: usize = 16 * 1024;
+/// Most bytes of bad metadata that an error quotes.
+const QUOTED_BYTES_MAX: usize = 200;
 
 /// Where an endpoint is and what a connection to it needs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +83,18 @@ impl Metadata {
             version => return Err(BadMetadata::Version(version)),
         }
         serde_json::from_str(fields.trim_end())
-            .map_err(|error| BadMetadata::Damaged(error.to_string()))
+            .map_err(|error| BadMetadata::Damaged(excerpt(&error.to_string())))
+    }
+}
+
+/// The beginning of a text that quotes what a stranger wrote.
+fn excerpt(text: &str) -> String {
+    let text = printable(text);
+    let end = text.floor_char_boundary(QUOTED_BYTES_MAX);
+    if end < text.len() {
+        format!("{} ...", &text[..end])
+    } else {
+        text
     }
 }
 
