@@ -18,7 +18,8 @@ pub fn bytes(data: &[u8]) {
     let mut redactor = Redactor::default();
     let redacted = redactor.redact(&planted);
     assert!(!redacted.contains(SECRET), "{redacted:?}");
-    assert_eq!(redacted.lines().count(), planted.lines().count());
+    let ends = |text: &str| text.matches('\n').count();
+    assert_eq!(ends(&redacted), ends(&planted));
     assert!(!redactor.redact_secrets(&planted).contains(SECRET));
     let document = serde_json::json!({ "HF_TOKEN": SECRET, "text": planted });
     let line = redactor.redact_json_line(&document.to_string());
