@@ -481,7 +481,10 @@ pub(super) mod cases {
         (Condition::ReceiverSilent, all_sent_into_buffers),
         (Condition::WindowFullOnlyProgress, window_full_only),
         (Condition::WaitCycle, drained_in_different_order),
-        (Condition::WindowFullOnlyProgress, cycle_of_partly_full_windows),
+        (
+            Condition::WindowFullOnlyProgress,
+            cycle_of_partly_full_windows,
+        ),
         (Condition::WaitsForCpu, receiver_without_a_cpu),
         (Condition::WaitsForCpu, sender_without_a_cpu),
         (Condition::ReceiverSilent, receiver_with_half_a_cpu),
