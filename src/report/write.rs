@@ -1,11 +1,19 @@
 //! Files that are written completely or not at all: a full disk leaves the old report in place.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tcpx_words::error::{NextStep, Outcome};
+
+/// End of the name of a file that is being written, behind the pid of its writer.
+const PARTIAL: &str = ".partial";
+/// A writer has locked its file within this time.
+const LOCKED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
@@ -53,14 +61,50 @@ pub fn write_whole(
     let name = path
         .file_name()
         .ok_or_else(|| failed(io::Error::other("the path has no file name")))?;
+    remove_abandoned(path, name);
     let mut beside = name.to_owned();
-    beside.push(format!(".{}.partial", std::process::id()));
+    beside.push(format!(".{}{PARTIAL}", std::process::id()));
     let beside = path.with_file_name(beside);
     let written = write_new(&beside, write).and_then(|()| std::fs::rename(&beside, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
     written.map_err(failed)
+}
+
+/// Removes what writers of this file left that were killed. A writer holds a lock on its file.
+fn remove_abandoned(path: &Path, name: &OsStr) {
+    let folder = match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => return,
+    };
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_partial = entry
+            .file_name()
+            .as_bytes()
+            .strip_prefix(name.as_bytes())
+            .and_then(|rest| rest.strip_prefix(b"."))
+            .and_then(|rest| rest.strip_suffix(PARTIAL.as_bytes()))
+            .is_some_and(|pid| pid.iter().all(u8::is_ascii_digit));
+        if is_partial && is_abandoned(&entry.path()).unwrap_or(false) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn is_abandoned(partial: &Path) -> io::Result<bool> {
+    // The time between creating a file and locking it.
+    let meta = std::fs::symlink_metadata(partial)?;
+    let since = meta.modified()?.elapsed();
+    // Opening a FIFO would wait.
+    let is_old = meta.is_file() && since.is_ok_and(|since| since >= LOCKED_WITHIN);
+    Ok(is_old
+        && OpenOptions::new()
+            .read(true)
+            .open(partial)?
+            .try_lock()
+            .is_ok())
 }
 
 fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -71,6 +115,8 @@ fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) 
         .create_new(true)
         .mode(0o600)
         .open(path)?;
+    // Released when the process ends, however it ends. A file system without locks has the age only.
+    let _ = file.try_lock();
     let mut buffered = io::BufWriter::with_capacity(1 << 18, file);
     write(&mut buffered)?;
     // A full disk may be reported only when the data is flushed.
@@ -104,5 +150,41 @@ mod tests {
         assert!(error.to_string().contains("is unchanged"), "{error}");
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_is_removed_and_what_another_one_writes_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let old = |name: &str| {
+            let file = std::fs::File::create(at(name)).expect("a file");
+            let then = std::time::SystemTime::now() - 2 * LOCKED_WITHIN;
+            file.set_modified(then).expect("a time");
+            file
+        };
+        drop(old("report.html.7.partial"));
+        let other = old("report.html.8.partial");
+        other.try_lock().expect("a lock");
+        std::fs::write(at("report.html.9.partial"), "new").expect("written");
+        drop(old("other.html.7.partial"));
+        drop(old("report.html.x.partial"));
+        write_whole(&at("report.html"), |to| to.write_all(b"x")).expect("written");
+        let mut left: Vec<_> = std::fs::read_dir(folder.path())
+            .expect("listed")
+            .map(|entry| entry.expect("a file").file_name())
+            .collect();
+        left.sort();
+        let expected = [
+            "other.html.7",
+            "report.html",
+            "report.html.8",
+            "report.html.9",
+            "report.html.x",
+        ];
+        let shown = left.iter().map(|name| name.to_string_lossy());
+        assert!(
+            shown.map(|name| name.replace(PARTIAL, "")).eq(expected),
+            "{left:?}"
+        );
     }
 }
