@@ -54,7 +54,7 @@ const FILES: [(&str, &str); 15] = [
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
 /// plugin, or errors of any program.
 const MARKERS: [&[u8]; 6] = [
-    super::shape::WORD,
+    super::loggers::WORD,
     b"NCCL WARN ",
     b"[ncclNet:2]",
     b".cc:",

@@ -29,6 +29,7 @@ pub mod fuzzing;
 mod gaps;
 mod harness;
 mod input;
+mod loggers;
 mod matcher;
 mod networks;
 mod order;

@@ -12,6 +12,7 @@ use super::catalogue::{Regexes, SignatureCatalogue};
 use super::digits;
 use super::fields::{self, End, FlowText, Polls};
 use super::harness::HarnessReading;
+use super::loggers;
 use super::shape::{self, Layout, Record, Span};
 use super::signature::Fact;
 use foldhash::fast::RandomState;
@@ -282,7 +283,7 @@ impl<'a> Parser<'a> {
             }
         });
         let found = found.collect();
-        let error = shape::logged_error(line).map(|error| Span::of(line, error));
+        let error = loggers::logged_error(line).map(|error| Span::of(line, error));
         let is_harness =
             |index: &usize| self.catalogue.signatures[*index].fact == Some(Fact::Harness);
         let harness = self.found.iter().any(is_harness);
