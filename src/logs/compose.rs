@@ -679,11 +679,33 @@ fn order(findings: &mut [SignatureFinding]) {
         Role::Cause => 2,
         Role::Consequence => 3,
     };
-    let have_times = findings.iter().all(|finding| finding.first.at.is_some());
+    let have_times = have_clocks(findings);
     findings.sort_by_cached_key(|finding| {
         let at = finding.first.at.clone().filter(|_| have_times);
         (class(finding), at, finding.first.clone())
     });
+}
+
+/// Most microseconds by which a later line of a file is earlier: ranks write late, and clocks
+/// differ a little.
+const BACK_MAX_US: i64 = 24 * 3600 * 1_000_000;
+
+/// Whether the times of all lines tell their order. They do not if one is missing, or if a later
+/// line of a file is a day earlier: glog's times have no year.
+fn have_clocks(findings: &[SignatureFinding]) -> bool {
+    let of = |finding: &SignatureFinding| {
+        let at = finding.first.at.as_deref().and_then(time::typed)?;
+        Some((finding.first.file.clone(), finding.first.line, at))
+    };
+    let Some(mut all) = findings.iter().map(of).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    all.sort_unstable();
+    let goes_on = |pair: &[(String, u64, i64)]| match pair {
+        [(file, _, at), (other, _, next)] => file != other || at - next < BACK_MAX_US,
+        _ => true,
+    };
+    all.windows(2).all(goes_on)
 }
 
 /// What a log shows beside the lines of a signature.

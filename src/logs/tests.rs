@@ -393,6 +393,20 @@ fn errors_of_pytorch_without_a_signature_are_findings() {
 }
 
 #[test]
+fn lines_whose_clocks_are_a_day_apart_are_in_the_order_of_the_file() {
+    let first = "E0328 18:23:00.161756 81384 core_worker.cc:382] it ended first\n";
+    let second = "2020-03-28 18:23:00,230 ERROR runner.py:521 -- it ended then\n";
+    let report = read([first, second].concat().as_bytes());
+    assert!(report.findings[0].sample.contains("first"), "{report:?}");
+    // Ranks write late, so a few seconds do order them.
+    let line = |second: u32, word: &str| {
+        format!("[2026-11-20 08:14:{second:02}] node-a:71:80 [0] f:1 NCCL WARN {word}\n")
+    };
+    let report = read([line(9, "late"), line(4, "early")].concat().as_bytes());
+    assert!(report.findings[0].sample.contains("early"), "{report:?}");
+}
+
+#[test]
 fn errors_of_daemons_without_a_signature_are_findings() {
     let line = |level: char| {
         format!("{level}1122 18:58:30.123456 12345 rule_server.cc:88] no queue for 10.0.1.25\n")
