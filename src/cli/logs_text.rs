@@ -105,11 +105,23 @@ fn findings(report: &LogReport, text: &mut String) {
         .into_iter()
         .all(|verdict| verdict.state == HarnessState::Finished)
     {
-        text.push_str(if report.inputs.filtered_records == 0 {
-            "# no findings\n"
-        } else {
-            "# no findings in the lines that the filters select\n"
-        });
+        nothing_found(report, text);
+    }
+}
+
+/// What is said where no line is a finding. A warning is never passed over in silence.
+fn nothing_found(report: &LogReport, text: &mut String) {
+    match report.unknown.first() {
+        Some(first) => {
+            let (kinds, lines) = (report.unknown.len(), &first.first);
+            let _ = writeln!(
+                text,
+                "# {kinds} kinds of warnings have no signature and may be harmless; the first, {} lines :\n#   {}:{}: {}",
+                first.count, lines.file, lines.line, first.sample
+            );
+        }
+        None if report.inputs.filtered_records == 0 => text.push_str("# no findings\n"),
+        None => text.push_str("# no findings in the lines that the filters select\n"),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::check::{self, SignatureMistake};
 use super::digits;
+use super::loggers;
 use super::matcher::{Matcher, Walk};
 use super::signature::{OwnSignature, Signature};
 use aho_corasick::{AhoCorasick, BuildError};
@@ -53,12 +54,15 @@ const FILES: [(&str, &str); 15] = [
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
 /// plugin, or errors of any program.
-const MARKERS: [&[u8]; 6] = [
-    super::loggers::WORD,
+const MARKERS: [&[u8]; 9] = [
+    loggers::WORD,
+    loggers::LOWER_WORD,
+    loggers::SHORT_WORD,
     b"NCCL WARN ",
     b"[ncclNet:2]",
-    b".cc:",
-    b".cpp:",
+    loggers::SOURCES[0],
+    loggers::SOURCES[1],
+    loggers::SOURCES[2],
     b"torch/distributed/",
 ];
 const SIGNATURES_MAX: usize = 1024;

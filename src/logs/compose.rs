@@ -162,7 +162,7 @@ impl Compose<'_> {
         company.append(&mut follow_ups);
         report.findings.extend(self.mixed());
         report.unknown = self.unknown();
-        let unknown = report.unknown.iter().filter(|one| !one.survived);
+        let unknown = report.unknown.iter().filter(|one| !one.is_harmless());
         report
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
@@ -296,6 +296,7 @@ impl Compose<'_> {
             let (seen, last) = (&shape.lines, &shape.last);
             UnknownWarning {
                 survived: !shape.lacks_speakers && last.iter().all(has_survived),
+                notice: shape.is_notice,
                 processes: last
                     .keys()
                     .take(NAMED_MAX)
@@ -309,7 +310,7 @@ impl Compose<'_> {
             }
         };
         let mut all: Vec<UnknownWarning> = self.tally.shapes.iter().map(unknown).collect();
-        all.sort_by_cached_key(|one| (one.survived, one.first.clone(), one.shape.clone()));
+        all.sort_by_cached_key(|one| (one.is_harmless(), one.first.clone(), one.shape.clone()));
         all
     }
 

@@ -1,20 +1,69 @@
-//! Errors that programs log in forms of their own: glog, PyTorch, Ray, vLLM, the word ERROR.
+//! What programs log in forms of their own: glog, PyTorch, XLA, Ray, vLLM, Slurm, DOCA, NVSHMEM.
+//!
+//! An error is a finding even without a signature. A *notice* is a warning of a program that logs
+//! warnings in healthy jobs too, so it is told and is no finding.
 //!
 //! Not here: NCCL's and the plugins' own lines, which have a header (`shape`).
 #![forbid(unsafe_code)]
 
-use super::shape::{PREFIX_MAX, site};
+use super::shape::{PREFIX_MAX, site, speaker};
 use memchr::memmem::Finder;
-use memchr::{memchr, memmem};
+use memchr::{memchr, memmem, memrchr};
 use std::sync::LazyLock;
 
 /// The level of a line of a program's own logger.
 pub(super) const WORD: &[u8] = b"ERROR";
 static WORD_IN: LazyLock<Finder> = LazyLock::new(|| Finder::new(WORD));
+/// The same in lower case, as Slurm, shells, compilers and argparse write it behind their name.
+pub(super) const LOWER_WORD: &[u8] = b"error: ";
+/// The same of DOCA.
+pub(super) const SHORT_WORD: &[u8] = b"[ERR]";
+/// What precedes the line of a source in C, C++ or CUDA.
+pub(super) const SOURCES: [&[u8]; 3] = [b".cc:", b".cpp:", b".cu:"];
+/// Words of which one is in a line that a program prints with its place in the source when a
+/// call failed.
+const FAILURES: [&[u8]; 5] = [
+    b"failed",
+    b"non-zero status",
+    b"NULL value",
+    b"nable to",
+    b"rror",
+];
 
-/// The message of an error of glog, as PyTorch writes it, after
+/// The message of an error that a program logged.
+///
+/// Lines of a traceback, which some loggers repeat the word before, have none.
+pub(super) fn logged_error(line: &[u8]) -> Option<&[u8]> {
+    let front = &line[..line.len().min(PREFIX_MAX)];
+    let message = glog(line, |level| matches!(level, b'E' | b'F'))
+        .or_else(|| ray_error(line, front))
+        .or_else(|| error_word(line, front))
+        .or_else(|| xla_error(line, front))
+        .or_else(|| lower_word(line, front))
+        .or_else(|| short_word(line, front))
+        .or_else(|| failed_in_source(line, front))
+        .or_else(|| old_nccl_warning(line, front))?;
+    let is_traceback = message.starts_with(b"  ") || message.starts_with(b"Traceback (");
+    let has_text = message.iter().any(u8::is_ascii_alphabetic);
+    (has_text && !is_traceback).then_some(message)
+}
+
+/// The message of a warning of PyTorch's C++ or of a daemon, in glog's form.
+pub(super) fn logged_notice(line: &[u8]) -> Option<&[u8]> {
+    let front = &line[..line.len().min(PREFIX_MAX)];
+    let is_source = SOURCES
+        .iter()
+        .any(|source| memmem::find(front, source).is_some());
+    let message = is_source.then(|| glog(line, |level| level == b'W'))??;
+    message
+        .iter()
+        .any(u8::is_ascii_alphabetic)
+        .then_some(message)
+}
+
+/// The message of a line of glog of such a level, as PyTorch writes it, after
 /// `E1120 08:14:04.531042 140301 File.cpp:616] [Rank 3] `.
-pub(super) fn glog_error(line: &[u8]) -> Option<&[u8]> {
+fn glog(line: &[u8], has_level: impl Fn(u8) -> bool) -> Option<&[u8]> {
     let front = &line[..line.len().min(PREFIX_MAX)];
     let is_header = |at: &usize| {
         let date = front[at + 1..]
@@ -22,7 +71,7 @@ pub(super) fn glog_error(line: &[u8]) -> Option<&[u8]> {
             .take_while(|byte| byte.is_ascii_digit());
         // PyTorch omits the leading zero of the month.
         let date = date.count();
-        matches!(front[*at], b'E' | b'F')
+        has_level(front[*at])
             && (3..=4).contains(&date)
             && front.get(at + 1 + date) == Some(&b' ')
             && (*at == 0 || matches!(front[at - 1], b'[' | b' ' | b':'))
@@ -41,17 +90,65 @@ pub(super) fn glog_error(line: &[u8]) -> Option<&[u8]> {
     Some(message)
 }
 
-/// The message of an error that a program logged: glog's form, Ray's, or the word ERROR.
-///
-/// Lines of a traceback, which some loggers repeat the word before, have none.
-pub(super) fn logged_error(line: &[u8]) -> Option<&[u8]> {
-    let front = &line[..line.len().min(PREFIX_MAX)];
-    let message = glog_error(line)
-        .or_else(|| ray_error(line, front))
-        .or_else(|| error_word(line, front))?;
-    let is_traceback = message.starts_with(b"  ") || message.starts_with(b"Traceback (");
-    let has_text = message.iter().any(u8::is_ascii_alphabetic);
-    (has_text && !is_traceback).then_some(message)
+/// What follows `2026-11-20 08:14:04.531042: E external/xla/file.cc:97] ` or `[E file.cpp:97] `.
+fn xla_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
+    let end = memmem::find(front, b"] ")?;
+    let start = memrchr(b' ', &front[..end])?;
+    site(&front[start..end])?;
+    let level = front[..start]
+        .strip_suffix(b"E")
+        .or(front[..start].strip_suffix(b"F"))?;
+    let is_level = level.is_empty() || level.ends_with(b": ") || level.ends_with(b"[");
+    is_level.then_some(&line[end + 2..])
+}
+
+/// What follows `srun: error: ` or `error: `. A figure behind it is a measured error.
+fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
+    let at = memmem::find(front, LOWER_WORD)?;
+    let before = front[..at].strip_suffix(b"fatal ").unwrap_or(&front[..at]);
+    let message = line[at + LOWER_WORD.len()..].trim_ascii_start();
+    let is_text = message
+        .first()
+        .is_some_and(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'.' | b'+'));
+    (is_text && (before.is_empty() || before.ends_with(b": "))).then_some(message)
+}
+
+/// What follows `[ERR]` and the place behind it.
+fn short_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
+    let rest = &line[memmem::find(front, SHORT_WORD)? + SHORT_WORD.len()..];
+    let place = rest
+        .strip_prefix(b"[")
+        .and_then(|place| Some(&place[memchr(b']', place)? + 1..]));
+    Some(place.unwrap_or(rest).trim_ascii_start())
+}
+
+/// What follows `/src/transport.cpp:connect:418: ` if it says that something failed.
+fn failed_in_source<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
+    let places = SOURCES
+        .iter()
+        .filter_map(|source| Some(memmem::find(front, source)? + source.len()));
+    let after = places.min()?;
+    let path = memrchr(b' ', &front[..after]).map_or(0, |blank| blank + 1);
+    // The prefix of a launcher ends with `:` or `>:`.
+    let path = memrchr(b':', &front[path..after - 1]).map_or(path, |colon| path + colon + 1);
+    let mut rest = &line[after..];
+    if !rest.first()?.is_ascii_digit() {
+        rest = &rest[memchr(b':', &rest[..rest.len().min(PREFIX_MAX)])? + 1..];
+    }
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let message = rest[digits..].strip_prefix(b": ").filter(|_| digits > 0)?;
+    let failed = FAILURES
+        .iter()
+        .any(|word| memmem::find(message, word).is_some());
+    (front[path..].starts_with(b"/") && failed).then_some(message)
+}
+
+/// What follows `node0:71:79 [3] misc/ibvwrap.cu:235 WARN `, the form of NCCL before 2.3.
+fn old_nccl_warning<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
+    let at = memmem::find(front, b" WARN ")?;
+    let (_, _, end) = speaker(&front[..at])?;
+    site(&front[end..at])?;
+    Some(&line[at + 6..])
 }
 
 /// What follows `[2026-11-20 08:14:04,680 E 71 79] core_worker.cc:97: `.
@@ -91,11 +188,12 @@ fn error_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn an_error_of_glog_has_a_message() {
         let check = |line: &str, error: Option<&str>| {
-            let found = glog_error(line.as_bytes()).map(String::from_utf8_lossy);
+            let found = glog(line.as_bytes(), |level| level == b'E').map(String::from_utf8_lossy);
             assert_eq!(found.as_deref(), error, "{line}");
         };
         check(
@@ -145,5 +243,78 @@ mod tests {
         check("NCCL_ASYNC_ERROR_HANDLING=1", None);
         check("ERRORS: none", None);
         check("ERROR: 0", None);
+    }
+
+    #[test]
+    fn errors_of_other_libraries_and_launchers_have_a_message() {
+        let check = |line: &str, error: Option<&str>| {
+            let found = logged_error(line.as_bytes()).map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), error, "{line}");
+        };
+        check(
+            "2026-11-20 08:14:04.531: E external/xla/a.cc:97] it ended",
+            Some("it ended"),
+        );
+        check("[E socket.cpp:97] [c10d] it ended", Some("[c10d] it ended"));
+        check("[W socket.cpp:97] [c10d] it ended", None);
+        check("MODE external/xla/a.cc:97] it ended", None);
+        check("srun: error: it ended", Some("it ended"));
+        check("[1,0]<stderr>:train.py: error: it ended", Some("it ended"));
+        check("error: it ended", Some("it ended"));
+        check("a.cu:7: fatal error: it ended", Some("it ended"));
+        check("train error: 0.25", None);
+        check("val: error: 0.25 of all", None);
+        check("with an error: no", None);
+        check(
+            "[16:06:21:232863][7][DOCA][ERR][a.cpp:97] it ended",
+            Some("it ended"),
+        );
+        check(
+            "/src/ibrc/ibrc.cpp:418: non-zero status: 110 it ended",
+            Some("non-zero status: 110 it ended"),
+        );
+        check(
+            "[1,0]<stderr>:/src/a.cpp:connect:287: Unable to connect",
+            Some("Unable to connect"),
+        );
+        check("/src/a.cpp:418: connected, no failures", None);
+        check("see /src/a.cpp for what failed", None);
+        check(
+            "node0:71:79 [3] misc/ibvwrap.cu:235 WARN it ended",
+            Some("it ended"),
+        );
+        check("node0:71:79 [3] INFO misc/ibvwrap.cu:235 -> 2", None);
+    }
+
+    #[test]
+    fn a_warning_of_pytorch_s_c_is_a_notice() {
+        let check = |line: &str, notice: Option<&str>| {
+            let found = logged_notice(line.as_bytes()).map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), notice, "{line}");
+        };
+        check(
+            "[rank1]:[W1120 08:14:04.5 TCPStore.cpp:106] [c10d] it ended",
+            Some("[c10d] it ended"),
+        );
+        check(
+            "W1120 08:14:04.5 71 client.cpp:450] it ended",
+            Some("it ended"),
+        );
+        // torchrun's banner about OMP_NUM_THREADS is in every log.
+        check(
+            "W1120 08:14:04.5 71 torch/distributed/run.py:793] it ended",
+            None,
+        );
+        check("W1120 08:14:04.5 71 client.cpp:450] *****", None);
+        check("[E1120 08:14:04.5 TCPStore.cpp:106] it ended", None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_holds(line in "([ :\\[\\]0-9a-c/E]|node0:1:2 \\[0\\]|error: |\\[ERR\\]|\\.cpp:|\\.cu:| WARN |failed){0,30}") {
+            for message in [logged_error(line.as_bytes()), logged_notice(line.as_bytes())] {
+                prop_assert!(message.is_none_or(|message| message.len() <= line.len()));
+            }
+        }
     }
 }

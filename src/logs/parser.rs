@@ -45,6 +45,8 @@ pub(super) struct ParsedRecord {
     pub found: Vec<Found>,
     /// The message of an error that a program logged.
     error: Option<Span>,
+    /// The message of a warning that a program logged.
+    notice: Option<Span>,
     /// For a line of a program that drives the plugin itself.
     pub harness: Option<HarnessReading>,
     /// The signatures whose regex was tried and depends on digits, with the result.
@@ -112,6 +114,10 @@ impl ParsedRecord {
 
     pub(super) fn error<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
         self.error.map(|error| error.in_line(line))
+    }
+
+    pub(super) fn notice<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+        self.notice.map(|notice| notice.in_line(line))
     }
 }
 
@@ -283,7 +289,8 @@ impl<'a> Parser<'a> {
             }
         });
         let found = found.collect();
-        let error = loggers::logged_error(line).map(|error| Span::of(line, error));
+        let span = |text: &[u8]| Span::of(line, text);
+        let (error, notice) = (loggers::logged_error(line), loggers::logged_notice(line));
         let is_harness =
             |index: &usize| self.catalogue.signatures[*index].fact == Some(Fact::Harness);
         let harness = self.found.iter().any(is_harness);
@@ -291,7 +298,8 @@ impl<'a> Parser<'a> {
             layout: Layout::of(line, record),
             at: first,
             found,
-            error,
+            error: error.map(span),
+            notice: notice.map(span),
             harness: harness
                 .then(|| HarnessReading::of(record.message))
                 .flatten(),

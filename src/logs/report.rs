@@ -213,6 +213,15 @@ pub struct UnknownWarning {
     pub processes: Vec<String>,
     /// Every process that logged it initialized a communicator afterwards.
     pub survived: bool,
+    /// It is a warning of PyTorch, of a daemon or of NCCL's RAS, which warn in healthy jobs too.
+    pub notice: bool,
+}
+
+impl UnknownWarning {
+    /// Whether it is told without being a finding.
+    pub(super) fn is_harmless(&self) -> bool {
+        self.survived || self.notice
+    }
 }
 
 /// Which of several files failed first.

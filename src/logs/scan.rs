@@ -330,15 +330,20 @@ impl Counter<'_> {
             at: parsed.at,
         };
         if parsed.found.is_empty() {
-            let message = match level {
-                Some(Level::Warn) if shape::is_of_ras(text, record.message) => None,
-                Some(Level::Warn) => Some(record.message),
+            let said = match level {
+                Some(Level::Warn) => {
+                    let is_notice = shape::is_of_ras(text, record.message);
+                    Some((record.message, is_notice))
+                }
                 Some(Level::Info) => None,
-                None => parsed.error(text),
+                None => {
+                    let error = parsed.error(text).map(|error| (error, false));
+                    error.or_else(|| Some((parsed.notice(text)?, true)))
+                }
             };
-            if let Some(message) = message {
+            if let Some((message, is_notice)) = said {
                 let speaker = self.tally.speaker(record, self.file);
-                self.tally.see_unknown(speaker, message, line);
+                self.tally.see_unknown(speaker, message, is_notice, line);
                 if let Some(name) = networks::of_warning(record.message) {
                     self.tally.transport(speaker, name, Proof::Up, place);
                 }

@@ -268,11 +268,11 @@ fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
 }
 
 /// Host and process id.
-type Process<'a> = (&'a [u8], &'a [u8]);
-type Speaker<'a> = (Process<'a>, usize, usize);
+pub(super) type Process<'a> = (&'a [u8], &'a [u8]);
+pub(super) type Speaker<'a> = (Process<'a>, usize, usize);
 
 /// The last `host:pid:tid [dev]`: who, where it begins, where it ends.
-fn speaker(text: &[u8]) -> Option<Speaker<'_>> {
+pub(super) fn speaker(text: &[u8]) -> Option<Speaker<'_>> {
     let mut end = text.len();
     while let Some(open) = memrchr(b'[', &text[..end]) {
         let before = text[..open].strip_suffix(b" ");

@@ -152,14 +152,17 @@ pub(super) struct SeenShape {
     pub last: BTreeMap<u32, Place>,
     /// Whether `last` lacks a speaker.
     pub lacks_speakers: bool,
+    /// Whether all lines are warnings of a program that warns in healthy jobs too.
+    pub is_notice: bool,
 }
 
 impl SeenShape {
-    fn new(lines: SeenLines) -> Self {
+    fn new(lines: SeenLines, is_notice: bool) -> Self {
         Self {
             lines,
             last: BTreeMap::new(),
             lacks_speakers: false,
+            is_notice,
         }
     }
 
@@ -302,13 +305,20 @@ impl Tally {
     }
 
     /// Counts a WARN without a signature.
-    pub(super) fn see_unknown(&mut self, speaker: u32, message: &[u8], line: CountedLine<'_>) {
+    pub(super) fn see_unknown(
+        &mut self,
+        speaker: u32,
+        message: &[u8],
+        is_notice: bool,
+        line: CountedLine<'_>,
+    ) {
         let shape = fields::message_shape(message.trim_ascii(), SHAPE_BYTES);
         if let Some(known) = self.shapes.get_mut(&shape) {
             known.lines.again(line, None);
+            known.is_notice &= is_notice;
             return known.said_by(speaker, line.place, &mut self.lasts);
         }
-        let mut new = SeenShape::new(SeenLines::new(line, None));
+        let mut new = SeenShape::new(SeenLines::new(line, None), is_notice);
         new.said_by(speaker, line.place, &mut self.lasts);
         self.add_shape(shape, new);
     }
@@ -325,6 +335,7 @@ impl Tally {
                 let known = entry.into_mut();
                 known.lines.merge(new.lines);
                 known.lacks_speakers |= new.lacks_speakers;
+                known.is_notice &= new.is_notice;
                 self.lasts -= new.last.len();
                 for (speaker, place) in new.last {
                     known.said_by(speaker, place, &mut self.lasts);
@@ -498,7 +509,7 @@ impl Tally {
                 self.add_seen((signature, number(speaker)), seen)
             });
         for (shape, seen) in other.shapes {
-            let mut new = SeenShape::new(seen.lines);
+            let mut new = SeenShape::new(seen.lines, seen.is_notice);
             new.lacks_speakers = seen.lacks_speakers;
             for (speaker, place) in seen.last {
                 new.said_by(number(speaker), place, &mut self.lasts);
@@ -728,7 +739,7 @@ mod tests {
                     text: &message,
                     at: 0,
                 };
-                tally.see_unknown(speaker, &message, line);
+                tally.see_unknown(speaker, &message, false, line);
             }
         }
         tally

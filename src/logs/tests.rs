@@ -393,6 +393,21 @@ fn errors_of_pytorch_without_a_signature_are_findings() {
 }
 
 #[test]
+fn a_warning_of_pytorch_s_c_is_told_and_is_no_finding() {
+    let line = "[rank1]:[W1120 08:14:04.5 ProcessGroupNCCL.cpp:1662] [Rank 1] strange state\n";
+    let report = read([line, line].concat().as_bytes());
+    assert!(report.findings.is_empty());
+    let [one] = report.unknown.as_slice() else {
+        panic!("{:?}", report.unknown)
+    };
+    assert!(one.notice && one.count == 2 && one.sample.contains("strange state"));
+    // The same words as an error are one.
+    let error = line.replace("[W", "[E");
+    let report = read([line, &error].concat().as_bytes());
+    assert_eq!(names(&report.findings), [UNKNOWN_WARNING]);
+}
+
+#[test]
 fn lines_whose_clocks_are_a_day_apart_are_in_the_order_of_the_file() {
     let first = "E0328 18:23:00.161756 81384 core_worker.cc:382] it ended first\n";
     let second = "2020-03-28 18:23:00,230 ERROR runner.py:521 -- it ended then\n";
