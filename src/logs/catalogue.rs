@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
 
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 17] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
     (
@@ -51,6 +51,11 @@ const FILES: [(&str, &str); 15] = [
         "frameworks.toml",
         include_str!("../../probes/logs/frameworks.toml"),
     ),
+    (
+        "libraries.toml",
+        include_str!("../../probes/logs/libraries.toml"),
+    ),
+    ("ranks.toml", include_str!("../../probes/logs/ranks.toml")),
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
 /// plugin, or errors of any program.
