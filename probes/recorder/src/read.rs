@@ -11,8 +11,8 @@ use crate::clock::monotonic_ns;
 use crate::ended::Ended;
 use crate::events::{Events, read_events, read_setup_events};
 use crate::format::{
-    CAPACITY_MAX, Call, DEVICES, HEADER_BYTES, LOG_ENTRIES_MAX, LOG_ENTRY_BYTES, MAGIC,
-    RING_EVENTS_MAX, SLOT_BYTES, VERSION, device, header,
+    CAPACITY_MAX, Call, DEVICES, EVENT_BYTES, HEADER_BYTES, LOG_ENTRIES_MAX, LOG_ENTRY_BYTES,
+    MAGIC, RING_EVENTS_MAX, SLOT_BYTES, VERSION, device, header,
 };
 use crate::log::{LogLines, read_log};
 use crate::process::Identity;
@@ -49,7 +49,8 @@ pub struct Snapshot {
     pub channels: Vec<ChannelSample>,
     /// When the snapshot was complete, in nanoseconds of `CLOCK_MONOTONIC`.
     pub taken_ns: u64,
-    /// The file ends before its last channel; `channels` has those before the end.
+    /// The file ends before something that its counters say was written: it was copied in part.
+    /// `channels` has those before the end.
     pub truncated: bool,
     /// False if slots were reused during every attempt: a sample may mix two comms.
     pub settled: bool,
@@ -277,7 +278,8 @@ pub(crate) fn take(source: &impl Source, buffer: &mut Vec<u8>) -> Result<Snapsho
     let mut attempt = 1;
     loop {
         let before = read_header(source)?;
-        let (channels, truncated) = read_channels(source, &before, buffer)?;
+        let (channels, lacks_channels) = read_channels(source, &before, buffer)?;
+        let truncated = lacks_channels || lacks(source, last_written(&before, &channels))?;
         let after = read_header(source)?;
         let settled = before.channels_reused == after.channels_reused;
         if settled || attempt == ATTEMPTS {
@@ -337,6 +339,38 @@ fn read_channels(
         slot += batch;
     }
     Ok((channels, false))
+}
+
+/// Where the last event or log line begins that the counters say was written; 0 without any. A
+/// copy may end behind the last byte that is not zero, so only its beginning must be there.
+fn last_written(header: &Header, channels: &[ChannelSample]) -> u64 {
+    let places = u64::from(header.ring_events);
+    let event = |ring: u64, count: u64| {
+        let number = ring
+            .saturating_mul(places)
+            .saturating_add(count.min(places) - 1);
+        let offset = number.saturating_mul(EVENT_BYTES as u64);
+        header.sections.rings.saturating_add(offset)
+    };
+    let of_channels = channels
+        .iter()
+        .map(|one| (u64::from(one.slot), one.events.1));
+    let rings = of_channels.chain([(header.capacity.into(), header.setup_events)]);
+    let events = rings
+        .filter(|(_, count)| *count > 0 && places > 0)
+        .map(|(ring, count)| event(ring, count));
+    let (entries, _) = header.log_entries;
+    let lines = header.log_lines.min(entries.into()).checked_sub(1);
+    let line = lines.map(|last| {
+        let offset = last.saturating_mul(LOG_ENTRY_BYTES as u64);
+        header.sections.log.saturating_add(offset)
+    });
+    events.chain(line).max().unwrap_or_default()
+}
+
+/// Whether a source ends at or before an offset.
+fn lacks(source: &impl Source, offset: u64) -> io::Result<bool> {
+    Ok(read_full(source, &mut [0], offset)? == 0)
 }
 
 /// A snapshot of a file in memory.
@@ -675,6 +709,18 @@ mod tests {
         );
         let cut = picture(&bytes[..HEADER_BYTES + SLOT_BYTES + 100]).unwrap();
         assert_eq!((cut.channels.len(), cut.truncated), (1, true));
+    }
+
+    #[test]
+    fn a_file_without_its_last_events_is_truncated_and_one_without_its_empty_end_is_not() {
+        let bytes = valid();
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        assert!(!picture(&bytes[..used]).unwrap().truncated);
+        let slots = HEADER_BYTES + 3 * SLOT_BYTES;
+        for size in [slots, slots + EVENT_BYTES, used - EVENT_BYTES] {
+            let cut = picture(&bytes[..size]).unwrap();
+            assert_eq!((cut.channels.len(), cut.truncated), (2, true), "{size}");
+        }
     }
 
     #[test]
