@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_recorder::Reader;
 use tcpx_run_model::adopt::{Adoptable, AdoptedFile, AdoptedFiles, LOGS, adopt};
-use tcpx_run_model::live::{FILES_MAX, recorders_of};
+use tcpx_run_model::live::{FILES_MAX, recorders_of, torn};
 use tcpx_run_model::record::{FilesError, RunFiles};
 use tcpx_words::error::Outcome;
 use tcpx_words::units::{counted, stamp_utc};
@@ -157,6 +157,12 @@ fn make(
         );
         print_warning(common, &message, None);
     }
+    let recordings = found.recordings.iter();
+    let torn = recordings.filter_map(|path| {
+        let mut reader = Reader::open(path).ok()?;
+        torn(&path.display().to_string(), &mut reader)
+    });
+    torn.for_each(|what| print_warning(common, &what, Some("copy the recording again")));
     let (run, adopted) = adopt(reports, &stamp_utc(), name, found, tcpx_logs::unpack)?;
     let is_log = |file: &&AdoptedFile| file.name.starts_with(LOGS);
     let logs = adopted.files.iter().filter(is_log).count();

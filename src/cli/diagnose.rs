@@ -37,9 +37,11 @@ use tcpx_diagnose::{
     evidence_from_recorders, newest_run,
 };
 use tcpx_logs::{LogFilter, LogReader, LogReport, Severity as LineSeverity};
+use tcpx_recorder::Reader;
 use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::{Names, NodeId, Unit, WorkerId};
+use tcpx_run_model::live::torn;
 use tcpx_run_model::record::RunFiles;
 use tcpx_tui::watch::{SourceError, open};
 use tcpx_words::error::Outcome;
@@ -301,13 +303,15 @@ fn in_recorders(what: &[String]) -> Result<DiagnoseInput, SourceError> {
     let mut source = open(what)?;
     let of = source.begin().title;
     let names = source.begin().state.names;
-    let evidence: Result<Evidence, SourceError> = evidence_from_recorders(names, |events| {
+    let mut evidence: Evidence = evidence_from_recorders(names, |events| {
         events.extend(source.poll()?);
-        Ok(())
-    });
+        Ok::<_, SourceError>(())
+    })?;
+    let torn = |name: &String| torn(name, &mut Reader::open(Path::new(name)).ok()?);
+    evidence.damaged.extend(what.iter().filter_map(torn));
     Ok(DiagnoseInput {
         of,
-        evidence: evidence?,
+        evidence,
         note: None,
         logs: None,
     })

@@ -4,12 +4,16 @@
 use crate::counters::Frame;
 use crate::event::{Event, EventKind};
 use crate::ids::{Unit, WorkerId};
-use crate::record::{RecordError, RunFiles, RunRecord, Thinned, WorkerFile, record_value, thin};
+use crate::live::torn;
+use crate::record::{
+    RecordError, RunFiles, RunRecord, Thinned, Unfinished, WorkerFile, record_value, thin,
+};
 use crate::scenario::Scenario;
 use crate::state::RunState;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
+use tcpx_recorder::Reader;
 use tcpx_words::units::{parse_utc_ns, printable};
 
 /// Longest line of an event stream.
@@ -111,6 +115,10 @@ impl RunFiles {
             damaged.push(format!("damaged lines in events.jsonl: {lines}"));
         }
         damaged.extend(self.add_frames(&mut state));
+        // The recordings of a run that goes on are being written.
+        if record.is_some() || self.unfinished() == Some(Unfinished::Adopted) {
+            damaged.extend(self.torn(&state));
+        }
         if let Some(record) = &record {
             let frames = record
                 .workers()
@@ -157,6 +165,16 @@ impl RunFiles {
             unwritten.map(|what| format!("the run could not write {}", printable(what)));
         let all = unwritten.into_iter().chain(events);
         all.chain(missing).collect()
+    }
+
+    /// The recordings that end too early, in words.
+    fn torn(&self, state: &RunState) -> Vec<String> {
+        let recordings = self.of_workers(WorkerFile::Recorder, &state.names);
+        let torn = |(_, name): (WorkerId, String)| {
+            let mut reader = Reader::from_file(self.file(&name).ok()?).ok()?;
+            torn(&name, &mut reader)
+        };
+        recordings.into_iter().filter_map(torn).collect()
     }
 
     /// Adds the freeze-frames to their workers. Returns what cannot be read of them.

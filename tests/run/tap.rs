@@ -646,6 +646,51 @@ fn recordings_and_logs_of_other_programs_are_reported_like_a_run() {
 }
 
 #[test]
+fn a_recording_that_was_copied_in_part_is_told() {
+    let ended = tool(&["--plugin", "soft"], &["50", "4096", "2"], &[]).ends_with(0);
+    let recording = list(&ended.folder().join("rec")).unwrap().remove(0).path;
+    let bytes = std::fs::read(recording).unwrap();
+    let copies = TempDir::new().unwrap();
+    let copy = |bytes: &[u8]| {
+        let path = copies.path().join("copy.tcpxrec");
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = Tool::new(&["diagnose", &copy(&bytes)]).ends_with(0);
+    assert!(!whole.out.contains("torn"), "{whole}");
+    for size in [4096, 6000, bytes.len() / 20] {
+        let torn = copy(&bytes[..size]);
+        let judged = Tool::new(&["diagnose", &torn]).ends_with(3);
+        judged.says(&["copy.tcpxrec is torn"]);
+        let adopted = Tool::new(&["adopt", &torn]).ends_with(0);
+        adopted.says(&["copy.tcpxrec is torn", "copy the recording again"]);
+        let run = adopted.run_folders().remove(0);
+        let run = run.to_str().unwrap();
+        Tool::new(&["diagnose", run])
+            .ends_with(3)
+            .says(&["is torn"]);
+        Tool::new(&["report", run, "--format", "markdown"])
+            .ends_with(0)
+            .says(&["is torn"]);
+    }
+    for (size, said) in [(0, "no complete header"), (100, "no complete header")] {
+        let half = copy(&bytes[..size]);
+        Tool::new(&["diagnose", &half]).ends_with(3).says(&[said]);
+        Tool::new(&["watch", &half, "--once"])
+            .ends_with(3)
+            .says(&[said]);
+    }
+    let mut other = bytes.clone();
+    other[8] = 99;
+    let other = copy(&other);
+    for command in ["diagnose", "adopt", "report", "trace"] {
+        Tool::new(&[command, &other])
+            .ends_with(3)
+            .says(&["format version 99"]);
+    }
+}
+
+#[test]
 fn recordings_and_logs_are_reported_and_bundled_without_a_step_between() {
     let ended = tool(&["--plugin", "soft"], &["50", "4096", "2"], &[]).ends_with(0);
     let recording = list(&ended.folder().join("rec")).unwrap().remove(0).path;

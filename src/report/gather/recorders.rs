@@ -10,6 +10,7 @@ use tcpx_recorder::{Histogram, Reader};
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Severity, Subject};
 use tcpx_run_model::ids::Unit;
+use tcpx_run_model::live::torn;
 use tcpx_run_model::record::{RunFiles, WorkerFile, worker_file};
 use tcpx_run_model::state::RunState;
 use tcpx_trace::{ChannelTrace, Request, WorkerTrace, each_request};
@@ -42,10 +43,13 @@ pub(super) fn read(files: &RunFiles, state: &RunState, story: &mut Story) -> Vec
     }
     for (id, file) in recorders {
         let worker = Subject::worker(id, names);
-        let opened = files
+        let mut opened = files
             .file(&file)
             .map_err(Into::into)
             .and_then(Reader::from_file);
+        if let Some(torn) = opened.as_mut().ok().and_then(|reader| torn(&file, reader)) {
+            story.damaged(&format!("requests of {}", worker.name), torn);
+        }
         match opened.and_then(|mut reader| WorkerTrace::read(id, &worker.name, &mut reader)) {
             Ok(mut trace) => {
                 let clock = story.nodes.get(id.node.index()).and_then(|node| node.clock);

@@ -331,6 +331,17 @@ pub fn recorders_of(pid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
+/// What is missing of a recording that was copied in part, in words.
+pub fn torn(name: &str, reader: &mut Reader) -> Option<String> {
+    let is_torn = reader.snapshot().is_ok_and(|snapshot| snapshot.truncated);
+    is_torn.then(|| {
+        format!(
+            "{} is torn: it ends before data that it counts, so its last channels, events or log lines are missing",
+            printable(name)
+        )
+    })
+}
+
 /// Times of this poll and of the first one, nanoseconds since 1970.
 struct Clock {
     at_ns: u64,
@@ -459,6 +470,9 @@ fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<String>) -> ProcessFa
         .iter()
         .zip(0..)
         .filter_map(|(facts, device)| Some((device, facts.as_ref()?.name.clone())));
+    // Without its channels, the calls would look as if they had made none.
+    let lacks_channels =
+        snapshot.truncated && snapshot.channels.len() < header.channel_count as usize;
     ProcessFacts {
         role: header.role.clone(),
         plugin: header.plugin.clone(),
@@ -467,7 +481,7 @@ fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<String>) -> ProcessFa
         ended,
         setup: header
             .setup_call
-            .filter(|_| is_gone)
+            .filter(|_| is_gone && !lacks_channels)
             .map(|last| SetupCalls {
                 last: last.name().to_owned(),
                 count: header.setup_calls,
