@@ -32,6 +32,7 @@ struct Catalogue {
 #[serde(deny_unknown_fields)]
 struct OfLogs {
     sentences: BTreeMap<String, String>,
+    harness: BTreeMap<String, String>,
 }
 
 struct Chinese {
@@ -45,7 +46,9 @@ static CHINESE: LazyLock<Chinese> = LazyLock::new(|| {
     // A test reads the files; without them, everything stays English.
     let catalogue = toml::from_str(include_str!("chinese.toml")).ok();
     let of_logs = toml::from_str(include_str!("chinese-logs.toml")).ok();
-    let of_logs = of_logs.map_or_else(BTreeMap::new, |logs: OfLogs| logs.sentences);
+    let of_logs = of_logs.map_or_else(BTreeMap::new, |logs: OfLogs| {
+        logs.sentences.into_iter().chain(logs.harness).collect()
+    });
     catalogue.map_or_else(Chinese::none, |catalogue| Chinese::new(catalogue, &of_logs))
 });
 

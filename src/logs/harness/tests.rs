@@ -52,6 +52,30 @@ fn expanded(text: &str) -> String {
 }
 
 #[test]
+fn verdicts_and_their_next_steps_have_chinese() {
+    let cases: GoldenCases = toml::from_str(include_str!("golden.toml")).unwrap();
+    let mut missing = std::collections::BTreeSet::new();
+    for case in cases.case {
+        let logs = case.logs.iter().map(|(name, text)| (name, expanded(text)));
+        let logs: Vec<_> = logs.collect();
+        let report = read(
+            logs.iter()
+                .map(|(name, text)| (name.as_str(), text.as_str())),
+        );
+        for verdict in report.harness.expect("a program").verdicts {
+            let said = verdict.next_steps.iter().chain([&verdict.summary]);
+            let is_english = |text: &&String| {
+                let chinese = tcpx_run_model::chinese::chinese(text);
+                // A sentence of several has a translation if one of them has.
+                chinese.is_none_or(|chinese| chinese.contains("the "))
+            };
+            missing.extend(said.filter(is_english).cloned());
+        }
+    }
+    assert!(missing.is_empty(), "add to chinese-logs.toml: {missing:#?}");
+}
+
+#[test]
 fn each_way_to_be_stuck_has_its_verdict() {
     let cases: GoldenCases = toml::from_str(include_str!("golden.toml")).unwrap();
     for case in cases.case {
