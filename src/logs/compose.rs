@@ -674,16 +674,10 @@ fn follow(findings: &mut [SignatureFinding]) {
 /// Orders findings: what failed first, then failures without a reason, warnings, and what
 /// followed. Lines of one file are in the order of the file unless all have a time.
 fn order(findings: &mut [SignatureFinding]) {
-    let class = |finding: &SignatureFinding| match finding.role {
-        Role::Cause if finding.severity < Severity::Warning => 0,
-        Role::General => 1,
-        Role::Cause => 2,
-        Role::Consequence => 3,
-    };
     let have_times = have_clocks(findings);
     findings.sort_by_cached_key(|finding| {
         let at = finding.first.at.clone().filter(|_| have_times);
-        (class(finding), at, finding.first.clone())
+        (finding.order(), at, finding.first.clone())
     });
 }
 

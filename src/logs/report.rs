@@ -166,6 +166,19 @@ pub struct SignatureFinding {
     pub sample: String,
 }
 
+impl SignatureFinding {
+    /// The place of a finding in a report: 0 names what failed, 1 is a failure without its reason,
+    /// 2 a warning, and 3 follows another one.
+    pub fn order(&self) -> u8 {
+        match self.role {
+            Role::Cause if self.severity < Severity::Warning => 0,
+            Role::General => 1,
+            Role::Cause => 2,
+            Role::Consequence => 3,
+        }
+    }
+}
+
 /// Poll rates of slowness lines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PollRate {

@@ -429,6 +429,10 @@ fn log(text: &mut String, story: &Story, language: Language) {
             inline(&language.sentence(&found.meaning))
         );
         let _ = writeln!(text, "  `{}`", code(&found.excerpt.text));
+        if let Some(step) = &found.next_step {
+            let next = language.pick("next", "下一步");
+            let _ = writeln!(text, "  {next}: {}", inline(&language.sentence(step)));
+        }
     }
     for line in &story.unknown_lines {
         let _ = writeln!(

@@ -248,6 +248,37 @@ fn what_a_run_has_lost_is_named() {
 }
 
 #[test]
+fn a_report_of_logs_has_the_cause_first_and_the_verdict_on_the_users_own_program() {
+    let tool = Tool::new(&["report", "logs", "--format", "markdown"]);
+    std::fs::create_dir(tool.folder().join("logs")).unwrap();
+    let ranks = "[rank1]:[E1120 08:14:04.5 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=80, OpType=ALLREDUCE, NumelIn=1) ran for 600012 milliseconds\n\
+        terminate called after throwing an instance of 'c10::DistBackendError'\n\
+        node-a:71:80 [0] misc/socket.cc:533 NCCL WARN socketPollConnect: Connect to 10.0.0.226<56849> returned 113(No route to host) errno 115(x)\n";
+    tool.write("logs/ranks.log", ranks);
+    let test = "[DEBUG][SlidingWindow] tcpx_test: chunk_idx=0 rc=0 done=0 size=0 is_recv=1\n";
+    tool.write("logs/server.log", &test.repeat(2000));
+    let ended = tool.ends_with(0);
+    let places = [
+        "tests-never-done",
+        "socket-connect-error",
+        "watchdog-timeout",
+        "cxx-terminate",
+    ];
+    let at = places.map(|name| ended.out.find(&format!("**{name}**")));
+    assert!(
+        at.iter().all(Option::is_some) && at.is_sorted(),
+        "{at:?} {ended}"
+    );
+    let run = ended.run_folders().remove(0);
+    let zh = told(
+        &run,
+        &["report", "RUN", "--format", "markdown", "--lang", "zh"],
+        0,
+    );
+    zh.says(&["最后 2000 次记录的 test", "下一步: 每次 post 之后都要 test"]);
+}
+
+#[test]
 fn one_damaged_recorder_does_not_hide_the_other_and_a_bundle_can_be_read() {
     let ended = Tool::run(&[]).ends_with(0);
     let run = ended.run_folders().remove(0);

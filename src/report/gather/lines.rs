@@ -6,8 +6,8 @@ use crate::story::{LogExcerpt, LogFinding, PluginSetting, Story, StoryWorker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use tcpx_logs::{
-    LinePlace, LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError,
-    SignatureFinding, UNKNOWN_WARNING,
+    HarnessReport, LinePlace, LogFilter, LogReader, LogReport, SignatureCatalogue,
+    SignatureCatalogueError, SignatureFinding, UNKNOWN_WARNING,
 };
 use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::finding::Subject;
@@ -43,12 +43,13 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
     }
     let filter = LogFilter::default();
     let mut settings = Settings::default();
+    let mut log = Vec::new();
     for (id, worker) in &state.workers {
         let subject = Subject::worker(*id, &state.names);
         let mut reader = LogReader::new(catalogue, &filter);
         reader.stream(&subject.name, text(worker, state).as_bytes());
         let report = reader.report();
-        take(&report, story, |_| subject.clone());
+        take(&report, &mut log, story, |_| subject.clone());
         for setting in report.settings {
             settings
                 .entry(setting.key)
@@ -65,16 +66,14 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
             Err(error) => story.damaged(name, error.to_string()),
         }
     }
-    take(&reader.report(), story, |place| Subject {
-        node: NodeId(0),
-        pair: None,
-        pid: None,
-        name: format!("{}:{}", place.file, place.line),
-    });
+    // The workers' lines have the times of one clock; the files are in the order of their reader.
+    log.sort_by(|(_, a), (_, b)| a.excerpt.at.cmp(&b.excerpt.at));
+    let report = reader.report();
+    log.extend(report.harness.iter().flat_map(verdicts));
+    take(&report, &mut log, story, |place| subject_at(place));
+    log.sort_by_key(|(order, _)| *order);
+    story.log = log.into_iter().map(|(_, found)| found).collect();
     story.settings = beside_the_environment(settings, &state.names, story);
-    story
-        .log
-        .sort_by_key(|one| (one.severity, std::cmp::Reverse(one.count)));
     story.log.truncate(KINDS_MAX);
     story.unknown_lines.truncate(KINDS_MAX);
 }
@@ -117,12 +116,65 @@ fn text(worker: &WorkerState, state: &RunState) -> String {
     all
 }
 
-/// Adds the findings of a log; `subject` names the place of a line.
-fn take(report: &LogReport, story: &mut Story, subject: impl Fn(&LinePlace) -> Subject) {
+/// The place of a line in a log that no worker wrote.
+fn subject_at(place: &LinePlace) -> Subject {
+    Subject {
+        node: NodeId(0),
+        pair: None,
+        pid: None,
+        name: format!("{}:{}", place.file, place.line),
+    }
+}
+
+/// What programs that drive the plugin themselves came to, unless they ended as they should.
+fn verdicts(harness: &HarnessReport) -> impl Iterator<Item = (u8, LogFinding)> {
+    harness.verdicts.iter().filter_map(|verdict| {
+        let severity = verdict.state.severity()?;
+        let programs = verdict.programs.iter();
+        let program = programs
+            .filter_map(|index| harness.programs.get(*index))
+            .next()?;
+        let steps = (!verdict.next_steps.is_empty()).then(|| verdict.next_steps.join("; "));
+        let found = LogFinding {
+            signature: verdict.condition.to_owned(),
+            severity,
+            count: program.lines,
+            meaning: verdict.summary.clone(),
+            causes: verdict.because.clone(),
+            next_step: steps,
+            excerpt: LogExcerpt {
+                worker: subject_at(&program.last),
+                at: program.last.at.clone(),
+                count: 1,
+                text: program.last_text.clone(),
+            },
+            last_at: None,
+        };
+        Some((0, found))
+    })
+}
+
+/// Findings with their place in the order of the report.
+type Ordered = Vec<(u8, LogFinding)>;
+
+/// Lines of a program are covered by the verdict on it.
+const COVERED: u8 = 4;
+
+/// Adds the findings of a log to `log`; `subject` names the place of a line.
+fn take(
+    report: &LogReport,
+    log: &mut Ordered,
+    story: &mut Story,
+    subject: impl Fn(&LinePlace) -> Subject,
+) {
     let explained = |found: &&SignatureFinding| found.signature != UNKNOWN_WARNING;
     for found in report.findings.iter().filter(explained) {
         let (at, text) = (found.first.at.clone(), found.sample.clone());
-        story.log.push(LogFinding {
+        let order = match report.is_in_verdict(found) {
+            true => COVERED,
+            false => found.order(),
+        };
+        let found = LogFinding {
             signature: found.signature.clone(),
             severity: found.severity,
             count: found.count,
@@ -136,7 +188,8 @@ fn take(report: &LogReport, story: &mut Story, subject: impl Fn(&LinePlace) -> S
                 text,
             },
             last_at: found.last.at.clone(),
-        });
+        };
+        log.push((order, found));
     }
     for line in &report.unknown {
         let (at, text) = (line.first.at.clone(), line.sample.clone());
