@@ -21,6 +21,8 @@ mod catalogue;
 mod check;
 mod compose;
 mod digits;
+#[cfg(test)]
+mod families;
 mod fields;
 mod filter;
 mod first;
