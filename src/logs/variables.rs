@@ -7,18 +7,26 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// Prefixes of variables. Other words in capitals are constants of C.
-const PREFIXES: [&str; 9] = [
-    "NCCL_", "NET_", "TCPX", "UCCL_", "CUDA_", "LD_", "GLOO_", "TORCH_", "MASTER_",
+const PREFIXES: [&str; 16] = [
+    "NCCL_", "NET_", "TCPX", "UCCL_", "CUDA_", "LD_", "GLOO_", "TORCH_", "MASTER_", "UCX_",
+    "NIXL_", "NVSHMEM_", "FI_", "RAY_", "VLLM_", "OMP_",
 ];
 /// Names of errors and constants with such a prefix.
-const CONSTANTS: [&str; 2] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK"];
-/// Variables of PyTorch, its launcher and UCX, which the doctor's table does not list.
-const OF_FRAMEWORKS: [&str; 5] = [
-    "GLOO_SOCKET_IFNAME",
-    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "LD_PRELOAD",
+const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
+/// Variables that the doctor's table does not list, and what reads each.
+const OF_FRAMEWORKS: [(&str, &str); 12] = [
+    ("GLOO_SOCKET_IFNAME", "PyTorch"),
+    ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "PyTorch"),
+    ("MASTER_ADDR", "PyTorch"),
+    ("MASTER_PORT", "PyTorch"),
+    ("LD_PRELOAD", "glibc"),
+    ("UCX_NET_DEVICES", "UCX"),
+    ("UCX_LOG_LEVEL", "UCX"),
+    ("NIXL_LOG_LEVEL", "NIXL"),
+    ("FI_LOG_LEVEL", "libfabric"),
+    ("NVSHMEM_DEBUG", "NVSHMEM"),
+    ("NVSHMEM_HCA_LIST", "NVSHMEM"),
+    ("NVSHMEM_IB_GID_INDEX", "NVSHMEM"),
 ];
 
 #[derive(Deserialize)]
@@ -47,7 +55,7 @@ fn read_names() -> (BTreeSet<String>, Vec<String>) {
     let others = table.variable.iter().filter(|one| one.read_by != "nobody");
     let names = of_nccl
         .chain(others.map(|one| one.name.clone()))
-        .chain(OF_FRAMEWORKS.map(str::to_owned))
+        .chain(OF_FRAMEWORKS.map(|(name, _)| name.to_owned()))
         .collect();
     (
         names,
