@@ -408,28 +408,44 @@ fn prefix<'a>(line: &'a [u8], record: &mut Record<'a>) {
 /// The rank in the first part of a prefix that has one: `[pod/a/b] 2026-11-20 08:14:04 [rank3]: `.
 fn rank(front: &[u8]) -> Option<&[u8]> {
     let mut rest = front;
-    for _ in 0..PREFIX_PARTS {
+    for part in 0..PREFIX_PARTS {
         rest = rest.trim_ascii_start();
         if let Some(rank) = rank_at(rest) {
             return Some(rank);
         }
-        let size = match rest.first()? {
-            b'[' => memchr(b']', rest)? + 1,
-            b'(' => memchr(b')', rest)? + 1,
-            b'0'..=b'9' | b's' | b'F' | b'P' => memchr(b' ', rest).filter(|size| {
+        let size = match rest.first() {
+            Some(b'[') => memchr(b']', rest).map(|end| end + 1),
+            Some(b'(') => memchr(b')', rest).map(|end| end + 1),
+            _ if part == 0 && host_prefix(rest).is_some() => host_prefix(rest),
+            Some(b'0'..=b'9' | b's' | b'F' | b'P') => memchr(b' ', rest).filter(|size| {
                 let word = &rest[..*size];
                 matches!(word, b"stdout" | b"stderr" | b"F" | b"P") || is_date_or_clock(word)
-            })?,
-            _ => return None,
+            }),
+            _ => None,
         };
+        let Some(size) = size else { break };
         rest = &rest[size..];
         // A bracket without a blank behind it is a part of a message.
         if !matches!(rest.first(), Some(b' ' | b':')) {
-            return None;
+            break;
         }
         rest = rest.strip_prefix(b":").unwrap_or(rest);
     }
-    None
+    tagged_rank(front)
+}
+
+/// The size of the host that pdsh puts before a line, `node-1.example: [`; only a bracket behind
+/// it tells it from a message.
+fn host_prefix(text: &[u8]) -> Option<usize> {
+    let name = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let size = text.iter().take_while(name).count();
+    (size > 0 && text[size..].starts_with(b": [")).then_some(size)
+}
+
+/// The rank of Open MPI behind a date of its own: `Fri Nov 20 08:14:04 2026[1,3]<stderr>:`.
+fn tagged_rank(front: &[u8]) -> Option<&[u8]> {
+    let close = memmem::find(front, b"]<std")?;
+    rank_at(&front[memrchr(b'[', &front[..close])?..])
 }
 
 /// `2026-11-20`, `2026-11-20T08:14:04Z` or `08:14:04.123`.
@@ -438,13 +454,20 @@ fn is_date_or_clock(word: &[u8]) -> bool {
     (at(4, b'-') && at(7, b'-')) || (at(2, b':') && at(5, b':'))
 }
 
-/// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[3]:`, `3: ` and `(Worker rank=3 pid=71)`.
+/// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[3]:`, `3: `, `(Worker rank=3 pid=71)`, vLLM's
+/// `(Worker_TP3 pid=71)` and SGLang's `[2026-11-20 08:14:04 TP3]`.
 fn rank_at(text: &[u8]) -> Option<&[u8]> {
     if let Some(inside) = text.strip_prefix(b"(") {
         let inside = &inside[..memchr(b')', inside)?];
-        let digits = &inside[memmem::find(inside, b" rank=")? + 6..];
+        let digits = match memmem::find(inside, b" rank=") {
+            Some(at) => &inside[at + 6..],
+            None => inside.strip_prefix(b"Worker_TP")?,
+        };
         let digits = digits.split(|byte| !byte.is_ascii_digit()).next()?;
         return Some(digits).filter(|digits| is_number(digits));
+    }
+    if let Some(rank) = rank_of_sglang(text) {
+        return Some(rank);
     }
     let Some(inside) = text.strip_prefix(b"[") else {
         let (digits, _) = text.split_at(memchr(b':', &text[..text.len().min(7)])?);
@@ -459,6 +482,19 @@ fn rank_at(text: &[u8]) -> Option<&[u8]> {
     let letters = digits.iter().take_while(|byte| byte.is_ascii_alphabetic());
     let digits = &digits[letters.count()..];
     (is_number(digits) && matches!(after, Some(b':' | b'<'))).then_some(digits)
+}
+
+/// The `3` of `[2026-11-20 08:14:04 TP3]`. A worker of several groups, `DP0 TP3`, has no rank there.
+fn rank_of_sglang(text: &[u8]) -> Option<&[u8]> {
+    let inside = text.strip_prefix(b"[")?;
+    let inside = &inside[..memchr(b']', &inside[..inside.len().min(40)])?];
+    let mut words = inside.split(|byte| *byte == b' ');
+    let (date, clock, group) = (words.next()?, words.next()?, words.next()?);
+    let digits = group
+        .strip_prefix(b"TP")
+        .filter(|digits| is_number(digits))?;
+    let is_time = is_date_or_clock(date) && is_date_or_clock(clock);
+    (is_time && words.next().is_none()).then_some(digits)
 }
 
 /// Time and rank of a line of glog or of PyTorch's loggers.
@@ -598,6 +634,19 @@ mod tests {
         );
         check("0: [2026-11-20 08:14:04] ", Some(0), true);
         check("2026-11-20T08:14:04Z stderr F ", None, true);
+        check("(Worker_TP3 pid=71) ", Some(3), false);
+        check("(Worker_DP0_TP3 pid=71) ", None, false);
+        check("(EngineCore_DP0 pid=71) ", None, false);
+        check("[2026-11-20 08:14:04 TP3] ", Some(3), true);
+        check("[2026-11-20 08:14:04 DP0 TP3] ", None, true);
+        check("node-1: [rank3]: ", Some(3), false);
+        check("10.0.1.25: [rank3]: ", Some(3), false);
+        check("Fri Nov 20 08:14:04 2026[1,3]<stderr>:", Some(3), false);
+        check(
+            "[rank3]:[W1120 08:14:04.531042 ProcessGroupNCCL.cpp:71] ",
+            Some(3),
+            false,
+        );
     }
 
     #[test]
