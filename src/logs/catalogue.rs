@@ -59,8 +59,11 @@ const FILES: [(&str, &str); 17] = [
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
 /// plugin, or errors of any program.
-const MARKERS: [&[u8]; 9] = [
-    loggers::WORD,
+const MARKERS: [&[u8]; 12] = [
+    loggers::WORDS[0],
+    loggers::WORDS[1],
+    loggers::WORDS[2],
+    loggers::WORDS[3],
     loggers::LOWER_WORD,
     loggers::SHORT_WORD,
     b"NCCL WARN ",

@@ -11,9 +11,9 @@ use memchr::memmem::Finder;
 use memchr::{memchr, memmem, memrchr};
 use std::sync::LazyLock;
 
-/// The level of a line of a program's own logger.
-pub(super) const WORD: &[u8] = b"ERROR";
-static WORD_IN: LazyLock<Finder> = LazyLock::new(|| Finder::new(WORD));
+/// Levels of lines of programs' own loggers.
+pub(super) const WORDS: [&[u8]; 4] = [b"ERROR", b"FATAL", b"CRITICAL", b"Fatal:"];
+static WORDS_IN: LazyLock<[Finder; 4]> = LazyLock::new(|| WORDS.map(Finder::new));
 /// The same in lower case, as Slurm, shells, compilers and argparse write it behind their name.
 pub(super) const LOWER_WORD: &[u8] = b"error: ";
 /// The same of DOCA.
@@ -107,10 +107,12 @@ fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     let at = memmem::find(front, LOWER_WORD)?;
     let before = front[..at].strip_suffix(b"fatal ").unwrap_or(&front[..at]);
     let message = line[at + LOWER_WORD.len()..].trim_ascii_start();
+    // Slurm's daemons write a time in brackets before the word.
+    let is_timed = before.ends_with(b"] ") && before.contains(&b'-');
     let is_text = message
         .first()
         .is_some_and(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'.' | b'+'));
-    (is_text && (before.is_empty() || before.ends_with(b": "))).then_some(message)
+    (is_text && (before.is_empty() || before.ends_with(b": ") || is_timed)).then_some(message)
 }
 
 /// What follows `[ERR]` and the place behind it.
@@ -161,16 +163,22 @@ fn ray_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     (front[level + 3..close].iter().all(is_process) && is_place).then_some(&line[end + 2..])
 }
 
-/// What follows the word ERROR, without the time and the place that vLLM writes behind it:
+/// What follows a word such as ERROR, without the time and the place that vLLM writes behind it:
 /// `ERROR 11-20 08:14:04 [worker.py:284] `.
 fn error_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let is_word = |at: &usize| {
-        let before = at.checked_sub(1).map(|before| front[before]);
-        before.is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'[' | b'(' | b'|'))
-            && matches!(front.get(at + WORD.len()), Some(b' ' | b':' | b']'))
+    let end = |finder: &Finder| {
+        let size = finder.needle().len();
+        let is_word = |at: &usize| {
+            let before = at.checked_sub(1).map(|before| front[before]);
+            let after = front.get(at + size);
+            // `|CCL_ERROR|`
+            let is_name = before == Some(b'_') && after == Some(&b'|');
+            let begins = before.is_none_or(|byte| b" \t[(|".contains(&byte)) || is_name;
+            begins && after.is_some_and(|byte| b" :]|".contains(byte))
+        };
+        Some(finder.find_iter(front).find(is_word)? + size)
     };
-    let at = WORD_IN.find_iter(front).find(is_word)?;
-    let rest = &line[at + WORD.len()..];
+    let rest = &line[WORDS_IN.iter().filter_map(end).min()?..];
     let place = memmem::find(&rest[..rest.len().min(PREFIX_MAX)], b"] ");
     let has_place =
         |end: &usize| memmem::find(&rest[..*end], b".py:").is_some_and(|place| end - place < 16);
@@ -179,6 +187,7 @@ fn error_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
         None => rest
             .strip_prefix(b"]")
             .or(rest.strip_prefix(b":"))
+            .or(rest.strip_prefix(b"|"))
             .unwrap_or(rest)
             .strip_prefix(b" ")
             .unwrap_or(rest),
@@ -262,6 +271,19 @@ mod tests {
         check("[1,0]<stderr>:train.py: error: it ended", Some("it ended"));
         check("error: it ended", Some("it ended"));
         check("a.cu:7: fatal error: it ended", Some("it ended"));
+        check(
+            "[2020-12-30T05:11:27.540] error: it ended",
+            Some("it ended"),
+        );
+        check(
+            "2023:11:28-16:35:45:(71) |CCL_ERROR| it ended",
+            Some("it ended"),
+        );
+        check(
+            "[node0:71:0:71]    a.c:732  UCX Fatal: it ended",
+            Some("it ended"),
+        );
+        check("CRITICAL: it ended", Some("it ended"));
         check("train error: 0.25", None);
         check("val: error: 0.25 of all", None);
         check("with an error: no", None);
