@@ -194,8 +194,8 @@ impl<'a> Parser<'a> {
             self.other = self.parse_new(line).0;
             return &self.other;
         }
-        let slot = self.known.find(line);
-        let known = self.known.at(slot);
+        let (slot, is_kept) = self.known.find(line);
+        let known = self.known.line(slot).filter(|_| is_kept);
         self.was_known = known.is_some_and(|known| self.holds(known, line));
         if !self.was_known {
             let (mut parsed, is_of_form) = self.parse_new(line);
@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
             parsed.literals = asked.collect();
             self.known.keep(slot, parsed);
         }
-        self.known.at(slot).unwrap_or(&self.other)
+        self.known.line(slot).unwrap_or(&self.other)
     }
 
     /// Whether the digits of a line decide the same as those of a known line of its form.
@@ -369,28 +369,34 @@ struct Known {
 }
 
 impl KnownForms {
-    /// The slot of a line's form: where it is kept, or where it would be.
-    fn find(&mut self, line: &[u8]) -> usize {
+    /// The slot of a line's form, and whether the form is kept there or would be.
+    fn find(&mut self, line: &[u8]) -> (usize, bool) {
         digits::write_form(line, &mut self.form);
         self.hash = self.state.hash_one(self.form.as_slice());
         // The remainder is small.
         let first = (self.hash % SETS) as usize * WAYS;
-        let Some(slot) = (first..first + WAYS).find(|slot| self.at(*slot).is_some()) else {
-            return first + WAYS - 1;
+        let Some(slot) = (first..first + WAYS).find(|slot| self.has_form(*slot)) else {
+            return (first + WAYS - 1, false);
         };
         let better = if slot > first { slot - 1 } else { slot };
         self.slots.swap(slot, better);
-        better
+        (better, true)
     }
 
     fn form(&self) -> &[u8] {
         &self.form
     }
 
-    /// What is kept in a slot, if it is of the last line's form.
-    fn at(&self, slot: usize) -> Option<&ParsedLine> {
-        let known = self.slots.get(slot)?.as_ref()?;
-        (known.hash == self.hash && *known.form == *self.form).then_some(&known.line)
+    /// Whether a slot keeps the last line's form. A form has about a hundred bytes, so each line
+    /// asks this once.
+    fn has_form(&self, slot: usize) -> bool {
+        let known = self.slots.get(slot).and_then(Option::as_ref);
+        known.is_some_and(|known| known.hash == self.hash && *known.form == *self.form)
+    }
+
+    /// What is kept in a slot.
+    fn line(&self, slot: usize) -> Option<&ParsedLine> {
+        Some(&self.slots.get(slot)?.as_ref()?.line)
     }
 
     /// Keeps a line of the last line's form.
@@ -439,7 +445,7 @@ mod tests {
     fn a_line_of_a_known_form_is_not_parsed_again() {
         let mut parser = Parser::new(&CATALOGUE);
         let line = b"node0:71:79 [3] NCCL INFO NET/GPUDirectTCPX ver. 3.1.9.";
-        let slot = parser.known.find(line);
+        let (slot, _) = parser.known.find(line);
         parser.known.keep(slot, ParsedLine::default());
         assert!(parser.parse(line).records.is_empty());
     }
