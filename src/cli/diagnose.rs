@@ -197,9 +197,10 @@ fn text(
         return text + &summary;
     }
     if findings.is_empty() {
-        text.push_str(match logs {
-            None => "# nothing found\n",
-            Some(_) => "# nothing found in the recordings\n",
+        text.push_str(match (logs, evidence.damaged.is_empty()) {
+            (_, false) => "# nothing found in what could be read\n",
+            (None, true) => "# nothing found\n",
+            (Some(_), true) => "# nothing found in the recordings\n",
         });
         evidence
             .missing()

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 use tcpx_recorder::format::FILE_SUFFIX;
+use tcpx_recorder::format::MAGIC;
 use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::record::RunFiles;
 
@@ -182,7 +183,7 @@ impl<R: Read> Read for UntilDamage<R> {
 
 /// What to do with a file that is a dump of PyTorch's flight recorder: the collectives of one
 /// rank, as a pickle or as JSON.
-pub(super) fn flight_recorder(head: &[u8]) -> Option<&'static str> {
+fn flight_recorder(head: &[u8]) -> Option<&'static str> {
     let has = |key: &[u8]| memchr::memmem::find(head, key).is_some();
     let keys = has(b"pg_config") && (has(b"nccl_version") || has(b"entries"));
     match head {
@@ -192,6 +193,16 @@ pub(super) fn flight_recorder(head: &[u8]) -> Option<&'static str> {
         ),
         _ => None,
     }
+}
+
+/// What to do with a file that is no log.
+pub(super) fn no_log(head: &[u8]) -> Option<&'static str> {
+    let recording = "is a recording of a tap or of a run, which is no log; `tcpxctl diagnose FILE`, \
+        `tcpxctl watch FILE` and `tcpxctl report FILE` read it";
+    let is_recording = head.starts_with(&MAGIC);
+    is_recording
+        .then_some(recording)
+        .or_else(|| flight_recorder(head))
 }
 
 /// Whether a file of a folder with these first bytes is passed over: it is not text, and nothing

@@ -86,7 +86,7 @@ impl<'a> LogReader<'a> {
     }
 
     fn opened(&mut self, name: &str, opened: Source) {
-        if let Some(note) = input::flight_recorder(&opened.head) {
+        if let Some(note) = input::no_log(&opened.head) {
             return self.problems.push(problem(Path::new(name), note));
         }
         if opened.is_utf16 {

@@ -637,6 +637,27 @@ fn dumps_of_a_flight_recorder_are_told() {
 }
 
 #[test]
+fn a_recording_is_told_to_be_no_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a3-0.tcpxrec");
+    std::fs::write(&path, b"TCPXREC\0\x06\0\0\0 mhandle is null").unwrap();
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let mut reader = LogReader::new(&catalogue, &filter);
+    reader.paths(&[path]);
+    // In a folder of logs it is passed over, as other files that are no text.
+    reader.paths(&[folder.path().to_owned()]);
+    let report = reader.report();
+    assert!(report.findings.is_empty());
+    let [problem] = report.problems.as_slice() else {
+        panic!("{:?}", report.problems)
+    };
+    assert!(problem.problem.contains("tcpxctl diagnose"), "{problem:?}");
+}
+
+#[test]
 fn utf_16_is_told_and_read() {
     let text = format!("a\u{1f600}b\n{}\nend\n", example("null-mhandle"));
     let text = text.repeat(400);

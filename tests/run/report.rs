@@ -256,7 +256,7 @@ fn a_report_of_logs_has_the_cause_first_and_the_verdict_on_the_users_own_program
         node-a:71:80 [0] misc/socket.cc:533 NCCL WARN socketPollConnect: Connect to 10.0.0.226<56849> returned 113(No route to host) errno 115(x)\n";
     tool.write("logs/ranks.log", ranks);
     let test = "[DEBUG][SlidingWindow] tcpx_test: chunk_idx=0 rc=0 done=0 size=0 is_recv=1\n";
-    tool.write("logs/server.log", &test.repeat(2000));
+    tool.write("logs/server.log", test.repeat(2000));
     let ended = tool.ends_with(0);
     let places = [
         "tests-never-done",

@@ -70,7 +70,7 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
     log.sort_by(|(_, a), (_, b)| a.excerpt.at.cmp(&b.excerpt.at));
     let report = reader.report();
     log.extend(report.harness.iter().flat_map(verdicts));
-    take(&report, &mut log, story, |place| subject_at(place));
+    take(&report, &mut log, story, subject_at);
     log.sort_by_key(|(order, _)| *order);
     story.log = log.into_iter().map(|(_, found)| found).collect();
     story.settings = beside_the_environment(settings, &state.names, story);
