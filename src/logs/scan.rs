@@ -7,10 +7,11 @@
 //! Every thread keeps its own tally; the tallies are merged at the end of a file. Until
 //! then a line number consists of the number of the block and of the line in the block.
 //!
-//! User CPU seconds for 512 MiB on one core of a Xeon at 2.3 GHz, 2026-11-22, beside ripgrep 15.2
-//! with the same literals: 0.7 (1.3) if 1 % of the lines match, 1.7 (1.4) at 20 %, 2.8 (1.4) at
-//! 80 %, 1.3 (1.4) for lines of TCPX of which every fourth matches, 2.5 (0.8) for lines of a
-//! harness, which all match.
+//! CPU seconds for 256 MiB on a VM with two CPUs that other programs shared, medians of 5 interleaved
+//! runs, 2026-11-23, beside ripgrep 15.2.0 with the same 399 literals: 0.50 (0.70) if 1 % of the lines
+//! match, 1.00 (1.13) at 20 %, 1.50 (1.37) at 80 %, 0.68 (0.85) for lines of TCPX of which every
+//! fourth matches, 1.48 (0.52) for lines of a harness, which all match, 1.03 (0.75) for healthy
+//! logs. ripgrep reads one file with one thread; elapsed time needs a machine that is idle.
 #![forbid(unsafe_code)]
 
 use super::blocks::Blocks;
