@@ -15,8 +15,10 @@ const READ_LEN: usize = 64 * 1024;
 pub struct Duplex {
     stream: TcpStream,
     session: Session,
-    /// Received, not yet decrypted.
+    /// The first `filled` bytes are received and not yet decrypted. The rest is room, which is kept:
+    /// zeroing it again for each read costs more than the read.
     inbox: Vec<u8>,
+    filled: usize,
     /// Decrypted, not yet taken by the caller.
     received: Vec<u8>,
     /// Encrypted; the bytes before `written` are sent.
@@ -35,6 +37,7 @@ impl Duplex {
         Self {
             stream,
             session,
+            filled: inbox.len(),
             inbox,
             received,
             outbox: Vec::new(),
@@ -80,13 +83,13 @@ impl Duplex {
     /// The peer closed the connection (`UnexpectedEof`), the connection is lost, or a record
     /// fails its authentication.
     pub fn fill(&mut self) -> io::Result<bool> {
-        let start = self.inbox.len();
-        self.inbox.resize(start + READ_LEN, 0);
-        let read = self.stream.read(&mut self.inbox[start..]);
-        self.inbox.truncate(start + *read.as_ref().unwrap_or(&0));
-        match read {
+        let end = self.filled + READ_LEN;
+        if self.inbox.len() < end {
+            self.inbox.resize(end, 0);
+        }
+        match self.stream.read(&mut self.inbox[self.filled..end]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {}
+            Ok(read) => self.filled += read,
             // What the handshake received already may hold records.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -99,12 +102,13 @@ impl Duplex {
         };
         let (opener, received) = (&mut self.session.opener, &mut self.received);
         while let Some(record) = opener
-            .open(&self.inbox[used..], RECORD_MAX, received)
+            .open(&self.inbox[used..self.filled], RECORD_MAX, received)
             .map_err(changed)?
         {
             used += record;
         }
-        self.inbox.drain(..used);
+        self.inbox.copy_within(used..self.filled, 0);
+        self.filled -= used;
         Ok(self.received.len() > before)
     }
 
