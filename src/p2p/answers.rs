@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 use crate::Error;
-use crate::blob::Right;
+use crate::blob::{Blob, Claim, Right};
 use crate::connection::{
-    Connection, Home, LocalPiece, Lost, MESSAGES_MAX, NOTES_MAX, OPERATIONS_MAX, Ours, Peer, Pull,
-    bytes_of, lost, messages_of, push,
+    Connection, Home, LocalPiece, Lost, MESSAGES_MAX, NOTES_MAX, OPERATIONS_MAX, Ours, PROVEN_MAX,
+    Peer, Pull, bytes_of, lost, messages_of, push,
 };
 use crate::lane::{Finished, Job, Lane, Part};
 use crate::message::{Message, RemotePiece};
@@ -55,7 +55,7 @@ impl Connection {
             } => self.serve(op, first_lane, &pieces, home)?,
             Message::Write { op, pieces } => {
                 self.check_new(op)?;
-                match claimed(&pieces, Right::Write, home) {
+                match self.claimed(&pieces, Right::Write, home) {
                     Ok(pieces) => self.pull(op, &pieces, None),
                     Err(why) => self.say(&Message::Refused { op, why }),
                 }
@@ -122,7 +122,7 @@ impl Connection {
         if messages > MESSAGES_MAX || served as u64 > 4 * MESSAGES_MAX {
             return Err(format!("the peer asks for {messages} messages at once"));
         }
-        match claimed(pieces, Right::Read, home) {
+        match self.claimed(pieces, Right::Read, home) {
             Ok(pieces) => {
                 push(
                     &mut self.sends,
@@ -284,37 +284,49 @@ impl Connection {
         self.finished.clear();
         Ok(())
     }
-}
 
-/// The memory that the peer's pieces mean, if it may use all of it; otherwise why not.
-fn claimed(
-    pieces: &[RemotePiece],
-    right: Right,
-    home: &Home<'_>,
-) -> Result<Vec<LocalPiece>, String> {
-    let mut found = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let claim = home
-            .seal
-            .open(&piece.blob)
-            .map_err(|error| error.to_string())?;
-        let covers = claim.covers(claim.endpoint, right, piece.offset, piece.len);
-        covers.map_err(|error| error.to_string())?;
-        let held = home.memory.hold(claim.registration).map_err(|_| {
-            format!(
-                "registration {} of the descriptor was removed",
-                claim.registration
-            )
-        })?;
-        let start = claim.address.saturating_add(piece.offset);
-        let place = usize::try_from(start)
-            .ok()
-            .zip(usize::try_from(piece.len).ok());
-        let offset = place.and_then(|(start, len)| Some((held.offset_of(start, len)?, len)));
-        let Some((offset, len)) = offset else {
-            return Err("the descriptor exceeds its registration".to_owned());
-        };
-        found.push(LocalPiece { held, offset, len });
+    /// The memory that the peer's pieces mean, if it may use all of it; otherwise why not.
+    fn claimed(
+        &mut self,
+        pieces: &[RemotePiece],
+        right: Right,
+        home: &Home<'_>,
+    ) -> Result<Vec<LocalPiece>, String> {
+        let mut found = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let claim = self.proven(&piece.blob, home)?;
+            let covers = claim.covers(claim.endpoint, right, piece.offset, piece.len);
+            covers.map_err(|error| error.to_string())?;
+            let held = home.memory.hold(claim.registration).map_err(|_| {
+                format!(
+                    "registration {} of the descriptor was removed",
+                    claim.registration
+                )
+            })?;
+            let start = claim.address.saturating_add(piece.offset);
+            let place = usize::try_from(start)
+                .ok()
+                .zip(usize::try_from(piece.len).ok());
+            let offset = place.and_then(|(start, len)| Some((held.offset_of(start, len)?, len)));
+            let Some((offset, len)) = offset else {
+                return Err("the descriptor exceeds its registration".to_owned());
+            };
+            found.push(LocalPiece { held, offset, len });
+        }
+        Ok(found)
     }
-    Ok(found)
+
+    /// What a blob of this endpoint says. Its MAC costs as much as a small message, so those that
+    /// the peer has shown before are known.
+    fn proven(&mut self, blob: &Blob, home: &Home<'_>) -> Result<Claim, String> {
+        if let Some(claim) = self.proven.get(blob) {
+            return Ok(*claim);
+        }
+        let claim = home.seal.open(blob).map_err(|error| error.to_string())?;
+        if self.proven.len() >= PROVEN_MAX {
+            self.proven.clear();
+        }
+        self.proven.insert(*blob, claim);
+        Ok(claim)
+    }
 }

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use crate::Error;
-use crate::blob::Seal;
+use crate::blob::{Blob, Claim, Seal};
 use crate::lane::{Finished, Job, Lane, Part};
 use crate::memory::{Held, Memory};
-use crate::message::{Message, RemotePiece};
+use crate::message::{Message, PIECES_MAX, RemotePiece};
 use crate::transfer::{Completion, Reply};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -20,6 +20,14 @@ pub(crate) const OPERATIONS_MAX: usize = 4096;
 pub(crate) const MESSAGES_MAX: u64 = 1 << 18;
 /// Unread notifications of an endpoint.
 pub(crate) const NOTES_MAX: usize = 1024;
+/// Turns in which the peer is not listened to, after it had nothing to say: while data moves, and
+/// while many messages are about to be done. A read of the socket costs as much as a message.
+const DEAF_MOVING: u8 = 3;
+const DEAF_WAITING: u8 = 1;
+/// So many messages in flight that the next one is about to be done.
+pub(crate) const MANY: usize = 4;
+/// Blobs of a connection that are known to be of this endpoint.
+pub(crate) const PROVEN_MAX: usize = PIECES_MAX;
 /// Reading stops while as many bytes wait to be sent.
 const QUEUED_MAX: usize = 1 << 20;
 
@@ -98,6 +106,10 @@ pub(crate) struct Connection {
     pub(crate) offers: VecDeque<(u64, u64)>,
     pub(crate) receives: VecDeque<(LocalPiece, Completion)>,
     pub(crate) finished: Vec<Finished>,
+    /// What the peer's blobs say, so that each is checked once.
+    pub(crate) proven: HashMap<Blob, Claim>,
+    /// Turns until the peer is listened to again.
+    deaf: u8,
     outgoing: Vec<u8>,
     /// When something advanced.
     moved_at: Instant,
@@ -152,6 +164,8 @@ impl Connection {
             offers: VecDeque::new(),
             receives: VecDeque::new(),
             finished: Vec::new(),
+            proven: HashMap::new(),
+            deaf: 0,
             outgoing: Vec::new(),
             moved_at: Instant::now(),
         }
@@ -168,6 +182,11 @@ impl Connection {
             .iter()
             .chain(&self.recvs)
             .any(|lane| !lane.is_idle())
+    }
+
+    /// Messages that the plugin carries.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.sends.iter().chain(&self.recvs).map(Lane::posted).sum()
     }
 
     /// Whether the peer owes something: data, an answer, or both.
@@ -301,9 +320,13 @@ impl Connection {
     /// anything advanced.
     pub(crate) fn turn(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
         let mut moved = false;
-        if self.duplex.queued() < QUEUED_MAX {
-            moved |= self.hear(home)?;
+        let listened = self.deaf == 0;
+        if !listened {
+            self.deaf -= 1;
+        } else if self.duplex.queued() < QUEUED_MAX {
+            moved = self.hear(home)?;
         }
+        let heard = moved;
         let Self {
             sends,
             recvs,
@@ -315,6 +338,9 @@ impl Connection {
                 let turned = lane.turn(home.net, finished);
                 moved |= turned.map_err(|error| format!("the plugin failed: {error}"))?;
             }
+        }
+        if listened && !heard && self.in_flight() > MANY {
+            self.deaf = if moved { DEAF_MOVING } else { DEAF_WAITING };
         }
         self.note_finished()?;
         while self.ours.len() < OPERATIONS_MAX

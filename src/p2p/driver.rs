@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::Error;
-use crate::connection::{Connection, Home};
+use crate::connection::{Connection, Home, MANY};
 use crate::joining::{Joining, Listening};
 use crate::memory::Registration;
 use crate::shared::{Command, Shared};
@@ -18,8 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Turns without progress before the thread gives its CPU away, then before it sleeps.
+/// Turns without progress before the thread gives its CPU away, while many messages are in flight.
+/// With few, another thread is to act, here or in the peer, and needs a CPU.
 const SPINS: u32 = 8;
+/// Turns without progress before the thread sleeps.
 const YIELDS: u32 = 200;
 /// Sleep while a plugin has data in flight: nothing wakes the thread for that.
 const NAP: Duration = Duration::from_micros(50);
@@ -71,7 +73,7 @@ impl Driver {
                 continue;
             }
             idle += 1;
-            if idle <= SPINS {
+            if idle <= SPINS && self.in_flight() > MANY {
                 std::hint::spin_loop();
             } else if idle <= YIELDS {
                 std::thread::yield_now();
@@ -82,11 +84,19 @@ impl Driver {
         self.close();
     }
 
+    /// Messages that a plugin carries.
+    fn in_flight(&self) -> usize {
+        self.connections.values().map(Connection::in_flight).sum()
+    }
+
     fn turn(&mut self) -> bool {
-        let commands = std::mem::take(&mut *self.shared.commands());
-        let mut moved = !commands.is_empty();
-        for command in commands {
-            self.obey(command);
+        let mut moved = false;
+        if self.shared.asked.swap(false, Ordering::Acquire) {
+            let commands = std::mem::take(&mut *self.shared.commands());
+            for command in commands {
+                self.obey(command);
+            }
+            moved = true;
         }
         moved |= self.join();
         moved |= self.drive();

@@ -14,8 +14,6 @@ use tcpx_tap::Tap;
 
 /// Bytes of memory that one mhandle covers, plus one chunk: a version of the ABI takes a C int.
 const STRIDE: usize = 1 << 30;
-/// The receives of a plugin's comm keep their slots longer than its sends.
-const SEND_WINDOW: usize = 12;
 
 /// What a message is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,8 +88,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn sender(net: &dyn Net, comm: SendComm, chunk: usize) -> Self {
-        let depth = slots_of(net.about().abi).min(SEND_WINDOW);
-        Self::new(End::Send(comm), depth, chunk)
+        Self::new(End::Send(comm), slots_of(net.about().abi), chunk)
     }
 
     pub(crate) fn receiver(net: &dyn Net, comm: RecvComm, chunk: usize) -> Self {
@@ -146,6 +143,11 @@ impl Lane {
     /// Whether it has no messages.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.posted.is_empty()
+    }
+
+    /// Messages that the plugin carries.
+    pub(crate) fn posted(&self) -> usize {
+        self.posted.len()
     }
 
     /// Messages that are not done.

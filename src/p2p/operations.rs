@@ -196,7 +196,12 @@ impl Endpoint {
                 "{messages} messages of {chunk} bytes: {MESSAGES_MAX} are possible at once"
             )));
         }
-        let peer = self.peer(connection).ok_or_else(|| {
+        let endpoint = self
+            .shared
+            .peers()
+            .get(&connection)
+            .map(|(peer, _)| peer.endpoint);
+        let endpoint = endpoint.ok_or_else(|| {
             Error::Usage(format!(
                 "connection {connection} does not exist or has ended"
             ))
@@ -207,9 +212,7 @@ impl Endpoint {
             let (offset, len) = (*offset, buffer.len as u64);
             let bad = |error: crate::BadBlob| Error::Usage(error.to_string());
             let claim = Claim::parse(blob).map_err(bad)?;
-            claim
-                .covers(peer.0.endpoint, right, offset, len)
-                .map_err(bad)?;
+            claim.covers(endpoint, right, offset, len).map_err(bad)?;
             local.push(self.piece(*buffer)?);
             let blob = (*blob)
                 .try_into()

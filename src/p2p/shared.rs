@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) stall_after: Duration,
     pub(crate) scratch: LocalPiece,
     commands: Mutex<VecDeque<Command>>,
+    /// Whether there are commands, so that the thread takes the lock only then.
+    pub(crate) asked: AtomicBool,
     pub(crate) waker: OwnedFd,
     pub(crate) asleep: AtomicBool,
     /// The endpoint is closing; every wait ends.
@@ -162,6 +164,7 @@ impl Shared {
             stall_after: start.stall_after,
             scratch: start.scratch,
             commands: Mutex::default(),
+            asked: AtomicBool::new(false),
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -191,6 +194,7 @@ impl Shared {
             return Err(Error::TooMany { what, max });
         }
         commands.push_back(command);
+        self.asked.store(true, Ordering::Release);
         drop(commands);
         self.wake();
         Ok(())

@@ -12,14 +12,21 @@ const LOOKS: u32 = 100;
 
 #[derive(Default)]
 struct State {
-    result: Mutex<Option<Result<u64, Error>>>,
+    end: Mutex<End>,
     is_over: AtomicBool,
     over: Condvar,
 }
 
+#[derive(Default)]
+struct End {
+    result: Option<Result<u64, Error>>,
+    /// Whether somebody sleeps until it is there: waking costs the endpoint's thread a system call.
+    is_awaited: bool,
+}
+
 impl State {
-    fn result(&self) -> MutexGuard<'_, Option<Result<u64, Error>>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+    fn end(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -45,11 +52,13 @@ impl Completion {
     }
 
     fn set(&self, result: Result<u64, Error>) {
-        let mut place = self.0.result();
-        if place.is_none() {
-            *place = Some(result);
+        let mut end = self.0.end();
+        if end.result.is_none() {
+            end.result = Some(result);
             self.0.is_over.store(true, Ordering::Release);
-            self.0.over.notify_all();
+            if end.is_awaited {
+                self.0.over.notify_all();
+            }
         }
     }
 }
@@ -69,7 +78,7 @@ impl Transfer {
         if !self.0.is_over.load(Ordering::Acquire) {
             return Ok(false);
         }
-        match &*self.0.result() {
+        match &self.0.end().result {
             Some(Err(error)) => Err(error.clone()),
             Some(Ok(_)) => Ok(true),
             None => Ok(false),
@@ -88,9 +97,9 @@ impl Transfer {
             std::thread::yield_now();
         }
         let until = Instant::now().checked_add(allowed);
-        let mut result = self.0.result();
+        let mut end = self.0.end();
         loop {
-            if let Some(result) = &*result {
+            if let Some(result) = &end.result {
                 return result.clone();
             }
             let left = until.map_or(Duration::from_secs(3600), |until| {
@@ -100,15 +109,16 @@ impl Transfer {
                 let what = "the operation".to_owned();
                 return Err(Error::TimedOut { what, allowed });
             }
-            let waited = self.0.over.wait_timeout(result, left);
-            result = waited.unwrap_or_else(PoisonError::into_inner).0;
+            end.is_awaited = true;
+            let waited = self.0.over.wait_timeout(end, left);
+            end = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
 impl std::fmt::Debug for Transfer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Transfer({:?})", self.0.result())
+        write!(f, "Transfer({:?})", self.0.end().result)
     }
 }
 
