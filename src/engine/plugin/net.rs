@@ -282,7 +282,7 @@ pub struct Tested {
 
 impl Tested {
     /// Initial value of the size, which no plugin reports.
-    pub(crate) const UNREPORTED: i32 = -1;
+    pub const UNREPORTED: i32 = -1;
 }
 
 macro_rules! raw_table {

@@ -14,6 +14,9 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+/// `CU_MEMORYTYPE_DEVICE`
+const ON_A_GPU: c_int = 2;
+
 /// A GPU whose primary context this process holds.
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
@@ -113,13 +116,20 @@ impl Context {
         Ok((start, len))
     }
 
+    /// Whether `at` is memory of any GPU.
+    pub(super) fn is_on_a_gpu(&self, at: u64) -> bool {
+        matches!(self.memory_type(at), Ok(ON_A_GPU))
+    }
+
+    fn memory_type(&self, at: u64) -> Cuda<c_int> {
+        self.attribute(Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as c_int, at)
+    }
+
     /// Checks that `at` is memory of this GPU.
     pub(super) fn check_owner(&self, what: &'static str, at: u64) -> Cuda<()> {
         let wrong = |problem: String| Err(CudaError::Address { what, at, problem });
-        // `CU_MEMORYTYPE_DEVICE`
-        const DEVICE: c_int = 2;
-        match self.attribute(Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as c_int, at) {
-            Ok(DEVICE) => {}
+        match self.memory_type(at) {
+            Ok(ON_A_GPU) => {}
             Ok(_) => return wrong("is not in GPU memory".into()),
             Err(error) => return wrong(format!("is unknown to the driver: {error}")),
         }

@@ -16,6 +16,7 @@ use crate::gpu::{
     DeviceMemory, Lane, LaneSetup, MemoryError, MemoryKind, PatternKey, Region, Scatter,
     ScatterError, ScatterSource, Span, TABLE_WORDS, Unpack,
 };
+use std::ops::Range;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tcpx_abi::unpack::UnpackHandle;
@@ -90,6 +91,31 @@ impl CudaMemory {
             drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
         Ok(())
+    }
+
+    /// The whole pages, as far as they are of the same allocation, that hold a range of this GPU's
+    /// memory: what a plugin can register. `None` for memory of no GPU.
+    ///
+    /// # Errors
+    /// It is memory of another GPU, or is longer than its allocation.
+    pub fn pages(&self, at: u64, len: usize) -> Result<Option<Range<u64>>, CudaError> {
+        const WHAT: &str = "the buffer";
+        const PAGE: u64 = 4096;
+        if !self.context.is_on_a_gpu(at) {
+            return Ok(None);
+        }
+        self.context.check_owner(WHAT, at)?;
+        let (start, size) = self.context.allocation_of(at)?;
+        let end = start + size as u64;
+        let left = end.saturating_sub(at);
+        if len as u64 > left {
+            let what = WHAT;
+            let problem = format!("has {len} bytes, and its allocation ends after {left}");
+            return Err(CudaError::Address { what, at, problem });
+        }
+        let first = (at - at % PAGE).max(start);
+        let last = (at + len as u64).next_multiple_of(PAGE).min(end);
+        Ok(Some(first..last))
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {
