@@ -66,6 +66,8 @@ impl Driver {
     pub(crate) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let _over = Over(&shared);
+        // The plugin uses the thread's current GPU. An error is said by the next `Listening`.
+        let _ = shared.memory.movable.make_current();
         let mut idle = 0;
         while !shared.stop.load(Ordering::Relaxed) {
             if self.turn() {
@@ -112,7 +114,7 @@ impl Driver {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Listen { count, reply } => {
-                let made = Listening::new(&self.shared.loaded, count);
+                let made = Listening::new(&self.shared, count);
                 let made = made.map(|(listening, handles)| {
                     let number = self.shared.next.fetch_add(1, Ordering::Relaxed) as u64;
                     self.listening.insert(number, listening);

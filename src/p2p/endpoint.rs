@@ -6,6 +6,7 @@ use crate::accept::{self, Terms};
 use crate::blob::Seal;
 use crate::connection::{LocalPiece, Peer};
 use crate::driver::Driver;
+use crate::gpu::Movable;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::shared::{Accepted, Command, Shared, Start};
@@ -32,13 +33,16 @@ impl Endpoint {
     /// Loads the plugin, listens, and starts the endpoint's threads.
     ///
     /// The first endpoint of a process sets `NCCL_DYNAMIC_CHUNK_SIZE` where TCPX needs it and it is
-    /// unset: make it before other threads change the environment.
+    /// unset: make it before other threads change the environment. With a GPU, it also tells the
+    /// software plugin to move GPU memory: where endpoints of a process have GPUs, all of them do.
     ///
     /// # Errors
     /// A setting is wrong, the plugin does not load, or the address is not available.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         settings.check()?;
-        let loaded = loaded::plugin(settings)?;
+        // Before the plugin, which uses the GPU that is current.
+        let movable = Movable::open(&settings.memory)?;
+        let loaded = loaded::plugin(settings, movable.gpu().is_some())?;
         let system = |error: &dyn std::fmt::Display| {
             Error::Plugin(format!("endpoint {}: {error}", settings.name))
         };
@@ -61,12 +65,13 @@ impl Endpoint {
         let nonce = *random.bytes();
         let number = Secret::generate().map_err(|error| system(&error))?;
         let endpoint = u64::from_le_bytes(std::array::from_fn(|at| number.bytes()[at]));
+        let gpu = movable.device();
         let metadata = Metadata {
             endpoint,
             name: settings.name.clone(),
             address,
-            gpu: None,
-            bdf: String::new(),
+            gpu: gpu.as_ref().map(|(number, _)| *number),
+            bdf: gpu.map(|(_, bdf)| bdf).unwrap_or_default(),
             needs_secret: settings.secret.is_some(),
             nonce,
         };
@@ -81,11 +86,11 @@ impl Endpoint {
         let shared = Shared::new(Start {
             scratch: scratch().map_err(|error| system(&error))?,
             loaded,
-            memory: Memory::default(),
+            memory: Memory::new(movable),
             seal: Seal::new(endpoint).map_err(|error| system(&error))?,
             hello: Message::Hello {
                 endpoint,
-                gpu: None,
+                gpu: metadata.gpu,
                 name: settings.name.clone(),
             },
             chunk: settings.chunk,
@@ -187,6 +192,9 @@ fn config(settings: &Settings, loaded: &loaded::Loaded) -> Config {
         ("endpoint.lanes", settings.lanes),
         ("endpoint.chunk", settings.chunk),
     ];
+    let mut shared = shared_settings_of(captured(std::env::vars_os()));
+    // Each end moves memory of its own kind.
+    shared.remove(loaded::SOFT_CUDA);
     Config {
         pair: "endpoints".into(),
         tcpxctl_version: env!("CARGO_PKG_VERSION").into(),
@@ -195,7 +203,7 @@ fn config(settings: &Settings, loaded: &loaded::Loaded) -> Config {
             .into(),
         plugin_name: about.name,
         plugin_sha256: loaded.sha256.clone(),
-        settings: shared_settings_of(captured(std::env::vars_os())),
+        settings: shared,
         ..Config::default()
     }
 }

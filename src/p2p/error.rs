@@ -10,7 +10,7 @@ pub enum Error {
     /// An argument is wrong; nothing was started.
     #[error("{0}")]
     Usage(String),
-    /// The plugin cannot be loaded, or refuses a call.
+    /// The plugin or the GPU cannot be used, or refuses a call.
     #[error("{0}")]
     Plugin(String),
     /// The peer refused an operation; nothing was moved.

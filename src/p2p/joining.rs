@@ -5,7 +5,6 @@
 use crate::Error;
 use crate::connection::{Arrival, Connection};
 use crate::lane::Lane;
-use crate::loaded::Loaded;
 use crate::shared::Shared;
 use crate::transfer::Reply;
 use std::net::IpAddr;
@@ -22,7 +21,10 @@ pub(crate) struct Listening(Vec<ListenComm>);
 
 impl Listening {
     /// One listener per lane, on the devices in turn, and their handles.
-    pub(crate) fn new(loaded: &Loaded, count: usize) -> Result<(Self, Vec<[u8; 128]>), Error> {
+    pub(crate) fn new(shared: &Shared, count: usize) -> Result<(Self, Vec<[u8; 128]>), Error> {
+        // Again, because the plugin has loaded its CUDA runtime since the thread began.
+        shared.memory.movable.make_current()?;
+        let loaded = &shared.loaded;
         let mut made = Self(Vec::with_capacity(count));
         let mut handles = Vec::with_capacity(count);
         for lane in 0..count {

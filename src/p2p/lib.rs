@@ -5,7 +5,7 @@
 //! read or write the range, as far as the blob allows.
 //!
 //! *Done means*: every byte is in place and visible. A read is done when its bytes are in the
-//! local buffer; a write and a send are done when the other endpoint has said that they are in
+//! local buffer, and in GPU memory once every later work on that GPU sees them; a write and a send are done when the other endpoint has said that they are in
 //! its buffer.
 //!
 //! | file | one idea |
@@ -22,6 +22,7 @@
 //! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
 //! | `memory` | registered buffers, and who uses them |
 //! | `metadata` | what one endpoint must know to connect to another |
+//! | `gpu` | whose memory an endpoint moves: the host's, a GPU's, or both |
 //! | `loaded` | the plugin, loaded once per process |
 //! | `transfer` | an operation, as its caller sees it |
 //!
@@ -38,6 +39,7 @@ mod endpoint;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod gpu;
 mod joining;
 mod lane;
 mod loaded;
@@ -53,10 +55,12 @@ pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights};
 pub use connection::Peer;
 pub use endpoint::Endpoint;
 pub use error::Error;
+pub use gpu::MemoryOf;
 pub use message::NOTE_MAX;
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
 pub use operations::{Local, Remote};
 pub use settings::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Settings, read_secret};
 pub use shared::Accepted;
 pub use tcpx_bootstrap::Secret;
+pub use tcpx_engine::gpu::Wanted as Gpu;
 pub use transfer::Transfer;

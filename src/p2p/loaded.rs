@@ -17,6 +17,8 @@ use tcpx_tap::Tap;
 /// Most comms of a process that the recorder keeps apart.
 const RECORDED_COMMS: u32 = 4096;
 const TASK_CHUNK: &str = "NCCL_DYNAMIC_CHUNK_SIZE";
+/// What the software plugin takes device memory for.
+pub(crate) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
 
 /// An initialised plugin.
 pub(crate) struct Loaded {
@@ -30,7 +32,8 @@ pub(crate) struct Loaded {
 static LOADED: Mutex<BTreeMap<String, Arc<Loaded>>> = Mutex::new(BTreeMap::new());
 
 /// The plugin that the settings name. The recorder is labelled with the first endpoint of the process.
-pub(crate) fn plugin(settings: &Settings) -> Result<Arc<Loaded>, Error> {
+/// With `on_a_gpu`, the software plugin is told to move GPU memory, as long as it is not loaded.
+pub(crate) fn plugin(settings: &Settings, on_a_gpu: bool) -> Result<Arc<Loaded>, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Plugin(error.to_string());
     let this = || std::env::current_exe().unwrap_or_default();
     let program = settings.program.clone().unwrap_or_else(this);
@@ -39,6 +42,9 @@ pub(crate) fn plugin(settings: &Settings) -> Result<Arc<Loaded>, Error> {
     let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = all.get(&source.to_string()) {
         return Ok(Arc::clone(loaded));
+    }
+    if on_a_gpu {
+        unless_set(SOFT_CUDA, "device");
     }
     let loaded = Arc::new(load(&source, settings.chunk, &settings.name)?);
     all.insert(source.to_string(), Arc::clone(&loaded));
@@ -61,12 +67,9 @@ fn load(source: &PluginSource, chunk: usize, endpoint: &str) -> Result<Loaded, E
             about.abi
         )));
     }
-    if about.family().has_tcpx_semantics() && std::env::var_os(TASK_CHUNK).is_none() {
+    if about.family().has_tcpx_semantics() {
         // Unset, the plugin cuts every message into pieces of no bytes and nothing moves.
-        // SAFETY: the first endpoint of a process is made before other threads of the program
-        // change or read the environment without the C library's lock, as the documentation of
-        // `Endpoint::new` asks.
-        unsafe { std::env::set_var(TASK_CHUNK, chunk.to_string()) };
+        unless_set(TASK_CHUNK, &chunk.to_string());
     }
     let recorder = record(&format!("{} {source}", about.name), endpoint);
     let (net, tap) = match recorder.and_then(|recorder| tapped(&*plugin.net, recorder).ok()) {
@@ -86,6 +89,16 @@ fn load(source: &PluginSource, chunk: usize, endpoint: &str) -> Result<Loaded, E
         devices: devices.map_err(|error| failed(&error))?,
         sha256,
     })
+}
+
+/// Sets a variable that the plugin reads in `init`, unless the program or the user has set it.
+fn unless_set(name: &str, value: &str) {
+    if std::env::var_os(name).is_none() {
+        // SAFETY: the first endpoint of a process is made before other threads of the program
+        // change or read the environment without the C library's lock, as the documentation of
+        // `Endpoint::new` asks.
+        unsafe { std::env::set_var(name, value) };
+    }
 }
 
 /// The recorder of this process; `None` if none can be made, so that `watch` shows nothing.

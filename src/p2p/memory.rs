@@ -9,7 +9,9 @@
 )]
 
 use crate::Error;
+use crate::gpu::Movable;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tcpx_engine::gpu::{MemoryKind, Region};
@@ -26,6 +28,7 @@ pub(crate) struct Registration {
     pub(crate) number: u64,
     pub(crate) start: usize,
     pub(crate) len: usize,
+    /// The range, or the pages of a GPU that hold it. Offsets are from its start.
     pub(crate) region: Arc<Region>,
     holders: AtomicUsize,
 }
@@ -79,10 +82,11 @@ impl Registration {
         self.holders.load(Ordering::Acquire) > 0
     }
 
-    /// Where `address..address + len` begins in the registration, if it is inside.
+    /// Where `address..address + len` begins in the region, if it is inside the registration.
     pub(crate) fn offset_of(&self, address: usize, len: usize) -> Option<usize> {
         let offset = address.checked_sub(self.start)?;
-        (offset.checked_add(len)? <= self.len).then_some(offset)
+        let before = self.start - self.region.as_ptr().addr();
+        (offset.checked_add(len)? <= self.len).then_some(before + offset)
     }
 }
 
@@ -95,17 +99,28 @@ struct Table {
 
 /// The registrations of one endpoint.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<Table>);
+pub(crate) struct Memory {
+    table: Mutex<Table>,
+    pub(crate) movable: Movable,
+}
 
 impl Memory {
+    pub(crate) fn new(movable: Movable) -> Self {
+        Self {
+            table: Mutex::default(),
+            movable,
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a range, or counts one more user of it.
     ///
     /// # Safety
-    /// The range stays mapped and writable until its last removal has returned.
+    /// The range stays mapped and writable, by this process or its GPU, until its last removal has
+    /// returned.
     pub(crate) unsafe fn register(&self, start: *mut u8, len: usize) -> Result<u64, Error> {
         let address = start.addr();
         let mut table = self.table();
@@ -115,15 +130,24 @@ impl Memory {
             *users += 1;
             return Ok(number);
         }
-        must_be_mapped(address, len)?;
+        let pages = self.pages_of(address, len)?;
         if table.by_number.len() >= REGISTRATIONS_MAX {
             let (what, max) = ("registrations", REGISTRATIONS_MAX);
             return Err(Error::TooMany { what, max });
         }
         table.last += 1;
         let number = table.last;
-        // SAFETY: the caller promises it.
-        let region = unsafe { Region::foreign(start, len, MemoryKind::Host) };
+        let (first, whole, kind) = match pages {
+            Some(pages) => (
+                start.with_addr(pages.start),
+                pages.len(),
+                MemoryKind::Device,
+            ),
+            None => (start, len, MemoryKind::Host),
+        };
+        // SAFETY: the caller promises it for the range, whose pages stay with it, as an allocation
+        // is freed whole.
+        let region = unsafe { Region::foreign(first, whole, kind) };
         let registration = Registration {
             number,
             start: address,
@@ -134,6 +158,22 @@ impl Memory {
         table.by_number.insert(number, (Arc::new(registration), 1));
         table.by_range.insert((address, len), number);
         Ok(number)
+    }
+
+    /// An address of another process, a null pointer or a length past the end of a buffer is found
+    /// here rather than by a fault in the middle of a transfer.
+    fn pages_of(&self, address: usize, len: usize) -> Result<Option<Range<usize>>, Error> {
+        if address == 0 {
+            return Err(Error::Usage("the buffer is a null pointer".into()));
+        }
+        let pages = self.movable.pages(address, len)?;
+        if pages.is_none() && !is_mapped(address, len) {
+            return Err(Error::Usage(format!(
+                "{len} bytes at {address:#x} are not all memory of this process: check the pointer and the length{}",
+                self.movable.remark()
+            )));
+        }
+        Ok(pages)
     }
 
     /// Removes one user. Returns the registration if that was the last one: from now on nobody can
@@ -175,21 +215,14 @@ fn gone(number: u64) -> Error {
     ))
 }
 
-/// An address of another process, a null pointer or a length past the end of a buffer is found
-/// here rather than by a fault in the middle of a transfer.
-fn must_be_mapped(start: usize, len: usize) -> Result<(), Error> {
-    if start == 0 {
-        return Err(Error::Usage("the buffer is a null pointer".into()));
-    }
-    let unmapped = || {
-        Error::Usage(format!(
-            "{len} bytes at {start:#x} are not all memory of this process: check the pointer and the length"
-        ))
-    };
+/// Whether every page of a range is mapped.
+fn is_mapped(start: usize, len: usize) -> bool {
     let end = start
         .checked_add(len)
-        .and_then(|end| end.checked_next_multiple_of(PAGE))
-        .ok_or_else(unmapped)?;
+        .and_then(|end| end.checked_next_multiple_of(PAGE));
+    let Some(end) = end else {
+        return false;
+    };
     let mut page = start & !(PAGE - 1);
     let mut states = vec![0u8; ((end - page) / PAGE).min(PAGES_ASKED)];
     while page < end {
@@ -198,11 +231,11 @@ fn must_be_mapped(start: usize, len: usize) -> Result<(), Error> {
         // SAFETY: reads no memory of the range, and `states` has a byte for each of its pages.
         let answer = unsafe { libc::mincore(first, asked, states.as_mut_ptr()) };
         if answer != 0 {
-            return Err(unmapped());
+            return false;
         }
         page += asked;
     }
-    Ok(())
+    true
 }
 
 #[cfg(test)]

@@ -36,10 +36,10 @@ impl Endpoint {
     /// Registers memory, or counts one more user of the same range.
     ///
     /// # Errors
-    /// The range is not mapped in this process.
+    /// The range is not mapped in this process, and is not memory of the endpoint's GPU.
     ///
     /// # Safety
-    /// The range stays mapped and writable until [`Endpoint::deregister`] has returned as often,
+    /// The range stays mapped and writable, by the process or by the GPU, until [`Endpoint::deregister`] has returned as often,
     /// and the program expects it to change while it is advertised for writes or received into.
     pub unsafe fn register(&self, start: *mut u8, len: usize) -> Result<u64, Error> {
         // SAFETY: the caller promises it.
@@ -71,6 +71,11 @@ impl Endpoint {
         }
     }
 
+    /// Why this endpoint moves no GPU memory; `None` if it does.
+    pub fn without_gpu(&self) -> Option<String> {
+        self.shared.memory.movable.without_gpu()
+    }
+
     /// Registrations there are.
     pub fn registrations(&self) -> usize {
         self.shared.memory.len()
@@ -83,7 +88,7 @@ impl Endpoint {
     pub fn advertise(&self, range: Local, rights: Rights) -> Result<Blob, Error> {
         let piece = self.piece(range)?;
         Ok(self.shared.seal.advertise(&Claim {
-            address: (piece.held.start + piece.offset) as u64,
+            address: range.address as u64,
             len: piece.len as u64,
             registration: range.registration,
             rights,

@@ -1,7 +1,7 @@
 //! What an endpoint is made with.
 #![forbid(unsafe_code)]
 
-use crate::Error;
+use crate::{Error, MemoryOf};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct Settings {
     pub lanes: usize,
     /// Bytes of one message of the plugin.
     pub chunk: usize,
+    /// Whose memory it moves.
+    pub memory: MemoryOf,
     /// What both ends must know besides the metadata.
     pub secret: Option<Secret>,
     /// How long a connection may take.
@@ -50,6 +52,7 @@ impl Default for Settings {
             port: 0,
             lanes: 4,
             chunk: 512 * 1024,
+            memory: MemoryOf::Host,
             secret: None,
             connect_within: Duration::from_secs(60),
             stall_after: Duration::from_secs(30),
