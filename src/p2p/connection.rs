@@ -336,7 +336,7 @@ impl Connection {
         for lane in sends.iter_mut().chain(recvs) {
             if !lane.is_idle() {
                 let turned = lane.turn(home.net, finished);
-                moved |= turned.map_err(|error| format!("the plugin failed: {error}"))?;
+                moved |= turned.map_err(|error| error.to_string())?;
             }
         }
         if listened && !heard && self.in_flight() > MANY {

@@ -133,7 +133,10 @@ impl Joining {
             .map(|comm| Lane::sender(net, comm, shared.chunk))
             .collect();
         let mut recvs: Vec<Lane> = recvs
-            .map(|comm| Lane::receiver(net, comm, shared.chunk))
+            .map(|comm| {
+                let gpu = shared.memory.movable.gpu().cloned();
+                Lane::receiver(net, comm, shared.chunk, gpu)
+            })
             .collect();
         for lanes in [&mut sends, &mut recvs] {
             let first = place * lanes.len() as u32;

@@ -2,11 +2,16 @@
 //!
 //! Messages leave in the order in which they were pushed. The other end pushes the matching ones
 //! in the same order, because one of the two ends decides it (`message`).
+//!
+//! A receive into GPU memory is unpacked by the GPU, or flushed where the plugin does not need
+//! that, before it is consumed; one into host memory is in place once it has arrived.
 #![forbid(unsafe_code)]
 
 use crate::memory::Held;
 use std::collections::{HashMap, VecDeque};
-use tcpx_engine::plugin::{Comm, MHandle, Net, PluginError, RecvComm, Request, SendComm};
+use std::sync::Arc;
+use tcpx_engine::gpu::{CudaMemory, MemoryKind, UnpackError, Unpacker};
+use tcpx_engine::plugin::{Comm, MHandle, Net, PluginError, RecvComm, Request, SendComm, Tested};
 use tcpx_engine::transfer::{InFlight, Step, Window, slots_of};
 use tcpx_recorder::Key;
 use tcpx_recorder::format::OperationKind;
@@ -49,12 +54,50 @@ pub(crate) struct Job {
     pub(crate) len: usize,
 }
 
+impl Job {
+    fn is_on_a_gpu(&self) -> bool {
+        self.held.region.kind() == MemoryKind::Device
+    }
+}
+
+/// Plugins that unpack report no size, which is -1.
+fn is_other_size(reported: i32, len: usize) -> bool {
+    reported >= 0 && reported as usize != len
+}
+
 /// A message that is done, with its bytes in place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) part: Part,
     /// Whether the plugin reported another size than that of the receive.
     pub(crate) differs: bool,
+}
+
+/// Why a comm cannot be used any more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LaneError {
+    #[error("the plugin failed: {0}")]
+    Plugin(#[from] PluginError),
+    #[error("the GPU failed: {0}")]
+    Unpack(#[from] UnpackError),
+}
+
+/// Where the bytes of a posted message are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// On their way.
+    InFlight,
+    /// The GPU copies them.
+    Unpacking,
+    InPlace,
+}
+
+/// A message in the window.
+#[derive(Debug)]
+struct Posted {
+    job: Job,
+    arrival: Arrival,
+    differs: bool,
 }
 
 enum End {
@@ -77,7 +120,15 @@ pub(crate) struct Lane {
     window: Window,
     waiting: VecDeque<Job>,
     /// Those in the window, oldest first.
-    posted: VecDeque<Job>,
+    posted: VecDeque<Posted>,
+    /// How many of `posted` are done, and how many receives were done in all.
+    done: usize,
+    received: u64,
+    /// The flush of the oldest receive, which has arrived.
+    flushing: Option<Request>,
+    gpu: Option<Arc<CudaMemory>>,
+    /// Made at the first receive into GPU memory.
+    unpacker: Option<Unpacker>,
     mhandles: HashMap<(u64, usize), MHandle>,
     chunk: usize,
     turn: u64,
@@ -88,19 +139,30 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn sender(net: &dyn Net, comm: SendComm, chunk: usize) -> Self {
-        Self::new(End::Send(comm), slots_of(net.about().abi), chunk)
+        Self::new(End::Send(comm), slots_of(net.about().abi), chunk, None)
     }
 
-    pub(crate) fn receiver(net: &dyn Net, comm: RecvComm, chunk: usize) -> Self {
-        Self::new(End::Recv(comm), slots_of(net.about().abi), chunk)
+    /// `gpu` is the one into whose memory it receives.
+    pub(crate) fn receiver(
+        net: &dyn Net,
+        comm: RecvComm,
+        chunk: usize,
+        gpu: Option<Arc<CudaMemory>>,
+    ) -> Self {
+        Self::new(End::Recv(comm), slots_of(net.about().abi), chunk, gpu)
     }
 
-    fn new(end: End, depth: usize, chunk: usize) -> Self {
+    fn new(end: End, depth: usize, chunk: usize, gpu: Option<Arc<CudaMemory>>) -> Self {
         Self {
             end,
             window: Window::new(depth),
             waiting: VecDeque::new(),
             posted: VecDeque::new(),
+            done: 0,
+            received: 0,
+            flushing: None,
+            gpu,
+            unpacker: None,
             mhandles: HashMap::new(),
             chunk,
             turn: 0,
@@ -161,18 +223,20 @@ impl Lane {
         &mut self,
         net: &dyn Net,
         finished: &mut Vec<Finished>,
-    ) -> Result<bool, PluginError> {
-        let mut moved = false;
+    ) -> Result<bool, LaneError> {
+        let mut moved = self.retire(net, finished)?;
         while self.window.has_room() && self.post(net)? {
             moved = true;
         }
-        while let Some(head) = self.window.to_test() {
-            let tested = net.test(head.request)?;
-            if !tested.done {
-                break;
-            }
-            self.retire(net, head, tested.reported, finished)?;
+        while let Some(head) = self.window.to_test()
+            && let Some(reported) = self.arrived(net, head)?
+        {
+            self.finish(reported)?;
+            self.retire(net, finished)?;
             moved = true;
+        }
+        if let Some(unpacker) = &mut self.unpacker {
+            unpacker.launch()?;
         }
         Ok(moved)
     }
@@ -187,7 +251,7 @@ impl Lane {
         let key = (job.held.number, job.offset / STRIDE);
         if !self.mhandles.contains_key(&key) {
             let start = key.1 * STRIDE;
-            let len = (job.held.len - start).min(STRIDE + self.chunk);
+            let len = (job.held.region.len() - start).min(STRIDE + self.chunk);
             let made = net.reg_mr(self.end.comm(), &job.held.region, start, len)?;
             self.mhandles.insert(key, made);
         }
@@ -214,38 +278,128 @@ impl Lane {
         });
         debug_assert!(taken.is_ok(), "room was checked");
         self.turn += 1;
-        self.posted.push_back(job);
+        self.posted.push_back(Posted {
+            job,
+            arrival: Arrival::InFlight,
+            differs: false,
+        });
         Ok(true)
     }
 
-    fn retire(
-        &mut self,
-        net: &dyn Net,
-        head: InFlight,
-        reported: i32,
-        finished: &mut Vec<Finished>,
-    ) -> Result<(), PluginError> {
-        let Some(job) = self.posted.pop_front() else {
+    /// Whether the plugin's part of the oldest unfinished message is over, and the size that it
+    /// reported. A receive into GPU memory that is not unpacked is over after its flush.
+    fn arrived(&mut self, net: &dyn Net, head: InFlight) -> Result<Option<i32>, PluginError> {
+        if let Some(flush) = self.flushing {
+            if !net.test(flush)?.done {
+                return Ok(None);
+            }
+            self.flushing = None;
+            return Ok(Some(Tested::UNREPORTED));
+        }
+        let tested = net.test(head.request)?;
+        if !tested.done {
+            return Ok(None);
+        }
+        let (End::Recv(comm), Some(posted)) = (&self.end, self.posted.get(self.done)) else {
+            return Ok(Some(tested.reported));
+        };
+        let job = &posted.job;
+        if !job.is_on_a_gpu() || comm.hands_back() {
+            return Ok(Some(tested.reported));
+        }
+        // Of another size, the message is not the one of this receive, and is not looked at.
+        if is_other_size(tested.reported, job.len) {
+            return Ok(Some(tested.reported));
+        }
+        let key = (job.held.number, job.offset / STRIDE);
+        let span = job.held.region.span(job.offset, job.len);
+        if let (Some(span), Some(mhandle)) = (span, self.mhandles.get(&key)) {
+            self.flushing = net.iflush(comm, span, mhandle)?;
+        }
+        Ok(match self.flushing {
+            Some(_) => None,
+            None => Some(tested.reported),
+        })
+    }
+
+    /// Notes that the oldest unfinished message has arrived, and lets the GPU unpack it.
+    fn finish(&mut self, reported: i32) -> Result<(), LaneError> {
+        let stepped = self.window.step(Step::Finish);
+        debug_assert!(stepped.is_ok(), "it was the one to test");
+        let Some(posted) = self.posted.get_mut(self.done) else {
             return Ok(());
         };
-        let mut differs = false;
-        if let End::Recv(comm) = &self.end {
-            // Plugins that unpack report no size, which is -1.
-            differs = reported >= 0 && reported as usize != job.len;
-            net.irecv_consumed(comm, head.request)?;
-            if let Some((tap, key)) = self.recorded {
-                tap.in_place(key);
+        self.done += 1;
+        posted.arrival = Arrival::InPlace;
+        let End::Recv(comm) = &self.end else {
+            return Ok(());
+        };
+        let number = self.received;
+        self.received += 1;
+        posted.differs = is_other_size(reported, posted.job.len);
+        if !posted.job.is_on_a_gpu() || !comm.hands_back() {
+            return Ok(());
+        }
+        if self.unpacker.is_none()
+            && let (Some(gpu), Some(handle)) = (&self.gpu, comm.device_handle())
+        {
+            let jobs = self.window.depth();
+            self.unpacker = Unpacker::new(&**gpu, handle, jobs, self.chunk)?;
+        }
+        let job = &posted.job;
+        let span = job.held.region.span(job.offset, job.len);
+        let queued = match (&mut self.unpacker, span) {
+            (Some(unpacker), Some(span)) => unpacker.queue(number, span),
+            // Without a queue to unpack by, no byte is in place.
+            _ => {
+                posted.differs = true;
+                return Ok(());
             }
+        };
+        match queued {
+            Ok(()) => posted.arrival = Arrival::Unpacking,
+            // The peer sent less, as it does for a read that it refuses.
+            Err(UnpackError::Scatter(_)) => posted.differs = true,
+            Err(error) => return Err(error.into()),
         }
-        for step in [Step::Finish, Step::Unpack, Step::Consume] {
-            let stepped = self.window.step(step);
-            debug_assert!(stepped.is_ok(), "each step of the oldest request, in order");
-        }
-        finished.push(Finished {
-            part: job.part,
-            differs,
-        });
         Ok(())
+    }
+
+    /// Consumes, in order, the messages whose bytes are in place. Returns whether there was one.
+    fn retire(&mut self, net: &dyn Net, finished: &mut Vec<Finished>) -> Result<bool, LaneError> {
+        let mut moved = false;
+        while let Some(head) = self.window.to_unpack()
+            && let Some(Posted { arrival, .. }) = self.posted.front()
+        {
+            let is_unpacked = *arrival == Arrival::Unpacking;
+            if is_unpacked
+                && let Some(unpacker) = &mut self.unpacker
+                && !unpacker.passed()?
+            {
+                break;
+            }
+            if let End::Recv(comm) = &self.end {
+                match self.recorded {
+                    Some((tap, key)) if is_unpacked => tap.unpacked(key),
+                    Some((tap, key)) => tap.in_place(key),
+                    None => {}
+                }
+                net.irecv_consumed(comm, head.request)?;
+            }
+            for step in [Step::Unpack, Step::Consume] {
+                let stepped = self.window.step(step);
+                debug_assert!(stepped.is_ok(), "each step of the oldest request, in order");
+            }
+            self.done -= 1;
+            if let Some(Posted { job, differs, .. }) = self.posted.pop_front() {
+                finished.push(Finished {
+                    part: job.part,
+                    differs,
+                });
+            }
+            moved = true;
+        }
+        Ok(moved)
     }
 
     /// Ends every registration of `number` with this comm. Nothing holds it any more.
@@ -259,6 +413,8 @@ impl Lane {
 
     /// Closes the comm: afterwards the plugin touches no memory of it.
     pub(crate) fn close(mut self, net: &dyn Net) {
+        // Waits for the GPU's work on the comm's pages.
+        self.unpacker = None;
         for (_, mhandle) in self.mhandles.drain() {
             let _ = net.dereg_mr(self.end.comm(), mhandle);
         }
