@@ -15,7 +15,7 @@ use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tcpx_p2p::{Endpoint, Metadata, Settings, Transfer};
+use tcpx_p2p::{Endpoint, Gpu, MemoryOf, Metadata, Settings, Transfer};
 
 /// An endpoint and the transfers that its program has not waited for.
 pub struct Handle {
@@ -42,6 +42,7 @@ pub struct Options {
     chunk: usize,
     lanes: u32,
     port: u16,
+    gpu: *const c_char,
 }
 
 impl Options {
@@ -75,6 +76,11 @@ impl Options {
             settings.lanes = self.lanes as usize;
         }
         settings.port = self.port;
+        if let Some(gpu) = text("gpu", self.gpu)? {
+            let wanted = gpu.parse::<Gpu>();
+            let wanted = wanted.map_err(|error| Failure::usage(error.to_string()))?;
+            settings.memory = MemoryOf::Gpu(wanted);
+        }
         Ok(settings)
     }
 }

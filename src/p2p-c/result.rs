@@ -20,7 +20,10 @@ pub(crate) struct Failure {
 const RESULTS: [(c_int, &CStr); 9] = [
     (0, c"done"),
     (-1, c"an argument is wrong, nothing was started"),
-    (-2, c"the plugin cannot be loaded or refuses a call"),
+    (
+        -2,
+        c"the plugin or the GPU cannot be used or refuses a call",
+    ),
     (-3, c"the peer refused, nothing was moved"),
     (-4, c"no connection could be made, or it is lost"),
     (-5, c"not done within the time"),

@@ -47,6 +47,7 @@ typedef struct {
     size_t chunk;            /* bytes of one message of the plugin */
     uint32_t lanes;          /* comms of a connection in each direction */
     uint16_t port;
+    const char *gpu;         /* CUDA device number or PCI address: it moves memory of this GPU only */
 } tcpxp2p_options;
 
 /* A buffer here, and the part of an advertised range that it is read from or written to. */
@@ -77,7 +78,8 @@ int tcpxp2p_connect(const tcpxp2p_endpoint *endpoint, const uint8_t *metadata, s
 int tcpxp2p_accept(const tcpxp2p_endpoint *endpoint, uint64_t timeout_ms, uint64_t *connection);
 int tcpxp2p_disconnect(const tcpxp2p_endpoint *endpoint, uint64_t connection);
 
-/* The memory stays mapped and writable until tcpxp2p_deregister has returned as often. */
+/* The memory stays mapped and writable until tcpxp2p_deregister has returned as often. What a GPU
+ * still writes to a buffer is not waited for: synchronize its stream before a transfer reads it. */
 int tcpxp2p_register(const tcpxp2p_endpoint *endpoint, void *address, size_t len,
                      uint64_t *registration);
 /* Waits until nothing uses the memory. If it fails with TCPXP2P_TIMED_OUT, the memory must stay. */
