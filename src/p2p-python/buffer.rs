@@ -1,5 +1,6 @@
 //! Memory of Python objects: the buffer protocol, or DLPack where an object lacks it, as PyTorch's
-//! tensors do. The memory stays as long as the `Buffer`.
+//! tensors on the CPU do; GPU memory by `__cuda_array_interface__`, or DLPack. The memory stays as
+//! long as the `Buffer`.
 #![expect(
     unsafe_code,
     reason = "calls the buffer protocol, and reads the tensor of a DLPack capsule"
@@ -64,6 +65,9 @@ enum Kept {
     Capsule {
         _capsule: Py<PyCapsule>,
     },
+    Object {
+        _object: Py<PyAny>,
+    },
 }
 
 /// The memory of an object.
@@ -75,6 +79,9 @@ pub(crate) struct Buffer {
     nbytes: usize,
     #[pyo3(get)]
     readonly: bool,
+    /// Why it is known to be GPU memory; `None` for host memory.
+    #[pyo3(get)]
+    on_a_gpu: Option<String>,
     _kept: Kept,
 }
 
@@ -84,7 +91,7 @@ impl Buffer {
     fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         if object.hasattr("__cuda_array_interface__")? {
-            return Err(on_a_gpu(py, "it has __cuda_array_interface__"));
+            return of_cuda_array(object);
         }
         match of_view(object) {
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {}
@@ -104,13 +111,38 @@ impl Buffer {
     }
 }
 
-fn on_a_gpu(py: Python<'_>, why: &str) -> PyErr {
-    usage(
-        py,
-        format!(
-            "the buffer is GPU memory ({why}), and this endpoint moves host memory: copy it to the CPU first"
-        ),
-    )
+/// By the CUDA array interface, whose strides are in bytes. Work that a stream has not finished is not
+/// waited for.
+fn of_cuda_array(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+    let py = object.py();
+    let wrong = |what: &str| usage(py, format!("__cuda_array_interface__ has no usable {what}"));
+    let described = object.getattr("__cuda_array_interface__")?;
+    let field = |name: &str| described.get_item(name).map_err(|_| wrong(name));
+    let (address, readonly): (usize, bool) = field("data")?.extract().map_err(|_| wrong("data"))?;
+    let shape: Vec<i64> = field("shape")?.extract().map_err(|_| wrong("shape"))?;
+    let kind: String = field("typestr")?.extract().map_err(|_| wrong("typestr"))?;
+    let digits = kind.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    let each: i64 = digits.parse().map_err(|_| wrong("typestr"))?;
+    let strides: Option<Vec<i64>> = match described.get_item("strides") {
+        Ok(strides) => strides.extract().map_err(|_| wrong("strides"))?,
+        Err(_) => None,
+    };
+    if !is_contiguous(&shape, &strides.unwrap_or_default(), each) {
+        return Err(not_contiguous(py));
+    }
+    let each = usize::try_from(each).unwrap_or(0);
+    let nbytes = shape.iter().try_fold(each, |product, extent| {
+        product.checked_mul(usize::try_from(*extent).ok()?)
+    });
+    Ok(Buffer {
+        address,
+        nbytes: nbytes.ok_or_else(|| usage(py, "a tensor with an impossible shape"))?,
+        readonly,
+        on_a_gpu: Some("it has __cuda_array_interface__".to_owned()),
+        _kept: Kept::Object {
+            _object: object.clone().unbind(),
+        },
+    })
 }
 
 fn not_contiguous(py: Python<'_>) -> PyErr {
@@ -154,6 +186,7 @@ fn of_view(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         address: view.0.buf.addr(),
         nbytes: usize::try_from(view.0.len).unwrap_or(0),
         readonly: view.0.readonly != 0,
+        on_a_gpu: None,
         _kept: Kept::View { _view: view },
     })
 }
@@ -175,14 +208,22 @@ struct DlTensor {
 
 /// Devices whose memory the CPU reads: CPU, and host memory pinned for CUDA or ROCm.
 const HOST: [i32; 3] = [1, 3, 11];
+/// CUDA, also managed.
+const CUDA: [i32; 2] = [2, 13];
 /// More dimensions than any library has.
 const DIMENSIONS_MAX: i32 = 64;
 
 fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
     let py = object.py();
     let (kind, number): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
-    if !HOST.contains(&kind) {
-        return Err(on_a_gpu(py, &format!("DLPack device {kind}:{number}")));
+    let on_a_gpu = (!HOST.contains(&kind)).then(|| format!("DLPack device {kind}:{number}"));
+    if on_a_gpu.is_some() && !CUDA.contains(&kind) {
+        return Err(usage(
+            py,
+            format!(
+                "a tensor on DLPack device {kind}:{number}: memory of the host and of CUDA devices is moved"
+            ),
+        ));
     }
     let refused = |error: PyErr| usage(py, format!("the tensor does not show its memory: {error}"));
     let capsule = object.call_method0("__dlpack__").map_err(refused)?;
@@ -198,7 +239,7 @@ fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
     let dimensions = tensor.ndim as usize;
     let shape = numbers(tensor.shape, dimensions);
     let strides = numbers(tensor.strides, dimensions);
-    if !is_contiguous(shape, strides) {
+    if !is_contiguous(shape, strides, 1) {
         return Err(not_contiguous(py));
     }
     let element = usize::from(tensor.bits) * usize::from(tensor.lanes);
@@ -215,6 +256,7 @@ fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         address,
         nbytes: bits.div_ceil(8),
         readonly: false,
+        on_a_gpu,
         _kept: Kept::Capsule {
             _capsule: capsule.unbind(),
         },
@@ -231,9 +273,10 @@ fn numbers<'a>(start: *const i64, count: usize) -> &'a [i64] {
     unsafe { std::slice::from_raw_parts(start, count) }
 }
 
-/// Whether elements follow each other in C order. No strides means that they do.
-fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
-    let mut expected: i64 = 1;
+/// Whether elements follow each other in C order, with strides in units of `each`. No strides means
+/// that they do.
+fn is_contiguous(shape: &[i64], strides: &[i64], each: i64) -> bool {
+    let mut expected = each;
     let is_empty = shape.contains(&0);
     let dimensions = shape.iter().zip(strides).rev();
     is_empty

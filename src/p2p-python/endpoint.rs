@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tcpx_p2p::{Accepted, Error, Local, Metadata, Remote, Rights, Settings};
+use tcpx_p2p::{Accepted, Error, Gpu, Local, MemoryOf, Metadata, Remote, Rights, Settings};
 
 /// A local buffer and a part of a remote one: registration, address, bytes, blob, offset.
 type Piece = (u64, usize, usize, PyBackedBytes, u64);
@@ -95,7 +95,8 @@ fn pairs(pieces: &[Piece]) -> Vec<(Local, Remote<'_>)> {
 impl Endpoint {
     #[new]
     #[pyo3(signature = (*, name=None, plugin=None, address=None, port=0, lanes=None, chunk=None,
-                        secret_file=None, connect_within=None, stall_after=None, program=None))]
+                        gpu=None, host_too=false, secret_file=None, connect_within=None, stall_after=None,
+                        program=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of a Python call")]
     fn new(
         py: Python<'_>,
@@ -105,6 +106,8 @@ impl Endpoint {
         port: u16,
         lanes: Option<usize>,
         chunk: Option<usize>,
+        gpu: Option<&str>,
+        host_too: bool,
         secret_file: Option<PathBuf>,
         connect_within: Option<f64>,
         stall_after: Option<f64>,
@@ -127,6 +130,14 @@ impl Endpoint {
         settings.chunk = chunk.unwrap_or(settings.chunk);
         settings.connect_within = limit(py, connect_within)?.unwrap_or(settings.connect_within);
         settings.stall_after = limit(py, stall_after)?.unwrap_or(settings.stall_after);
+        if let Some(gpu) = gpu {
+            let wanted = gpu.parse::<Gpu>();
+            let wanted = wanted.map_err(|error| usage(py, error.to_string()))?;
+            settings.memory = match host_too {
+                true => MemoryOf::Either(wanted),
+                false => MemoryOf::Gpu(wanted),
+            };
+        }
         settings.program = program;
         let made = py.detach(|| tcpx_p2p::Endpoint::new(&settings));
         Ok(Self {
@@ -197,9 +208,25 @@ impl Endpoint {
         ended.map_err(|error| raised(py, &error))
     }
 
-    /// The memory stays as it is until `deregister` has returned.
-    fn register(&self, py: Python<'_>, address: usize, nbytes: usize) -> PyResult<u64> {
+    /// The memory stays as it is until `deregister` has returned. `on_a_gpu` says why it is known to
+    /// be GPU memory.
+    #[pyo3(signature = (address, nbytes, on_a_gpu=None))]
+    fn register(
+        &self,
+        py: Python<'_>,
+        address: usize,
+        nbytes: usize,
+        on_a_gpu: Option<&str>,
+    ) -> PyResult<u64> {
         let endpoint = self.open(py)?;
+        if let (Some(known), Some(why)) = (on_a_gpu, endpoint.without_gpu()) {
+            return Err(usage(
+                py,
+                format!(
+                    "the buffer is GPU memory ({known}), and {why}: name the GPU when you make the endpoint, or copy the buffer to the CPU"
+                ),
+            ));
+        }
         // Asking the kernel about many pages takes a while.
         let made = py.detach(|| {
             let start = std::ptr::with_exposed_provenance_mut(address);

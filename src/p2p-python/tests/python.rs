@@ -31,6 +31,10 @@ fn copy_tree(from: &Path, to: &Path) {
 
 /// Runs a script of this folder; its last lines are those of `unittest`.
 fn run(script: &str) {
+    run_with(script, &[]);
+}
+
+fn run_with(script: &str, environment: &[(&str, &Path)]) {
     if let Err(error) = Command::new("python3").arg("--version").output() {
         println!("skipped: no python3: {error}");
         return;
@@ -44,6 +48,7 @@ fn run(script: &str) {
         .current_dir(folder.path())
         .env("PYTHONPATH", folder.path())
         .env("TCPXSOFT_SOCKET_IFNAME", "lo")
+        .envs(environment.iter().copied())
         .output()
         .expect("runs");
     let (out, err) = (
@@ -72,6 +77,20 @@ fn bad_input_is_refused_with_its_reason() {
 #[test]
 fn processes_that_end_fork_or_are_interrupted() {
     run("processes.py");
+}
+
+#[test]
+fn gpu_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let compiled = Command::new("cc")
+        .args(["-O2", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden"])
+        .args(["-Wno-unknown-pragmas", "-Wl,-soname,libcuda.so.1"])
+        .arg(source("../../tests/cuda/fake_cuda.c"))
+        .arg("-o")
+        .arg(folder.path().join("libcuda.so.1"))
+        .status();
+    assert!(compiled.expect("a C compiler named cc").success());
+    run_with("gpu.py", &[("LD_LIBRARY_PATH", folder.path())]);
 }
 
 /// The stub names every class and function of the module, and nothing else.

@@ -50,19 +50,19 @@ class Memory(Part):
         if isinstance(buffer, int):
             if nbytes is None:
                 raise UsageError("an address needs a number of bytes: register(address, nbytes)")
-            self._buffer, self.readonly = None, False
+            self._buffer, self.readonly, on_a_gpu = None, False, None
             address = _whole("the address", buffer)
             nbytes = _whole("the number of bytes", nbytes)
         else:
             self._buffer = _native.Buffer(buffer)
-            self.readonly = self._buffer.readonly
+            self.readonly, on_a_gpu = self._buffer.readonly, self._buffer.on_a_gpu
             address, held = self._buffer.address, self._buffer.nbytes
             nbytes = held if nbytes is None else _whole("the number of bytes", nbytes)
             if nbytes > held:
                 raise UsageError(f"the buffer has {held} bytes, and {nbytes} were asked for")
         super().__init__(self, address, nbytes)
         self.endpoint = endpoint
-        self.number = endpoint._open().register(address, nbytes)
+        self.number = endpoint._open().register(address, nbytes, on_a_gpu)
         # Memory that is registered must not be freed, also if the program drops this object.
         endpoint._memories.add(self)
 
@@ -197,8 +197,12 @@ class Connection:
 
 
 class Endpoint(UcclCalls):
-    """An endpoint. `gpu` and `num_cpus` are of UCCL's signature: this version moves host memory,
-    and its driver needs one thread.
+    """An endpoint. It moves host memory, or with `gpu` (a CUDA device number or PCI address) memory of
+    that GPU only. What a stream still writes to a tensor is not waited for: synchronize it before
+    a transfer reads the tensor.
+
+    `local_gpu_idx` and `num_cpus` are of UCCL's signature: the first is a GPU whose memory is moved
+    as well as the host's, where the node has it; of the second there is no need.
 
     Make the first endpoint before other threads change the environment, and after a fork.
     """
@@ -208,6 +212,7 @@ class Endpoint(UcclCalls):
         local_gpu_idx: Optional[int] = None,
         num_cpus: Optional[int] = None,
         *,
+        gpu: Union[int, str, None] = None,
         name: Optional[str] = None,
         plugin: Optional[str] = None,
         address: Optional[str] = None,
@@ -218,6 +223,9 @@ class Endpoint(UcclCalls):
         connect_within: Optional[float] = None,
         stall_after: Optional[float] = None,
     ) -> None:
+        if gpu is not None and local_gpu_idx is not None:
+            raise UsageError("gpu and local_gpu_idx both name a GPU: pass one of them")
+        wanted = local_gpu_idx if gpu is None else gpu
         self._native: Optional[_native.Endpoint] = _native.Endpoint(
             name=name,
             plugin=plugin,
@@ -225,6 +233,8 @@ class Endpoint(UcclCalls):
             port=port,
             lanes=lanes,
             chunk=chunk,
+            gpu=None if wanted is None else str(wanted),
+            host_too=gpu is None,
             secret_file=secret_file,
             connect_within=connect_within,
             stall_after=stall_after,

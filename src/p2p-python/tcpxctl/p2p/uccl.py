@@ -282,7 +282,7 @@ class UcclCalls:
         try:
             for tensor in tensors:
                 buffer = _native.Buffer(tensor)
-                mr = native.register(buffer.address, buffer.nbytes)
+                mr = native.register(buffer.address, buffer.nbytes, buffer.on_a_gpu)
                 rights = "read" if buffer.readonly else "both"
                 blob = native.advertise((mr, buffer.address, buffer.nbytes), rights)
                 desc = XferDesc(buffer.address, buffer.nbytes, mr, blob)
