@@ -46,7 +46,8 @@ def in_flight(begin) -> None:
 
 
 endpoint = p2p.Endpoint(name=options.end, plugin=os.environ["BENCH_PLUGIN"], address="127.0.0.1", lanes=options.lanes)
-buffer = mmap.mmap(-1, options.size)
+# Private, as the memory of malloc in endpoint.c: shared memory has no huge pages.
+buffer = mmap.mmap(-1, options.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 buffer[:] = b"\1" * options.size
 memory = endpoint.register(buffer)
 if options.end == "serve":
