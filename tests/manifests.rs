@@ -32,6 +32,32 @@ const UNNAMED: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// A shared object that the program loads is of no use where it is not installed.
+#[test]
+fn every_plugin_object_is_installed_and_in_the_wheel() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let objects: Vec<String> = manifests(root)
+        .into_iter()
+        .filter_map(|manifest| {
+            let library = read_toml(&manifest).get("lib")?.clone();
+            let is_object = library
+                .get("crate-type")?
+                .as_array()?
+                .iter()
+                .any(|kind| kind.as_str() == Some("cdylib"));
+            let name = library.get("name")?.as_str()?.strip_prefix("nccl_net_")?;
+            is_object.then(|| name.to_owned())
+        })
+        .collect();
+    assert!(objects.len() >= 3, "{objects:?}");
+    for script in ["scripts/install", "scripts/wheel"] {
+        let text = fs::read_to_string(root.join(script)).expect("a script");
+        for object in &objects {
+            assert!(text.contains(object), "{script} does not install {object}");
+        }
+    }
+}
+
 #[test]
 fn every_declared_dependency_is_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
