@@ -80,6 +80,11 @@ fn processes_that_end_fork_or_are_interrupted() {
 }
 
 #[test]
+fn a_program_for_uccl_runs_unchanged() {
+    run("unchanged.py");
+}
+
+#[test]
 fn gpu_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let compiled = Command::new("cc")
