@@ -315,7 +315,8 @@ pub(crate) struct Transfer(tcpx_p2p::Transfer);
 impl Transfer {
     /// Whether the operation is done; never waits.
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
-        self.0.poll().map_err(|error| raised(py, &error))
+        let polled = py.detach(|| self.0.poll());
+        polled.map_err(|error| raised(py, &error))
     }
 
     /// Waits until the operation is done and returns its bytes.

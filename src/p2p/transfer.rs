@@ -70,11 +70,15 @@ impl Drop for Completion {
 }
 
 impl Transfer {
-    /// Whether the operation is done; never waits.
+    /// Whether the operation is done; never waits. If it is not, the CPU is given away once: programs
+    /// poll in a loop, and the endpoint's thread, or the peer's, may need the CPU to finish it.
     ///
     /// # Errors
     /// The operation has failed.
     pub fn poll(&self) -> Result<bool, Error> {
+        if !self.0.is_over.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
         if !self.0.is_over.load(Ordering::Acquire) {
             return Ok(false);
         }
