@@ -143,6 +143,16 @@ class Calls(unittest.TestCase):
         self.assertTrue(ok and again != conn)
         self.assertEqual(self.client.conn_id_of_rank(0), 2**64 - 1)
 
+    def test_calls_of_one_node_say_what_to_call_instead(self):
+        calls = ["connect_local", "accept_local"]
+        kinds = ["advertise", "advertisev", "write", "read", "writev", "readv"]
+        calls += [f"{kind}_ipc" for kind in kinds] + ["write_ipc_async", "read_ipc_async"]
+        for call in calls:
+            with self.subTest(call=call):
+                result = getattr(self.client, call)(1, 2, 3)
+                self.assertIs(result if isinstance(result, bool) else result[0], False)
+                self.assertIn(f"{call}: tcpxctl maps no memory into another process", self.client.last_error)
+
     def test_why_a_call_failed_is_logged(self):
         with self.assertLogs("tcpxctl.p2p", logging.WARNING) as logged:
             self.assertEqual(self.client.connect("127.0.0.1", "", 1), (False, 0))

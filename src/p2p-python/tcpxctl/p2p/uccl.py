@@ -339,6 +339,51 @@ class UcclCalls:
             return False, 0
         return self._begin("transfer", self._one_sided, op_name, conn_id, pieces)
 
+    # Of one node. Memory is not mapped into another process here: its connections are like all others.
+
+    def _of_one_node(self, call: str, instead: str) -> None:
+        self._failed(call, UsageError(f"tcpxctl maps no memory into another process; call {instead}, also on one node"))
+
+    def connect_local(self, *_: Any, **__: Any) -> Tuple[bool, int]:
+        self._of_one_node("connect_local", "connect or add_remote_endpoint")
+        return False, 0
+
+    def accept_local(self, *_: Any, **__: Any) -> Tuple[bool, int, int]:
+        self._of_one_node("accept_local", "accept")
+        return False, -1, 0
+
+    def advertise_ipc(self, *_: Any, **__: Any) -> Tuple[bool, bytes]:
+        self._of_one_node("advertise_ipc", "advertise")
+        return False, b""
+
+    def advertisev_ipc(self, *_: Any, **__: Any) -> Tuple[bool, List[bytes]]:
+        self._of_one_node("advertisev_ipc", "advertisev")
+        return False, []
+
+    def write_ipc(self, *_: Any, **__: Any) -> bool:
+        self._of_one_node("write_ipc", "write")
+        return False
+
+    def read_ipc(self, *_: Any, **__: Any) -> bool:
+        self._of_one_node("read_ipc", "read")
+        return False
+
+    def writev_ipc(self, *_: Any, **__: Any) -> bool:
+        self._of_one_node("writev_ipc", "writev")
+        return False
+
+    def readv_ipc(self, *_: Any, **__: Any) -> bool:
+        self._of_one_node("readv_ipc", "readv")
+        return False
+
+    def write_ipc_async(self, *_: Any, **__: Any) -> Tuple[bool, int]:
+        self._of_one_node("write_ipc_async", "write_async")
+        return False, 0
+
+    def read_ipc_async(self, *_: Any, **__: Any) -> Tuple[bool, int]:
+        self._of_one_node("read_ipc_async", "read_async")
+        return False, 0
+
     # How the calls above are made.
 
     def _one_sided(self, operation: str, conn: int, pieces: Sequence[Tuple[int, int, int, bytes]]) -> _native.Transfer:
