@@ -187,8 +187,17 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
         phase: timeline.phase(worker.id, at_ns),
         sampled_ms: sample.map(|sample| sample.at_ns.saturating_sub(state.at_ns(0.0)) as f64 / 1e6),
         channels: channels.unwrap_or_default(),
-        ..EvidenceNode::new(Subject::worker(worker.id, &state.names))
+        ..EvidenceNode::new(subject(state, worker))
     }
+}
+
+/// The worker, with the name of a process's endpoint.
+fn subject(state: &RunState, worker: &WorkerState) -> Subject {
+    let mut subject = Subject::worker(worker.id, &state.names);
+    if let Some(process) = &worker.process {
+        subject.name = process.with_endpoint(&subject.name);
+    }
+    subject
 }
 
 fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> EvidenceNode {
@@ -240,7 +249,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
             .transfer
             .as_ref()
             .and_then(|transfer| transfer.network.clone()),
-        ..EvidenceNode::new(Subject::worker(worker.id, &state.names))
+        ..EvidenceNode::new(subject(state, worker))
     };
     for line in worker.lines() {
         node.listened_on_gpus.extend(listened_on_gpu(&line.text));

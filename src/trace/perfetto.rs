@@ -110,10 +110,13 @@ impl Out<'_> {
         channel: &ChannelTrace,
         process: usize,
     ) -> io::Result<()> {
-        let device = if channel.device.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", channel.device)
+        let connection = channel.sample.connection;
+        let connection = connection.map(|number| format!("connection {number}"));
+        let parts = [Some(channel.device.clone()), connection];
+        let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+        let device = match parts.collect::<Vec<_>>().as_slice() {
+            [] => String::new(),
+            parts => format!(" ({})", parts.join(", ")),
         };
         self.process(
             process,

@@ -3,7 +3,7 @@
 
 use tcpx_recorder::format::Role;
 use tcpx_recorder::{ChannelSample, Event, Events, LogEntry, ReadError, Reader};
-use tcpx_run_model::counters::Sample;
+use tcpx_run_model::counters::{Sample, name_with_endpoint};
 use tcpx_run_model::ids::WorkerId;
 use tcpx_words::side::Side;
 
@@ -134,7 +134,7 @@ impl WorkerTrace {
         channels.sort_by_key(|channel| (order(channel.role), channel.index, channel.sample.slot));
         Ok(Self {
             id,
-            name: name.to_owned(),
+            name: name_with_endpoint(name, &header.role),
             plugin: header.plugin,
             channels,
             setup: reader.setup_events(EVENTS_MAX)?,

@@ -31,6 +31,21 @@ pub struct ProcessFacts {
     pub inside: Option<String>,
 }
 
+impl ProcessFacts {
+    /// The worker's name, with that of its endpoint: `pid 8955 (endpoint decode)`.
+    pub fn with_endpoint(&self, name: &str) -> String {
+        name_with_endpoint(name, &self.role)
+    }
+}
+
+/// A process's name, with its label if that is an endpoint's: `pid 8955 (endpoint decode)`.
+pub fn name_with_endpoint(name: &str, label: &str) -> String {
+    match label.starts_with("endpoint ") {
+        true => format!("{name} ({label})"),
+        false => name.to_owned(),
+    }
+}
+
 /// Calls of a process that belong to no channel: `init`, `listen`, `connect`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetupCalls {
@@ -79,5 +94,18 @@ impl ProcessFacts {
             }),
             inside: self.inside.map(|call| printable(&call)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_named_with_its_endpoint_and_with_no_other_label() {
+        let named = |label: &str| name_with_endpoint("pid 7", label);
+        assert_eq!(named("endpoint decode"), "pid 7 (endpoint decode)");
+        assert_eq!(named("NCCL rank 3"), "pid 7");
+        assert_eq!(named(""), "pid 7");
     }
 }
