@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tcpx_bootstrap::{
     Config, Deadline, PeerLink, PendingLimits, Proven, Purpose, Secret, Strangers,
 };
+use tcpx_words::error::Outcome;
 
 /// Proven peers that are being connected at once.
 const INTRODUCED_MAX: usize = 64;
@@ -99,11 +100,19 @@ fn join(
 ) -> Result<(), Error> {
     let peer = link.peer().ip();
     let count = terms.lanes;
-    let (listening, mine) = shared.call(
+    let listening = shared.call(
         |reply| Command::Listen { count, reply },
         "listening on the plugin's devices",
         terms.within,
-    )?;
+    );
+    let (listening, mine) = match listening {
+        Ok(made) => made,
+        Err(error) => {
+            // The peer, which waits for handles, learns the reason.
+            link.abort(Outcome::NotRun, &error.to_string());
+            return Err(error);
+        }
+    };
     let deadline = Deadline::after(CONNECT_LIMIT, terms.within);
     let handles = link.exchange_handles(&mine, count, deadline, &shared.stop);
     let ready = handles

@@ -3,8 +3,9 @@
 #![forbid(unsafe_code)]
 
 use crate::Error;
-use crate::connection::{Arrival, Connection};
+use crate::connection::{Arrival, Connection, lost};
 use crate::lane::Lane;
+use crate::message::Message;
 use crate::shared::Shared;
 use crate::transfer::Reply;
 use std::net::IpAddr;
@@ -107,6 +108,13 @@ impl Joining {
         }
         let missing = lanes.sends.iter().filter(|send| send.is_none()).count()
             + lanes.recvs.iter().filter(|recv| recv.is_none()).count();
+        if missing > 0
+            && let Some(why) = self.given_up()
+        {
+            let peer = self.peer.to_string();
+            return Err(Error::Connection { peer, why });
+        }
+        let lanes = &self.lanes;
         if missing > 0 && Instant::now() > self.deadline {
             let what = format!(
                 "{missing} of {} connects and accepts of the plugin",
@@ -118,6 +126,15 @@ impl Joining {
             });
         }
         Ok(missing == 0)
+    }
+
+    /// Why the peer has given up, if it has. What it says otherwise is for the connection.
+    fn given_up(&mut self) -> Option<String> {
+        let filled = self.duplex.fill();
+        match Message::decode(self.duplex.received()) {
+            Ok(Some((Message::Bye { why }, _))) => Some(format!("given up by the peer: {why}")),
+            _ => filled.err().map(|error| lost(&error)),
+        }
     }
 
     /// The connection, once every lane is there. `place` is its place among the open ones.
@@ -157,7 +174,12 @@ impl Joining {
     }
 
     /// Closes everything and says why.
-    pub(crate) fn fail(self, shared: &Shared, error: Error) {
+    pub(crate) fn fail(mut self, shared: &Shared, error: Error) {
+        let mut bye = Vec::new();
+        let why = error.to_string();
+        Message::Bye { why }.encode(&mut bye);
+        // One attempt: the peer also sees the connection end.
+        let _ = self.duplex.queue(&bye).and_then(|()| self.duplex.flush());
         let net = &*shared.loaded.net;
         let Lanes {
             listeners,

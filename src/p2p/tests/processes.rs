@@ -213,6 +213,36 @@ fn a_peer_that_is_stopped_is_given_up() {
     endpoint.deregister(into.registration).expect("free");
 }
 
+/// Listens, and may then open one more descriptor: that of a peer, but none of the plugin for it.
+#[test]
+#[ignore = "a process that the tests start"]
+fn cannot_listen() {
+    let endpoint = endpoint("server");
+    let metadata = String::from_utf8(endpoint.metadata().to_bytes()).expect("text");
+    // The listing holds one itself.
+    let held = std::fs::read_dir("/proc/self/fd").expect("a list").count() as u64 - 1;
+    let most = rustix::process::Rlimit {
+        current: Some(held + 1),
+        maximum: Some(held + 1),
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, most).expect("fewer");
+    println!("serving none|{metadata}");
+    std::io::stdout().flush().expect("a reader");
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn a_peer_that_cannot_listen_says_so() {
+    // SAFETY: before the first endpoint, and each test of this file sets the same value.
+    unsafe { std::env::set_var("TCPXSOFT_SOCKET_IFNAME", "lo") };
+    let mut server = Process::run("cannot_listen");
+    let said = server.said("serving ");
+    let metadata = Metadata::parse(said[1].as_bytes()).expect("metadata");
+    let refused = endpoint("reader").connect(&metadata);
+    let words = refused.expect_err("no descriptors there").to_string();
+    assert!(words.contains("listen returned"), "{words}");
+}
+
 /// Counts descriptors, so it needs a process without other endpoints.
 #[test]
 #[ignore = "a process that the tests start"]
