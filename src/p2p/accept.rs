@@ -46,7 +46,9 @@ pub(crate) fn serve(listener: &TcpListener, shared: &Arc<Shared>, terms: &Terms)
         let (shared, terms, busy) = (Arc::clone(shared), terms.clone(), Arc::clone(&busy));
         let introduce = move || {
             // The peer learns of an error by its own end of the connection.
-            let _ = introduce(proven, &shared, &terms);
+            if let Err(error) = introduce(proven, &shared, &terms) {
+                shared.warn(&format!("a peer was not connected: {error}"));
+            }
             busy.fetch_sub(1, Ordering::Relaxed);
         };
         let thread = std::thread::Builder::new().name("tcpxp2p-peer".into());

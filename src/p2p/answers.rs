@@ -57,7 +57,7 @@ impl Connection {
                 self.check_new(op)?;
                 match self.claimed(&pieces, Right::Write, home) {
                     Ok(pieces) => self.pull(op, &pieces, None),
-                    Err(why) => self.say(&Message::Refused { op, why }),
+                    Err(why) => self.refuse("write", op, why, home),
                 }
             }
             Message::Offer { op, len } => {
@@ -144,10 +144,19 @@ impl Connection {
                         len: 0,
                     });
                 }
-                self.say(&Message::Refused { op, why });
+                self.refuse("read", op, why, home);
             }
         }
         Ok(())
+    }
+
+    /// Says no to the peer, and to whoever watches this end.
+    fn refuse(&mut self, what: &str, op: u64, why: String, home: &Home<'_>) {
+        let (number, peer) = (self.number, &self.peer.name);
+        (home.warn)(&format!(
+            "connection {number}: {what} {op} of endpoint `{peer}` refused: {why}"
+        ));
+        self.say(&Message::Refused { op, why });
     }
 
     fn answer(&mut self, op: u64, answer: Result<(), String>) -> Result<(), Lost> {

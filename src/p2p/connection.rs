@@ -78,6 +78,8 @@ pub(crate) struct Home<'a> {
     pub(crate) net: &'a dyn Net,
     pub(crate) seal: &'a Seal,
     pub(crate) memory: &'a Memory,
+    /// Tells whoever watches this end.
+    pub(crate) warn: &'a dyn Fn(&str),
     /// Takes a notification, unless there are too many.
     pub(crate) note: &'a dyn Fn(u64, Vec<u8>) -> bool,
 }

@@ -27,6 +27,10 @@ const YIELDS: u32 = 200;
 const NAP: Duration = Duration::from_micros(50);
 /// Sleep with nothing in flight; deadlines are checked this often.
 const REST: Duration = Duration::from_millis(50);
+/// Why a connection ends where nothing is wrong.
+const CLOSED_HERE: &str = "this end closed it";
+const ENDPOINT_CLOSED: &str = "its program closed the endpoint";
+
 /// Marks the endpoint as over however the thread ends, and drops what callers still wait for.
 struct Over<'a>(&'a Shared);
 
@@ -142,7 +146,7 @@ impl Driver {
             Command::Disconnect { connection, reply } => {
                 let _ = reply.send(match self.connections.remove(&connection) {
                     Some(found) => {
-                        self.end(found, "this end closed it", true);
+                        self.end(found, CLOSED_HERE, true);
                         Ok(())
                     }
                     None => Err(no_connection(connection)),
@@ -186,7 +190,9 @@ impl Driver {
     fn drive(&mut self) -> bool {
         let shared = &self.shared;
         let note = |connection, bytes| shared.notes.push((connection, bytes));
+        let warn = |text: &str| shared.warn(text);
         let home = Home {
+            warn: &warn,
             net: &*shared.loaded.net,
             seal: &shared.seal,
             memory: &shared.memory,
@@ -216,6 +222,15 @@ impl Driver {
 
     fn end(&self, connection: Connection, why: &str, tell: bool) {
         let number = connection.number;
+        // Also where the peer says one of these.
+        let is_normal = [CLOSED_HERE, ENDPOINT_CLOSED]
+            .iter()
+            .any(|normal| why.ends_with(normal));
+        if !is_normal {
+            let peer = &connection.peer.name;
+            let text = format!("connection {number} with endpoint `{peer}` ended: {why}");
+            self.shared.warn(&text);
+        }
         self.shared.peers().remove(&number);
         self.shared.accepted.retain(|one| one.connection != number);
         connection.close(&*self.shared.loaded.net, why, tell);
@@ -273,7 +288,7 @@ impl Driver {
 
     fn close(mut self) {
         for connection in std::mem::take(&mut self.connections).into_values() {
-            self.end(connection, "its program closed the endpoint", true);
+            self.end(connection, ENDPOINT_CLOSED, true);
         }
         for joining in std::mem::take(&mut self.joining) {
             joining.fail(&self.shared, Error::Closed);

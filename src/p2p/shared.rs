@@ -17,9 +17,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tcpx_recorder::LogLine;
 
 /// Longest wait of a caller before it looks again whether the endpoint is closed.
 const SLICE: Duration = Duration::from_millis(50);
+/// NCCL's level of warnings.
+const WARN: i32 = 2;
 /// Commands that wait for the thread.
 const COMMANDS_MAX: usize = 16 * 1024;
 
@@ -237,6 +240,20 @@ impl Shared {
                 ip,
                 peer,
             }),
+        }
+    }
+
+    /// Writes a warning into the flight recorder's log, which `watch` shows: what a peer was refused has
+    /// no caller here who could be told.
+    pub(crate) fn warn(&self, text: &str) {
+        if let Some(tap) = self.loaded.tap {
+            tap.recorder().log(&LogLine {
+                level: WARN,
+                flags: 0,
+                function: b"endpoint",
+                line: 0,
+                text: text.as_bytes(),
+            });
         }
     }
 

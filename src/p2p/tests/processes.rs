@@ -177,6 +177,19 @@ fn recorded() -> Option<(u64, OperationKind, u64)> {
     Some((connection, kind, number))
 }
 
+/// The warnings in the log of this process's recorder.
+fn logged() -> Vec<String> {
+    let files = tcpx_recorder::list(Path::new(tcpx_recorder::SHARED_MEMORY)).expect("a folder");
+    let own = files.iter().find(|file| {
+        let header = file.header.as_ref();
+        header.is_ok_and(|header| header.writer.pid == std::process::id())
+    });
+    let mut reader = Reader::open(&own.expect("a recorder").path).expect("readable");
+    let lines = reader.log(0, 10_000).expect("readable").lines;
+    let warned = lines.into_iter().filter(|line| line.level == 2);
+    warned.map(|line| line.text).collect()
+}
+
 #[test]
 fn a_peer_that_is_stopped_is_given_up() {
     // SAFETY: before the first endpoint, and each test of this file sets the same value.
@@ -210,6 +223,12 @@ fn a_peer_that_is_stopped_is_given_up() {
     let error = read.wait(AMPLE).expect_err("given up").to_string();
     let expected = "connection to endpoint `server`: no progress for 0.5 s: read 1 of 8388608 bytes is not done, 16 messages are in flight; recv 0: 8 posted, none done: the sender's turn";
     assert_eq!(error, expected);
+    let said = logged();
+    assert!(
+        said.iter()
+            .any(|line| line.contains("ended: no progress for 0.5 s: read 1 of")),
+        "{said:?}"
+    );
     endpoint.deregister(into.registration).expect("free");
 }
 
