@@ -17,6 +17,7 @@ mod identity;
 mod imported;
 mod keys;
 mod mesh;
+mod presets;
 mod resolve;
 mod rules;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod shell;
 mod shipped;
 mod sweep;
 mod topology;
+mod traffic;
 mod variables;
 
 #[cfg(test)]
@@ -41,6 +43,8 @@ pub use fault::{Fault, FaultBy, NetworkFault, ProcessFault, Sides};
 pub use file::{FILE_BYTES_MAX, Layer};
 pub use imported::Imported;
 pub use mesh::{Mesh, Rails, Rounds};
+pub use presets::{ElementType, PRESETS, Preset};
 pub use resolve::{Inputs, Origin, Resolved, resolve};
 pub use topology::{Bindings, CpuSet, Gpus, MappedNics, NicMap, Nics, Processes, Topology};
+pub use traffic::{Arrival, KvOperation, KvShape, PerSecond, TokenMix, Traffic, TrafficKind};
 pub use variables::{EnvTable, Variables};
