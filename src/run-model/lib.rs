@@ -3,7 +3,8 @@
 //! `scenario` is the input of a run. `ids` identify and name nodes, pairs and workers. `event` is
 //! the stream of a run; `phase`, `results` and `finding` are types in it. `state` folds the events,
 //! `timeline` also keeps the history for a view. `counters` are what a recorder holds, `live` reads
-//! those of running processes. `latencies` are times that are merged. `record` is the files of a run, `replay` folds them.
+//! those of running processes. `kv_plan` is what KV-cache traffic moves and when, `latencies` are times
+//! that are merged. `record` is the files of a run, `replay` folds them.
 //!
 //! Every crate above the engine uses these types. Nothing here loads a plugin, starts a process
 //! or opens a connection.
@@ -14,6 +15,7 @@ pub mod counters;
 pub mod event;
 pub mod finding;
 pub mod ids;
+pub mod kv_plan;
 pub mod latencies;
 pub mod live;
 pub mod phase;

@@ -338,3 +338,66 @@ impl Traffic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::presets::MODELS;
+    use super::*;
+
+    #[test]
+    fn presets_have_the_bytes_per_token_that_the_models_are_known_for() {
+        let check = |model: &str, page: u64, token_all_layers: u64| {
+            let traffic = Traffic {
+                model: model.into(),
+                ..Traffic::default()
+            };
+            let shape = traffic.shape();
+            assert_eq!(shape.page_bytes, page, "{model}");
+            let token = page / 16 * u64::from(shape.layers);
+            assert_eq!(token, token_all_layers, "{model}");
+        };
+        check("llama-3.1-8b", 64 << 10, 128 << 10);
+        check("llama-3.1-70b", 64 << 10, 320 << 10);
+        check("llama-2-7b", 256 << 10, 512 << 10);
+        check("qwen2.5-7b", 32 << 10, 56 << 10);
+        // One latent vector of 512 + 64 elements per token and layer.
+        check("deepseek-v3", 16 * 1152, 61 * 1152);
+        for one in PRESETS {
+            assert!(MODELS.contains(one.name), "{}", one.name);
+        }
+    }
+
+    #[test]
+    fn own_figures_replace_those_of_the_model() {
+        let mut traffic = Traffic {
+            layers: Some(2),
+            dtype: Some(ElementType::Fp8),
+            tp: 4,
+            page_tokens: 10,
+            ..Traffic::default()
+        };
+        let shape = traffic.shape();
+        assert_eq!((shape.layers, shape.page_bytes), (2, 2 * 2 * 128 * 10));
+        assert_eq!([1, 10, 11].map(|tokens| shape.pages(tokens)), [2, 2, 4]);
+        traffic.page = Some(ByteCount(4096));
+        let shape = traffic.shape();
+        assert_eq!((shape.layers, shape.page_bytes), (1, 4096));
+    }
+
+    #[test]
+    fn a_mix_of_lengths_is_read_and_written() {
+        let check = |text: &str, expected: &[(u32, u32)]| {
+            let mix: TokenMix = text.parse().expect(text);
+            assert_eq!(mix.lengths(), expected, "{text}");
+            assert_eq!(mix.to_string().parse(), Ok(mix));
+        };
+        check("1024", &[(1024, 1)]);
+        check("512x7,2048 x 2, 8192", &[(512, 7), (2048, 2), (8192, 1)]);
+        for bad in [
+            "", "0", "x", "512x0", "512x1001", "-1", "5000000", "1,", "1x2x3",
+        ] {
+            assert!(bad.parse::<TokenMix>().is_err(), "{bad}");
+        }
+        assert!(vec!["1"; 17].join(",").parse::<TokenMix>().is_err());
+    }
+}
