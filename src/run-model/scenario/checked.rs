@@ -12,7 +12,9 @@
 use super::fault::Fault;
 use super::mesh::Mesh;
 use super::topology::{Bindings, Topology};
+use super::traffic::Traffic;
 use super::variables::{EnvTable, Variables};
+use crate::kv_plan::KvPlan;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,9 @@ pub struct Scenario {
     pub requires: Vec<Requirement>,
     /// What moves, and how it is cut up.
     pub transfer: Transfer,
+    /// What moves in place of one stream of bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
     /// Which GPUs and NICs take part.
     pub topology: Topology,
     /// Which nodes of a run of many transfer with which.
@@ -62,6 +67,7 @@ impl Default for Scenario {
             name: "default".to_owned(),
             requires: Vec::new(),
             transfer: Transfer::default(),
+            traffic: None,
             topology: Topology::default(),
             mesh: None,
             progress: Progress::default(),
@@ -84,6 +90,14 @@ impl Scenario {
             env.insert("TCPXSOFT_FAULT".to_owned(), spec);
         }
         env
+    }
+
+    /// Bytes of one iteration and direction.
+    pub fn iteration_bytes(&self) -> u64 {
+        match &self.traffic {
+            Some(traffic) => KvPlan::new(traffic).bytes(),
+            None => self.transfer.total.0,
+        }
     }
 
     /// The name of the recorded evidence to judge, if the fault cannot be injected.

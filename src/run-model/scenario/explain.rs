@@ -8,7 +8,7 @@ use super::error::{InvalidValue, Place, ScenarioError, printable};
 use super::file::{Sources, Tree};
 use super::identity::dotted;
 use super::keys;
-use super::rules::RULES;
+use super::rules;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::de::DeValue;
@@ -158,8 +158,7 @@ fn expected(key: &str, message: &str, candidates: &[&str]) -> String {
 
 /// The expected value by the rule of this key, or of a table around it.
 fn rule(key: &str) -> Option<&'static str> {
-    let own = RULES
-        .iter()
+    let own = rules::all()
         .find(|rule| rule.key == key && rule.is_about_type)
         .map(|rule| rule.expected);
     own.or_else(|| key.rsplit_once('.').and_then(|(table, _)| rule(table)))

@@ -28,6 +28,7 @@ mod shipped;
 mod sweep;
 mod topology;
 mod traffic;
+mod traffic_rules;
 mod variables;
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::fault::{Fault, Sides};
 use super::mesh::Rails;
 use super::resolve::ABI_VARIABLE;
 use super::topology::{Gpus, MappedNics, NicMap, Nics};
+use super::traffic_rules::TRAFFIC_RULES;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tcpx_words::abi_version::AbiVersion;
@@ -24,7 +25,7 @@ use tcpx_words::units::{ByteCount, TimeSpan};
 pub(crate) const TCPX_CHUNK_MAX: ByteCount = ByteCount(4 << 20);
 /// A plugin counts a request's bytes, and a registration's, in C ints.
 const CHUNK_MAX: u64 = i32::MAX as u64;
-const TOTAL_MAX: u64 = 1 << 40;
+pub(super) const TOTAL_MAX: u64 = 1 << 40;
 /// Longer than any run should take; a longer deadline is most likely a wrong unit.
 const LIMIT_MAX: Duration = Duration::from_secs(24 * 3600);
 const VARIABLES_MAX: usize = 256;
@@ -43,7 +44,11 @@ pub(super) struct Rule {
 }
 
 /// A rule about one key.
-const fn rule(key: &'static str, expected: &'static str, holds: fn(&Scenario) -> bool) -> Rule {
+pub(super) const fn rule(
+    key: &'static str,
+    expected: &'static str,
+    holds: fn(&Scenario) -> bool,
+) -> Rule {
     Rule {
         key,
         expected,
@@ -53,7 +58,11 @@ const fn rule(key: &'static str, expected: &'static str, holds: fn(&Scenario) ->
 }
 
 /// A rule about a key that depends on other keys.
-const fn together(key: &'static str, expected: &'static str, holds: fn(&Scenario) -> bool) -> Rule {
+pub(super) const fn together(
+    key: &'static str,
+    expected: &'static str,
+    holds: fn(&Scenario) -> bool,
+) -> Rule {
     Rule {
         key,
         expected,
@@ -62,7 +71,7 @@ const fn together(key: &'static str, expected: &'static str, holds: fn(&Scenario
     }
 }
 
-pub(super) const RULES: &[Rule] = &[
+const RULES: &[Rule] = &[
     rule("name", "1 to 100 printable characters", |s| {
         is_line(&s.name, 100)
     }),
@@ -266,6 +275,11 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
+/// The rules of every key.
+pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().chain(TRAFFIC_RULES)
+}
+
 impl Scenario {
     /// Checks that every value is within its range.
     ///
@@ -303,7 +317,7 @@ impl Scenario {
     }
 
     pub(super) fn refused(&self) -> Option<InvalidValue> {
-        let broken = RULES.iter().find(|rule| !(rule.holds)(self));
+        let broken = all().find(|rule| !(rule.holds)(self));
         broken
             .map(|rule| self.refuse(rule.key, rule.expected.to_owned()))
             .or_else(|| self.refused_variable())

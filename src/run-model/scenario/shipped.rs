@@ -20,6 +20,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "gpu-memory",
     "gpu-unpack",
     "incast",
+    "kv-cache",
+    "kv-incast",
     "latency",
     "mesh",
     "mesh-quick",

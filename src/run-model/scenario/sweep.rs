@@ -23,8 +23,10 @@ pub(super) fn may_sweep(path: &[impl AsRef<str>]) -> bool {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     matches!(
         path.as_slice(),
-        ["transfer" | "progress" | "plugin" | "limits" | "fault", _]
-            | ["topology", "processes"]
+        [
+            "transfer" | "traffic" | "progress" | "plugin" | "limits" | "fault",
+            _
+        ] | ["topology", "processes"]
             | ["env", ..]
     )
 }

@@ -176,3 +176,62 @@ fn a_version_of_the_table_that_is_not_known_is_refused_with_those_that_are() {
         );
     }
 }
+
+#[test]
+fn kv_traffic_that_cannot_be_is_refused_with_the_key_and_what_is_possible() {
+    let refused = |keys: &str| {
+        let said = said(&format!("name = \"x\"\n[traffic]\n{keys}\n"), &[]);
+        let lines = said
+            .lines()
+            .filter(|line| line.contains("error") || line.contains('^'));
+        let lines: Vec<&str> = lines.map(str::trim).collect();
+        format!("{keys}\n  {}\n", lines.join("\n  "))
+    };
+    let all = [
+        "kind = \"bulk\"",
+        "model = \"llama-9\"",
+        "layers = 0",
+        "kv_heads = 0",
+        "head_size = 0",
+        "planes = 3",
+        "dtype = \"bf17\"",
+        "tp = 0",
+        "tp = 3",
+        "page_tokens = 0",
+        "page_tokens = 65536\nkv_heads = 4096",
+        "page = 0",
+        "page = \"2GiB\"",
+        "page = 4096\ndtype = \"fp8\"",
+        "tokens = 0",
+        "tokens = \"512x7, many\"",
+        "op = \"send\"",
+        "batch = 0",
+        "batch = 4097",
+        "batch = 4096\nconcurrency = 256\ndepth = 4",
+        "batch = 4096\npage = 4096\nconcurrency = 256\ndepth = 4",
+        "depth = 0",
+        "requests = 0",
+        "requests = 100000\ntokens = 4194304",
+        "concurrency = 0",
+        "concurrency = 257",
+        "concurrency = 256\ndepth = 5",
+        "arrival = \"poisson\"",
+        "arrival = \"poisson\"\nrate = 0",
+        "arrival = \"poisson\"\nrate = -3.5",
+        "arrival = \"poisson\"\nrate = nan",
+        "rate = 5",
+        "arrival = \"bursts\"",
+        "cache = \"4KiB\"",
+        "seed = -1",
+        "pages = 3",
+        "[transfer]\nchunk = 1024",
+        "[transfer]\nconnections = 257",
+        "[transfer]\ndirection = \"ping-pong\"",
+        "[transfer]\nmemory = \"device\"",
+        "[topology]\ngpus = { stand_ins = 2 }",
+        "[progress]\npolicy = \"dedicated-thread\"",
+        "[fault]\nby = \"driver\"\nside = \"recv\"\nkind = \"never-consumed\"",
+    ];
+    let all: String = all.iter().map(|keys| refused(keys)).collect();
+    insta::assert_snapshot!(all);
+}
