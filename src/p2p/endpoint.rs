@@ -10,7 +10,7 @@ use crate::gpu::Movable;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::shared::{Accepted, Command, Shared, Start};
-use crate::{Error, Metadata, Settings, loaded};
+use crate::{Error, Loaded, Metadata, Settings, loaded};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,13 +43,29 @@ impl Endpoint {
         // Before the plugin, which uses the GPU that is current.
         let movable = Movable::open(&settings.memory)?;
         let loaded = loaded::plugin(settings, movable.gpu().is_some())?;
+        Self::made(loaded, movable, settings)
+    }
+
+    /// As [`Endpoint::new`], over a plugin that the program has loaded and initialised.
+    ///
+    /// # Errors
+    /// A setting is wrong, no endpoint can be made over the plugin, or the address is not
+    /// available.
+    pub fn over(loaded: Loaded, settings: &Settings) -> Result<Self, Error> {
+        settings.check()?;
+        loaded.check().map_err(Error::Plugin)?;
+        let movable = Movable::open(&settings.memory)?;
+        Self::made(Arc::new(loaded), movable, settings)
+    }
+
+    fn made(loaded: Arc<Loaded>, movable: Movable, settings: &Settings) -> Result<Self, Error> {
         let system = |error: &dyn std::fmt::Display| {
             Error::Plugin(format!("endpoint {}: {error}", settings.name))
         };
-        let device = loaded.devices.first().map(|device| device.name.as_str());
+        let interface = loaded.interface.as_deref();
         let ip = settings
             .address
-            .or_else(|| tcpx_node::address_of(device?))
+            .or_else(|| tcpx_node::address_of(interface?))
             .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let listener = TcpListener::bind((ip, settings.port)).map_err(|error| {
             Error::Usage(format!(
@@ -186,7 +202,7 @@ impl std::fmt::Debug for Endpoint {
 }
 
 /// What both ends of a connection must agree on.
-fn config(settings: &Settings, loaded: &loaded::Loaded) -> Config {
+fn config(settings: &Settings, loaded: &Loaded) -> Config {
     let about = loaded.net.about();
     let terms = [
         ("endpoint.lanes", settings.lanes),

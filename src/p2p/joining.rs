@@ -29,7 +29,7 @@ impl Listening {
         let mut made = Self(Vec::with_capacity(count));
         let mut handles = Vec::with_capacity(count);
         for lane in 0..count {
-            match loaded.net.listen(lane % loaded.devices.len()) {
+            match loaded.net.listen(loaded.device_of(lane)) {
                 Ok((listener, handle)) => {
                     made.0.push(listener);
                     handles.push(handle.0);
@@ -95,7 +95,6 @@ impl Joining {
                 *recv = net.accept(listener).map_err(failed)?;
             }
         }
-        let devices = shared.loaded.devices.len();
         for (lane, (connecting, send)) in lanes
             .connecting
             .iter_mut()
@@ -103,7 +102,9 @@ impl Joining {
             .enumerate()
         {
             if send.is_none() {
-                *send = net.connect(lane % devices, connecting).map_err(failed)?;
+                *send = net
+                    .connect(shared.loaded.device_of(lane), connecting)
+                    .map_err(failed)?;
             }
         }
         let missing = lanes.sends.iter().filter(|send| send.is_none()).count()
@@ -207,22 +208,22 @@ impl Joining {
 /// The ABI has no call that cancels a connect: each is polled until it returns a comm, which is
 /// closed, or an error, after which the plugin has freed everything.
 fn end_pending(shared: &Shared, connecting: &mut [Connecting], sends: &[Option<SendComm>]) {
-    let (net, devices) = (&*shared.loaded.net, shared.loaded.devices.len());
+    let net = &*shared.loaded.net;
     let until = Instant::now() + ENDING;
     let mut pending: Vec<usize> = (0..sends.len())
         .filter(|lane| sends[*lane].is_none())
         .collect();
     while !pending.is_empty() && Instant::now() < until {
-        pending.retain(
-            |lane| match net.connect(*lane % devices, &mut connecting[*lane]) {
+        pending.retain(|lane| {
+            match net.connect(shared.loaded.device_of(*lane), &mut connecting[*lane]) {
                 Ok(None) => true,
                 Ok(Some(comm)) => {
                     let _ = net.close_send(comm);
                     false
                 }
                 Err(_) => false,
-            },
-        );
+            }
+        });
         std::thread::yield_now();
     }
 }

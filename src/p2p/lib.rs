@@ -23,7 +23,7 @@
 //! | `memory` | registered buffers, and who uses them |
 //! | `metadata` | what one endpoint must know to connect to another |
 //! | `gpu` | whose memory an endpoint moves: the host's, a GPU's, or both |
-//! | `loaded` | the plugin, loaded once per process |
+//! | `loaded` | the plugin, loaded once per process, or by the program itself |
 //! | `transfer` | an operation, as its caller sees it |
 //!
 //! Requests and answers are encrypted. The data is not: it travels through the plugin.
@@ -56,6 +56,7 @@ pub use connection::Peer;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use gpu::MemoryOf;
+pub use loaded::Loaded;
 pub use message::NOTE_MAX;
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
 pub use operations::{Local, Remote};

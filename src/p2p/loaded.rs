@@ -9,7 +9,7 @@ use crate::{Error, Settings};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use tcpx_engine::plugin::{Device, Net, Plugin, tapped};
+use tcpx_engine::plugin::{Net, Plugin, tapped};
 use tcpx_node::plugin_files::{LoadError, PluginSource, choose, inspect};
 use tcpx_recorder::{Options, Recorder, SHARED_MEMORY, sweep};
 use tcpx_tap::Tap;
@@ -20,13 +20,42 @@ const TASK_CHUNK: &str = "NCCL_DYNAMIC_CHUNK_SIZE";
 /// What the software plugin takes device memory for.
 pub(crate) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
 
-/// An initialised plugin.
-pub(crate) struct Loaded {
-    pub(crate) net: Arc<dyn Net>,
-    pub(crate) tap: Option<Tap>,
-    pub(crate) devices: Vec<Device>,
+/// An initialised plugin, of a program that has loaded it by itself.
+pub struct Loaded {
+    /// Its calls, through the tap if there is one.
+    pub net: Arc<dyn Net>,
+    /// The flight recorder's tap.
+    pub tap: Option<Tap>,
+    /// The devices that lanes are dealt over.
+    pub devices: Vec<usize>,
+    /// Interface of the first of them.
+    pub interface: Option<String>,
     /// SHA-256 of the file, or `builtin`.
-    pub(crate) sha256: String,
+    pub sha256: String,
+}
+
+impl Loaded {
+    /// The device of a lane.
+    pub(crate) fn device_of(&self, lane: usize) -> usize {
+        self.devices[lane % self.devices.len()]
+    }
+
+    /// Checks that endpoints can be made over the plugin.
+    ///
+    /// # Errors
+    /// Its `connect` waits for the peer, or it has no devices.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !self.net.calls().limits().asks_again {
+            return Err(format!(
+                "its newest table is version {}, whose connect waits for the peer; version 5 is needed",
+                self.net.about().abi
+            ));
+        }
+        match self.devices.is_empty() {
+            true => Err("it has no devices; check its interface settings".to_owned()),
+            false => Ok(()),
+        }
+    }
 }
 
 static LOADED: Mutex<BTreeMap<String, Arc<Loaded>>> = Mutex::new(BTreeMap::new());
@@ -61,12 +90,6 @@ fn load(source: &PluginSource, chunk: usize, endpoint: &str) -> Result<Loaded, E
     };
     let plugin = Plugin::open(source, None).map_err(unloadable)?;
     let about = plugin.net.about();
-    if !plugin.net.calls().limits().asks_again {
-        return Err(failed(&format!(
-            "its newest table is version {}, whose connect waits for the peer; version 5 is needed",
-            about.abi
-        )));
-    }
     if about.family().has_tcpx_semantics() {
         // Unset, the plugin cuts every message into pieces of no bytes and nothing moves.
         unless_set(TASK_CHUNK, &chunk.to_string());
@@ -77,18 +100,17 @@ fn load(source: &PluginSource, chunk: usize, endpoint: &str) -> Result<Loaded, E
         None => (plugin.net, None),
     };
     net.init().map_err(|error| failed(&error))?;
-    let count = net.devices().map_err(|error| failed(&error))?;
-    if count == 0 {
-        return Err(failed(&"it has no devices; check its interface settings"));
-    }
-    let devices = (0..count.min(64)).map(|index| net.properties(index));
-    let devices = devices.collect::<Result<Vec<_>, _>>();
-    Ok(Loaded {
+    let count = net.devices().map_err(|error| failed(&error))?.min(64);
+    let first = (count > 0).then(|| net.properties(0)).transpose();
+    let loaded = Loaded {
+        interface: first.map_err(|error| failed(&error))?.map(|one| one.name),
         net,
         tap,
-        devices: devices.map_err(|error| failed(&error))?,
+        devices: (0..count).collect(),
         sha256,
-    })
+    };
+    loaded.check().map_err(|why| failed(&why))?;
+    Ok(loaded)
 }
 
 /// Sets a variable that the plugin reads in `init`, unless the program or the user has set it.

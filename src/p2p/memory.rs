@@ -97,6 +97,28 @@ struct Table {
     last: u64,
 }
 
+impl Table {
+    /// Registers a range of a region.
+    fn add(&mut self, start: usize, len: usize, region: Arc<Region>) -> Result<u64, Error> {
+        if self.by_number.len() >= REGISTRATIONS_MAX {
+            let (what, max) = ("registrations", REGISTRATIONS_MAX);
+            return Err(Error::TooMany { what, max });
+        }
+        self.last += 1;
+        let number = self.last;
+        let registration = Registration {
+            number,
+            start,
+            len,
+            region,
+            holders: AtomicUsize::new(0),
+        };
+        self.by_number.insert(number, (Arc::new(registration), 1));
+        self.by_range.insert((start, len), number);
+        Ok(number)
+    }
+}
+
 /// The registrations of one endpoint.
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -131,12 +153,6 @@ impl Memory {
             return Ok(number);
         }
         let pages = self.pages_of(address, len)?;
-        if table.by_number.len() >= REGISTRATIONS_MAX {
-            let (what, max) = ("registrations", REGISTRATIONS_MAX);
-            return Err(Error::TooMany { what, max });
-        }
-        table.last += 1;
-        let number = table.last;
         let (first, whole, kind) = match pages {
             Some(pages) => (
                 start.with_addr(pages.start),
@@ -148,16 +164,13 @@ impl Memory {
         // SAFETY: the caller promises it for the range, whose pages stay with it, as an allocation
         // is freed whole.
         let region = unsafe { Region::foreign(first, whole, kind) };
-        let registration = Registration {
-            number,
-            start: address,
-            len,
-            region,
-            holders: AtomicUsize::new(0),
-        };
-        table.by_number.insert(number, (Arc::new(registration), 1));
-        table.by_range.insert((address, len), number);
-        Ok(number)
+        table.add(address, len, region)
+    }
+
+    /// Registers memory that lives as long as a registration of it.
+    pub(crate) fn register_region(&self, region: &Arc<Region>) -> Result<u64, Error> {
+        let (start, len) = (region.as_ptr().addr(), region.len());
+        self.table().add(start, len, Arc::clone(region))
     }
 
     /// An address of another process, a null pointer or a length past the end of a buffer is found

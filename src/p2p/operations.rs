@@ -10,7 +10,9 @@ use crate::message::{NOTE_MAX, PIECES_MAX, RemotePiece};
 use crate::shared::Command;
 use crate::transfer::begin;
 use crate::{Endpoint, Error, Transfer};
+use std::sync::Arc;
 use std::time::Duration;
+use tcpx_engine::gpu::{MemoryKind, Region};
 
 /// A buffer of this program: an address inside a registration, and a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,17 @@ impl Endpoint {
     pub unsafe fn register(&self, start: *mut u8, len: usize) -> Result<u64, Error> {
         // SAFETY: the caller promises it.
         unsafe { self.shared.memory.register(start, len) }
+    }
+
+    /// Registers a region of the engine, which the endpoint keeps alive. It must be host memory.
+    ///
+    /// # Errors
+    /// There are too many registrations, or the region is not host memory.
+    pub fn register_region(&self, region: &Arc<Region>) -> Result<u64, Error> {
+        if region.kind() != MemoryKind::Host {
+            return Err(Error::Usage("the region is not host memory".into()));
+        }
+        self.shared.memory.register_region(region)
     }
 
     /// Ends one use of a registration. After the last one, waits until no operation, local or of a

@@ -4,7 +4,7 @@
 use crate::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Looks at an operation before its waiter sleeps: some tens of microseconds.
@@ -15,6 +15,8 @@ struct State {
     end: Mutex<End>,
     is_over: AtomicBool,
     over: Condvar,
+    /// When the operation ended.
+    at: OnceLock<Instant>,
 }
 
 #[derive(Default)]
@@ -54,6 +56,7 @@ impl Completion {
     fn set(&self, result: Result<u64, Error>) {
         let mut end = self.0.end();
         if end.result.is_none() {
+            let _ = self.0.at.set(Instant::now());
             end.result = Some(result);
             self.0.is_over.store(true, Ordering::Release);
             if end.is_awaited {
@@ -87,6 +90,12 @@ impl Transfer {
             Some(Ok(_)) => Ok(true),
             None => Ok(false),
         }
+    }
+
+    /// When the operation ended, seen by the endpoint's thread: a caller that looks later does not
+    /// make it longer. `None` before that.
+    pub fn ended_at(&self) -> Option<Instant> {
+        self.0.at.get().copied()
     }
 
     /// Waits until the operation is done and returns its bytes.
@@ -133,12 +142,13 @@ mod tests {
     #[test]
     fn a_transfer_is_finished_once_and_at_the_latest_when_its_driver_is_gone() {
         let (transfer, completion) = begin();
-        assert_eq!(transfer.poll(), Ok(false));
+        assert_eq!((transfer.poll(), transfer.ended_at()), (Ok(false), None));
         let soon = transfer.wait(Duration::from_millis(1));
         assert!(matches!(soon, Err(Error::TimedOut { .. })));
         completion.finish(Ok(7));
         assert_eq!(transfer.poll(), Ok(true));
         assert_eq!(transfer.wait(Duration::ZERO), Ok(7));
+        assert!(transfer.ended_at().is_some_and(|at| at <= Instant::now()));
         let (transfer, completion) = begin();
         drop(completion);
         assert_eq!(transfer.wait(Duration::ZERO), Err(Error::Closed));
