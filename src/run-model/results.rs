@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::counters::{ChannelNow, LatencyUs, NetworkUse};
+use crate::latencies::Latencies;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -99,6 +100,41 @@ pub struct TransferResult {
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkUse>,
+    /// Of KV-cache traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<Box<KvResult>>,
+}
+
+impl TransferResult {
+    /// The tallies of what was compared: of each channel, or of all KV-cache traffic that arrived.
+    pub fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        let kv = self.kv.iter().map(|kv| &kv.arrived);
+        self.channels.iter().map(|one| &one.tally).chain(kv)
+    }
+}
+
+/// Result of KV-cache traffic at one end.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct KvResult {
+    /// The requests that this end started; `None` if the peer starts them all.
+    pub started: Option<KvTimes>,
+    /// What arrived here. Any lane carries any page, so the channels have no counts of their own.
+    pub arrived: Tally,
+}
+
+/// The requests of the measured iterations that one end started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct KvTimes {
+    /// From a request's arrival until its last byte was in place.
+    pub requests: Latencies,
+    /// From the call that starts a vector read or write until its last byte was in place.
+    pub batches: Latencies,
+    /// In the call that starts a vector read or write.
+    pub posts: Latencies,
+    /// To list the pages of a vector.
+    pub preparations: Latencies,
+    /// Bytes of the requests that ended with every byte right.
+    pub good_bytes: u64,
 }
 
 /// The threads of a worker that drove its channels in the measured iterations.

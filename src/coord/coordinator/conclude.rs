@@ -10,12 +10,12 @@ use tcpx_run_model::event::PluginDevice;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::record::{
-    ChannelRecord, MeshCell, MeshPair, MeshRecord, MissingNode, NodeRecord, PairRecord, Role,
-    RunRecord, SCHEMA, ScenarioRecord, Sums, TransferRecord, WorkerRecord, cells,
+    ChannelRecord, KvRecord, MeshCell, MeshPair, MeshRecord, MissingNode, NodeRecord, PairRecord,
+    Role, RunRecord, SCHEMA, ScenarioRecord, Sums, TransferRecord, WorkerRecord, cells,
 };
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, TransferResult};
-use tcpx_run_model::scenario::{Direction, Scenario};
+use tcpx_run_model::scenario::{Direction, KvOperation, Scenario, Traffic};
 use tcpx_run_model::state::{KeptLine, LineSource, RunState, WorkerState};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
@@ -254,7 +254,7 @@ fn transfer(
     let seconds =
         |iteration: &&Iteration| Duration::from_nanos(nanoseconds(iteration)).as_secs_f64();
     let iteration_seconds: Vec<f64> = measured.iter().map(seconds).collect();
-    let total = scenario.transfer.total.0;
+    let total = scenario.iteration_bytes();
     let bytes = total * measured.len() as u64;
     let elapsed = Duration::from_nanos(
         measured
@@ -266,13 +266,16 @@ fn transfer(
         .into_iter()
         .filter(|channel| of_lane(channel.index))
         .collect();
-    let (verified_bytes, wrong_bytes) = match receiver {
-        Some(_) => checked_bytes(&received),
+    let arrived = receiver.and_then(|receiver| receiver.kv.as_deref());
+    let arrived = arrived.map(|kv| &kv.arrived);
+    let (verified_bytes, wrong_bytes) = match (receiver, arrived) {
+        (Some(_), Some(arrived)) => (arrived.verified_bytes, arrived.wrong_bytes),
+        (Some(_), None) => checked_bytes(&received),
         // The receiver was lost: use its counts up to its last complete iteration.
-        None if pair.lanes.len() == 1 => to_worker
+        (None, _) if pair.lanes.len() == 1 => to_worker
             .and_then(|worker| worker.verified)
             .unwrap_or((0, 0)),
-        None => (0, 0),
+        (None, _) => (0, 0),
     };
     Some(TransferRecord {
         pair: pair.id,
@@ -290,12 +293,46 @@ fn transfer(
         first_iteration_seconds: iterations.first().map(|iteration| seconds(&iteration)),
         iteration_seconds,
         round_trip_us: sender.and_then(|sender| sender.round_trip_us),
+        kv: scenario
+            .traffic
+            .as_ref()
+            .and_then(|traffic| kv_record(traffic, sender, receiver, elapsed)),
         mismatches: received
             .iter()
-            .filter_map(|channel| channel.tally.first_mismatch.clone())
+            .map(|channel| &channel.tally)
+            .chain(arrived)
+            .filter_map(|tally| tally.first_mismatch.clone())
             .collect(),
         channels,
     })
+}
+
+/// The requests, from the end that started them.
+fn kv_record(
+    traffic: &Traffic,
+    sender: Option<&TransferResult>,
+    receiver: Option<&TransferResult>,
+    elapsed: Duration,
+) -> Option<Box<KvRecord>> {
+    let starts = match traffic.op {
+        KvOperation::Pull => receiver,
+        KvOperation::Push => sender,
+    };
+    let times = starts?.kv.as_deref()?.started.clone()?;
+    let goodput = Rate {
+        bytes: times.good_bytes,
+        elapsed,
+    };
+    Some(Box::new(KvRecord {
+        what: traffic.what(),
+        op: Some(traffic.op),
+        arrival: traffic.arrives(),
+        page_bytes: traffic.shape().page_bytes,
+        batch: traffic.batch,
+        seed: traffic.seed,
+        goodput_gb_per_s: goodput.gb_per_s(),
+        times,
+    }))
 }
 
 /// Verified and wrong bytes of these channels.

@@ -86,7 +86,7 @@ pub(super) fn run(
 
 /// Waits until the workers of all GPUs have warmed up: their rates can be added only while all of
 /// them move bytes.
-fn gather(context: &mut Context, task: &PairTask) -> TaskResult<()> {
+pub(super) fn gather(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     context.enter(Phase::Gathering);
     match context.receive(task.scenario.limits.total.into(), "the order to measure")? {
         WorkerOrder::Measure => Ok(()),
@@ -116,6 +116,26 @@ struct PingPong {
 const TELL_EVERY: Duration = Duration::from_millis(50);
 /// Messages that may come at once, so that a run with few iterations tells each.
 const TELL_AT_ONCE: u32 = 8;
+
+/// Which iterations are told when they end: on average one every 50 ms.
+#[derive(Default)]
+pub(super) struct IterationNews {
+    /// When the next message is due on average.
+    due: Option<Instant>,
+}
+
+impl IterationNews {
+    /// Whether the iteration that has just ended is told by its time alone.
+    pub(super) fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.due.unwrap_or(now);
+        let is_due = now + TELL_EVERY * TELL_AT_ONCE > due;
+        if is_due {
+            self.due = Some(due.max(now) + TELL_EVERY);
+        }
+        is_due
+    }
+}
 
 struct Transfer {
     drivers: Drivers<WallPace>,
@@ -263,8 +283,7 @@ impl Transfer {
         let wanted = &task.scenario.transfer;
         let directions = u64::from(task.sends) + u64::from(task.receives);
         let until = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
-        // When the next message is due on average.
-        let mut due = Instant::now();
+        let mut news = IterationNews::default();
         for index in 0..wanted.warmup + wanted.iterations {
             let warmup = index < wanted.warmup;
             let starts_measuring = index == wanted.warmup || (index == 1 && wanted.warmup == 0);
@@ -310,9 +329,7 @@ impl Transfer {
             self.iterations.push(iteration);
             let is_last =
                 index + 1 == wanted.warmup || index + 1 == wanted.warmup + wanted.iterations;
-            let now = Instant::now();
-            if is_last || iteration.wrong_bytes > 0 || now + TELL_EVERY * TELL_AT_ONCE > due {
-                due = due.max(now) + TELL_EVERY;
+            if news.is_due() || is_last || iteration.wrong_bytes > 0 {
                 context.tell(&WorkerMessage::Iteration(iteration));
             }
         }
@@ -393,6 +410,7 @@ impl Transfer {
                 .sum(),
             resident_bytes: resident_bytes(),
             network: Some(self.network.used(std::process::id())),
+            kv: None,
         }
     }
 
@@ -588,7 +606,7 @@ fn rogue(task: &PairTask) -> Option<Rogue> {
 }
 
 /// Seed of the pattern: the same on both ends, and different for every run.
-fn seed(run_id: &str) -> u64 {
+pub(super) fn seed(run_id: &str) -> u64 {
     run_id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })

@@ -30,7 +30,7 @@ pub use mesh::{
     attributed, cells, median_rate, node_groups, rail_names, rates,
 };
 pub use model::{
-    ChannelRecord, Clock, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,
+    ChannelRecord, Clock, KvRecord, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,
     ScenarioRecord, TransferRecord, WorkerRecord, record_value,
 };
 pub use sums::{GpuSum, NicSum, NodeSum, PartRates, Sums};

@@ -9,8 +9,8 @@ use super::sums::Sums;
 use crate::counters::{LatencyUs, NetworkUse};
 use crate::finding::Finding;
 use crate::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
-use crate::results::{Driving, PluginRecord};
-use crate::scenario::Scenario;
+use crate::results::{Driving, KvTimes, PluginRecord};
+use crate::scenario::{KvOperation, Scenario};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -229,10 +229,35 @@ pub struct TransferRecord {
     pub first_iteration_seconds: Option<f64>,
     /// Time for one chunk there and one back, measured on the sending node; ping-pong only.
     pub round_trip_us: Option<LatencyUs>,
+    /// Requests of KV-cache traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<Box<KvRecord>>,
     /// First range of wrong bytes of each channel that received any.
     pub mismatches: Vec<Mismatch>,
     /// Channels of the sending side, then of the receiving side.
     pub channels: Vec<ChannelRecord>,
+}
+
+/// The requests of KV-cache traffic in one direction.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct KvRecord {
+    /// The pages, such as `llama-3.1-8b, 32 layers, pages of 16 tokens (64KiB)`.
+    pub what: String,
+    /// `pull` or `push`.
+    pub op: Option<KvOperation>,
+    /// How requests arrive, such as `closed loop of 4`.
+    pub arrival: String,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Most pages of a batch.
+    pub batch: u32,
+    /// Seed of lengths, pages and arrivals.
+    pub seed: u32,
+    /// Bytes per second of the requests that ended with every byte right, in 10^9 bytes per second.
+    pub goodput_gb_per_s: f64,
+    /// Times by request, by batch, in the call, and to list the pages.
+    #[serde(flatten)]
+    pub times: KvTimes,
 }
 
 /// Counters of one channel of one side, warm-up included.

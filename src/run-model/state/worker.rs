@@ -339,18 +339,14 @@ impl WorkerState {
         let effect = self.sample(at_ms, &counters.unwrap_or_default(), stall_after_ms);
         let sum = |count: fn(&Tally) -> u64| {
             result
-                .channels
-                .iter()
-                .fold(0u64, |sum, one| sum.saturating_add(count(&one.tally)))
+                .tallies()
+                .fold(0u64, |sum, one| sum.saturating_add(count(one)))
         };
         self.verified = Some((
             sum(|tally| tally.verified_bytes),
             sum(|tally| tally.wrong_bytes),
         ));
-        self.mismatch = result
-            .channels
-            .iter()
-            .find_map(|one| one.tally.first_mismatch.clone());
+        self.mismatch = result.tallies().find_map(|one| one.first_mismatch.clone());
         self.transfer = Some(Box::new(result.clone()));
         effect
     }
