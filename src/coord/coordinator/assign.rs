@@ -279,6 +279,8 @@ fn gpus(
     let there = |node: &&Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
     let on_both = nodes.iter().map(there).min().unwrap_or(0);
     let takes_gpus = match scenario.transfer.memory {
+        // The pages of an endpoint are in host memory.
+        _ if scenario.traffic.is_some() => false,
         Memory::Host => false,
         Memory::Device => true,
         Memory::Auto => !plugins

@@ -11,7 +11,7 @@
 use super::links::PeerLinks;
 use super::load::{Ready, load};
 use super::sockets::{self, Flow};
-use super::{Context, TaskResult, handshake, memory, mr, transfer};
+use super::{Context, TaskResult, handshake, kv, memory, mr, transfer};
 use crate::protocol::limits::connecting;
 use crate::protocol::message::{PairTask, Work, WorkerMessage, WorkerOrder};
 use std::net::SocketAddr;
@@ -44,17 +44,25 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     bind(context, task)?;
     let connections = task.scenario.transfer.connections as usize;
     let channels = connections * task.gpus.len();
-    let ends = usize::from(task.sends) + usize::from(task.receives);
+    // The lanes of an endpoint are comms in both directions.
+    let kv = task.scenario.traffic.as_ref();
+    let kv = kv.filter(|_| task.work == Work::Transfer);
+    let ends = match kv {
+        Some(_) => 2,
+        None => usize::from(task.sends) + usize::from(task.receives),
+    };
     let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
     check_against_plugin(context, task, &ready)?;
     ready.connections = connections;
     ready.lane_devices = lane_devices(context, task, &ready)?;
-    let memory: TaskResult<_> = task
-        .gpus
-        .iter()
-        .map(|gpu| memory::open(context, task, &ready, *gpu))
-        .collect();
-    ready.memory = memory?;
+    if kv.is_none() {
+        let memory: TaskResult<_> = task
+            .gpus
+            .iter()
+            .map(|gpu| memory::open(context, task, &ready, *gpu))
+            .collect();
+        ready.memory = memory?;
+    }
     context.enter(Phase::Bootstrapping);
     let mut link = PeerLinks(
         task.gpus
@@ -62,10 +70,13 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
             .map(|gpu| meet(context, task, &ready, *gpu))
             .collect::<TaskResult<_>>()?,
     );
-    let done = match &task.work {
-        Work::Transfer => transfer::run(context, task, &ready, &mut link),
-        Work::Handshake { repeat } => handshake::run(context, task, &ready, &mut link, *repeat),
-        Work::Mr => mr::run(context, task, &ready, &mut link),
+    let done = match (&task.work, kv) {
+        (Work::Transfer, Some(kv)) => kv::run(context, task, &ready, &mut link, kv),
+        (Work::Transfer, None) => transfer::run(context, task, &ready, &mut link),
+        (Work::Handshake { repeat }, _) => {
+            handshake::run(context, task, &ready, &mut link, *repeat)
+        }
+        (Work::Mr, _) => mr::run(context, task, &ready, &mut link),
     };
     let done = done.and_then(|()| {
         ready

@@ -10,6 +10,7 @@ mod connect;
 mod driving;
 mod examine;
 mod handshake;
+mod kv;
 mod links;
 mod load;
 mod memory;

@@ -1,0 +1,306 @@
+//! KV-cache traffic, the work of `run` with `[traffic] kind = "kv"`: one endpoint per worker, vector
+//! reads or writes of pages, every page compared.
+//!
+//! As for one stream of bytes, an iteration lies between two barriers that both ends share, and the
+//! pattern is written before the first one. Unlike there, only one end starts operations: with
+//! `pull` the end that receives, with `push` the end that sends. Its client threads are in `client`,
+//! what both ends share is in `session`, the memory is in `pages`.
+#![forbid(unsafe_code)]
+
+mod client;
+mod measured;
+mod notes;
+mod pages;
+mod session;
+
+use super::links::PeerLinks;
+use super::load::Ready;
+use super::memory::memory_failure;
+use super::transfer::seed;
+use super::{Context, TaskResult};
+use crate::protocol::limits::connecting;
+use crate::protocol::message::{PairTask, WorkerMessage};
+use measured::{Measured, iterate};
+use notes::Note;
+use pages::{PageKind, Pages, PagesError};
+use session::{Answers, Ended, SLICE, Session, unexpected};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tcpx_bootstrap::{Deadline, Handle, Secret};
+use tcpx_engine::transfer::Pattern;
+use tcpx_p2p::{Endpoint, Error, Loaded, Metadata, Rights, Settings};
+use tcpx_run_model::kv_plan::KvPlan;
+use tcpx_run_model::phase::{Failure, Phase};
+use tcpx_run_model::scenario::{KvOperation, Traffic};
+use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::payload::Tally;
+
+/// Handles that carry an endpoint's metadata over the bootstrap; it has about 400 bytes.
+const METADATA_HANDLES: usize = 8;
+const HANDLE_BYTES: usize = 128;
+
+pub(super) fn run(
+    context: &mut Context,
+    task: &PairTask,
+    ready: &Ready,
+    link: &mut PeerLinks,
+    kv: &Traffic,
+) -> TaskResult<()> {
+    context.enter(Phase::Connecting);
+    let endpoint = open(context, task, ready)?;
+    let connection = meet(context, task, &endpoint, link)?;
+    context.enter(Phase::Registering);
+    let plan = KvPlan::new(kv);
+    let memory = Memory::new(context, task, &endpoint, kv, &plan)?;
+    let stop = Arc::clone(&context.stop);
+    let mut session = Session {
+        endpoint: &endpoint,
+        connection,
+        plan: &plan,
+        kv,
+        verify: task.scenario.transfer.verify,
+        stop: &stop,
+        failed: AtomicBool::new(false),
+        cache: memory.cache.as_ref(),
+        places: &memory.places,
+        peer_cache: None,
+        peer_places: None,
+        arrived: Mutex::new(Tally::default()),
+        answers: Answers::new((kv.concurrency * kv.depth) as usize),
+    };
+    exchange(context, task, &mut session)?;
+    let mut measured = Measured::new(ready);
+    let over = AtomicBool::new(false);
+    let ran = std::thread::scope(|scope| {
+        let (session, over) = (&session, &over);
+        let notes = scope.spawn(move || {
+            let served = session.serve(over);
+            session.failed.fetch_or(served.is_err(), Ordering::Relaxed);
+            served
+        });
+        let ran = iterate(context, task, ready, link, session, &mut measured);
+        over.store(true, Ordering::Relaxed);
+        let served = notes
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        // What the notifications said is the cause of a client that stopped.
+        served.map_err(|ended| failure(context, ended)).and(ran)
+    });
+    context.enter(Phase::Closing);
+    let result = measured.result(task, ready, &session, &memory);
+    context.tell(&WorkerMessage::Transfer(Box::new(result)));
+    if let Err(failure) = &ran {
+        context.announce(failure);
+    }
+    ran?;
+    // Close only after both ends have received everything.
+    let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
+    link.barrier("close", 0, last, &context.stop)
+        .map_err(|error| context.bootstrap_failure(&error))
+}
+
+/// The endpoint, over the worker's plugin, recorder and devices.
+fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoint> {
+    let secret = Secret::from_hex(&task.secret).map_err(|error| {
+        let what = format!("the run's secret is refused: {error}");
+        context.failure(Outcome::Usage, what, None)
+    })?;
+    let scenario = &task.scenario;
+    let lanes = scenario.transfer.connections as usize;
+    let file = ready.loaded.file.as_ref();
+    let loaded = Loaded {
+        net: Arc::clone(&ready.net),
+        tap: ready.tap,
+        devices: (0..lanes).map(|lane| ready.device_of(lane)).collect(),
+        interface: None,
+        sha256: file.map_or_else(|| "builtin".to_owned(), |file| file.sha256.clone()),
+    };
+    let settings = Settings {
+        name: task.node.chars().take(16).collect(),
+        // Only the end that listens in the bootstrap is connected to.
+        address: Some(task.listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))),
+        port: task.listen.map_or(0, |_| task.port),
+        lanes,
+        chunk: scenario.transfer.chunk.as_usize(),
+        secret: Some(secret),
+        connect_within: connecting(&scenario.limits, |name| std::env::var(name).ok()),
+        // The agent declares stalls; this end waits for as long as the run may.
+        stall_after: scenario.limits.total.into(),
+        ..Settings::default()
+    };
+    Endpoint::over(loaded, &settings).map_err(|error| failure(context, error.into()))
+}
+
+/// Connects to the peer's endpoint. The metadata travel as connect handles do.
+fn meet(
+    context: &Context,
+    task: &PairTask,
+    endpoint: &Endpoint,
+    link: &mut PeerLinks,
+) -> TaskResult<u64> {
+    let patience = connecting(&task.scenario.limits, |name| std::env::var(name).ok());
+    let deadline = Deadline::after("limits.connect", patience);
+    let mut mine = endpoint.metadata().to_bytes();
+    mine.resize(METADATA_HANDLES * HANDLE_BYTES, b' ');
+    let mine: Vec<Handle> = mine.as_chunks().0.to_vec();
+    let theirs = link
+        .exchange_handles(&mine, METADATA_HANDLES, deadline, &context.stop)
+        .map_err(|error| context.bootstrap_failure(&error))?;
+    let connected = match task.listen {
+        None => Metadata::parse(theirs.concat().trim_ascii_end())
+            .map_err(|error| Error::Usage(error.to_string()))
+            .and_then(|metadata| endpoint.connect(&metadata)),
+        Some(_) => accept(context, endpoint, patience),
+    };
+    connected.map_err(|error| failure(context, error.into()))
+}
+
+fn accept(context: &Context, endpoint: &Endpoint, allowed: Duration) -> Result<u64, Error> {
+    let started = Instant::now();
+    loop {
+        match endpoint.accept(SLICE) {
+            Ok(accepted) => return Ok(accepted.connection),
+            Err(Error::TimedOut { what, .. }) if started.elapsed() > allowed => {
+                return Err(Error::TimedOut { what, allowed });
+            }
+            Err(Error::TimedOut { .. }) if !context.stop.load(Ordering::Relaxed) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The memory of one end.
+struct Memory {
+    cache: Option<Pages>,
+    places: Vec<Pages>,
+}
+
+impl Memory {
+    fn new(
+        context: &Context,
+        task: &PairTask,
+        endpoint: &Endpoint,
+        kv: &Traffic,
+        plan: &KvPlan,
+    ) -> TaskResult<Self> {
+        let verify = task.scenario.transfer.verify;
+        let pattern = verify.then(|| Arc::new(Pattern::new(seed(&task.run_id))));
+        // The end that connects in the bootstrap sends in direction 0.
+        let connects = task.listen.is_none();
+        let kind = |sends: bool| PageKind {
+            bytes: plan.page_bytes() as usize,
+            pattern: pattern.clone(),
+            channel: u64::from(sends != connects),
+        };
+        let refused = |error| match error {
+            PagesError::Memory(error) => memory_failure(context, &error),
+            PagesError::Endpoint(error) => failure(context, error.into()),
+        };
+        let cache = task
+            .sends
+            .then(|| Pages::new(endpoint, &kind(true), plan.cache_pages() as usize))
+            .transpose()
+            .map_err(refused)?;
+        let of_client = (kv.depth * kv.batch) as usize;
+        let clients = kv.concurrency as usize;
+        let regions = match kv.op {
+            _ if !task.receives => Vec::new(),
+            KvOperation::Pull => vec![of_client; clients],
+            KvOperation::Push => vec![of_client * clients],
+        };
+        let places: Result<Vec<Pages>, PagesError> = regions
+            .into_iter()
+            .map(|count| Pages::new(endpoint, &kind(false), count))
+            .collect();
+        Ok(Self {
+            cache,
+            places: places.map_err(refused)?,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.cache
+            .iter()
+            .chain(&self.places)
+            .map(Pages::bytes)
+            .sum()
+    }
+}
+
+/// Advertises what the peer reads or writes, and takes what it advertises.
+fn exchange(context: &Context, task: &PairTask, session: &mut Session<'_>) -> TaskResult<()> {
+    let op = session.kv.op;
+    let mine = match op {
+        KvOperation::Pull => session.cache.map(|pages| (pages, Rights::Read)),
+        KvOperation::Push => session.places.first().map(|pages| (pages, Rights::Write)),
+    };
+    let failed = |error: Error| failure(context, error.into());
+    if let Some((pages, rights)) = mine {
+        let blob = pages.advertise(session.endpoint, rights).map_err(failed)?;
+        let is_cache = op == KvOperation::Pull;
+        let note = Note::Memory { is_cache, blob }.encode();
+        let sent = session.endpoint.notify(session.connection, &note);
+        sent.map_err(failed)?;
+    }
+    let starts = match op {
+        KvOperation::Pull => task.receives,
+        KvOperation::Push => task.sends,
+    };
+    if !starts {
+        return Ok(());
+    }
+    let allowed = connecting(&task.scenario.limits, |name| std::env::var(name).ok());
+    let started = Instant::now();
+    while started.elapsed() < allowed {
+        if context.stop.load(Ordering::Relaxed) {
+            return Err(context.stopped());
+        }
+        let Some((_, bytes)) = session.endpoint.notification(SLICE) else {
+            continue;
+        };
+        match (op, Note::decode(&bytes)) {
+            (
+                KvOperation::Pull,
+                Some(Note::Memory {
+                    is_cache: true,
+                    blob,
+                }),
+            ) => {
+                session.peer_cache = Some(blob);
+            }
+            (
+                KvOperation::Push,
+                Some(Note::Memory {
+                    is_cache: false,
+                    blob,
+                }),
+            ) => {
+                session.peer_places = Some(blob);
+            }
+            _ => return Err(failure(context, unexpected(&bytes))),
+        }
+        return Ok(());
+    }
+    let what = "the memory that the peer advertises".to_owned();
+    Err(failed(Error::TimedOut { what, allowed }))
+}
+
+/// What an iteration that ended early is told as.
+fn failure(context: &Context, ended: Ended) -> Box<Failure> {
+    match ended {
+        Ended::Stopped => context.stopped(),
+        Ended::Peer(what) => context.failure(Outcome::Failed, what, None),
+        Ended::Failed(error) => {
+            let outcome = match error {
+                Error::Usage(_) => Outcome::NotRun,
+                _ => Outcome::Failed,
+            };
+            let mut failure = context.failure(outcome, error.to_string(), error.next_step());
+            // The peer, whose connection ended, knows why.
+            failure.follows |= matches!(error, Error::Connection { .. } | Error::Closed);
+            failure
+        }
+    }
+}
