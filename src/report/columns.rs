@@ -7,8 +7,10 @@
 use serde::{Deserialize, Serialize};
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::ids::Names;
-use tcpx_run_model::record::{ChannelRecord, NodeSum, PartRates, Sums, TransferRecord};
-use tcpx_run_model::scenario::Transfer;
+use tcpx_run_model::kv_plan::KvPlan;
+use tcpx_run_model::latencies::Latencies;
+use tcpx_run_model::record::{ChannelRecord, KvRecord, NodeSum, PartRates, Sums, TransferRecord};
+use tcpx_run_model::scenario::{Traffic, Transfer};
 
 /// Where a table is shown, which decides its columns and their heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +37,12 @@ pub struct Asked {
     pub(crate) verify: bool,
 }
 
-impl From<&Transfer> for Asked {
-    fn from(transfer: &Transfer) -> Self {
+impl Asked {
+    /// What a scenario asks for.
+    pub fn new(transfer: &Transfer, traffic: Option<&Traffic>) -> Self {
+        let requests = traffic.map(|traffic| KvPlan::new(traffic).bytes());
         Self {
-            total_bytes: transfer.total.0,
+            total_bytes: requests.unwrap_or(transfer.total.0),
             chunk_bytes: transfer.chunk.0,
             connections: transfer.connections.into(),
             recv_window: transfer.recv_window.into(),
@@ -290,6 +294,75 @@ pub fn channels<'a>(
     table(CHANNELS, place, rows.len(), |column, row| {
         (column.cell)(&rows[row])
     })
+}
+
+/// Of more directions with KV-cache traffic, only all together are shown.
+const KV_ROWS_MAX: usize = 16;
+
+/// The latencies of KV-cache traffic, by direction and of all of them together; `None` without any.
+pub fn kv(transfers: &[(&str, &TransferRecord)]) -> Option<TextTable> {
+    let kv = |(direction, transfer): &(&str, &TransferRecord)| {
+        Some(((*direction).to_owned(), transfer.kv.clone()?))
+    };
+    let each: Vec<(String, Box<KvRecord>)> = transfers.iter().filter_map(kv).collect();
+    if each.is_empty() {
+        return None;
+    }
+    let row = |direction: &str, what: &str, times: &Latencies| {
+        let quantile = |pick: fn(&LatencyUs) -> f64| or_nothing(times.us.as_ref().map(pick), 1);
+        vec![
+            direction.to_owned(),
+            what.to_owned(),
+            times.count.to_string(),
+            or_nothing((times.count > 0).then_some(times.mean_us), 1),
+            quantile(|us| us.p50),
+            quantile(|us| us.p99),
+            quantile(|us| us.p999),
+            quantile(|us| us.max),
+        ]
+    };
+    let mut rows = Vec::new();
+    if each.len() <= KV_ROWS_MAX {
+        for (direction, kv) in &each {
+            rows.push(row(direction, "request", &kv.times.requests));
+            rows.push(row(direction, "batch", &kv.times.batches));
+        }
+    }
+    if each.len() > 1 {
+        let all = |pick: fn(&KvRecord) -> &Latencies| {
+            Latencies::merged(each.iter().map(|(_, kv)| pick(kv)))
+        };
+        rows.push(row("all", "request", &all(|kv| &kv.times.requests)));
+        rows.push(row("all", "batch", &all(|kv| &kv.times.batches)));
+    }
+    let heads = [
+        "direction",
+        "latency of",
+        "count",
+        "mean(us)",
+        "p50(us)",
+        "p99",
+        "p99.9",
+        "max",
+    ];
+    Some(TextTable {
+        heads: heads.to_vec(),
+        is_number: heads
+            .iter()
+            .map(|head| !["direction", "latency of"].contains(head))
+            .collect(),
+        rows,
+    })
+}
+
+/// `pull of llama-3.1-8b, 32 layers, pages of 16 tokens (64KiB), 64 pages a batch, closed loop of 4,
+/// seed 1 : 80 requests, goodput 3.121 GB/s`
+pub fn kv_sentence(kv: &KvRecord) -> String {
+    let op = kv.op.map_or("transfer", |op| op.word());
+    format!(
+        "{op} of {}, {} pages a batch, {}, seed {} : {} requests, goodput {:.3} GB/s",
+        kv.what, kv.batch, kv.arrival, kv.seed, kv.times.requests.count, kv.goodput_gb_per_s
+    )
 }
 
 /// Of more nodes, only their sums are shown, and not those of their GPUs and interfaces.

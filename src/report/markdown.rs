@@ -248,6 +248,17 @@ fn results(text: &mut String, story: &Story, language: Language) {
     };
     let results = columns::results(TablePlace::Report, rows);
     table(text, &results.heads, &results.rows);
+    if let Some(kv) = columns::kv(&story.kv_rows()) {
+        for (direction, one) in story.kv_each().take(ROWS_MAX) {
+            let sentence = columns::kv_sentence(one);
+            line(
+                text,
+                &format!("* {}: {}", inline(direction), inline(&sentence)),
+            );
+        }
+        text.push('\n');
+        table(text, &kv.heads, &kv.rows);
+    }
     if let Some(sums) = &story.sums {
         let _ = writeln!(
             text,

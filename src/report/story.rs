@@ -11,7 +11,7 @@ use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Finding, Subject};
 use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
 use tcpx_run_model::record::{
-    Clock, MeshCell, Role, SlowDirection, Sums, TransferRecord, Unfinished,
+    Clock, KvRecord, MeshCell, Role, SlowDirection, Sums, TransferRecord, Unfinished,
 };
 use tcpx_run_model::results::{Driving, PluginRecord};
 use tcpx_words::error::Outcome;
@@ -561,6 +561,19 @@ impl Story {
             transfer: &one.record,
             asked,
         })
+    }
+
+    /// Every transfer with its direction, for [`columns::kv`](crate::columns::kv).
+    pub(super) fn kv_rows(&self) -> Vec<(&str, &TransferRecord)> {
+        let all = self.transfers.iter();
+        all.map(|one| (one.direction.as_str(), &one.record))
+            .collect()
+    }
+
+    /// The KV-cache traffic of each direction that has some.
+    pub(super) fn kv_each(&self) -> impl Iterator<Item = (&str, &KvRecord)> {
+        let all = self.transfers.iter();
+        all.filter_map(|one| Some((one.direction.as_str(), one.record.kv.as_deref()?)))
     }
 
     /// The rows of the slowest transfers, slowest first.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_node::redact::Redactor;
 use tcpx_run_model::ids::{Names, NodeId};
-use tcpx_run_model::record::{Sums, TransferRecord};
+use tcpx_run_model::record::{KvRecord, Sums, TransferRecord};
 use tcpx_run_model::results::Driving;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::side::Side;
@@ -279,6 +279,7 @@ impl Measured {
             format!("round trip p99{suffix}"),
             us(true, round.iter().map(|one| one.p99).collect()),
         );
+        self.add_kv(transfer.kv.as_deref(), suffix);
         // The first iteration includes loading and connecting, so it is shown but does not gate.
         let first = transfer
             .first_iteration_seconds
@@ -289,6 +290,34 @@ impl Measured {
         );
         let wrong = Metric::new("bytes", Better::Lower, true, [transfer.wrong_bytes as f64]);
         self.metric(format!("wrong{suffix}"), wrong);
+    }
+}
+
+impl Measured {
+    /// Adds the latencies and the goodput of KV-cache traffic. Quantiles are of all requests, so each
+    /// is one sample.
+    fn add_kv(&mut self, kv: Option<&KvRecord>, suffix: &str) {
+        let Some(kv) = kv else { return };
+        self.metric(
+            format!("goodput{suffix}"),
+            Metric::rate([kv.goodput_gb_per_s]),
+        );
+        for (what, times) in [
+            ("request", &kv.times.requests),
+            ("batch", &kv.times.batches),
+        ] {
+            let Some(us) = times.us else { continue };
+            for (name, value, count_min) in [
+                ("p50", us.p50, 1),
+                ("p99", us.p99, 100),
+                ("p99.9", us.p999, 1000),
+            ] {
+                // With fewer times, a quantile is the longest one, which is mostly luck.
+                let gates = times.count >= count_min;
+                let metric = Metric::new("µs", Better::Lower, gates, [value]);
+                self.metric(format!("{what} {name}{suffix}"), metric);
+            }
+        }
     }
 }
 

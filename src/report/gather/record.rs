@@ -19,7 +19,20 @@ use tcpx_words::error::NextStep;
 use tcpx_words::units::parse_utc_ns;
 
 /// Scenario keys that a report shows, most important first.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 29] = [
+    "traffic.kind",
+    "traffic.model",
+    "traffic.page_tokens",
+    "traffic.page",
+    "traffic.tp",
+    "traffic.tokens",
+    "traffic.op",
+    "traffic.batch",
+    "traffic.depth",
+    "traffic.requests",
+    "traffic.concurrency",
+    "traffic.rate",
+    "traffic.seed",
     "transfer.connections",
     "transfer.chunk",
     "transfer.total",
@@ -111,10 +124,10 @@ fn add_result(record: &Value, story: &mut Story) {
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), setting(&scenario["resolved"], key)?)))
         .collect();
+    let traffic = scenario::Traffic::deserialize(&scenario["resolved"]["traffic"]).ok();
     story.asked = scenario::Transfer::deserialize(&scenario["resolved"]["transfer"])
         .ok()
-        .as_ref()
-        .map(Asked::from);
+        .map(|transfer| Asked::new(&transfer, traffic.as_ref()));
     story.unmet = each(&record["unmet"], "unmet", story);
     story.findings = each::<Finding>(&record["findings"], "findings", story);
     story.findings.sort_by_key(|finding| finding.severity);

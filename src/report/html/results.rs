@@ -27,6 +27,7 @@ pub(super) fn results(page: &mut Page, story: &Story) {
         page.tag("p", "Nothing was measured.");
     } else {
         transfers(page, story);
+        kv(page, story);
         sums(page, story);
         iterations(page, story);
     }
@@ -55,6 +56,17 @@ fn transfers(page: &mut Page, story: &Story) {
         .flat_map(|one| &one.record.mismatches)
     {
         page.tag("pre", &format!("{mismatch:?}"));
+    }
+}
+
+/// The requests of KV-cache traffic.
+fn kv(page: &mut Page, story: &Story) {
+    if let Some(table) = columns::kv(&story.kv_rows()) {
+        page.heading("KV-cache requests");
+        for (direction, one) in story.kv_each().take(TRANSFERS_MAX) {
+            page.tag("p", &format!("{direction}: {}", columns::kv_sentence(one)));
+        }
+        page.columns(table);
     }
 }
 
