@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::launcher::LauncherArguments;
 use super::nodes::Nodes;
 use super::output::Columns;
-use super::run_table::together;
+use super::run_table::{kv, together};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -247,7 +247,7 @@ pub(crate) fn table(run: &RunRecord) -> String {
         ]);
     }
     let found = run.attribution().unwrap_or_default();
-    let mut text = format!("#\n{}", columns.render());
+    let mut text = format!("#\n{}{}", columns.render(), kv(run));
     text.push_str(&suspects(&found));
     text.push_str("# Slowest directions, as a share of the median\n");
     for slow in found.slowest.iter().take(SLOWEST_MAX) {

@@ -25,8 +25,29 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
     if is_sweep {
         text.push_str(&format!("# Point : {}\n", point.point));
     }
+    let verify = if transfer.verify { "on" } else { "off" };
+    if let Some(kv) = &point.scenario.traffic {
+        text.push_str(&format!(
+            "# KV cache : {} of {}, {} tokens a request, {}, {} pages a batch, {} batches in flight, seed {}\n\
+             # {} connections, chunk {}, {} requests of {} per iteration, {} iterations after {} warm-up, verify {verify}\n",
+            kv.op,
+            kv.what(),
+            kv.tokens,
+            kv.arrives(),
+            kv.batch,
+            kv.depth,
+            kv.seed,
+            transfer.connections,
+            transfer.chunk,
+            kv.requests,
+            ByteCount(point.scenario.iteration_bytes()),
+            transfer.iterations,
+            transfer.warmup,
+        ));
+        return text;
+    }
     text.push_str(&format!(
-        "# {} connections, chunk {}, {} per iteration, {} iterations after {} warm-up, windows {} recv / {} send, {}, verify {}\n",
+        "# {} connections, chunk {}, {} per iteration, {} iterations after {} warm-up, windows {} recv / {} send, {}, verify {verify}\n",
         transfer.connections,
         transfer.chunk,
         transfer.total,
@@ -35,7 +56,6 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
         transfer.recv_window,
         transfer.send_window,
         point.scenario.progress.policy,
-        if transfer.verify { "on" } else { "off" },
     ));
     text
 }
@@ -161,7 +181,8 @@ fn rails(outcome: &RunOutcome) -> String {
 }
 
 fn performance(run: &RunRecord, names: &Names) -> String {
-    let asked = Some(Asked::from(&run.scenario.resolved.transfer));
+    let scenario = &run.scenario.resolved;
+    let asked = Some(Asked::new(&scenario.transfer, scenario.traffic.as_ref()));
     let directions: Vec<String> = run
         .transfers
         .iter()
@@ -174,7 +195,18 @@ fn performance(run: &RunRecord, names: &Names) -> String {
         asked,
     });
     let table = columns::results(TablePlace::Terminal, results);
-    format!("#\n{}#\n", render(table))
+    format!("#\n{}#\n{}", render(table), kv(run))
+}
+
+/// The latencies of KV-cache traffic.
+pub(super) fn kv(run: &RunRecord) -> String {
+    let directions: Vec<String> = run.transfers.iter().map(|one| run.direction(one)).collect();
+    let directions = directions.iter().map(String::as_str);
+    let transfers: Vec<_> = directions.zip(&run.transfers).collect();
+    match columns::kv(&transfers) {
+        Some(table) => render(table) + "#\n",
+        None => String::new(),
+    }
 }
 
 fn channels(transfer: &TransferRecord) -> String {
@@ -221,6 +253,9 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
     let mut text = String::from("#\n");
     for transfer in &run.transfers {
         text.push_str(&rate(transfer, names));
+        if let Some(kv) = &transfer.kv {
+            text.push_str(&format!("# {}\n", columns::kv_sentence(kv)));
+        }
         if let Some(trip) = &transfer.round_trip_us {
             text.push_str(&format!(
                 "# round trip : p50 {:.1} us, p99 {:.1}, p99.9 {:.1}, max {:.1}\n",
