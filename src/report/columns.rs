@@ -355,13 +355,13 @@ pub fn kv(transfers: &[(&str, &TransferRecord)]) -> Option<TextTable> {
     })
 }
 
-/// `pull of llama-3.1-8b, 32 layers, pages of 16 tokens (64KiB), 64 pages a batch, closed loop of 4,
-/// seed 1 : 80 requests, goodput 3.121 GB/s`
+/// `pull of llama-3.1-8b, 32 layers, pages of 16 tokens (64KiB), requests of 1024 tokens in batches of
+/// 64 pages, closed loop of 4, seed 1: 80 requests, goodput 3.121 GB/s`
 pub fn kv_sentence(kv: &KvRecord) -> String {
     let op = kv.op.map_or("transfer", |op| op.word());
     format!(
-        "{op} of {}, {} pages a batch, {}, seed {} : {} requests, goodput {:.3} GB/s",
-        kv.what, kv.batch, kv.arrival, kv.seed, kv.times.requests.count, kv.goodput_gb_per_s
+        "{op} of {}, {}, {}, seed {}: {} requests, goodput {:.3} GB/s",
+        kv.what, kv.requests_of, kv.arrival, kv.seed, kv.times.requests.count, kv.goodput_gb_per_s
     )
 }
 

@@ -326,6 +326,7 @@ fn kv_record(
     Some(Box::new(KvRecord {
         what: traffic.what(),
         op: Some(traffic.op),
+        requests_of: traffic.cut(),
         arrival: traffic.arrives(),
         page_bytes: traffic.shape().page_bytes,
         batch: traffic.batch,

@@ -5,8 +5,9 @@
     reason = "registers buffers that outlive their registration, and sets variables once"
 )]
 
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
+use tcpx_engine::gpu::{DeviceMemory, HostMemory, Region};
 use tcpx_p2p::{
     Accepted, Blob, Endpoint, Error, Local, Metadata, Remote, Rights, Secret, Settings, Transfer,
 };
@@ -429,4 +430,36 @@ fn a_connection_needs_the_secret_the_metadata_and_the_same_settings() {
     })
     .expect("an endpoint");
     assert!(said(&unlike, without.metadata()).contains("endpoint.lanes is `3` here and `2` there"));
+}
+
+#[test]
+fn a_region_of_the_engine_is_read_without_a_promise_of_the_caller() {
+    let (server, client) = (endpoint("region-server"), endpoint("region-client"));
+    let connection = client.connect(server.metadata()).expect("connected");
+    let regions = [0, 1].map(|_| HostMemory::host().allocate(100_000).expect("memory"));
+    let fill = |region: &Arc<Region>, byte| {
+        let span = region.span(0, 100_000).expect("inside");
+        region.with_bytes(span, |bytes| bytes.fill(byte))
+    };
+    fill(&regions[0], 7).expect("not lent");
+    let local = |endpoint: &Endpoint, region: &Arc<Region>| Local {
+        registration: endpoint.register_region(region).expect("registered"),
+        address: region.as_ptr().addr(),
+        len: region.len(),
+    };
+    let from = local(&server, &regions[0]);
+    let blob = server.advertise(from, Rights::Read).expect("a blob");
+    let into = local(&client, &regions[1]);
+    let remote = Remote {
+        blob: &blob,
+        offset: 0,
+    };
+    let read = client.read(connection, &[(into, remote)]).expect("started");
+    assert_eq!(read.wait(AMPLE), Ok(100_000));
+    let span = regions[1].span(0, 100_000).expect("inside");
+    let arrived = regions[1].with_bytes(span, |bytes| bytes.iter().all(|byte| *byte == 7));
+    assert_eq!(arrived, Some(true));
+    let device = HostMemory::device_stand_in().allocate(4096);
+    let refused = client.register_region(&device.expect("memory"));
+    assert!(matches!(refused, Err(Error::Usage(_))), "{refused:?}");
 }

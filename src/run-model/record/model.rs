@@ -245,6 +245,9 @@ pub struct KvRecord {
     pub what: String,
     /// `pull` or `push`.
     pub op: Option<KvOperation>,
+    /// Lengths and batches, such as `requests of 1024 tokens in batches of 64 pages`.
+    #[serde(default)]
+    pub requests_of: String,
     /// How requests arrive, such as `closed loop of 4`.
     pub arrival: String,
     /// Bytes of a page.

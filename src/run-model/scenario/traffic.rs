@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use tcpx_words::units::ByteCount;
+use tcpx_words::units::{ByteCount, counted};
 use tcpx_words::word_set;
 
 /// Most entries of a mix of lengths.
@@ -324,6 +324,16 @@ impl Traffic {
             "{}{tp}, {} layers, pages of {} tokens ({bytes})",
             self.model, shape.layers, shape.page_tokens
         )
+    }
+
+    /// `requests of 512x7, 2048 tokens in batches of 64 pages`, or `requests of 2 pages in batches of 2`.
+    pub fn cut(&self) -> String {
+        let unit = match (self.page, self.page_tokens) {
+            (Some(_), 1) => "pages",
+            _ => "tokens",
+        };
+        let pages = counted(self.batch as usize, "page");
+        format!("requests of {} {unit} in batches of {pages}", self.tokens)
     }
 
     /// `closed loop of 4`, or `20 requests/s at random, at most 4 at once`.

@@ -91,10 +91,13 @@ pub(super) fn run(
     context.enter(Phase::Closing);
     let result = measured.result(task, ready, &session, &memory);
     context.tell(&WorkerMessage::Transfer(Box::new(result)));
-    if let Err(failure) = &ran {
-        context.announce(failure);
+    if let Err(failure) = ran {
+        context.announce(&failure);
+        // As after any failure, the comms stay as they are until the process ends: the recorder
+        // shows what was in flight, and a thread inside a plugin call is not waited for.
+        std::mem::forget(endpoint);
+        return Err(failure);
     }
-    ran?;
     // Close only after both ends have received everything.
     let last = Deadline::after("limits.total", Duration::from(task.scenario.limits.total));
     link.barrier("close", 0, last, &context.stop)
@@ -118,7 +121,7 @@ fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoin
         sha256: file.map_or_else(|| "builtin".to_owned(), |file| file.sha256.clone()),
     };
     let settings = Settings {
-        name: task.node.chars().take(16).collect(),
+        name: format!("kv {}", task.node.chars().take(12).collect::<String>()),
         // Only the end that listens in the bootstrap is connected to.
         address: Some(task.listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))),
         port: task.listen.map_or(0, |_| task.port),
