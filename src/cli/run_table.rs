@@ -28,15 +28,15 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
     let verify = if transfer.verify { "on" } else { "off" };
     if let Some(kv) = &point.scenario.traffic {
         text.push_str(&format!(
-            "# KV cache : {} of {}, {} tokens a request, {}, {} pages a batch, {} batches in flight, seed {}\n\
+            "# KV cache : {} of {}, seed {}\n\
+             # {}, {} of each in flight, {}\n\
              # {} connections, chunk {}, {} requests of {} per iteration, {} iterations after {} warm-up, verify {verify}\n",
             kv.op,
             kv.what(),
-            kv.tokens,
-            kv.arrives(),
-            kv.batch,
-            kv.depth,
             kv.seed,
+            kv.cut(),
+            kv.depth,
+            kv.arrives(),
             transfer.connections,
             transfer.chunk,
             kv.requests,
@@ -195,7 +195,7 @@ fn performance(run: &RunRecord, names: &Names) -> String {
         asked,
     });
     let table = columns::results(TablePlace::Terminal, results);
-    format!("#\n{}#\n{}", render(table), kv(run))
+    format!("#\n{}{}#\n", render(table), kv(run))
 }
 
 /// The latencies of KV-cache traffic.
@@ -204,7 +204,7 @@ pub(super) fn kv(run: &RunRecord) -> String {
     let directions = directions.iter().map(String::as_str);
     let transfers: Vec<_> = directions.zip(&run.transfers).collect();
     match columns::kv(&transfers) {
-        Some(table) => render(table) + "#\n",
+        Some(table) => format!("#\n{}", render(table)),
         None => String::new(),
     }
 }
@@ -254,7 +254,7 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
     for transfer in &run.transfers {
         text.push_str(&rate(transfer, names));
         if let Some(kv) = &transfer.kv {
-            text.push_str(&format!("# {}\n", columns::kv_sentence(kv)));
+            text.push_str(&format!("# KV cache : {}\n", columns::kv_sentence(kv)));
         }
         if let Some(trip) = &transfer.round_trip_us {
             text.push_str(&format!(
@@ -263,10 +263,18 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
             ));
         }
         for mismatch in transfer.mismatches.iter().take(4) {
+            let (what, unit) = match transfer.kv {
+                Some(_) => (format!("page {} of the cache", mismatch.id.chunk), "page"),
+                None => (
+                    format!(
+                        "channel {} chunk {}",
+                        mismatch.id.channel, mismatch.id.chunk
+                    ),
+                    "chunk",
+                ),
+            };
             text.push_str(&format!(
-                "# wrong : channel {} chunk {} byte {} is {:#04x}, expected {:#04x} ({:?}, {} bytes of the chunk)\n",
-                mismatch.id.channel,
-                mismatch.id.chunk,
+                "# wrong : {what} byte {} is {:#04x}, expected {:#04x} ({:?}, {} bytes of the {unit})\n",
                 mismatch.offset,
                 mismatch.got,
                 mismatch.expected,
