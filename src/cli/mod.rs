@@ -34,6 +34,8 @@ mod logs_harness;
 mod logs_text;
 mod mesh;
 mod mr;
+mod nixlbench;
+mod nixlbench_table;
 mod nodes;
 mod on_stall;
 mod output;

@@ -14,11 +14,13 @@ use super::dry_run::dry_run;
 use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
 use super::mesh::{self, Meeting, MeshArguments};
+use super::nixlbench::Like;
+use super::nixlbench_table;
 use super::nodes::{Nodes, upload};
 use super::output::{print, print_error, print_json, say};
 use super::plugin_arguments::PluginArguments;
 use super::run_table::{Progress, header, summary, table};
-use super::scenario::{EnvironmentArguments, must_be_runnable, points};
+use super::scenario::{EnvironmentArguments, add_flags, must_be_runnable, points};
 use super::signals::interrupted;
 use super::watch::LookArguments;
 use super::{Common, bundle};
@@ -44,7 +46,17 @@ use tcpx_words::units::TimeSpan;
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Scenario file, such as scenarios/4conn.toml, or the name of a shipped one, such as mesh-quick.
-    scenario: PathBuf,
+    #[arg(required_unless_present = "like_nixlbench")]
+    scenario: Option<PathBuf>,
+    /// In place of a scenario: what nixlbench would run with these options, and its table, such as
+    /// '--op_type READ --max_block_size 65536'.
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        conflicts_with = "scenario",
+        allow_hyphen_values = true
+    )]
+    like_nixlbench: Option<String>,
     /// Override a key, such as transfer.connections=8; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -82,12 +94,19 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
-    let scenario = Some(arguments.scenario.clone());
     let gates = arguments.expect.iter().map(|gate| format!("expect.{gate}"));
     let set: Vec<String> = arguments.set.iter().cloned().chain(gates).collect();
     let mut inputs = arguments.environment.inputs()?;
-    inputs.scenario = scenario;
-    let points = points(inputs, &set, &arguments.plugin)?;
+    inputs.scenario.clone_from(&arguments.scenario);
+    let like = arguments.like_nixlbench.as_deref();
+    let like = like.map(Like::parse).transpose()?;
+    let points = match &like {
+        Some(like) => {
+            add_flags(&mut inputs, &set, &arguments.plugin);
+            like.points(&inputs)?
+        }
+        None => points(inputs, &set, &arguments.plugin)?,
+    };
     if arguments.dry_run {
         return dry_run(common, &arguments.nodes, &arguments.mesh, &points);
     }
@@ -117,6 +136,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         }
     }
     match (common.json, runs.as_slice()) {
+        (false, runs) if like.is_some() => print(&nixlbench_table::table(runs)),
         (false, runs) if is_sweep => print(&summary(&points, runs)),
         (false, _) => {}
         (true, [run]) if !is_sweep => print_json(run),

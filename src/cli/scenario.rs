@@ -50,11 +50,14 @@ pub(crate) fn points(
     set: &[String],
     plugin: &PluginArguments,
 ) -> Result<Vec<Resolved>, ScenarioError> {
-    for setting in set {
-        inputs.set(setting);
-    }
-    plugin.add_to(&mut inputs);
+    add_flags(&mut inputs, set, plugin);
     resolve(&inputs)
+}
+
+/// Adds the settings of a command's flags.
+pub(crate) fn add_flags(inputs: &mut Inputs, set: &[String], plugin: &PluginArguments) {
+    set.iter().for_each(|setting| inputs.set(setting));
+    plugin.add_to(inputs);
 }
 
 /// The points of a scenario, with the flags and the variables of tcpxctl only.
