@@ -340,3 +340,126 @@ fn must_be_known(name: &str) -> Result<(), Failure> {
         None => failure.next(format!("the options are --{}", known.join(", --"))),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_be_are_refused_with_a_sentence() {
+        let check = |text: &str, expected: &str| {
+            let said = match Like::parse(text) {
+                Ok(_) => "taken".to_owned(),
+                // With its next step.
+                Err(failure) => format!("{failure:?}"),
+            };
+            assert!(said.contains(expected), "{text}: {said}");
+        };
+        check("--op_type READ --scheme=tp --nocheck_consistency", "taken");
+        check("nixlbench -backend UCX --check_consistency", "taken");
+        check("--colour red", "--colour has no equivalent here");
+        check("--op_typ READ", "did you mean --op_type?");
+        check(
+            "--op_type=SEND",
+            "--op_type is `SEND`, and can be READ or WRITE",
+        );
+        check(
+            "--scheme ring",
+            "can be pairwise or manytoone or onetomany or tp",
+        );
+        check("--initiator_seg_type VRAM", "in host memory; use DRAM");
+        check("--mode MG", "--mode MG needs GPU memory");
+        check("--start_block_size 0", "a whole number from 1 to");
+        check("--start_block_size 8K", "--start_block_size is `8K`");
+        check(
+            "--start_block_size 8192 --max_block_size 4096",
+            "--start_block_size 8192 is more than --max_block_size 4096",
+        );
+        check("--max_batch_size 8192", "a whole number from 1 to 4096");
+        check(
+            "--num_iter 10 --num_threads 3",
+            "cannot be divided by --num_threads 3",
+        );
+        check(
+            "--num_iter 64 --num_threads 64 --pipeline_depth 8",
+            "more than 256 requests",
+        );
+        check("--num_iter", "--num_iter has no value");
+        check(
+            "--total_buffer_size 1024",
+            "does not fit into --total_buffer_size",
+        );
+        check(
+            "--scheme tp --num_initiator_dev 2 --num_target_dev 4",
+            "one side must have 1",
+        );
+        check("--num_initiator_dev 8", "name more nodes with --hosts");
+        check("READ", "`READ` is not an option");
+        check("--op_type 'READ", "a quote is not closed");
+    }
+
+    fn points(text: &str) -> Vec<Resolved> {
+        let like = Like::parse(text).expect("options");
+        like.points(&Inputs::default()).expect("points")
+    }
+
+    #[test]
+    fn sizes_double_and_large_blocks_have_fewer_iterations() {
+        let points = points(
+            "--op_type READ --start_block_size 524288 --max_block_size 2097152 \
+             --start_batch_size 2 --max_batch_size 5 --num_iter 160 --warmup_iter 20 --num_threads 2",
+        );
+        let names: Vec<&str> = points.iter().map(|one| one.point.as_str()).collect();
+        let blocks = ["512KiB", "1MiB", "2MiB"];
+        let expected: Vec<String> = blocks
+            .iter()
+            .flat_map(|block| [2, 4].map(|batch| format!("block={block} batch={batch}")))
+            .collect();
+        assert_eq!(names, expected);
+        let of = |at: usize| {
+            let (kv, transfer) = (&points[at].scenario.traffic, &points[at].scenario.transfer);
+            let kv = kv.as_ref().expect("traffic");
+            (
+                kv.requests,
+                transfer.iterations,
+                transfer.warmup,
+                kv.concurrency,
+            )
+        };
+        assert_eq!((of(0), of(5)), ((16, 10, 2, 2), (1, 10, 1, 2)));
+    }
+
+    #[test]
+    fn bytes_go_from_initiators_that_write_and_to_initiators_that_read() {
+        let check = |text: &str, pattern: Option<&str>, direction: &str| {
+            let small = "--max_block_size 4096 --num_iter 1";
+            let point = points(&format!("{text} {small}")).remove(0);
+            let mesh = point.scenario.mesh.as_ref().map(|mesh| mesh.pattern.word());
+            let transfer = &point.scenario.transfer;
+            assert_eq!(
+                (mesh, transfer.direction.word()),
+                (pattern, direction),
+                "{text}"
+            );
+        };
+        check("--op_type WRITE", None, "forward");
+        check("--op_type READ", None, "reverse");
+        for (scheme, write, read) in [
+            ("manytoone", "many-to-one", "one-to-many"),
+            ("onetomany", "one-to-many", "many-to-one"),
+            ("tp --num_target_dev 4", "one-to-many", "many-to-one"),
+            ("tp --num_initiator_dev 4", "many-to-one", "one-to-many"),
+        ] {
+            check(
+                &format!("--op_type WRITE --scheme {scheme}"),
+                Some(write),
+                "forward",
+            );
+            check(
+                &format!("--op_type READ --scheme {scheme}"),
+                Some(read),
+                "forward",
+            );
+        }
+    }
+}
