@@ -559,10 +559,63 @@ struct Transfer {
     first_iteration_seconds: Option<f64>,
     /// Ping-pong only.
     round_trip_us: Option<LatencyUs>,
+    /// KV-cache traffic only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kv: Option<Kv>,
     /// The first wrong bytes of each channel that has some.
     mismatches: Vec<Object>,
     /// The sending side's, then the receiving side's.
     channels: Vec<Channel>,
+}
+
+/// The requests of KV-cache traffic in one direction; a batch is one vector read or write.
+#[derive(JsonSchema, Serialize)]
+struct Kv {
+    /// The pages, in words.
+    what: String,
+    op: KvOperation,
+    /// Lengths and batches, in words.
+    requests_of: String,
+    /// How requests arrive, in words.
+    arrival: String,
+    page_bytes: u64,
+    /// Most pages of a batch.
+    batch: u32,
+    /// Of lengths, pages and arrivals.
+    seed: u32,
+    /// Of the requests that ended with every byte right, 10^9 bytes per second.
+    goodput_gb_per_s: f64,
+    /// From a request's arrival until its last byte was in place.
+    requests: Latencies,
+    /// From the call that starts a batch until its last byte was in place.
+    batches: Latencies,
+    /// In the call that starts a batch.
+    posts: Latencies,
+    /// To list the pages of a batch.
+    preparations: Latencies,
+    /// Bytes of the requests that ended with every byte right.
+    good_bytes: u64,
+}
+
+/// Who starts the operations: the receiving end reads, or the sending end writes.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum KvOperation {
+    Pull,
+    Push,
+}
+
+/// Times, as a histogram that can be merged with others.
+#[derive(JsonSchema, Serialize)]
+struct Latencies {
+    count: u64,
+    mean_us: f64,
+    us: Option<LatencyUs>,
+    sum_ns: u64,
+    max_ns: u64,
+    /// First nanosecond of each bucket, and its count.
+    buckets: Vec<(u64, u64)>,
 }
 
 /// Rates by NIC, GPU and node.

@@ -11,6 +11,7 @@ mod faults;
 mod fleet;
 mod freedoms;
 mod handshake;
+mod kv;
 mod launchers;
 mod logs;
 mod mesh;
