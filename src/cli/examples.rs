@@ -203,6 +203,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
                 "the nodes of a Slurm job, as a gate",
             ),
             (
+                "tcpxctl run kv-cache --peer HOST --set traffic.model=llama-3.1-70b",
+                "how long do requests wait for their KV cache?",
+            ),
+            (
+                "tcpxctl run --like-nixlbench '--op_type READ --check_consistency' --peer HOST",
+                "what nixlbench would run, and its table",
+            ),
+            (
                 "tcpxctl run scenarios/4conn.toml --peer HOST --report-on-fail",
                 "unless it passes, pack a bundle for Google",
             ),
