@@ -8,7 +8,7 @@
 use super::end::End;
 use std::time::Duration;
 use tcpx_run_model::counters::ChannelNow;
-use tcpx_run_model::scenario::{Scenario, Transfer};
+use tcpx_run_model::scenario::{Scenario, Traffic, Transfer};
 
 /// Longest time between two samples of a worker with many channels.
 const SAMPLES_APART: Duration = Duration::from_secs(1);
@@ -27,7 +27,10 @@ impl Standstill {
     pub(super) fn new(scenario: &Scenario, now: Duration) -> Self {
         let patience = Duration::from(scenario.limits.stall_after)
             + SAMPLES_APART
-            + filling(&scenario.transfer);
+            + match &scenario.traffic {
+                Some(traffic) => kv_pauses(traffic, &scenario.transfer),
+                None => filling(&scenario.transfer),
+            };
         Self {
             patience,
             counted: [0; 2],
@@ -80,6 +83,22 @@ fn filling(transfer: &Transfer) -> Duration {
     }
 }
 
+/// What KV-cache traffic waits for by itself: the pattern of its cache, and the next arrival.
+fn kv_pauses(traffic: &Traffic, transfer: &Transfer) -> Duration {
+    let cache = match transfer.verify {
+        true => Duration::from_secs(traffic.cache.0 / FILL_BYTES_PER_SECOND),
+        false => Duration::ZERO,
+    };
+    let rate = traffic.rate.map(f64::from).filter(|rate| *rate > 0.0);
+    let Some(rate) = rate else {
+        return cache;
+    };
+    // The pauses of a Poisson process are exponential: of so many, none in a million runs is longer.
+    let requests = f64::from(traffic.requests) * f64::from(transfer.warmup + transfer.iterations);
+    let longest = (requests.max(1.0).ln() + 1e6f64.ln()) / rate;
+    cache + Duration::try_from_secs_f64(longest).unwrap_or(Duration::MAX / 4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +133,16 @@ mod tests {
         assert_eq!(filling(&transfer), Duration::from_secs(48));
         transfer.verify = false;
         assert_eq!(filling(&transfer), Duration::ZERO);
+    }
+    #[test]
+    fn a_request_that_has_not_arrived_yet_is_no_standstill() {
+        let (mut traffic, transfer) = (Traffic::default(), Transfer::default());
+        assert_eq!(kv_pauses(&traffic, &transfer), Duration::from_secs(1));
+        traffic.rate = Some(0.5.into());
+        // 352 requests: ln 352 and ln of a million are 19.7, at one every two seconds.
+        let pause = kv_pauses(&traffic, &transfer).as_secs_f64();
+        assert!((40.0..41.0).contains(&pause), "{pause}");
+        traffic.rate = Some(1e-6.into());
+        assert!(kv_pauses(&traffic, &transfer) > Duration::from_secs(1_000_000));
     }
 }

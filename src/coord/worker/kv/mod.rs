@@ -133,7 +133,13 @@ fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoin
         stall_after: scenario.limits.total.into(),
         ..Settings::default()
     };
-    Endpoint::over(loaded, &settings).map_err(|error| failure(context, error.into()))
+    Endpoint::over(loaded, &settings).map_err(|error| {
+        let about = &ready.loaded.about;
+        let message = format!("no endpoint over {} v{}: {error}", about.name, about.abi);
+        let next = (!ready.net.calls().limits().asks_again)
+            .then(|| "choose another version of the plugin with --abi".to_owned());
+        context.failure(Outcome::NotRun, message, next.or(error.next_step()))
+    })
 }
 
 /// Connects to the peer's endpoint. The metadata travel as connect handles do.
