@@ -3,6 +3,7 @@
 
 use super::story::{Story, StoryTransfer};
 use std::fmt::Write;
+use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::record::TransferRecord;
 use tcpx_words::error::Outcome;
 
@@ -72,6 +73,19 @@ pub(crate) fn prometheus(story: &Story) -> String {
         "Time from posted to done.",
         &latencies(story, &run),
     );
+    let [goodput, requests] = kv(story, &run);
+    family(
+        &mut text,
+        "tcpxctl_run_kv_goodput_gigabytes_per_second",
+        "Bytes of the KV-cache requests that ended with every byte right, in 10^9 bytes per second.",
+        &goodput,
+    );
+    family(
+        &mut text,
+        "tcpxctl_run_kv_request_seconds",
+        "Time from the arrival of a KV-cache request until its last byte was in place.",
+        &requests,
+    );
     family(
         &mut text,
         "tcpxctl_run_finding_confidence",
@@ -87,17 +101,39 @@ fn latencies(story: &Story, run: &str) -> Vec<(String, f64)> {
     for one in &story.latencies {
         let Some(us) = one.quantiles else { continue };
         let (node, side) = (value(&one.worker.name), one.side);
-        for (quantile, us) in [
-            ("0.5", us.p50),
-            ("0.99", us.p99),
-            ("0.999", us.p999),
-            ("1", us.max),
-        ] {
-            let labels = format!("{run},node=\"{node}\",side=\"{side}\",quantile=\"{quantile}\"");
-            samples.push((labels, us / 1e6));
-        }
+        samples.extend(quantiles(
+            &format!("{run},node=\"{node}\",side=\"{side}\""),
+            us,
+        ));
     }
     samples
+}
+
+fn quantiles(labels: &str, us: LatencyUs) -> [(String, f64); 4] {
+    let all = [
+        ("0.5", us.p50),
+        ("0.99", us.p99),
+        ("0.999", us.p999),
+        ("1", us.max),
+    ];
+    all.map(|(quantile, us)| (format!("{labels},quantile=\"{quantile}\""), us / 1e6))
+}
+
+/// Goodput of KV-cache traffic, and the latency quantiles of its requests in seconds.
+fn kv(story: &Story, run: &str) -> [Vec<(String, f64)>; 2] {
+    let (mut goodput, mut requests) = (Vec::new(), Vec::new());
+    for (direction, kv) in story.kv_each() {
+        let labels = format!("{run},direction=\"{}\"", value(direction));
+        requests.extend(
+            kv.times
+                .requests
+                .us
+                .iter()
+                .flat_map(|us| quantiles(&labels, *us)),
+        );
+        goodput.push((labels, kv.goodput_gb_per_s));
+    }
+    [goodput, requests]
 }
 
 /// The confidence of each finding.

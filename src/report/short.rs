@@ -66,7 +66,17 @@ fn headline(story: &Story, language: Language) -> Vec<String> {
         let found = story.transfer.iter().find(|(name, _)| name == key);
         found.map_or("-", |(_, value)| value.as_str())
     };
-    if !story.transfer.is_empty() {
+    if let Some((_, kv)) = story.kv_each().next() {
+        lines.push(format!(
+            "* {}: {} {}, chunk {}, {}, {}",
+            say("transfer", "传输"),
+            setting("transfer.connections"),
+            say("connections", "条连接"),
+            setting("transfer.chunk"),
+            inline(&kv.requests_of),
+            inline(&kv.arrival)
+        ));
+    } else if !story.transfer.is_empty() {
         lines.push(format!(
             "* {}: {} {}, chunk {}, total {}, {}",
             say("transfer", "传输"),
@@ -104,6 +114,19 @@ fn results(lines: &mut Vec<String>, story: &Story, language: Language) {
             transfer.wrong_bytes,
             say("bytes wrong", "字节错误")
         ));
+        let kv = transfer.kv.as_deref();
+        if let Some((kv, us)) = kv.and_then(|kv| Some((kv, kv.times.requests.us?))) {
+            lines.push(format!(
+                "  * {}: {} {}, p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms, goodput {:.3} GB/s",
+                inline(&kv.what),
+                kv.times.requests.count,
+                say("requests", "个请求"),
+                us.p50 / 1e3,
+                us.p99 / 1e3,
+                us.p999 / 1e3,
+                kv.goodput_gb_per_s
+            ));
+        }
     }
 }
 

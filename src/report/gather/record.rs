@@ -51,6 +51,14 @@ const KEYS: [&str; 29] = [
     "limits.stall_after",
 ];
 
+/// Those that KV-cache traffic does not use.
+const OF_STREAMS: [&str; 4] = [
+    "transfer.total",
+    "transfer.recv_window",
+    "transfer.send_window",
+    "transfer.unpack",
+];
+
 /// Reads the record as JSON of the current version, and copies the result of the run into the
 /// story. `None` if there is no readable record.
 pub(super) fn read(files: &RunFiles, story: &mut Story) -> Option<Value> {
@@ -120,8 +128,10 @@ fn add_result(record: &Value, story: &mut Story) {
     }
     let scenario = &record["scenario"];
     story.scenario = scenario["name"].as_str().unwrap_or("unknown").to_owned();
+    let is_kv = scenario["resolved"]["traffic"].is_object();
     story.transfer = KEYS
         .iter()
+        .filter(|key| !(is_kv && OF_STREAMS.contains(key)))
         .filter_map(|key| Some(((*key).to_owned(), setting(&scenario["resolved"], key)?)))
         .collect();
     let traffic = scenario::Traffic::deserialize(&scenario["resolved"]["traffic"]).ok();
