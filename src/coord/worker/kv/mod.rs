@@ -30,12 +30,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::{Deadline, Handle, Secret};
 use tcpx_engine::transfer::Pattern;
+use tcpx_node::{Root, memory_available};
 use tcpx_p2p::{Endpoint, Error, Loaded, Metadata, Rights, Settings};
 use tcpx_run_model::kv_plan::KvPlan;
 use tcpx_run_model::phase::{Failure, Phase};
 use tcpx_run_model::scenario::{KvOperation, Traffic};
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::payload::Tally;
+use tcpx_words::units::ByteCount;
 
 /// Handles that carry an endpoint's metadata over the bootstrap; it has about 400 bytes.
 const METADATA_HANDLES: usize = 8;
@@ -207,11 +209,6 @@ impl Memory {
             PagesError::Memory(error) => memory_failure(context, &error),
             PagesError::Endpoint(error) => failure(context, error.into()),
         };
-        let cache = task
-            .sends
-            .then(|| Pages::new(endpoint, &kind(true), plan.cache_pages() as usize))
-            .transpose()
-            .map_err(refused)?;
         let of_client = (kv.depth * kv.batch) as usize;
         let clients = kv.concurrency as usize;
         let regions = match kv.op {
@@ -219,6 +216,14 @@ impl Memory {
             KvOperation::Pull => vec![of_client; clients],
             KvOperation::Push => vec![of_client * clients],
         };
+        let sent = if task.sends { plan.cache_pages() } else { 0 };
+        let all = sent + regions.iter().map(|count| *count as u64).sum::<u64>();
+        must_fit(context, all.saturating_mul(plan.page_bytes()))?;
+        let cache = task
+            .sends
+            .then(|| Pages::new(endpoint, &kind(true), plan.cache_pages() as usize))
+            .transpose()
+            .map_err(refused)?;
         let places: Result<Vec<Pages>, PagesError> = regions
             .into_iter()
             .map(|count| Pages::new(endpoint, &kind(false), count))
@@ -235,6 +240,20 @@ impl Memory {
             .chain(&self.places)
             .map(Pages::bytes)
             .sum()
+    }
+}
+
+/// The pages are touched at once, and more than there is would end the process, or another one.
+fn must_fit(context: &Context, bytes: u64) -> TaskResult<()> {
+    let there = memory_available(&Root::live());
+    match there.known() {
+        Some(there) if bytes > *there => {
+            let (bytes, there) = (ByteCount(bytes), ByteCount(there >> 20 << 20));
+            let message = format!("the pages need {bytes} of memory, and {there} are available");
+            let next = "lower traffic.cache, concurrency, depth or batch".to_owned();
+            Err(context.failure(Outcome::NotRun, message, Some(next)))
+        }
+        _ => Ok(()),
     }
 }
 
