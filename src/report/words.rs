@@ -34,6 +34,7 @@ impl Language {
             "Results" => "结果",
             "Mesh" => "网格",
             "Rates together" => "同时传输的速率",
+            "KV-cache requests" => "KV 缓存请求",
             "Nodes" => "节点",
             "Differences between the nodes" => "节点之间的差异",
             "Fingerprint" => "环境指纹",
