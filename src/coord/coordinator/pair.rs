@@ -467,7 +467,9 @@ impl Pair {
     ) {
         match kind {
             EventKind::Sample(channels) => {
-                if self.standstill.sample(end, channels, now) {
+                let moves = self.standstill.sample(end, channels, now);
+                // What moves because the workers were told to stop is no recovery.
+                if moves && !self.is_stopping() {
                     self.recovered(effects);
                     effects.push(PairEffect::MovesAgain);
                 }
@@ -505,7 +507,7 @@ impl Pair {
             kind,
             EventKind::PluginLine(_) | EventKind::Output { .. } | EventKind::Frame(_)
         );
-        if is_said && self.standstill.moved(now) {
+        if is_said && self.standstill.moved(now) && !self.is_stopping() {
             self.recovered(effects);
             effects.push(PairEffect::MovesAgain);
         }

@@ -293,6 +293,31 @@ fn a_stall_that_an_agent_saw_while_the_other_was_unheard_is_declared_once_both_a
 }
 
 #[test]
+fn a_standstill_that_was_given_up_does_not_recover_because_the_workers_stop() {
+    let mut bench = Bench::measuring();
+    // Nobody saw a channel stand still: the coordinator finds that nothing moves.
+    let effects = bench.tick(30.0);
+    assert!(
+        effects
+            .iter()
+            .any(|one| matches!(one, PairEffect::StandsStill))
+    );
+    bench.tick(60.0);
+    assert!(matches!(bench.pair.stage(), PairStage::Stopping { .. }));
+    for kind in [
+        EventKind::Phase(Phase::Closing),
+        EventKind::Sample(channels(17, 17)),
+    ] {
+        let effects = bench.event(61.0, End::First, kind);
+        assert!(
+            !effects
+                .iter()
+                .any(|one| matches!(one, PairEffect::MovesAgain))
+        );
+    }
+}
+
+#[test]
 fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
     let mut bench = Bench::in_stage("stalled");
     let loss = AgentLoss::Silent(SILENCE_MAX);
