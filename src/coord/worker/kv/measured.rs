@@ -135,7 +135,8 @@ impl Measured {
         }
     }
 
-    /// The comms that carry data in the directions of this end, by the recorder's counters.
+    /// Every comm of the endpoint, by the recorder's counters: the same ones as in samples, also where
+    /// a direction carries no data.
     fn channels(&self, task: &PairTask, ready: &Ready) -> Vec<ChannelResult> {
         let now = ready.recorder.now();
         let find = |all: &[ChannelNow], side, index| {
@@ -143,8 +144,6 @@ impl Measured {
             all.find(|one| one.side == side && one.index == index)
                 .cloned()
         };
-        let sides = [(task.sends, Side::Send), (task.receives, Side::Recv)];
-        let sides = sides.into_iter().filter(|(takes_part, _)| *takes_part);
         let channel = |side: Side, index: usize| {
             let counters = find(&now, side, index);
             let bytes = |one: Option<&ChannelNow>| one.map_or(0, |one| one.bytes);
@@ -162,8 +161,9 @@ impl Measured {
             }
         };
         let lanes = task.scenario.transfer.connections as usize;
-        sides
-            .flat_map(|(_, side)| (0..lanes).map(move |index| (side, index)))
+        [Side::Send, Side::Recv]
+            .into_iter()
+            .flat_map(|side| (0..lanes).map(move |index| (side, index)))
             .map(|(side, index)| channel(side, index))
             .collect()
     }
