@@ -5,12 +5,13 @@
 //! call, and declares stalls. When its stdin ends or the coordinator has been silent for 8 s, it
 //! kills the workers and removes their recorders.
 //!
-//! `stall_watch.rs` decides when channels stand still. `one_gpu.rs` shows a worker a single GPU if
-//! its plugin cannot be told which one to use.
+//! `stall_watch.rs` decides when channels stand still, `stop_order.rs` when a worker is told to
+//! stop. `one_gpu.rs` shows a worker a single GPU if its plugin cannot be told which one to use.
 #![forbid(unsafe_code)]
 
 mod one_gpu;
 mod stall_watch;
+mod stop_order;
 
 use crate::dial::dial;
 use crate::process::spawn::inherited;
@@ -32,6 +33,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use stop_order::StopOrder;
 use tcpx_bootstrap::Secret;
 use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::counters::sample::Sampler;
@@ -77,6 +79,7 @@ struct Running {
     killed: bool,
     fault: Option<ProcessOrder>,
     sends_every_recording: bool,
+    stop: StopOrder,
 }
 
 /// Serves one coordinator over stdin and stdout.
@@ -192,7 +195,11 @@ impl Agent {
                 Ok(AgentInput::CoordinatorGone) => break,
                 Ok(AgentInput::Worker(number, heard)) => self.relay(number, heard),
                 Ok(AgentInput::Frame(number, frame)) => {
-                    self.say(number, &AgentMessage::Frozen(frame))
+                    self.say(number, &AgentMessage::Frozen(frame));
+                    if let Some(running) = self.workers.get_mut(&number) {
+                        running.stop.frame_ends();
+                        running.stop_if_due(Instant::now());
+                    }
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -233,9 +240,10 @@ impl Agent {
             }
             CoordinatorOrder::Stop { grace_ms } => {
                 if let Some(running) = self.workers.get_mut(&number) {
-                    running.worker.tell(&WorkerOrder::Stop);
-                    running.kill_at =
-                        Some(Instant::now() + Duration::from_millis(grace_ms.min(60_000)));
+                    let now = Instant::now();
+                    running.kill_at = Some(now + Duration::from_millis(grace_ms.min(60_000)));
+                    running.stop.give(now);
+                    running.stop_if_due(now);
                 }
             }
             CoordinatorOrder::Snapshot => {
@@ -274,6 +282,7 @@ impl Agent {
         };
         let (pid, nics, channels) = (running.worker.pid, running.nics.clone(), running.now());
         let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
+        running.stop.frame_begins();
         let inputs = self.to_inputs.clone();
         std::thread::spawn(move || {
             let frame = Frame::take(pid, &nics, channels, in_call);
@@ -335,6 +344,7 @@ impl Agent {
                     killed: false,
                     fault: launch.fault,
                     sends_every_recording: launch.sends_every_recording,
+                    stop: StopOrder::default(),
                 };
                 self.workers.insert(number, running);
             }
@@ -414,6 +424,7 @@ impl Agent {
         let Some(running) = self.workers.get_mut(&number) else {
             return;
         };
+        running.stop_if_due(now);
         if running.kill_at.is_some_and(|at| now >= at) {
             running.kill_at = None;
             running.killed = true;
@@ -448,6 +459,12 @@ impl Agent {
 const CHANNELS_PER_LOOK: usize = 16;
 
 impl Running {
+    fn stop_if_due(&mut self, now: Instant) {
+        if self.stop.is_due(now) {
+            self.worker.tell(&WorkerOrder::Stop);
+        }
+    }
+
     /// Whether to send this sample.
     fn is_due(&mut self, channels: usize) -> bool {
         self.looks += 1;
