@@ -101,7 +101,8 @@ fn another_node_is_watched_through_its_agent() {
         frame.status.success().then_some(frame)
     });
     frame.says(&[&format!("pid {}", worker.pid)]);
-    let both = tool.arg("--once").arg("--size").arg("160x50").ends_with(0);
+    // High enough for the processes of other tests, too.
+    let both = tool.arg("--once").arg("--size").arg("160x400").ends_with(0);
     both.says(&[
         &format!("local pid {}", worker.pid),
         &format!("peer pid {}", worker.pid),
