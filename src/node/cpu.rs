@@ -141,15 +141,20 @@ impl Cpu {
             memory_total_bytes: meminfo
                 .as_ref()
                 .and_then(|text| kilobytes(text, "MemTotal")),
-            memory_available_bytes: memory_available(root),
+            memory_available_bytes: available_in(&meminfo),
         }
     }
 }
 
 /// Memory that can be allocated without swapping, in bytes (`MemAvailable`).
 pub fn memory_available(root: &Root) -> Fact<u64> {
-    root.text("/proc/meminfo")
-        .and_then(|text| kilobytes(&text, "MemAvailable"))
+    available_in(&root.text("/proc/meminfo"))
+}
+
+fn available_in(meminfo: &Fact<String>) -> Fact<u64> {
+    meminfo
+        .as_ref()
+        .and_then(|text| kilobytes(text, "MemAvailable"))
 }
 
 fn numa_nodes(root: &Root) -> Fact<Vec<NumaNode>> {
