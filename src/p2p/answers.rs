@@ -150,7 +150,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says no to the peer, and to whoever watches this end.
+    /// Refuses what the peer asked for, and records the refusal in this end's log.
     fn refuse(&mut self, what: &str, op: u64, why: String, home: &Home<'_>) {
         let (number, peer) = (self.number, &self.peer.name);
         (home.warn)(&format!(

@@ -78,7 +78,7 @@ pub(crate) struct Home<'a> {
     pub(crate) net: &'a dyn Net,
     pub(crate) seal: &'a Seal,
     pub(crate) memory: &'a Memory,
-    /// Tells whoever watches this end.
+    /// Writes a warning into the log of this end's flight recorder.
     pub(crate) warn: &'a dyn Fn(&str),
     /// Takes a notification, unless there are too many.
     pub(crate) note: &'a dyn Fn(u64, Vec<u8>) -> bool,

@@ -22,7 +22,7 @@ struct State {
 #[derive(Default)]
 struct End {
     result: Option<Result<u64, Error>>,
-    /// Whether somebody sleeps until it is there: waking costs the endpoint's thread a system call.
+    /// Whether a caller sleeps until it is there: waking it costs the endpoint's thread a system call.
     is_awaited: bool,
 }
 

@@ -295,7 +295,7 @@ fn a_stall_that_an_agent_saw_while_the_other_was_unheard_is_declared_once_both_a
 #[test]
 fn a_standstill_that_was_given_up_does_not_recover_because_the_workers_stop() {
     let mut bench = Bench::measuring();
-    // Nobody saw a channel stand still: the coordinator finds that nothing moves.
+    // Neither agent saw a channel stand still: the coordinator finds that nothing moves.
     let effects = bench.tick(30.0);
     assert!(
         effects

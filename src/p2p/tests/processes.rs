@@ -232,7 +232,7 @@ fn a_peer_that_is_stopped_is_given_up() {
     endpoint.deregister(into.registration).expect("free");
 }
 
-/// Listens, and may then open one more descriptor: that of a peer, but none of the plugin for it.
+/// Listens, and may then open one more descriptor: the peer's connection takes it, and the plugin gets none.
 #[test]
 #[ignore = "a process that the tests start"]
 fn cannot_listen() {
