@@ -155,6 +155,10 @@ pub struct Driving {
     /// Calls of `test` for each request that was done, warm-up included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_per_chunk: Option<f64>,
+    /// Seconds in which the driving threads wrote and compared patterns, by one call in sixteen. None
+    /// if nothing was verified, or by a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify_seconds: Option<f64>,
 }
 
 impl Driving {
@@ -165,10 +169,18 @@ impl Driving {
         let driving: f64 = self.cpu_seconds.iter().sum();
         (gb > 0.0).then(|| (driving / gb, self.other_cpu_seconds / gb))
     }
+
+    /// Of the driving threads' CPU seconds for each 10^9 bytes, those spent on patterns.
+    pub fn verify_per_gb(&self) -> Option<f64> {
+        let gb = self.bytes as f64 / 1e9;
+        self.verify_seconds
+            .filter(|_| gb > 0.0)
+            .map(|spent| spent / gb)
+    }
 }
 
-/// `4 threads (4 channels, 16 CPUs), 0.211 CPU s/GB, other threads 0.002, 3.1 tests a chunk, 12 + 3
-/// context switches a GB`: those in which a thread waited, and those in which it lost its CPU.
+/// `4 threads (4 channels, 16 CPUs), 0.211 CPU s/GB (verify 0.084), other threads 0.002, 3.1 tests a
+/// chunk, 12 + 3 context switches a GB`: those in which a thread waited, and those in which it lost its CPU.
 impl fmt::Display for Driving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let threads = match self.cpu_seconds.len() {
@@ -177,7 +189,11 @@ impl fmt::Display for Driving {
         };
         write!(f, "{threads} ({})", self.why)?;
         if let Some((driving, other)) = self.cpu_per_gb() {
-            write!(f, ", {driving:.3} CPU s/GB, other threads {other:.3}")?;
+            write!(f, ", {driving:.3} CPU s/GB")?;
+            if let Some(verify) = self.verify_per_gb() {
+                write!(f, " (verify {verify:.3})")?;
+            }
+            write!(f, ", other threads {other:.3}")?;
         }
         if let Some(tests) = self.tests_per_chunk {
             write!(f, ", {tests:.1} tests a chunk")?;
@@ -265,4 +281,32 @@ pub struct MrRow {
     pub reg_us: Option<(f64, f64)>,
     /// Time of deregMr, microseconds: p50 and p99.
     pub dereg_us: Option<(f64, f64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_driving_cost_is_told_by_kind_of_work() {
+        let mut driving = Driving {
+            why: "4 channels, 16 CPUs".into(),
+            cpu_seconds: vec![1.0, 0.5],
+            other_cpu_seconds: 0.25,
+            bytes: 10_000_000_000,
+            context_switches: Some([120, 30]),
+            tests_per_chunk: Some(3.1),
+            verify_seconds: Some(0.6),
+        };
+        assert_eq!(
+            driving.to_string(),
+            "2 threads (4 channels, 16 CPUs), 0.150 CPU s/GB (verify 0.060), other threads 0.025, \
+             3.1 tests a chunk, 12 + 3 context switches a GB"
+        );
+        driving.verify_seconds = None;
+        assert!(!driving.to_string().contains("verify"));
+        driving.bytes = 0;
+        let words = "2 threads (4 channels, 16 CPUs), 3.1 tests a chunk";
+        assert_eq!(driving.to_string(), words);
+    }
 }

@@ -15,8 +15,8 @@ const KEYS: &str = "
     pairs pairs[].lanes pairs[].nodes pairs[].outcome pairs[].workers pairs[].workers[].driving
     pairs[].workers[].driving.bytes pairs[].workers[].driving.context_switches
     pairs[].workers[].driving.cpu_seconds pairs[].workers[].driving.other_cpu_seconds
-    pairs[].workers[].driving.tests_per_chunk pairs[].workers[].driving.why pairs[].workers[].env
-    pairs[].workers[].log_lines pairs[].workers[].memory pairs[].workers[].network
+    pairs[].workers[].driving.tests_per_chunk pairs[].workers[].driving.verify_seconds
+    pairs[].workers[].driving.why pairs[].workers[].env pairs[].workers[].log_lines pairs[].workers[].memory pairs[].workers[].network
     pairs[].workers[].network.paths pairs[].workers[].network.paths[].connections
     pairs[].workers[].network.paths[].duplicates pairs[].workers[].network.paths[].local
     pairs[].workers[].network.paths[].peer pairs[].workers[].network.paths[].retransmits

@@ -434,6 +434,12 @@ impl Transfer {
                 .zip(switches())
                 .map(|(before, now)| [0, 1].map(|kind| now[kind].saturating_sub(before[kind]))),
             tests_per_chunk: (done > 0).then(|| tests as f64 / done as f64),
+            verify_seconds: self
+                .drivers
+                .channels()
+                .filter_map(Channel::verify_time)
+                .reduce(|all, one| all + one)
+                .map(|all| all.as_secs_f64()),
         }
     }
 

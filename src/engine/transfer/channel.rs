@@ -15,6 +15,7 @@ use super::Pace;
 use super::filling::Filling;
 use super::payload::Pattern;
 use super::plan::{Plan, Share};
+use super::sampled::Sampled;
 use super::slots::{self, Slots};
 use super::window::{Illegal, InFlight, SLOTS_MIN, Step, Window};
 use crate::gpu::{DeviceMemory, MemoryError, MemoryKind, Passed, ScatterError, Span, Unpack};
@@ -124,6 +125,7 @@ pub struct Channel {
     flushing: Option<Request>,
     recorded: Option<(Tap, Key)>,
     tally: Tally,
+    verifying: Sampled,
     /// When the last chunk of the iteration was consumed.
     finished: Option<Duration>,
 }
@@ -184,6 +186,7 @@ impl Channel {
             flushing: None,
             recorded: None,
             tally: Tally::default(),
+            verifying: Sampled::default(),
             finished: None,
         })
     }
@@ -219,6 +222,17 @@ impl Channel {
     pub fn start_measuring(&mut self) {
         self.tally.bytes = 0;
         self.tally.verified_bytes = 0;
+        self.verifying = Sampled::default();
+    }
+
+    /// How long the thread that drives the channel wrote and compared patterns, about; a GPU's work
+    /// is not in it. `None` if nothing is verified, or by a GPU.
+    pub fn verify_time(&self) -> Option<Duration> {
+        let is_here = match self.side() {
+            Side::Send => !self.slots.fills_later(),
+            Side::Recv => !self.slots.takes_later(),
+        };
+        (self.setup.verify.is_some() && is_here).then(|| self.verifying.total())
     }
 
     /// Bytes registered with the plugin.
@@ -326,8 +340,9 @@ impl Channel {
         let posted = match &self.end {
             End::Send(comm) => {
                 if !self.slots.fills_later() {
-                    self.slots
-                        .stamp(slot, chunk.len as usize, self.id(chunk.index))?;
+                    let (slots, id) = (&self.slots, self.id(chunk.index));
+                    self.verifying
+                        .call(|| slots.stamp(slot, chunk.len as usize, id))?;
                 }
                 net.isend(comm, span, self.slots.mhandle())
             }
@@ -600,7 +615,8 @@ impl Channel {
     fn unpack_and_check(&mut self, one: InFlight) -> Result<(), ChannelError> {
         let (slot, len) = (one.slot, one.len as usize);
         self.slots.unpack(slot, len, self.window.totals()[1] - 1)?;
-        if let Some(found) = self.slots.check(slot, len, self.id_of(one))? {
+        let (slots, id) = (&self.slots, self.id_of(one));
+        if let Some(found) = self.verifying.call(|| slots.check(slot, len, id))? {
             self.book(one, found);
         }
         Ok(())

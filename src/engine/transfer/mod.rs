@@ -1,13 +1,14 @@
 //! The engine: moves chunks over channels through a `&dyn Net`.
 //!
-//! It has no sockets, no files, and no clock except its [`Pace`]. Nothing between post and
-//! consume allocates, locks, formats or logs.
+//! It has no sockets, no files, and no clock except its [`Pace`] and one in `sampled`. Nothing between
+//! post and consume allocates, locks, formats or logs.
 //!
 //! `plan` assigns bytes to the chunks of each channel, `window` decides which request may be
 //! tested or consumed next, `slots` holds the memory of one channel, `filling` the slots that
 //! a GPU is writing, `channel` combines one comm with its window and slots, `progress` decides
-//! which channel is driven, `drivers` has the threads that each drive a share of the channels, `payload` writes and verifies patterns. `rogue` breaks the
-//! plugin's rules on purpose; no other module can.
+//! which channel is driven, `drivers` has the threads that each drive a share of the channels, `payload`
+//! writes and verifies patterns, `sampled` tells how long that took. `rogue` breaks the plugin's rules on
+//! purpose; no other module can.
 
 mod channel;
 mod drivers;
@@ -18,6 +19,7 @@ mod ping_pong;
 mod plan;
 mod progress;
 mod rogue;
+mod sampled;
 mod slots;
 mod window;
 

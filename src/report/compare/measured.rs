@@ -184,13 +184,24 @@ impl Measured {
             measured.add_transfer(&transfer.record, &suffix);
         }
         for (_, worker) in story.workers() {
-            let cost = worker.driving.as_ref().and_then(Driving::cpu_per_gb);
-            let cost = cost.map(|(driving, other)| driving + other);
-            // What a transfer costs depends on the other work of the machine, so it does not gate.
-            measured.metric(
-                format!("CPU of {}", worker.name),
-                Metric::new("CPU s/GB", Better::Lower, false, cost),
-            );
+            let driving = worker.driving.as_ref();
+            let cost = driving.and_then(Driving::cpu_per_gb);
+            let kinds = [
+                ("", cost.map(|(driving, other)| driving + other)),
+                (", driving", cost.map(|(driving, _)| driving)),
+                (
+                    ", of which verify",
+                    driving.and_then(Driving::verify_per_gb),
+                ),
+                (", other threads", cost.map(|(_, other)| other)),
+            ];
+            for (kind, cost) in kinds {
+                // What a transfer costs depends on the other work of the machine, so it does not gate.
+                measured.metric(
+                    format!("CPU of {}{kind}", worker.name),
+                    Metric::new("CPU s/GB", Better::Lower, false, cost),
+                );
+            }
         }
         if let Some(sums) = story.sums.as_ref().filter(|sums| sums.transfers > 1) {
             measured.add_sums(sums, &story.names());
