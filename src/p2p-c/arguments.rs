@@ -13,6 +13,15 @@ pub(crate) fn reference<'a, T>(name: &str, pointer: *const T) -> Result<&'a T, F
     unsafe { pointer.as_ref() }.ok_or_else(|| null(name))
 }
 
+/// What a call of this library has given out by `Box::into_raw`; `None` for null.
+pub(crate) fn owned<T>(pointer: *mut T) -> Option<Box<T>> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: from `Box::into_raw`, given back once, and used by no other thread, as the header asks.
+    Some(unsafe { Box::from_raw(pointer) })
+}
+
 /// `len` values; none may be null.
 pub(crate) fn slice<'a, T>(name: &str, start: *const T, len: usize) -> Result<&'a [T], Failure> {
     match (start.is_null(), len) {

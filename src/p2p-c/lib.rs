@@ -1,14 +1,15 @@
-//! `libtcpxp2p.so`: endpoints for C. The header is `tcpxp2p.h`, and says what callers promise.
+//! `libtcpxp2p.so`: endpoints for C. `scripts/header` makes the header, `tcpxp2p.h`, of the public items
+//! here and their comments, which say what callers promise.
 //!
 //! Every function returns a result; `tcpxp2p_last_error` has the words for the calling thread. A
 //! panic becomes the result `TCPXP2P_INTERNAL`. Every function may be called from any thread.
-#![expect(unsafe_code, reason = "takes pointers from C")]
+#![expect(unsafe_code, reason = "exports functions to C")]
 
 mod arguments;
-mod operations;
-mod result;
+pub mod operations;
+pub mod result;
 
-use arguments::{bytes, put, reference, text};
+use arguments::{bytes, owned, put, reference, text};
 use result::{Failure, guarded};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
@@ -17,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tcpx_p2p::{Endpoint, Gpu, MemoryOf, Metadata, Settings, Transfer};
 
-/// An endpoint and the transfers that its program has not waited for.
+/// An endpoint, and the transfers that its program has not waited for.
 pub struct Handle {
     endpoint: Endpoint,
     transfers: Mutex<(u64, HashMap<u64, Transfer>)>,
@@ -31,18 +32,27 @@ impl Handle {
     }
 }
 
-/// `tcpxp2p_options`.
+/// Zero and null stand for the default.
 #[repr(C)]
 pub struct Options {
-    size: usize,
-    name: *const c_char,
-    plugin: *const c_char,
-    address: *const c_char,
-    secret_file: *const c_char,
-    chunk: usize,
-    lanes: u32,
-    port: u16,
-    gpu: *const c_char,
+    /// sizeof(tcpxp2p_options)
+    pub size: usize,
+    /// in errors and views
+    pub name: *const c_char,
+    /// auto, soft, builtin, a name or a path
+    pub plugin: *const c_char,
+    /// IP address to listen on
+    pub address: *const c_char,
+    /// in place of TCPXP2P_SECRET and TCPXP2P_SECRET_FILE
+    pub secret_file: *const c_char,
+    /// bytes of one message of the plugin
+    pub chunk: usize,
+    /// comms of a connection in each direction
+    pub lanes: u32,
+    /// port to listen on
+    pub port: u16,
+    /// CUDA device number or PCI address: it moves memory of this GPU only
+    pub gpu: *const c_char,
 }
 
 impl Options {
@@ -85,8 +95,9 @@ impl Options {
     }
 }
 
+/// Makes an endpoint. `options` may be null.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_create(options: *const Options, endpoint: *mut *mut Handle) -> c_int {
+pub extern "C" fn tcpxp2p_create(options: *const Options, endpoint: *mut *mut Handle) -> c_int {
     guarded(|| {
         let settings = match reference("options", options) {
             Ok(options) => options.settings()?,
@@ -102,20 +113,19 @@ extern "C" fn tcpxp2p_create(options: *const Options, endpoint: *mut *mut Handle
     })
 }
 
+/// Ends every connection of the endpoint. No other call may use it at the same time or later.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_destroy(endpoint: *mut Handle) -> c_int {
+pub extern "C" fn tcpxp2p_destroy(endpoint: *mut Handle) -> c_int {
     guarded(|| {
-        if !endpoint.is_null() {
-            // SAFETY: from `tcpxp2p_create`, destroyed once, and used by no other thread, as the
-            // header asks.
-            drop(unsafe { Box::from_raw(endpoint) });
-        }
+        drop(owned(endpoint));
         Ok(())
     })
 }
 
+/// What another endpoint needs to connect. As confidential as the advertised memory. Writes the
+/// length also if the buffer is too small.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_metadata(
+pub extern "C" fn tcpxp2p_metadata(
     endpoint: *const Handle,
     buffer: *mut u8,
     capacity: usize,
@@ -130,8 +140,9 @@ extern "C" fn tcpxp2p_metadata(
     })
 }
 
+/// Connects to the endpoint of the metadata.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_connect(
+pub extern "C" fn tcpxp2p_connect(
     endpoint: *const Handle,
     metadata: *const u8,
     len: usize,
@@ -149,8 +160,9 @@ extern "C" fn tcpxp2p_connect(
     })
 }
 
+/// The oldest connection that a peer made.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_accept(
+pub extern "C" fn tcpxp2p_accept(
     endpoint: *const Handle,
     timeout_ms: u64,
     connection: *mut u64,
@@ -162,8 +174,9 @@ extern "C" fn tcpxp2p_accept(
     })
 }
 
+/// Ends a connection: every operation on it fails on both ends.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_disconnect(endpoint: *const Handle, connection: u64) -> c_int {
+pub extern "C" fn tcpxp2p_disconnect(endpoint: *const Handle, connection: u64) -> c_int {
     guarded(|| {
         Ok(reference("endpoint", endpoint)?
             .endpoint

@@ -39,14 +39,32 @@ impl Handle {
     }
 }
 
-/// `tcpxp2p_piece`.
+/// Bytes of a blob.
+pub const TCPXP2P_BLOB_BYTES: usize = 64;
+/// Most bytes of a notification.
+pub const TCPXP2P_NOTIFICATION_MAX: usize = 65536;
+const _: () = assert!(TCPXP2P_BLOB_BYTES == BLOB_LEN && TCPXP2P_NOTIFICATION_MAX == NOTE_MAX);
+
+/// A blob allows to read its range.
+pub const TCPXP2P_READ: c_int = 1;
+/// A blob allows to write its range.
+pub const TCPXP2P_WRITE: c_int = 2;
+/// A blob allows both.
+pub const TCPXP2P_BOTH: c_int = 3;
+
+/// A buffer here, and the part of an advertised range that it is read from or written to.
 #[repr(C)]
-pub(crate) struct Piece {
-    registration: u64,
-    address: *mut c_void,
-    len: usize,
-    blob: *const u8,
-    offset: u64,
+pub struct Piece {
+    /// of the buffer
+    pub registration: u64,
+    /// first byte of the buffer
+    pub address: *mut c_void,
+    /// bytes
+    pub len: usize,
+    /// TCPXP2P_BLOB_BYTES bytes
+    pub blob: *const u8,
+    /// from the start of the advertised range
+    pub offset: u64,
 }
 
 type Start = fn(&Endpoint, u64, &[(Local, Remote<'_>)]) -> Result<Transfer, Error>;
@@ -84,8 +102,10 @@ fn move_pieces(
     })
 }
 
+/// The memory stays mapped and writable until tcpxp2p_deregister has returned as often. What a GPU
+/// still writes to a buffer is not waited for: synchronize its stream before a transfer reads it.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_register(
+pub extern "C" fn tcpxp2p_register(
     endpoint: *const Handle,
     address: *mut c_void,
     len: usize,
@@ -100,8 +120,9 @@ extern "C" fn tcpxp2p_register(
     })
 }
 
+/// Waits until nothing uses the memory. If it fails with TCPXP2P_TIMED_OUT, the memory must stay.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_deregister(endpoint: *const Handle, registration: u64) -> c_int {
+pub extern "C" fn tcpxp2p_deregister(endpoint: *const Handle, registration: u64) -> c_int {
     guarded(|| {
         Ok(reference("endpoint", endpoint)?
             .endpoint
@@ -109,20 +130,21 @@ extern "C" fn tcpxp2p_deregister(endpoint: *const Handle, registration: u64) -> 
     })
 }
 
+/// The blob of a range, with which a peer can use it. `rights` is TCPXP2P_READ, _WRITE or _BOTH.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_advertise(
+pub extern "C" fn tcpxp2p_advertise(
     endpoint: *const Handle,
     registration: u64,
     address: *const c_void,
     len: usize,
     rights: c_int,
-    blob: *mut [u8; BLOB_LEN],
+    blob: *mut [u8; TCPXP2P_BLOB_BYTES],
 ) -> c_int {
     guarded(|| {
         let rights = match rights {
-            1 => Rights::Read,
-            2 => Rights::Write,
-            3 => Rights::Both,
+            TCPXP2P_READ => Rights::Read,
+            TCPXP2P_WRITE => Rights::Write,
+            TCPXP2P_BOTH => Rights::Both,
             other => {
                 return Err(Failure::usage(format!(
                     "rights {other}: 1 is read, 2 write, 3 both"
@@ -137,8 +159,9 @@ extern "C" fn tcpxp2p_advertise(
     })
 }
 
+/// Starts to read from advertised ranges. `transfer` is for tcpxp2p_poll and tcpxp2p_wait.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_read(
+pub extern "C" fn tcpxp2p_read(
     endpoint: *const Handle,
     connection: u64,
     pieces: *const Piece,
@@ -155,8 +178,9 @@ extern "C" fn tcpxp2p_read(
     )
 }
 
+/// Starts to write to advertised ranges.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_write(
+pub extern "C" fn tcpxp2p_write(
     endpoint: *const Handle,
     connection: u64,
     pieces: *const Piece,
@@ -173,8 +197,9 @@ extern "C" fn tcpxp2p_write(
     )
 }
 
+/// Starts to send to the peer's next receive, which must be as long.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_send(
+pub extern "C" fn tcpxp2p_send(
     endpoint: *const Handle,
     connection: u64,
     registration: u64,
@@ -191,8 +216,9 @@ extern "C" fn tcpxp2p_send(
     })
 }
 
+/// Starts to receive the peer's next send.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_receive(
+pub extern "C" fn tcpxp2p_receive(
     endpoint: *const Handle,
     connection: u64,
     registration: u64,
@@ -209,8 +235,9 @@ extern "C" fn tcpxp2p_receive(
     })
 }
 
+/// Starts to leave a message, of up to TCPXP2P_NOTIFICATION_MAX bytes, in the peer's queue.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_notify(
+pub extern "C" fn tcpxp2p_notify(
     endpoint: *const Handle,
     connection: u64,
     message: *const u8,
@@ -226,8 +253,9 @@ extern "C" fn tcpxp2p_notify(
     })
 }
 
+/// The oldest unread notification. `capacity` is at least TCPXP2P_NOTIFICATION_MAX.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_notification(
+pub extern "C" fn tcpxp2p_notification(
     endpoint: *const Handle,
     timeout_ms: u64,
     connection: *mut u64,
@@ -253,8 +281,9 @@ extern "C" fn tcpxp2p_notification(
     })
 }
 
+/// Never waits. `done` is 0 or 1. A transfer that is done or has failed is reported once.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_poll(endpoint: *const Handle, transfer: u64, done: *mut c_int) -> c_int {
+pub extern "C" fn tcpxp2p_poll(endpoint: *const Handle, transfer: u64, done: *mut c_int) -> c_int {
     guarded(|| {
         let handle = reference("endpoint", endpoint)?;
         put("done", done, 0)?;
@@ -266,8 +295,9 @@ extern "C" fn tcpxp2p_poll(endpoint: *const Handle, transfer: u64, done: *mut c_
     })
 }
 
+/// TCPXP2P_TIMED_OUT: the transfer goes on. Any other result is reported once.
 #[unsafe(no_mangle)]
-extern "C" fn tcpxp2p_wait(endpoint: *const Handle, transfer: u64, timeout_ms: u64) -> c_int {
+pub extern "C" fn tcpxp2p_wait(endpoint: *const Handle, transfer: u64, timeout_ms: u64) -> c_int {
     guarded(|| {
         let handle = reference("endpoint", endpoint)?;
         let waited = handle
