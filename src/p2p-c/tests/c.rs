@@ -1,15 +1,7 @@
-//! The example, built with pkg-config as a user does and run; and the header against the sources.
+//! The example, built with pkg-config as a user does and run.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const SOURCES: [&str; 3] = [
-    include_str!("../lib.rs"),
-    include_str!("../operations.rs"),
-    include_str!("../result.rs"),
-];
-const HEADER: &str = include_str!("../tcpxp2p.h");
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -84,37 +76,4 @@ fn the_example_in_c_is_built_and_runs() {
         "refused: bytes 1..1048577 are outside the advertised range of 1048576 bytes\n\
          written: 1048576 bytes read and written back\n"
     );
-}
-
-/// Functions of the library by name, with the number of their parameters.
-fn functions(text: &str, marker: &str) -> BTreeMap<String, usize> {
-    let mut found = BTreeMap::new();
-    for (at, _) in text.match_indices(marker) {
-        let rest = &text[at + marker.len() - "tcpxp2p_".len()..];
-        let Some((name, rest)) = rest.split_once('(') else {
-            continue;
-        };
-        // A parameter of the C header has parentheses of its own.
-        let end = rest.find(") -> ").or_else(|| rest.find(");")).unwrap_or(0);
-        let parameters = rest[..end].split(',').map(str::trim);
-        let count = parameters
-            .filter(|one| !one.is_empty() && *one != "void")
-            .count();
-        if name
-            .chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-        {
-            found.insert(name.to_owned(), count);
-        }
-    }
-    found
-}
-
-#[test]
-fn the_header_declares_what_the_library_exports() {
-    let exported = functions(&SOURCES.concat(), "extern \"C\" fn tcpxp2p_");
-    let mut declared = functions(HEADER, "\nint tcpxp2p_");
-    declared.extend(functions(HEADER, "\nconst char *tcpxp2p_"));
-    assert_eq!(declared, exported);
-    assert_eq!(exported.len(), 19);
 }
