@@ -250,6 +250,17 @@ impl Recorder {
         home.file.write_all_at(&bytes, header::PLUGIN_LABEL as u64)
     }
 
+    /// Sets the role label. Cut at 64 bytes.
+    ///
+    /// # Errors
+    /// Writing to the file failed.
+    pub fn set_role(&self, role: &str) -> io::Result<()> {
+        let mut home = self.home();
+        role.clone_into(&mut home.blueprint.role);
+        let bytes = file::label::<{ header::ROLE_LABEL_BYTES }>(role);
+        home.file.write_all_at(&bytes, header::ROLE_LABEL as u64)
+    }
+
     /// Sets the properties of a device. Devices beyond the header's limit are ignored.
     ///
     /// # Errors

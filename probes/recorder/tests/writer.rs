@@ -56,6 +56,8 @@ fn a_label_is_cut_between_characters() {
     assert_eq!(read(&recorder).header.plugin, "é".repeat(128));
     recorder.set_plugin("short").unwrap();
     assert_eq!(read(&recorder).header.plugin, "short");
+    recorder.set_role(&"é".repeat(33)).unwrap();
+    assert_eq!(read(&recorder).header.role, "é".repeat(32));
 }
 
 #[test]
