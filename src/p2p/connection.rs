@@ -7,6 +7,7 @@ use crate::blob::{Blob, Claim, Seal};
 use crate::lane::{Finished, Job, Lane, Part};
 use crate::memory::{Held, Memory};
 use crate::message::{Message, PIECES_MAX, RemotePiece};
+use crate::shown::Channels;
 use crate::transfer::{Completion, Reply};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -87,8 +88,8 @@ pub(crate) struct Home<'a> {
 /// One connection.
 pub(crate) struct Connection {
     pub(crate) number: u64,
-    /// Its place among the open ones of the endpoint, which numbers its channels.
-    pub(crate) place: u32,
+    /// Its channels, as the flight recorder numbers them.
+    pub(crate) channels: Option<Channels>,
     /// Who the peer is; empty until its `Hello`.
     pub(crate) peer: Peer,
     /// Who waits for the peer's `Hello`; none once it has arrived.
@@ -149,7 +150,7 @@ impl Connection {
     ) -> Self {
         Self {
             number,
-            place: 0,
+            channels: None,
             peer: Peer::default(),
             arrival: None,
             is_greeted: false,

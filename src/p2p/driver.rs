@@ -10,9 +10,10 @@ use crate::connection::{Connection, Home, MANY};
 use crate::joining::{Joining, Listening};
 use crate::memory::Registration;
 use crate::shared::{Command, Shared};
+use crate::shown::next_number;
 use crate::transfer::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -120,7 +121,7 @@ impl Driver {
             Command::Listen { count, reply } => {
                 let made = Listening::new(&self.shared, count);
                 let made = made.map(|(listening, handles)| {
-                    let number = self.shared.next.fetch_add(1, Ordering::Relaxed) as u64;
+                    let number = next_number();
                     self.listening.insert(number, listening);
                     (number, handles)
                 });
@@ -171,7 +172,7 @@ impl Driver {
                 }
                 Ok(true) => {
                     let joining = self.joining.swap_remove(at);
-                    let (number, connection) = joining.finish(&self.shared, self.place());
+                    let (number, connection) = joining.finish(&self.shared);
                     self.connections.insert(number, connection);
                 }
                 Err(error) => self.joining.swap_remove(at).fail(&self.shared, error),
@@ -179,12 +180,6 @@ impl Driver {
             moved = true;
         }
         moved
-    }
-
-    /// The lowest place that no connection has, so that channels have low numbers and each its own.
-    fn place(&self) -> u32 {
-        let taken: HashSet<u32> = self.connections.values().map(|one| one.place).collect();
-        (0..).find(|place| !taken.contains(place)).unwrap_or(0)
     }
 
     fn drive(&mut self) -> bool {

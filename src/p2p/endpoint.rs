@@ -7,6 +7,7 @@ use crate::blob::Seal;
 use crate::connection::{LocalPiece, Peer};
 use crate::driver::Driver;
 use crate::gpu::Movable;
+use crate::loaded::Named;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::shared::{Accepted, Command, Shared, Start};
@@ -27,6 +28,8 @@ pub struct Endpoint {
     pub(crate) metadata: Metadata,
     secret: Option<Secret>,
     threads: Vec<JoinHandle<()>>,
+    /// `None` where the program has loaded the plugin, and labels its recorder itself.
+    _named: Option<Named>,
 }
 
 impl Endpoint {
@@ -42,8 +45,8 @@ impl Endpoint {
         settings.check()?;
         // Before the plugin, which uses the GPU that is current.
         let movable = Movable::open(&settings.memory)?;
-        let loaded = loaded::plugin(settings, movable.gpu().is_some())?;
-        Self::made(loaded, movable, settings)
+        let (loaded, named) = loaded::plugin(settings, movable.gpu().is_some())?;
+        Self::made(loaded, Some(named), movable, settings)
     }
 
     /// As [`Endpoint::new`], over a plugin that the program has loaded and initialised.
@@ -55,10 +58,15 @@ impl Endpoint {
         settings.check()?;
         loaded.check().map_err(Error::Plugin)?;
         let movable = Movable::open(&settings.memory)?;
-        Self::made(Arc::new(loaded), movable, settings)
+        Self::made(Arc::new(loaded), None, movable, settings)
     }
 
-    fn made(loaded: Arc<Loaded>, movable: Movable, settings: &Settings) -> Result<Self, Error> {
+    fn made(
+        loaded: Arc<Loaded>,
+        named: Option<Named>,
+        movable: Movable,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
         let system = |error: &dyn std::fmt::Display| {
             Error::Plugin(format!("endpoint {}: {error}", settings.name))
         };
@@ -100,6 +108,7 @@ impl Endpoint {
             within: settings.connect_within,
         };
         let shared = Shared::new(Start {
+            name: settings.name.clone(),
             scratch: scratch().map_err(|error| system(&error))?,
             loaded,
             memory: Memory::new(movable),
@@ -119,6 +128,7 @@ impl Endpoint {
             metadata,
             secret: settings.secret.clone(),
             threads: Vec::new(),
+            _named: named,
         };
         made.start(listener).map_err(|error| system(&error))?;
         Ok(made)

@@ -7,9 +7,9 @@ use crate::connection::{Arrival, Connection, lost};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::shared::Shared;
+use crate::shown::{Channels, next_number};
 use crate::transfer::Reply;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::Duplex;
 use tcpx_engine::plugin::{ConnectHandle, Connecting, ListenComm, Net, RecvComm, SendComm};
@@ -138,13 +138,13 @@ impl Joining {
         }
     }
 
-    /// The connection, once every lane is there. `place` is its place among the open ones.
-    pub(crate) fn finish(mut self, shared: &Shared, place: u32) -> (u64, Connection) {
+    /// The connection, once every lane is there.
+    pub(crate) fn finish(mut self, shared: &Shared) -> (u64, Connection) {
         let net = &*shared.loaded.net;
         for listener in self.lanes.listeners.drain(..) {
             let _ = net.close_listen(listener);
         }
-        let number = shared.next.fetch_add(1, Ordering::Relaxed) as u64;
+        let number = next_number();
         let sends = self.lanes.sends.into_iter().flatten();
         let recvs = self.lanes.recvs.into_iter().flatten();
         let mut sends: Vec<Lane> = sends
@@ -156,16 +156,16 @@ impl Joining {
                 Lane::receiver(net, comm, shared.chunk, gpu)
             })
             .collect();
+        let channels = Channels::take(sends.len() as u32);
         for lanes in [&mut sends, &mut recvs] {
-            let first = place * lanes.len() as u32;
-            for (lane, channel) in lanes.iter_mut().zip(first..) {
+            for (lane, channel) in lanes.iter_mut().zip(channels.first()..) {
                 lane.name(channel, number, shared.loaded.tap);
             }
         }
         let scratch = shared.scratch.held.clone();
         let mut connection =
             Connection::new(number, self.duplex, sends, recvs, shared.chunk, scratch);
-        connection.place = place;
+        connection.channels = Some(channels);
         connection.hello(&shared.hello);
         connection.arrival = Some(Arrival {
             ip: self.peer,

@@ -24,6 +24,7 @@
 //! | `metadata` | what one endpoint must know to connect to another |
 //! | `gpu` | whose memory an endpoint moves: the host's, a GPU's, or both |
 //! | `loaded` | the plugin, loaded once per process, or by the program itself |
+//! | `shown` | names and numbers of endpoints and connections in the flight recorder |
 //! | `transfer` | an operation, as its caller sees it |
 //!
 //! Requests and answers are encrypted. The data is not: it travels through the plugin.
@@ -49,6 +50,7 @@ mod metadata;
 mod operations;
 mod settings;
 mod shared;
+mod shown;
 mod transfer;
 
 pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights};

@@ -5,10 +5,12 @@
     reason = "sets a variable that the plugin reads in `init`, and runs a function at exit"
 )]
 
+use crate::shown::role;
 use crate::{Error, Settings};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use tcpx_engine::plugin::{Net, Plugin, tapped};
 use tcpx_node::plugin_files::{LoadError, PluginSource, choose, inspect};
 use tcpx_recorder::{Options, Recorder, SHARED_MEMORY, sweep};
@@ -58,26 +60,75 @@ impl Loaded {
     }
 }
 
-static LOADED: Mutex<BTreeMap<String, Arc<Loaded>>> = Mutex::new(BTreeMap::new());
+/// A plugin that this crate has loaded, and the names of the endpoints over it.
+struct Used {
+    loaded: Arc<Loaded>,
+    endpoints: Vec<String>,
+}
 
-/// The plugin that the settings name. The recorder is labelled with the first endpoint of the process.
+impl Used {
+    /// Names the endpoints in the flight recorder. The last one stays named.
+    fn show(&self) {
+        if let Some(tap) = self.loaded.tap
+            && !self.endpoints.is_empty()
+        {
+            // If the write fails, the label is that of before.
+            let _ = tap.recorder().set_role(&role(&self.endpoints));
+        }
+    }
+}
+
+static LOADED: Mutex<BTreeMap<String, Used>> = Mutex::new(BTreeMap::new());
+
+fn all() -> MutexGuard<'static, BTreeMap<String, Used>> {
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The place of an endpoint's name among those over its plugin, until it is dropped.
+pub(crate) struct Named {
+    source: String,
+    name: String,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if let Some(used) = all().get_mut(&self.source)
+            && let Some(at) = used.endpoints.iter().position(|name| *name == self.name)
+        {
+            used.endpoints.remove(at);
+            used.show();
+        }
+    }
+}
+
+/// The plugin that the settings name, whose recorder is labelled with the endpoint until the second value is dropped.
 /// With `on_a_gpu`, the software plugin is told to move GPU memory, as long as it is not loaded.
-pub(crate) fn plugin(settings: &Settings, on_a_gpu: bool) -> Result<Arc<Loaded>, Error> {
+pub(crate) fn plugin(settings: &Settings, on_a_gpu: bool) -> Result<(Arc<Loaded>, Named), Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Plugin(error.to_string());
     let this = || std::env::current_exe().unwrap_or_default();
     let program = settings.program.clone().unwrap_or_else(this);
     let choice = choose(&settings.plugin, |name| std::env::var(name).ok(), &program);
     let source = choice.map_err(|error| failed(&error))?.source;
-    let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(loaded) = all.get(&source.to_string()) {
-        return Ok(Arc::clone(loaded));
-    }
-    if on_a_gpu {
-        unless_set(SOFT_CUDA, "device");
-    }
-    let loaded = Arc::new(load(&source, settings.chunk, &settings.name)?);
-    all.insert(source.to_string(), Arc::clone(&loaded));
-    Ok(loaded)
+    let mut all = all();
+    let used = match all.entry(source.to_string()) {
+        Entry::Occupied(used) => used.into_mut(),
+        Entry::Vacant(place) => {
+            if on_a_gpu {
+                unless_set(SOFT_CUDA, "device");
+            }
+            place.insert(Used {
+                loaded: Arc::new(load(&source, settings.chunk, &settings.name)?),
+                endpoints: Vec::new(),
+            })
+        }
+    };
+    used.endpoints.push(settings.name.clone());
+    used.show();
+    let named = Named {
+        source: source.to_string(),
+        name: settings.name.clone(),
+    };
+    Ok((Arc::clone(&used.loaded), named))
 }
 
 fn load(source: &PluginSource, chunk: usize, endpoint: &str) -> Result<Loaded, Error> {
@@ -136,7 +187,7 @@ fn record(plugin: &str, endpoint: &str) -> Option<Arc<Recorder>> {
     let fallback = std::env::temp_dir();
     let options = Options {
         capacity: RECORDED_COMMS,
-        role: &format!("endpoint {endpoint}"),
+        role: &role(&[endpoint.to_owned()]),
         plugin,
         fallback: Some(&fallback),
         ..Options::new("endpoint")
@@ -150,7 +201,7 @@ extern "C" fn remove_recorders() {
     let Ok(all) = LOADED.try_lock() else {
         return;
     };
-    for tap in all.values().filter_map(|loaded| loaded.tap) {
+    for tap in all.values().filter_map(|used| used.loaded.tap) {
         // What cannot be removed is swept later.
         let _ = tap.recorder().remove();
     }

@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tcpx_recorder::LogLine;
@@ -64,6 +64,7 @@ pub struct Accepted {
 
 /// What the thread and the callers share.
 pub(crate) struct Shared {
+    name: String,
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) memory: Memory,
     pub(crate) seal: Seal,
@@ -83,7 +84,6 @@ pub(crate) struct Shared {
     pub(crate) peers: Mutex<HashMap<u64, (Peer, IpAddr)>>,
     pub(crate) accepted: Queue<Accepted>,
     pub(crate) notes: Queue<(u64, Vec<u8>)>,
-    pub(crate) next: AtomicUsize,
 }
 
 /// A bounded queue that callers wait for.
@@ -147,6 +147,7 @@ impl<T> Queue<T> {
 
 /// What an endpoint's shared state begins with.
 pub(crate) struct Start {
+    pub(crate) name: String,
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) memory: Memory,
     pub(crate) seal: Seal,
@@ -159,6 +160,7 @@ pub(crate) struct Start {
 impl Shared {
     pub(crate) fn new(start: Start) -> std::io::Result<Self> {
         Ok(Self {
+            name: start.name,
             loaded: start.loaded,
             memory: start.memory,
             seal: start.seal,
@@ -175,7 +177,6 @@ impl Shared {
             peers: Mutex::default(),
             accepted: Queue::new(NOTES_MAX),
             notes: Queue::new(NOTES_MAX),
-            next: AtomicUsize::new(1),
         })
     }
 
@@ -250,7 +251,7 @@ impl Shared {
             tap.recorder().log(&LogLine {
                 level: WARN,
                 flags: 0,
-                function: b"endpoint",
+                function: format!("endpoint {}", self.name).as_bytes(),
                 line: 0,
                 text: text.as_bytes(),
             });

@@ -4,13 +4,14 @@
     reason = "registers buffers that outlive their registration, and sets a variable"
 )]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tcpx_p2p::{Endpoint, Error, Local, Metadata, Remote, Rights, Settings};
-use tcpx_recorder::Reader;
 use tcpx_recorder::format::{OperationKind, Role};
+use tcpx_recorder::{Reader, Snapshot};
 
 const AMPLE: Duration = Duration::from_secs(30);
 const LEN: usize = 8 << 20;
@@ -159,15 +160,25 @@ fn a_buffer_of_another_process_is_read_and_the_reader_survives_its_death() {
     );
 }
 
-/// Connection and operation of the first receive that this process's recorder shows in flight, or
-/// showed when its connection ended.
-fn recorded() -> Option<(u64, OperationKind, u64)> {
+/// The recorder of this process.
+fn own_recorder() -> Option<Reader> {
     let files = tcpx_recorder::list(Path::new(tcpx_recorder::SHARED_MEMORY)).ok()?;
     let own = files.iter().find(|file| {
         let header = file.header.as_ref();
         header.is_ok_and(|header| header.writer.pid == std::process::id())
     });
-    let snapshot = Reader::open(&own?.path).ok()?.snapshot().ok()?;
+    Reader::open(&own?.path).ok()
+}
+
+fn shown() -> Snapshot {
+    let mut reader = own_recorder().expect("a recorder");
+    reader.snapshot().expect("readable")
+}
+
+/// Connection and operation of the first receive that this process's recorder shows in flight, or
+/// showed when its connection ended.
+fn recorded() -> Option<(u64, OperationKind, u64)> {
+    let snapshot = own_recorder()?.snapshot().ok()?;
     let mut recvs = snapshot
         .channels
         .iter()
@@ -179,12 +190,7 @@ fn recorded() -> Option<(u64, OperationKind, u64)> {
 
 /// The warnings in the log of this process's recorder.
 fn logged() -> Vec<String> {
-    let files = tcpx_recorder::list(Path::new(tcpx_recorder::SHARED_MEMORY)).expect("a folder");
-    let own = files.iter().find(|file| {
-        let header = file.header.as_ref();
-        header.is_ok_and(|header| header.writer.pid == std::process::id())
-    });
-    let mut reader = Reader::open(&own.expect("a recorder").path).expect("readable");
+    let mut reader = own_recorder().expect("a recorder");
     let lines = reader.log(0, 10_000).expect("readable").lines;
     let warned = lines.into_iter().filter(|line| line.level == 2);
     warned.map(|line| line.text).collect()
@@ -230,6 +236,34 @@ fn a_peer_that_is_stopped_is_given_up() {
         "{said:?}"
     );
     endpoint.deregister(into.registration).expect("free");
+}
+
+#[test]
+fn endpoints_of_one_process_are_told_apart_in_its_recorder() {
+    // SAFETY: before the first endpoint, and each test of this file sets the same value.
+    unsafe { std::env::set_var("TCPXSOFT_SOCKET_IFNAME", "lo") };
+    let (prefill, decode, store) = (endpoint("prefill"), endpoint("decode"), endpoint("store"));
+    assert_eq!(shown().header.role, "endpoints prefill, decode, store");
+    for (from, to) in [(&decode, &prefill), (&decode, &store), (&store, &prefill)] {
+        from.connect(to.metadata()).expect("connects");
+        to.accept(AMPLE).expect("accepts");
+    }
+    let snapshot = shown();
+    let receives = snapshot
+        .channels
+        .iter()
+        .filter(|one| one.role == Role::Recv);
+    let (mut channels, mut connections) = (BTreeSet::new(), BTreeSet::new());
+    let mut count = 0;
+    for one in receives {
+        channels.insert(one.channel.expect("a number"));
+        connections.insert(one.connection.expect("a number"));
+        count += 1;
+    }
+    assert_eq!(channels.len(), count, "a channel of its own each");
+    assert_eq!(connections.len(), 6, "both ends of three connections");
+    drop((decode, prefill));
+    assert_eq!(shown().header.role, "endpoint store");
 }
 
 /// Listens, and may then open two more descriptors: the peer's connection takes both, one to read and one to write, and
