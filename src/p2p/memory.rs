@@ -49,6 +49,11 @@ impl Held {
         }))
     }
 
+    /// Whether both hold the same registration.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     fn new(registration: &Arc<Registration>) -> Self {
         registration.holders.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(registration))

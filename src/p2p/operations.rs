@@ -231,12 +231,80 @@ impl Endpoint {
             let bad = |error: crate::BadBlob| Error::Usage(error.to_string());
             let claim = Claim::parse(blob).map_err(bad)?;
             claim.covers(endpoint, right, offset, len).map_err(bad)?;
-            local.push(self.piece(*buffer)?);
             let blob = (*blob)
                 .try_into()
                 .map_err(|_| bad(crate::BadBlob::Length(blob.len())))?;
-            remote.push(RemotePiece { blob, offset, len });
+            let piece = self.piece(*buffer)?;
+            add(
+                &mut local,
+                &mut remote,
+                piece,
+                RemotePiece { blob, offset, len },
+            );
         }
         Ok((local, remote))
+    }
+}
+
+/// Appends a piece of an operation. One that begins where the last one ends, in both memories, makes
+/// that one longer: each piece has messages of its own, and small ones cost as much as large ones.
+fn add(
+    local: &mut Vec<LocalPiece>,
+    remote: &mut Vec<RemotePiece>,
+    here: LocalPiece,
+    there: RemotePiece,
+) {
+    if let (Some(last), Some(last_there)) = (local.last_mut(), remote.last_mut())
+        && last.held.is_same(&here.held)
+        && last.offset + last.len == here.offset
+        && last_there.blob == there.blob
+        && last_there.offset + last_there.len == there.offset
+    {
+        last.len += here.len;
+        last_there.len += there.len;
+        return;
+    }
+    local.push(here);
+    remote.push(there);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Held;
+    use tcpx_engine::gpu::{DeviceMemory, HostMemory};
+
+    #[test]
+    fn pieces_that_go_on_in_both_memories_become_one() {
+        let held = || Held::own(HostMemory::host().allocate(4096).expect("memory"));
+        let (one, other) = (held(), held());
+        let (mut local, mut remote) = (Vec::new(), Vec::new());
+        let (blob, foreign) = ([1; 64], [2; 64]);
+        for (held, offset, blob, there) in [
+            (&one, 0, blob, 100),
+            (&one, 10, blob, 110),
+            (&one, 20, blob, 130),
+            (&one, 31, blob, 140),
+            (&one, 41, foreign, 150),
+            (&other, 51, foreign, 160),
+            (&other, 61, foreign, 170),
+        ] {
+            let (held, len) = (held.clone(), 10);
+            let here = LocalPiece { held, offset, len };
+            let (offset, len) = (there, 10);
+            add(
+                &mut local,
+                &mut remote,
+                here,
+                RemotePiece { blob, offset, len },
+            );
+        }
+        let places: Vec<_> = local.iter().map(|one| (one.offset, one.len)).collect();
+        let there: Vec<_> = remote.iter().map(|one| (one.offset, one.len)).collect();
+        assert_eq!(places, [(0, 20), (20, 10), (31, 10), (41, 10), (51, 20)]);
+        assert_eq!(
+            there,
+            [(100, 20), (130, 10), (140, 10), (150, 10), (160, 20)]
+        );
     }
 }
