@@ -1,9 +1,9 @@
 /* One end of a measurement of endpoints, over libtcpxp2p.so: `scripts/bench` starts two.
  *
- *   endpoint serve|drive --folder DIR --mode read|write|send|round|life --size N --pieces N --depth N --count N --lanes N
+ *   endpoint serve|drive --folder DIR --mode read|write|send|round|life --size N --pieces N --gap N --depth N --count N --lanes N
  *
  * The serving end writes its metadata and a blob to DIR. The driving end operates `count` times with `depth` in
- * flight, each on `pieces` pieces of `size` bytes, and prints its numbers. `life` connects, closes and registers.
+ * flight, each on `pieces` pieces of `size` bytes with `gap` bytes between them, and prints its numbers. `life` connects, closes and registers.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -17,7 +17,7 @@
 enum { WAIT_MS = 120000, METADATA_MAX = 2048, DEPTH_MAX = 256, PIECES_MAX = 1024 };
 
 static const char *folder, *mode = "read";
-static size_t size = 1 << 20, pieces = 1, depth = 1, count = 1, lanes = 4;
+static size_t size = 1 << 20, pieces = 1, gap = 0, depth = 1, count = 1, lanes = 4;
 static tcpxp2p_endpoint *self;
 static uint8_t *buffer;
 static uint64_t registration;
@@ -69,7 +69,7 @@ static void open_endpoint(const char *name) {
     tcpxp2p_options options = {.size = sizeof options, .name = name, .plugin = getenv("BENCH_PLUGIN"),
                                .address = "127.0.0.1", .lanes = (uint32_t)lanes};
     check("create", tcpxp2p_create(&options, &self));
-    size_t len = size * pieces;
+    size_t len = (size + gap) * pieces;
     buffer = malloc(len);
     memset(buffer, 1, len);
     check("register", tcpxp2p_register(self, buffer, len, &registration));
@@ -79,7 +79,7 @@ static void serve(void) {
     uint8_t metadata[METADATA_MAX], blob[TCPXP2P_BLOB_BYTES];
     size_t len;
     open_endpoint("server");
-    check("advertise", tcpxp2p_advertise(self, registration, buffer, size * pieces, TCPXP2P_BOTH, &blob));
+    check("advertise", tcpxp2p_advertise(self, registration, buffer, (size + gap) * pieces, TCPXP2P_BOTH, &blob));
     check("metadata", tcpxp2p_metadata(self, metadata, sizeof metadata, &len));
     publish("blob", blob, sizeof blob);
     publish("metadata", metadata, len);
@@ -119,7 +119,7 @@ static uint64_t begin(uint64_t connection, const tcpxp2p_piece *list) {
 static void measure(uint64_t connection, const uint8_t *blob) {
     static tcpxp2p_piece list[PIECES_MAX];
     for (size_t at = 0; at < pieces; at++) {
-        list[at] = (tcpxp2p_piece){registration, buffer + at * size, size, blob, at * size};
+        list[at] = (tcpxp2p_piece){registration, buffer + at * (size + gap), size, blob, at * (size + gap)};
     }
     uint64_t transfers[DEPTH_MAX];
     double *times = malloc(sizeof *times * count), started[DEPTH_MAX];
@@ -196,6 +196,7 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[at], "--mode") == 0) mode = argv[at + 1];
         else if (strcmp(argv[at], "--size") == 0) size = number;
         else if (strcmp(argv[at], "--pieces") == 0) pieces = number;
+        else if (strcmp(argv[at], "--gap") == 0) gap = number;
         else if (strcmp(argv[at], "--depth") == 0) depth = number;
         else if (strcmp(argv[at], "--count") == 0) count = number;
         else if (strcmp(argv[at], "--lanes") == 0) lanes = number;

@@ -17,13 +17,13 @@ echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range
 echo 512 > /proc/sys/net/ipv4/tcp_max_tw_buckets"""
 
 
-def two(programs: Programs, mode: str, size: int, count: int, *, pieces: int = 1, depth: int = 1,
+def two(programs: Programs, mode: str, size: int, count: int, *, pieces: int = 1, gap: int = 0, depth: int = 1,
         lanes: int = LANES, language: str = "c") -> Sample:
     """Two processes with an endpoint each; the numbers of the one that operates."""
     command = programs.endpoint(language)
     flags = {"mode": mode, "size": size, "count": count, "depth": depth, "lanes": lanes}
     if language != PYTHON:
-        flags["pieces"] = pieces
+        flags |= {"pieces": pieces, "gap": gap}
     env = {**programs.env, **programs.plugin_env, **programs.endpoint_env}
     with tempfile.TemporaryDirectory(dir=programs.folder) as folder:
         words = [word for flag, value in {"folder": folder, **flags}.items() for word in (f"--{flag}", str(value))]
@@ -60,8 +60,13 @@ def small(programs: Programs, pairs: int) -> None:
 def vector(programs: Programs, pairs: int) -> None:
     """256 pages of 64 KiB in one vector over one message of 16 MiB"""
     count = count_of(programs, 16 * MIB, 4 * GIB)
-    compare(pairs, "read", Side("256 x 64 KiB", lambda: two(programs, "read", 64 * KIB, count, pieces=256)),
-            Side("16 MiB", lambda: two(programs, "read", 16 * MIB, count)), Row("gb_per_s", at_least(0.8)))
+    for lanes in (1, LANES, 8):
+        for label, gap in (("in a row", 0), ("scattered", 4 * KIB)):
+            compare(pairs, f"read of pages {label}, {lanes} connections",
+                    Side("256 x 64 KiB",
+                         lambda: two(programs, "read", 64 * KIB, count, pieces=256, gap=gap, lanes=lanes)),
+                    Side("16 MiB", lambda: two(programs, "read", 16 * MIB, count, lanes=lanes)),
+                    Row("gb_per_s", at_least(0.8)))
 
 
 def python(programs: Programs, pairs: int) -> None:
