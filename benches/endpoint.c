@@ -1,9 +1,11 @@
 /* One end of a measurement of endpoints, over libtcpxp2p.so: `scripts/bench` starts two.
  *
- *   endpoint serve|drive --folder DIR --mode read|write|send|round|life --size N --pieces N --gap N --depth N --count N --lanes N
+ *   endpoint serve|drive --folder DIR --mode read|write|send|round|life --size N --pieces N --gap N --depth N --count N
+ *                        --lanes N
  *
  * The serving end writes its metadata and a blob to DIR. The driving end operates `count` times with `depth` in
- * flight, each on `pieces` pieces of `size` bytes with `gap` bytes between them, and prints its numbers. `life` connects, closes and registers.
+ * flight, each on `pieces` pieces of `size` bytes with `gap` bytes between them, and prints its numbers. `life` connects,
+ * closes and registers.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
