@@ -23,7 +23,17 @@ from .errors import (
     TimedOut,
     UsageError,
 )
-from .uccl import FloatType, XferDesc, as_uccl
+from .uccl import (
+    FloatType,
+    XferDesc,
+    as_uccl,
+    kBFloat16,
+    kFloat8E4M3FN,
+    kFloat8E5M2,
+    kFloat16,
+    kFloat32,
+    kUndefined,
+)
 
 __all__ = [
     "ClosedError",
@@ -42,4 +52,10 @@ __all__ = [
     "UsageError",
     "XferDesc",
     "as_uccl",
+    "kBFloat16",
+    "kFloat16",
+    "kFloat32",
+    "kFloat8E4M3FN",
+    "kFloat8E5M2",
+    "kUndefined",
 ]

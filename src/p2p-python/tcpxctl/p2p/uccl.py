@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 import types
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .. import _native
 from .errors import Error, TimedOut, UsageError
@@ -32,9 +32,31 @@ _BLOB_LEN = 64
 class FloatType(enum.IntEnum):
     """Element types of UCCL's compression, which is not done here: bytes are moved as they are."""
 
-    kFloat32 = 0
+    kUndefined = 0
     kFloat16 = 1
     kBFloat16 = 2
+    kFloat32 = 3
+    kFloat8E4M3FN = 4
+    kFloat8E5M2 = 5
+
+
+# Programs also call them by these names.
+kUndefined, kFloat16, kBFloat16, kFloat32, kFloat8E4M3FN, kFloat8E5M2 = FloatType
+
+
+class _Several:
+    """Several transfers that are one for their caller."""
+
+    def __init__(self, parts: List[_native.Transfer]) -> None:
+        self._parts = parts
+
+    def done(self) -> bool:
+        self._parts = [part for part in self._parts if not part.done()]
+        return not self._parts
+
+    def wait(self, timeout: Optional[float]) -> None:
+        for part in self._parts:
+            part.wait(timeout)
 
 
 class XferDesc(NamedTuple):
@@ -55,7 +77,7 @@ class UcclCalls:
         raise NotImplementedError
 
     def __init__(self) -> None:
-        self._transfers: Dict[int, _native.Transfer] = {}
+        self._transfers: Dict[int, Union[_native.Transfer, _Several]] = {}
         self._transfer_ids = itertools.count(1)
         self._remotes: Dict[int, int] = {}
         self._one_connects = threading.Lock()
@@ -238,10 +260,16 @@ class UcclCalls:
         return self._begin("recv_async", self._two_sided, "receive", conn_id, mr_id, ptr, size)
 
     def sendv(self, conn_id: int, mr_id_v: Any, data_ptr_v: Any, size_v: Any, num_iovs: int) -> bool:
-        return self._all("sendv", "send", conn_id, num_iovs, mr_id_v, data_ptr_v, size_v)
+        return self._wait("sendv", self._several, "send", conn_id, num_iovs, mr_id_v, data_ptr_v, size_v)
 
     def recvv(self, conn_id: int, mr_id_v: Any, data_ptr_v: Any, size_v: Any, num_iovs: int) -> bool:
-        return self._all("recvv", "receive", conn_id, num_iovs, mr_id_v, data_ptr_v, size_v)
+        return self._wait("recvv", self._several, "receive", conn_id, num_iovs, mr_id_v, data_ptr_v, size_v)
+
+    def sendv_async(self, conn_id: int, mr_id_v: Any, data_ptr_v: Any, size_v: Any, num_iovs: int) -> Tuple[bool, int]:
+        return self._begin("sendv_async", self._several, "send", conn_id, num_iovs, mr_id_v, data_ptr_v, size_v)
+
+    def recvv_async(self, conn_id: int, mr_id_v: Any, data_ptr_v: Any, size_v: Any, num_iovs: int) -> Tuple[bool, int]:
+        return self._begin("recvv_async", self._several, "receive", conn_id, num_iovs, mr_id_v, data_ptr_v, size_v)
 
     def poll_async(self, transfer_id: int) -> Tuple[bool, bool]:
         """An operation that failed is not done: `(False, False)`."""
@@ -384,6 +412,30 @@ class UcclCalls:
         self._of_one_node("read_ipc_async", "read_async")
         return False, 0
 
+    def writev_ipc_async(self, *_: Any, **__: Any) -> Tuple[bool, int]:
+        self._of_one_node("writev_ipc_async", "writev_async")
+        return False, 0
+
+    def readv_ipc_async(self, *_: Any, **__: Any) -> Tuple[bool, int]:
+        self._of_one_node("readv_ipc_async", "readv_async")
+        return False, 0
+
+    def send_ipc(self, *_: Any, **__: Any) -> bool:
+        self._of_one_node("send_ipc", "send")
+        return False
+
+    def recv_ipc(self, *_: Any, **__: Any) -> bool:
+        self._of_one_node("recv_ipc", "recv")
+        return False
+
+    def send_ipc_async(self, *_: Any, **__: Any) -> Tuple[bool, int]:
+        self._of_one_node("send_ipc_async", "send_async")
+        return False, 0
+
+    def recv_ipc_async(self, *_: Any, **__: Any) -> Tuple[bool, int]:
+        self._of_one_node("recv_ipc_async", "recv_async")
+        return False, 0
+
     # How the calls above are made.
 
     def _one_sided(self, operation: str, conn: int, pieces: Sequence[Tuple[int, int, int, bytes]]) -> _native.Transfer:
@@ -397,6 +449,10 @@ class UcclCalls:
     def _two_sided(self, operation: str, conn: int, mr: int, ptr: int, size: int) -> _native.Transfer:
         start = self._open().send if operation == "send" else self._open().receive
         return start(conn, (mr, _number(ptr), _number(size)))
+
+    def _several(self, operation: str, conn: int, count: int, *vectors: Any) -> _Several:
+        pieces = _first(operation, count, *vectors)
+        return _Several([self._two_sided(operation, conn, mr, ptr, size) for mr, ptr, size in pieces])
 
     def _notify(self, conn: int, message: bytes) -> _native.Transfer:
         return self._open().notify(conn, bytes(message))
@@ -418,17 +474,6 @@ class UcclCalls:
         number = next(self._transfer_ids)
         self._transfers[number] = transfer
         return True, number
-
-    def _all(self, call: str, operation: str, conn: int, count: int, *vectors: Any) -> bool:
-        try:
-            pieces = _first(call, count, *vectors)
-            started = [self._two_sided(operation, conn, mr, ptr, size) for mr, ptr, size in pieces]
-            for transfer in started:
-                transfer.wait(None)
-            return True
-        except Error as error:
-            self._failed(call, error)
-            return False
 
 
 def _number(value: Any) -> int:
