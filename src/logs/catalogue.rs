@@ -59,7 +59,7 @@ const FILES: [(&str, &str); 17] = [
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
 /// plugin, or errors of any program.
-const MARKERS: [&[u8]; 12] = [
+const MARKERS: [&[u8]; 16] = [
     loggers::WORDS[0],
     loggers::WORDS[1],
     loggers::WORDS[2],
@@ -72,6 +72,10 @@ const MARKERS: [&[u8]; 12] = [
     loggers::SOURCES[1],
     loggers::SOURCES[2],
     b"torch/distributed/",
+    loggers::OTHER_FORMS[0],
+    loggers::OTHER_FORMS[1],
+    loggers::OTHER_FORMS[2],
+    loggers::OTHER_FORMS[3],
 ];
 const SIGNATURES_MAX: usize = 1024;
 /// Limit of a compiled regex and of its cache, in bytes.

@@ -1,4 +1,5 @@
-//! What programs log in forms of their own: glog, PyTorch, XLA, Ray, vLLM, Slurm, DOCA, NVSHMEM.
+//! What programs log in forms of their own: glog, klog, JSON, PyTorch, XLA, Ray, vLLM, TensorRT-LLM,
+//! Slurm, Open MPI, DOCA, NVSHMEM, and the exceptions of Python, Java, Go and Rust.
 //!
 //! An error is a finding even without a signature. A *notice* is a warning of a program that logs
 //! warnings in healthy jobs too, so it is told and is no finding.
@@ -9,6 +10,7 @@
 use super::shape::{PREFIX_MAX, site, speaker};
 use memchr::memmem::Finder;
 use memchr::{memchr, memmem, memrchr};
+use regex::bytes::Regex;
 use std::sync::LazyLock;
 
 /// Levels of lines of programs' own loggers.
@@ -20,6 +22,32 @@ pub(super) const LOWER_WORD: &[u8] = b"error: ";
 pub(super) const SHORT_WORD: &[u8] = b"[ERR]";
 /// What precedes the line of a source in C, C++ or CUDA.
 pub(super) const SOURCES: [&[u8]; 3] = [b".cc:", b".cpp:", b".cu:"];
+/// The place of a source in Go, the level of TensorRT-LLM and of logrus, and a panic.
+pub(super) const OTHER_FORMS: [&[u8]; 4] = [b".go:", b"[E] ", b"ERRO[", b"panic"];
+/// The front of a line that is searched for a form whose level is not at the start.
+const FORM_MAX: usize = 4096;
+/// The level of a line of JSON or of logfmt.
+static FIELDS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r#"(?i)(?:"(?:level|levelname|severity|lvl)" ?: ?"|\blevel=)(?:error|fatal|critical|panic|emergency)\b"#,
+    )
+});
+/// The message of such a line.
+static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r#"(?:"(?:msg|message|textPayload|log)" ?: ?|\bmsg=)"((?:[^"\\]|\\.)+)"#)
+});
+/// A line that a program ends with: the exception of a traceback, or a panic.
+static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?:^|[\])>:|] ?|\s{2,})((?:\w+\.)*(?:[A-Z]\w*(?:Error|Exception)\s*$|(?:[A-Z]\w*)?Exception: .+))",
+        r"|((?:^|\] )panic: .+|thread '.*' panicked at .+|Exception in thread .+|(?:^|: )ERRO\[\d+\] .+|\] \[E\] .+)",
+    ))
+});
+
+fn regex(text: &str) -> Regex {
+    Regex::new(&format!("(?-u){text}")).expect("a sound regex")
+}
+
 /// Words of which one is in a line that a program prints with its place in the source when a
 /// call failed.
 const FAILURES: [&[u8]; 5] = [
@@ -42,8 +70,11 @@ pub(super) fn logged_error(line: &[u8]) -> Option<&[u8]> {
         .or_else(|| lower_word(line, front))
         .or_else(|| short_word(line, front))
         .or_else(|| failed_in_source(line, front))
-        .or_else(|| old_nccl_warning(line, front))?;
-    let is_traceback = message.starts_with(b"  ") || message.starts_with(b"Traceback (");
+        .or_else(|| old_nccl_warning(line, front))
+        .or_else(|| fields(line))
+        .or_else(|| exception(line))?;
+    let is_traceback =
+        message.starts_with(b"  ") || memmem::find(message, b"Traceback (most").is_some();
     let has_text = message.iter().any(u8::is_ascii_alphabetic);
     (has_text && !is_traceback).then_some(message)
 }
@@ -102,9 +133,9 @@ fn xla_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     is_level.then_some(&line[end + 2..])
 }
 
-/// What follows `srun: error: ` or `error: `. A figure behind it is a measured error.
+/// What follows `srun: error: `, `error: ` or `Error: `. A figure behind it is a measured error.
 fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let at = memmem::find(front, LOWER_WORD)?;
+    let at = memmem::find(front, LOWER_WORD).or_else(|| memmem::find(front, b"Error: "))?;
     let before = front[..at].strip_suffix(b"fatal ").unwrap_or(&front[..at]);
     let message = line[at + LOWER_WORD.len()..].trim_ascii_start();
     // Slurm's daemons write a time in brackets before the word.
@@ -113,6 +144,21 @@ fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
         .first()
         .is_some_and(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'.' | b'+'));
     (is_text && (before.is_empty() || before.ends_with(b": ") || is_timed)).then_some(message)
+}
+
+/// The message of a line of JSON or of logfmt whose level is one of an error.
+fn fields(line: &[u8]) -> Option<&[u8]> {
+    let front = &line[..line.len().min(FORM_MAX)];
+    FIELDS.find(front)?;
+    let message = MESSAGE.captures(front).and_then(|found| found.get(1));
+    Some(message.map_or(line, |message| message.as_bytes()))
+}
+
+/// An exception or a panic from its name on.
+fn exception(line: &[u8]) -> Option<&[u8]> {
+    let found = EXCEPTION.captures(&line[..line.len().min(FORM_MAX)])?;
+    let found = found.get(1).or(found.get(2))?;
+    Some(found.as_bytes().trim_ascii())
 }
 
 /// What follows `[ERR]` and the place behind it.
@@ -171,10 +217,11 @@ fn error_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
         let is_word = |at: &usize| {
             let before = at.checked_sub(1).map(|before| front[before]);
             let after = front.get(at + size);
-            // `|CCL_ERROR|`
-            let is_name = before == Some(b'_') && after == Some(&b'|');
+            // `|CCL_ERROR|`, and Open MPI's `ORTE_ERROR_LOG: `
+            let is_log = front[at + size..].starts_with(b"_LOG: ");
+            let is_name = before == Some(b'_') && (after == Some(&b'|') || is_log);
             let begins = before.is_none_or(|byte| b" \t[(|".contains(&byte)) || is_name;
-            begins && after.is_some_and(|byte| b" :]|".contains(byte))
+            begins && (is_log || after.is_some_and(|byte| b" :]|".contains(byte)))
         };
         Some(finder.find_iter(front).find(is_word)? + size)
     };
@@ -252,6 +299,78 @@ mod tests {
         check("NCCL_ASYNC_ERROR_HANDLING=1", None);
         check("ERRORS: none", None);
         check("ERROR: 0", None);
+        check(
+            "[node-a:71] [[43015,0],0] ORTE_ERROR_LOG: Timeout in file a.c",
+            Some("_LOG: Timeout in file a.c"),
+        );
+        check(
+            "ERROR 11-20 08:14:04 [core.py:387] it hit an exception: Traceback (most recent call last):",
+            None,
+        );
+    }
+
+    #[test]
+    fn the_last_line_of_a_program_is_an_error() {
+        let check = |line: &str, error: Option<&str>| {
+            let found = logged_error(line.as_bytes()).map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), error, "{line}");
+        };
+        check("Exception: it ended", Some("Exception: it ended"));
+        check("[rank0]: AssertionError", Some("AssertionError"));
+        check(
+            "(Worker pid=7) ray.exceptions.ActorDiedError",
+            Some("ray.exceptions.ActorDiedError"),
+        );
+        check(
+            "Exception raised from f at a.cpp:7 (most recent call first):",
+            None,
+        );
+        check(
+            "during handling of the above exception, another one came",
+            None,
+        );
+        check("class ValueError(Exception):", None);
+        check("panic: it ended", Some("panic: it ended"));
+        check(
+            "thread 'main' panicked at src/main.rs:7:9:",
+            Some("thread 'main' panicked at src/main.rs:7:9:"),
+        );
+        check(
+            "Exception in thread \"main\" java.lang.E: it ended",
+            Some("Exception in thread \"main\" java.lang.E: it ended"),
+        );
+        check("don't panic: it goes on", None);
+        check("Error: it ended", Some("it ended"));
+        check("ERRO[0007] it ended", Some("ERRO[0007] it ended"));
+        check(
+            "[11/20/2026-08:14:04] [TRT-LLM] [E] it ended",
+            Some("] [E] it ended"),
+        );
+    }
+
+    #[test]
+    fn an_error_in_fields_has_a_message() {
+        let check = |line: &str, error: Option<&str>| {
+            let found = logged_error(line.as_bytes()).map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), error, "{line}");
+        };
+        check(
+            r#"{"level":"error","ts":1.5,"msg":"it ended"}"#,
+            Some("it ended"),
+        );
+        check(
+            r#"{"message": "it ended", "severity": "ERROR"}"#,
+            Some("it ended"),
+        );
+        check(
+            r#"time="2026" level=fatal msg="it ended""#,
+            Some("it ended"),
+        );
+        check(r#"{"level":"info","msg":"no error"}"#, None);
+        check(
+            "E1120 08:14:04.531042 71 reflector.go:147] it ended",
+            Some("it ended"),
+        );
     }
 
     #[test]
@@ -333,7 +452,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_line_holds(line in "([ :\\[\\]0-9a-c/E]|node0:1:2 \\[0\\]|error: |\\[ERR\\]|\\.cpp:|\\.cu:| WARN |failed){0,30}") {
+        fn any_line_holds(line in "([ :\\[\\]0-9a-c/E]|node0:1:2 \\[0\\]|error: |\\[ERR\\]|\\.cpp:|\\.cu:| WARN |failed|Exception: |panic: |\"level\":\"error\"|Error){0,30}") {
             for message in [logged_error(line.as_bytes()), logged_notice(line.as_bytes())] {
                 prop_assert!(message.is_none_or(|message| message.len() <= line.len()));
             }
