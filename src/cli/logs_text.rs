@@ -11,6 +11,8 @@ use tcpx_logs::{Comm, HarnessState, LogReport, OwnSignature, Role, SignatureFind
 const ROWS: usize = 20;
 /// Processes that are named of one finding.
 const NAMED: usize = 4;
+/// Lines from the start and from the end that state an error in words.
+const STATED: usize = 3;
 /// Ranks below which missing ones are named.
 const RANKS_MAX: u32 = 65_536;
 
@@ -98,6 +100,10 @@ fn findings(report: &LogReport, text: &mut String) {
         folded("# what followed", &followed, text);
     }
     if !report.findings.is_empty() {
+        if !report.stated.is_empty() {
+            text.push_str("# lines before it that state an error and have no signature :\n");
+            stated(report, text);
+        }
         return;
     }
     let verdicts = report.harness.iter().flat_map(|harness| &harness.verdicts);
@@ -122,6 +128,27 @@ fn nothing_found(report: &LogReport, text: &mut String) {
         }
         None if report.inputs.filtered_records == 0 => text.push_str("# no findings\n"),
         None => text.push_str("# no findings in the lines that the filters select\n"),
+    }
+    if !report.stated.is_empty() {
+        text.push_str(
+            "# lines that state an error; they have no signature and may be harmless :\n",
+        );
+        stated(report, text);
+    }
+}
+
+/// The first and the last lines that state an error in words.
+fn stated(report: &LogReport, text: &mut String) {
+    let all = report.stated.len();
+    let is_shown = |number: usize| number < STATED || number + STATED >= all;
+    for (_, line) in report
+        .stated
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| is_shown(*number))
+    {
+        let place = &line.place;
+        let _ = writeln!(text, "#   {}:{}: {}", place.file, place.line, line.sample);
     }
 }
 

@@ -8,6 +8,7 @@ use super::digits;
 use super::loggers;
 use super::matcher::{Matcher, Walk};
 use super::signature::{OwnSignature, Signature};
+use super::stated;
 use aho_corasick::{AhoCorasick, BuildError};
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::BTreeMap;
@@ -58,7 +59,7 @@ const FILES: [(&str, &str); 17] = [
     ("ranks.toml", include_str!("../../probes/logs/ranks.toml")),
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
-/// plugin, or errors of any program.
+/// plugin, or errors of any program. The pieces of words follow them.
 const MARKERS: [&[u8]; 16] = [
     loggers::WORDS[0],
     loggers::WORDS[1],
@@ -196,7 +197,12 @@ impl SignatureCatalogue {
             with.map(|(index, _)| index).collect()
         };
         let of_literal = literals.iter().map(of).collect();
-        let searched: Vec<&[u8]> = literals.iter().map(Vec::as_slice).chain(MARKERS).collect();
+        let searched: Vec<&[u8]> = literals
+            .iter()
+            .map(Vec::as_slice)
+            .chain(MARKERS)
+            .chain(stated::PIECES)
+            .collect();
         let examples: Vec<&[u8]> = signatures
             .iter()
             .map(|signature| signature.example.as_bytes())
@@ -273,7 +279,12 @@ impl SignatureCatalogue {
     pub(super) fn is_at(&self, literal: usize, line: &[u8], place: usize) -> bool {
         let text = match literal.checked_sub(self.literals.len()) {
             None => self.literals[literal].as_slice(),
-            Some(marker) => MARKERS[marker],
+            Some(marker) => MARKERS
+                .iter()
+                .chain(&stated::PIECES)
+                .nth(marker)
+                .copied()
+                .unwrap_or_default(),
         };
         line.get(place..).is_some_and(|rest| rest.starts_with(text))
     }

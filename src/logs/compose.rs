@@ -6,8 +6,8 @@ use super::fields::Polls;
 use super::input::InputProblem;
 use super::networks::{Proof, kind, preference};
 use super::report::{
-    BuildMismatch, CollectiveWait, Comm, LinePlace, LogReport, PollRate, Setting, SignatureFinding,
-    Transport, UNKNOWN_WARNING, UnknownWarning,
+    BuildMismatch, CollectiveWait, Comm, LinePlace, LogReport, PollRate, STATED_ERROR, Setting,
+    SignatureFinding, StatedLine, Transport, UNKNOWN_WARNING, UnknownWarning,
 };
 use super::signature::{Need, Phase, Role, Severity, Signature};
 use super::tally::{Address, FlowKey, FlowSeen, Place, SeenLines, SeenShape, Speaker, Tally, Wait};
@@ -167,8 +167,34 @@ impl Compose<'_> {
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
         follow(&mut report.findings);
+        self.state(report);
         order(&mut report.findings);
         order(&mut report.benign);
+    }
+
+    /// Lines that state an error in words, unless a finding names a cause. If all findings
+    /// followed something, the first of the lines before them is what failed.
+    fn state(&self, report: &mut LogReport) {
+        let is_cause =
+            |one: &SignatureFinding| one.role == Role::Cause && one.severity < Severity::Warning;
+        if report.findings.iter().any(is_cause) {
+            return;
+        }
+        let lines = self.tally.stated.lines().map(|(place, text)| StatedLine {
+            place: self.place(place, None),
+            sample: shown(text),
+        });
+        let precedes = |line: &StatedLine| {
+            let mut findings = report.findings.iter();
+            findings.all(|one| is_later(&one.first, &line.place))
+        };
+        report.stated = lines.filter(precedes).collect();
+        let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
+        let all_followed = report.findings.iter().all(has_followed);
+        if !report.findings.is_empty() && all_followed && !report.stated.is_empty() {
+            let first = report.stated.remove(0);
+            report.findings.push(stated_finding(first));
+        }
     }
 
     /// Whether the log has lines of any of these signatures.
@@ -643,6 +669,28 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         versions: String::new(),
         polls: None,
         sample: warning.sample.clone(),
+    }
+}
+
+/// A line that states an error in words as a finding.
+fn stated_finding(line: StatedLine) -> SignatureFinding {
+    SignatureFinding {
+        signature: STATED_ERROR.to_owned(),
+        severity: Severity::Warning,
+        role: Role::General,
+        count: 1,
+        processes: vec![line.place.file.clone()],
+        first: line.place.clone(),
+        last: line.place,
+        phase: None,
+        meaning:
+            "the first line before the end that states an error; tcpxctl has no signature for it"
+                .to_owned(),
+        causes: Vec::new(),
+        next_step: None,
+        versions: String::new(),
+        polls: None,
+        sample: line.sample,
     }
 }
 

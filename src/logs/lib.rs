@@ -42,6 +42,7 @@ mod report;
 mod scan;
 mod shape;
 mod signature;
+mod stated;
 mod tally;
 mod telemetry;
 #[cfg(test)]
@@ -61,7 +62,8 @@ pub use input::{InputProblem, unpack};
 pub use read::{LogReader, follow};
 pub use report::{
     BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure, Inputs, LinePlace, LogReport,
-    PollRate, RankBehind, Setting, SignatureFinding, Transport, UNKNOWN_WARNING, UnknownWarning,
+    PollRate, RankBehind, STATED_ERROR, Setting, SignatureFinding, StatedLine, Transport,
+    UNKNOWN_WARNING, UnknownWarning,
 };
 pub use signature::{Fact, Need, OwnSignature, Phase, Role, Severity, Signature};
 pub use telemetry::{Telemetry, TelemetryStage};

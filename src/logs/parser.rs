@@ -15,6 +15,7 @@ use super::harness::HarnessReading;
 use super::loggers;
 use super::shape::{self, Layout, Record, Span};
 use super::signature::Fact;
+use super::stated;
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
 
@@ -47,6 +48,8 @@ pub(super) struct ParsedRecord {
     error: Option<Span>,
     /// The message of a warning that a program logged.
     notice: Option<Span>,
+    /// What a line in no logger's form states.
+    stated: Option<Span>,
     /// For a line of a program that drives the plugin itself.
     pub harness: Option<HarnessReading>,
     /// The signatures whose regex was tried and depends on digits, with the result.
@@ -118,6 +121,10 @@ impl ParsedRecord {
 
     pub(super) fn notice<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
         self.notice.map(|notice| notice.in_line(line))
+    }
+
+    pub(super) fn stated<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+        self.stated.map(|stated| stated.in_line(line))
     }
 }
 
@@ -291,6 +298,10 @@ impl<'a> Parser<'a> {
         let found = found.collect();
         let span = |text: &[u8]| Span::of(line, text);
         let (error, notice) = (loggers::logged_error(line), loggers::logged_notice(line));
+        let is_plain = self.found.is_empty() && error.is_none() && notice.is_none();
+        let stated = (is_plain && record.level().is_none())
+            .then(|| stated::stated(line))
+            .flatten();
         let is_harness =
             |index: &usize| self.catalogue.signatures[*index].fact == Some(Fact::Harness);
         let harness = self.found.iter().any(is_harness);
@@ -300,6 +311,7 @@ impl<'a> Parser<'a> {
             found,
             error: error.map(span),
             notice: notice.map(span),
+            stated: stated.map(span),
             harness: harness
                 .then(|| HarnessReading::of(record.message))
                 .flatten(),

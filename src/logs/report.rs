@@ -30,6 +30,8 @@ pub struct LogReport {
     pub gaps: Vec<CollectiveGap>,
     /// WARN lines without a signature, the first one first.
     pub unknown: Vec<UnknownWarning>,
+    /// Lines that state an error in words, if no finding names a cause: the first and the last.
+    pub stated: Vec<StatedLine>,
     /// Lines that look like problems and are harmless.
     pub benign: Vec<SignatureFinding>,
     /// Signatures of severity info.
@@ -209,6 +211,9 @@ pub struct LinePlace {
     pub at: Option<String>,
 }
 
+/// Signature of the finding on the first line that states an error in words, where all else followed.
+pub const STATED_ERROR: &str = "stated-error";
+
 /// WARN lines without a signature that differ only in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct UnknownWarning {
@@ -235,6 +240,15 @@ impl UnknownWarning {
     pub(super) fn is_harmless(&self) -> bool {
         self.survived || self.notice
     }
+}
+
+/// A line that states an error in words, in no logger's form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StatedLine {
+    /// Where it is.
+    pub place: LinePlace,
+    /// Its text.
+    pub sample: String,
 }
 
 /// Which of several files failed first.

@@ -342,6 +342,9 @@ impl Counter<'_> {
                     error.or_else(|| Some((parsed.notice(text)?, true)))
                 }
             };
+            if let Some(stated) = parsed.stated(text) {
+                self.tally.stated.add(place, stated);
+            }
             if let Some((message, is_notice)) = said {
                 let speaker = self.tally.speaker(record, self.file);
                 self.tally.see_unknown(speaker, message, is_notice, line);

@@ -7,6 +7,7 @@
 use super::fields::{self, CommRank, FlowText, Polls};
 use super::networks::Proof;
 use super::shape::Record;
+use super::stated::StatedLines;
 use foldhash::fast::RandomState;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -192,6 +193,8 @@ pub(super) struct Tally {
     recent: [u32; RECENT],
     pub seen: HashMap<(u32, u32), SeenLines>,
     pub shapes: HashMap<Vec<u8>, SeenShape>,
+    /// Lines that state an error in words.
+    pub stated: StatedLines,
     /// The entries of `last` of all shapes.
     lasts: usize,
     pub settings: BTreeMap<(u32, Vec<u8>), BTreeSet<Vec<u8>>>,
@@ -516,6 +519,7 @@ impl Tally {
             }
             self.add_shape(shape, new);
         }
+        self.stated.merge(other.stated);
         for ((speaker, key), values) in other.settings {
             values
                 .into_iter()
@@ -579,6 +583,7 @@ impl Tally {
 
     /// Turns line numbers within blocks into line numbers of the file.
     pub(super) fn resolve(&mut self, resolved: impl Fn(Place) -> Place) {
+        self.stated.resolve(&resolved);
         let shapes = self.shapes.values_mut().map(|shape| &mut shape.lines);
         for seen in self.seen.values_mut().chain(shapes) {
             (seen.first, seen.last) = (resolved(seen.first), resolved(seen.last));

@@ -110,6 +110,31 @@ fn each_example_is_found_in_a_log_with_every_prefix() {
 }
 
 #[test]
+fn lines_that_state_an_error_are_told_if_no_finding_names_a_cause() {
+    let lines = |text: &str| {
+        let report = read(text.as_bytes());
+        let stated: Vec<u64> = report.stated.iter().map(|one| one.place.line).collect();
+        let first = report.findings.first().map(|one| one.sample.clone());
+        (stated, first.unwrap_or_default())
+    };
+    // Healthy jobs write such lines too, so alone they are no finding.
+    let alone = "started\nthe device failed to answer\nits link has lost its peer\n";
+    assert_eq!(lines(alone), (vec![2, 3], String::new()));
+    // What followed a failure leaves no doubt that there was one.
+    let end = example("mpi-primary-job");
+    let (stated, first) = lines(&format!("{alone}{end}\n"));
+    assert_eq!(
+        (stated, first.as_str()),
+        (vec![3], "the device failed to answer")
+    );
+    // Lines behind a failure do not explain it.
+    let (stated, first) = lines(&format!("{}\n{alone}", example("python-exception")));
+    assert!(stated.is_empty() && first.contains("Error"), "{first}");
+    let cause = example("ctrl-timeout");
+    assert!(lines(&format!("{alone}{cause}\n")).0.is_empty());
+}
+
+#[test]
 fn ordinary_lines_have_no_signature() {
     let report = read(include_bytes!("../../probes/logs/ordinary.txt"));
     assert_eq!(

@@ -1,0 +1,244 @@
+//! Lines that state in words that something failed, in no logger's form: `ssh: connect to host
+//! node-b port 22: Connection refused`.
+//!
+//! Healthy jobs write such lines too, so they are no findings. A report shows the first and the
+//! last of them if no other line tells what failed.
+//!
+//! Not here: lines with a level (`loggers`), and lines that a signature knows.
+#![forbid(unsafe_code)]
+
+use super::tally::Place;
+use regex::bytes::Regex;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// Pieces of the words; a line without one is not looked at.
+pub(super) const PIECES: [&[u8]; 14] = [
+    b"rror",
+    b"ailed",
+    b"ailure",
+    b"xception",
+    b"annot ",
+    b"nable to",
+    b"ould not ",
+    b"efused",
+    b"imed out",
+    b" lost ",
+    b"enied",
+    b"fallen off",
+    b"xpired",
+    b"illed",
+];
+/// Lines that are kept from the start and from the end.
+const KEPT: usize = 16;
+/// Longest text of a line that is kept, in bytes.
+const TEXT_MAX: usize = 512;
+/// The text is searched up to here.
+const FRONT: usize = 1024;
+
+static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed)(?:$|[^\w/=(-])",
+    )
+});
+/// Lines of stack traces and tables, notices of a logger, advice, and statements that all is well.
+static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r#"^\s*(?:#|[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|^\[?[IDW]\d{3,4} |\b(?:INFO|DEBUG|TRACE|info|debug)\b"#,
+        r"|\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|\b\d+ (?:errors|failures|failed)",
+        r"|(?:errors?|Errors?|failed|Failed|failures?)\b\s*[:=]?\s*[\d.+-]",
+        r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
+    ))
+});
+
+fn regex(text: &str) -> Regex {
+    Regex::new(&format!("(?-u){text}")).expect("a sound regex")
+}
+
+/// What a line states, if it says that something failed. Digits do not decide it.
+pub(super) fn stated(line: &[u8]) -> Option<&[u8]> {
+    let front = &line[..line.len().min(FRONT)];
+    (WORDS.is_match(front) && !OTHERS.is_match(front)).then(|| line.trim_ascii())
+}
+
+/// The first and the last lines, those that differ in their numbers once.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct StatedLines {
+    first: BTreeMap<Place, Stated>,
+    last: BTreeMap<Place, Stated>,
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+struct Stated {
+    /// The line with every number as `#`.
+    shape: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl StatedLines {
+    /// Adds a line.
+    pub(super) fn add(&mut self, place: Place, line: &[u8]) {
+        let one = Stated {
+            shape: super::fields::message_shape(line, TEXT_MAX),
+            text: line[..line.len().min(TEXT_MAX)].to_vec(),
+        };
+        self.add_first(place, one.clone());
+        self.add_last(place, one);
+    }
+
+    fn add_first(&mut self, place: Place, one: Stated) {
+        let known = |(_, other): &(&Place, &Stated)| other.shape == one.shape;
+        match self.first.iter().find(known).map(|(place, _)| *place) {
+            Some(known) if known <= place => return,
+            Some(known) => drop(self.first.remove(&known)),
+            None => {}
+        }
+        self.first.insert(place, one);
+        if self.first.len() > KEPT {
+            self.first.pop_last();
+        }
+    }
+
+    fn add_last(&mut self, place: Place, one: Stated) {
+        let known = |(_, other): &(&Place, &Stated)| other.shape == one.shape;
+        match self.last.iter().find(known).map(|(place, _)| *place) {
+            Some(known) if known >= place => return,
+            Some(known) => drop(self.last.remove(&known)),
+            None => {}
+        }
+        self.last.insert(place, one);
+        if self.last.len() > KEPT {
+            self.last.pop_first();
+        }
+    }
+
+    /// Adds the lines of another thread or file.
+    pub(super) fn merge(&mut self, other: Self) {
+        let (first, last) = (other.first.into_iter(), other.last.into_iter());
+        first.for_each(|(place, one)| self.add_first(place, one));
+        last.for_each(|(place, one)| self.add_last(place, one));
+    }
+
+    /// Turns line numbers within blocks into line numbers of the file.
+    pub(super) fn resolve(&mut self, resolved: impl Fn(Place) -> Place) {
+        for lines in [&mut self.first, &mut self.last] {
+            let all = std::mem::take(lines).into_iter();
+            *lines = all.map(|(place, one)| (resolved(place), one)).collect();
+        }
+    }
+
+    /// The first lines, and then those of the last lines that are later.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (Place, &[u8])> {
+        let end = self.first.keys().next_back().copied();
+        let shown = |shape: &[u8]| self.first.values().any(|one| one.shape == shape);
+        let last = self.last.iter();
+        let later = last.filter(move |(place, one)| Some(**place) > end && !shown(&one.shape));
+        let all = self.first.iter().chain(later);
+        all.map(|(place, one)| (*place, one.text.as_slice()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_line_states_an_error_in_words() {
+        let check = |line: &str, is_stated: bool| {
+            assert_eq!(stated(line.as_bytes()).is_some(), is_stated, "{line}");
+        };
+        check(
+            "ssh: connect to host node-b port 22: Connection refused",
+            true,
+        );
+        check(
+            "               NVRM: fallen off the bus and is not responding to commands.",
+            true,
+        );
+        check(
+            "mlx5_0/1: QP 51291 error: local length error (0x8e 0x0 0x0)",
+            true,
+        );
+        check(
+            "Unable to determine the device handle for GPU0000:03:00.0: Unknown Error",
+            true,
+        );
+        check("the daemon has lost its node", true);
+        check(
+            "#       size         count      type   redop     time   algbw   busbw  error",
+            false,
+        );
+        check("NCCL_ASYNC_ERROR_HANDLING=1", false);
+        check("--on-error stop --fail-on-error", false);
+        check("finished with 0 errors, 0 failed", false);
+        check("step 12: train error: 0.25", false);
+        check("val error 0.25", false);
+        check("  File \"failed.py\", line 3, in error", false);
+        check("    raise RuntimeError(\"it failed \")", false);
+        check("I1120 08:14:04.531 70 a.cc:7] retry: it failed", false);
+        check(
+            "2026-11-20 08:14:04 - train - INFO - download failed, trying the mirror",
+            false,
+        );
+        check("if it failed, read the manual", false);
+        check("This may indicate that a node failed", false);
+        check("ran /opt/error/failed.sh", false);
+        check("all well", false);
+    }
+
+    fn add(lines: &mut StatedLines, number: u64, text: &str) {
+        let place = Place {
+            file: 0,
+            line: number,
+        };
+        lines.add(place, text.as_bytes());
+    }
+
+    #[test]
+    fn the_first_and_the_last_lines_are_kept() {
+        let mut lines = StatedLines::default();
+        for number in 0..100 {
+            let letters = [b'a' + (number / 26) as u8, b'a' + (number % 26) as u8];
+            add(
+                &mut lines,
+                number,
+                &format!("failed {}", String::from_utf8_lossy(&letters)),
+            );
+        }
+        add(&mut lines, 100, "failed aa");
+        let places: Vec<u64> = lines.lines().map(|(place, _)| place.line).collect();
+        assert_eq!((places[0], places[15], places[16]), (0, 15, 85));
+        assert_eq!(places.last(), Some(&99));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_does_not_depend_on_the_order_of_parts(
+            texts in prop::collection::vec(0u8..26, 1..120),
+            cut in 0usize..120,
+        ) {
+            let cut = cut.min(texts.len());
+            let mut parts = [StatedLines::default(), StatedLines::default()];
+            let mut whole = StatedLines::default();
+            for (number, text) in texts.iter().enumerate() {
+                let text = format!("failed {}", char::from(b'a' + text));
+                add(&mut parts[usize::from(number % 3 == 0 || number > cut)], number as u64, &text);
+                add(&mut whole, number as u64, &text);
+            }
+            let [mut one, mut other] = parts;
+            let first = one.clone();
+            one.merge(other.clone());
+            other.merge(first);
+            prop_assert_eq!(&one, &whole);
+            prop_assert_eq!(&other, &whole);
+        }
+
+        #[test]
+        fn digits_do_not_decide(line in "(error|failed| |:|[0-9]|-|no |E|I|\\]|lost ){0,20}") {
+            let zeros: Vec<u8> = line.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte }).collect();
+            prop_assert_eq!(stated(line.as_bytes()).is_some(), stated(&zeros).is_some());
+        }
+    }
+}
