@@ -716,6 +716,8 @@ pub(super) struct Logs {
     gaps: Vec<Object>,
     /// WARN lines of no known signature, the first one first.
     unknown: Vec<Object>,
+    /// Lines that state an error in words, if no finding names a cause: place and text.
+    stated: Vec<Object>,
     benign: Vec<Object>,
     seen: Vec<Object>,
     builds: Vec<Object>,

@@ -126,6 +126,30 @@ fn a_file_is_followed_until_the_user_ends_it() {
 }
 
 #[test]
+fn a_log_that_no_signature_knows_shows_what_it_states() {
+    let text = "started\nthe device failed to answer\nit goes on\n";
+    let ended = logs(&["x.log", "--fail-on", "warning"], text).ends_with(0);
+    ended.says(&[
+        "# no findings",
+        "may be harmless",
+        "x.log:2: the device failed",
+    ]);
+    let text = format!("{text}command terminated with exit code 1\n");
+    let ended = logs(&["x.log", "--fail-on", "warning"], &text).ends_with(1);
+    ended.says(&[
+        "WARNING stated-error",
+        "x.log:2: the device failed",
+        "# what followed",
+    ]);
+    let text = "the device failed to answer\nException: it ended\n";
+    let ended = logs(&["x.log"], text).ends_with(0);
+    ended.says(&[
+        "# lines before it that state an error",
+        "x.log:1: the device failed",
+    ]);
+}
+
+#[test]
 fn signatures_of_a_user_are_checked_by_line_and_used() {
     let good = "[[signature]]\nname = 'mine'\nliteral = 'widget lost'\nseverity = 'warning'\nmeaning = 'm'\ncauses = ['c']\nnext = 'n'\nversions = 'v'\nexample = 'a widget lost here'\n";
     let tool = logs(
