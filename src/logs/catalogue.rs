@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
 
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 18] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
     (
@@ -56,6 +56,7 @@ const FILES: [(&str, &str); 17] = [
         "libraries.toml",
         include_str!("../../probes/logs/libraries.toml"),
     ),
+    ("launch.toml", include_str!("../../probes/logs/launch.toml")),
     ("ranks.toml", include_str!("../../probes/logs/ranks.toml")),
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a

@@ -54,7 +54,14 @@ pub(super) fn of_warning(message: &[u8]) -> Option<&[u8]> {
     let name = message.trim_ascii_start().strip_prefix(b"NET/")?;
     let letters = name.iter().take_while(|byte| byte.is_ascii_alphanumeric());
     let name = &name[..letters.count()];
-    let is_absent = [&b"nitializ"[..], b"No device", b"not find", b"no device"]
+    let absent = [
+        &b"nitializ"[..],
+        b"No device",
+        b"not find",
+        b"no device",
+        b"to open device",
+    ];
+    let is_absent = absent
         .iter()
         .any(|word| memchr::memmem::find(message, word).is_some());
     (!name.is_empty() && name != b"Plugin" && !is_absent).then_some(name)
@@ -69,6 +76,7 @@ mod tests {
         let of = |text: &'static str| of_warning(text.as_bytes());
         assert_eq!(of("NET/OFI Could not register memory"), Some(&b"OFI"[..]));
         assert_eq!(of("NET/IB : No device found"), None);
+        assert_eq!(of("NET/IB : Unable to open device mlx5_0"), None);
         assert_eq!(of("NET/Plugin: odd"), None);
         assert_eq!(of("odd"), None);
     }
