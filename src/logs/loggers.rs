@@ -205,7 +205,9 @@ fn ray_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     let close = level + memchr(b']', &front[level..])?;
     let is_process = |byte: &u8| byte.is_ascii_digit() || *byte == b' ';
     let end = close + memmem::find(&front[close..], b": ")?;
-    let is_place = site(&front[close..end]).is_some();
+    // A daemon of Ray puts its name in between: `] (raylet) `.
+    let place = front[..end].rsplit(|byte| *byte == b' ').next()?;
+    let is_place = end - place.len() > close && site(place).is_some();
     (front[level + 3..close].iter().all(is_process) && is_place).then_some(&line[end + 2..])
 }
 
@@ -290,6 +292,10 @@ mod tests {
         );
         check(
             "[2026-11-20 08:14:04,680 E 71 79] logging.cc:97: it ended",
+            Some("it ended"),
+        );
+        check(
+            "(raylet) [2026-11-20 08:14:04,680 E 71 79] (raylet) monitor.cc:116: it ended",
             Some("it ended"),
         );
         check(

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 14] = [
+pub(super) const PIECES: [&[u8]; 16] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -28,6 +28,8 @@ pub(super) const PIECES: [&[u8]; 14] = [
     b"fallen off",
     b"xpired",
     b"illed",
+    b"not found",
+    b"No such file",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -38,7 +40,7 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed)(?:$|[^\w/=(-])",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Nn]ot found|No such file)(?:$|[^\w/=(-])",
     )
 });
 /// Lines of stack traces and tables, notices of a logger, advice, and statements that all is well.
@@ -166,6 +168,10 @@ mod tests {
             true,
         );
         check("the daemon has lost its node", true);
+        check(
+            "/etc/mpi/kubexec.sh: 11: /opt/kube/kubectl: not found",
+            true,
+        );
         check(
             "#       size         count      type   redop     time   algbw   busbw  error",
             false,
