@@ -301,7 +301,10 @@ fn rates_text(rows: &[RateRow]) -> String {
             row.from.clone(),
             to.to_owned(),
             row.rail.clone(),
-            number(row.gpu),
+            match (row.gpu, row.to_gpu) {
+                (Some(gpu), Some(to)) if gpu != to => format!("{gpu}->{to}"),
+                (gpu, _) => number(gpu),
+            },
             number(row.round),
             format!("{}{}", row.outcome, again(row)),
             row.gb_per_s

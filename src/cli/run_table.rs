@@ -228,11 +228,11 @@ fn render(table: TextTable) -> String {
 
 fn rate(transfer: &TransferRecord, names: &Names) -> String {
     let (from, to) = (names.node(transfer.from), names.node(transfer.to));
-    let gpu = transfer
-        .lane
-        .gpu()
-        .map(|gpu| format!(", GPU {gpu}"))
-        .unwrap_or_default();
+    let gpu = match transfer.lane {
+        Lane::Host => String::new(),
+        Lane::Gpu(gpu) => format!(", GPU {gpu}"),
+        Lane::Gpus(first, second) => format!(", GPU {first} -> GPU {second}"),
+    };
     if transfer.iterations == 0 {
         return format!("# {from} -> {to}{gpu} : no measured iteration was completed\n");
     }
@@ -287,7 +287,7 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
         let all = if run
             .transfers
             .iter()
-            .any(|transfer| transfer.lane.gpu().is_some())
+            .any(|transfer| transfer.lane.gpus().is_some())
         {
             "all GPUs"
         } else {

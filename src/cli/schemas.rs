@@ -203,7 +203,10 @@ pub(super) struct RateOfPair {
     to: String,
     /// The interface, several joined with `+`, or `all`.
     rail: String,
+    /// That sent.
     gpu: Option<u32>,
+    /// That received.
+    to_gpu: Option<u32>,
     round: Option<u32>,
     pair: Option<u32>,
     /// Whether the pair was measured again, because it was suspect.
@@ -426,7 +429,10 @@ struct RunPair {
 #[serde(rename_all = "kebab-case")]
 enum Lane {
     Host,
+    /// The same number on both nodes.
     Gpu(u32),
+    /// Of the pair's first node and its second; in a transfer, of the sender and the receiver.
+    Gpus(u32, u32),
 }
 
 /// What of a mesh was not run.

@@ -393,7 +393,7 @@ impl EvidenceNode {
     /// The one GPU that its pair moves bytes for.
     pub(crate) fn gpu(&self) -> Option<u32> {
         if let [lane] = self.lanes[..] {
-            lane.gpu()
+            lane.gpus().map(|[own, _]| own)
         } else {
             None
         }

@@ -15,7 +15,7 @@ use tcpx_logs::{Phase as LogPhase, Severity as LineSeverity, SignatureCatalogue}
 use tcpx_node::NodeFacts;
 use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::finding::Subject;
-use tcpx_run_model::ids::{PairId, WorkerId};
+use tcpx_run_model::ids::{Lane, PairId, WorkerId};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::RunRecord;
 use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, RunState, WorkerState};
@@ -200,6 +200,17 @@ fn subject(state: &RunState, worker: &WorkerState) -> Subject {
     subject
 }
 
+/// The lanes of a worker's pair, as seen from its own end.
+fn lanes(state: &RunState, worker: &WorkerState) -> Vec<Lane> {
+    let Some(pair) = worker.id.pair() else {
+        return Vec::new();
+    };
+    let intro = state.names.pairs.get(pair.index());
+    let is_second = intro.is_some_and(|intro| intro.nodes[1] == worker.id.node);
+    let own = |lane: &Lane| if is_second { lane.reversed() } else { *lane };
+    state.lanes(pair).iter().map(own).collect()
+}
+
 fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> EvidenceNode {
     let (sampled_ms, counters) = worker.judged();
     let facts = state
@@ -210,11 +221,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         .as_ref()
         .and_then(|exit| exit.what.in_call.clone());
     let mut node = EvidenceNode {
-        lanes: worker
-            .id
-            .pair()
-            .map(|pair| state.lanes(pair).to_vec())
-            .unwrap_or_default(),
+        lanes: lanes(state, worker),
         phase: worker.phase,
         phase_ms: worker.phase_ms,
         sampled_ms,

@@ -279,7 +279,7 @@ fn has_warned(story: &Story, worker: &Subject) -> bool {
 fn is_in_gpu_memory(story: &Story) -> bool {
     let mut lanes = story.pairs.iter().flat_map(|pair| &pair.lanes);
     let mut settings = story.transfer.iter();
-    lanes.any(|lane| lane.gpu().is_some())
+    lanes.any(|lane| lane.gpus().is_some())
         && !settings.any(|(key, value)| key == "transfer.memory" && value == "host")
 }
 

@@ -41,16 +41,37 @@ impl PairId {
 pub enum Lane {
     /// Host memory.
     Host,
-    /// One GPU of each node, by CUDA's number.
+    /// One GPU of each node, the same number of CUDA's on both.
     Gpu(u32),
+    /// One GPU of each node, with different numbers: of a pair's first node and its second, or
+    /// of a transfer's sender and its receiver.
+    Gpus(u32, u32),
 }
 
 impl Lane {
-    /// CUDA's number of the GPU; `None` for host memory.
-    pub const fn gpu(self) -> Option<u32> {
+    /// A lane between two GPUs.
+    pub const fn between(first: u32, second: u32) -> Self {
+        if first == second {
+            Self::Gpu(first)
+        } else {
+            Self::Gpus(first, second)
+        }
+    }
+
+    /// CUDA's numbers of the GPUs; `None` for host memory.
+    pub const fn gpus(self) -> Option<[u32; 2]> {
         match self {
             Self::Host => None,
-            Self::Gpu(gpu) => Some(gpu),
+            Self::Gpu(gpu) => Some([gpu, gpu]),
+            Self::Gpus(first, second) => Some([first, second]),
+        }
+    }
+
+    /// The lane as seen from the other end.
+    pub const fn reversed(self) -> Self {
+        match self {
+            Self::Gpus(first, second) => Self::Gpus(second, first),
+            same => same,
         }
     }
 }
@@ -66,6 +87,7 @@ impl fmt::Display for Lane {
         match self {
             Self::Host => f.write_str("host"),
             Self::Gpu(gpu) => write!(f, "gpu {gpu}"),
+            Self::Gpus(first, second) => write!(f, "gpu {first}->{second}"),
         }
     }
 }
@@ -260,12 +282,13 @@ impl Names {
         }
     }
 
-    /// `local->peer`, and `local->peer@gpu3` for one GPU.
+    /// `local->peer`, `local->peer@gpu3` for one GPU of each, `local->peer@gpu3->5` for two.
     pub fn direction(&self, from: NodeId, to: NodeId, lane: Lane) -> String {
-        let gpu = lane
-            .gpu()
-            .map(|gpu| format!("@gpu{gpu}"))
-            .unwrap_or_default();
+        let gpu = match lane {
+            Lane::Host => String::new(),
+            Lane::Gpu(gpu) => format!("@gpu{gpu}"),
+            Lane::Gpus(first, second) => format!("@gpu{first}->{second}"),
+        };
         format!("{}->{}{gpu}", self.node(from), self.node(to))
     }
 
@@ -305,7 +328,7 @@ impl Names {
         if here().filter(|other| is_same(other)).count() > 1 {
             let rail = this.rail.as_ref().map(|rail| format!("rail {rail}"));
             let gpu = match this.lanes[..] {
-                [lane @ Lane::Gpu(_)] => Some(lane.to_string()),
+                [lane @ (Lane::Gpu(_) | Lane::Gpus(..))] => Some(lane.to_string()),
                 _ => None,
             };
             let known = words.len();
@@ -392,6 +415,21 @@ mod tests {
         check(&two, 1, 1, "peer rail eth2-ens5 gpu 3");
         two.pairs[1].lanes = vec![Lane::Host];
         check(&two, 1, 1, "peer rail eth2-ens5");
+    }
+
+    #[test]
+    fn a_lane_of_two_gpus_is_named_by_both_and_read_from_either_end() {
+        let crossed = Lane::between(3, 5);
+        assert_eq!(crossed.to_string(), "gpu 3->5");
+        assert_eq!(crossed.reversed(), Lane::between(5, 3));
+        assert_eq!(Lane::between(3, 3).reversed(), Lane::Gpu(3));
+        let two = names(
+            &["here", "there"],
+            &[([0, 1], &[crossed]), ([0, 1], &[Lane::Gpu(3)])],
+        );
+        check(&two, 1, 0, "peer gpu 3->5");
+        let direction = two.direction(NodeId(1), NodeId(0), crossed.reversed());
+        assert_eq!(direction, "peer->local@gpu5->3");
     }
 
     #[test]

@@ -302,7 +302,7 @@ impl Pair {
                 .intro
                 .lanes
                 .iter()
-                .map(|lane| lane.gpu())
+                .map(|lane| lane.gpus().map(|[own, _]| own))
                 .collect(),
             lane_nics: plan.lane_nics.clone(),
             cpus: plan.cpus.clone(),

@@ -17,7 +17,7 @@ use tcpx_words::units::printable;
 
 /// The heads of the rows as CSV.
 pub const RATE_COLUMNS: &str =
-    "started,run,scenario,tool,from,to,rail,gpu,round,pair,again,outcome,gb_per_s";
+    "started,run,scenario,tool,from,to,rail,gpu,to_gpu,round,pair,again,outcome,gb_per_s";
 
 /// The rate of one direction of one pair over one rail.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -36,8 +36,10 @@ pub struct RateRow {
     pub to: String,
     /// The interface, several joined with `+`, or `all`.
     pub rail: String,
-    /// The GPU, if the lane is one.
+    /// The GPU that sent, if the lane is of GPUs.
     pub gpu: Option<u32>,
+    /// The GPU that received.
+    pub to_gpu: Option<u32>,
     /// The round of the mesh.
     pub round: Option<u32>,
     /// The number of the pair in its run.
@@ -66,6 +68,7 @@ impl RateRow {
             cell(&self.to),
             cell(&self.rail),
             number(self.gpu),
+            number(self.to_gpu),
             number(self.round),
             number(self.pair),
             self.again.to_string(),
@@ -92,6 +95,7 @@ impl RateRow {
                 .as_ref()
                 .map_or("all".to_owned(), |rail| printable(&rail.nics[0])),
             gpu: None,
+            to_gpu: None,
             round: pair.round,
             pair: Some(id.0),
             again: first_retest.is_some_and(|first| id >= first),
@@ -109,7 +113,9 @@ impl RateRow {
             if pair.rail.is_none() {
                 row.rail = interfaces(transfer);
             }
-            row.gpu = transfer.lane.gpu();
+            let gpus = transfer.lane.gpus();
+            row.gpu = gpus.map(|[gpu, _]| gpu);
+            row.to_gpu = gpus.map(|[_, gpu]| gpu);
             let is_whole = pair.outcome == Outcome::Passed && transfer.iterations > 0;
             row.gb_per_s = is_whole.then_some(transfer.gb_per_s);
             rows.push(row);

@@ -249,7 +249,11 @@ fn parts_of(transfer: &TransferRecord) -> Vec<(Part, f64)> {
     let mut parts = vec![(Part::All, 1.0)];
     for (node, side) in [(transfer.from, Side::Send), (transfer.to, Side::Recv)] {
         parts.push((Part::Node(node, side), 1.0));
-        if let Some(gpu) = transfer.lane.gpu() {
+        if let Some([sends, receives]) = transfer.lane.gpus() {
+            let gpu = match side {
+                Side::Send => sends,
+                Side::Recv => receives,
+            };
             parts.push((Part::Gpu(node, gpu, side), 1.0));
         }
         let channels = || transfer.channels.iter().filter(move |one| one.side == side);
@@ -341,6 +345,25 @@ mod tests {
         assert_eq!(sums.measured_ms, (500.0, 2000.0));
         near(Some(sums.gb_per_s), 1.0 + 1.0 / 0.75);
         assert_eq!(sums.nodes[0].gpus.len(), 2);
+    }
+
+    #[test]
+    fn a_gpu_has_the_sum_of_its_lanes_as_the_end_that_it_is() {
+        // GPU 0 sends to GPUs 1 and 2, which takes it two seconds.
+        let lane = |to, seconds| {
+            let mut one = transfer(0, 0, (0.0, 2000.0), &[seconds], &["eth1"]);
+            one.lane = Lane::between(0, to);
+            one
+        };
+        let sums = Sums::of(&[lane(1, 1.0), lane(2, 2.0)]).expect("sums");
+        let [sender, receiver] = &sums.nodes[..] else {
+            panic!("{sums:?}")
+        };
+        let gpus = |node: &NodeSum| node.gpus.iter().map(|one| one.gpu).collect::<Vec<_>>();
+        assert_eq!((gpus(sender), gpus(receiver)), (vec![0], vec![1, 2]));
+        near(sender.gpus[0].rates.send_gb_per_s, 1.0);
+        near(receiver.gpus[0].rates.recv_gb_per_s, 1.0);
+        near(receiver.gpus[1].rates.recv_gb_per_s, 0.5);
     }
 
     #[test]
