@@ -4,7 +4,7 @@
 //! the stream of a run; `phase`, `results` and `finding` are types in it. `state` folds the events,
 //! `timeline` also keeps the history for a view. `counters` are what a recorder holds, `live` reads
 //! those of running processes. `kv_plan` is what KV-cache traffic moves and when, `latencies` are times
-//! that are merged. `record` is the files of a run, `replay` folds them.
+//! that are merged, `lanes` says which channels are whose. `record` is the files of a run, `replay` folds them.
 //!
 //! Every crate above the engine uses these types. Nothing here loads a plugin, starts a process
 //! or opens a connection.
@@ -16,6 +16,7 @@ pub mod event;
 pub mod finding;
 pub mod ids;
 pub mod kv_plan;
+pub mod lanes;
 pub mod latencies;
 pub mod live;
 pub mod phase;

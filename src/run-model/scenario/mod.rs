@@ -46,6 +46,8 @@ pub use imported::Imported;
 pub use mesh::{Mesh, Rails, Rounds};
 pub use presets::{ElementType, PRESETS, Preset};
 pub use resolve::{Inputs, Origin, Resolved, resolve};
-pub use topology::{Bindings, CpuSet, Gpus, MappedNics, NicMap, Nics, Processes, Topology};
+pub use topology::{
+    Bindings, CpuSet, GpuLanes, Gpus, MappedNics, NicMap, Nics, PeerGpus, Processes, Topology,
+};
 pub use traffic::{Arrival, KvOperation, KvShape, PerSecond, TokenMix, Traffic, TrafficKind};
 pub use variables::{EnvTable, Variables};

@@ -10,7 +10,7 @@ use super::error::{InvalidValue, ScenarioError};
 use super::fault::{Fault, Sides};
 use super::mesh::Rails;
 use super::resolve::ABI_VARIABLE;
-use super::topology::{Gpus, MappedNics, NicMap, Nics};
+use super::topology::{GpuLanes, Gpus, MappedNics, NicMap, Nics, PeerGpus};
 use super::traffic_rules::TRAFFIC_RULES;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -130,6 +130,20 @@ const RULES: &[Rule] = &[
         "topology.map",
         "\"nearest\", \"round-robin\", \"all\", or device = interface, such as { \"0\" = \"eth1\" }, or a list of interfaces",
         nic_map,
+    ),
+    rule(
+        "topology.lanes",
+        "\"same\", \"all\", or GPU = GPU of the second node, such as { \"0\" = 3 }, or a list of those",
+        lanes,
+    ),
+    rule(
+        "topology.gpu_connections",
+        "at most 64 of GPU = a whole number from 1 to 1024",
+        |s| {
+            let connections = &s.topology.gpu_connections;
+            let entry = |(gpu, count): (&String, &u32)| is_gpu(gpu) && (1..=1024).contains(count);
+            connections.len() <= 64 && connections.iter().all(entry)
+        },
     ),
     rule(
         "mesh.rails",
@@ -405,12 +419,27 @@ fn nic_map(scenario: &Scenario) -> bool {
     match &scenario.topology.map {
         NicMap::Nearest | NicMap::RoundRobin | NicMap::All => true,
         NicMap::Fixed(map) => {
-            let entry = |(gpu, nics): (&String, &MappedNics)| {
-                gpu.parse::<u32>().is_ok() && is_nic_list(nics.names())
-            };
+            let entry =
+                |(gpu, nics): (&String, &MappedNics)| is_gpu(gpu) && is_nic_list(nics.names());
             (1..=64).contains(&map.len()) && map.iter().all(entry)
         }
     }
+}
+
+fn lanes(scenario: &Scenario) -> bool {
+    match &scenario.topology.lanes {
+        GpuLanes::Same | GpuLanes::All => true,
+        GpuLanes::Fixed(map) => {
+            let entry =
+                |(gpu, peers): (&String, &PeerGpus)| is_gpu(gpu) && are_different(peers.numbers());
+            (1..=64).contains(&map.len()) && map.iter().all(entry)
+        }
+    }
+}
+
+/// A number as CUDA counts GPUs, written in one way only.
+fn is_gpu(text: &str) -> bool {
+    text.parse::<u32>().is_ok_and(|gpu| gpu.to_string() == text)
 }
 
 fn are_different<T: Ord>(items: &[T]) -> bool {

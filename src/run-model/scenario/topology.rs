@@ -3,6 +3,8 @@
 //! `auto` and `nearest` are answered by the machine's facts, not here.
 #![forbid(unsafe_code)]
 
+use super::checked::Scenario;
+use crate::ids::Lane;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,11 @@ pub struct Topology {
     pub nics: Nics,
     /// Which GPU uses which NIC.
     pub map: NicMap,
+    /// Which GPU of the first node exchanges messages with which of the second.
+    pub lanes: GpuLanes,
+    /// Connections of the lanes of single GPUs of the first node, instead of
+    /// `transfer.connections`.
+    pub gpu_connections: BTreeMap<String, u32>,
 }
 
 impl Default for Topology {
@@ -33,6 +40,8 @@ impl Default for Topology {
             gpus: Gpus::Auto,
             nics: Nics::Auto,
             map: NicMap::Nearest,
+            lanes: GpuLanes::Same,
+            gpu_connections: BTreeMap::new(),
         }
     }
 }
@@ -112,6 +121,113 @@ impl MappedNics {
             Self::One(name) => std::slice::from_ref(name),
             Self::Several(names) => names,
         }
+    }
+}
+
+/// Which GPU of the first node exchanges messages with which of the second.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum GpuLanes {
+    /// The one with its own number.
+    Same,
+    /// Every one: a lane for each two GPUs.
+    All,
+    /// By hand: GPU of the first node to GPU of the second, or to several.
+    #[serde(untagged)]
+    Fixed(BTreeMap<String, PeerGpus>),
+}
+
+/// GPUs of the second node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(untagged)]
+pub enum PeerGpus {
+    /// One.
+    One(u32),
+    /// Several.
+    Several(Vec<u32>),
+}
+
+impl PeerGpus {
+    /// The numbers.
+    pub fn numbers(&self) -> &[u32] {
+        match self {
+            Self::One(gpu) => std::slice::from_ref(gpu),
+            Self::Several(gpus) => gpus,
+        }
+    }
+}
+
+impl GpuLanes {
+    /// The lanes between these GPUs of two nodes, by the GPUs of the first node.
+    ///
+    /// # Errors
+    /// A GPU of the map that does not take part.
+    pub fn between(&self, first: &[u32], second: &[u32]) -> Result<Vec<Lane>, String> {
+        let to = |gpu: u32, peers: &[u32]| -> Vec<Lane> {
+            peers.iter().map(|peer| Lane::between(gpu, *peer)).collect()
+        };
+        let map = match self {
+            Self::Same => return Ok(first.iter().map(|gpu| Lane::Gpu(*gpu)).collect()),
+            Self::All => return Ok(first.iter().flat_map(|gpu| to(*gpu, second)).collect()),
+            Self::Fixed(map) => map,
+        };
+        let mut lanes = Vec::new();
+        for gpu in first {
+            let peers = map.get(&gpu.to_string());
+            lanes.extend(to(*gpu, peers.map_or(&[], PeerGpus::numbers)));
+        }
+        let takes_part = |gpus: &[u32], gpu: &str| gpus.iter().any(|one| one.to_string() == gpu);
+        if let Some(gpu) = map.keys().find(|gpu| !takes_part(first, gpu)) {
+            return Err(format!(
+                "topology.lanes has GPU {gpu} of the first node, and the run has {}",
+                listed(first)
+            ));
+        }
+        let mut peers = map.values().flat_map(PeerGpus::numbers);
+        match peers.find(|gpu| !second.contains(gpu)) {
+            Some(gpu) => Err(format!(
+                "topology.lanes has GPU {gpu} of the second node, and the run has {}",
+                listed(second)
+            )),
+            None => Ok(lanes),
+        }
+    }
+}
+
+/// `GPU 0, 1, 5`, or `no GPUs`.
+fn listed(gpus: &[u32]) -> String {
+    let numbers: Vec<String> = gpus.iter().map(u32::to_string).collect();
+    match gpus {
+        [] => "no GPUs".to_owned(),
+        _ => format!("GPU {}", numbers.join(", ")),
+    }
+}
+
+impl Topology {
+    /// Checks that every GPU with connections of its own takes part.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check_connections(&self, first: &[u32]) -> Result<(), String> {
+        let takes_part = |gpu: &String| first.iter().any(|one| one.to_string() == *gpu);
+        match self.gpu_connections.keys().find(|gpu| !takes_part(gpu)) {
+            Some(gpu) => Err(format!(
+                "topology.gpu_connections has GPU {gpu}, and the first node has {}",
+                listed(first)
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scenario {
+    /// The connections of a lane of a pair.
+    pub fn connections_of(&self, lane: Lane) -> u32 {
+        let own = lane.gpus().map(|[gpu, _]| gpu.to_string());
+        let own = own.and_then(|gpu| self.topology.gpu_connections.get(&gpu));
+        own.copied().unwrap_or(self.transfer.connections)
     }
 }
 
@@ -205,6 +321,50 @@ impl fmt::Display for CpuSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lanes_are_of_equal_numbers_of_all_or_of_a_map_that_can_be_kept() {
+        let lanes = |text: &str| {
+            let lanes: GpuLanes = serde_json::from_str(text).expect("lanes");
+            let lanes = lanes.between(&[0, 1], &[0, 1, 2])?;
+            let words: Vec<String> = lanes.iter().map(Lane::to_string).collect();
+            Ok::<_, String>(words.join(" "))
+        };
+        let check = |text, expected: &str| assert_eq!(lanes(text).as_deref(), Ok(expected));
+        check("\"same\"", "gpu 0 gpu 1");
+        check("\"all\"", "gpu 0 gpu 0->1 gpu 0->2 gpu 1->0 gpu 1 gpu 1->2");
+        check(r#"{"1": [2, 0], "0": 1}"#, "gpu 0->1 gpu 1->2 gpu 1->0");
+        check(r#"{"1": 1}"#, "gpu 1");
+        let refused = |text| lanes(text).expect_err("refused");
+        assert_eq!(
+            refused(r#"{"2": 0}"#),
+            "topology.lanes has GPU 2 of the first node, and the run has GPU 0, 1"
+        );
+        assert_eq!(
+            refused(r#"{"0": [1, 7]}"#),
+            "topology.lanes has GPU 7 of the second node, and the run has GPU 0, 1, 2"
+        );
+    }
+
+    #[test]
+    fn a_gpu_may_have_connections_of_its_own() {
+        let mut scenario = Scenario::default();
+        scenario.topology.gpu_connections.insert("1".into(), 9);
+        assert_eq!(scenario.connections_of(Lane::between(1, 0)), 9);
+        assert_eq!(
+            scenario.connections_of(Lane::between(0, 1)),
+            scenario.transfer.connections
+        );
+        assert_eq!(
+            scenario.connections_of(Lane::Host),
+            scenario.transfer.connections
+        );
+        assert_eq!(scenario.topology.check_connections(&[0, 1]), Ok(()));
+        assert_eq!(
+            scenario.topology.check_connections(&[0]),
+            Err("topology.gpu_connections has GPU 1, and the first node has GPU 0".into())
+        );
+    }
 
     #[test]
     fn cpu_sets_read_and_print_like_the_kernel_s() {
