@@ -71,6 +71,7 @@ mod tests {
     use tcpx_node::plugin_files::{ChosenPlugin, PluginSource};
     use tcpx_node::{NodeFacts, Root};
     use tcpx_run_model::counters::{ChannelNow, LatencyUs};
+    use tcpx_run_model::ids::Lane;
     use tcpx_run_model::phase::{Exit, Failure, Phase};
     use tcpx_run_model::results::Iteration;
     use tcpx_run_model::scenario::Scenario;
@@ -169,8 +170,12 @@ mod tests {
         let probe = || Task::Probe { plugin: plugin() };
         let pair = PairTask {
             plugin: plugin(),
-            gpus: vec![None],
-            lane_nics: Vec::new(),
+            lanes: vec![LaneTask {
+                lane: Lane::Gpu(0),
+                gpu: Some(0),
+                nics: vec!["eth1".to_owned()],
+                connections: 4,
+            }],
             cpus: None,
             run_id: "20250101-4conn".to_owned(),
             scenario: Scenario::default(),

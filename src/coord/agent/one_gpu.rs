@@ -7,7 +7,7 @@
 //! number 0.
 #![forbid(unsafe_code)]
 
-use crate::protocol::message::{Launch, Task};
+use crate::protocol::message::{LaneTask, Launch, Task};
 use crate::protocol::variables::GPU;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn only_one(launch: &Launch) -> Option<u32> {
     let Task::Pair(task) = &launch.task else {
         return None;
     };
-    let [Some(gpu)] = task.gpus[..] else {
+    let [LaneTask { gpu: Some(gpu), .. }] = task.lanes[..] else {
         return None;
     };
     let PluginSource::File(path) = &task.plugin.source else {
@@ -72,11 +72,16 @@ mod tests {
             Gpus::List(list) => list.into_iter().map(Some).collect(),
             _ => vec![None],
         };
+        let lane = |gpu: Option<u32>| LaneTask {
+            lane: gpu.into(),
+            gpu,
+            nics: Vec::new(),
+            connections: 1,
+        };
         scenario.transfer.memory = memory;
         let task = PairTask {
             plugin: ChosenPlugin::new(plugin, "", Vec::new()),
-            gpus,
-            lane_nics: Vec::new(),
+            lanes: gpus.into_iter().map(lane).collect(),
             cpus: None,
             run_id: "x".into(),
             scenario,

@@ -5,7 +5,7 @@
 use super::drive::RunRequest;
 use super::end::End;
 use super::launch::Greeting;
-use crate::protocol::message::{NoPlugin, WORKERS_MAX, Work};
+use crate::protocol::message::{LaneTask, NoPlugin, WORKERS_MAX, Work};
 use crate::protocol::variables::{GPU, SOFT_CUDA};
 use crate::reach::Addresses;
 use std::collections::BTreeMap;
@@ -16,7 +16,8 @@ use tcpx_node::{Host, Nic, NodeFacts};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::{Lane, NodeId, PairIntro, Rail};
 use tcpx_run_model::scenario::{
-    CpuSet, Direction, Gpus, Memory, NicMap, Nics, PluginChoice, PluginLibrary, Processes, Scenario,
+    CpuSet, Direction, GpuLanes, Gpus, Memory, NicMap, Nics, PluginChoice, PluginLibrary,
+    Processes, Scenario,
 };
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::plugin_family::PluginFamily;
@@ -36,8 +37,8 @@ pub(crate) struct EndPlan {
     pub listen: Option<IpAddr>,
     /// Port to listen on; 0 for any free port.
     pub port: u16,
-    /// The interfaces of each lane; an empty list is every device in turn.
-    pub lane_nics: Vec<Vec<String>>,
+    /// This end of each lane.
+    pub lanes: Vec<LaneTask>,
     /// CPUs of the worker; `None` for all.
     pub cpus: Option<CpuSet>,
     /// Workers of the run on the same machine, this one included.
@@ -117,10 +118,11 @@ pub(super) fn assign(
     let listen = place.address_of(listener, ends)?;
     let plugins = plugins(scenario, ends, place)?;
     let gpus = if *work == Work::Transfer {
-        gpus(scenario, nodes, &plugins)?
+        gpus(scenario, nodes, &plugins)
     } else {
-        vec![None]
+        Default::default()
     };
+    let lanes = lanes(scenario, &gpus)?;
     let nodes_plan = NodesPlan {
         scenario,
         ends,
@@ -129,7 +131,7 @@ pub(super) fn assign(
         sends,
         listener,
         listen,
-        gpu_count: gpus.len(),
+        gpus,
         rail,
         first_port: if port == 0 {
             0
@@ -137,15 +139,15 @@ pub(super) fn assign(
             port.saturating_add(before as u16)
         },
     };
-    let pairs: Vec<Vec<Option<u32>>> = match scenario.topology.processes {
-        Processes::PerGpu => gpus.iter().map(|gpu| vec![*gpu]).collect(),
-        Processes::Single => vec![gpus],
+    let pairs: Vec<Vec<Lane>> = match scenario.topology.processes {
+        Processes::PerGpu => lanes.iter().map(|lane| vec![*lane]).collect(),
+        Processes::Single => vec![lanes],
     };
-    let plan = |(number, pair): (usize, Vec<Option<u32>>)| {
-        let ends = End::ALL.map(|end| nodes_plan.end(end, number, &pair));
+    let plan = |(number, lanes): (usize, Vec<Lane>)| {
+        let ends = End::ALL.map(|end| nodes_plan.end(end, number, &lanes));
         let intro = PairIntro {
             nodes: ids,
-            lanes: pair.into_iter().map(Lane::from).collect(),
+            lanes,
             rail: rail.cloned(),
             round: None,
         };
@@ -163,15 +165,16 @@ struct NodesPlan<'a> {
     sends: [bool; 2],
     listener: End,
     listen: IpAddr,
-    gpu_count: usize,
+    /// The GPUs of each node that take part.
+    gpus: [Vec<u32>; 2],
     rail: Option<&'a Rail>,
     /// Port of the first pair; 0 for any free port.
     first_port: u16,
 }
 
 impl NodesPlan<'_> {
-    /// The plan of one end of the pair `number`, which transfers for these GPUs.
-    fn end(&self, end: End, number: usize, gpus: &[Option<u32>]) -> EndPlan {
+    /// The plan of one end of the pair `number`, which has these lanes.
+    fn end(&self, end: End, number: usize, lanes: &[Lane]) -> EndPlan {
         let scenario = self.scenario;
         let plugin = self.plugins[end as usize].clone();
         let facts = &self.ends[end as usize].1.facts;
@@ -179,8 +182,8 @@ impl NodesPlan<'_> {
         let is_listener = end == self.listener;
         // With both directions, local has the role of `[env.send]` and peer that of `[env.recv]`.
         let side = if is_listener { Side::Recv } else { Side::Send };
-        let lane_nics = self.lane_nics(end, number, gpus);
-        let rails = self.rails(end, &lane_nics);
+        let lanes = self.lanes(end, lanes);
+        let rails = self.rails(end, &lanes);
         let env = environment_on(scenario, facts, side, &plugin, rails.as_deref());
         EndPlan {
             warnings: task_chunk_warning(scenario, &env, facts)
@@ -189,7 +192,7 @@ impl NodesPlan<'_> {
             cpus: cpus(scenario, facts, side, rails.as_deref()),
             // `share_machines` counts them.
             workers_here: 1,
-            lane_nics,
+            lanes,
             env,
             plugin,
             sends,
@@ -203,34 +206,38 @@ impl NodesPlan<'_> {
         }
     }
 
-    /// The interfaces of each lane of one end; empty for host memory, and where none is known.
-    fn lane_nics(&self, end: End, number: usize, gpus: &[Option<u32>]) -> Vec<Vec<String>> {
-        let facts = &self.ends[end as usize].1.facts;
+    /// One end of each lane. Its interfaces are unset for host memory, and where none is known.
+    fn lanes(&self, end: End, lanes: &[Lane]) -> Vec<LaneTask> {
+        let (facts, gpus) = (&self.ends[end as usize].1.facts, &self.gpus[end as usize]);
         let rails = self.place.rails(self.scenario, end, self.ends);
-        let nics = |(place, gpu): (usize, &Option<u32>)| match (gpu, &rails, self.rail) {
-            (_, _, Some(rail)) => vec![rail.nics[end as usize].clone()],
-            (Some(gpu), rails, None) => nics_of(
-                self.scenario,
-                facts,
-                *gpu,
-                number + place,
-                self.gpu_count,
-                rails.as_deref().unwrap_or_default(),
-            ),
-            _ => Vec::new(),
+        let rails = rails.as_deref().unwrap_or_default();
+        let task = |lane: &Lane| {
+            let gpu = lane.gpus().map(|gpus| gpus[end as usize]);
+            let number = gpus.iter().position(|one| Some(*one) == gpu);
+            let nics = match (self.rail, gpu.zip(number)) {
+                (Some(rail), _) => vec![rail.nics[end as usize].clone()],
+                (None, Some(gpu)) => nics_of(self.scenario, facts, gpu, gpus.len(), rails),
+                (None, None) => Vec::new(),
+            };
+            LaneTask {
+                lane: *lane,
+                gpu,
+                nics,
+                connections: self.scenario.connections_of(*lane),
+            }
         };
-        gpus.iter().enumerate().map(nics).collect()
+        lanes.iter().map(task).collect()
     }
 
     /// The interfaces that the plugin of one end is given: those of its lanes, or all.
-    fn rails(&self, end: End, lane_nics: &[Vec<String>]) -> Option<Vec<String>> {
+    fn rails(&self, end: End, lanes: &[LaneTask]) -> Option<Vec<String>> {
         let mut used: Vec<String> = Vec::new();
-        for nic in lane_nics.iter().flatten() {
+        for nic in lanes.iter().flat_map(|lane| &lane.nics) {
             if !used.contains(nic) {
                 used.push(nic.clone());
             }
         }
-        if used.is_empty() || lane_nics.iter().any(Vec::is_empty) {
+        if used.is_empty() || lanes.iter().any(|lane| lane.nics.is_empty()) {
             return self.place.rails(self.scenario, end, self.ends);
         }
         Some(used)
@@ -270,14 +277,14 @@ pub(super) fn is_one_machine(nodes: [&Greeting; 2]) -> bool {
     Place::of_nodes(nodes) != Place::Apart
 }
 
-/// The GPUs to transfer for, the same numbers on both nodes; a single `None` for host memory.
-fn gpus(
-    scenario: &Scenario,
-    nodes: [&Greeting; 2],
-    plugins: &[ChosenPlugin; 2],
-) -> Result<Vec<Option<u32>>, AssignError> {
-    let there = |node: &&Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
-    let on_both = nodes.iter().map(there).min().unwrap_or(0);
+/// The GPUs of each node to transfer for; none for host memory. Without a map of lanes, both nodes
+/// have the same ones.
+fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[ChosenPlugin; 2]) -> [Vec<u32>; 2] {
+    let there = |node: &Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
+    let mut counts = nodes.map(there);
+    if scenario.topology.lanes == GpuLanes::Same {
+        counts = [counts[0].min(counts[1]); 2];
+    }
     let takes_gpus = match scenario.transfer.memory {
         // The pages of an endpoint are in host memory.
         _ if scenario.traffic.is_some() => false,
@@ -287,15 +294,12 @@ fn gpus(
             .iter()
             .any(|plugin| plugin.expected_family().is_software()),
     };
-    let all = |count: usize| (0..count).map(|gpu| Some(gpu as u32)).collect::<Vec<_>>();
-    let gpus = match &scenario.topology.gpus {
-        Gpus::StandIns(count) => all(*count as usize),
-        Gpus::OrStandIns(count) => all(if on_both > 0 {
-            on_both
-        } else {
-            *count as usize
-        }),
-        Gpus::List(list) => list.iter().map(|gpu| Some(*gpu)).collect(),
+    let all = |counts: [usize; 2]| counts.map(|count| (0..count as u32).collect());
+    match &scenario.topology.gpus {
+        Gpus::StandIns(count) => all([*count as usize; 2]),
+        Gpus::OrStandIns(_) if counts[0].min(counts[1]) > 0 => all(counts),
+        Gpus::OrStandIns(count) => all([*count as usize; 2]),
+        Gpus::List(list) => [list.clone(), list.clone()],
         // A GPU chosen by the user's variable counts as one, whatever its number on the node.
         Gpus::Auto
             if takes_gpus
@@ -303,21 +307,44 @@ fn gpus(
                     .iter()
                     .any(|node| has_chosen_gpu(scenario, &node.facts)) =>
         {
-            all(on_both)
+            all(counts)
         }
-        Gpus::Auto => Vec::new(),
-    };
-    if gpus.len() > WORKERS_MAX {
-        let why = format!(
-            "topology.gpus names {} GPUs, but a node runs at most {WORKERS_MAX} workers",
-            gpus.len()
-        );
-        return Err(AssignError {
-            why,
-            next_step: Some("name fewer GPUs".into()),
-        });
+        Gpus::Auto => Default::default(),
     }
-    Ok(if gpus.is_empty() { vec![None] } else { gpus })
+}
+
+/// The lanes between the GPUs of two nodes; one of host memory without GPUs.
+fn lanes(scenario: &Scenario, gpus: &[Vec<u32>; 2]) -> Result<Vec<Lane>, AssignError> {
+    let topology = &scenario.topology;
+    let refused = |why: String, next_step: &str| AssignError {
+        why,
+        next_step: Some(next_step.to_owned()),
+    };
+    let has_gpus = gpus.iter().all(|gpus| !gpus.is_empty());
+    if !has_gpus && topology.lanes != GpuLanes::Same {
+        let why = "topology.lanes is about GPUs, and the run moves host memory";
+        let next = "set topology.gpus, such as { or_stand_ins = 8 }, or omit topology.lanes";
+        return Err(refused(why.to_owned(), next));
+    }
+    let correct = "correct the map, or topology.gpus";
+    topology
+        .check_connections(&gpus[0])
+        .map_err(|why| refused(why, correct))?;
+    let lanes = topology.lanes.between(&gpus[0], &gpus[1]);
+    let lanes = lanes.map_err(|why| refused(why, correct))?;
+    if topology.processes == Processes::PerGpu && lanes.len() > WORKERS_MAX {
+        let why = format!(
+            "processes = \"per-gpu\" is a worker per lane, here {}, but a node runs at most {WORKERS_MAX} workers",
+            lanes.len()
+        );
+        let next = "set topology.processes = \"single\", or name fewer GPUs";
+        return Err(refused(why, next));
+    }
+    Ok(if lanes.is_empty() {
+        vec![Lane::Host]
+    } else {
+        lanes
+    })
 }
 
 fn has_chosen_gpu(scenario: &Scenario, facts: &NodeFacts) -> bool {
@@ -327,14 +354,13 @@ fn has_chosen_gpu(scenario: &Scenario, facts: &NodeFacts) -> bool {
         .any(|side| effective(&scenario.worker_env(*side, node), facts, GPU).is_some())
 }
 
-/// The interfaces of a GPU, the `number`th of `count`: set by `topology.map`, in turn, all, or the
+/// The interfaces of a GPU, given with its place among `count`: set by `topology.map`, in turn, all, or the
 /// nearest on the PCI tree. If the nearest is unknown, as for stand-ins, the rails are divided
 /// evenly, with neighbouring GPUs on the same rail, as on real boards. Empty if none is known.
 fn nics_of(
     scenario: &Scenario,
     facts: &NodeFacts,
-    gpu: u32,
-    number: usize,
+    (gpu, number): (u32, usize),
     count: usize,
     rails: &[String],
 ) -> Vec<String> {
@@ -770,17 +796,32 @@ mod tests {
             }
         };
         let taken = |scenario: &Scenario, node: &Greeting| {
-            let found = gpus(scenario, [node, node], &[tcpx(), tcpx()]);
-            found.map_err(|refusal| refusal.why).expect("GPUs")
+            let gpus = gpus(scenario, [node, node], &[tcpx(), tcpx()]);
+            lanes(scenario, &gpus)
         };
-        let all: Vec<Option<u32>> = (0..8).map(Some).collect();
-        assert_eq!(taken(&Scenario::default(), &node(&[])), all);
+        let own = |gpus: &[u32]| Ok(gpus.iter().map(|gpu| Lane::Gpu(*gpu)).collect());
+        assert_eq!(
+            taken(&Scenario::default(), &node(&[])),
+            own(&[0, 1, 2, 3, 4, 5, 6, 7])
+        );
         assert_eq!(
             taken(&Scenario::default(), &node(&[(GPU, "0000:0a:00.0")])),
-            [None]
+            Ok(vec![Lane::Host])
         );
         let mut listed = Scenario::default();
         listed.topology.gpus = Gpus::List(vec![2, 5]);
-        assert_eq!(taken(&listed, &node(&[])), [Some(2), Some(5)]);
+        assert_eq!(taken(&listed, &node(&[])), own(&[2, 5]));
+        listed.topology.lanes = GpuLanes::All;
+        let crossed = [(2, 2), (2, 5), (5, 2), (5, 5)].map(|(from, to)| Lane::between(from, to));
+        assert_eq!(taken(&listed, &node(&[])), Ok(crossed.to_vec()));
+        listed.transfer.memory = Memory::Host;
+        listed.topology.gpus = Gpus::Auto;
+        let refused = taken(&listed, &node(&[])).expect_err("no GPUs");
+        assert!(refused.why.contains("host memory"), "{}", refused.why);
+        listed.topology.gpus = Gpus::StandIns(9);
+        let refused = taken(&listed, &node(&[])).expect_err("81 workers");
+        assert!(refused.why.contains("here 81"), "{}", refused.why);
+        listed.topology.processes = Processes::Single;
+        assert_eq!(taken(&listed, &node(&[])).map(|lanes| lanes.len()), Ok(81));
     }
 }

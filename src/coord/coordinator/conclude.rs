@@ -9,6 +9,7 @@ use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::event::PluginDevice;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{NodeId, WorkerId};
+use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::record::{
     ChannelRecord, KvRecord, MeshCell, MeshPair, MeshRecord, MissingNode, NodeRecord, PairRecord,
     Role, RunRecord, SCHEMA, ScenarioRecord, Sums, TransferRecord, WorkerRecord, cells,
@@ -222,8 +223,9 @@ fn transfer(
     from: End,
     state: &RunState,
 ) -> Option<TransferRecord> {
-    let connections = scenario.transfer.connections as usize;
-    let of_lane = |index: usize| index / connections.max(1) == lane;
+    let connections = pair.lanes.iter().map(|lane| scenario.connections_of(*lane));
+    let channels_of = LaneChannels::new(connections);
+    let of_lane = |index: usize| channels_of.channels(lane).contains(&index);
     let [from_worker, to_worker] = [from, from.other()].map(|end| worker_of(pair, end, state));
     let sender = from_worker.and_then(|worker| worker.transfer.as_deref());
     let receiver = to_worker.and_then(|worker| worker.transfer.as_deref());
@@ -281,7 +283,10 @@ fn transfer(
         pair: pair.id,
         from: pair.nodes[from as usize],
         to: pair.nodes[from.other() as usize],
-        lane: pair.lanes[lane],
+        lane: match from {
+            End::First => pair.lanes[lane],
+            End::Second => pair.lanes[lane].reversed(),
+        },
         measured_ms: to_worker.and_then(|worker| worker.measured_ms),
         bytes,
         verified_bytes,

@@ -226,7 +226,7 @@ impl Pair {
     /// A pair whose workers are not started yet.
     pub(super) fn new(setup: PairSetup, now: Duration) -> Self {
         Self {
-            standstill: Standstill::new(&setup.scenario, now),
+            standstill: Standstill::new(&setup.scenario, &setup.intro.lanes, now),
             setup,
             stage: PairStage::Running,
             launched: now,
@@ -297,14 +297,7 @@ impl Pair {
     fn task(&self, name: String, plan: &EndPlan, secret: &Secret) -> PairTask {
         PairTask {
             plugin: plan.plugin.clone(),
-            gpus: self
-                .setup
-                .intro
-                .lanes
-                .iter()
-                .map(|lane| lane.gpus().map(|[own, _]| own))
-                .collect(),
-            lane_nics: plan.lane_nics.clone(),
+            lanes: plan.lanes.clone(),
             cpus: plan.cpus.clone(),
             run_id: self.setup.run_id.clone(),
             scenario: self.setup.scenario.clone(),

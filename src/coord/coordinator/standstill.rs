@@ -8,6 +8,8 @@
 use super::end::End;
 use std::time::Duration;
 use tcpx_run_model::counters::ChannelNow;
+use tcpx_run_model::ids::Lane;
+use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::scenario::{Scenario, Traffic, Transfer};
 
 /// Longest time between two samples of a worker with many channels.
@@ -24,12 +26,15 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    pub(super) fn new(scenario: &Scenario, now: Duration) -> Self {
+    /// Of a pair with these lanes.
+    pub(super) fn new(scenario: &Scenario, lanes: &[Lane], now: Duration) -> Self {
+        let channels = lanes.iter().map(|lane| scenario.connections_of(*lane));
+        let channels = LaneChannels::new(channels).count() as u64;
         let patience = Duration::from(scenario.limits.stall_after)
             + SAMPLES_APART
             + match &scenario.traffic {
                 Some(traffic) => kv_pauses(traffic, &scenario.transfer),
-                None => filling(&scenario.transfer),
+                None => filling(&scenario.transfer, channels),
             };
         Self {
             patience,
@@ -73,9 +78,8 @@ impl Standstill {
     }
 }
 
-fn filling(transfer: &Transfer) -> Duration {
-    let bytes =
-        u64::from(transfer.connections) * u64::from(transfer.send_window) * transfer.chunk.0;
+fn filling(transfer: &Transfer, channels: u64) -> Duration {
+    let bytes = channels * u64::from(transfer.send_window) * transfer.chunk.0;
     if transfer.verify {
         Duration::from_secs(bytes / FILL_BYTES_PER_SECOND)
     } else {
@@ -114,7 +118,7 @@ mod tests {
             }]
         };
         // 3 s, 1 s between samples, and nothing to speak of for the pattern.
-        let mut standstill = Standstill::new(&Scenario::default(), start);
+        let mut standstill = Standstill::new(&Scenario::default(), &[Lane::Host], start);
         assert!(!standstill.sample(End::First, &channel(5), at(1)));
         assert!(!standstill.sample(End::Second, &channel(5), at(2)));
         assert!(!standstill.sample(End::Second, &channel(5), at(6)) && !standstill.begins(at(6)));
@@ -125,14 +129,11 @@ mod tests {
 
     #[test]
     fn a_large_pattern_takes_its_time() {
-        let mut transfer = Transfer {
-            connections: 256,
-            ..Transfer::default()
-        };
+        let mut transfer = Transfer::default();
         transfer.chunk.0 = 4 << 20;
-        assert_eq!(filling(&transfer), Duration::from_secs(48));
+        assert_eq!(filling(&transfer, 256), Duration::from_secs(48));
         transfer.verify = false;
-        assert_eq!(filling(&transfer), Duration::ZERO);
+        assert_eq!(filling(&transfer, 256), Duration::ZERO);
     }
     #[test]
     fn a_request_that_has_not_arrived_yet_is_no_standstill() {

@@ -19,6 +19,8 @@ use tcpx_node::plugin_files::{ChosenPlugin, FileFacts, LoadError};
 use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::event::Event;
+use tcpx_run_model::ids::Lane;
+use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::live::RecorderFilter;
 use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::results::Iteration;
@@ -28,7 +30,7 @@ use tcpx_words::error::NextStep;
 use tcpx_words::log::{LogLine, LogSummary};
 
 /// Version of everything in this file.
-pub(crate) const PROTOCOL: u32 = 8;
+pub(crate) const PROTOCOL: u32 = 9;
 
 /// An order of the coordinator to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -244,12 +246,9 @@ pub struct Examined {
 pub struct PairTask {
     /// Which plugin.
     pub plugin: ChosenPlugin,
-    /// The GPUs whose messages it moves, in the scenario's order; `None` alone is
-    /// a pair of hosts. Each has a bootstrap connection and channels of its own.
-    pub gpus: Vec<Option<u32>>,
-    /// The interfaces that the connections of each are dealt over; an empty list is every device
-    /// of the plugin.
-    pub lane_nics: Vec<Vec<String>>,
+    /// The memories whose messages it moves, in the scenario's order. Each has a bootstrap
+    /// connection and channels of its own.
+    pub lanes: Vec<LaneTask>,
     /// CPUs that it runs on; none named is all.
     pub cpus: Option<CpuSet>,
     /// Of this run; in the recorder's label and the payload's seed.
@@ -278,6 +277,27 @@ pub struct PairTask {
     pub together: bool,
     /// Workers of this run on this machine, this one included; they share its cores.
     pub workers_here: u32,
+}
+
+impl PairTask {
+    /// Which channels are whose.
+    pub fn channels(&self) -> LaneChannels {
+        LaneChannels::new(self.lanes.iter().map(|lane| lane.connections))
+    }
+}
+
+/// One end of one lane of a pair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneTask {
+    /// The same at both ends.
+    pub lane: Lane,
+    /// The GPU of this end; `None` for host memory.
+    pub gpu: Option<u32>,
+    /// The interfaces that its connections are dealt over; an empty list is every device of the
+    /// plugin.
+    pub nics: Vec<String>,
+    /// Its connections.
+    pub connections: u32,
 }
 
 /// What a connected pair does.

@@ -42,8 +42,7 @@ pub(super) struct Connected {
 
 pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
     bind(context, task)?;
-    let connections = task.scenario.transfer.connections as usize;
-    let channels = connections * task.gpus.len();
+    let channels = task.channels();
     // The lanes of an endpoint are comms in both directions.
     let kv = task.scenario.traffic.as_ref();
     let kv = kv.filter(|_| task.work == Work::Transfer);
@@ -51,23 +50,18 @@ pub(super) fn run(context: &mut Context, task: &PairTask) -> TaskResult<()> {
         Some(_) => 2,
         None => usize::from(task.sends) + usize::from(task.receives),
     };
-    let mut ready = load(context, &task.plugin, channels * ends, &task.run_id)?;
+    let mut ready = load(context, &task.plugin, channels.count() * ends, &task.run_id)?;
     check_against_plugin(context, task, &ready)?;
-    ready.connections = connections;
+    ready.channels = channels;
     ready.lane_devices = lane_devices(context, task, &ready)?;
     if kv.is_none() {
-        let memory: TaskResult<_> = task
-            .gpus
-            .iter()
-            .map(|gpu| memory::open(context, task, &ready, *gpu))
-            .collect();
-        ready.memory = memory?;
+        ready.memory = memory::of_lanes(context, task, &ready)?;
     }
     context.enter(Phase::Bootstrapping);
     let mut link = PeerLinks(
-        task.gpus
+        task.lanes
             .iter()
-            .map(|gpu| meet(context, task, &ready, *gpu))
+            .map(|lane| meet(context, task, &ready, lane.lane))
             .collect::<TaskResult<_>>()?,
     );
     let done = match (&task.work, kv) {
@@ -114,23 +108,23 @@ fn check_against_plugin(context: &Context, task: &PairTask, ready: &Ready) -> Ta
         .map_err(|reason| context.failure(Outcome::Usage, reason.to_string(), None))
 }
 
-/// The devices of each GPU. A map by hand is kept or refused; any other falls back to every
+/// The devices of each lane. A map by hand is kept or refused; any other falls back to every
 /// device, because the user's own variables may have left the plugin without the nearest.
 fn lane_devices(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Vec<Vec<usize>>> {
     let devices = &ready.loaded.devices;
     let is_fixed = matches!(task.scenario.topology.map, NicMap::Fixed(_));
     let mut lanes = Vec::new();
-    for (gpu, nics) in task.gpus.iter().zip(&task.lane_nics) {
-        let mut of_gpu = Vec::new();
-        for nic in nics {
+    for lane in &task.lanes {
+        let mut of_lane = Vec::new();
+        for nic in &lane.nics {
             match devices.iter().position(|device| device.name == *nic) {
-                Some(device) => of_gpu.push(device),
+                Some(device) => of_lane.push(device),
                 None if is_fixed => {
                     let names: Vec<&str> =
                         devices.iter().map(|device| device.name.as_str()).collect();
                     let message = format!(
                         "topology.map gives {} the interface {nic}, and the devices of the plugin are {}",
-                        Lane::from(*gpu),
+                        Lane::from(lane.gpu),
                         names.join(", ")
                     );
                     let next =
@@ -140,7 +134,7 @@ fn lane_devices(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult
                 None => {}
             }
         }
-        lanes.push(of_gpu);
+        lanes.push(of_lane);
     }
     Ok(lanes)
 }
@@ -169,17 +163,12 @@ fn bind(context: &Context, task: &PairTask) -> TaskResult<()> {
     })
 }
 
-fn meet(
-    context: &Context,
-    task: &PairTask,
-    ready: &Ready,
-    gpu: Option<u32>,
-) -> TaskResult<PeerLink> {
+fn meet(context: &Context, task: &PairTask, ready: &Ready, lane: Lane) -> TaskResult<PeerLink> {
     let secret = Secret::from_hex(&task.secret).map_err(|error| {
         let what = format!("the run's secret is refused: {error}");
         context.failure(Outcome::Usage, what, None)
     })?;
-    let config = config(task, ready, gpu);
+    let config = config(task, ready, lane);
     let patience = Duration::from(task.scenario.limits.connect);
     let deadline = || Deadline::after("limits.connect + 5 s", patience + LOADING);
     let met = match task.listen {
@@ -212,9 +201,9 @@ fn meet(
 }
 
 /// The configuration that both ends must share, without values that may differ between nodes.
-fn config(task: &PairTask, ready: &Ready, gpu: Option<u32>) -> Config {
+fn config(task: &PairTask, ready: &Ready, lane: Lane) -> Config {
     Config {
-        pair: gpu.map_or("hosts".to_owned(), |gpu| format!("GPU {gpu}")),
+        pair: lane.to_string(),
         tcpxctl_version: env!("CARGO_PKG_VERSION").to_owned(),
         scenario_sha256: task.scenario.hash(),
         scenario: task.scenario.leaves(),
@@ -255,9 +244,8 @@ pub(super) fn connect_all(
     link: &mut PeerLinks,
 ) -> TaskResult<Connected> {
     context.enter(Phase::Connecting);
-    let count = task.gpus.len() * ready.connections;
     let mut listeners = Vec::new();
-    let made = match listen_all(context, task, ready, count, &mut listeners) {
+    let made = match listen_all(context, task, ready, &mut listeners) {
         Ok(handles) => connect_and_accept(context, task, ready, link, &handles, &mut listeners),
         Err(failure) => Err(failure),
     };
@@ -277,13 +265,12 @@ fn listen_all(
     context: &Context,
     task: &PairTask,
     ready: &Ready,
-    count: usize,
     listeners: &mut Vec<Listening>,
 ) -> TaskResult<Vec<[u8; 128]>> {
     if !task.receives {
         return Ok(Vec::new());
     }
-    (0..count)
+    (0..ready.channels.count())
         .map(|index| {
             let started = Instant::now();
             make_current(context, ready, index)?;
@@ -315,15 +302,11 @@ fn connect_and_accept(
 ) -> TaskResult<Connected> {
     let patience = connecting(&task.scenario.limits, |name| std::env::var(name).ok());
     let started = Instant::now();
-    let expected = if task.sends {
-        task.scenario.transfer.connections as usize
-    } else {
-        0
-    };
     let theirs = link
         .exchange_handles(
             handles,
-            expected,
+            task.sends,
+            &ready.channels,
             Deadline::after("limits.connect + 5 s", patience + LOADING),
             &context.stop,
         )

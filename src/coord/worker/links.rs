@@ -1,11 +1,12 @@
-//! The bootstrap connections of one worker: one per GPU, or a single one for host memory.
+//! The bootstrap connections of one worker: one per lane.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::AtomicBool;
 use tcpx_bootstrap::{BootstrapError, Deadline, Handle, PeerLink};
+use tcpx_run_model::lanes::LaneChannels;
 use tcpx_words::error::Outcome;
 
-/// The connections in the order of the task's GPUs.
+/// The connections in the order of the task's lanes.
 pub(super) struct PeerLinks(pub(super) Vec<PeerLink>);
 
 impl PeerLinks {
@@ -22,24 +23,23 @@ impl PeerLinks {
             .try_for_each(|link| link.barrier(name, payload, deadline, stop).map(drop))
     }
 
-    /// Sends each GPU's connect handles over its own connection, and receives `expected` handles on
-    /// each.
+    /// Sends each lane's connect handles over its own connection, and, if this end `connects`,
+    /// receives one for each of its channels.
     pub(super) fn exchange_handles(
         &mut self,
         mine: &[Handle],
-        expected: usize,
+        connects: bool,
+        channels: &LaneChannels,
         deadline: Deadline,
         stop: &AtomicBool,
     ) -> Result<Vec<Handle>, BootstrapError> {
-        let each = mine.len() / self.0.len().max(1);
         let mut theirs = Vec::new();
-        for (at, link) in self.0.iter_mut().enumerate() {
-            theirs.extend(link.exchange_handles(
-                &mine[at * each..][..each],
-                expected,
-                deadline,
-                stop,
-            )?);
+        for (lane, link) in self.0.iter_mut().enumerate() {
+            let of_lane = channels.channels(lane);
+            let expected = if connects { of_lane.len() } else { 0 };
+            // An end that does not receive has no handles.
+            let mine = mine.get(of_lane).unwrap_or_default();
+            theirs.extend(link.exchange_handles(mine, expected, deadline, stop)?);
         }
         Ok(theirs)
     }

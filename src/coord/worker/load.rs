@@ -13,6 +13,7 @@ use tcpx_node::environment::{captured, shared_settings_of};
 use tcpx_node::plugin_files::{ChosenPlugin, PluginSource, inspect};
 use tcpx_recorder::{Options, Reader, Recorder, monotonic_ns};
 use tcpx_run_model::counters::{ChannelNow, sample};
+use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_tap::Tap;
@@ -28,26 +29,27 @@ pub(super) struct Ready {
     pub(super) loaded: Loaded,
     /// Counters of every comm.
     pub(super) recorder: Recording,
-    /// Memory of the message buffers, by GPU of the task.
+    /// Memory of the message buffers, by lane.
     pub(super) memory: Vec<Arc<dyn DeviceMemory>>,
-    /// Connections of each GPU.
-    pub(super) connections: usize,
-    /// Devices that the connections of each GPU are dealt over; an empty list is every device.
+    /// Which channels are whose; without lanes, all are the first one's.
+    pub(super) channels: LaneChannels,
+    /// Devices that the connections of each lane are dealt over; an empty list is every device.
     pub(super) lane_devices: Vec<Vec<usize>>,
 }
 
 impl Ready {
-    /// The memory of a connection's GPU.
+    /// The memory of a connection's lane.
     pub(super) fn memory_of(&self, connection: usize) -> &Arc<dyn DeviceMemory> {
-        &self.memory[(connection / self.connections.max(1)).min(self.memory.len() - 1)]
+        let (lane, _) = self.channels.place(connection).unwrap_or_default();
+        &self.memory[lane.min(self.memory.len() - 1)]
     }
 
-    /// Index of a connection's device: the connections of a GPU are dealt over its devices.
+    /// Index of a connection's device: the connections of a lane are dealt over its devices.
     pub(super) fn device_of(&self, connection: usize) -> usize {
-        let connections = self.connections.max(1);
-        let of_gpu = self.lane_devices.get(connection / connections);
-        match of_gpu.filter(|devices| !devices.is_empty()) {
-            Some(devices) => devices[connection % connections % devices.len()],
+        let (lane, place) = self.channels.place(connection).unwrap_or((0, connection));
+        let of_lane = self.lane_devices.get(lane);
+        match of_lane.filter(|devices| !devices.is_empty()) {
+            Some(devices) => devices[place % devices.len()],
             None => connection % self.loaded.devices.len().max(1),
         }
     }
@@ -133,7 +135,7 @@ pub(super) fn load(
         loaded,
         recorder,
         memory: vec![Arc::new(HostMemory::host())],
-        connections: 1,
+        channels: LaneChannels::default(),
         lane_devices: Vec::new(),
     })
 }

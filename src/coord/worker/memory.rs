@@ -10,6 +10,7 @@ use super::load::Ready;
 use super::{Context, TaskResult};
 use crate::protocol::message::{PairTask, Work};
 use crate::protocol::variables::{GPU, SOFT_CUDA};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tcpx_engine::gpu::{
     CudaMemory, DeviceMemory, HostMemory, MemoryError, Wanted, cuda_node, loaded_runtimes,
@@ -19,8 +20,27 @@ use tcpx_run_model::scenario::Memory;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::plugin_family::PluginFamily;
 
+/// The memory of each lane of the task; lanes of one GPU share it.
+pub(super) fn of_lanes(
+    context: &Context,
+    task: &PairTask,
+    ready: &Ready,
+) -> TaskResult<Vec<Arc<dyn DeviceMemory>>> {
+    let mut by_gpu: BTreeMap<Option<u32>, Arc<dyn DeviceMemory>> = BTreeMap::new();
+    let mut lanes = Vec::new();
+    for lane in &task.lanes {
+        let memory = match by_gpu.get(&lane.gpu) {
+            Some(memory) => Arc::clone(memory),
+            None => open(context, task, ready, lane.gpu)?,
+        };
+        by_gpu.insert(lane.gpu, Arc::clone(&memory));
+        lanes.push(memory);
+    }
+    Ok(lanes)
+}
+
 /// Opens the memory that the scenario asks for.
-pub(super) fn open(
+fn open(
     context: &Context,
     task: &PairTask,
     ready: &Ready,

@@ -25,6 +25,7 @@ use tcpx_engine::transfer::{
 };
 use tcpx_node::{Root, context_switches};
 use tcpx_run_model::counters::{LatencyUs, NetworkBefore};
+use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, Driving, TransferResult};
@@ -146,7 +147,8 @@ struct Transfer {
     /// At the beginning of the measured iterations.
     switches_before: Option<[u64; 2]>,
     network: NetworkBefore,
-    plan: Plan,
+    /// By lane.
+    plans: Vec<Plan>,
     pattern: Option<Arc<Pattern>>,
     unpack: Unpack,
     rogue: Option<Rogue>,
@@ -165,13 +167,8 @@ struct Transfer {
 impl Transfer {
     fn new(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Self> {
         let wanted = &task.scenario.transfer;
-        let plan = Plan::of_groups(
-            wanted.total.0,
-            wanted.chunk.0,
-            wanted.connections as usize,
-            task.gpus.len(),
-        );
-        let plan = plan.ok_or_else(|| {
+        let plans = Plan::of_lanes(wanted.total.0, wanted.chunk.0, ready.channels.counts());
+        let plans = plans.ok_or_else(|| {
             context.failure(
                 Outcome::Usage,
                 format!(
@@ -204,7 +201,7 @@ impl Transfer {
             other_cpu: OtherCpu::default(),
             switches_before: None,
             network: NetworkBefore::read(ready.loaded.devices.iter().map(|one| one.name.clone())),
-            plan,
+            plans,
             pattern: wanted
                 .verify
                 .then(|| Arc::new(Pattern::new(seed(&task.run_id)))),
@@ -227,7 +224,7 @@ impl Transfer {
             chunk: wanted.chunk.as_usize(),
             close_grace: task.scenario.limits.close_grace.into(),
             iterations: Vec::new(),
-            lanes: LaneClocks::new(task),
+            lanes: LaneClocks::new(task, ready),
         })
     }
 
@@ -293,7 +290,7 @@ impl Transfer {
             if index == wanted.warmup && task.together {
                 gather(context, task)?;
             }
-            self.begin(context, index, starts_measuring)?;
+            self.begin(context, ready, index, starts_measuring)?;
             context.enter(if warmup {
                 Phase::WarmUp
             } else {
@@ -322,7 +319,7 @@ impl Transfer {
                 index,
                 warmup,
                 nanoseconds,
-                bytes: self.plan.total() * directions,
+                bytes: self.plans.iter().map(|plan| plan.total()).sum::<u64>() * directions,
                 verified_bytes: tallied(|tally| tally.verified_bytes),
                 wrong_bytes: tallied(|tally| tally.wrong_bytes),
             };
@@ -338,12 +335,19 @@ impl Transfer {
 
     /// Prepares every channel for an iteration: writes the pattern, and resets the tallies if
     /// measuring starts.
-    fn begin(&mut self, context: &Context, index: u32, starts_measuring: bool) -> TaskResult<()> {
+    fn begin(
+        &mut self,
+        context: &Context,
+        ready: &Ready,
+        index: u32,
+        starts_measuring: bool,
+    ) -> TaskResult<()> {
         if let Some(ping_pong) = &mut self.ping_pong {
             if starts_measuring {
                 ping_pong.times.clear();
             }
-            ping_pong.times.reserve(self.plan.chunks());
+            let chunks = self.plans.iter().map(|plan| plan.chunks());
+            ping_pong.times.reserve(chunks.sum());
         }
         if starts_measuring {
             self.drivers.start_measuring();
@@ -355,8 +359,12 @@ impl Transfer {
             if starts_measuring {
                 channel.start_measuring();
             }
+            let place = ready.channels.place(channel.index());
+            let Some(plan) = place.and_then(|(lane, _)| self.plans.get(lane)) else {
+                continue;
+            };
             channel
-                .begin(self.plan, u64::from(index))
+                .begin(*plan, u64::from(index))
                 .map_err(|error| channel_failure(context, &error))?;
         }
         Ok(())
@@ -517,8 +525,7 @@ impl Transfer {
 /// The time that each lane of a worker took, iteration by iteration. The barriers are those of all
 /// lanes, so they tell only the time of the slowest.
 struct LaneClocks {
-    /// Of each lane.
-    connections: usize,
+    channels: LaneChannels,
     /// Whose end is a lane's: that of its receives, which includes checking every byte.
     side: Side,
     /// By lane; empty with one lane, whose time is the iteration's.
@@ -526,10 +533,10 @@ struct LaneClocks {
 }
 
 impl LaneClocks {
-    fn new(task: &PairTask) -> Self {
-        let lanes = task.gpus.len();
+    fn new(task: &PairTask, ready: &Ready) -> Self {
+        let lanes = task.lanes.len();
         Self {
-            connections: task.scenario.transfer.connections as usize,
+            channels: ready.channels.clone(),
             side: if task.receives {
                 Side::Recv
             } else {
@@ -551,7 +558,8 @@ impl LaneClocks {
         }
         let mut took = vec![None; self.nanoseconds.len()];
         for channel in channels.filter(|channel| channel.side() == self.side) {
-            let lane = took.get_mut(channel.index() / self.connections.max(1));
+            let place = self.channels.place(channel.index());
+            let lane = place.and_then(|(lane, _)| took.get_mut(lane));
             let finished = channel.finished().map(|at| at.saturating_sub(began));
             if let Some(lane) = lane {
                 *lane = (*lane).max(finished);

@@ -111,7 +111,6 @@ impl Measured {
 
     pub(super) fn result(
         &self,
-        task: &PairTask,
         ready: &Ready,
         session: &Session<'_>,
         memory: &Memory,
@@ -120,7 +119,7 @@ impl Measured {
         TransferResult {
             iterations: self.iterations.clone(),
             lanes: Vec::new(),
-            channels: self.channels(task, ready),
+            channels: self.channels(ready),
             round_trip_us: None,
             memory: "host".to_owned(),
             windows: None,
@@ -137,7 +136,7 @@ impl Measured {
 
     /// Every comm of the endpoint, by the recorder's counters: the same ones as in samples, also where
     /// a direction carries no data.
-    fn channels(&self, task: &PairTask, ready: &Ready) -> Vec<ChannelResult> {
+    fn channels(&self, ready: &Ready) -> Vec<ChannelResult> {
         let now = ready.recorder.now();
         let find = |all: &[ChannelNow], side, index| {
             let mut all = all.iter();
@@ -160,7 +159,7 @@ impl Measured {
                 counters,
             }
         };
-        let lanes = task.scenario.transfer.connections as usize;
+        let lanes = ready.channels.count();
         [Side::Send, Side::Recv]
             .into_iter()
             .flat_map(|side| (0..lanes).map(move |index| (side, index)))

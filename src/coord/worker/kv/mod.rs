@@ -33,6 +33,7 @@ use tcpx_engine::transfer::Pattern;
 use tcpx_node::{Root, memory_available};
 use tcpx_p2p::{Endpoint, Error, Loaded, Metadata, Rights, Settings};
 use tcpx_run_model::kv_plan::KvPlan;
+use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::phase::{Failure, Phase};
 use tcpx_run_model::scenario::{KvOperation, Traffic};
 use tcpx_words::error::{NextStep, Outcome};
@@ -40,7 +41,7 @@ use tcpx_words::payload::Tally;
 use tcpx_words::units::ByteCount;
 
 /// Handles that carry an endpoint's metadata over the bootstrap; it has about 400 bytes.
-const METADATA_HANDLES: usize = 8;
+const METADATA_HANDLES: u32 = 8;
 const HANDLE_BYTES: usize = 128;
 
 pub(super) fn run(
@@ -91,7 +92,7 @@ pub(super) fn run(
         served.map_err(|ended| failure(context, ended)).and(ran)
     });
     context.enter(Phase::Closing);
-    let result = measured.result(task, ready, &session, &memory);
+    let result = measured.result(ready, &session, &memory);
     context.tell(&WorkerMessage::Transfer(Box::new(result)));
     if let Err(failure) = ran {
         context.announce(&failure);
@@ -113,7 +114,7 @@ fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoin
         context.failure(Outcome::Usage, what, None)
     })?;
     let scenario = &task.scenario;
-    let lanes = scenario.transfer.connections as usize;
+    let lanes = ready.channels.count();
     let file = ready.loaded.file.as_ref();
     let loaded = Loaded {
         net: Arc::clone(&ready.net),
@@ -154,10 +155,11 @@ fn meet(
     let patience = connecting(&task.scenario.limits, |name| std::env::var(name).ok());
     let deadline = Deadline::after("limits.connect", patience);
     let mut mine = endpoint.metadata().to_bytes();
-    mine.resize(METADATA_HANDLES * HANDLE_BYTES, b' ');
+    mine.resize(METADATA_HANDLES as usize * HANDLE_BYTES, b' ');
+    let pieces = LaneChannels::new([METADATA_HANDLES]);
     let mine: Vec<Handle> = mine.as_chunks().0.to_vec();
     let theirs = link
-        .exchange_handles(&mine, METADATA_HANDLES, deadline, &context.stop)
+        .exchange_handles(&mine, true, &pieces, deadline, &context.stop)
         .map_err(|error| context.bootstrap_failure(&error))?;
     let connected = match task.listen {
         None => Metadata::parse(theirs.concat().trim_ascii_end())
