@@ -12,6 +12,7 @@ mod fleet;
 mod freedoms;
 mod handshake;
 mod kv;
+mod lanes;
 mod launchers;
 mod logs;
 mod mesh;

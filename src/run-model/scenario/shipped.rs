@@ -13,6 +13,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "1conn",
     "4conn",
     "8conn-1nic",
+    "8gpu-full-mesh",
     "8gpu-per-process",
     "8gpu-single-process",
     "bidirectional",
