@@ -632,6 +632,8 @@ impl Drive<'_> {
     }
 
     fn conclude(mut self) -> RunOutcome {
+        // All are told before any is waited for: they end at the same time.
+        self.agents.iter_mut().flatten().for_each(Agent::close);
         let agents = self.agents.iter_mut().flatten();
         agents.for_each(|agent| agent.finish(false));
         let left_out = LeftOut {

@@ -265,10 +265,14 @@ impl Agent {
         self.tell(0, &CoordinatorOrder::Heartbeat { us: now_us() });
     }
 
-    /// Closes the agent's stdin, upon which the agent kills its workers and ends. Does not wait for
-    /// an agent that is lost.
-    pub(crate) fn finish(&mut self, is_lost: bool) {
+    /// Closes the agent's stdin, upon which the agent kills its workers and ends.
+    pub(crate) fn close(&mut self) {
         self.to_agent = None;
+    }
+
+    /// Closes the agent's stdin and waits for its end, unless it is lost.
+    pub(crate) fn finish(&mut self, is_lost: bool) {
+        self.close();
         self.hold
             .finish(if is_lost { Duration::ZERO } else { HEARTBEAT });
     }
