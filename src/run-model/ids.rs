@@ -211,12 +211,17 @@ impl fmt::Display for Rail {
     }
 }
 
-/// Display names of the nodes with these addresses: `local` and `peer` for two nodes, otherwise
-/// the addresses themselves, numbered if an address is repeated.
+/// Display names of the nodes with these addresses: `local` and `peer` for two nodes that are no
+/// mesh, otherwise those of a mesh.
 pub fn shown_names(addresses: &[&str]) -> Vec<String> {
-    if let [_, _] = addresses {
-        return vec!["local".to_owned(), "peer".to_owned()];
+    match addresses {
+        [_, _] => vec!["local".to_owned(), "peer".to_owned()],
+        _ => mesh_names(addresses),
     }
+}
+
+/// Display names of the nodes of a mesh: their addresses, numbered if one is repeated.
+pub fn mesh_names(addresses: &[&str]) -> Vec<String> {
     let numbered = |(index, address): (usize, &&str)| {
         let before = addresses[..index]
             .iter()

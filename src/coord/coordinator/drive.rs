@@ -22,7 +22,9 @@ use tcpx_bootstrap::Secret;
 use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::Subject;
-use tcpx_run_model::ids::{Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, shown_names};
+use tcpx_run_model::ids::{
+    Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, mesh_names, shown_names,
+};
 use tcpx_run_model::record::{MeshCell, node_groups};
 use tcpx_run_model::scenario::{Rails, Scenario};
 use tcpx_run_model::state::RunState;
@@ -167,7 +169,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
     };
     tell(
         &mut state,
-        EventKind::Nodes(introductions(request.transports)),
+        EventKind::Nodes(introductions(request)),
         Who::Run,
     );
     let mut upload = |to: &str, sent, all| {
@@ -258,8 +260,37 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
     drive.conclude()
 }
 
-fn introductions(transports: &[Box<dyn Transport>]) -> Vec<NodeIntro> {
-    let addresses: Vec<&str> = transports
+/// Lets go of each node that is a machine which has another name before; returns them.
+fn leave_doubles(
+    transports: &[Box<dyn Transport>],
+    agents: &mut [Option<Agent>],
+) -> Vec<(NodeId, String)> {
+    let hosts: Vec<Option<&Host>> = agents
+        .iter()
+        .map(|agent| agent.as_ref().map(|agent| &agent.greeting.facts.host))
+        .collect();
+    let mut left = Vec::new();
+    for (double, first) in differences::doubles(&hosts) {
+        let host = hosts[double].and_then(|host| host.name.known());
+        let host = host.map_or(String::new(), |name| format!(" (host name {name})"));
+        left.push((
+            NodeId(u32::try_from(double).unwrap_or(u32::MAX)),
+            format!(
+                "{}: it is the same machine as {}{host}, which takes part once",
+                transports[double].node(),
+                transports[first].node()
+            ),
+        ));
+    }
+    // Dropping an agent ends it.
+    left.iter()
+        .for_each(|(node, _)| agents[node.index()] = None);
+    left
+}
+
+fn introductions(request: &RunRequest<'_>) -> Vec<NodeIntro> {
+    let addresses: Vec<&str> = request
+        .transports
         .iter()
         .map(|transport| transport.node())
         .collect();
@@ -267,11 +298,11 @@ fn introductions(transports: &[Box<dyn Transport>]) -> Vec<NodeIntro> {
         name,
         address: (*address).to_owned(),
     };
-    shown_names(&addresses)
-        .into_iter()
-        .zip(&addresses)
-        .map(intro)
-        .collect()
+    let names = match request.scenario.mesh {
+        Some(_) => mesh_names(&addresses),
+        None => shown_names(&addresses),
+    };
+    names.into_iter().zip(&addresses).map(intro).collect()
 }
 
 struct Drive<'a> {
