@@ -314,6 +314,9 @@ fn not_run(run: &RunRecord) -> String {
             without_name(&missing.reason, &node)
         ));
     }
+    for difference in &mesh.differences {
+        text.push_str(&format!("# Differs : {difference}\n"));
+    }
     if mesh.rounds_left_out > 0 {
         text.push_str(&format!(
             "# Left out : {} rounds with {} pairs, because the budget was used up or the run interrupted\n",

@@ -450,6 +450,9 @@ struct Mesh {
     /// By node: its rack, block or whatever the topology file or the cloud says that it shares.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     groups: Vec<Option<String>>,
+    /// What differs between the nodes and may explain rates or failures, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    differences: Vec<String>,
     /// Which parts are slow or dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     attribution: Option<MeshAttribution>,

@@ -159,6 +159,8 @@ pub(crate) struct StoryMesh {
     pub(crate) left_out: (u64, u64),
     /// Nodes whose agents did not start, with the reason.
     pub(crate) absent: Vec<(NodeId, String)>,
+    /// What differs between the nodes, one sentence each.
+    pub(crate) differences: Vec<String>,
 }
 
 /// A part of a mesh that is slow or dead.

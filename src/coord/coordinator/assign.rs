@@ -77,9 +77,8 @@ pub(super) fn rail(
     ends: [(&str, &Greeting); 2],
     choice: RailChoice<'_>,
 ) -> Option<Rail> {
-    let place = Place::of_nodes(ends.map(|(_, greeting)| greeting));
-    let [first, second] = End::ALL.map(|end| {
-        let mut nics = place.rails(scenario, end, ends)?.into_iter();
+    let [first, second] = rails(scenario, ends).map(|nics| {
+        let mut nics = nics?.into_iter();
         match choice {
             RailChoice::Number(number) => nics.nth(number),
             RailChoice::Named(_, name) => nics.find(|nic| nic == name),
@@ -90,6 +89,12 @@ pub(super) fn rail(
         number: u32::try_from(place).unwrap_or(u32::MAX),
         nics: [first?, second?],
     })
+}
+
+/// The data interfaces of two nodes; `None` where they are unknown.
+pub(super) fn rails(scenario: &Scenario, ends: [(&str, &Greeting); 2]) -> [Option<Vec<String>>; 2] {
+    let place = Place::of_nodes(ends.map(|(_, greeting)| greeting));
+    End::ALL.map(|end| place.rails(scenario, end, ends))
 }
 
 /// Plans every pair of two nodes, given with their names. The receiving end listens; with both

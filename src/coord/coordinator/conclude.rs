@@ -110,6 +110,7 @@ fn mesh(run: &RunOutcome) -> MeshRecord {
         pairs_left_out: run.left_out.pairs,
         first_retest: run.first_retest,
         groups: run.groups.clone(),
+        differences: run.differences.clone(),
         attribution: None,
     }
 }

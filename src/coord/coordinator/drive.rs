@@ -4,6 +4,7 @@
 
 use super::assign::{self, AssignError, RailChoice};
 use super::conclude::rates;
+use super::differences::{self, NodeTraits};
 use super::launch::{Agent, AgentEvent, Greeting, LaunchError, ReceivedMessage};
 use super::pair::{Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
@@ -19,8 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::Secret;
+use tcpx_node::Host;
 use tcpx_run_model::counters::ChannelKey;
-use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::event::{Event, EventKind, PluginReady};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{
     Lane, NodeId, NodeIntro, PairId, PairIntro, Who, WorkerId, mesh_names, shown_names,
@@ -93,6 +95,8 @@ pub struct RunOutcome {
     pub first_retest: Option<PairId>,
     /// The group of each node; empty if none is known.
     pub groups: Vec<Option<String>>,
+    /// What differs between the nodes of a mesh, one sentence each.
+    pub differences: Vec<String>,
 }
 
 /// Rounds of a mesh that were not started.
@@ -149,6 +153,7 @@ impl RunOutcome {
             left_out: LeftOut::default(),
             first_retest: None,
             groups: Vec::new(),
+            differences: Vec::new(),
         }
     }
 }
@@ -194,7 +199,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
     let why = |(node, agent): (NodeId, &Result<Agent, LaunchError>)| {
         Some((node, agent.as_ref().err()?.to_string()))
     };
-    let missing: Vec<_> = (0..)
+    let mut missing: Vec<_> = (0..)
         .map(NodeId)
         .zip(&started_or_not)
         .filter_map(why)
@@ -209,6 +214,9 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         && (missing.len() > request.missing_max || too_few)
     {
         return RunOutcome::without_agents(state, &error, missing);
+    }
+    if request.scenario.mesh.is_some() {
+        missing.extend(leave_doubles(request.transports, &mut agents));
     }
     for (node, why) in &missing {
         let note = EventKind::Note(format!("the run goes on without this node: {why}"));
@@ -476,11 +484,7 @@ impl Drive<'_> {
     fn plans(&self, rounds_of_nodes: &[Vec<[usize; 2]>]) -> Result<Vec<RoundPlan>, AssignError> {
         let request = self.request;
         let known = &self.run.state().names;
-        let greetings: Vec<_> = self
-            .agents
-            .iter()
-            .map(|agent| agent.as_ref().map(|agent| &agent.greeting))
-            .collect();
+        let greetings = greetings(&self.agents);
         let names: Vec<String> = known.nodes.iter().map(|node| node.name.clone()).collect();
         let nodes: Vec<_> = names
             .iter()
@@ -503,29 +507,20 @@ impl Drive<'_> {
                 next_step: None,
             });
         }
+        let rails = rails_of_nodes(request, &greetings, rounds_of_nodes);
+        let choices: Vec<Option<RailChoice<'_>>> = match self.rails() {
+            Rails::All => vec![None],
+            Rails::Each => match rail_choices(&rails) {
+                // Where no interface is known, the plugin chooses.
+                choices if choices.is_empty() => vec![None],
+                choices => choices.into_iter().map(Some).collect(),
+            },
+            Rails::List(nics) => named(nics).map(Some).collect(),
+        };
         let mut rounds = Vec::new();
         for node_pairs in rounds_of_nodes {
-            let has_rail = |choice| {
-                let mut pairs = node_pairs.iter().filter_map(ends_of);
-                pairs.any(|ends| assign::rail(request.scenario, ends, choice).is_some())
-            };
-            let choices: Vec<Option<RailChoice<'_>>> = match self.rails() {
-                // Where no interface is known, the plugin chooses.
-                Rails::Each if !has_rail(RailChoice::Number(0)) => vec![None],
-                Rails::All => vec![None],
-                Rails::Each => (0..)
-                    .map(RailChoice::Number)
-                    .take_while(|choice| has_rail(*choice))
-                    .map(Some)
-                    .collect(),
-                Rails::List(nics) => nics
-                    .iter()
-                    .enumerate()
-                    .map(|(place, nic)| Some(RailChoice::Named(place, nic)))
-                    .collect(),
-            };
-            for choice in choices {
-                rounds.push(self.round(node_pairs, &ends_of, choice)?);
+            for choice in &choices {
+                rounds.push(self.round(node_pairs, &ends_of, *choice)?);
             }
         }
         rounds.retain(|round| !round.is_empty());
@@ -672,6 +667,7 @@ impl Drive<'_> {
             pairs: self.rounds.iter().map(Vec::len).sum(),
         };
         let (state, pairs) = self.run.conclude();
+        let differences = differences(self.request, &self.agents, &state);
         let groups = groups(self.request, &state);
         let first_retest = self
             .first_retest
@@ -683,11 +679,118 @@ impl Drive<'_> {
             left_out,
             first_retest,
             groups,
+            differences,
         }
     }
+}
+
+/// What differs between the nodes of a mesh, of which nothing more will be heard.
+fn differences(
+    request: &RunRequest<'_>,
+    agents: &[Option<Agent>],
+    state: &RunState,
+) -> Vec<String> {
+    if request.scenario.mesh.is_none() {
+        return Vec::new();
+    }
+    let greetings = greetings(agents);
+    let rails = rails_of_nodes(request, &greetings, request.rounds);
+    let of_node = |(place, greeting): (usize, &Option<&Greeting>)| {
+        let greeting = (*greeting)?;
+        let id = NodeId(u32::try_from(place).unwrap_or(u32::MAX));
+        let mut workers = state.workers.values().filter(|one| one.id.node == id);
+        let plugin = workers.find_map(|worker| worker.plugin.as_ref());
+        Some(NodeTraits {
+            name: state.names.node(id),
+            version: greeting.version.clone(),
+            plugin: plugin.map(|ready| plugin_words(ready)),
+            rails: rails.get(&place).cloned(),
+            clock: state.node(id).and_then(|node| node.clock),
+        })
+    };
+    let nodes = greetings.iter().enumerate().filter_map(of_node);
+    differences::sentences(&nodes.collect::<Vec<_>>())
+}
+
+fn greetings(agents: &[Option<Agent>]) -> Vec<Option<&Greeting>> {
+    let agents = agents.iter().map(Option::as_ref);
+    agents.map(|agent| Some(&agent?.greeting)).collect()
+}
+
+/// The rails that are measured one by one, from the data interfaces of each node. An interface that
+/// a node lacks is no reason to measure its others with interfaces of other names; where names
+/// differ otherwise, the place in the list counts.
+fn rail_choices(rails: &BTreeMap<usize, Vec<String>>) -> Vec<RailChoice<'_>> {
+    // Of two lists of the same length, that of the first node.
+    let Some(longest) = rails.values().rev().max_by_key(|nics| nics.len()) else {
+        return Vec::new();
+    };
+    let is_part = |nics: &Vec<String>| nics.iter().all(|nic| longest.contains(nic));
+    match rails.values().all(is_part) {
+        true => named(longest).collect(),
+        false => (0..longest.len()).map(RailChoice::Number).collect(),
+    }
+}
+
+fn named(nics: &[String]) -> impl Iterator<Item = RailChoice<'_>> {
+    let places = nics.iter().enumerate();
+    places.map(|(place, nic)| RailChoice::Named(place, nic))
+}
+
+/// The data interfaces of each node that has a partner.
+fn rails_of_nodes(
+    request: &RunRequest<'_>,
+    greetings: &[Option<&Greeting>],
+    rounds: &[Vec<[usize; 2]>],
+) -> BTreeMap<usize, Vec<String>> {
+    let mut rails = BTreeMap::new();
+    for pair in rounds.iter().flatten() {
+        let [Some(first), Some(second)] = pair.map(|place| greetings[place]) else {
+            continue;
+        };
+        if pair.iter().all(|place| rails.contains_key(place)) {
+            continue;
+        }
+        let ends = [first, second].map(|greeting| ("", greeting));
+        for (place, nics) in pair.iter().zip(assign::rails(request.scenario, ends)) {
+            if let Some(nics) = nics {
+                rails.entry(*place).or_insert(nics);
+            }
+        }
+    }
+    rails
+}
+
+/// The plugin in the words in which two nodes may differ: its file and the start of its hash.
+fn plugin_words(PluginReady { plugin, .. }: &PluginReady) -> String {
+    let hash = plugin.sha256.get(..12).unwrap_or_default();
+    format!("{} {hash}", plugin.path)
 }
 
 fn groups(request: &RunRequest<'_>, state: &RunState) -> Vec<Option<String>> {
     let facts = |node| state.node(node).and_then(|node| node.facts.as_deref());
     node_groups(&state.names, facts, request.topology)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rails_are_matched_by_name_where_a_node_lacks_some_and_else_by_place() {
+        let check = |nodes: &[&[&str]], expected: &[RailChoice<'_>]| {
+            let names = |nics: &&[&str]| nics.iter().map(|nic| (*nic).to_owned()).collect();
+            let rails = nodes.iter().map(names).enumerate().collect();
+            assert_eq!(rail_choices(&rails), expected);
+        };
+        let named = RailChoice::Named;
+        check(
+            &[&["eth1", "eth3"], &["eth1", "eth2", "eth3"]],
+            &[named(0, "eth1"), named(1, "eth2"), named(2, "eth3")],
+        );
+        check(&[&["lo"], &["lo"]], &[named(0, "lo")]);
+        let number = RailChoice::Number;
+        check(&[&["eth1", "eth2"], &["ens5"]], &[number(0), number(1)]);
+        check(&[], &[]);
+    }
 }

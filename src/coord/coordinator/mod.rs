@@ -15,6 +15,7 @@ pub(crate) mod ask;
 pub(crate) mod assign;
 pub(crate) mod conclude;
 mod deadline;
+mod differences;
 pub(crate) mod drive;
 mod edge;
 mod end;

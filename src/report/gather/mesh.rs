@@ -46,6 +46,7 @@ pub(super) fn add_mesh(record: Option<&Value>, story: &mut Story) {
         cleared: found.cleared.into_iter().map(|one| one.words).collect(),
         slowest: found.slowest,
         nodes_at_fault: found.nodes_at_fault,
+        differences: mesh.differences,
         left_out: (mesh.rounds_left_out as u64, mesh.pairs_left_out as u64),
         absent: mesh
             .missing

@@ -385,6 +385,9 @@ fn absent(page: &mut Page, mesh: &StoryMesh, names: &Names) {
     for (node, reason) in &mesh.absent {
         page.tag("p", &format!("Missing: {}: {reason}", names.node(*node)));
     }
+    for difference in &mesh.differences {
+        page.tag("p", &format!("Differs: {difference}."));
+    }
     let (rounds, pairs) = mesh.left_out;
     if rounds > 0 {
         page.tag(

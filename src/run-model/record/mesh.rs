@@ -29,6 +29,9 @@ pub struct MeshRecord {
     /// By node: the part of the network that it shares with others. Empty if no group is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Option<String>>,
+    /// What differs between the nodes and may explain rates or failures, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
     /// Which parts are slow or dead. Records of earlier versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<MeshAttribution>,
