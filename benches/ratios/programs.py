@@ -74,8 +74,8 @@ class Programs:
             self.processes.run(["strip", "-o", str(folder / name), source])
 
     def build(self) -> None:
-        # What is measured is what is installed; a smoke test only needs programs that run.
-        profile = "release" if self.is_smoke else "dist"
+        # What is measured is what is installed; a smoke test only needs programs that run, which the tests have built.
+        profile, built_in = ("dev", "debug") if self.is_smoke else ("dist", "dist")
         cargo = ["cargo", "build", "--profile", profile, "--quiet"]
         self.processes.run(cargo, seconds=BUILD_SECONDS)
         self.processes.run([*cargo, "--package", "tcpx-bare"], seconds=BUILD_SECONDS)
@@ -84,7 +84,7 @@ class Programs:
         self.processes.run([*cargo, "--package", "tcpx-recorder", "--example", "follow"], seconds=BUILD_SECONDS)
         self.processes.run([*cargo, "--package", "tcpx-p2p-c", "--package", "tcpx-p2p-python"], seconds=BUILD_SECONDS)
         metadata = json.loads(self.processes.run(["cargo", "metadata", "--format-version", "1", "--no-deps"]))
-        built = Path(metadata["target_directory"]) / profile
+        built = Path(metadata["target_directory"]) / built_in
         self.tcpxctl, self.bare_driver = str(built / "tcpxctl"), str(built / "bare")
         # tcpxctl searches here first: the copy beside the program can be older.
         self.soft = str(built / "deps" / "libnccl_net_tcpxsoft.so")
