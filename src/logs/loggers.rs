@@ -58,6 +58,14 @@ const FAILURES: [&[u8]; 5] = [
     b"rror",
 ];
 
+/// The start of a line with a level of its own that is no error: a launcher logs all that its
+/// programs write to stderr as errors.
+static WRAPPED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^[^a-z]{0,8}(?:[\w$.]{0,80}: )?\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S* \[?(?:INFO|DEBUG)\b",
+    )
+});
+
 /// The message of an error that a program logged.
 ///
 /// Lines of a traceback, which some loggers repeat the word before, have none.
@@ -76,7 +84,7 @@ pub(super) fn logged_error(line: &[u8]) -> Option<&[u8]> {
     let is_traceback =
         message.starts_with(b"  ") || memmem::find(message, b"Traceback (most").is_some();
     let has_text = message.iter().any(u8::is_ascii_alphabetic);
-    (has_text && !is_traceback).then_some(message)
+    (has_text && !is_traceback && !WRAPPED.is_match(message)).then_some(message)
 }
 
 /// The message of a warning of PyTorch's C++ or of a daemon, in glog's form.
@@ -304,6 +312,10 @@ mod tests {
         );
         check("NCCL_ASYNC_ERROR_HANDLING=1", None);
         check("ERRORS: none", None);
+        check(
+            "26/11/20 08:14:04 ERROR Tracker$Logger: 2026-11-20 08:14:04,645 INFO [0] loss: 0.4",
+            None,
+        );
         check("ERROR: 0", None);
         check(
             "[node-a:71] [[43015,0],0] ORTE_ERROR_LOG: Timeout in file a.c",

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 16] = [
+pub(super) const PIECES: [&[u8]; 17] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -30,6 +30,7 @@ pub(super) const PIECES: [&[u8]; 16] = [
     b"illed",
     b"not found",
     b"No such file",
+    b"still waiting",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -40,7 +41,7 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Nn]ot found|No such file)(?:$|[^\w/=(-])",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Nn]ot found|No such file|still waiting)(?:$|[^\w/=(-])",
     )
 });
 /// Lines of stack traces and tables, notices of a logger, advice, and statements that all is well.
