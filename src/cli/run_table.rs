@@ -15,6 +15,7 @@ use tcpx_run_model::record::{Role, RunRecord, TransferRecord};
 use tcpx_run_model::scenario::{Resolved, Scenario};
 use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
 use tcpx_words::error::Outcome;
+use tcpx_words::payload::Unit;
 use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
@@ -263,24 +264,8 @@ fn footer(run: &RunRecord, outcome: &RunOutcome, names: &Names) -> String {
             ));
         }
         for mismatch in transfer.mismatches.iter().take(4) {
-            let (what, unit) = match transfer.kv {
-                Some(_) => (format!("page {} of the cache", mismatch.id.chunk), "page"),
-                None => (
-                    format!(
-                        "channel {} chunk {}",
-                        mismatch.id.channel, mismatch.id.chunk
-                    ),
-                    "chunk",
-                ),
-            };
-            text.push_str(&format!(
-                "# wrong : {what} byte {} is {:#04x}, expected {:#04x} ({:?}, {} bytes of the {unit})\n",
-                mismatch.offset,
-                mismatch.got,
-                mismatch.expected,
-                mismatch.kind,
-                mismatch.wrong_bytes
-            ));
+            let unit = Unit::of_kv(transfer.kv.is_some());
+            text.push_str(&format!("# wrong : {}\n", mismatch.words(unit)));
         }
     }
     if let Some(overlap) = run.overlap() {

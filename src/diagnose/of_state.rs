@@ -20,7 +20,7 @@ use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::RunRecord;
 use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, RunState, WorkerState};
 use tcpx_run_model::timeline::Timeline;
-use tcpx_words::payload::Mismatch;
+use tcpx_words::payload::Unit;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::units::printable;
 
@@ -244,7 +244,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         exit: worker.exit.clone(),
         failure: worker.failure.clone(),
         verified: worker.verified,
-        mismatch: worker.mismatch.as_ref().map(mismatch_words),
+        mismatch: mismatch_words(worker),
         machine: facts.map(machine),
         frame: worker.frame.as_ref().map(|framed| framed.frame.clone()),
         earlier_frames: worker
@@ -322,12 +322,16 @@ fn family(worker: &WorkerState) -> Option<PluginFamily> {
     loaded.or_else(|| Some(PluginFamily::of_label(&worker.process.as_ref()?.plugin)))
 }
 
-fn mismatch_words(wrong: &Mismatch) -> String {
-    let (channel, chunk, kind) = (wrong.id.channel, wrong.id.chunk, wrong.kind);
-    format!(
-        "channel {channel} chunk {chunk}: {} bytes wrong from byte {}, {kind:?}",
-        wrong.wrong_bytes, wrong.offset
-    )
+fn mismatch_words(worker: &WorkerState) -> Option<String> {
+    let wrong = worker.mismatch.as_ref()?;
+    let unit = Unit::of_kv(worker.transfer.as_ref().is_some_and(|one| one.kv.is_some()));
+    Some(format!(
+        "{}: {} bytes wrong from byte {}, {:?}",
+        wrong.place(unit),
+        wrong.wrong_bytes,
+        wrong.offset,
+        wrong.kind
+    ))
 }
 
 /// `... cudaDev 3, listen port 4711`: the GPU that was current for a listen comm.

@@ -257,6 +257,7 @@ pub(super) mod cases {
         (Condition::TxCompletionsMissing, completions_missing),
         (Condition::ChunkSizeDisagreement, chunk_sizes),
         (Condition::NotUnpacked, not_unpacked),
+        (Condition::PayloadWrong, wrong_page),
     ];
 
     fn not_unpacked() -> Evidence {
@@ -266,6 +267,16 @@ pub(super) mod cases {
             "consumed-not-unpacked",
             "irecvConsumed of a receive that is not unpacked: 4096 of 4096 bytes differ",
         )];
+        evidence
+    }
+
+    /// A page of a KV cache, which no channel has to itself.
+    fn wrong_page() -> Evidence {
+        let mut evidence = stuck();
+        evidence.outcome = Some(Outcome::Failed);
+        evidence.nodes[1].verified = Some((1 << 20, 3));
+        evidence.nodes[1].mismatch =
+            Some("page 77 of the cache: 3 bytes wrong from byte 5, Stale".to_owned());
         evidence
     }
 

@@ -7,6 +7,7 @@ use crate::compare::profiles;
 use crate::page::Page;
 use crate::story::{ChannelSeries, Story, SweepPoint, TimeAxis};
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_words::payload::Unit;
 use tcpx_words::side::Side;
 use tcpx_words::units::ByteCount;
 
@@ -50,12 +51,11 @@ fn transfers(page: &mut Page, story: &Story) {
     } else {
         page.columns(columns::results(TablePlace::Report, story.result_rows()));
     }
-    for mismatch in story
-        .transfers
-        .iter()
-        .flat_map(|one| &one.record.mismatches)
-    {
-        page.tag("pre", &format!("{mismatch:?}"));
+    for one in &story.transfers {
+        let unit = Unit::of_kv(one.record.kv.is_some());
+        for mismatch in &one.record.mismatches {
+            page.tag("pre", &mismatch.words(unit));
+        }
     }
 }
 

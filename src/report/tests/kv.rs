@@ -17,10 +17,13 @@ fn latencies(count: usize, ms: u64) -> Value {
 
 /// Two directions: 99 requests of 10 ms, and one of 900 ms.
 fn record() -> Value {
+    let wrong = json!({"id": {"iteration": 1, "channel": 1, "chunk": 77}, "offset": 5,
+        "wrong_bytes": 3, "expected": 16, "got": 1, "kind": "stale", "from": null});
     let transfer = |from: u32, count: usize, ms: u64| {
+        let mismatches = if from == 1 { json!([wrong]) } else { json!([]) };
         json!({"pair": 0, "from": from, "to": 1 - from, "lane": "host", "bytes": 1 << 30,
             "measured_ms": null, "verified_bytes": 1 << 30, "wrong_bytes": 0, "seconds": 1.0,
-            "gb_per_s": 1.07, "median_gb_per_s": 1.07, "iterations": 1, "mismatches": [],
+            "gb_per_s": 1.07, "median_gb_per_s": 1.07, "iterations": 1, "mismatches": mismatches,
             "first_iteration_seconds": null, "iteration_seconds": [1.0], "round_trip_us": null,
             "channels": [], "kv": {
                 "what": "llama-3.1-8b, 32 layers, pages of 16 tokens (64KiB)", "op": "pull",
@@ -60,7 +63,12 @@ fn every_format_has_requests_and_goodput() {
     let page = html(&story, false, Language::English);
     check(
         &page,
-        &["KV-cache requests", "goodput 0.950 GB/s", "traffic.model"],
+        &[
+            "KV-cache requests",
+            "goodput 0.950 GB/s",
+            "traffic.model",
+            "page 77 of the cache byte 5 is 0x01, expected 0x10",
+        ],
     );
     assert!(!page.contains("transfer.total"), "it has no meaning here");
     let text = markdown(&story, false, Language::English);
