@@ -9,6 +9,7 @@
 use super::notes::{Landed, Note};
 use super::pages::offset;
 use super::session::{Ended, SLICE, Session};
+use super::words;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -178,7 +179,7 @@ impl Client<'_> {
         let places = self.first_place(number)..;
         let pages = session.plan.pages(self.iteration, request, number);
         let pages = places.zip(pages.map(|page| page as usize));
-        let missing = || Ended::Peer("the peer has advertised no memory".to_owned());
+        let missing = words::no_memory;
         let transfer;
         let prepared;
         match session.kv.op {

@@ -12,6 +12,7 @@ mod measured;
 mod notes;
 mod pages;
 mod session;
+mod words;
 
 use super::links::PeerLinks;
 use super::load::Ready;
@@ -23,7 +24,7 @@ use crate::protocol::message::{PairTask, WorkerMessage};
 use measured::{Measured, iterate};
 use notes::Note;
 use pages::{PageKind, Pages, PagesError};
-use session::{Answers, Ended, SLICE, Session, unexpected};
+use session::{Answers, Ended, SLICE, Session};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +39,6 @@ use tcpx_run_model::phase::{Failure, Phase};
 use tcpx_run_model::scenario::{KvOperation, Traffic};
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::payload::Tally;
-use tcpx_words::units::ByteCount;
 
 /// Handles that carry an endpoint's metadata over the bootstrap; it has about 400 bytes.
 const METADATA_HANDLES: u32 = 8;
@@ -109,10 +109,8 @@ pub(super) fn run(
 
 /// The endpoint, over the worker's plugin, recorder and devices.
 fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoint> {
-    let secret = Secret::from_hex(&task.secret).map_err(|error| {
-        let what = format!("the run's secret is refused: {error}");
-        context.failure(Outcome::Usage, what, None)
-    })?;
+    let secret = Secret::from_hex(&task.secret)
+        .map_err(|error| context.failure(Outcome::Usage, words::secret_refused(&error), None))?;
     let scenario = &task.scenario;
     let lanes = ready.channels.count();
     let file = ready.loaded.file.as_ref();
@@ -138,9 +136,8 @@ fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoin
     };
     Endpoint::over(loaded, &settings).map_err(|error| {
         let about = &ready.loaded.about;
-        let message = format!("no endpoint over {} v{}: {error}", about.name, about.abi);
-        let next = (!ready.net.calls().limits().asks_again)
-            .then(|| "choose another version of the plugin with --abi".to_owned());
+        let message = words::no_endpoint(&about.name, &about.abi, &error);
+        let next = (!ready.net.calls().limits().asks_again).then(|| words::ANOTHER_ABI.to_owned());
         context.failure(Outcome::NotRun, message, next.or(error.next_step()))
     })
 }
@@ -250,10 +247,8 @@ fn must_fit(context: &Context, bytes: u64) -> TaskResult<()> {
     let there = memory_available(&Root::live());
     match there.known() {
         Some(there) if bytes > *there => {
-            let (bytes, there) = (ByteCount(bytes), ByteCount(there >> 20 << 20));
-            let message = format!("the pages need {bytes} of memory, and {there} are available");
-            let next = "lower traffic.cache, concurrency, depth or batch".to_owned();
-            Err(context.failure(Outcome::NotRun, message, Some(next)))
+            let message = words::too_large(bytes, *there);
+            Err(context.failure(Outcome::NotRun, message, Some(words::LOWER.to_owned())))
         }
         _ => Ok(()),
     }
@@ -309,11 +304,11 @@ fn exchange(context: &Context, task: &PairTask, session: &mut Session<'_>) -> Ta
             ) => {
                 session.peer_places = Some(blob);
             }
-            _ => return Err(failure(context, unexpected(&bytes))),
+            _ => return Err(failure(context, words::unexpected(&bytes))),
         }
         return Ok(());
     }
-    let what = "the memory that the peer advertises".to_owned();
+    let what = words::PEER_MEMORY.to_owned();
     Err(failed(Error::TimedOut { what, allowed }))
 }
 

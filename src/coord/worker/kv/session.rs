@@ -6,6 +6,7 @@
 
 use super::notes::{Landed, Note};
 use super::pages::Pages;
+use super::words;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -161,7 +162,7 @@ impl Session<'_> {
                     self.endpoint.notify(self.connection, &answer.encode())?;
                 }
                 Some(Note::Checked { place, wrong }) if self.answers.put(place, wrong) => {}
-                _ => return Err(unexpected(&bytes)),
+                _ => return Err(words::unexpected(&bytes)),
             }
         }
         Ok(())
@@ -181,19 +182,9 @@ impl Session<'_> {
             self.kv.op == KvOperation::Push && place < all && request < self.plan.requests()
         });
         let Some(pages) = pages else {
-            return Err(Ended::Peer(format!(
-                "the peer asks to compare batch {batch} of request {request} at places {place}, which do not exist"
-            )));
+            return Err(words::no_such_place(batch, request, place));
         };
         let moved = self.plan.pages(iteration, request, batch.into());
         Ok(self.book(pages, place * self.batch_places(), iteration, moved))
     }
-}
-
-/// A notification that is not expected now.
-pub(super) fn unexpected(bytes: &[u8]) -> Ended {
-    Ended::Peer(format!(
-        "a notification of {} bytes is none that KV-cache traffic has",
-        bytes.len()
-    ))
 }
