@@ -266,6 +266,42 @@ fn endpoints_of_one_process_are_told_apart_in_its_recorder() {
     assert_eq!(shown().header.role, "endpoint store");
 }
 
+#[test]
+fn what_a_peer_was_refused_is_in_the_log_of_the_end_that_refuses() {
+    // SAFETY: before the first endpoint, and each test of this file sets the same value.
+    unsafe { std::env::set_var("TCPXSOFT_SOCKET_IFNAME", "lo") };
+    let (server, reader) = (endpoint("server"), endpoint("reader"));
+    let (mut served, mut buffer) = (vec![0xC5; 4096], vec![0xA6; 4096]);
+    let from = register(&server, &mut served);
+    let into = register(&reader, &mut buffer);
+    let connection = reader.connect(server.metadata()).expect("connects");
+    let mut blob = server.advertise(from, Rights::Both).expect("inside");
+    blob[0] ^= 1;
+    let remote = Remote {
+        blob: &blob,
+        offset: 0,
+    };
+    let pieces = [(into, remote)];
+    for started in [
+        reader.read(connection, &pieces),
+        reader.write(connection, &pieces),
+    ] {
+        let error = started.expect("starts").wait(AMPLE);
+        assert!(matches!(error, Err(Error::Refused { .. })), "{error:?}");
+    }
+    let said = logged();
+    for what in ["read 1", "write 2"] {
+        let words = format!("{what} of endpoint `reader` refused: the descriptor was changed");
+        assert!(
+            said.iter().any(|line| line.contains(&words)),
+            "no {words}: {said:?}"
+        );
+    }
+    drop((server, reader));
+    let both = (std::hint::black_box(&served), std::hint::black_box(&buffer));
+    assert!(both.0.iter().all(|byte| *byte == 0xC5) && both.1.iter().all(|byte| *byte == 0xA6));
+}
+
 /// Listens, and may then open two more descriptors: the peer's connection takes both, one to read and one to write, and
 /// the plugin gets none.
 #[test]
