@@ -16,7 +16,7 @@
 #include <tcpxp2p.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 120000, METADATA_MAX = 2048, DEPTH_MAX = 256, PIECES_MAX = 1024 };
+enum { WAIT_MS = 120000, LOOK_EVERY_MS = 20, METADATA_MAX = 2048, DEPTH_MAX = 256, PIECES_MAX = 1024 };
 
 static const char *folder, *mode = "read";
 static size_t size = 1 << 20, pieces = 1, gap = 0, depth = 1, count = 1, lanes = 4;
@@ -54,14 +54,14 @@ static void publish(const char *name, const void *bytes, size_t len) {
 static size_t await(const char *name, void *bytes, size_t room) {
     char whole[4096];
     path(whole, sizeof whole, name);
-    for (int tries = 0; tries < WAIT_MS; tries++) {
+    for (int waited = 0; waited < WAIT_MS; waited += LOOK_EVERY_MS) {
         FILE *file = fopen(whole, "r");
         if (file) {
             size_t len = fread(bytes, 1, room, file);
             fclose(file);
             return len;
         }
-        usleep(1000);
+        usleep(LOOK_EVERY_MS * 1000);
     }
     fprintf(stderr, "no %s\n", whole);
     exit(1);
