@@ -3,9 +3,15 @@
 
 use super::fit::{CONFIDENCE_MIN, Effect, Fit};
 use super::robust;
+use std::collections::BTreeSet;
 
 /// Fewer retests that show an effect can be chance.
 const AGAIN_MIN: usize = 3;
+/// A part of so few rates was suspected because one of many thousands is very low. Whether chance makes
+/// it low again is judged by how rates of this mesh scatter: their tails may be heavy.
+const PICKED: usize = 2;
+/// The confidence for such parts: of each run, many are picked.
+const PICKED_CONFIDENCE_MIN: f64 = 0.99;
 
 impl Fit<'_> {
     /// The effects, with whether their retests alone show them, too; `None` without a retest.
@@ -14,18 +20,21 @@ impl Fit<'_> {
         let mut kept: Vec<usize> = kept.collect();
         kept.sort_by(|&one, &other| self.effects[other].gain.total_cmp(&self.effects[one].gain));
         let suspects = kept.len();
+        let tail = Tail::of(&self);
         let confirmed = kept.into_iter().map(|at| {
-            let is_confirmed = self.is_confirmed(at, suspects);
+            let is_confirmed = self.is_confirmed(at, suspects, &tail);
             (self.effects[at], is_confirmed)
         });
         confirmed.collect()
     }
 
-    fn is_confirmed(&mut self, at: usize, suspects: usize) -> Option<bool> {
+    fn is_confirmed(&mut self, at: usize, suspects: usize, tail: &Tail) -> Option<bool> {
         let effect = self.effects[at];
         let mut rates = Vec::new();
         self.table.rates_of(effect.subject, &mut rates);
+        let all = rates.len();
         rates.retain(|&rate| self.table.rates[rate].is_retest);
+        let is_picked = all - rates.len() <= PICKED;
         if rates.is_empty() {
             return None;
         }
@@ -47,7 +56,65 @@ impl Fit<'_> {
         if again.len() < AGAIN_MIN || are_few && !again.iter().all(|&residual| shows(residual)) {
             return None;
         }
+        if is_picked && tail.confidence(&again) < PICKED_CONFIDENCE_MIN {
+            return None;
+        }
         let z = -median / robust::error_of_median(self.sigma, again.len());
         (robust::confidence(z, suspects) >= CONFIDENCE_MIN).then_some(true)
+    }
+}
+
+/// How low rates are that no slow part is on.
+struct Tail {
+    /// Ascending.
+    residuals: Vec<f64>,
+    /// The pairs that were measured again: at least as many as there were suspects.
+    pairs: usize,
+}
+
+impl Tail {
+    fn of(fit: &Fit<'_>) -> Self {
+        let rates = || fit.table.rates.iter().enumerate();
+        let healthy = rates().filter(|(at, rate)| !rate.is_retest && fit.causes[*at].is_free());
+        let mut residuals: Vec<f64> = healthy.map(|(at, _)| fit.residuals[at]).collect();
+        residuals.sort_unstable_by(f64::total_cmp);
+        let again = rates().filter(|(_, rate)| rate.is_retest);
+        let pairs: BTreeSet<[usize; 2]> = again
+            .map(|(_, rate)| [rate.from.min(rate.to), rate.from.max(rate.to)])
+            .collect();
+        let pairs = pairs.len();
+        Self { residuals, pairs }
+    }
+
+    /// How likely it is that chance makes none of all suspects as low as these, each time again.
+    fn confidence(&self, again: &[f64]) -> f64 {
+        let weakest = again.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let below = self
+            .residuals
+            .partition_point(|residual| *residual <= weakest);
+        // One more, because the rarest residuals may be missing in this run.
+        let share = (below + 1) as f64 / (self.residuals.len() + 1) as f64;
+        let chance = share.powi(i32::try_from(again.len()).unwrap_or(i32::MAX));
+        (1.0 - self.pairs as f64 * chance).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retests_of_picked_parts_are_judged_by_how_far_the_rates_of_the_mesh_scatter() {
+        let tail = |lowest: f64| Tail {
+            residuals: (0..999)
+                .map(|at| lowest * (1.0 - f64::from(at) / 500.0))
+                .collect(),
+            pairs: 100,
+        };
+        let again = [-0.6, -0.5, -0.7];
+        assert!(tail(-0.4).confidence(&again) > 0.999_99);
+        // Every tenth rate is as low.
+        assert!(tail(-0.62).confidence(&again) < 0.95);
+        assert_eq!(tail(-2.0).confidence(&again), 0.0);
     }
 }
