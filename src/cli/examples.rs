@@ -119,6 +119,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
                 "every pair, rail and direction, for DuckDB or pandas",
             ),
             (
+                "tcpxctl history rates nccl-*.log --format html",
+                "a matrix of other tools' results",
+            ),
+            (
                 "tcpxctl history slower --since 2026-11",
                 "which rail got slower",
             ),

@@ -27,6 +27,7 @@ use tcpx_report::history::{
     History, KeepRules, MEASURED, RATE_COLUMNS, RateRow, RunEntry, SlowerRail, choose, newer_half,
     read, remove, slower_rails, suspects_of,
 };
+use tcpx_report::rates_page;
 use tcpx_run_model::record::{RunFiles, Unfinished};
 use tcpx_words::error::Outcome;
 use tcpx_words::units::counted;
@@ -113,6 +114,8 @@ enum RateFormat {
     Csv,
     /// A JSON object per line.
     Jsonl,
+    /// A page with a matrix for each tool and rail.
+    Html,
 }
 
 #[derive(Args)]
@@ -276,6 +279,7 @@ fn rates(common: &Common, arguments: &RatesArguments) -> Ended {
             print(&(format!("{RATE_COLUMNS}\r\n") + &lines.collect::<String>()));
         }
         RateFormat::Jsonl => rows.iter().for_each(print_json_line),
+        RateFormat::Html => print(&rates_page(&rows)),
         RateFormat::Text => {
             print(&rates_text(&rows));
             for one in suspects.iter().flat_map(|found| &found.findings) {

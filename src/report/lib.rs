@@ -43,6 +43,7 @@ pub use bundle::{Bundled, BundledFile, Verified, bundle, verify};
 use csv::csv;
 pub use gather::{Judge, gather};
 use html::html;
+pub use html::rates_page;
 use json::json;
 use junit::junit;
 use markdown::markdown;

@@ -42,7 +42,7 @@ pub(super) fn add_mesh(record: Option<&Value>, story: &mut Story) {
         cells,
         retested,
         scatter: found.scatter,
-        findings: found.findings.into_iter().map(finding).collect(),
+        findings: found.findings.into_iter().map(Into::into).collect(),
         cleared: found.cleared.into_iter().map(|one| one.words).collect(),
         slowest: found.slowest,
         nodes_at_fault: found.nodes_at_fault,
@@ -65,14 +65,16 @@ fn pair(pair: &StoryPair) -> MeshPair {
     }
 }
 
-fn finding(one: MeshFinding) -> StoryMeshFinding {
-    let (nodes, rail) = one.finding.subject.place.nodes_and_rail();
-    StoryMeshFinding {
-        sentence: one.words,
-        standing: one.finding.standing.to_string(),
-        confidence: one.finding.confidence,
-        measurements: one.finding.measurements,
-        nodes: nodes.into_iter().map(|node| NodeId(node as u32)).collect(),
-        rail: rail.map(|rail| rail as u32),
+impl From<MeshFinding> for StoryMeshFinding {
+    fn from(one: MeshFinding) -> Self {
+        let (nodes, rail) = one.finding.subject.place.nodes_and_rail();
+        Self {
+            sentence: one.words,
+            standing: one.finding.standing.to_string(),
+            confidence: one.finding.confidence,
+            measurements: one.finding.measurements,
+            nodes: nodes.into_iter().map(|node| NodeId(node as u32)).collect(),
+            rail: rail.map(|rail| rail as u32),
+        }
     }
 }

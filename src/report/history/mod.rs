@@ -15,4 +15,6 @@ mod tests;
 pub use entry::{DirectionRate, MEASURED, OTHER_VERSION, RunEntry};
 pub use index::{History, HistoryError, read};
 pub use prune::{KeepRules, choose, remove};
-pub use rates::{RATE_COLUMNS, RateRow, SlowerRail, newer_half, slower_rails, suspects_of};
+pub use rates::{
+    RATE_COLUMNS, RateMesh, RateRow, SlowerRail, newer_half, slower_rails, suspects_of,
+};

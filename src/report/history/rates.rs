@@ -183,30 +183,55 @@ fn interfaces(transfer: &TransferRecord) -> String {
     }
 }
 
+/// The rows that are of two nodes each, as a mesh.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RateMesh {
+    /// Its nodes, by name.
+    pub nodes: Vec<String>,
+    /// Its rails, by name.
+    pub rails: Vec<String>,
+    /// The first measurements, and those that were made again because of suspects.
+    pub cells: [Vec<MeshCell>; 2],
+}
+
+impl RateMesh {
+    /// The mesh of these rows, without those of a node as a whole.
+    pub fn of<'a>(rows: impl Iterator<Item = &'a RateRow> + Clone) -> Self {
+        let of_pairs = || {
+            rows.clone()
+                .filter(|row| !row.from.is_empty() && !row.to.is_empty())
+        };
+        let sorted = |names: BTreeSet<&String>| names.into_iter().cloned().collect::<Vec<String>>();
+        let nodes = sorted(of_pairs().flat_map(|row| [&row.from, &row.to]).collect());
+        let rails = sorted(of_pairs().map(|row| &row.rail).collect());
+        let place = |names: &[String], name: &String| names.binary_search(name).ok();
+        let cell = |row: &RateRow| {
+            Some(MeshCell {
+                from: NodeId(place(&nodes, &row.from)? as u32),
+                to: NodeId(place(&nodes, &row.to)? as u32),
+                rail: place(&rails, &row.rail)? as u32,
+                gb_per_s: row.gb_per_s,
+            })
+        };
+        let (again, first): (Vec<&RateRow>, Vec<&RateRow>) = of_pairs().partition(|row| row.again);
+        let cells = [first, again].map(|rows| rows.into_iter().filter_map(cell).collect());
+        Self {
+            nodes,
+            rails,
+            cells,
+        }
+    }
+
+    /// What the rates say about nodes and rails; of two nodes neither is told apart.
+    pub fn attribution(&self) -> Option<MeshAttribution> {
+        let is_told = self.nodes.len() > 2;
+        is_told.then(|| MeshAttribution::of(&self.cells, &self.nodes, &self.rails, &[]))
+    }
+}
+
 /// What the rows say about nodes and rails, if they are of three nodes or more.
 pub fn suspects_of(rows: &[RateRow]) -> Option<MeshAttribution> {
-    let of_pairs = || {
-        rows.iter()
-            .filter(|row| !row.from.is_empty() && !row.to.is_empty())
-    };
-    let sorted = |names: BTreeSet<&String>| names.into_iter().cloned().collect::<Vec<String>>();
-    let nodes = sorted(of_pairs().flat_map(|row| [&row.from, &row.to]).collect());
-    let rails = sorted(of_pairs().map(|row| &row.rail).collect());
-    if nodes.len() < 3 {
-        return None;
-    }
-    let place = |names: &[String], name: &String| names.binary_search(name).ok();
-    let cell = |row: &RateRow| {
-        Some(MeshCell {
-            from: NodeId(place(&nodes, &row.from)? as u32),
-            to: NodeId(place(&nodes, &row.to)? as u32),
-            rail: place(&rails, &row.rail)? as u32,
-            gb_per_s: row.gb_per_s,
-        })
-    };
-    let (again, first): (Vec<&RateRow>, Vec<&RateRow>) = of_pairs().partition(|row| row.again);
-    let cells = [first, again].map(|rows| rows.into_iter().filter_map(cell).collect::<Vec<_>>());
-    Some(MeshAttribution::of(&cells, &nodes, &rails, &[]))
+    RateMesh::of(rows.iter()).attribution()
 }
 
 /// A rail of a node, or the whole node, whose rate fell.

@@ -25,17 +25,21 @@ const MARKED: f64 = 0.65;
 
 pub(super) fn mesh(page: &mut Page, story: &Story) {
     let Some(mesh) = &story.mesh else { return };
-    let names = story.names();
     page.section("mesh", "Mesh");
+    body(page, mesh, &story.names());
+}
+
+/// The section without its heading.
+pub(super) fn body(page: &mut Page, mesh: &StoryMesh, names: &Names) {
     findings(page, mesh);
-    slowest(page, mesh, &names);
+    slowest(page, mesh, names);
     for rail in 0..mesh.rails.len() as u32 {
         let cells: Vec<&MeshCell> = mesh.cells.iter().filter(|one| one.rail == rail).collect();
         if !cells.is_empty() {
-            rail_matrix(page, mesh, &names, rail, &cells);
+            rail_matrix(page, mesh, names, rail, &cells);
         }
     }
-    absent(page, mesh, &names);
+    absent(page, mesh, names);
 }
 
 fn findings(page: &mut Page, mesh: &StoryMesh) {

@@ -4,10 +4,12 @@
 
 mod mesh;
 mod nodes;
+mod rates;
 mod results;
 mod standstill;
 
 pub(super) use nodes::both;
+pub use rates::rates_page;
 pub(super) use standstill::dump;
 
 use super::page::{END, HtmlRow, Page, escape, top};
