@@ -15,11 +15,13 @@ pub struct Srun {
 }
 
 /// Of every step: the tasks of other nodes go on if one fails, and MPI is not set up.
-const OPTIONS: [&str; 5] = [
+const OPTIONS: [&str; 6] = [
     "--overlap",
     "--ntasks-per-node=1",
     "--mpi=none",
     "--kill-on-bad-exit=0",
+    // Where the allocation outlives a node that fails, so does the step.
+    "--no-kill",
     "--wait=0",
 ];
 
@@ -76,12 +78,12 @@ mod tests {
         let srun = Srun::new(vec!["--export=ALL,A=b c".into()]);
         let all = srun.all(&["a3-0".into(), "a3-1".into()], "exec x");
         let words: Vec<_> = all.get_args().map(|word| word.to_string_lossy()).collect();
-        assert_eq!(words[..5], OPTIONS);
+        assert_eq!(words[..6], OPTIONS);
         let rest = "--export=ALL,A=b c|--nodes=2|--ntasks=2|--nodelist=a3-0,a3-1|sh|-c|exec x";
-        assert_eq!(words[5..].join("|"), rest);
+        assert_eq!(words[6..].join("|"), rest);
         let one = shlex::split(&srun.one()).expect("words");
-        assert_eq!(one[1..6], OPTIONS);
+        assert_eq!(one[1..7], OPTIONS);
         let rest = "--export=ALL,A=b c|--nodes=1|--ntasks=1|--nodelist={}|--";
-        assert_eq!(one[6..].join("|"), rest);
+        assert_eq!(one[7..].join("|"), rest);
     }
 }
