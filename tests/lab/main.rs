@@ -11,6 +11,7 @@ mod keys;
 mod launchers;
 mod life;
 mod losses;
+mod mesh;
 mod nodes;
 mod one_node;
 mod peer;

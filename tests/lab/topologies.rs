@@ -148,6 +148,30 @@ fn one_process_for_all_gpus_keeps_to_the_map() {
 }
 
 #[test]
+fn every_gpu_reaches_every_other_and_each_end_of_a_lane_keeps_to_its_own_rail() {
+    let Some(lab) = Lab::up() else { return };
+    let (record, carried, _) = run(&lab, "8gpu-full-mesh", &["transfer.iterations=3"]);
+    let transfers = record["transfers"].as_array().unwrap();
+    assert_eq!(transfers.len(), 64);
+    for (number, transfer) in transfers.iter().enumerate() {
+        assert_eq!(transfer["verified_bytes"], 3 * TOTAL, "{transfer}");
+        let rail_of = |side: &str| {
+            let channels = transfer["channels"].as_array().unwrap();
+            let mut of_side = channels.iter().filter(|channel| channel["side"] == side);
+            of_side.next().unwrap()["dev"].as_str().unwrap()
+        };
+        let (from, to) = (number / 8, number % 8);
+        assert_eq!(rail_of("send"), RAILS[from / 2], "GPU {from} to GPU {to}");
+        assert_eq!(rail_of("recv"), RAILS[to / 2], "GPU {from} to GPU {to}");
+    }
+    // Three iterations and one to warm up, of 16 lanes each.
+    let share = 16 * 4 * TOTAL;
+    let even = |bytes: &u64| (share..share + share / 4).contains(bytes);
+    assert!(carried.iter().all(even), "{carried:?}, share {share}");
+    lab.is_left_clean();
+}
+
+#[test]
 fn a_map_that_cannot_be_kept_is_refused() {
     let Some(lab) = Lab::up() else { return };
     let path = concat!(
