@@ -429,14 +429,13 @@ fn log(text: &mut String, story: &Story, language: Language) {
     }
     heading(text, language, "Log");
     for found in &story.log {
-        let at = found.excerpt.at.as_deref().unwrap_or("at an unknown time");
+        let (lines, first) = (language.lines(found), language.pick("first", "首次"));
+        let at = language.first_at(found);
         let _ = writeln!(
             text,
-            "* **{}** ({}, {} lines on {}, first {at}): {}",
+            "* **{}** ({}, {first} {at}): {}",
             inline(&found.signature),
-            found.severity.name(),
-            found.count,
-            inline(&found.excerpt.worker.name),
+            inline(&lines),
             inline(&language.sentence(&found.meaning))
         );
         let _ = writeln!(text, "  `{}`", code(&found.excerpt.text));
@@ -448,7 +447,8 @@ fn log(text: &mut String, story: &Story, language: Language) {
     for line in &story.unknown_lines {
         let _ = writeln!(
             text,
-            "* unknown WARN line ({} on {}): `{}`",
+            "* {} ({} on {}): `{}`",
+            language.pick("unknown WARN line", "没有特征的行"),
             line.count,
             inline(&line.worker.name),
             code(&line.text)

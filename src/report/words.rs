@@ -1,7 +1,9 @@
 //! The languages of reports.
 #![forbid(unsafe_code)]
 
+use super::story::LogFinding;
 use std::borrow::Cow;
+use tcpx_logs::Severity as LogSeverity;
 use tcpx_run_model::chinese::{chinese, meaning_in_chinese};
 use tcpx_run_model::finding::{Finding, Severity};
 
@@ -89,6 +91,30 @@ impl Language {
             Self::Chinese => meaning_in_chinese(&finding.condition),
         };
         meaning.map_or_else(String::new, |meaning| format!("：{meaning}"))
+    }
+
+    /// How bad lines of a log are, how many they are and where: `error, 2 lines on rank0.log:8`.
+    pub(super) fn lines(self, found: &LogFinding) -> String {
+        let (count, place) = (found.count, &found.excerpt.worker.name);
+        let severity = match (self, found.severity) {
+            (Self::English, severity) => severity.name(),
+            (Self::Chinese, LogSeverity::Fatal) => "致命",
+            (Self::Chinese, LogSeverity::Error) => "错误",
+            (Self::Chinese, LogSeverity::Stall) => "停滞",
+            (Self::Chinese, LogSeverity::Warning) => "警告",
+            (Self::Chinese, LogSeverity::Info) => "提示",
+            (Self::Chinese, LogSeverity::Benign) => "无害",
+        };
+        match self {
+            Self::English => format!("{severity}, {count} lines on {place}"),
+            Self::Chinese => format!("{severity}，{place}，{count} 行"),
+        }
+    }
+
+    /// The time of the first of such lines.
+    pub(super) fn first_at(self, found: &LogFinding) -> String {
+        let known = found.excerpt.at.clone();
+        known.unwrap_or_else(|| self.pick("at an unknown time", "时间未知").to_owned())
     }
 
     /// The word for the severity of a finding.

@@ -200,6 +200,14 @@ fn take(
             text,
         });
     }
+    story
+        .unknown_lines
+        .extend(report.stated.iter().map(|line| LogExcerpt {
+            worker: subject(&line.place),
+            at: line.place.at.clone(),
+            count: 1,
+            text: line.sample.clone(),
+        }));
 }
 
 /// The values of each setting, by the plugin's label or by the name of the variable.

@@ -240,16 +240,8 @@ fn log(page: &mut Page, story: &Story) {
             .filter(|last| Some(*last) != found.excerpt.at.as_ref())
             .map(|last| format!(" to {last}"))
             .unwrap_or_default();
-        let at = found.excerpt.at.as_deref().unwrap_or("at an unknown time");
-        page.tag(
-            "p class=\"soft\"",
-            &format!(
-                "{}, {} lines on {}, {at}{last}",
-                found.severity.name(),
-                found.count,
-                found.excerpt.worker.name
-            ),
-        );
+        let (lines, at) = (page.language.lines(found), page.language.first_at(found));
+        page.tag("p class=\"soft\"", &format!("{lines}, {at}{last}"));
         page.tag("p", &page.language.sentence(&found.meaning));
         let in_language = |cause: &String| page.language.sentence(cause).into_owned();
         let causes: Vec<String> = found.causes.iter().map(in_language).collect();

@@ -61,6 +61,46 @@ fn a_report_in_chinese_has_verdict_findings_and_next_steps_in_chinese() {
     }
 }
 
+/// The story of a run with a log of another program beside it.
+fn story_with_log(text: &str) -> Story {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    let logs = run.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    std::fs::write(logs.join("rank0.log"), text).unwrap();
+    gather(&RunFiles::open(run.path()).expect("a run"))
+}
+
+#[test]
+fn a_line_that_no_signature_knows_is_in_the_report() {
+    let story = story_with_log("started\nthe device failed to answer\n");
+    for text in [
+        markdown(&story, false, Language::English),
+        html(&story, false, Language::English),
+    ] {
+        assert!(text.contains("the device failed to answer"), "{text}");
+        assert!(text.contains("rank0.log:2"), "{text}");
+    }
+}
+
+#[test]
+fn what_a_log_says_is_in_the_chosen_language() {
+    let story = story_with_log("NVRM: fallen off the bus and is not responding to commands.\n");
+    for (language, parts) in [
+        (Language::English, ["fatal, ", "at an unknown time"]),
+        (Language::Chinese, ["致命，", "时间未知"]),
+    ] {
+        for text in [
+            markdown(&story, false, language),
+            html(&story, false, language),
+        ] {
+            for part in parts {
+                assert!(text.contains(part), "{part} is not in {text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn markdown_has_every_section() {
     insta::assert_snapshot!(markdown(&stalled_story(), false, Language::English));
