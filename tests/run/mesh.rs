@@ -116,3 +116,12 @@ fn lists_of_nodes_that_cannot_be_a_mesh_are_refused() {
     );
     listed("\u{feff}# four\r\na3-0 slots=8\r\na3-1   # the second\r\n").ends_with(0);
 }
+
+#[test]
+fn the_two_nodes_of_a_mesh_have_their_own_names() {
+    let ended = mesh("a3-[0-1]", &[]).ends_with(0);
+    let record = ended.recorded("passed");
+    let names = [0, 1].map(|node| record["nodes"][node]["name"].as_str().unwrap());
+    assert_eq!(names, ["a3-0", "a3-1"]);
+    assert!(!ended.out.contains("peer"), "{ended}");
+}
