@@ -128,6 +128,7 @@ mod tests {
         let hello = AgentMessage::Hello {
             protocol: PROTOCOL,
             version: "0.1.0".to_owned(),
+            build: Some("7e6a0bb0".to_owned()),
             pid: 7,
             facts,
             reached_at: None,

@@ -27,6 +27,7 @@ use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use rustix::process::{Signal, getpid, kill_process};
 use stall_watch::{StallChange, StallWatch};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -128,6 +129,7 @@ fn serve(
     let hello = AgentMessage::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: build_id(File::open("/proc/self/exe")),
         pid: std::process::id(),
         facts: Box::new(facts),
         reached_at,
@@ -136,6 +138,22 @@ fn serve(
     agent.serve();
     agent.to_coordinator.finish(LAST_WORDS_MAX);
     ExitCode::SUCCESS
+}
+
+/// Where the linker's note is: at the beginning of the file.
+const NOTES_BYTES_MAX: u64 = 64 << 10;
+/// The note's header: lengths of its name and id, its type, its name.
+const BUILD_ID_NOTE: &[u8] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+const BUILD_ID_BYTES: usize = 20;
+
+/// The linker's id of an executable; `None` if it has none.
+fn build_id(program: io::Result<impl Read>) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut notes = program.ok()?.take(NOTES_BYTES_MAX);
+    notes.read_to_end(&mut bytes).ok()?;
+    let at = memchr::memmem::find(&bytes, BUILD_ID_NOTE)? + BUILD_ID_NOTE.len();
+    let id = bytes.get(at..at + BUILD_ID_BYTES)?;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Set by the shell line of `reach::install`, which runs the program from descriptor `BOOT_FD`.
@@ -502,6 +520,21 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_build_is_told_by_the_note_of_the_linker() {
+        let own = build_id(File::open("/proc/self/exe"));
+        assert_eq!(own, build_id(File::open("/proc/self/exe")));
+        let note = [
+            b"\x7fELF".as_slice(),
+            BUILD_ID_NOTE,
+            &[0xab; BUILD_ID_BYTES],
+        ]
+        .concat();
+        assert_eq!(build_id(Ok(&note[..])), Some("ab".repeat(BUILD_ID_BYTES)));
+        assert_eq!(build_id(Ok(&note[..note.len() - 1])), None);
+        assert_eq!(build_id(Ok(&b"no program"[..])), None);
+    }
 
     #[test]
     fn the_address_is_that_of_the_ssh_server() {

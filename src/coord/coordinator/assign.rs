@@ -793,6 +793,7 @@ mod tests {
             facts.environment.extend(given);
             Greeting {
                 version: String::new(),
+                build: None,
                 pid: 1,
                 facts: Box::new(facts),
                 plugin: Ok(tcpx()),

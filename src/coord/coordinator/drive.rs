@@ -702,7 +702,7 @@ fn differences(
         let plugin = workers.find_map(|worker| worker.plugin.as_ref());
         Some(NodeTraits {
             name: state.names.node(id),
-            version: greeting.version.clone(),
+            version: version_words(greeting),
             plugin: plugin.map(|ready| plugin_words(ready)),
             rails: rails.get(&place).cloned(),
             clock: state.node(id).and_then(|node| node.clock),
@@ -759,6 +759,15 @@ fn rails_of_nodes(
         }
     }
     rails
+}
+
+/// The version, and the start of the build's id.
+fn version_words(greeting: &Greeting) -> String {
+    let build = greeting.build.as_deref().and_then(|id| id.get(..8));
+    match build {
+        Some(build) => format!("{} (build {build})", greeting.version),
+        None => greeting.version.clone(),
+    }
 }
 
 /// The plugin in the words in which two nodes may differ: its file and the start of its hash.

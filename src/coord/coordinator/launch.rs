@@ -132,6 +132,8 @@ pub(crate) struct Agent {
 pub(crate) struct Greeting {
     /// The agent's tcpxctl version.
     pub version: String,
+    /// The linker's id of the agent's tcpxctl.
+    pub build: Option<String>,
     /// The agent's process id.
     pub pid: u32,
     /// Hardware and software of the node.
@@ -301,13 +303,14 @@ fn greeting(
                 Ok(Ok(AgentMessage::Hello {
                     protocol: PROTOCOL,
                     version,
+                    build,
                     pid,
                     facts,
                     reached_at,
                 })),
                 _,
             ) => {
-                known = Some((version, pid, facts, reached_at));
+                known = Some((version, build, pid, facts, reached_at));
             }
             (
                 Ok(Ok(AgentMessage::Hello {
@@ -322,9 +325,10 @@ fn greeting(
                 });
             }
             (Ok(Ok(AgentMessage::Chosen(plugin))), Some(_)) => {
-                if let Some((version, pid, facts, reached_at)) = known {
+                if let Some((version, build, pid, facts, reached_at)) = known {
                     return Ok(Greeting {
                         version,
+                        build,
                         pid,
                         facts,
                         plugin,

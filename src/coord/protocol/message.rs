@@ -101,6 +101,8 @@ pub(crate) enum AgentMessage {
         protocol: u32,
         /// Version of the agent's tcpxctl.
         version: String,
+        /// The linker's id of the agent's tcpxctl: two builds of one version have two.
+        build: Option<String>,
         /// Process id of the agent.
         pid: u32,
         /// NICs, GPUs, NUMA, limits and environment of the node.
