@@ -476,26 +476,12 @@ struct MeshAttribution {
     slowest: Vec<SlowDirection>,
 }
 
-/// One part that is slow or dead, with the indexes of its nodes (`node`, or `a` and `b`), of its
-/// `rail` and of its groups.
+/// One part that is slow or dead.
 #[derive(JsonSchema, Serialize)]
 struct MeshFinding {
     /// One sentence.
     words: String,
-    /// `lane`, `pair`, `rail`, `node`, `groups`, `group` or `every-rail`.
-    kind: String,
-    /// `both`, `sends` or `receives`.
-    way: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    a: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    b: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rail: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<usize>,
+    subject: MeshSubject,
     /// `slow` or `dead`.
     what: String,
     /// Of a slow part: its rate divided by that of the others.
@@ -510,6 +496,26 @@ struct MeshFinding {
     confidence: f64,
     /// `confirmed` or `suspected`.
     standing: String,
+}
+
+/// A part of a mesh, with the indexes of its nodes (`node`, or `a` and `b`), of its `rail` and of its
+/// groups.
+#[derive(JsonSchema, Serialize)]
+struct MeshSubject {
+    /// `lane`, `pair`, `rail`, `node`, `groups`, `group` or `every-rail`.
+    kind: String,
+    /// `both`, `sends` or `receives`.
+    way: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    a: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    b: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rail: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<usize>,
 }
 
 #[derive(JsonSchema, Serialize)]
