@@ -5,12 +5,14 @@
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::ids::Names;
 use tcpx_run_model::kv_plan::KvPlan;
 use tcpx_run_model::latencies::Latencies;
 use tcpx_run_model::record::{ChannelRecord, KvRecord, NodeSum, PartRates, Sums, TransferRecord};
 use tcpx_run_model::scenario::{Traffic, Transfer};
+use tcpx_words::side::Side;
 
 /// Where a table is shown, which decides its columns and their heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +146,7 @@ const RESULTS: &[ResultColumn] = &[
     }),
     words(on_terminal("type", |_| "uint8".to_owned())),
     words(both("dir", "direction", |row| row.direction.to_owned())),
-    on_terminal("conns", |row| asked(row, |asked| asked.connections)),
+    on_terminal("conns", connections),
     on_terminal("time(us)", |row| {
         time(row, |times| times.get(times.len() / 2))
     }),
@@ -225,6 +227,18 @@ fn rate(transfer: &TransferRecord, gb_per_s: f64) -> String {
     } else {
         format!("{gb_per_s:.3}")
     }
+}
+
+/// The channels that sent: with `topology.gpu_connections` a lane may have others than it is asked for.
+fn connections(row: &ResultRow<'_>) -> String {
+    let channels = row.transfer.channels.iter();
+    let sent = channels.filter(|channel| channel.side == Side::Send);
+    let sent: BTreeSet<usize> = sent.map(|channel| channel.id).collect();
+    // A connection of an endpoint has several comms.
+    if sent.is_empty() || row.transfer.kv.is_some() {
+        return asked(row, |asked| asked.connections);
+    }
+    sent.len().to_string()
 }
 
 fn asked(row: &ResultRow<'_>, pick: fn(Asked) -> u64) -> String {

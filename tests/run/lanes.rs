@@ -61,10 +61,11 @@ fn a_map_by_hand_and_connections_per_gpu_are_kept_in_both_directions_and_by_sing
         "transfer.direction=both",
     ];
     for processes in ["topology.processes=single", "topology.processes=per-gpu"] {
-        let record = full_mesh(&map)
-            .set(&[processes])
-            .ends_with(0)
-            .recorded("passed");
+        let ended = full_mesh(&map).set(&[processes]).ends_with(0);
+        let is_row = |line: &&str| line.contains("local->peer@gpu0->2 ");
+        let row = ended.out.lines().find(is_row).expect("a row");
+        assert_eq!(row.split_whitespace().nth(4), Some("3"), "conns: {row}");
+        let record = ended.recorded("passed");
         let lane = |one: &Value| {
             assert_eq!(one["verified_bytes"], BYTES, "{one}");
             let gpus = [0, 1].map(|end| one["lane"]["gpus"][end].as_u64().unwrap());
