@@ -155,8 +155,8 @@ pub struct Driving {
     /// Calls of `test` for each request that was done, warm-up included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_per_chunk: Option<f64>,
-    /// Seconds in which the driving threads wrote and compared patterns, by one call in sixteen. None
-    /// if nothing was verified, or by a GPU.
+    /// Seconds in which the driving threads wrote and compared patterns, estimated by one call in
+    /// sixteen. None if nothing was verified, or by a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify_seconds: Option<f64>,
 }

@@ -2,7 +2,7 @@
 //! with a documented error bound.
 #![forbid(unsafe_code)]
 
-use crate::format::{BUCKETS, bucket_range};
+use crate::format::{BUCKETS, bucket_of, bucket_range};
 
 /// Posted-to-done times of one channel, or of several added together.
 #[derive(Clone, PartialEq, Eq)]
@@ -79,6 +79,15 @@ impl Histogram {
             }
         }
         Some(values)
+    }
+
+    /// Adds a sample.
+    #[inline]
+    pub fn note(&mut self, ns: u64) {
+        if let Some(count) = self.counts.get_mut(bucket_of(ns)) {
+            *count += 1;
+        }
+        self.max_ns = self.max_ns.max(ns);
     }
 
     /// Adds another channel's samples.

@@ -20,8 +20,8 @@ use tcpx_bootstrap::Deadline;
 use tcpx_engine::gpu::Unpack;
 use tcpx_engine::plugin::Device;
 use tcpx_engine::transfer::{
-    Channel, ChannelError, ChannelSetup, Drivers, Pattern, Plan, Rogue, RoundTrips, WallPace,
-    ping_pong, slots_of,
+    Channel, ChannelError, ChannelSetup, Drivers, Pattern, Plan, Rogue, RoundTrips, Sampled,
+    WallPace, ping_pong, slots_of,
 };
 use tcpx_node::{Root, context_switches};
 use tcpx_run_model::counters::{LatencyUs, NetworkBefore};
@@ -427,14 +427,18 @@ impl Transfer {
         let (tests, done) = counters.fold((0, 0), |(tests, done), now| {
             (tests + now.tests, done + now.done)
         });
+        let cpu = self.drivers.cpu();
+        let verifying = self.drivers.channels().filter_map(Channel::verifying);
+        let verifying = verifying.fold(None, |all: Option<Sampled>, one| {
+            let mut all = all.unwrap_or_default();
+            all.add(one);
+            Some(all)
+        });
+        // An estimate, unlike the CPU time of the threads.
+        let verify_seconds = verifying.map(|all| all.total().min(cpu.iter().sum()).as_secs_f64());
         Driving {
             why: self.why.clone(),
-            cpu_seconds: self
-                .drivers
-                .cpu()
-                .iter()
-                .map(Duration::as_secs_f64)
-                .collect(),
+            cpu_seconds: cpu.iter().map(Duration::as_secs_f64).collect(),
             other_cpu_seconds: self.other_cpu.cpu.as_secs_f64(),
             bytes: self.bytes_measured(),
             context_switches: self
@@ -442,12 +446,7 @@ impl Transfer {
                 .zip(switches())
                 .map(|(before, now)| [0, 1].map(|kind| now[kind].saturating_sub(before[kind]))),
             tests_per_chunk: (done > 0).then(|| tests as f64 / done as f64),
-            verify_seconds: self
-                .drivers
-                .channels()
-                .filter_map(Channel::verify_time)
-                .reduce(|all, one| all + one)
-                .map(|all| all.as_secs_f64()),
+            verify_seconds,
         }
     }
 

@@ -225,14 +225,14 @@ impl Channel {
         self.verifying = Sampled::default();
     }
 
-    /// How long the thread that drives the channel wrote and compared patterns, about; a GPU's work
-    /// is not in it. `None` if nothing is verified, or by a GPU.
-    pub fn verify_time(&self) -> Option<Duration> {
+    /// The writing and comparing of patterns by the thread that drives the channel. `None` if nothing
+    /// is verified, or by a GPU.
+    pub fn verifying(&self) -> Option<&Sampled> {
         let is_here = match self.side() {
             Side::Send => !self.slots.fills_later(),
             Side::Recv => !self.slots.takes_later(),
         };
-        (self.setup.verify.is_some() && is_here).then(|| self.verifying.total())
+        (self.setup.verify.is_some() && is_here).then_some(&self.verifying)
     }
 
     /// Bytes registered with the plugin.

@@ -31,4 +31,5 @@ pub use ping_pong::{RoundTrips, ping_pong};
 pub use plan::{Chunk, Plan, Share};
 pub use progress::TransferError;
 pub use rogue::Rogue;
+pub use sampled::Sampled;
 pub use window::{Illegal, InFlight, SLOTS_MAX, Stage, Step, Window, slots_of};

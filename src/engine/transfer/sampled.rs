@@ -1,24 +1,29 @@
 //! How long a kind of work took in all, by the clock around one call in [`ONE_IN`].
 //!
-//! Reading the clock costs some 20 ns and no system call. A thread that loses its CPU during a
-//! measured call would make that call a hundred times as long, so calls that took much longer than
-//! the shortest one are not used.
+//! Reading the clock costs some 20 ns and no system call. A thread that loses its CPU during a measured
+//! call makes that call a hundred times as long, so the median counts, over all channels of a worker.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
+use tcpx_recorder::Histogram;
 
 /// Of this many calls, one is measured.
 const ONE_IN: u64 = 16;
-/// A call that took this many times as long as the shortest one lost its CPU.
-const LONGEST: u32 = 8;
 
 /// The time of one kind of work.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Sampled {
+#[derive(Debug, Clone)]
+pub struct Sampled {
     calls: u64,
-    measured: u32,
-    took: Duration,
-    shortest: Option<Duration>,
+    times: Histogram,
+}
+
+impl Default for Sampled {
+    fn default() -> Self {
+        Self {
+            calls: 0,
+            times: Histogram::empty(),
+        }
+    }
 }
 
 impl Sampled {
@@ -31,28 +36,21 @@ impl Sampled {
         }
         let started = Instant::now();
         let result = work();
-        self.note(started.elapsed());
+        self.times.note(started.elapsed().as_nanos() as u64);
         result
     }
 
-    #[cold]
-    fn note(&mut self, took: Duration) {
-        let shortest = self.shortest.map_or(took, |shortest| shortest.min(took));
-        self.shortest = Some(shortest);
-        if took <= shortest * LONGEST {
-            self.took += took;
-            self.measured += 1;
-        }
+    /// Adds the calls of another channel.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.times.add(&other.times);
     }
 
-    /// The time of all calls, as if each had taken as long as those that were measured.
-    pub(super) fn total(&self) -> Duration {
-        match self.measured {
-            0 => Duration::ZERO,
-            measured => {
-                (self.took / measured).saturating_mul(u32::try_from(self.calls).unwrap_or(u32::MAX))
-            }
-        }
+    /// The time of all calls, as if each had taken as long as the median of those that were
+    /// measured.
+    pub fn total(&self) -> Duration {
+        let median = self.times.quantiles_ns([0.5]).map_or(0, |[median]| median);
+        Duration::from_nanos(median.saturating_mul(self.calls))
     }
 }
 
@@ -60,7 +58,20 @@ impl Sampled {
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_millis(1);
+    const LONG: u64 = 1_000_000;
+
+    fn of(calls: u64, times: &[u64]) -> Sampled {
+        let mut sampled = Sampled {
+            calls,
+            ..Sampled::default()
+        };
+        times.iter().for_each(|time| sampled.times.note(*time));
+        sampled
+    }
+
+    fn is_about(sampled: &Sampled, expected: u64) -> bool {
+        sampled.total().as_nanos().abs_diff(expected.into()) <= u128::from(expected / 16)
+    }
 
     #[test]
     fn without_calls_there_is_no_time() {
@@ -68,29 +79,19 @@ mod tests {
     }
 
     #[test]
-    fn every_call_counts_as_long_as_the_measured_ones() {
+    fn every_call_counts_and_one_in_sixteen_is_measured() {
         let mut sampled = Sampled::default();
         for call in 0..4 * ONE_IN {
             assert_eq!(sampled.call(|| call), call);
         }
-        assert_eq!((sampled.calls, sampled.measured > 0), (4 * ONE_IN, true));
-        let mut known = Sampled {
-            calls: 40,
-            ..Sampled::default()
-        };
-        known.note(LONG);
-        known.note(3 * LONG);
-        assert_eq!(known.total(), 80 * LONG);
+        assert_eq!((sampled.calls, sampled.times.count()), (4 * ONE_IN, 4));
     }
 
     #[test]
-    fn a_call_that_lost_its_cpu_is_not_used() {
-        let mut sampled = Sampled {
-            calls: 2,
-            ..Sampled::default()
-        };
-        sampled.note(LONG);
-        sampled.note(100 * LONG);
-        assert_eq!(sampled.total(), 2 * LONG);
+    fn calls_that_lost_their_cpu_do_not_count_as_long_as_they_took() {
+        let mut all = of(16, &[LONG]);
+        all.add(&of(16, &[100 * LONG]));
+        all.add(&of(32, &[LONG, LONG]));
+        assert!(is_about(&all, 64 * LONG), "{:?}", all.total());
     }
 }
