@@ -79,6 +79,12 @@ const MARKERS: [&[u8]; 16] = [
     loggers::OTHER_FORMS[2],
     loggers::OTHER_FORMS[3],
 ];
+
+/// What is searched after the literals of the signatures.
+fn markers<'a>() -> impl Iterator<Item = &'a [u8]> {
+    let (markers, pieces): ([&'a [u8]; _], [&'a [u8]; _]) = (MARKERS, stated::PIECES);
+    markers.into_iter().chain(pieces)
+}
 const SIGNATURES_MAX: usize = 1024;
 /// Limit of a compiled regex and of its cache, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
@@ -201,8 +207,7 @@ impl SignatureCatalogue {
         let searched: Vec<&[u8]> = literals
             .iter()
             .map(Vec::as_slice)
-            .chain(MARKERS)
-            .chain(stated::PIECES)
+            .chain(markers())
             .collect();
         let examples: Vec<&[u8]> = signatures
             .iter()
@@ -280,12 +285,7 @@ impl SignatureCatalogue {
     pub(super) fn is_at(&self, literal: usize, line: &[u8], place: usize) -> bool {
         let text = match literal.checked_sub(self.literals.len()) {
             None => self.literals[literal].as_slice(),
-            Some(marker) => MARKERS
-                .iter()
-                .chain(&stated::PIECES)
-                .nth(marker)
-                .copied()
-                .unwrap_or_default(),
+            Some(marker) => markers().nth(marker).unwrap_or_default(),
         };
         line.get(place..).is_some_and(|rest| rest.starts_with(text))
     }

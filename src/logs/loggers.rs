@@ -44,7 +44,8 @@ static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-fn regex(text: &str) -> Regex {
+/// A regex over bytes.
+pub(super) fn regex(text: &str) -> Regex {
     Regex::new(&format!("(?-u){text}")).expect("a sound regex")
 }
 

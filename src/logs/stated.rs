@@ -7,6 +7,7 @@
 //! Not here: lines with a level (`loggers`), and lines that a signature knows.
 #![forbid(unsafe_code)]
 
+use super::loggers::regex;
 use super::tally::Place;
 use regex::bytes::Regex;
 use std::collections::BTreeMap;
@@ -54,10 +55,6 @@ static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-fn regex(text: &str) -> Regex {
-    Regex::new(&format!("(?-u){text}")).expect("a sound regex")
-}
-
 /// What a line states, if it says that something failed. Digits do not decide it.
 pub(super) fn stated(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(FRONT)];
@@ -86,41 +83,15 @@ impl StatedLines {
             shape: super::fields::message_shape(line, TEXT_MAX),
             text: line[..line.len().min(TEXT_MAX)].to_vec(),
         };
-        self.add_first(place, one.clone());
-        self.add_last(place, one);
-    }
-
-    fn add_first(&mut self, place: Place, one: Stated) {
-        let known = |(_, other): &(&Place, &Stated)| other.shape == one.shape;
-        match self.first.iter().find(known).map(|(place, _)| *place) {
-            Some(known) if known <= place => return,
-            Some(known) => drop(self.first.remove(&known)),
-            None => {}
-        }
-        self.first.insert(place, one);
-        if self.first.len() > KEPT {
-            self.first.pop_last();
-        }
-    }
-
-    fn add_last(&mut self, place: Place, one: Stated) {
-        let known = |(_, other): &(&Place, &Stated)| other.shape == one.shape;
-        match self.last.iter().find(known).map(|(place, _)| *place) {
-            Some(known) if known >= place => return,
-            Some(known) => drop(self.last.remove(&known)),
-            None => {}
-        }
-        self.last.insert(place, one);
-        if self.last.len() > KEPT {
-            self.last.pop_first();
-        }
+        keep(&mut self.first, place, one.clone(), End::First);
+        keep(&mut self.last, place, one, End::Last);
     }
 
     /// Adds the lines of another thread or file.
     pub(super) fn merge(&mut self, other: Self) {
         let (first, last) = (other.first.into_iter(), other.last.into_iter());
-        first.for_each(|(place, one)| self.add_first(place, one));
-        last.for_each(|(place, one)| self.add_last(place, one));
+        first.for_each(|(place, one)| keep(&mut self.first, place, one, End::First));
+        last.for_each(|(place, one)| keep(&mut self.last, place, one, End::Last));
     }
 
     /// Turns line numbers within blocks into line numbers of the file.
@@ -139,6 +110,36 @@ impl StatedLines {
         let later = last.filter(move |(place, one)| Some(**place) > end && !shown(&one.shape));
         let all = self.first.iter().chain(later);
         all.map(|(place, one)| (*place, one.text.as_slice()))
+    }
+}
+
+/// Which end of a log is kept.
+#[derive(Clone, Copy)]
+enum End {
+    First,
+    Last,
+}
+
+/// Keeps the outermost lines, and of those with one shape the outermost.
+fn keep(lines: &mut BTreeMap<Place, Stated>, place: Place, one: Stated, end: End) {
+    let is_known = |(_, other): &(&Place, &Stated)| other.shape == one.shape;
+    let known = lines.iter().find(is_known).map(|(place, _)| *place);
+    if let Some(known) = known {
+        let is_outside = match end {
+            End::First => place < known,
+            End::Last => place > known,
+        };
+        if !is_outside {
+            return;
+        }
+        lines.remove(&known);
+    }
+    lines.insert(place, one);
+    if lines.len() > KEPT {
+        match end {
+            End::First => lines.pop_last(),
+            End::Last => lines.pop_first(),
+        };
     }
 }
 
