@@ -1,5 +1,5 @@
 //! What differs between the nodes of a mesh and may explain its rates or failures, in sentences:
-//! builds, plugins, interfaces, clocks. Also, which names are of one machine.
+//! builds, plugins, interfaces, clocks. Also, which nodes are the same machine.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -88,8 +88,8 @@ fn clock(node: &NodeTraits) -> Option<String> {
     })
 }
 
-/// The names that are of a machine that an earlier name is of, each with that name; `None` for a
-/// missing node. If all names are of one machine, it is meant to be all nodes.
+/// Each node that is the same machine as an earlier one, with that one; a missing node is `None`. If all
+/// nodes are one machine, the user means it, and none is returned.
 pub(super) fn doubles(nodes: &[Option<&Host>]) -> BTreeMap<usize, usize> {
     let same = |one: usize, other: usize| {
         let (one, other) = (nodes[one]?, nodes[other]?);

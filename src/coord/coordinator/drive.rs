@@ -268,7 +268,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
     drive.conclude()
 }
 
-/// Lets go of each node that is a machine which has another name before; returns them.
+/// Ends the agents of machines that an earlier node of the list is already, and returns these nodes.
 fn leave_doubles(
     transports: &[Box<dyn Transport>],
     agents: &mut [Option<Agent>],
@@ -684,7 +684,7 @@ impl Drive<'_> {
     }
 }
 
-/// What differs between the nodes of a mesh, of which nothing more will be heard.
+/// What differs between the nodes of a mesh, once all agents have ended.
 fn differences(
     request: &RunRequest<'_>,
     agents: &[Option<Agent>],
