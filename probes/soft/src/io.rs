@@ -17,6 +17,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
+use std::slice;
 use std::time::Instant;
 
 /// The result of serving a lane.
@@ -155,20 +156,16 @@ fn gather<const N: usize>(
         Memory::Pages(numbers) => {
             let Some(pool) = lanes.pool else { return false };
             let held = &mut mover.held[place(number)];
+            let count = task.length.div_ceil(PAGE);
+            // SAFETY: the list has room for every page of the task, which is the mover's.
+            let pages = unsafe { slice::from_raw_parts_mut(numbers, count) };
+            if *held < count {
+                *held += pool.take(&mut pages[*held..]);
+            }
+            let pages = &pages[..*held];
             while at < task.length {
-                let index = at / PAGE;
-                // SAFETY: the list has room for every page of the task.
-                let entry = unsafe { numbers.add(index) };
-                if index == *held {
-                    let Some(page) = pool.take() else {
-                        return false;
-                    };
-                    // SAFETY: as above; the task is the mover's.
-                    unsafe { entry.write(page) };
-                    *held += 1;
-                }
-                // SAFETY: written when the page was taken.
-                let Some(start) = pool.at(unsafe { entry.read() }) else {
+                let page = pages.get(at / PAGE);
+                let Some(start) = page.and_then(|page| pool.at(*page)) else {
                     return false;
                 };
                 let length = (PAGE - at % PAGE).min(task.length - at);

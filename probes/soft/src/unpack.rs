@@ -406,16 +406,21 @@ impl Unpack {
     /// Gives the pages of a slot back to the pool.
     fn free(&mut self, index: usize) {
         let Some(pool) = self.pool else { return };
-        for offset in 0..std::mem::take(&mut self.reserved[index]) {
-            // SAFETY: inside the table, as in `reserve`.
-            let entry = unsafe { self.pages.add(index * ENTRIES + offset) };
-            // SAFETY: as above; written by `reserve` or by the mover.
-            let page = unsafe { entry.read() };
-            match &self.gpu {
-                _ if page == NO_PAGE => {}
-                Some(_) => pool.push(page),
-                None => pool.give_back(page),
+        let reserved = std::mem::take(&mut self.reserved[index]);
+        // SAFETY: inside the table, as in `reserve`.
+        let start = unsafe { self.pages.add(index * ENTRIES) };
+        // SAFETY: written by `reserve` or by the mover, which no longer has them.
+        let pages = unsafe { slice::from_raw_parts_mut(start.as_ptr(), reserved) };
+        let mut count = 0;
+        for entry in 0..reserved {
+            if pages[entry] != NO_PAGE {
+                pages[count] = pages[entry];
+                count += 1;
             }
+        }
+        match &self.gpu {
+            Some(_) => pool.push(&pages[..count]),
+            None => pool.give_back(&pages[..count]),
         }
     }
 }
