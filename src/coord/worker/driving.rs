@@ -91,6 +91,17 @@ fn busy_cpus(load: f64) -> usize {
     (load + 0.5).floor() as usize
 }
 
+/// Bytes in flight from which the sockets hold enough for a short nap.
+const MUCH_IN_FLIGHT: usize = 1 << 20;
+
+/// Whether a driving thread without progress should sleep soon instead of yielding on: the plugin
+/// was seen to have no busy threads, so it moves bytes in `test`, and a channel has `in_flight`
+/// bytes in its window. On two CPUs the threads wait for each other, which a yield serves best.
+pub(super) fn naps_soon(situation: &Situation, in_flight: usize) -> bool {
+    let moves_in_test = situation.plugin.is_some_and(|load| busy_cpus(load) == 0);
+    moves_in_test && situation.cpus > 2 && in_flight >= MUCH_IN_FLIGHT
+}
+
 /// The CPUs near each NIC of the plugin, where that is not all CPUs that this process may use.
 pub(super) struct NearCpus {
     allowed: Option<CpuSet>,
@@ -300,6 +311,33 @@ mod tests {
             ..wanted(5)
         };
         check(alone, 1, "ping-pong");
+    }
+
+    #[test]
+    fn a_thread_naps_soon_only_where_that_was_seen_to_pay() {
+        let situation = |cpus, plugin| Situation {
+            plugin,
+            ..auto(4, cpus, 2)
+        };
+        for (cpus, plugin, in_flight, naps) in [
+            (16, Some(0.1), 6 << 20, true),
+            (3, Some(0.0), 1 << 20, true),
+            // On two CPUs nothing changes.
+            (2, Some(0.0), 6 << 20, false),
+            // Busy threads of the plugin finish requests between two tests.
+            (16, Some(1.2), 6 << 20, false),
+            // Not measured.
+            (16, None, 6 << 20, false),
+            // Sixteen messages of 4 KiB.
+            (16, Some(0.0), 64 << 10, false),
+        ] {
+            let situation = situation(cpus, plugin);
+            assert_eq!(
+                naps_soon(&situation, in_flight),
+                naps,
+                "{situation:?} {in_flight}"
+            );
+        }
     }
 
     #[test]

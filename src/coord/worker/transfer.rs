@@ -140,6 +140,7 @@ impl IterationNews {
 
 struct Transfer {
     drivers: Drivers<WallPace>,
+    pace: WallPace,
     near: NearCpus,
     situation: Situation,
     why: String,
@@ -182,7 +183,8 @@ impl Transfer {
         let pace = WallPace::new(task.scenario.progress.idle, Arc::clone(&context.stop));
         let is_ping_pong = wanted.direction == scenario::Direction::PingPong;
         Ok(Self {
-            drivers: Drivers::new(pace),
+            drivers: Drivers::new(pace.clone()),
+            pace,
             near: NearCpus::read(ready),
             situation: Situation {
                 policy: task.scenario.progress.policy,
@@ -256,11 +258,15 @@ impl Transfer {
             .map_err(|error| context.transfer_failure(&error))
     }
 
-    /// Chooses the number of threads again, now that warm-up has shown what the plugin's own
-    /// threads need.
+    /// Chooses the number of threads and their pace again, now that warm-up has shown what the
+    /// plugin's own threads need.
     fn share_out_anew(&mut self, context: &Context, ready: &Ready) -> TaskResult<()> {
         let before = self.drivers.cpu().len();
         self.situation.plugin = self.other_cpu.load();
+        let window = self.windows[0].min(self.windows[1]).min(self.slots);
+        if self.ping_pong.is_none() && driving::naps_soon(&self.situation, window * self.chunk) {
+            self.pace.nap_soon();
+        }
         let chosen = driving::choose(&self.situation);
         if chosen.threads == before {
             self.why = chosen.why;

@@ -4,6 +4,11 @@
 //! software plugin: a few sweeps at full speed (a `test` that is not done may still have
 //! promoted or batched a request), then yields, then short sleeps. Plain spinning slows
 //! plugins with busy helper threads down by a factor of 14.
+//!
+//! With a plugin that moves bytes in `test`, and with much in flight, the sockets hold enough for
+//! a short nap, while a yield leaves nothing to the threads that share the core and is followed by
+//! a system call for few bytes. The nap comes soon then: on 16 CPUs, which are threads of 8 cores,
+//! that was 1.00 to 1.10 of the rate with a tenth to a quarter less CPU time at the receiver.
 #![forbid(unsafe_code)]
 
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep, sched_yield};
@@ -27,6 +32,7 @@ pub trait Pace {
 pub struct WallPace {
     strategy: Idle,
     stop: Arc<AtomicBool>,
+    naps_soon: Arc<AtomicBool>,
     started: Instant,
 }
 
@@ -36,6 +42,9 @@ const SPINS: u32 = 8;
 /// Yields after that, before the first sleep.
 const YIELDS: u32 = 96;
 const NAP: Duration = Duration::from_micros(50);
+/// Yields and nap after [`WallPace::nap_soon`].
+const YIELDS_FEW: u32 = 8;
+const NAP_SHORT: Duration = Duration::from_micros(20);
 
 impl WallPace {
     /// Waits by `strategy` until `stop` is set.
@@ -43,7 +52,26 @@ impl WallPace {
         Self {
             strategy,
             stop,
+            naps_soon: Arc::default(),
             started: Instant::now(),
+        }
+    }
+
+    /// From now on `adaptive` yields less before its naps, here and in all clones.
+    pub fn nap_soon(&self) {
+        self.naps_soon.store(true, Ordering::Relaxed);
+    }
+
+    fn adapt(&self, empty_sweeps: u32) {
+        let (yields, nap) = if self.naps_soon.load(Ordering::Relaxed) {
+            (YIELDS_FEW, NAP_SHORT)
+        } else {
+            (YIELDS, NAP)
+        };
+        match empty_sweeps {
+            ..=SPINS => std::hint::spin_loop(),
+            _ if empty_sweeps <= SPINS + yields => sched_yield(),
+            _ => sleep(nap),
         }
     }
 }
@@ -54,9 +82,7 @@ impl Pace for WallPace {
             Idle::Spin => std::hint::spin_loop(),
             Idle::Yield => sched_yield(),
             Idle::Sleep(nap) => sleep(nap.0),
-            Idle::Adaptive if empty_sweeps <= SPINS => std::hint::spin_loop(),
-            Idle::Adaptive if empty_sweeps <= SPINS + YIELDS => sched_yield(),
-            Idle::Adaptive => sleep(NAP),
+            Idle::Adaptive => self.adapt(empty_sweeps),
         }
     }
 
