@@ -22,7 +22,8 @@ pub const RATIO_MAX: f64 = 0.9;
 pub(super) const CONFIDENCE_MIN: f64 = 0.9;
 /// A pass takes at least one part, so this bounds nested causes, not their number.
 const PASSES_MAX: usize = 24;
-/// In one pass, a part may share this much of its rates with parts that explain more.
+/// In one pass, a part may share this much of the rates that it is judged by with parts that explain
+/// more.
 const SHARED_MAX: f64 = 0.25;
 /// The spread of a family of fewer parts says nothing.
 const FAMILY_MIN: usize = 8;
@@ -265,22 +266,36 @@ impl Fit<'_> {
         robust::confidence(-effect.log / error, effect.family)
     }
 
-    /// Takes the parts that explain most and share few rates with each other. What is left is
-    /// judged again beside them.
+    /// Takes the parts that explain most and share few of the rates that they are judged by. What is
+    /// left is judged again beside them.
     fn take(&mut self, found: &[Effect]) -> bool {
         self.marked.fill(false);
         let mut rates = Vec::new();
+        let first = self.effects.len();
         for effect in found {
             self.table.rates_of(effect.subject, &mut rates);
-            let shared = rates.iter().filter(|&&rate| self.marked[rate]).count();
-            // Those of a part that waits are marked, too: nothing in it is taken before it.
-            rates.iter().for_each(|&rate| self.marked[rate] = true);
-            if shared as f64 <= SHARED_MAX * rates.len() as f64 {
-                self.add(effect.log, &rates);
+            if self.marked_share(&rates) <= SHARED_MAX {
                 self.effects.push(*effect);
             }
+            // Those of a part that waits are marked, too: nothing in it is taken before it.
+            rates.iter().for_each(|&rate| self.marked[rate] = true);
+        }
+        for at in first..self.effects.len() {
+            self.table.rates_of(self.effects[at].subject, &mut rates);
+            self.add(self.effects[at].log, &rates);
         }
         !found.is_empty()
+    }
+
+    /// How many of the rates that a part is judged by are marked.
+    fn marked_share(&self, rates: &[usize]) -> f64 {
+        let share = |judged: usize, marked: usize| marked as f64 / judged as f64;
+        let is_marked = |rate: &&usize| self.marked[**rate];
+        let free = || rates.iter().filter(|rate| self.causes[**rate].is_free());
+        match free().count() {
+            0..FREE_MIN => share(rates.len(), rates.iter().filter(is_marked).count()),
+            count => share(count, free().filter(is_marked).count()),
+        }
     }
 
     fn add(&mut self, log: f64, rates: &[usize]) {
@@ -289,7 +304,8 @@ impl Fit<'_> {
         }
     }
 
-    /// Estimates each effect again, beside all others, and drops those that the others explain.
+    /// Estimates each effect again, beside all others, and drops those that the others explain: the
+    /// weakest first, because of two parts with the same rates the stronger one stays.
     fn refine(&mut self) {
         let mut rates = Vec::new();
         for (at, effect) in self.effects.iter().enumerate() {
@@ -299,7 +315,7 @@ impl Fit<'_> {
             }
         }
         for _ in 0..SWEEPS {
-            for at in 0..self.effects.len() {
+            for at in (0..self.effects.len()).rev() {
                 let mut effect = self.effects[at];
                 self.table.rates_of(effect.subject, &mut rates);
                 self.set_causes(&rates, Some(at));

@@ -160,6 +160,33 @@ fn a_slow_trunk_is_the_group_and_none_of_its_nodes() {
 }
 
 #[test]
+fn a_slow_node_behind_a_slow_trunk_is_told_from_its_partners() {
+    let names: Vec<String> = (0..32).map(|node| node.to_string()).collect();
+    let groups = Groups::of(&names, |name| {
+        Some(format!("rack{}", name.parse::<usize>().ok()? / 8))
+    });
+    let is_met = |cell: &Cell| cell.from / 8 != cell.to / 8 || cell.from.max(cell.to) == 3;
+    let rate = |from: usize, to: usize, _| {
+        let trunk = slow((from < 8) != (to < 8), 0.6);
+        trunk.min(slow(from == 3 || to == 3, 0.7))
+    };
+    // Inside its group, where the trunk does not hide it, it met three nodes, and is measured again
+    // with three others, which met no other node there.
+    let all = mesh(32, 4, rate);
+    let first: Vec<Cell> = all.iter().copied().filter(is_met).collect();
+    let is_again = |cell: &Cell| {
+        let (a, b) = (cell.from.min(cell.to), cell.from.max(cell.to));
+        matches!((a, b), (3, 4..=6) | (0..=3, 8..=11)) && a + 8 >= b
+    };
+    let again: Vec<Cell> = all.iter().copied().filter(is_again).collect();
+    let attribution = attribute(&first, &again, &groups);
+    let found: Vec<Subject> = attribution.findings.iter().map(|one| one.subject).collect();
+    let [trunk, node] = [Place::Group { group: 0 }, Place::Node { node: 3 }].map(Subject::both);
+    assert_eq!(found, [trunk, node], "{attribution:#?}");
+    assert_eq!(attribution.cleared, []);
+}
+
+#[test]
 fn a_retest_confirms_what_stays_and_clears_what_does_not() {
     let first = mesh(16, 4, |from, to, _| slow(from == 7 || to == 7, 0.7));
     let groups = Groups::default();
