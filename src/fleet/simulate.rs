@@ -20,6 +20,9 @@ const NODES_DIFFER: f64 = 0.01;
 /// Most meetings in a retest: per node, and in a small mesh.
 const RETESTS_PER_NODE: usize = 1;
 const RETESTS_MIN: usize = 64;
+/// How often a place is drawn for a fault; in the second half also behind a slow trunk, because a small
+/// mesh has no other.
+const TRIES_MAX: usize = 10_000;
 
 word_set! {
     /// How measurements scatter.
@@ -66,6 +69,9 @@ pub struct Mesh {
     pub noise: Noise,
     /// By how much: 0.1 is 10 %.
     pub scatter: f64,
+    /// Whether a fault may be behind the slow trunk of a group, which hides it where it is not slower
+    /// than the trunk.
+    pub hides: bool,
 }
 
 /// How findings compare with planted faults.
@@ -188,7 +194,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Plants faults of these kinds in turn, on parts that do not overlap.
+    /// Plants faults of these kinds in turn, on parts that do not overlap; with `hides`, some may be
+    /// inside a slow group.
     fn plant(&mut self, kinds: &[Fault], faults: usize, schedule: &[Round]) {
         let met: Vec<Meeting> = schedule
             .iter()
@@ -196,13 +203,17 @@ impl<'a> Run<'a> {
             .collect();
         let mut nodes: Vec<usize> = Vec::new();
         let mut groups: Vec<usize> = Vec::new();
-        while self.planted.len() < faults {
+        let group_of = |node: &usize| self.groups.of_node(*node).unwrap_or_default();
+        for tries in 0..TRIES_MAX {
+            if self.planted.len() >= faults {
+                return;
+            }
             let kind = kinds[self.planted.len() % kinds.len()];
             let node = self.numbers.below(self.mesh.nodes);
             let rail = self.numbers.below(self.mesh.rails);
             let meeting = met[self.numbers.below(met.len())];
             let (a, b) = (meeting.from, meeting.to);
-            let group = self.groups.of_node(node).unwrap_or_default();
+            let group = group_of(&node);
             let (place, way, ratio, used) = match kind {
                 Fault::Rail => (Place::Rail { node, rail }, Way::Both, 0.5, vec![node]),
                 Fault::RailSends => (Place::Rail { node, rail }, Way::Sends, 0.6, vec![node]),
@@ -212,7 +223,14 @@ impl<'a> Run<'a> {
                 Fault::Group => (Place::Group { group }, Way::Both, 0.6, vec![]),
             };
             let is_group = kind == Fault::Group;
-            if used.iter().any(|node| nodes.contains(node)) || is_group && groups.contains(&group) {
+            let is_hidden = !self.mesh.hides
+                && tries < TRIES_MAX / 2
+                && match is_group {
+                    true => nodes.iter().any(|node| group_of(node) == group),
+                    false => used.iter().any(|node| groups.contains(&group_of(node))),
+                };
+            let is_taken = used.iter().any(|node| nodes.contains(node));
+            if is_hidden || is_taken || is_group && groups.contains(&group) {
                 continue;
             }
             nodes.extend(used);
@@ -292,6 +310,7 @@ mod tests {
             pattern,
             noise,
             scatter: 0.1,
+            hides: false,
         }
     }
 

@@ -72,6 +72,7 @@ fn main() {
                     pattern,
                     noise,
                     scatter,
+                    hides: false,
                 };
                 rows(&mesh, percent, &arguments);
             }
@@ -79,9 +80,9 @@ fn main() {
     }
 }
 
-/// One row for runs without a fault, one for each kind, and one for all kinds together.
+/// One row for runs without a fault, one for each kind, and two for all kinds together.
 fn rows(mesh: &Mesh, percent: u32, arguments: &Arguments) {
-    let row = |name: &str, kinds: &[Fault], numbers: &[usize]| {
+    let row = |mesh: &Mesh, name: &str, kinds: &[Fault], numbers: &[usize]| {
         let started = Instant::now();
         let (mut score, mut runs) = (Score::default(), 0u32);
         for &faults in numbers {
@@ -112,7 +113,7 @@ fn rows(mesh: &Mesh, percent: u32, arguments: &Arguments) {
             "{nodes:5} {pattern:8} {noise:12} {percent:>5} %  {name:20} {runs:6} {precision:9.4} {recall:6.4} {seconds:8.2}"
         );
     };
-    row("none", &[Fault::Rail], &[0, 0, 0, 0]);
+    row(mesh, "none", &[Fault::Rail], &[0, 0, 0, 0]);
     for &kind in Fault::ALL {
         // More than a quarter of the groups behind slow trunks would be a slow mesh.
         let most = if kind == Fault::Group {
@@ -126,7 +127,14 @@ fn rows(mesh: &Mesh, percent: u32, arguments: &Arguments) {
             .copied()
             .filter(|&faults| faults <= most)
             .collect();
-        row(kind.word(), &[kind], &numbers);
+        row(mesh, kind.word(), &[kind], &numbers);
     }
-    row("one of each kind", Fault::ALL, &[Fault::ALL.len()]);
+    let each = [Fault::ALL.len()];
+    row(mesh, "one of each kind", Fault::ALL, &each);
+    // A trunk at 60 % hides a node at 70 % from all that are not behind it.
+    let hiding = Mesh {
+        hides: true,
+        ..mesh.clone()
+    };
+    row(&hiding, "the same, anywhere", Fault::ALL, &each);
 }
