@@ -12,6 +12,7 @@ use crate::connection::{
     Peer, Pull, bytes_of, lost, messages_of, push,
 };
 use crate::lane::{Finished, Job, Lane, Part};
+use crate::memory::Held;
 use crate::message::{Message, RemotePiece};
 use crate::transfer::Completion;
 
@@ -302,16 +303,24 @@ impl Connection {
         home: &Home<'_>,
     ) -> Result<Vec<LocalPiece>, String> {
         let mut found = Vec::with_capacity(pieces.len());
+        // Of the piece before: most vectors are of one range.
+        let mut before: Option<(&Blob, Claim, Held)> = None;
         for piece in pieces {
-            let claim = self.proven(&piece.blob, home)?;
+            let (blob, claim, held) = match before.take_if(|(blob, ..)| *blob == &piece.blob) {
+                Some(same) => same,
+                None => {
+                    let claim = self.proven(&piece.blob, home)?;
+                    let held = home.memory.hold(claim.registration).map_err(|_| {
+                        format!(
+                            "registration {} of the descriptor was removed",
+                            claim.registration
+                        )
+                    })?;
+                    (&piece.blob, claim, held)
+                }
+            };
             let covers = claim.covers(claim.endpoint, right, piece.offset, piece.len);
             covers.map_err(|error| error.to_string())?;
-            let held = home.memory.hold(claim.registration).map_err(|_| {
-                format!(
-                    "registration {} of the descriptor was removed",
-                    claim.registration
-                )
-            })?;
             let start = claim.address.saturating_add(piece.offset);
             let place = usize::try_from(start)
                 .ok()
@@ -320,7 +329,12 @@ impl Connection {
             let Some((offset, len)) = offset else {
                 return Err("the descriptor exceeds its registration".to_owned());
             };
-            found.push(LocalPiece { held, offset, len });
+            found.push(LocalPiece {
+                held: held.clone(),
+                offset,
+                len,
+            });
+            before = Some((blob, claim, held));
         }
         Ok(found)
     }

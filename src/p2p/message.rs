@@ -13,7 +13,9 @@
 //! notify  Notify ->             <- Done     or <- Refused
 //! ```
 //!
-//! A frame is its length after the prefix (u32), a kind (u8) and fields; numbers are little-endian.
+//! A frame is its length after the prefix (u32), a kind (u8) and fields; numbers are little-endian. A
+//! piece is a mark, its blob where the mark is 1, offset and length: the pages of a vector are mostly
+//! of one range, and a blob is four times as long as the rest.
 #![forbid(unsafe_code)]
 
 use crate::blob::{BLOB_LEN, Blob};
@@ -26,6 +28,8 @@ pub(crate) const PIECES_MAX: usize = 4096;
 pub const NOTE_MAX: usize = 64 * 1024;
 const TEXT_MAX: usize = 1024;
 const PREFIX_LEN: usize = 4;
+/// Fewest bytes of a piece: mark, offset and length.
+const PIECE_LEN: usize = 17;
 
 /// A part of an advertised range.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,8 +132,9 @@ impl Message {
     fn kind(&self) -> u8 {
         match self {
             Self::Hello { .. } => 1,
-            Self::Read { .. } => 2,
-            Self::Write { .. } => 3,
+            // 2 and 3 had a blob in every piece.
+            Self::Read { .. } => 11,
+            Self::Write { .. } => 12,
             Self::Offer { .. } => 4,
             Self::Pull { .. } => 5,
             Self::Sent { .. } => 6,
@@ -159,12 +164,12 @@ impl Message {
                 gpu: u32::try_from(fields.number()?).ok(),
                 name: fields.text()?,
             },
-            2 => Self::Read {
+            11 => Self::Read {
                 op: fields.number()?,
                 first_lane: fields.lane()?,
                 pieces: fields.pieces()?,
             },
-            3 => Self::Write {
+            12 => Self::Write {
                 op: fields.number()?,
                 pieces: fields.pieces()?,
             },
@@ -207,8 +212,14 @@ fn put(out: &mut Vec<u8>, number: u64) {
 }
 
 fn put_pieces(out: &mut Vec<u8>, pieces: &[RemotePiece]) {
+    let mut before = None;
     for piece in pieces {
-        out.extend_from_slice(&piece.blob);
+        let is_other = before != Some(&piece.blob);
+        out.push(u8::from(is_other));
+        if is_other {
+            out.extend_from_slice(&piece.blob);
+            before = Some(&piece.blob);
+        }
         put(out, piece.offset);
         put(out, piece.len);
     }
@@ -249,13 +260,20 @@ impl<'a> Fields<'a> {
     }
 
     fn pieces(&mut self) -> Result<Vec<RemotePiece>, Malformed> {
-        let mut pieces = Vec::new();
+        let mut pieces = Vec::with_capacity((self.0.len() / PIECE_LEN).min(PIECES_MAX));
+        let mut before = None;
         while !self.0.is_empty() {
             if pieces.len() == PIECES_MAX {
                 return Err(Malformed("an operation with too many pieces"));
             }
+            let blob = match (self.take()?, before) {
+                ([1], _) => self.take::<BLOB_LEN>()?,
+                ([0], Some(blob)) => blob,
+                _ => return Err(Malformed("a piece without a descriptor")),
+            };
+            before = Some(blob);
             pieces.push(RemotePiece {
-                blob: self.take::<BLOB_LEN>()?,
+                blob,
                 offset: self.number()?,
                 len: self.number()?,
             });
@@ -271,13 +289,13 @@ mod tests {
 
     fn messages() -> impl Strategy<Value = Message> {
         let pieces = || {
-            let piece = (any::<[u8; 32]>(), any::<u64>(), any::<u64>());
-            let made = |(half, offset, len): ([u8; 32], u64, u64)| RemotePiece {
-                blob: std::array::from_fn(|at| half[at % 32]),
+            let piece = (0..3u8, any::<u64>(), any::<u64>());
+            let made = |(byte, offset, len): (u8, u64, u64)| RemotePiece {
+                blob: [byte; BLOB_LEN],
                 offset,
                 len,
             };
-            prop::collection::vec(piece.prop_map(made), 0..4)
+            prop::collection::vec(piece.prop_map(made), 0..9)
         };
         let op = any::<u64>;
         prop_oneof![
@@ -318,6 +336,27 @@ mod tests {
         fn arbitrary_bytes_are_decoded_or_refused(bytes: Vec<u8>) {
             let _ = Message::decode(&bytes);
         }
+    }
+
+    #[test]
+    fn pieces_of_one_blob_name_it_once_and_the_first_piece_names_one() {
+        let piece = |byte| RemotePiece {
+            blob: [byte; BLOB_LEN],
+            offset: 1,
+            len: 2,
+        };
+        let pieces = [1, 1, 2, 2, 2, 1].map(piece).to_vec();
+        let mut bytes = Vec::new();
+        Message::Write { op: 7, pieces }.encode(&mut bytes);
+        assert_eq!(
+            bytes.len(),
+            PREFIX_LEN + 1 + 8 + 6 * PIECE_LEN + 3 * BLOB_LEN
+        );
+        bytes[PREFIX_LEN + 9] = 0;
+        assert_eq!(
+            Message::decode(&bytes),
+            Err(Malformed("a piece without a descriptor"))
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use crate::blob::{Blob, Claim, Right, Rights};
 use crate::connection::{LocalPiece, MESSAGES_MAX, Operation, messages_of};
+use crate::memory::Held;
 use crate::message::{NOTE_MAX, PIECES_MAX, RemotePiece};
 use crate::shared::Command;
 use crate::transfer::begin;
@@ -177,19 +178,7 @@ impl Endpoint {
     }
 
     fn piece(&self, local: Local) -> Result<LocalPiece, Error> {
-        let Local {
-            registration,
-            address,
-            len,
-        } = local;
-        let held = self.shared.memory.hold(registration)?;
-        let Some(offset) = held.offset_of(address, len) else {
-            return Err(Error::Usage(format!(
-                "{len} bytes at {address:#x} are outside registration {registration}, {} bytes at {:#x}",
-                held.len, held.start
-            )));
-        };
-        Ok(LocalPiece { held, offset, len })
+        piece_of(self.shared.memory.hold(local.registration)?, local)
     }
 
     fn pieces(
@@ -226,6 +215,8 @@ impl Endpoint {
         })?;
         let mut local = Vec::with_capacity(pieces.len());
         let mut remote = Vec::with_capacity(pieces.len());
+        // Of the piece before: most vectors are of one registration here and one range there.
+        let mut last: Option<Held> = None;
         for (buffer, Remote { blob, offset }) in pieces {
             let (offset, len) = (*offset, buffer.len as u64);
             let bad = |error: crate::BadBlob| Error::Usage(error.to_string());
@@ -234,7 +225,12 @@ impl Endpoint {
             let blob = (*blob)
                 .try_into()
                 .map_err(|_| bad(crate::BadBlob::Length(blob.len())))?;
-            let piece = self.piece(*buffer)?;
+            let held = match last.take_if(|held| held.number == buffer.registration) {
+                Some(held) => held,
+                None => self.shared.memory.hold(buffer.registration)?,
+            };
+            let piece = piece_of(held.clone(), *buffer)?;
+            last = Some(held);
             add(
                 &mut local,
                 &mut remote,
@@ -244,6 +240,18 @@ impl Endpoint {
         }
         Ok((local, remote))
     }
+}
+
+/// The piece that a buffer is of the registration that it names.
+fn piece_of(held: Held, local: Local) -> Result<LocalPiece, Error> {
+    let Local { address, len, .. } = local;
+    let Some(offset) = held.offset_of(address, len) else {
+        return Err(Error::Usage(format!(
+            "{len} bytes at {address:#x} are outside registration {}, {} bytes at {:#x}",
+            local.registration, held.len, held.start
+        )));
+    };
+    Ok(LocalPiece { held, offset, len })
 }
 
 /// Appends a piece of an operation. One that begins where the last one ends, in both memories, makes
@@ -271,7 +279,6 @@ fn add(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Held;
     use tcpx_engine::gpu::{DeviceMemory, HostMemory};
 
     #[test]
