@@ -11,9 +11,10 @@ use crate::connection::{
     Connection, Home, LocalPiece, Lost, MESSAGES_MAX, NOTES_MAX, OPERATIONS_MAX, Ours, PROVEN_MAX,
     Peer, Pull, bytes_of, lost, messages_of, push,
 };
-use crate::lane::{Finished, Job, Lane, Part};
+use crate::lane::{Finished, Job, Part};
 use crate::memory::Held;
 use crate::message::{Message, RemotePiece};
+use crate::shared_lane::SharedLane;
 use crate::transfer::Completion;
 
 impl Connection {
@@ -118,7 +119,7 @@ impl Connection {
         pieces: &[RemotePiece],
         home: &Home<'_>,
     ) -> Result<(), Lost> {
-        let served: usize = self.sends.iter().map(Lane::len).sum();
+        let served: usize = self.sends.iter().map(SharedLane::len).sum();
         let messages = messages_of(pieces.iter().map(|piece| piece.len), self.chunk);
         if messages > MESSAGES_MAX || served as u64 > 4 * MESSAGES_MAX {
             return Err(format!("the peer asks for {messages} messages at once"));
@@ -262,7 +263,7 @@ impl Connection {
 
     pub(crate) fn note_finished(&mut self) -> Result<(), Lost> {
         let finished = std::mem::take(&mut self.finished);
-        for Finished { part, differs } in &finished {
+        for Finished { part, differs, .. } in &finished {
             match part {
                 Part::Served(_) => {}
                 Part::Read(op) | Part::Data(op) => {

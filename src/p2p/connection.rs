@@ -4,9 +4,10 @@
 
 use crate::Error;
 use crate::blob::{Blob, Claim, Seal};
-use crate::lane::{Finished, Job, Lane, Part};
+use crate::lane::{Finished, Job, Part};
 use crate::memory::{Held, Memory};
 use crate::message::{Message, PIECES_MAX, RemotePiece};
+use crate::shared_lane::SharedLane;
 use crate::shown::Channels;
 use crate::transfer::{Completion, Reply};
 use std::collections::{HashMap, VecDeque};
@@ -96,8 +97,8 @@ pub(crate) struct Connection {
     pub(crate) arrival: Option<Arrival>,
     pub(crate) is_greeted: bool,
     pub(crate) duplex: Duplex,
-    pub(crate) sends: Vec<Lane>,
-    pub(crate) recvs: Vec<Lane>,
+    pub(crate) sends: Vec<SharedLane>,
+    pub(crate) recvs: Vec<SharedLane>,
     pub(crate) chunk: usize,
     pub(crate) scratch: Held,
     next_op: u64,
@@ -143,8 +144,8 @@ impl Connection {
     pub(crate) fn new(
         number: u64,
         duplex: Duplex,
-        sends: Vec<Lane>,
-        recvs: Vec<Lane>,
+        sends: Vec<SharedLane>,
+        recvs: Vec<SharedLane>,
         chunk: usize,
         scratch: Held,
     ) -> Self {
@@ -181,15 +182,12 @@ impl Connection {
 
     /// Whether a message is on its way through the plugin, so that the plugin must be driven.
     pub(crate) fn is_busy(&self) -> bool {
-        self.sends
-            .iter()
-            .chain(&self.recvs)
-            .any(|lane| !lane.is_idle())
+        self.lanes().any(|lane| !lane.is_idle())
     }
 
-    /// Messages that the plugin carries.
+    /// Messages that are not done.
     pub(crate) fn in_flight(&self) -> usize {
-        self.sends.iter().chain(&self.recvs).map(Lane::posted).sum()
+        self.lanes().map(SharedLane::len).sum()
     }
 
     /// Whether the peer owes something: data, an answer, or both.
@@ -209,14 +207,14 @@ impl Connection {
             return None;
         }
         let lanes = self.recvs.iter().chain(&self.sends);
-        let messages: usize = lanes.map(Lane::len).sum();
+        let messages: usize = lanes.map(SharedLane::len).sum();
         let oldest = self.ours.iter().min_by_key(|(op, _)| **op);
         let what = oldest.map_or_else(
             || format!("{} transfers of the peer", self.pulls.len()),
             |(op, one)| format!("{} {op} of {} bytes", one.what, one.bytes),
         );
         let lanes = self.recvs.iter().chain(&self.sends);
-        let waits = lanes.filter_map(Lane::waits).next();
+        let waits = lanes.filter_map(SharedLane::waits).next();
         let whose =
             waits.unwrap_or_else(|| format!("endpoint `{}` does not answer", self.peer.name));
         Some(format!(
@@ -337,10 +335,7 @@ impl Connection {
             ..
         } = self;
         for lane in sends.iter_mut().chain(recvs) {
-            if !lane.is_idle() {
-                let turned = lane.turn(home.net, finished);
-                moved |= turned.map_err(|error| error.to_string())?;
-            }
+            moved |= lane.turn(home.net, finished)?;
         }
         if listened && !heard && self.in_flight() > MANY {
             self.deaf = if moved { DEAF_MOVING } else { DEAF_WAITING };
@@ -366,9 +361,14 @@ impl Connection {
         Ok(moved)
     }
 
+    /// Its lanes, in both directions.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &SharedLane> {
+        self.sends.iter().chain(&self.recvs)
+    }
+
     /// Ends the plugin's registrations of memory that is going away.
-    pub(crate) fn release(&mut self, net: &dyn Net, registration: u64) {
-        for lane in self.sends.iter_mut().chain(&mut self.recvs) {
+    pub(crate) fn release(&self, net: &dyn Net, registration: u64) {
+        for lane in self.lanes() {
             lane.release(net, registration);
         }
     }
@@ -421,7 +421,7 @@ pub(crate) fn messages_of(lens: impl Iterator<Item = u64>, chunk: usize) -> u64 
 
 /// Gives the messages of some pieces to the lanes in turn; returns how many there are.
 pub(crate) fn push(
-    lanes: &mut [Lane],
+    lanes: &mut [SharedLane],
     first_lane: u16,
     pieces: &[LocalPiece],
     chunk: usize,

@@ -7,9 +7,11 @@
 
 use crate::Error;
 use crate::connection::{Connection, Home, MANY};
+use crate::helper::Helpers;
 use crate::joining::{Joining, Listening};
 use crate::memory::Registration;
 use crate::shared::{Command, Shared};
+use crate::shared_lane::SharedLane;
 use crate::shown::next_number;
 use crate::transfer::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -50,6 +52,7 @@ pub(crate) struct Driver {
     listening: HashMap<u64, Listening>,
     joining: Vec<Joining>,
     connections: BTreeMap<u64, Connection>,
+    helpers: Helpers,
     releasing: Vec<(Arc<Registration>, Reply<()>)>,
     /// When connections that do not move were looked for.
     checked_at: Instant,
@@ -58,6 +61,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
+            helpers: Helpers::new(Arc::clone(&shared)),
             shared,
             listening: HashMap::new(),
             joining: Vec::new(),
@@ -105,8 +109,10 @@ impl Driver {
             }
             moved = true;
         }
+        self.shared.news.swap(false, Ordering::SeqCst);
         moved |= self.join();
         moved |= self.drive();
+        self.lend();
         self.release();
         // Also while other connections keep the thread from sleeping.
         if self.checked_at.elapsed() >= REST {
@@ -215,6 +221,17 @@ impl Driver {
         moved
     }
 
+    /// Lends lanes with much to move to helpers, where this thread would move one after the other.
+    fn lend(&mut self) {
+        let all = || self.connections.values().flat_map(Connection::lanes);
+        if self.shared.threads == 1 || all().filter(|lane| lane.has_moved()).nth(1).is_none() {
+            return;
+        }
+        for (helper, lane) in all().filter_map(SharedLane::lend) {
+            self.helpers.lend(helper, lane);
+        }
+    }
+
     fn end(&self, connection: Connection, why: &str, tell: bool) {
         let number = connection.number;
         // Also where the peer says one of these.
@@ -251,7 +268,10 @@ impl Driver {
         let is_busy =
             !self.joining.is_empty() || self.connections.values().any(Connection::is_busy);
         self.shared.asleep.store(true, Ordering::SeqCst);
-        if self.shared.commands().is_empty() && !self.shared.stop.load(Ordering::SeqCst) {
+        if self.shared.commands().is_empty()
+            && !self.shared.news.load(Ordering::SeqCst)
+            && !self.shared.stop.load(Ordering::SeqCst)
+        {
             let input = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
             let sockets = self
                 .connections

@@ -11,7 +11,7 @@ use crate::loaded::Named;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::shared::{Accepted, Command, Shared, Start};
-use crate::{Error, Loaded, Metadata, Settings, loaded};
+use crate::{Error, Loaded, Metadata, Settings, helper, loaded};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -120,6 +120,7 @@ impl Endpoint {
             },
             chunk: settings.chunk,
             stall_after: settings.stall_after,
+            threads: helper::threads(settings.threads),
         });
         let shared = Arc::new(shared.map_err(|error| system(&error))?);
         let mut made = Self {

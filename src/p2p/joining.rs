@@ -2,13 +2,14 @@
 //! in turn by the endpoint's thread.
 #![forbid(unsafe_code)]
 
-use crate::Error;
 use crate::connection::{Arrival, Connection, lost};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::shared::Shared;
+use crate::shared_lane::SharedLane;
 use crate::shown::{Channels, next_number};
 use crate::transfer::Reply;
+use crate::{Error, helper};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::Duplex;
@@ -147,21 +148,18 @@ impl Joining {
         let number = next_number();
         let sends = self.lanes.sends.into_iter().flatten();
         let recvs = self.lanes.recvs.into_iter().flatten();
-        let mut sends: Vec<Lane> = sends
-            .map(|comm| Lane::sender(net, comm, shared.chunk))
-            .collect();
-        let mut recvs: Vec<Lane> = recvs
-            .map(|comm| {
-                let gpu = shared.memory.movable.gpu().cloned();
-                Lane::receiver(net, comm, shared.chunk, gpu)
-            })
-            .collect();
-        let channels = Channels::take(sends.len() as u32);
-        for lanes in [&mut sends, &mut recvs] {
-            for (lane, channel) in lanes.iter_mut().zip(channels.first()..) {
-                lane.name(channel, number, shared.loaded.tap);
-            }
-        }
+        let sends = sends.map(|comm| Lane::sender(net, comm, shared.chunk));
+        let recvs = recvs.map(|comm| {
+            let gpu = shared.memory.movable.gpu().cloned();
+            Lane::receiver(net, comm, shared.chunk, gpu)
+        });
+        let channels = Channels::take(self.handles.len() as u32);
+        let named = |(mut lane, channel): (Lane, u32)| {
+            lane.name(channel, number, shared.loaded.tap);
+            SharedLane::new(lane, helper::of_channel(channel, shared.threads))
+        };
+        let sends = sends.zip(channels.first()..).map(named).collect();
+        let recvs = recvs.zip(channels.first()..).map(named).collect();
         let scratch = shared.scratch.held.clone();
         let mut connection =
             Connection::new(number, self.duplex, sends, recvs, shared.chunk, scratch);

@@ -69,6 +69,7 @@ fn is_other_size(reported: i32, len: usize) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) part: Part,
+    pub(crate) len: usize,
     /// Whether the plugin reported another size than that of the receive.
     pub(crate) differs: bool,
 }
@@ -205,16 +206,6 @@ impl Lane {
     /// Whether it has no messages.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.posted.is_empty()
-    }
-
-    /// Messages that the plugin carries.
-    pub(crate) fn posted(&self) -> usize {
-        self.posted.len()
-    }
-
-    /// Messages that are not done.
-    pub(crate) fn len(&self) -> usize {
-        self.waiting.len() + self.posted.len()
     }
 
     /// Posts what the window takes and appends what is done to `finished`. Returns whether a
@@ -394,6 +385,7 @@ impl Lane {
             if let Some(Posted { job, differs, .. }) = self.posted.pop_front() {
                 finished.push(Finished {
                     part: job.part,
+                    len: job.len,
                     differs,
                 });
             }

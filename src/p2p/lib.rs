@@ -11,13 +11,15 @@
 //! | file | one idea |
 //! |---|---|
 //! | `endpoint`, `operations` | what the program calls; callers never touch the plugin |
-//! | `driver` | the one thread of an endpoint that does |
+//! | `driver` | the thread of an endpoint that does |
+//! | `helper` | threads that drive lanes beside it |
 //! | `shared` | what callers and that thread share: commands, replies, bounded queues |
 //! | `accept` | the thread that waits for peers, and the steps to a connection |
 //! | `joining` | the plugin's listens, connects and accepts of a connection's lanes |
 //! | `connection` | the operations of one connection that were started here |
 //! | `answers` | what the peer says: its reads, writes, sends and answers |
 //! | `lane` | one comm and the messages on it |
+//! | `shared_lane` | a lane that a helper may drive |
 //! | `message` | what two endpoints tell each other, and the order of a read and a write |
 //! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
 //! | `memory` | registered buffers, and who uses them |
@@ -41,6 +43,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gpu;
+mod helper;
 mod joining;
 mod lane;
 mod loaded;
@@ -50,6 +53,7 @@ mod metadata;
 mod operations;
 mod settings;
 mod shared;
+mod shared_lane;
 mod shown;
 mod transfer;
 
@@ -62,7 +66,9 @@ pub use loaded::Loaded;
 pub use message::NOTE_MAX;
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
 pub use operations::{Local, Remote};
-pub use settings::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Settings, read_secret};
+pub use settings::{
+    SECRET_FILE_VARIABLE, SECRET_VARIABLE, Settings, THREADS_VARIABLE, read_secret,
+};
 pub use shared::Accepted;
 pub use tcpx_bootstrap::Secret;
 pub use tcpx_engine::gpu::Wanted as Gpu;

@@ -3,6 +3,7 @@
 
 use crate::{Error, MemoryOf};
 use std::net::IpAddr;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tcpx_bootstrap::{Secret, secret_file};
@@ -11,6 +12,8 @@ use tcpx_bootstrap::{Secret, secret_file};
 pub const SECRET_VARIABLE: &str = "TCPXP2P_SECRET";
 /// The file that holds the shared secret, as `tcpxctl serve` makes it.
 pub const SECRET_FILE_VARIABLE: &str = "TCPXP2P_SECRET_FILE";
+/// How many threads drive lanes at once.
+pub const THREADS_VARIABLE: &str = "TCPXP2P_THREADS";
 /// Most lanes of a connection.
 pub(crate) const LANES_MAX: usize = 256;
 
@@ -32,6 +35,8 @@ pub struct Settings {
     pub lanes: usize,
     /// Bytes of one message of the plugin.
     pub chunk: usize,
+    /// Threads that drive lanes at once; `None` for half the CPUs that the process may use.
+    pub threads: Option<NonZero<usize>>,
     /// Whose memory it moves.
     pub memory: MemoryOf,
     /// What both ends must know besides the metadata.
@@ -52,6 +57,7 @@ impl Default for Settings {
             port: 0,
             lanes: 4,
             chunk: 512 * 1024,
+            threads: None,
             memory: MemoryOf::Host,
             secret: None,
             connect_within: Duration::from_secs(60),
@@ -61,10 +67,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The defaults, with the secret that the environment names.
+    /// The defaults, with the secret and the number of threads that the environment names.
     ///
     /// # Errors
-    /// The secret cannot be read.
+    /// The secret cannot be read, or the number is none.
     pub fn from_environment() -> Result<Self, Error> {
         let secret = match (variable(SECRET_VARIABLE), variable(SECRET_FILE_VARIABLE)) {
             (Some(hex), _) => Some(
@@ -74,8 +80,17 @@ impl Settings {
             (None, Some(file)) => Some(read_secret(Path::new(&file))?),
             (None, None) => None,
         };
+        let threads = variable(THREADS_VARIABLE).map(|text| {
+            let wrong = |_| {
+                Error::Usage(format!(
+                    "${THREADS_VARIABLE}: `{text}` is no number from 1 on"
+                ))
+            };
+            text.trim().parse().map_err(wrong)
+        });
         Ok(Self {
             secret,
+            threads: threads.transpose()?,
             ..Self::default()
         })
     }

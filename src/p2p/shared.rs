@@ -72,11 +72,15 @@ pub(crate) struct Shared {
     pub(crate) chunk: usize,
     pub(crate) stall_after: Duration,
     pub(crate) scratch: LocalPiece,
+    /// Threads that drive lanes, the endpoint's own included.
+    pub(crate) threads: usize,
     commands: Mutex<VecDeque<Command>>,
     /// Whether there are commands, so that the thread takes the lock only then.
     pub(crate) asked: AtomicBool,
     pub(crate) waker: OwnedFd,
     pub(crate) asleep: AtomicBool,
+    /// Whether a helper has done messages that the thread has not seen.
+    pub(crate) news: AtomicBool,
     /// The endpoint is closing; every wait ends.
     pub(crate) stop: AtomicBool,
     /// The thread has ended.
@@ -155,6 +159,7 @@ pub(crate) struct Start {
     pub(crate) chunk: usize,
     pub(crate) stall_after: Duration,
     pub(crate) scratch: LocalPiece,
+    pub(crate) threads: usize,
 }
 
 impl Shared {
@@ -168,10 +173,12 @@ impl Shared {
             chunk: start.chunk,
             stall_after: start.stall_after,
             scratch: start.scratch,
+            threads: start.threads,
             commands: Mutex::default(),
             asked: AtomicBool::new(false),
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             asleep: AtomicBool::new(false),
+            news: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             over: AtomicBool::new(false),
             peers: Mutex::default(),
@@ -209,6 +216,12 @@ impl Shared {
             // A full counter has woken the thread already.
             let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
         }
+    }
+
+    /// Tells the thread that a helper has done messages.
+    pub(crate) fn tell_driver(&self) {
+        self.news.store(true, Ordering::SeqCst);
+        self.wake();
     }
 
     /// Leaves a command and waits for its reply.

@@ -215,7 +215,7 @@ pub(super) const TRAFFIC_RULES: &[Rule] = &[
     ),
     together(
         "progress.policy",
-        "\"opportunistic\": an endpoint drives its connections with one thread of its own",
+        "\"opportunistic\": an endpoint drives its connections with threads of its own",
         |s| s.traffic.is_none() || s.progress == Progress::default(),
     ),
     together(

@@ -26,6 +26,7 @@ use notes::Note;
 use pages::{PageKind, Pages, PagesError};
 use session::{Answers, Ended, SLICE, Session};
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -132,6 +133,7 @@ fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoin
         connect_within: connecting(&scenario.limits, |name| std::env::var(name).ok()),
         // The agent declares stalls; this end waits for as long as the run may.
         stall_after: scenario.limits.total.into(),
+        threads: Some(driving_threads(task.workers_here as usize)),
         ..Settings::default()
     };
     Endpoint::over(loaded, &settings).map_err(|error| {
@@ -140,6 +142,14 @@ fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoin
         let next = (!ready.net.calls().limits().asks_again).then(|| words::ANOTHER_ABI.to_owned());
         context.failure(Outcome::NotRun, message, next.or(error.next_step()))
     })
+}
+
+/// This worker's share of the CPUs. Of two, the kernel's and the clients' work take as much as a second
+/// thread gains.
+fn driving_threads(workers: usize) -> NonZero<usize> {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let share = if cpus > 2 { cpus / workers.max(1) } else { 1 };
+    NonZero::new(share).unwrap_or(NonZero::<usize>::MIN)
 }
 
 /// Connects to the peer's endpoint. The metadata travel as connect handles do.
