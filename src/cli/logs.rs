@@ -67,8 +67,9 @@ pub(crate) struct Arguments {
     follow: bool,
     /// Only lines from this time on, and lines without a time (RFC 3339 or a date; UTC without a zone).
     ///
-    /// Times without a zone in the logs are read as UTC too. glog's times have no year: they are
-    /// read as the last such day that is not in the future.
+    /// Times without a zone in the logs are read as UTC too. Times of glog and vLLM have no year: it is that
+    /// of the log's first time with one, or the last in which they are not in the future or after the
+    /// file was written.
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<i64>,
     /// Only lines up to this time.

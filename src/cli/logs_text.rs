@@ -5,7 +5,9 @@ use super::logs_harness;
 use super::output::Columns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use tcpx_logs::{Comm, HarnessState, LogReport, OwnSignature, Role, SignatureFinding};
+use tcpx_logs::{
+    Comm, HarnessState, LogEnd, LogReport, OwnSignature, Role, Severity, SignatureFinding,
+};
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;
@@ -13,6 +15,8 @@ const ROWS: usize = 20;
 const NAMED: usize = 4;
 /// Lines from the start and from the end that state an error in words.
 const STATED: usize = 3;
+/// Kinds of last lines.
+const ENDS: usize = 3;
 /// Ranks below which missing ones are named.
 const RANKS_MAX: u32 = 65_536;
 
@@ -24,6 +28,7 @@ pub(crate) fn render(report: &LogReport, verbose: bool) -> String {
     findings(report, &mut text);
     first_failure(report, &mut text);
     waits(report, &mut text);
+    ends(report, &mut text);
     builds(report, &mut text);
     unknown(report, verbose, &mut text);
     comms(report, verbose, &mut text);
@@ -236,6 +241,35 @@ fn waits(report: &LogReport, text: &mut String) {
     }
 }
 
+/// The last lines of processes, if nothing else says why they stopped there.
+fn ends(report: &LogReport, text: &mut String) {
+    let explains = |one: &SignatureFinding| {
+        one.role != Role::Consequence && one.severity < Severity::Warning
+    };
+    let is_told = |end: &LogEnd| {
+        let samples = report.findings.iter().any(|one| one.sample == end.sample);
+        samples || report.harness.is_some()
+    };
+    if report.findings.iter().any(explains) {
+        return;
+    }
+    let ends: Vec<&LogEnd> = report.ends.iter().filter(|end| !is_told(end)).collect();
+    for end in ends.iter().take(ENDS) {
+        let (place, processes) = (&end.last, named(&end.processes));
+        let silent = end.silent_seconds.map_or(String::new(), |seconds| {
+            format!(", {seconds:.0} s before the last line of its file")
+        });
+        let _ = writeln!(
+            text,
+            "# last line of {processes}{silent} :\n#   {}:{}: {}",
+            place.file, place.line, end.sample
+        );
+    }
+    if ends.len() > ENDS {
+        let _ = writeln!(text, "# and {} more kinds of last lines (--json)", ends.len() - ENDS);
+    }
+}
+
 fn ranks(ranks: &[u32]) -> String {
     let names: Vec<String> = ranks.iter().map(u32::to_string).collect();
     named(&names)
@@ -265,11 +299,17 @@ pub(crate) fn finding(finding: &SignatureFinding) -> String {
     if let Some(next) = &finding.next_step {
         let _ = writeln!(text, "  next : {next}");
     }
-    let _ = writeln!(
-        text,
-        "  {}:{}: {}",
-        finding.first.file, finding.first.line, finding.sample
-    );
+    let mut line = |place: String, line: &str| {
+        let _ = writeln!(text, "  {place}: {line}");
+    };
+    let first = &finding.first;
+    for before in &finding.before {
+        line(format!("{} before", first.file), before);
+    }
+    line(format!("{}:{}", first.file, first.line), &finding.sample);
+    if let Some(after) = &finding.after {
+        line(format!("{} behind", first.file), after);
+    }
     text
 }
 

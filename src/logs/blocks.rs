@@ -4,7 +4,9 @@
 //! SIGBUS, and reading costs a tenth of the time at most.
 #![forbid(unsafe_code)]
 
-use memchr::memrchr;
+use super::ends::TAIL;
+use super::time::Years;
+use memchr::{memchr, memrchr};
 use std::io::{self, Read};
 use std::sync::{Mutex, PoisonError};
 
@@ -20,16 +22,21 @@ struct State<R> {
     source: R,
     /// The start of a line whose end has not been read yet.
     carry: Vec<u8>,
+    /// The last bytes of the blocks that were taken.
+    tail: Vec<u8>,
+    years: Years,
     index: u32,
     bytes: u64,
     ended: bool,
 }
 
 impl<R: Read> Blocks<R> {
-    pub(super) fn new(source: R) -> Self {
+    pub(super) fn new(source: R, years: Years) -> Self {
         let state = State {
             source,
             carry: Vec::new(),
+            tail: Vec::new(),
+            years,
             index: 0,
             bytes: 0,
             ended: false,
@@ -39,12 +46,12 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// Reads the next block into `buffer`. Returns the block's index and size, or `None` at
-    /// the end.
+    /// Reads the next block into `buffer`. Returns the block's index and size, and what tells the
+    /// years of its times, or `None` at the end.
     ///
     /// # Errors
     /// Reading failed; later calls return no block.
-    pub(super) fn next(&self, buffer: &mut Vec<u8>) -> io::Result<Option<(u32, usize)>> {
+    pub(super) fn next(&self, buffer: &mut Vec<u8>) -> io::Result<Option<(u32, usize, Years)>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.resize(BLOCK, 0);
         let filled = state.fill(buffer).inspect_err(|_| state.ended = true)?;
@@ -57,8 +64,22 @@ impl<R: Read> Blocks<R> {
             memrchr(b'\n', &buffer[..filled]).map_or(filled, |at| at + 1)
         };
         state.carry.extend_from_slice(&buffer[size..filled]);
+        state.years = state.years.of_log(&buffer[..size]);
+        state.keep_tail(&buffer[..size]);
         state.index = state.index.saturating_add(1);
-        Ok(Some((state.index - 1, size)))
+        Ok(Some((state.index - 1, size, state.years)))
+    }
+
+    /// The whole lines in the last bytes of the stream, at most `TAIL` of them, and what tells the years
+    /// of its times.
+    pub(super) fn into_tail(self) -> (Vec<u8>, Years) {
+        let state = self.state.into_inner();
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        if state.bytes > state.tail.len() as u64 {
+            let line = memchr(b'\n', &state.tail).map_or(state.tail.len(), |end| end + 1);
+            state.tail.drain(..line);
+        }
+        (state.tail, state.years)
     }
 
     /// Bytes read so far.
@@ -71,6 +92,13 @@ impl<R: Read> Blocks<R> {
 }
 
 impl<R: Read> State<R> {
+    fn keep_tail(&mut self, block: &[u8]) {
+        let kept = self.tail.len().min(TAIL.saturating_sub(block.len()));
+        self.tail.drain(..self.tail.len() - kept);
+        let new = block.len().saturating_sub(TAIL);
+        self.tail.extend_from_slice(&block[new..]);
+    }
+
     fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = self.carry.len();
         buffer[..filled].copy_from_slice(&self.carry);
@@ -108,8 +136,12 @@ mod tests {
     }
 
     fn all(source: impl Read) -> Vec<Vec<u8>> {
-        let (blocks, mut buffer, mut all) = (Blocks::new(source), Vec::new(), Vec::new());
-        while let Some((index, size)) = blocks.next(&mut buffer).unwrap() {
+        let (blocks, mut buffer, mut all) = (
+            Blocks::new(source, Years::default()),
+            Vec::new(),
+            Vec::new(),
+        );
+        while let Some((index, size, _)) = blocks.next(&mut buffer).unwrap() {
             assert_eq!(index as usize, all.len());
             all.push(buffer[..size].to_vec());
         }

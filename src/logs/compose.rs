@@ -9,7 +9,7 @@ use super::report::{
     BuildMismatch, CollectiveWait, Comm, LinePlace, LogReport, PollRate, STATED_ERROR, Setting,
     SignatureFinding, StatedLine, Transport, UNKNOWN_WARNING, UnknownWarning,
 };
-use super::signature::{Need, Phase, Role, Severity, Signature};
+use super::signature::{Fact, Need, Phase, Role, Severity, Signature};
 use super::tally::{Address, FlowKey, FlowSeen, Place, SeenLines, SeenShape, Speaker, Tally, Wait};
 use super::time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,17 +68,23 @@ pub(super) fn shown(text: &[u8]) -> String {
         .to_owned()
 }
 
+/// As [`shown`], with the blanks at its start: they tell lines of a stack trace.
+fn shown_whole(text: &[u8]) -> String {
+    let blanks = text.iter().take_while(|byte| **byte == b' ').count();
+    format!("{:blanks$}{}", "", shown(text))
+}
+
 /// Lines of the source by host.
 type Hosts = BTreeMap<String, BTreeSet<u32>>;
 
-struct Compose<'a> {
+pub(super) struct Compose<'a> {
     catalogue: &'a SignatureCatalogue,
-    tally: &'a Tally,
-    files: &'a [String],
+    pub(super) tally: &'a Tally,
+    pub(super) files: &'a [String],
 }
 
 impl Compose<'_> {
-    fn name(&self, speaker: u32) -> String {
+    pub(super) fn name(&self, speaker: u32) -> String {
         let file = |file: u32| self.files.get(file as usize).cloned().unwrap_or_default();
         match self.tally.speakers.get(speaker as usize) {
             Some(Speaker::Process {
@@ -99,7 +105,7 @@ impl Compose<'_> {
         }
     }
 
-    fn place(&self, place: Place, time_us: Option<i64>) -> LinePlace {
+    pub(super) fn place(&self, place: Place, time_us: Option<i64>) -> LinePlace {
         let file = self
             .files
             .get(place.file as usize)
@@ -168,6 +174,7 @@ impl Compose<'_> {
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
         follow(&mut report.findings);
         self.state(report);
+        super::waits_at_end::add(self, report);
         order(&mut report.findings);
         order(&mut report.benign);
     }
@@ -195,6 +202,13 @@ impl Compose<'_> {
             let first = report.stated.remove(0);
             report.findings.push(stated_finding(first));
         }
+    }
+
+    /// Whether the log has lines of a program that drives the plugin itself.
+    pub(super) fn has_harness(&self) -> bool {
+        let fact = |number: u32| self.catalogue.signatures.get(number as usize)?.fact;
+        let mut seen = self.tally.seen.keys();
+        seen.any(|(number, _)| fact(*number) == Some(Fact::Harness))
     }
 
     /// Whether the log has lines of any of these signatures.
@@ -288,6 +302,8 @@ impl Compose<'_> {
                 .zip(longest)
                 .map(|(slowest, longest)| PollRate::new(slowest, longest)),
             sample: shown(sample),
+            before: Vec::new(),
+            after: None,
         }
     }
 
@@ -333,6 +349,13 @@ impl Compose<'_> {
                 first: self.place(seen.first, seen.first_us),
                 last: self.place(seen.last, seen.last_us),
                 sample: shown(&seen.sample),
+                before: shape
+                    .context
+                    .before
+                    .iter()
+                    .map(|line| shown_whole(line))
+                    .collect(),
+                after: shape.context.after.as_deref().map(shown_whole),
             }
         };
         let mut all: Vec<UnknownWarning> = self.tally.shapes.iter().map(unknown).collect();
@@ -498,6 +521,8 @@ impl Compose<'_> {
             versions: "any NCCL".to_owned(),
             polls: None,
             sample: hosts.join("; "),
+            before: Vec::new(),
+            after: None,
         })
     }
 
@@ -665,11 +690,23 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         phase: None,
         meaning: "a warning or an error that tcpxctl has no signature for".to_owned(),
         causes: Vec::new(),
-        next_step: None,
+        next_step: Some(read_around(&warning.first)),
         versions: String::new(),
         polls: None,
         sample: warning.sample.clone(),
+        before: warning.before.clone(),
+        after: warning.after.clone(),
     }
+}
+
+/// How to read the lines around one that no signature explains.
+fn read_around(place: &LinePlace) -> String {
+    let (from, to) = (place.line.saturating_sub(30).max(1), place.line + 10);
+    format!(
+        "read what its program did before: lines {from} to {to} of {}; `tcpxctl topic own-signatures` \
+         shows how to teach tcpxctl this line",
+        place.file
+    )
 }
 
 /// A line that states an error in words as a finding.
@@ -681,16 +718,18 @@ fn stated_finding(line: StatedLine) -> SignatureFinding {
         count: 1,
         processes: vec![line.place.file.clone()],
         first: line.place.clone(),
-        last: line.place,
+        last: line.place.clone(),
         phase: None,
         meaning:
             "the first line before the end that states an error; tcpxctl has no signature for it"
                 .to_owned(),
         causes: Vec::new(),
-        next_step: None,
+        next_step: Some(read_around(&line.place)),
         versions: String::new(),
         polls: None,
         sample: line.sample,
+        before: Vec::new(),
+        after: None,
     }
 }
 

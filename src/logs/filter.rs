@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::shape::Record;
-use super::time;
+use super::time::{self, Years};
 
 /// Conditions on a record; all must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,9 +22,9 @@ pub struct LogFilter {
 }
 
 impl LogFilter {
-    pub(super) fn takes(&self, record: &Record<'_>) -> bool {
-        let since = |since| record.time_us().is_none_or(|time| time >= since);
-        let until = |until| record.time_us().is_none_or(|time| time <= until);
+    pub(super) fn takes(&self, record: &Record<'_>, years: Years) -> bool {
+        let since = |since| record.time_us(years).is_none_or(|time| time >= since);
+        let until = |until| record.time_us(years).is_none_or(|time| time <= until);
         let after = self.since_us.is_none_or(since);
         let before = self.until_us.is_none_or(until);
         let rank = self

@@ -21,6 +21,7 @@ mod catalogue;
 mod check;
 mod compose;
 mod digits;
+mod ends;
 #[cfg(test)]
 mod families;
 mod fields;
@@ -50,6 +51,7 @@ mod tests;
 mod time;
 #[cfg(test)]
 mod variables;
+mod waits_at_end;
 
 pub use catalogue::{SignatureCatalogue, SignatureCatalogueError};
 pub use check::{SignatureMistake, check_folder};
@@ -61,9 +63,9 @@ pub use harness::{
 pub use input::{InputProblem, unpack};
 pub use read::{LogReader, follow};
 pub use report::{
-    BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure, Inputs, LinePlace, LogReport,
-    PollRate, RankBehind, STATED_ERROR, Setting, SignatureFinding, StatedLine, Transport,
-    UNKNOWN_WARNING, UnknownWarning,
+    BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure, Inputs, LinePlace, LogEnd,
+    LogReport, PollRate, RankBehind, STATED_ERROR, Setting, SignatureFinding, StatedLine,
+    Transport, UNFINISHED_NCCL_INIT, UNKNOWN_WARNING, UnknownWarning, WAITS_AT_END,
 };
 pub use signature::{Fact, Need, OwnSignature, Phase, Role, Severity, Signature};
 pub use telemetry::{Telemetry, TelemetryStage};

@@ -7,13 +7,14 @@ use super::filter::LogFilter;
 use super::harness::Harness;
 use super::input::{self, InputProblem, Source, problem};
 use super::report::LogReport;
-use super::scan::scan;
+use super::scan::{Scanned, Stream, scan};
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
+use super::time::Years;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tcpx_run_model::record::RunFiles;
 
 /// Most telemetry files that are reported one by one.
@@ -29,6 +30,8 @@ pub struct LogReader<'a> {
     tally: Tally,
     harness: Harness,
     files: Vec<String>,
+    /// For each file.
+    years: Vec<Years>,
     bytes: u64,
     telemetry: Vec<Telemetry>,
     problems: Vec<InputProblem>,
@@ -47,6 +50,7 @@ impl<'a> LogReader<'a> {
             tally,
             harness: Harness::default(),
             files,
+            years: Vec::new(),
             bytes: 0,
             telemetry,
             problems,
@@ -113,6 +117,13 @@ impl<'a> LogReader<'a> {
     }
 
     fn file(&mut self, name: &str) -> u32 {
+        let written = std::fs::metadata(name)
+            .and_then(|meta| meta.modified())
+            .ok();
+        let since = written.and_then(|written| written.duration_since(UNIX_EPOCH).ok());
+        // Before the year 2^63 / 31 557 600.
+        let written = since.map(|since| since.as_secs() as i64);
+        self.years.push(Years::until(written));
         self.files.push(super::compose::shown(name.as_bytes()));
         // The number of files is bounded where folders are read.
         (self.files.len() - 1) as u32
@@ -126,14 +137,27 @@ impl<'a> LogReader<'a> {
 
     /// Reads lines of a file of which `before` lines were read earlier. Returns their number.
     fn lines(&mut self, file: u32, before: u64, source: impl Read + Send) -> u64 {
-        let (tally, bytes, result) = scan(
+        let stream = Stream {
+            source,
+            file,
+            before,
+            years: self.years.get(file as usize).copied().unwrap_or_default(),
+        };
+        let Scanned {
+            tally,
+            bytes,
+            years,
+            result,
+        } = scan(
             self.catalogue,
             self.filter,
-            source,
-            (file, before),
+            stream,
             self.threads,
             &mut self.harness,
         );
+        if let Some(known) = self.years.get_mut(file as usize) {
+            *known = years;
+        }
         let lines = tally.lines;
         self.tally.merge(tally);
         self.bytes += bytes;

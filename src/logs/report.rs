@@ -32,6 +32,8 @@ pub struct LogReport {
     pub unknown: Vec<UnknownWarning>,
     /// Lines that state an error in words, if no finding names a cause: the first and the last.
     pub stated: Vec<StatedLine>,
+    /// The last lines of processes, the latest of each file first.
+    pub ends: Vec<LogEnd>,
     /// Lines that look like problems and are harmless.
     pub benign: Vec<SignatureFinding>,
     /// Signatures of severity info.
@@ -166,6 +168,12 @@ pub struct SignatureFinding {
     pub polls: Option<PollRate>,
     /// Text of the first line.
     pub sample: String,
+    /// The lines before the first line, where no signature explains it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
+    /// The line behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 impl SignatureFinding {
@@ -201,7 +209,7 @@ impl PollRate {
 }
 
 /// The place of a line.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LinePlace {
     /// Path of the file.
     pub file: String,
@@ -213,6 +221,28 @@ pub struct LinePlace {
 
 /// Signature of the finding on the first line that states an error in words, where all else followed.
 pub const STATED_ERROR: &str = "stated-error";
+
+/// Signature of the finding on a log that ends with a line that says that its program waits.
+pub const WAITS_AT_END: &str = "waits-at-end";
+
+/// Signature of the finding on a log that ends where NCCL begins to make a communicator.
+pub const UNFINISHED_NCCL_INIT: &str = "nccl-init-unfinished";
+
+/// Processes whose last lines differ only in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LogEnd {
+    /// The processes.
+    pub processes: Vec<String>,
+    /// The latest of these lines.
+    pub last: LinePlace,
+    /// Its text.
+    pub sample: String,
+    /// Whether it says that its program waits.
+    pub waits: bool,
+    /// Seconds from it to the last line of its file, if both have a time and it is a minute or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_seconds: Option<f64>,
+}
 
 /// WARN lines without a signature that differ only in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -227,6 +257,11 @@ pub struct UnknownWarning {
     pub last: LinePlace,
     /// Text of the first line.
     pub sample: String,
+    /// The lines before the first line.
+    pub before: Vec<String>,
+    /// The line behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
     /// Processes that logged them.
     pub processes: Vec<String>,
     /// Every process that logged it initialized a communicator afterwards.

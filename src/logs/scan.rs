@@ -24,7 +24,8 @@ use super::order::InOrder;
 use super::parser::{Found, ParsedLine, ParsedRecord, Parser};
 use super::shape::{self, Level, Record};
 use super::signature::Fact;
-use super::tally::{CountedLine, Group, Place, Tally, Wait};
+use super::tally::{Around, CountedLine, Group, Place, Tally, Wait};
+use super::time::Years;
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
 
@@ -42,20 +43,35 @@ const ATTEMPT_EVERY: u32 = 8;
 /// Bits of a line number that hold the line within its block; a block has fewer lines.
 const BLOCK_BITS: u32 = 24;
 
-/// Reads a stream to its end. `harness` follows the programs in it; `before` lines of the file
-/// were read earlier.
-///
-/// # Errors
-/// Reading failed; the tally holds the lines up to that point.
+/// A stream to scan.
+pub(super) struct Stream<R> {
+    pub source: R,
+    /// The number of its file.
+    pub file: u32,
+    /// Lines of the file that were read earlier.
+    pub before: u64,
+    pub years: Years,
+}
+
+/// What a stream came to.
+pub(super) struct Scanned {
+    pub tally: Tally,
+    pub bytes: u64,
+    pub years: Years,
+    pub result: io::Result<()>,
+}
+
+/// Reads a stream to its end. `harness` follows the programs in it. If reading failed, the tally
+/// holds the lines up to that point.
 pub(super) fn scan(
     catalogue: &SignatureCatalogue,
     filter: &LogFilter,
-    source: impl Read + Send,
-    (file, before): (u32, u64),
+    stream: Stream<impl Read + Send>,
     threads: usize,
     harness: &mut Harness,
-) -> (Tally, u64, io::Result<()>) {
-    let blocks = Blocks::new(source);
+) -> Scanned {
+    let (file, before) = (stream.file, stream.before);
+    let blocks = Blocks::new(stream.source, stream.years);
     let mut lines = before;
     let in_order = InOrder::new(EARLY_MAX, |part: BlockLines| {
         harness.take(file, lines, &part);
@@ -79,8 +95,16 @@ pub(super) fn scan(
             .collect()
     });
     drop(in_order);
-    let (tally, result) = merged(done, file, before);
-    (tally, blocks.bytes(), result)
+    let (mut tally, result) = merged(done, file, before);
+    let bytes = blocks.bytes();
+    let (tail, years) = blocks.into_tail();
+    tally.read_end((filter, years), file, &tail, before);
+    Scanned {
+        tally,
+        bytes,
+        years,
+        result,
+    }
 }
 
 /// One tally of those of all threads. It does not depend on which thread took which block, as
@@ -149,6 +173,7 @@ impl<'a> Worker<'a> {
             counter: Counter {
                 catalogue,
                 filter,
+                years: Years::default(),
                 file,
                 tally: Tally::default(),
                 harness: BlockLines::default(),
@@ -160,7 +185,8 @@ impl<'a> Worker<'a> {
         let (mut buffer, mut lines) = (Vec::new(), Vec::new());
         let result = loop {
             match blocks.next(&mut buffer) {
-                Ok(Some((index, size))) => {
+                Ok(Some((index, size, years))) => {
+                    self.counter.years = years;
                     let count = self.block(&buffer[..size], index);
                     lines.push((index, count));
                     let mut harness = std::mem::take(&mut self.counter.harness);
@@ -234,7 +260,13 @@ impl<'a> Worker<'a> {
             None => line,
         };
         let place = at.place(self.counter.file);
-        self.counter.line(self.parser.parse(line), line, place);
+        let around = Around {
+            block: at.block,
+            start: at.from,
+            end,
+        };
+        self.counter
+            .line(self.parser.parse(line), line, place, around);
         at.from = at.block.len().min(end + 1);
         at.lines += usize::from(end < at.block.len());
         let behind = &at.block[at.from..];
@@ -302,6 +334,8 @@ fn count_lines(text: &[u8]) -> usize {
 struct Counter<'a> {
     catalogue: &'a SignatureCatalogue,
     filter: &'a LogFilter,
+    /// Of the times in the block.
+    years: Years,
     file: u32,
     tally: Tally,
     /// The lines of harnesses in the block.
@@ -309,26 +343,34 @@ struct Counter<'a> {
 }
 
 impl Counter<'_> {
-    fn line(&mut self, parsed: &ParsedLine, line: &[u8], place: Place) {
+    fn line(&mut self, parsed: &ParsedLine, line: &[u8], place: Place, around: Around<'_>) {
         self.tally.matched_lines += u64::from(parsed.has_signature);
         for one in &parsed.records {
             let record = one.record(line);
-            if self.filter.takes(&record) {
-                self.record(one, &record, line, place);
+            if self.filter.takes(&record, self.years) {
+                self.record(one, &record, line, place, around);
             } else if !one.found.is_empty() {
                 self.tally.filtered_records += 1;
             }
         }
     }
 
-    fn record(&mut self, parsed: &ParsedRecord, record: &Record<'_>, text: &[u8], place: Place) {
+    fn record(
+        &mut self,
+        parsed: &ParsedRecord,
+        record: &Record<'_>,
+        text: &[u8],
+        place: Place,
+        around: Around<'_>,
+    ) {
         let level = record.level();
         let line = CountedLine {
             place,
-            time_us: record.time_us(),
+            time_us: record.time_us(self.years),
             site: record.site().filter(|_| level == Some(Level::Warn)),
             text,
             at: parsed.at,
+            around,
         };
         if parsed.found.is_empty() {
             let said = match level {

@@ -13,7 +13,7 @@
 //! lines that differ only in their numbers have one [`Layout`].
 #![forbid(unsafe_code)]
 
-use super::time;
+use super::time::{self, Years};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem, memrchr};
 use std::sync::LazyLock;
@@ -52,8 +52,8 @@ pub(super) enum Level {
 pub(super) struct Record<'a> {
     /// The prefix from the first text on that has the form of a time.
     time: Option<&'a [u8]>,
-    /// The same for a time in glog's form.
-    glog: Option<&'a [u8]>,
+    /// The same for a time without a year.
+    yearless: Option<&'a [u8]>,
     rank: Option<&'a [u8]>,
     gpu: Option<&'a [u8]>,
     /// Host name up to the first dot, as NCCL writes it.
@@ -67,9 +67,9 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// Microseconds since 1970; a time without a zone is read as UTC.
-    pub(super) fn time_us(&self) -> Option<i64> {
+    pub(super) fn time_us(&self, years: Years) -> Option<i64> {
         let time = self.time.and_then(time::find);
-        time.or_else(|| self.glog.and_then(time::glog))
+        time.or_else(|| time::yearless(self.yearless?, years))
     }
 
     /// The rank in the launcher's prefix.
@@ -130,7 +130,7 @@ impl Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     time: Option<Span>,
-    glog: Option<Span>,
+    yearless: Option<Span>,
     rank: Option<Span>,
     gpu: Option<Span>,
     host: Option<Span>,
@@ -146,7 +146,7 @@ impl Layout {
         let span = |part: &[u8]| Span::of(line, part);
         Self {
             time: record.time.map(span),
-            glog: record.glog.map(span),
+            yearless: record.yearless.map(span),
             rank: record.rank.map(span),
             gpu: record.gpu.map(span),
             host: record.host.map(span),
@@ -162,7 +162,7 @@ impl Layout {
         let part = |span: Span| span.in_line(line);
         Record {
             time: self.time.map(part),
-            glog: self.glog.map(part),
+            yearless: self.yearless.map(part),
             rank: self.rank.map(part),
             gpu: self.gpu.map(part),
             host: self.host.map(part),
@@ -500,7 +500,7 @@ fn rank_of_sglang(text: &[u8]) -> Option<&[u8]> {
 /// Time and rank of a line of glog or of PyTorch's loggers.
 fn torch<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
-    record.glog = time::glog_places(front).next().map(|at| &front[at..]);
+    record.yearless = time::yearless_places(front).next().map(|at| &front[at..]);
     record.rank = record.rank.or_else(|| torch_rank(front));
 }
 
@@ -602,7 +602,7 @@ mod tests {
             let line = format!("{prefix}node0:71:79 [3] f:1 NCCL WARN {MESSAGE}");
             let record = at(&line, "closed");
             assert_eq!(
-                (record.rank(), record.time_us().is_some()),
+                (record.rank(), record.time_us(Years::default()).is_some()),
                 (rank, has_time),
                 "{line}"
             );

@@ -4,10 +4,13 @@
 //! a bound is counted under a common name or in `too_many`.
 #![forbid(unsafe_code)]
 
+use super::ends::Ends;
 use super::fields::{self, CommRank, FlowText, Polls};
+use super::filter::LogFilter;
 use super::networks::Proof;
 use super::shape::Record;
 use super::stated::StatedLines;
+use super::time::Years;
 use foldhash::fast::RandomState;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -38,6 +41,10 @@ const SAMPLE_BEFORE: usize = 120;
 /// Bytes of a sample from the text that was found on, at least.
 const SAMPLE_AFTER: usize = 120;
 const SHAPE_BYTES: usize = 160;
+/// Lines that are kept before an unknown error, and bytes of each; they are searched within so many bytes.
+const CONTEXT_BEFORE: usize = 3;
+const CONTEXT_BYTES: usize = 200;
+const CONTEXT_WITHIN: usize = 4096;
 const VALUE_BYTES: usize = 200;
 
 /// The place of a line: index of the file, and line number from 1.
@@ -70,6 +77,45 @@ pub(super) struct CountedLine<'a> {
     pub text: &'a [u8],
     /// The offset in `text` that a sample must show.
     pub at: usize,
+    pub around: Around<'a>,
+}
+
+/// Where a line is in its block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Around<'a> {
+    pub block: &'a [u8],
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Around<'_> {
+    /// The lines before it, and the one behind it, as far as the block has them.
+    fn lines(&self) -> Context {
+        let cut = |line: &[u8]| cut(line.trim_ascii_end(), CONTEXT_BYTES);
+        let has_text = |line: &&[u8]| !line.trim_ascii().is_empty();
+        let before = self.block.get(..self.start).unwrap_or_default();
+        let before =
+            before[before.len().saturating_sub(CONTEXT_WITHIN)..].rsplit(|byte| *byte == b'\n');
+        let mut before: Vec<Vec<u8>> = before
+            .filter(has_text)
+            .take(CONTEXT_BEFORE)
+            .map(cut)
+            .collect();
+        before.reverse();
+        let after = self.block.get(self.end..).unwrap_or_default();
+        let after = after[..after.len().min(CONTEXT_WITHIN)].split(|byte| *byte == b'\n');
+        Context {
+            before,
+            after: after.into_iter().find(has_text).map(cut),
+        }
+    }
+}
+
+/// The lines around the first line of a kind.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Context {
+    pub before: Vec<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
 }
 
 /// The lines of one signature or shape.
@@ -149,6 +195,8 @@ pub(super) type Device = (Vec<u8>, Vec<u8>);
 #[derive(Debug)]
 pub(super) struct SeenShape {
     pub lines: SeenLines,
+    /// The lines around the first one.
+    pub context: Context,
     /// The last line of each speaker.
     pub last: BTreeMap<u32, Place>,
     /// Whether `last` lacks a speaker.
@@ -158,9 +206,10 @@ pub(super) struct SeenShape {
 }
 
 impl SeenShape {
-    fn new(lines: SeenLines, is_notice: bool) -> Self {
+    fn new(lines: SeenLines, context: Context, is_notice: bool) -> Self {
         Self {
             lines,
+            context,
             last: BTreeMap::new(),
             lacks_speakers: false,
             is_notice,
@@ -195,6 +244,8 @@ pub(super) struct Tally {
     pub shapes: HashMap<Vec<u8>, SeenShape>,
     /// Lines that state an error in words.
     pub stated: StatedLines,
+    /// How files end.
+    pub ends: Ends,
     /// The entries of `last` of all shapes.
     lasts: usize,
     pub settings: BTreeMap<(u32, Vec<u8>), BTreeSet<Vec<u8>>>,
@@ -321,7 +372,8 @@ impl Tally {
             known.is_notice &= is_notice;
             return known.said_by(speaker, line.place, &mut self.lasts);
         }
-        let mut new = SeenShape::new(SeenLines::new(line, None), is_notice);
+        let context = line.around.lines();
+        let mut new = SeenShape::new(SeenLines::new(line, None), context, is_notice);
         new.said_by(speaker, line.place, &mut self.lasts);
         self.add_shape(shape, new);
     }
@@ -336,6 +388,9 @@ impl Tally {
             }
             Entry::Occupied(entry) => {
                 let known = entry.into_mut();
+                if new.lines.first < known.lines.first {
+                    known.context = new.context;
+                }
                 known.lines.merge(new.lines);
                 known.lacks_speakers |= new.lacks_speakers;
                 known.is_notice &= new.is_notice;
@@ -494,6 +549,23 @@ impl Tally {
         known
     }
 
+    /// Reads the last lines of a stream of which `before` lines were read earlier.
+    pub(super) fn read_end(
+        &mut self,
+        (filter, years): (&LogFilter, Years),
+        file: u32,
+        tail: &[u8],
+        before: u64,
+    ) {
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.read(file, tail, before + self.lines, years, |record| {
+            filter
+                .takes(record, years)
+                .then(|| self.speaker(record, file))
+        });
+        self.ends = ends;
+    }
+
     /// Adds the tally of another thread or file.
     pub(super) fn merge(&mut self, other: Self) {
         let numbers: Vec<u32> = other
@@ -512,7 +584,7 @@ impl Tally {
                 self.add_seen((signature, number(speaker)), seen)
             });
         for (shape, seen) in other.shapes {
-            let mut new = SeenShape::new(seen.lines, seen.is_notice);
+            let mut new = SeenShape::new(seen.lines, seen.context, seen.is_notice);
             new.lacks_speakers = seen.lacks_speakers;
             for (speaker, place) in seen.last {
                 new.said_by(number(speaker), place, &mut self.lasts);
@@ -520,6 +592,7 @@ impl Tally {
             self.add_shape(shape, new);
         }
         self.stated.merge(other.stated);
+        self.ends.merge(other.ends, number);
         for ((speaker, key), values) in other.settings {
             values
                 .into_iter()
@@ -743,6 +816,7 @@ mod tests {
                     site: None,
                     text: &message,
                     at: 0,
+                    around: Around::default(),
                 };
                 tally.see_unknown(speaker, &message, false, line);
             }

@@ -1,21 +1,25 @@
 //! Parses times in logs without allocating.
 //!
 //! The format is year, month and day with dashes, then a blank, `T` or `_`, then hours,
-//! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC. glog's
-//! form, `E1120 08:14:04.531042`, has no year: it is read as the last such day that is not in
-//! the future.
+//! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC. The times
+//! of glog, `E1120 08:14:04.531042`, and of vLLM have no year: it is that of the log's first time
+//! that has one. Without one, the first time is of the last such day that is neither in the future
+//! nor after the file was written, and all others are near it, also over the end of a year.
 #![forbid(unsafe_code)]
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use memchr::memchr_iter;
-use std::sync::LazyLock;
 
 /// `2026-11-20T08:14:04`.
 const SIZE: usize = 19;
 const DAY_SECONDS: i64 = 86_400;
 /// Years after which a 29th of February comes again at the latest.
 const LEAP_YEARS: i64 = 8;
+/// A file that is said to be older has a wrong date: 2015, the year of the first NCCL.
+const FILES_SINCE: i64 = 1_420_070_400;
+/// Bytes of a line that its time is in.
+const FRONT: usize = 128;
 
 /// The first time in a text, in microseconds since 1970.
 pub(super) fn find(text: &[u8]) -> Option<i64> {
@@ -32,82 +36,127 @@ fn dashes(text: &[u8]) -> impl Iterator<Item = usize> {
     memchr_iter(b'-', text).filter_map(|dash| dash.checked_sub(4))
 }
 
-/// The first time of glog's form, `E1120 08:14:04.531042` or `E724 08:34:00.939894207`, in
-/// microseconds since 1970.
-pub(super) fn glog(text: &[u8]) -> Option<i64> {
-    // The log may be of a zone that is up to a day ahead.
-    static LATEST: LazyLock<Latest> =
-        LazyLock::new(|| Latest::new(jiff::Timestamp::now().as_second() + DAY_SECONDS));
-    glog_before(text, &LATEST)
-}
-
-/// A time that lines without a year are not later than.
-struct Latest {
-    seconds: i64,
-    year: i64,
-}
-
-impl Latest {
-    fn new(seconds: i64) -> Self {
-        let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
-        let year = time.to_zoned(TimeZone::UTC).year().into();
-        Self { seconds, year }
-    }
-}
-
-/// As [`glog`]; the year is the last one in which the time is before `latest`.
-fn glog_before(text: &[u8], latest: &Latest) -> Option<i64> {
-    glog_places(text).find_map(|at| {
-        let (date, clock, rest) = glog_parts(&text[at..])?;
-        // PyTorch omits the leading zero of the month.
-        let (month, day) = date.split_at(date.len() - 2);
+/// The first time without a year, `E1120 08:14:04.531042` of glog, `E724 08:34:00.939894207` of
+/// PyTorch or `11-20 08:14:04` of vLLM, in microseconds since 1970.
+pub(super) fn yearless(text: &[u8], years: Years) -> Option<i64> {
+    yearless_places(text).find_map(|at| {
+        let [month, day, clock, rest] = yearless_parts(&text[at..])?;
         let of_day = 3600 * digits(&clock[..2]) + 60 * digits(&clock[3..5]) + digits(&clock[6..]);
-        let days = last_day(digits(month), digits(day), of_day, latest)?;
+        let days = years.day(digits(month), digits(day), of_day)?;
         Some(1_000_000 * (days * DAY_SECONDS + of_day) + fraction(rest).0)
     })
 }
 
-/// The offsets of texts that have glog's form, whatever its digits are.
-pub(super) fn glog_places(text: &[u8]) -> impl Iterator<Item = usize> {
-    let level = |blank: usize| {
-        text[..blank]
-            .iter()
-            .rposition(|byte| !byte.is_ascii_digit())
+/// The offsets of texts that have the form of a time without a year, whatever its digits are.
+pub(super) fn yearless_places(text: &[u8]) -> impl Iterator<Item = usize> {
+    let start = |blank: usize| {
+        let is_inside = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
+        let before = text[..blank].iter().rposition(|byte| !is_inside(byte));
+        // The level of glog is a part of it; what is before a month is not.
+        let after = before.map_or(0, |at| at + 1);
+        match before {
+            Some(at) if blank - after < 5 => at,
+            _ => after,
+        }
     };
-    let places = memchr_iter(b' ', text).filter_map(level);
-    places.filter(|at| glog_parts(&text[*at..]).is_some())
+    let places = memchr_iter(b' ', text).map(start);
+    places.filter(|at| yearless_parts(&text[*at..]).is_some())
 }
 
-/// Date and clock at the start of a text of glog's form, and the rest.
-fn glog_parts(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let (level, rest) = text.split_first()?;
-    let size = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (date, rest) = rest.split_at(size);
-    let (clock, rest) = rest.strip_prefix(b" ")?.split_at_checked(8)?;
+/// Month, day and clock at the start of a text, and the rest.
+fn yearless_parts(text: &[u8]) -> Option<[&[u8]; 4]> {
+    let blank = text.iter().take(6).position(|byte| *byte == b' ')?;
+    let (date, rest) = text.split_at(blank);
+    let (month, day) = match date {
+        [b'I' | b'W' | b'E' | b'F', date @ ..] => {
+            date.split_at_checked(date.len().wrapping_sub(2))?
+        }
+        [_, _, b'-', _, _] => (&date[..2], &date[3..]),
+        _ => return None,
+    };
+    let is_date =
+        |part: &[u8]| (1..=2).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
+    let (clock, rest) = rest[1..].split_at_checked(8)?;
     let is_in_clock = |(at, byte): (usize, &u8)| match at {
         2 | 5 => *byte == b':',
         _ => byte.is_ascii_digit(),
     };
-    let has_form = matches!(level, b'I' | b'W' | b'E' | b'F')
-        && (3..=4).contains(&size)
-        && clock.iter().enumerate().all(is_in_clock);
-    has_form.then_some((date, clock, rest))
+    let has_form = is_date(month) && is_date(day) && clock.iter().enumerate().all(is_in_clock);
+    has_form.then_some([month, day, clock, rest])
+}
+
+/// What tells the year of times that have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Years {
+    /// A second since 1970, and its year.
+    seconds: i64,
+    year: i64,
+    /// Whether times are near it, as a log does not last half a year; or else not after it.
+    is_near: bool,
+}
+
+impl Default for Years {
+    fn default() -> Self {
+        Self::until(None)
+    }
+}
+
+impl Years {
+    /// For lines that were written before now, and before their file was last written, in seconds.
+    pub(super) fn until(written: Option<i64>) -> Self {
+        let now = jiff::Timestamp::now().as_second();
+        let written = written.filter(|written| *written >= FILES_SINCE);
+        // The log may be of a zone that is up to a day ahead.
+        Self::new(now.min(written.unwrap_or(now)) + DAY_SECONDS, false)
+    }
+
+    fn new(seconds: i64, is_near: bool) -> Self {
+        let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
+        let year = time.to_zoned(TimeZone::UTC).year().into();
+        Self {
+            seconds,
+            year,
+            is_near,
+        }
+    }
+
+    /// For a log with this text: its first time with a year is near all others, and else its first
+    /// time without one.
+    pub(super) fn of_log(self, text: &[u8]) -> Self {
+        if self.is_near {
+            return self;
+        }
+        let fronts = || {
+            let lines = text.split(|byte| *byte == b'\n');
+            lines.map(|line| &line[..line.len().min(FRONT)])
+        };
+        let time = fronts().find_map(find);
+        let time = time.or_else(|| fronts().find_map(|front| yearless(front, self)));
+        time.map_or(self, |time| Self::new(time.div_euclid(1_000_000), true))
+    }
+
+    /// Days since 1970 of the day with this month and number in the year that is meant; `of_day`
+    /// is its second.
+    fn day(self, month: i64, day: i64, of_day: i64) -> Option<i64> {
+        let last = self.year + i64::from(self.is_near);
+        let is_day =
+            |year: &i64| (1..=12).contains(&month) && (1..=month_days(*year, month)).contains(&day);
+        let days = (last - LEAP_YEARS..=last)
+            .rev()
+            .filter(is_day)
+            .map(|year| days(year, month, day));
+        let after = |days: &i64| days * DAY_SECONDS + of_day - self.seconds;
+        if self.is_near {
+            return days.min_by_key(|days| after(days).abs());
+        }
+        days.into_iter().find(|days| after(days) <= 0)
+    }
 }
 
 /// The value of a few digits.
 fn digits(text: &[u8]) -> i64 {
     let add = |sum, digit: &u8| 10 * sum + i64::from(digit - b'0');
     text.iter().fold(0, add)
-}
-
-/// Days since 1970 of the last day of this month and number whose second `of_day` is not
-/// after `latest`.
-fn last_day(month: i64, day: i64, of_day: i64, latest: &Latest) -> Option<i64> {
-    (latest.year - LEAP_YEARS..=latest.year)
-        .rev()
-        .filter(|year| (1..=12).contains(&month) && (1..=month_days(*year, month)).contains(&day))
-        .map(|year| days(year, month, day))
-        .find(|days| days * DAY_SECONDS + of_day <= latest.seconds)
 }
 
 /// The days of a month.
@@ -286,12 +335,15 @@ mod tests {
         }
     }
 
+    fn seconds(text: &str) -> i64 {
+        typed(text).expect("a time") / 1_000_000
+    }
+
     #[test]
-    fn a_time_of_glog_is_of_the_last_year_in_which_it_is_past() {
-        let latest = typed("2026-11-21T12:00:00Z").expect("a time") / 1_000_000;
-        let latest = Latest::new(latest);
+    fn a_time_without_a_year_is_of_the_last_one_in_which_it_is_past() {
+        let years = Years::new(seconds("2026-11-21T12:00:00Z"), false);
         let check = |text: &str, expected: Option<&str>| {
-            let time = glog_before(text.as_bytes(), &latest).and_then(shown);
+            let time = yearless(text.as_bytes(), years).and_then(shown);
             assert_eq!(time.as_deref(), expected, "{text}");
         };
         check(
@@ -302,10 +354,53 @@ mod tests {
             "[rank2]:[E814 01:57:12.008504165 ProcessGroupNCCL.cpp:542] x",
             Some("2026-08-14T01:57:12.008504Z"),
         );
+        check(
+            "(Worker pid=7) ERROR 11-20 08:14:04 [core.py:9] x",
+            Some("2026-11-20T08:14:04Z"),
+        );
         check("W1121 11:59:59 1 a.cc:1] x", Some("2026-11-21T11:59:59Z"));
         check("W1121 12:00:01 1 a.cc:1] x", Some("2025-11-21T12:00:01Z"));
         check("F0229 00:00:00 1 a.cc:1] x", Some("2024-02-29T00:00:00Z"));
         check("E0230 00:00:00 1 a.cc:1] x", None);
         check("E x E814 1:2 ERROR 01:57:12", None);
+        check("2-11-20 08:14:04 E 08:14:04 -- 08:14:04", None);
+    }
+
+    #[test]
+    fn a_log_over_the_end_of_a_year_goes_on() {
+        let years = Years::new(seconds("2026-11-21T12:00:00Z"), false);
+        let check = |begin: &str, text: &str, expected: &str| {
+            let years = years.of_log(begin.as_bytes());
+            let time = yearless(text.as_bytes(), years).and_then(shown);
+            assert_eq!(time.as_deref(), Some(expected), "{begin} {text}");
+        };
+        let december = "begin\nI1231 23:59:59 7 a.cc:1] x\n";
+        check(
+            december,
+            "I0101 00:00:01 7 a.cc:1] x",
+            "2026-01-01T00:00:01Z",
+        );
+        // The first line would be past this year too, the last one would not.
+        let dated = "2024-11-20 08:14:04 begin\n";
+        check(dated, "I1123 08:14:04 7 a.cc:1] x", "2024-11-23T08:14:04Z");
+        check(dated, "I0102 08:14:04 7 a.cc:1] x", "2025-01-02T08:14:04Z");
+        let november = "I1120 08:14:04 7 a.cc:1] x\n";
+        check(
+            november,
+            "I1123 08:14:04 7 a.cc:1] x",
+            "2026-11-23T08:14:04Z",
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_written_long_ago_has_the_years_of_then() {
+        let written = Years::until(Some(seconds("2021-03-04T00:00:00Z")));
+        let time = yearless(b"E1120 08:14:04 7 a.cc:1] x", written).and_then(shown);
+        assert_eq!(time.as_deref(), Some("2020-11-20T08:14:04Z"));
+        // A date of 1980 is that of an archive without dates.
+        assert_eq!(
+            Years::until(Some(seconds("1980-01-01T00:00:00Z"))),
+            Years::until(None)
+        );
     }
 }

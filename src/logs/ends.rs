@@ -1,0 +1,367 @@
+//! How a log ends: the last line of each process, and whether it says that the process waits.
+//!
+//! A program that waits for a rendezvous, a placement, an engine or its peers often says so as an
+//! ordinary line and then says nothing more. Such a line is no error, and programs find new words
+//! for it every year. That nothing follows it is what tells, so the end of a file is read once
+//! more, line by line, whatever signatures its lines have.
+//!
+//! Not here: waits that end in an error, which are findings by themselves, and programs that
+//! drive the plugin, whose lines `harness` follows.
+#![forbid(unsafe_code)]
+
+use super::loggers::regex;
+use super::shape::{self, Record};
+use super::tally::Place;
+use super::time::Years;
+use regex::bytes::Regex;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// Bytes of the end of a file that are read.
+pub(super) const TAIL: usize = 64 << 10;
+/// Processes whose last line is kept, in all files; with their texts 4 MiB at most.
+const ENDS_MAX: usize = 4096;
+/// Longest text of a line that is kept, in bytes.
+const TEXT_MAX: usize = 400;
+/// The message is searched up to here.
+const FRONT: usize = 512;
+const SHAPE_MAX: usize = 160;
+
+/// What a process says that it waits for, or that it has begun and cannot end alone.
+static WAITS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?i)\bwait(?:s|ing)?\b(?:[ -][\w.]+){0,4}?[ -](?:for|on|until|till|to|in)\b",
+        r"|\bawaiting\b|\bblocked (?:on|in|by|until)\b|\brendezvous'?ing\b",
+        r"|\bjoining (?:\w+ )?(?:rendezvous|cluster|group|quorum)|\bnot yet (?:ready|available|started|joined|connected)\b",
+        r"|\b(?:is|are|still|remains?) pending\b|\bpending (?:placement|creation|until|for)\b",
+        r"|\b(?:re-?)?try(?:ing)? (?:again|in \d|to (?:re)?(?:connect|join|reach))|\bretrying\b|\bwill retry\b",
+        r"|\b(?:re)?connecting to\b",
+        r"|\binitializing (?:torch ?distributed|torch ?backend|distributed|(?:default |the )?process group)",
+    ))
+});
+/// Words of a wait that is over, that is none, or that a server has between two requests.
+static OVER: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?i)\b(?:done|finished|stopped|after|without|no|not|instead of|while|before) (?:waiting|retrying|pending)\b",
+        r"|\bfor (?:\w+ ){0,2}(?:requests?|jobs?|tasks?|work|input|prompts?|commands?|events?)\b",
+        r"|\b(?:if|when|to avoid)\b.*\bwait",
+    ))
+});
+/// Lines of NCCL behind which a rank waits until all others have come as far.
+static NCCL_BEGINS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^\s*Bootstrap ?: Using |\bInit START\b"));
+/// Lines that say nothing about whether a program goes on: of stack traces, and of programs that
+/// are ended from outside.
+static NEUTRAL: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"^(?:\s|\^C|Traceback|KeyboardInterrupt|Killed|Terminated|Aborted|\*{5}|-{5}|={5})",
+        r"|^NCCL version |\bcudaDriverVersion \d",
+    ))
+});
+
+/// The ends of files by file and speaker.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    of: BTreeMap<(u32, u32), End>,
+    /// For each file: the first line of the part that was read last that is no wait.
+    goes_on: BTreeMap<u32, Place>,
+}
+
+/// How the lines of one speaker in one file end.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    pub last: LastLine,
+    pub wait: Option<LastWait>,
+}
+
+/// A line.
+#[derive(Debug, Clone)]
+pub(super) struct LastLine {
+    pub place: Place,
+    pub time_us: Option<i64>,
+    pub text: Vec<u8>,
+    /// The line with every number as `#`.
+    pub shape: Vec<u8>,
+}
+
+/// The last lines of a speaker that say that it waits, with no other line of it in between.
+#[derive(Debug, Clone)]
+pub(super) struct LastWait {
+    pub first: Place,
+    pub first_us: Option<i64>,
+    pub last: LastLine,
+    pub count: u64,
+    pub kind: WaitKind,
+    /// The first line behind them that is no wait: of this speaker, and of any.
+    pub own_after: Option<Place>,
+    pub any_after: Option<Place>,
+}
+
+/// Who says that a process waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WaitKind {
+    /// A program in its own words.
+    Said,
+    /// NCCL, which begins to make a communicator.
+    Nccl,
+}
+
+impl Ends {
+    /// Adds the last lines of a part of a file. `last_line` is the number of the very last one;
+    /// `speaker` gives the speaker of a record that is not left out.
+    pub(super) fn read(
+        &mut self,
+        file: u32,
+        tail: &[u8],
+        last_line: u64,
+        years: Years,
+        mut speaker: impl FnMut(&Record<'_>) -> Option<u32>,
+    ) {
+        let mut part = Self::default();
+        let text = tail.strip_suffix(b"\n").unwrap_or(tail);
+        let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+        let before = last_line.saturating_sub(lines.len() as u64);
+        let mut scratch = Vec::new();
+        for (number, line) in (before + 1..).zip(lines) {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let line = shape::without_escapes(line, &mut scratch);
+            if !line.iter().any(u8::is_ascii_alphabetic) {
+                continue;
+            }
+            let (record, ..) = shape::record_at(line, line.len());
+            if let Some(speaker) = speaker(&record) {
+                let place = Place { file, line: number };
+                part.line(speaker, (place, record.time_us(years)), line, &record);
+            }
+        }
+        self.merge(part, |speaker| speaker);
+    }
+
+    fn line(
+        &mut self,
+        speaker: u32,
+        (place, time_us): (Place, Option<i64>),
+        line: &[u8],
+        record: &Record<'_>,
+    ) {
+        let message = if record.level().is_some() {
+            record.message
+        } else {
+            line
+        };
+        let front = &message[..message.len().min(FRONT)];
+        let kind = waits(front);
+        let is_neutral = kind.is_none() && NEUTRAL.is_match(front);
+        if is_neutral {
+            return;
+        }
+        let last = LastLine {
+            place,
+            time_us,
+            text: line[..line.len().min(TEXT_MAX)].to_vec(),
+            shape: shape_of(front.trim_ascii()),
+        };
+        let Some(kind) = kind else {
+            self.goes_on.entry(place.file).or_insert(place);
+            for end in self.of.values_mut() {
+                if let Some(wait) = &mut end.wait {
+                    wait.any_after.get_or_insert(place);
+                }
+            }
+            let end = self.end(speaker, last);
+            if let Some(wait) = end.and_then(|end| end.wait.as_mut()) {
+                wait.own_after.get_or_insert(place);
+            }
+            return;
+        };
+        let Some(end) = self.end(speaker, last.clone()) else {
+            return;
+        };
+        match &mut end.wait {
+            Some(wait) if wait.own_after.is_none() && wait.kind == kind => {
+                (wait.last, wait.count) = (last, wait.count + 1);
+                wait.any_after = None;
+            }
+            wait => {
+                *wait = Some(LastWait {
+                    first: place,
+                    first_us: last.time_us,
+                    last,
+                    count: 1,
+                    kind,
+                    own_after: None,
+                    any_after: None,
+                });
+            }
+        }
+    }
+
+    /// The end of a speaker, with its new last line; `None` if too many are kept.
+    fn end(&mut self, speaker: u32, last: LastLine) -> Option<&mut End> {
+        let key = (last.place.file, speaker);
+        if self.of.len() >= ENDS_MAX && !self.of.contains_key(&key) {
+            return None;
+        }
+        let end = self.of.entry(key).or_insert_with(|| End {
+            last: last.clone(),
+            wait: None,
+        });
+        end.last = last;
+        Some(end)
+    }
+
+    /// Adds the ends of other files, or of a later part of a file.
+    pub(super) fn merge(&mut self, other: Self, number: impl Fn(u32) -> u32) {
+        for ((file, _), end) in &mut self.of {
+            if let Some((wait, place)) = end.wait.as_mut().zip(other.goes_on.get(file)) {
+                wait.any_after.get_or_insert(*place);
+            }
+        }
+        for ((file, speaker), end) in other.of {
+            let key = (file, number(speaker));
+            if self.of.len() < ENDS_MAX || self.of.contains_key(&key) {
+                self.of.insert(key, end);
+            }
+        }
+        self.goes_on.extend(other.goes_on);
+    }
+
+    /// The ends of all files, by file and speaker.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u32, &End)> {
+        let all = self.of.iter();
+        all.map(|((file, speaker), end)| (*file, *speaker, end))
+    }
+}
+
+/// A line with every number as `#`, that of its rank too.
+fn shape_of(line: &[u8]) -> Vec<u8> {
+    let mut shape: Vec<u8> = line
+        .iter()
+        .map(|byte| if byte.is_ascii_digit() { b'#' } else { *byte })
+        .collect();
+    shape.dedup_by(|next, byte| *next == b'#' && *byte == b'#');
+    shape.truncate(SHAPE_MAX);
+    shape
+}
+
+/// Whether a message says that its program waits.
+fn waits(message: &[u8]) -> Option<WaitKind> {
+    if NCCL_BEGINS.is_match(message) {
+        return Some(WaitKind::Nccl);
+    }
+    let said = WAITS.is_match(message) && !OVER.is_match(message);
+    said.then_some(WaitKind::Said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LogFilter, LogReader, LogReport, SignatureCatalogue};
+
+    fn report(texts: &[(&str, &str)]) -> LogReport {
+        let catalogue = SignatureCatalogue::embedded().unwrap();
+        let filter = LogFilter::default();
+        let mut reader = LogReader::new(&catalogue, &filter);
+        for (name, text) in texts {
+            reader.source(name, text.as_bytes(), text.as_bytes());
+        }
+        reader.report()
+    }
+
+    /// The signature, the processes, the first line and the number of lines of each finding.
+    fn found(text: &str) -> Vec<(String, Vec<String>, u64, u64)> {
+        let findings = report(&[("x.log", text)]).findings.into_iter();
+        let one = findings.map(|one| (one.signature, one.processes, one.first.line, one.count));
+        one.collect()
+    }
+
+    fn said(processes: &[&str], line: u64, count: u64) -> (String, Vec<String>, u64, u64) {
+        let processes = processes.iter().map(|one| (*one).to_owned()).collect();
+        ("waits-at-end".to_owned(), processes, line, count)
+    }
+
+    #[test]
+    fn a_line_says_that_its_program_waits() {
+        let check = |line: &str, expected: bool| {
+            assert_eq!(waits(line.as_bytes()).is_some(), expected, "{line}");
+        };
+        check("Waiting for 2 local core engine proc(s) to start.", true);
+        check("[default] Rendezvous'ing worker group", true);
+        check("rank 3 waits in the barrier on node-b", true);
+        check("Waiting in store based barrier, worker_count=1", true);
+        check("Waiting 10 seconds for other agents", true);
+        check("(raylet) placement group pg-7 is still pending", true);
+        check("connect refused, retrying in 5 s", true);
+        check("Connecting to the store at node-a:29500", true);
+        check("node-a:1:1 [0] NCCL INFO Bootstrap : Using eth0", false);
+        check("Bootstrap : Using eth0:10.0.1.25<0>", true);
+        check("comm 0x1 rank 0 nranks 2 - Init START", true);
+        check("comm 0x1 rank 0 nranks 2 - Init COMPLETE", false);
+        check("Done waiting for other agents. Elapsed: 0.1", false);
+        check("Running: 0 reqs, Waiting: 0 reqs", false);
+        check("Waiting for new requests", false);
+        check("no need to wait for it, not waiting for rank 3", false);
+    }
+
+    #[test]
+    fn a_log_that_ends_in_a_wait_has_a_finding() {
+        let text = "loaded\nwaiting for node-b to join, 10 s\nwaiting for node-b to join, 20 s\n";
+        assert_eq!(found(text), [said(&["x.log"], 2, 2)]);
+        assert!(found(&format!("{text}step 1\n")).is_empty());
+        // Stack traces and the end from outside say nothing about it.
+        let stopped = "^CTraceback (most recent call last):\n  File \"a.py\"\nKeyboardInterrupt\n";
+        let names: Vec<String> = found(&format!("{text}{stopped}"))
+            .into_iter()
+            .map(|one| one.0)
+            .collect();
+        assert!(names.contains(&"waits-at-end".to_owned()), "{names:?}");
+    }
+
+    #[test]
+    fn all_ranks_that_wait_are_named_and_one_that_goes_on_ends_the_wait() {
+        let text = "[rank0]: started\n[rank0]: waiting for all ranks\n[rank1]: started\n\
+            [rank2]: waiting for all ranks\n[rank1]: waiting for all ranks\n";
+        let ranks = ["x.log rank 0", "x.log rank 1", "x.log rank 2"];
+        assert_eq!(found(text), [said(&ranks, 2, 3)]);
+        assert!(found(&format!("{text}[rank0]: step 1\n")).is_empty());
+        // A rank that said that it waits may have nothing more to say.
+        assert!(found(&format!("{text}[rank3]: step 1\n")).is_empty());
+    }
+
+    #[test]
+    fn a_named_failure_needs_no_wait() {
+        let text = "node-a:1:1 [0] a.cc:1 NCCL WARN NET/GPUDirectTCPX : mhandle is null\nwaiting for node-b\n";
+        assert!(found(text).iter().all(|one| one.0 != "waits-at-end"));
+    }
+
+    #[test]
+    fn the_bootstrap_of_nccl_waits_for_all_ranks() {
+        let using = "node-a:7:7 [0] NCCL INFO Bootstrap : Using eth0:10.0.1.25<0>\n";
+        let version = "NCCL version 2.21.5+cuda12.4\n";
+        let found = found(&format!("{using}{version}"));
+        let names: Vec<(&str, u64)> = found.iter().map(|one| (one.0.as_str(), one.2)).collect();
+        assert_eq!(names, [("nccl-init-unfinished", 1)]);
+        let done = "node-a:7:8 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n";
+        let report = report(&[("x.log", &format!("{using}{version}{done}"))]);
+        assert!(report.findings.is_empty());
+        assert_eq!((report.ends.len(), report.ends[0].waits), (1, false));
+    }
+
+    #[test]
+    fn the_end_of_a_long_log_has_its_line_numbers() {
+        let text = format!(
+            "{}still waiting for rank 7\n",
+            "a line of progress\n".repeat(40_000)
+        );
+        assert_eq!(found(&text), [said(&["x.log"], 40_001, 1)]);
+    }
+
+    #[test]
+    fn a_rank_that_is_silent_is_told_with_its_silence() {
+        let text = "[2026-11-20 08:14:04] [rank1]: step 4 done\n[2026-11-20 08:24:05] [rank0]: step 5 done\n\
+            [2026-11-20 08:24:06] [rank0]: saved\n";
+        let ends = report(&[("x.log", text)]).ends;
+        let silent: Vec<Option<f64>> = ends.iter().map(|end| end.silent_seconds).collect();
+        assert_eq!(silent, [None, Some(602.0)]);
+    }
+}

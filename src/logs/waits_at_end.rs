@@ -1,0 +1,171 @@
+//! What the ends of logs come to: the last lines of processes, and findings on logs that end
+//! in a wait.
+#![forbid(unsafe_code)]
+
+use super::compose::{Compose, shown};
+use super::ends::{End, LastWait, WaitKind};
+use super::report::{LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT, WAITS_AT_END};
+use super::signature::{Role, Severity};
+use super::tally::Place;
+use std::collections::BTreeMap;
+
+/// Processes that are named of one line.
+const NAMED_MAX: usize = 64;
+/// Kinds of last lines, and of waits that are findings.
+const ENDS_MAX: usize = 64;
+const WAITS_MAX: usize = 4;
+/// Shortest silence that is told, seconds.
+const SILENT_MIN: f64 = 60.0;
+
+/// Adds the last lines to a report, and findings where they are waits and no finding names what
+/// failed.
+pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
+    report.ends = ends(compose);
+    let explains = |one: &SignatureFinding| match one.role {
+        Role::Cause => one.severity < Severity::Warning,
+        Role::General => true,
+        Role::Consequence => false,
+    };
+    if !report.findings.iter().any(explains) && !compose.has_harness() {
+        let mut waits = waits(compose, &report.findings);
+        report.findings.append(&mut waits);
+    }
+}
+
+/// The last lines, those that differ in their numbers once, the latest first.
+fn ends(compose: &Compose<'_>) -> Vec<LogEnd> {
+    let mut last_us = BTreeMap::<u32, i64>::new();
+    for (file, _, end) in compose.tally.ends.iter() {
+        if let Some(time_us) = end.last.time_us {
+            let latest = last_us.entry(file).or_insert(time_us);
+            *latest = time_us.max(*latest);
+        }
+    }
+    let mut by = BTreeMap::<&[u8], Vec<(u32, u32, &End)>>::new();
+    for (file, speaker, end) in compose.tally.ends.iter() {
+        let of = by.entry(&end.last.shape).or_default();
+        of.push((file, speaker, end));
+    }
+    let one = |ends: Vec<(u32, u32, &End)>| {
+        let (file, _, end) = *ends.iter().max_by_key(|(_, _, end)| end.last.place)?;
+        let is_wait = |wait: &LastWait| wait.last.place == end.last.place;
+        let latest = last_us.get(&file).zip(end.last.time_us);
+        Some((
+            end.last.place,
+            LogEnd {
+                processes: named(compose, ends.iter().map(|(_, speaker, _)| *speaker)),
+                last: compose.place(end.last.place, end.last.time_us),
+                sample: shown(&end.last.text),
+                waits: end.wait.as_ref().is_some_and(is_wait),
+                silent_seconds: latest
+                    .map(|(latest, own)| seconds(latest - own))
+                    .filter(|silent| *silent >= SILENT_MIN),
+            },
+        ))
+    };
+    let mut all: Vec<(Place, LogEnd)> = by.into_values().filter_map(one).collect();
+    all.sort_by_key(|(place, _)| (place.file, std::cmp::Reverse(place.line)));
+    all.truncate(ENDS_MAX);
+    all.into_iter().map(|(_, end)| end).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a duration for people")]
+fn seconds(time_us: i64) -> f64 {
+    time_us as f64 / 1e6
+}
+
+fn named(compose: &Compose<'_>, speakers: impl Iterator<Item = u32>) -> Vec<String> {
+    let mut names: Vec<String> = speakers.map(|one| compose.name(one)).collect();
+    names.sort();
+    names.dedup();
+    names.truncate(NAMED_MAX);
+    names
+}
+
+/// Findings on files that end in waits. What a program says when it is ended from outside is no
+/// sign that it went on.
+fn waits(compose: &Compose<'_>, findings: &[SignatureFinding]) -> Vec<SignatureFinding> {
+    let ended = |file: u32| {
+        let name = compose.files.get(file as usize);
+        let of_file = findings.iter().filter(|one| Some(&one.first.file) == name);
+        of_file.map(|one| one.first.line).min()
+    };
+    let is_open = |after: Option<Place>| {
+        after.is_none_or(|after| ended(after.file).is_some_and(|line| line <= after.line))
+    };
+    let all = || {
+        let ends = compose.tally.ends.iter();
+        ends.filter_map(|(file, speaker, end)| Some((file, speaker, end.wait.as_ref()?)))
+    };
+    let ends_so: Vec<u32> = all()
+        .filter(|(_, _, wait)| is_open(wait.any_after))
+        .map(|(file, ..)| file)
+        .collect();
+    let open = all().filter(|(file, _, wait)| ends_so.contains(file) && is_open(wait.own_after));
+    let mut by = BTreeMap::<(WaitKind, &[u8]), Vec<(u32, &LastWait)>>::new();
+    for (_, speaker, wait) in open {
+        let key = (wait.kind, wait.last.shape.as_slice());
+        by.entry(key).or_default().push((speaker, wait));
+    }
+    let found = by
+        .into_iter()
+        .map(|((kind, _), waits)| finding(compose, kind, &waits));
+    let mut found: Vec<SignatureFinding> = found.collect();
+    found.sort_by(|a, b| a.first.cmp(&b.first));
+    found.truncate(WAITS_MAX);
+    found
+}
+
+fn finding(compose: &Compose<'_>, kind: WaitKind, waits: &[(u32, &LastWait)]) -> SignatureFinding {
+    let first = waits.iter().min_by_key(|(_, wait)| wait.first);
+    let last = waits.iter().max_by_key(|(_, wait)| wait.last.place);
+    let first = first.map(|(_, wait)| compose.place(wait.first, wait.first_us));
+    let (last, sample) = last
+        .map(|(_, wait)| (&wait.last, shown(&wait.last.text)))
+        .map(|(line, sample)| (compose.place(line.place, line.time_us), sample))
+        .unwrap_or_default();
+    let (signature, meaning, causes, next): (_, _, &[&str], _) = match kind {
+        WaitKind::Said => (
+            WAITS_AT_END,
+            "the log ends with this wait: nothing that its program says comes after it",
+            &[
+                "what it waits for did not start, has ended, or waits for something itself",
+                "it runs and cannot be reached: another address, port or interface, or a firewall",
+                "the program went on, and its log was copied or cut here",
+            ],
+            "look for what the line names: does it run, where is it expected, and what does its own \
+             log end with; `py-spy dump --pid PID` shows where a Python process waits",
+        ),
+        WaitKind::Nccl => (
+            UNFINISHED_NCCL_INIT,
+            "the log ends while NCCL makes a communicator: each rank waits here until all ranks of it \
+             have come as far",
+            &[
+                "a rank did not start, failed before this call, or makes another communicator first",
+                "the ranks cannot connect over the interface that `Bootstrap : Using` names: \
+                 NCCL_SOCKET_IFNAME, or a firewall between the hosts",
+                "the program went on, and its log was copied or cut here",
+            ],
+            "count the processes with this line: look at the ranks that lack it; if all have it, try \
+             a connection between the hosts over the interface that it names",
+        ),
+    };
+    SignatureFinding {
+        signature: signature.to_owned(),
+        severity: Severity::Stall,
+        role: Role::General,
+        count: waits.iter().map(|(_, wait)| wait.count).sum(),
+        processes: named(compose, waits.iter().map(|(speaker, _)| *speaker)),
+        first: first.unwrap_or_default(),
+        last,
+        phase: None,
+        meaning: meaning.to_owned(),
+        causes: causes.iter().map(|cause| (*cause).to_owned()).collect(),
+        next_step: Some(next.to_owned()),
+        versions: String::new(),
+        polls: None,
+        sample,
+        before: Vec::new(),
+        after: None,
+    }
+}
