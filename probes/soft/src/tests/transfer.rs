@@ -166,10 +166,10 @@ fn a_large_message_is_not_held_back_for_the_small_one_behind_it() {
     for inline in ["0", "64"] {
         let pair = Pair::new(&[
             ("NCCL_INLINE_THRESHOLD", inline),
-            ("NCCL_DYNAMIC_CHUNK_SIZE", "262144"),
+            ("NCCL_DYNAMIC_CHUNK_SIZE", "524288"),
         ]);
-        let source = Buffer::new(256 << 10, 7);
-        let large = pair.isend(source.pointer(), 256 << 10).unwrap();
+        let source = Buffer::new(512 << 10, 7);
+        let large = pair.isend(source.pointer(), 512 << 10).unwrap();
         pair.isend(source.pointer(), 64).unwrap();
         test(large).unwrap();
         // SAFETY: a comm of ours, which no other thread uses.
@@ -177,4 +177,25 @@ fn a_large_message_is_not_held_back_for_the_small_one_behind_it() {
         assert_eq!((sender.held_bytes, sender.flushed), (0, 1));
         pair.close();
     }
+}
+
+#[test]
+fn messages_of_64_kib_leave_eight_at_a_time() {
+    let pair = Pair::new(&[("NCCL_DYNAMIC_CHUNK_SIZE", "524288")]);
+    let source = Buffer::new(64 << 10, 7);
+    let sends: Vec<_> = (0..16)
+        .map(|_| pair.isend(source.pointer(), 64 << 10).unwrap())
+        .collect();
+    let held = || {
+        // SAFETY: a comm of ours, which no other thread uses.
+        let sender = unsafe { block::comm(pair.sender) }.unwrap();
+        (sender.held_bytes >> 10, sender.flushed)
+    };
+    for number in 1..8 {
+        assert_eq!(test(sends[0]), Ok(false));
+        assert_eq!(held(), (64 * number, 0));
+    }
+    test(sends[0]).unwrap();
+    assert_eq!(held(), (0, 8));
+    pair.close();
 }
