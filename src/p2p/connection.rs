@@ -114,6 +114,9 @@ pub(crate) struct Connection {
     pub(crate) proven: HashMap<Blob, Claim>,
     /// Turns until the peer is listened to again.
     deaf: u8,
+    /// Whether the peer was listened to in this turn, and said anything.
+    has_listened: bool,
+    has_heard: bool,
     outgoing: Vec<u8>,
     /// When something advanced.
     moved_at: Instant,
@@ -170,6 +173,8 @@ impl Connection {
             finished: Vec::new(),
             proven: HashMap::new(),
             deaf: 0,
+            has_listened: false,
+            has_heard: false,
             outgoing: Vec::new(),
             moved_at: Instant::now(),
         }
@@ -317,17 +322,20 @@ impl Connection {
         first as u16
     }
 
-    /// Does what can be done now: receives, answers, drives the lanes, sends. Returns whether
-    /// anything advanced.
-    pub(crate) fn turn(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
-        let mut moved = false;
-        let listened = self.deaf == 0;
-        if !listened {
+    /// Reads what the peer says and acts on it. Returns whether it said anything.
+    pub(crate) fn listen(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
+        (self.has_listened, self.has_heard) = (self.deaf == 0, false);
+        if !self.has_listened {
             self.deaf -= 1;
         } else if self.duplex.queued() < QUEUED_MAX {
-            moved = self.hear(home)?;
+            self.has_heard = self.hear(home)?;
         }
-        let heard = moved;
+        Ok(self.has_heard)
+    }
+
+    /// Does what can be done now: drives the lanes, answers, sends. Returns whether anything advanced.
+    pub(crate) fn turn(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
+        let mut moved = self.has_heard;
         let Self {
             sends,
             recvs,
@@ -337,7 +345,7 @@ impl Connection {
         for lane in sends.iter_mut().chain(recvs) {
             moved |= lane.turn(home.net, finished)?;
         }
-        if listened && !heard && self.in_flight() > MANY {
+        if self.has_listened && !self.has_heard && self.in_flight() > MANY {
             self.deaf = if moved { DEAF_MOVING } else { DEAF_WAITING };
         }
         self.note_finished()?;

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::Error;
-use crate::connection::{Connection, Home, MANY};
+use crate::connection::{Connection, Home, Lost, MANY};
 use crate::helper::Helpers;
 use crate::joining::{Joining, Listening};
 use crate::memory::Registration;
@@ -111,8 +111,10 @@ impl Driver {
         }
         self.shared.news.swap(false, Ordering::SeqCst);
         moved |= self.join();
-        moved |= self.drive();
+        moved |= self.each(Connection::listen);
+        // Before this thread moves what has just been asked for.
         self.lend();
+        moved |= self.each(Connection::turn);
         self.release();
         // Also while other connections keep the thread from sleeping.
         if self.checked_at.elapsed() >= REST {
@@ -188,7 +190,8 @@ impl Driver {
         moved
     }
 
-    fn drive(&mut self) -> bool {
+    /// Takes a step of every connection; those that fail end.
+    fn each(&mut self, step: impl Fn(&mut Connection, &Home<'_>) -> Result<bool, Lost>) -> bool {
         let shared = &self.shared;
         let note = |connection, bytes| shared.notes.push((connection, bytes));
         let warn = |text: &str| shared.warn(text);
@@ -202,7 +205,7 @@ impl Driver {
         let mut moved = false;
         let mut lost = Vec::new();
         for (number, connection) in &mut self.connections {
-            match connection.turn(&home) {
+            match step(connection, &home) {
                 Ok(advanced) => {
                     moved |= advanced;
                     if let Some(arrival) = connection.arrived() {
@@ -224,7 +227,7 @@ impl Driver {
     /// Lends lanes with much to move to helpers, where this thread would move one after the other.
     fn lend(&mut self) {
         let all = || self.connections.values().flat_map(Connection::lanes);
-        if self.shared.threads == 1 || all().filter(|lane| lane.has_moved()).nth(1).is_none() {
+        if self.shared.threads == 1 || all().filter(|lane| lane.is_active()).nth(1).is_none() {
             return;
         }
         for (helper, lane) in all().filter_map(SharedLane::lend) {

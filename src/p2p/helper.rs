@@ -11,10 +11,15 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-/// Turns without progress before a helper gives its CPU away, and before it lets its lanes go.
+/// Turns without progress before a helper gives its CPU away, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 400;
+const NAP: Duration = Duration::from_micros(50);
+/// A helper lets its lanes go after so long without progress. A message of 512 KiB is progress only once
+/// it is done, and the peer may have one thread for all lanes.
+const KEPT: Duration = Duration::from_millis(5);
 
 /// Threads that drive an endpoint, its own included: half the CPUs that the process may use, because
 /// the program needs some too, and on one machine so does the peer.
@@ -120,6 +125,7 @@ fn run(shared: &Shared, orders: &Orders) {
     let mut lanes: Vec<Arc<Driven>> = Vec::new();
     let mut finished: Vec<Finished> = Vec::new();
     let mut idle = 0;
+    let mut moved_at = Instant::now();
     while !orders.stop.load(Ordering::Relaxed) {
         if orders.has_lanes.swap(false, Ordering::Acquire) {
             for lane in orders.lanes().drain(..) {
@@ -127,7 +133,7 @@ fn run(shared: &Shared, orders: &Orders) {
                     lanes.push(lane);
                 }
             }
-            idle = 0;
+            moved_at = Instant::now();
         }
         let (mut moved, mut is_done) = (false, false);
         lanes.retain(|lane| match lane.help(&*shared.loaded.net, &mut finished) {
@@ -145,12 +151,22 @@ fn run(shared: &Shared, orders: &Orders) {
         if is_done {
             shared.tell_driver();
         }
-        idle = if moved { 0 } else { idle + 1 };
+        if moved {
+            idle = 0;
+            continue;
+        }
+        if idle == 0 {
+            moved_at = Instant::now();
+        }
+        idle += 1;
         match idle {
-            0 => {}
-            _ if lanes.is_empty() => std::thread::park(),
-            _ if idle <= SPINS => std::hint::spin_loop(),
-            _ if idle <= YIELDS => std::thread::yield_now(),
+            _ if lanes.is_empty() => {
+                std::thread::park();
+                idle = 0;
+            }
+            ..=SPINS => std::hint::spin_loop(),
+            ..=YIELDS => std::thread::yield_now(),
+            _ if moved_at.elapsed() < KEPT => std::thread::park_timeout(NAP),
             _ => lanes.drain(..).for_each(|lane| lane.let_go()),
         }
     }

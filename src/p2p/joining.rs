@@ -156,7 +156,8 @@ impl Joining {
         let channels = Channels::take(self.handles.len() as u32);
         let named = |(mut lane, channel): (Lane, u32)| {
             lane.name(channel, number, shared.loaded.tap);
-            SharedLane::new(lane, helper::of_channel(channel, shared.threads))
+            let threads = shared.threads;
+            SharedLane::new(lane, helper::of_channel(channel, threads), threads)
         };
         let sends = sends.zip(channels.first()..).map(named).collect();
         let recvs = recvs.zip(channels.first()..).map(named).collect();

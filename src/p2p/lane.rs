@@ -208,20 +208,24 @@ impl Lane {
         self.waiting.is_empty() && self.posted.is_empty()
     }
 
-    /// Posts what the window takes and appends what is done to `finished`. Returns whether a
-    /// message advanced.
+    /// Posts what the window takes and appends what is done to `finished`; ends once `most` bytes are
+    /// done. Returns whether a message advanced.
     pub(crate) fn turn(
         &mut self,
         net: &dyn Net,
+        most: usize,
         finished: &mut Vec<Finished>,
     ) -> Result<bool, LaneError> {
         let mut moved = self.retire(net, finished)?;
         while self.window.has_room() && self.post(net)? {
             moved = true;
         }
-        while let Some(head) = self.window.to_test()
+        let mut bytes = 0;
+        while bytes < most
+            && let Some(head) = self.window.to_test()
             && let Some(reported) = self.arrived(net, head)?
         {
+            bytes += head.len as usize;
             self.finish(reported)?;
             self.retire(net, finished)?;
             moved = true;

@@ -17,6 +17,10 @@ use tcpx_engine::plugin::Net;
 /// Bytes of a lane that are worth waking a thread, which takes about as long as moving half of them.
 pub(crate) const WORTH_LENDING: usize = 512 << 10;
 
+/// Bytes after which the endpoint's thread goes on to the next lane where it has helpers: they wait
+/// for it with what they have done.
+const TURN_MAX: usize = 512 << 10;
+
 /// What both threads see of a lane.
 pub(crate) struct Driven {
     /// `None` once the comm is closed.
@@ -83,7 +87,7 @@ impl Driven {
         if lane.is_idle() {
             return Helped::Nothing;
         }
-        let turned = lane.turn(net, scratch);
+        let turned = lane.turn(net, usize::MAX, scratch);
         drop(guard);
         let is_done = !scratch.is_empty();
         if is_done || turned.is_err() {
@@ -121,10 +125,13 @@ pub(crate) struct SharedLane {
     moved: bool,
     /// The helper that may drive it; `None` where the endpoint's thread must.
     helper: Option<usize>,
+    /// Bytes of a turn of the endpoint's thread.
+    most: usize,
 }
 
 impl SharedLane {
-    pub(crate) fn new(lane: Lane, helper: Option<usize>) -> Self {
+    /// A lane of an endpoint with so many threads.
+    pub(crate) fn new(lane: Lane, helper: Option<usize>, threads: usize) -> Self {
         Self {
             driven: Arc::new(Driven {
                 lane: Mutex::new(Some(lane)),
@@ -139,6 +146,7 @@ impl SharedLane {
             left_bytes: 0,
             moved: false,
             helper,
+            most: if threads > 1 { TURN_MAX } else { usize::MAX },
         }
     }
 
@@ -158,9 +166,9 @@ impl SharedLane {
         self.left == 0
     }
 
-    /// Whether a message advanced in the last turn.
-    pub(crate) fn has_moved(&self) -> bool {
-        self.moved
+    /// Whether it has something to do: a message advanced in the last turn, is new, or is a helper's.
+    pub(crate) fn is_active(&self) -> bool {
+        self.left > 0 && (self.moved || !self.fresh.is_empty() || self.is_lent())
     }
 
     /// Whether a helper drives it.
@@ -197,7 +205,7 @@ impl SharedLane {
             self.driven.take_inbox(lane);
             self.fresh.drain(..).for_each(|job| lane.push(job));
             moved |= lane
-                .turn(net, finished)
+                .turn(net, self.most, finished)
                 .map_err(|error| error.to_string())?;
         }
         for done in &finished[before..] {
@@ -211,7 +219,7 @@ impl SharedLane {
     /// Lends it to its helper, if it has one and enough to do. Returns the helper's number.
     pub(crate) fn lend(&self) -> Option<(usize, Arc<Driven>)> {
         let helper = self.helper?;
-        if !self.moved || self.left_bytes < WORTH_LENDING || self.is_lent() {
+        if !self.is_active() || self.left_bytes < WORTH_LENDING || self.is_lent() {
             return None;
         }
         self.driven.is_lent.store(true, Ordering::Release);
