@@ -243,9 +243,8 @@ fn waits(report: &LogReport, text: &mut String) {
 
 /// The last lines of processes, if nothing else says why they stopped there.
 fn ends(report: &LogReport, text: &mut String) {
-    let explains = |one: &SignatureFinding| {
-        one.role != Role::Consequence && one.severity < Severity::Warning
-    };
+    let explains =
+        |one: &SignatureFinding| one.role != Role::Consequence && one.severity < Severity::Warning;
     let is_told = |end: &LogEnd| {
         let samples = report.findings.iter().any(|one| one.sample == end.sample);
         samples || report.harness.is_some()
@@ -266,7 +265,11 @@ fn ends(report: &LogReport, text: &mut String) {
         );
     }
     if ends.len() > ENDS {
-        let _ = writeln!(text, "# and {} more kinds of last lines (--json)", ends.len() - ENDS);
+        let _ = writeln!(
+            text,
+            "# and {} more kinds of last lines (--json)",
+            ends.len() - ENDS
+        );
     }
 }
 
