@@ -15,6 +15,13 @@ use std::time::{Duration, Instant};
 /// Most sums kept: at two looks a second those of the last two minutes.
 const SUMS_MAX: usize = 256;
 
+/// How long the calling thread has waited for a CPU so far; zero where the kernel does not count.
+pub fn waited_so_far(root: &Root) -> Duration {
+    let text = root.text("/proc/thread-self/schedstat");
+    let times = text.known().and_then(|text| Times::parse(text));
+    times.map_or(Duration::ZERO, |times| times.waited)
+}
+
 /// Sums up how long the thread of a process that waited longest for a CPU did so.
 #[derive(Debug, Default)]
 pub struct CpuWait {

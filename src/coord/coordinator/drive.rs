@@ -6,7 +6,7 @@ use super::assign::{self, AssignError, RailChoice};
 use super::conclude::rates;
 use super::differences::{self, NodeTraits};
 use super::launch::{Agent, AgentEvent, Greeting, LaunchError, ReceivedMessage};
-use super::pair::{Pair, PairEffect, PairOutcome, PairSetup};
+use super::pair::{Absence, Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
 use super::run::{Now, OnFailure, Run, RunEffect, RunInput};
 use crate::protocol::limits::OVERSLEPT;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::Secret;
-use tcpx_node::Host;
+use tcpx_node::{Host, Root, waited_so_far};
 use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::{Event, EventKind, PluginReady};
 use tcpx_run_model::finding::Subject;
@@ -259,6 +259,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         first_round_at: now.elapsed,
         started,
         stepped: Duration::ZERO,
+        waited: waited_so_far(&Root::live()),
     };
     drive.plan();
     drive.stepped = drive.now().elapsed;
@@ -332,6 +333,8 @@ struct Drive<'a> {
     started: Instant,
     /// Time of the last step.
     stepped: Duration,
+    /// How long this thread had waited for a CPU at the last tick.
+    waited: Duration,
 }
 
 impl Drive<'_> {
@@ -605,6 +608,7 @@ impl Drive<'_> {
                 focused: focused.flatten(),
             };
             self.step(tick);
+            self.waited = waited_so_far(&Root::live());
         }
     }
 
@@ -631,8 +635,12 @@ impl Drive<'_> {
         // There is a step in every turn of the loop.
         let slept = now.elapsed - std::mem::replace(&mut self.stepped, now.elapsed);
         if slept > OVERSLEPT {
+            let absence = Absence {
+                lasted: slept,
+                waited: waited_so_far(&Root::live()).saturating_sub(self.waited),
+            };
             // Known before what happened meanwhile is judged.
-            let effects = self.run.step(now, RunInput::Slept(slept));
+            let effects = self.run.step(now, RunInput::Slept(absence));
             self.carry_out(effects);
         }
         let effects = self.run.step(now, input);

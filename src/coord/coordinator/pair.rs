@@ -128,7 +128,15 @@ pub(super) enum AgentLoss {
     Silent(Duration),
     /// Its stream ended after the coordinator had not run for this long: agents end by themselves
     /// then.
-    Deserted(Duration),
+    Deserted(Absence),
+}
+
+/// A time in which this command did not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Absence {
+    pub(super) lasted: Duration,
+    /// Of it, for a CPU; the rest it was stopped or suspended.
+    pub(super) waited: Duration,
 }
 
 impl AgentLoss {
@@ -151,20 +159,39 @@ impl AgentLoss {
             // Only the path to the agent is known to be lost; the data NICs may still work.
             Self::Silent(_) => of_agent(
                 "stopped answering",
-                Some("check that the node is up and that the network it was reached over still works"),
+                Some(
+                    "check that the node is up and that the network it was reached over still works",
+                ),
             ),
-            Self::Deserted(slept) => Verdict {
-                outcome: Outcome::NotRun,
-                why: format!(
-                    "this command did not run for {:.1} s, and agents end after {} s without it",
-                    slept.as_secs_f64(),
-                    SILENCE_MAX.as_secs()
-                ),
-                next_step: Some(
-                    "run it again where it is not stopped or suspended, as by Ctrl-Z or a laptop's lid"
-                        .to_owned(),
-                ),
-            },
+            Self::Deserted(absence) => {
+                let (what, next_step) = absence.words();
+                Verdict {
+                    outcome: Outcome::NotRun,
+                    why: format!(
+                        "this command {what} for {:.1} s, and agents end after {} s without it",
+                        absence.lasted.as_secs_f64(),
+                        SILENCE_MAX.as_secs()
+                    ),
+                    next_step: Some(next_step.to_owned()),
+                }
+            }
+        }
+    }
+}
+
+impl Absence {
+    /// What happened, and what to do.
+    fn words(self) -> (&'static str, &'static str) {
+        if self.waited >= self.lasted / 2 {
+            (
+                "got no CPU",
+                "run it again with fewer programs beside it, or with a higher CPU limit of its cgroup",
+            )
+        } else {
+            (
+                "did not run",
+                "run it again where it is not stopped or suspended, as by Ctrl-Z or a laptop's lid",
+            )
         }
     }
 }

@@ -8,7 +8,9 @@
 
 use super::edge;
 use super::end::End;
-use super::pair::{AgentLoss, Pair, PairEffect, PairInput, PairOutcome, PairStage, PairTick};
+use super::pair::{
+    Absence, AgentLoss, Pair, PairEffect, PairInput, PairOutcome, PairStage, PairTick,
+};
 use super::pulse::Pulse;
 use crate::protocol::limits::{HEARTBEAT, SILENCE_MAX};
 use crate::protocol::message::{AgentMessage, CoordinatorOrder};
@@ -49,8 +51,8 @@ pub(super) enum RunInput {
     AgentText { node: NodeId, text: String },
     /// An agent's stream ended.
     AgentGone(NodeId),
-    /// The coordinator did not run for this long.
-    Slept(Duration),
+    /// The coordinator did not run for so long.
+    Slept(Absence),
     /// Time has passed.
     Tick {
         /// The user wants an end.
@@ -99,7 +101,7 @@ pub(super) struct Run {
     focused: Option<(ChannelKey, PathBuf)>,
     beat_at: Duration,
     /// How long the coordinator did not run, and when it went on.
-    slept: Option<(Duration, Duration)>,
+    slept: Option<(Absence, Duration)>,
     /// Whether that was since the last tick.
     overslept: bool,
 }

@@ -2,7 +2,9 @@
 //! run whatever happens to it.
 
 use super::end::End;
-use super::pair::{AgentLoss, Pair, PairEffect, PairInput, PairSetup, PairStage, PairTick};
+use super::pair::{
+    Absence, AgentLoss, Pair, PairEffect, PairInput, PairSetup, PairStage, PairTick,
+};
 use super::run::{Now, OnFailure, Run, RunEffect, RunInput};
 use crate::protocol::limits::SILENCE_MAX;
 use crate::protocol::message::{AgentMessage, CoordinatorOrder, Work, WorkerMessage, WorkerOrder};
@@ -70,6 +72,14 @@ fn exit(code: i32) -> Exit {
         phase,
         in_call: None,
         channels,
+    }
+}
+
+/// A time in which the command was stopped.
+fn stopped(seconds: u64) -> Absence {
+    Absence {
+        lasted: Duration::from_secs(seconds),
+        waited: Duration::ZERO,
     }
 }
 
@@ -208,11 +218,16 @@ const INPUTS: &[InputRow] = &[
         bench.step(at, &PairInput::AgentLost(End::Second, AgentLoss::Gone))
     }),
     ("agent deserted", 11.0, |bench, at| {
-        let slept = Duration::from_secs(10);
-        bench.step(
-            at,
-            &PairInput::AgentLost(End::Second, AgentLoss::Deserted(slept)),
-        )
+        let loss = AgentLoss::Deserted(stopped(10));
+        bench.step(at, &PairInput::AgentLost(End::Second, loss))
+    }),
+    ("agent deserted, no CPU", 11.0, |bench, at| {
+        let starved = Absence {
+            waited: Duration::from_millis(9900),
+            ..stopped(10)
+        };
+        let loss = AgentLoss::Deserted(starved);
+        bench.step(at, &PairInput::AgentLost(End::Second, loss))
     }),
     ("listening", 11.0, |bench, at| {
         bench.event(
@@ -485,8 +500,8 @@ fn input(one: Happening) -> RunInput {
             interrupted: true,
             focused: None,
         },
-        16 => RunInput::Slept(Duration::from_secs(3)),
-        18 => RunInput::Slept(Duration::from_secs(9)),
+        16 => RunInput::Slept(stopped(3)),
+        18 => RunInput::Slept(stopped(9)),
         17 => said(AgentMessage::Sample(channels(u64::from(one.worker), 0))),
         _ => RunInput::Tick {
             interrupted: false,
