@@ -1,9 +1,11 @@
 //! What differs between the nodes of a mesh and may explain its rates or failures, in sentences:
-//! builds, plugins, interfaces, clocks. Also, which nodes are the same machine.
+//! builds, plugins, interfaces, places of the flight recorders, clocks. Also, which nodes are the same machine.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use tcpx_node::Host;
+use tcpx_recorder::SHARED_MEMORY;
 use tcpx_run_model::record::Clock;
 
 /// Clocks that differ by less do not confuse a reader of logs.
@@ -19,6 +21,8 @@ pub(super) struct NodeTraits {
     pub(super) plugin: Option<String>,
     /// Its data interfaces; `None` if they are unknown.
     pub(super) rails: Option<Vec<String>>,
+    /// The flight recorder of one of its workers, or why there is none; `None` if no worker got so far.
+    pub(super) recorder: Option<Result<PathBuf, String>>,
     pub(super) clock: Option<Clock>,
 }
 
@@ -33,9 +37,26 @@ pub(super) fn sentences(nodes: &[NodeTraits]) -> Vec<String> {
         let rails = |node: &NodeTraits| Some(node.rails.as_ref()?.join(" "));
         differing(nodes, "the data interfaces ", rails)
     };
+    let recorders = nodes.iter().filter_map(recorder);
     let clocks = nodes.iter().filter_map(clock);
     let all = versions().into_iter().chain(plugins()).chain(rails());
-    all.chain(clocks).collect()
+    all.chain(recorders).chain(clocks).collect()
+}
+
+/// A node whose flight recorders are not where they belong.
+fn recorder(node: &NodeTraits) -> Option<String> {
+    let name = &node.name;
+    match node.recorder.as_ref()? {
+        Ok(path) if path.starts_with(SHARED_MEMORY) => None,
+        Ok(path) => {
+            let parent = path.parent().unwrap_or(path).display();
+            let why = format!("{SHARED_MEMORY} is full or not writable");
+            Some(format!(
+                "the flight recorders of {name} are in {parent}, because {why}"
+            ))
+        }
+        Err(why) => Some(format!("{name} has {why}")),
+    }
 }
 
 /// `node3 has eth1 eth2, the other nodes have eth1 eth2 eth3`.
@@ -117,6 +138,7 @@ mod tests {
             version: "0.2.0".to_owned(),
             plugin: Some("/opt/net.so 1234abcd".to_owned()),
             rails: Some(["eth1", "eth2"].map(str::to_owned).to_vec()),
+            recorder: Some(Ok("/dev/shm/tcpxctl-0/worker.tcpxrec".into())),
             clock: Some(Clock {
                 offset_us: 800,
                 round_trip_us: 100,
@@ -133,6 +155,9 @@ mod tests {
         nodes[3].plugin = nodes[2].plugin.clone();
         nodes[3].rails = Some(vec!["eth1".into()]);
         nodes[0].rails = None;
+        nodes[1].recorder = Some(Ok("/tmp/tcpxctl-0/worker.tcpxrec".into()));
+        nodes[2].recorder = Some(Err("no counters: no place".into()));
+        nodes[3].recorder = None;
         for (node, offset_us) in [(1, 3_600_000_000), (2, -90_000_000)] {
             nodes[node].clock = Some(Clock {
                 offset_us,
@@ -143,6 +168,8 @@ mod tests {
         a3-1 has tcpxctl 0.1.9; the other nodes have tcpxctl 0.2.0
         a3-2, a3-3 have the plugin /opt/net.so 5678abcd; the other nodes have the plugin /opt/net.so 1234abcd
         a3-3 has the data interfaces eth1; the other nodes have the data interfaces eth1 eth2
+        the flight recorders of a3-1 are in /tmp/tcpxctl-0, because /dev/shm is full or not writable
+        a3-2 has no counters: no place
         the clock of a3-1 is 3600 s ahead of this machine's; the times of its events are corrected, those in its logs are not
         the clock of a3-2 is 90 s behind this machine's; the times of its events are corrected, those in its logs are not
         ");

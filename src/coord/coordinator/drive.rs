@@ -10,7 +10,7 @@ use super::pair::{Absence, Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
 use super::run::{Now, OnFailure, Run, RunEffect, RunInput};
 use crate::protocol::limits::OVERSLEPT;
-use crate::protocol::message::Work;
+use crate::protocol::message::{NO_RECORDER, Work};
 use crate::reach::Transport;
 use crate::reach::child::Local;
 use crate::stream::Stream;
@@ -29,7 +29,7 @@ use tcpx_run_model::ids::{
 };
 use tcpx_run_model::record::{MeshCell, node_groups};
 use tcpx_run_model::scenario::{Rails, Scenario};
-use tcpx_run_model::state::RunState;
+use tcpx_run_model::state::{RunState, WorkerState};
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::now_us;
 
@@ -706,18 +706,29 @@ fn differences(
     let of_node = |(place, greeting): (usize, &Option<&Greeting>)| {
         let greeting = (*greeting)?;
         let id = NodeId(u32::try_from(place).unwrap_or(u32::MAX));
-        let mut workers = state.workers.values().filter(|one| one.id.node == id);
-        let plugin = workers.find_map(|worker| worker.plugin.as_ref());
+        let workers = || state.workers.values().filter(|one| one.id.node == id);
+        let plugin = workers().find_map(|worker| worker.plugin.as_ref());
         Some(NodeTraits {
             name: state.names.node(id),
             version: version_words(greeting),
             plugin: plugin.map(|ready| plugin_words(ready)),
             rails: rails.get(&place).cloned(),
+            recorder: workers().find_map(recorder),
             clock: state.node(id).and_then(|node| node.clock),
         })
     };
     let nodes = greetings.iter().enumerate().filter_map(of_node);
     differences::sentences(&nodes.collect::<Vec<_>>())
+}
+
+/// Where the worker has its flight recorder, or the line that says why it has none.
+fn recorder(worker: &WorkerState) -> Option<Result<PathBuf, String>> {
+    let why = || {
+        let mut lines = worker.lines().iter();
+        let line = lines.find(|line| line.text.starts_with(NO_RECORDER))?;
+        Some(Err(line.text.clone()))
+    };
+    worker.recorder.clone().map(Ok).or_else(why)
 }
 
 fn greetings(agents: &[Option<Agent>]) -> Vec<Option<&Greeting>> {

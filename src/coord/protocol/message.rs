@@ -30,7 +30,10 @@ use tcpx_words::error::NextStep;
 use tcpx_words::log::{LogLine, LogSummary};
 
 /// Version of everything in this file.
-pub(crate) const PROTOCOL: u32 = 9;
+pub(crate) const PROTOCOL: u32 = 10;
+
+/// How a line begins that says why a worker has no flight recorder.
+pub(crate) const NO_RECORDER: &str = "no counters";
 
 /// An order of the coordinator to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Context, RECORDER, TaskResult, VERSION};
-use crate::protocol::message::{Loaded, WorkerMessage};
+use crate::protocol::message::{Loaded, NO_RECORDER, WorkerMessage};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -192,7 +192,7 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
         }
         Err(error) => {
             // The agent passes stderr on. The run continues without counters.
-            eprintln!("cannot create a flight recorder, so there are no counters: {error}");
+            eprintln!("{NO_RECORDER}: {error}");
             Recording(None)
         }
     }
