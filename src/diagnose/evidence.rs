@@ -120,6 +120,9 @@ pub(crate) struct EvidenceNode {
     /// How its process ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exit: Option<Timed<Exit>>,
+    /// Why the agent of its node ended, as the agent said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent_left: Option<String>,
     /// The failure that its worker reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<Timed<Failure>>,
@@ -375,6 +378,7 @@ impl EvidenceNode {
             settings: BTreeMap::new(),
             listened_on_gpus: BTreeSet::new(),
             exit: None,
+            agent_left: None,
             failure: None,
             verified: None,
             mismatch: None,

@@ -213,9 +213,9 @@ fn lanes(state: &RunState, worker: &WorkerState) -> Vec<Lane> {
 
 fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> EvidenceNode {
     let (sampled_ms, counters) = worker.judged();
-    let facts = state
-        .node(worker.id.node)
-        .and_then(|node| node.facts.as_deref());
+    let of_node = state.node(worker.id.node);
+    let facts = of_node.and_then(|node| node.facts.as_deref());
+    let broken = of_node.and_then(|node| node.broken.as_ref());
     let in_call = worker
         .exit
         .as_ref()
@@ -242,6 +242,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         plugin: plugin(worker),
         family: family(worker),
         exit: worker.exit.clone(),
+        agent_left: broken.map(|why| why.what.clone()),
         failure: worker.failure.clone(),
         verified: worker.verified,
         mismatch: mismatch_words(worker),

@@ -1,7 +1,7 @@
 //! Launchers of many agents, with stand-ins for srun, mpirun and kubectl that start them on this machine.
 //! `tests/lab/launchers.rs` has the real ones.
 
-use crate::tcpxctl::{Running, Tool};
+use crate::tcpxctl::{Process, Running, Tool};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
@@ -114,6 +114,37 @@ fn a_node_that_does_not_call_in_time_is_missing() {
     in_slurm("a3-[0-1,9]", &flags)
         .ends_with(0)
         .says(&["Missing : a3-9", "did not call in within 6 s"]);
+}
+
+/// An agent whose launcher's process is gone is under no scheduler any more.
+#[test]
+fn an_agent_whose_starter_is_gone_ends_says_so_and_the_others_go_on() {
+    let long = [
+        "transfer.iterations=1000000",
+        "mesh.pattern=ring",
+        "limits.total=15s",
+    ];
+    let mut run = in_slurm("a3-[0-3]", &[]).set(&long).start();
+    run.until_event("measuring");
+    let agent = |name: &str| {
+        let processes = run.processes();
+        let agent = processes.into_iter().find(|process| {
+            let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+            String::from_utf8_lossy(&words).ends_with(&format!("--name\0{name}\0"))
+        });
+        agent.unwrap_or_else(|| panic!("no agent of {name}"))
+    };
+    let status = std::fs::read_to_string(format!("/proc/{}/status", agent("a3-2").pid)).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    let starter = Process::read(parent.unwrap().trim().parse().unwrap()).unwrap();
+    starter.kill();
+    agent("a3-0").signal(rustix::process::Signal::TERM);
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(5), "{ended}");
+    ended.says(&[
+        "the agent of a3-2 ended: srun, which had started it, is gone",
+        "the agent of a3-0 ended: it got SIGTERM",
+    ]);
 }
 
 #[test]

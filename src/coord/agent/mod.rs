@@ -3,14 +3,16 @@
 //! It loads no plugin. It starts the workers of its node and passes messages through. It reads
 //! each worker's recorder from outside, which works even while the worker is stuck in a plugin
 //! call, and declares stalls. When its stdin ends or the coordinator has been silent for 8 s, it
-//! kills the workers and removes their recorders.
+//! kills the workers and removes their recorders; so it does on SIGTERM and, as a launcher's task,
+//! when the launcher's process that started it is gone, and says so.
 //!
-//! `stall_watch.rs` decides when channels stand still, `stop_order.rs` when a worker is told to
+//! `starter.rs` knows that process. `stall_watch.rs` decides when channels stand still, `stop_order.rs` when a worker is told to
 //! stop. `one_gpu.rs` shows a worker a single GPU if its plugin cannot be told which one to use.
 #![forbid(unsafe_code)]
 
 mod one_gpu;
 mod stall_watch;
+mod starter;
 mod stop_order;
 
 use crate::dial::dial;
@@ -25,7 +27,10 @@ use crate::protocol::variables::choose;
 use crate::protocol::wire::{QueuedSender, Received, Receiver};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use rustix::process::{Signal, getpid, kill_process};
+use signal_hook::consts::SIGTERM;
+use signal_hook::iterator::Signals;
 use stall_watch::{StallChange, StallWatch};
+use starter::Starter;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -58,6 +63,7 @@ enum AgentInput {
     CoordinatorGone,
     Worker(u32, WorkerEvent),
     Frame(u32, Box<Frame>),
+    Terminated,
 }
 
 struct Agent {
@@ -66,6 +72,8 @@ struct Agent {
     to_inputs: mpsc::Sender<AgentInput>,
     workers: BTreeMap<u32, Running>,
     watched: Option<Recorders>,
+    /// Of a launcher's task.
+    starter: Option<Starter>,
 }
 
 struct Running {
@@ -87,7 +95,7 @@ struct Running {
 pub fn main() -> ExitCode {
     close_boot_descriptor();
     let reached_at = reached_at(std::env::var("SSH_CONNECTION").ok().as_deref());
-    serve(io::stdin(), io::stdout(), reached_at)
+    serve(io::stdin(), io::stdout(), reached_at, None)
 }
 
 /// Serves the coordinator that listens at one of `addresses`, as the node `name`.
@@ -95,11 +103,12 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// No coordinator with this secret listens there.
 pub fn call(name: &str, addresses: &[SocketAddr], secret: &Secret) -> Result<ExitCode, String> {
+    let starter = Starter::of_this_process();
     close_boot_descriptor();
     let (reader, writer) = dial(name, addresses, secret, &AtomicBool::new(false))?;
     let connection = writer.connection().ok();
     let reached_at = connection.and_then(|connection| Some(connection.local_addr().ok()?.ip()));
-    Ok(serve(reader, writer, reached_at))
+    Ok(serve(reader, writer, reached_at, Some(starter)))
 }
 
 fn close_boot_descriptor() {
@@ -113,16 +122,20 @@ fn serve(
     from_coordinator: impl Read + Send + 'static,
     to_coordinator: impl Write + Send + 'static,
     reached_at: Option<IpAddr>,
+    starter: Option<Starter>,
 ) -> ExitCode {
     let (to_inputs, inputs) = mpsc::channel();
     let for_reader = to_inputs.clone();
     std::thread::spawn(move || read_coordinator(from_coordinator, &for_reader));
+    let for_signals = to_inputs.clone();
+    std::thread::spawn(move || await_sigterm(&for_signals));
     let mut agent = Agent {
         to_coordinator: QueuedSender::new(to_coordinator),
         inputs,
         to_inputs,
         workers: BTreeMap::new(),
         watched: None,
+        starter,
     };
     let mut facts = NodeFacts::read(&Root::live());
     facts.host.physical = tcpx_node::physical_host(&Root::live());
@@ -163,6 +176,18 @@ const BOOT_FD: i32 = 3;
 /// `CLIENT PORT SERVER PORT`, as sshd sets it.
 fn reached_at(connection: Option<&str>) -> Option<IpAddr> {
     connection?.split(' ').nth(2)?.parse().ok()
+}
+
+/// As from scancel, a scheduler's time limit, or a launcher that ends. If the signal cannot be caught, it
+/// ends the agent, and its workers with their control streams.
+fn await_sigterm(inputs: &mpsc::Sender<AgentInput>) {
+    let Ok(mut signals) = Signals::new([SIGTERM]) else {
+        return;
+    };
+    if signals.forever().next().is_some() {
+        // The agent may have ended.
+        let _ = inputs.send(AgentInput::Terminated);
+    }
 }
 
 fn read_coordinator(from: impl Read, inputs: &mpsc::Sender<AgentInput>) {
@@ -219,6 +244,12 @@ impl Agent {
                         running.stop_if_due(Instant::now());
                     }
                 }
+                Ok(AgentInput::Terminated) => {
+                    self.leaves(
+                        "it got SIGTERM, as from scancel, a time limit or a launcher that ends",
+                    );
+                    break;
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
@@ -240,12 +271,20 @@ impl Agent {
             if now >= beat_at {
                 beat_at = now + HEARTBEAT;
                 self.say(0, &AgentMessage::Heartbeat);
+                if let Some(why) = self.starter.as_ref().and_then(Starter::is_gone) {
+                    self.leaves(&why);
+                    break;
+                }
             }
             if now.duration_since(heard_at) > SILENCE_MAX {
                 break;
             }
         }
         self.end_workers();
+    }
+
+    fn leaves(&self, why: &str) {
+        self.say(0, &AgentMessage::Leaving(why.to_owned()));
     }
 
     fn dispatch(&mut self, number: u32, message: CoordinatorOrder) {

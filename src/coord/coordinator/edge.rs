@@ -32,6 +32,7 @@ pub(super) fn event_of(message: AgentMessage) -> Option<EventKind> {
         | AgentMessage::Chosen(_)
         | AgentMessage::Echo { .. }
         | AgentMessage::Watched(_)
+        | AgentMessage::Leaving(_)
         | AgentMessage::Heartbeat => return None,
     })
 }

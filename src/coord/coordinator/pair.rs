@@ -120,10 +120,14 @@ pub(super) enum PairInput<'a> {
 }
 
 /// How an agent was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AgentLoss {
     /// Its stream ended.
     Gone,
+    /// It ended itself, for this reason.
+    Left(String),
+    /// The coordinator closed its stream, because a worker of it had not ended.
+    LetGo,
     /// It has sent nothing for this long.
     Silent(Duration),
     /// Its stream ended after the coordinator had not run for this long: agents end by themselves
@@ -140,22 +144,28 @@ pub(super) struct Absence {
 }
 
 impl AgentLoss {
-    fn silence(self) -> Duration {
+    fn silence(&self) -> Duration {
         match self {
-            Self::Silent(silence) => silence,
-            Self::Gone | Self::Deserted(_) => Duration::ZERO,
+            Self::Silent(silence) => *silence,
+            Self::Gone | Self::Left(_) | Self::LetGo | Self::Deserted(_) => Duration::ZERO,
         }
     }
 
     /// The verdict on the loss of the agent of `name` at `address`.
-    fn verdict(self, name: &str, address: &str) -> Verdict {
+    fn verdict(&self, name: &str, address: &str) -> Verdict {
+        let address = match address == name {
+            true => String::new(),
+            false => format!(" ({address})"),
+        };
         let of_agent = |how: &str, next_step: Option<&str>| Verdict {
             outcome: Outcome::PeerLost,
-            why: format!("the agent of {name} ({address}) {how}"),
+            why: format!("the agent of {name}{address} {how}"),
             next_step: next_step.map(str::to_owned),
         };
         match self {
             Self::Gone => of_agent("is gone", None),
+            Self::Left(why) => of_agent(&format!("ended: {why}"), None),
+            Self::LetGo => of_agent("was told to end, because a worker of it had not stopped", None),
             // Only the path to the agent is known to be lost; the data NICs may still work.
             Self::Silent(_) => of_agent(
                 "stopped answering",
@@ -372,7 +382,7 @@ impl Pair {
     pub(super) fn never_started(
         &mut self,
         end: End,
-        loss: AgentLoss,
+        loss: &AgentLoss,
         now: Duration,
         state: &RunState,
     ) -> Vec<PairEffect> {
@@ -456,7 +466,7 @@ impl Pair {
             // A worker that was told to stop gets no other order.
             PairInput::Measure if self.is_stopping() => {}
             PairInput::AgentLost(end, loss) => {
-                self.agent_lost(*end, *loss, now, state, &mut effects);
+                self.agent_lost(*end, loss, now, state, &mut effects);
             }
             PairInput::Measure => {
                 effects.extend(End::ALL.map(|end| {
@@ -585,7 +595,7 @@ impl Pair {
     fn agent_lost(
         &mut self,
         end: End,
-        loss: AgentLoss,
+        loss: &AgentLoss,
         now: Duration,
         state: &RunState,
         effects: &mut Vec<PairEffect>,
@@ -607,7 +617,7 @@ impl Pair {
     }
 
     /// The verdict on the loss of the agent of one end.
-    fn of_loss(&self, end: End, loss: AgentLoss, state: &RunState) -> Verdict {
+    fn of_loss(&self, end: End, loss: &AgentLoss, state: &RunState) -> Verdict {
         let node = self.setup.intro.nodes[end as usize];
         let address = state
             .names

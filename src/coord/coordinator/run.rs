@@ -21,13 +21,16 @@ use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{NodeId, PairId, PairIntro, Who, WorkerId};
 use tcpx_run_model::live::RecorderFilter;
 use tcpx_run_model::state::RunState;
-use tcpx_words::units::utc_of_us;
+use tcpx_words::units::{printable, utc_of_us};
 
 /// Silence of an agent, which sends a heartbeat every second, after which no stall seen by the
 /// other end is declared.
 const AGENT_QUIET_MAX: Duration = Duration::from_millis(1500);
 /// Time after a stop order after which the stream of an agent whose worker still runs is closed.
 const STOPPING_MAX: Duration = Duration::from_millis(3600);
+/// The same of an agent that still answers in a mesh, whose later rounds need it: it kills its worker
+/// itself, which takes long on a machine without free CPUs.
+const STOPPING_AND_HEARD_MAX: Duration = Duration::from_secs(15);
 
 /// A moment: since the command started, and by the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,9 +107,11 @@ pub(super) struct Run {
     slept: Option<(Absence, Duration)>,
     /// Whether that was since the last tick.
     overslept: bool,
+    /// Whether the user wants an end.
+    interrupted: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct AgentControl {
     pulse: Pulse,
     is_let_go: bool,
@@ -135,6 +140,7 @@ impl Run {
             beat_at: now.elapsed,
             slept: None,
             overslept: false,
+            interrupted: false,
         }
     }
 
@@ -160,7 +166,7 @@ impl Run {
             let (id, nodes) = (pair.id(), pair.nodes());
             let lost = End::ALL.into_iter().find_map(|end| {
                 let agent = self.agents.get(nodes[end as usize].index())?;
-                Some((end, agent.loss?))
+                Some((end, agent.loss.as_ref()?))
             });
             let first = match lost {
                 Some((end, loss)) => pair.never_started(end, loss, now.elapsed, &self.state),
@@ -282,6 +288,12 @@ impl Run {
                 effects.extend(seen.map(|event| RunEffect::Emit(Box::new(event))));
                 return;
             }
+            AgentMessage::Leaving(why) => {
+                let why = printable(&why);
+                let kind = EventKind::AgentBroken(why.clone());
+                self.emit(now, Who::Node(node), Some(node_us), kind, effects);
+                return self.agent_lost(node, AgentLoss::Left(why), now, effects);
+            }
             _ => {}
         }
         // A number that was given out to no worker of that node is ignored.
@@ -365,18 +377,20 @@ impl Run {
         effects: &mut Vec<RunEffect>,
     ) {
         if let Some(agent) = self.agents.get_mut(node.index()) {
-            agent.loss.get_or_insert(loss);
+            agent.loss.get_or_insert(loss.clone());
         }
         for number in self.round..self.pairs.len() {
             let Some(end) = self.pairs[number].end_of(node) else {
                 continue;
             };
             let pair = self.pairs[number].id();
-            self.pair_step(pair, &PairInput::AgentLost(end, loss), now, effects);
+            let input = PairInput::AgentLost(end, loss.clone());
+            self.pair_step(pair, &input, now, effects);
         }
     }
 
     fn tick(&mut self, interrupted: bool, now: Now, effects: &mut Vec<RunEffect>) {
+        self.interrupted = interrupted;
         let overslept = std::mem::take(&mut self.overslept);
         if now.elapsed >= self.beat_at {
             self.beat_at = now.elapsed + HEARTBEAT;
@@ -419,8 +433,19 @@ impl Run {
 
     /// Closes the stream of agents whose workers have not stopped in time.
     fn end_overdue(&mut self, now: Now, effects: &mut Vec<RunEffect>) {
+        let is_heard =
+            |node: &NodeId| self.agents[node.index()].pulse.silence(now.elapsed) <= AGENT_QUIET_MAX;
         let is_overdue = |pair: &Pair| match pair.stage() {
-            PairStage::Stopping { since } => now.elapsed.saturating_sub(since) > STOPPING_MAX,
+            PairStage::Stopping { since } => {
+                let waits = self.on_failure == OnFailure::GoOn && !self.interrupted;
+                let mut awaited = End::ALL.into_iter().filter(|end| pair.awaits(*end));
+                let are_heard = awaited.all(|end| is_heard(&pair.nodes()[end as usize]));
+                let most = match waits && are_heard {
+                    true => STOPPING_AND_HEARD_MAX,
+                    false => STOPPING_MAX,
+                };
+                now.elapsed.saturating_sub(since) > most
+            }
             PairStage::Running | PairStage::Stalled { .. } | PairStage::Over => false,
         };
         let overdue: Vec<(PairId, [NodeId; 2])> = self.pairs[self.round..]
@@ -437,7 +462,7 @@ impl Run {
                 let agent = &mut self.agents[node.index()];
                 if !std::mem::replace(&mut agent.is_let_go, true) {
                     let is_lost = agent.pulse.is_lost(now.elapsed);
-                    agent.loss.get_or_insert(AgentLoss::Gone);
+                    agent.loss.get_or_insert(AgentLoss::LetGo);
                     effects.push(RunEffect::LetGo { node, is_lost });
                 }
                 self.let_go_of_workers(node, now, effects);

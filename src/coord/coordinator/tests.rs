@@ -441,6 +441,27 @@ fn a_node_that_is_lost_in_one_round_is_not_waited_for_in_the_next() {
     assert_eq!(reason, Some("the agent of b (b.invalid) is gone"));
 }
 
+#[test]
+fn why_an_agent_left_is_the_reason_of_its_pairs_also_in_later_rounds() {
+    let mut run = mesh();
+    let why = "orted, which had started it, is gone";
+    let left = RunInput::AgentMessage {
+        node: NodeId(1),
+        node_us: 0,
+        worker: 0,
+        message: AgentMessage::Leaving(why.into()),
+    };
+    run.step(moment(1.0), left);
+    run.step(moment(1.1), RunInput::AgentGone(NodeId(1)));
+    run.add(round(2, [[0, 2], [1, 3]]), moment(2.0));
+    let (_, outcomes) = run.conclude();
+    for pair in [0, 3] {
+        let reason = outcomes[pair].reason.as_deref();
+        let expected = format!("the agent of b (b.invalid) ended: {why}");
+        assert_eq!(reason, Some(expected.as_str()), "pair {pair}");
+    }
+}
+
 /// What may happen, at random: which, to whom, and how long after the one before.
 #[derive(Debug, Clone, Copy)]
 struct Happening {

@@ -153,6 +153,8 @@ pub(crate) enum AgentMessage {
     Exited(Exit),
     /// The agent failed, and why.
     Broken(String),
+    /// The agent kills its workers and ends, for this reason; its last message.
+    Leaving(String),
     /// Sent once a second, so that silence shows a lost agent.
     Heartbeat,
 }

@@ -205,6 +205,8 @@ fn control_lost(evidence: &Evidence) -> Vec<Found> {
         .nodes
         .iter()
         .filter(|node| node.exit.is_none() && node.failure.is_none())
+        // Its agent has said why it ended.
+        .filter(|node| node.agent_left.is_none())
         // A worker without a phase was never started: its node was not reached.
         .filter(|node| node.phase.is_some() || node.sampled_ms.is_some())
         .collect();
@@ -316,5 +318,15 @@ pub(super) mod cases {
         evidence.nodes[0].exit = exit(None);
         evidence.nodes[0].failure = failure(Phase::Measuring, "stopped while measuring", true);
         evidence
+    }
+
+    #[test]
+    fn an_agent_that_said_why_it_ended_has_not_lost_its_connection() {
+        let mut evidence = control_lost();
+        assert!(!super::control_lost(&evidence).is_empty());
+        for node in &mut evidence.nodes {
+            node.agent_left = Some("orted, which had started it, is gone".into());
+        }
+        assert!(super::control_lost(&evidence).is_empty());
     }
 }
