@@ -17,8 +17,9 @@ use tcpx_fleet::attribute::retests;
 use tcpx_fleet::exclude::ExcludeFormat;
 use tcpx_fleet::groups::{self, Groups};
 use tcpx_fleet::schedule::{self, Round};
+use tcpx_run_model::ids::Names;
 use tcpx_run_model::record::{
-    MeshAttribution, MeshCell, MeshFinding, RunRecord, attributed, median_rate,
+    MeshAttribution, MeshCell, MeshFinding, RunRecord, attributed, median_rate, nothing_found,
 };
 use tcpx_run_model::scenario::{Mesh, Rails, Rounds, Scenario};
 use tcpx_words::error::{NextStep, Outcome};
@@ -249,7 +250,9 @@ pub(crate) fn table(run: &RunRecord) -> String {
     let found = run.attribution().unwrap_or_default();
     let mut text = format!("#\n{}{}", columns.render(), kv(run));
     text.push_str(&suspects(&found));
-    text.push_str("# Slowest directions, as a share of the median\n");
+    if !found.slowest.is_empty() {
+        text.push_str("# Slowest directions, as a share of the median\n");
+    }
     for slow in found.slowest.iter().take(SLOWEST_MAX) {
         text.push_str(&format!(
             "#   {} -> {} {} : {:.3} GB/s, {:.0} %\n",
@@ -260,33 +263,46 @@ pub(crate) fn table(run: &RunRecord) -> String {
             slow.share * 100.0
         ));
     }
-    for pair in run
-        .pairs
-        .iter()
-        .filter(|pair| pair.outcome != Outcome::Passed)
-    {
-        let [first, second] = pair.nodes.map(|node| names.node(node));
-        let rail = pair.rail.as_ref().map(|rail| format!(" {rail}"));
-        let reason = pair.reason.as_ref().map(|reason| format!(", {reason}"));
-        text.push_str(&format!(
-            "# Failed : {first} with {second}{} : {}{}\n",
-            rail.unwrap_or_default(),
-            pair.outcome,
-            reason.unwrap_or_default()
-        ));
-    }
+    text.push_str(&failed(run, &names));
     text.push_str(&together(run, &names));
     text.push_str(&not_run(run));
     text
 }
 
+/// Most pairs that a line about failed ones lists.
+const FAILED_MAX: usize = 4;
+
+/// The pairs that failed, those with the same reason on one line.
+fn failed(run: &RunRecord, names: &Names) -> String {
+    let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
+    let pairs = run.pairs.iter();
+    for pair in pairs.filter(|pair| pair.outcome != Outcome::Passed) {
+        let [first, second] = pair.nodes.map(|node| names.node(node));
+        let rail = pair.rail.as_ref().map(|rail| format!(" {rail}"));
+        let ends = format!("{first} with {second}{}", rail.unwrap_or_default());
+        let reason = pair.reason.as_ref().map(|reason| format!(", {reason}"));
+        let why = format!("{}{}", pair.outcome, reason.unwrap_or_default());
+        match by_reason.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, pairs)) => pairs.push(ends),
+            None => by_reason.push((why, vec![ends])),
+        }
+    }
+    let lines = by_reason.into_iter().map(|(why, pairs)| {
+        let shown = pairs[..pairs.len().min(FAILED_MAX)].join(", ");
+        let more = match pairs.len().saturating_sub(FAILED_MAX) {
+            0 => String::new(),
+            more => format!(" and {}", counted(more, "more pair")),
+        };
+        format!("# Failed : {shown}{more} : {why}\n")
+    });
+    lines.collect()
+}
+
 /// The parts that explain what is slow or failed: those that were measured again, then the others.
 fn suspects(found: &MeshAttribution) -> String {
     if found.findings.is_empty() {
-        let scatter = found.scatter * 100.0;
-        return format!(
-            "#\n# No node, rail or pair stands out; rates scatter by {scatter:.0} %\n#\n"
-        );
+        let words = nothing_found(found.measured, found.scatter);
+        return format!("#\n# {words}\n#\n");
     }
     let line = |one: &MeshFinding| format!("# {} : {}\n", one.finding.standing, one.words);
     let lines: String = found.findings.iter().map(line).collect();
@@ -316,6 +332,9 @@ fn not_run(run: &RunRecord) -> String {
     }
     for difference in &mesh.differences {
         text.push_str(&format!("# Differs : {difference}\n"));
+    }
+    for line in &mesh.launcher_said {
+        text.push_str(&format!("# Launcher said : {line}\n"));
     }
     if mesh.rounds_left_out > 0 {
         text.push_str(&format!(

@@ -295,12 +295,8 @@ fn results(text: &mut String, story: &Story, language: Language) {
 fn mesh(text: &mut String, story: &Story, language: Language) {
     let Some(mesh) = &story.mesh else { return };
     heading(text, language, "Mesh");
-    if mesh.findings.is_empty() {
-        let scatter = mesh.scatter * 100.0;
-        line(
-            text,
-            &format!("No node, rail or pair stands out; rates scatter by {scatter:.0} %."),
-        );
+    if let Some(words) = mesh.nothing_found() {
+        line(text, &format!("{words}."));
     }
     for one in mesh.findings.iter().take(ROWS_MAX) {
         let sentence = inline(&one.sentence);
@@ -326,6 +322,22 @@ fn mesh(text: &mut String, story: &Story, language: Language) {
     if !rows.is_empty() {
         let heads = ["slowest directions", "rail", "GB/s", "of the median"];
         table(text, &heads, &rows);
+    }
+    for (node, reason) in &mesh.absent {
+        line(
+            text,
+            &format!(
+                "* Missing: {}: {}",
+                inline(&names.node(*node)),
+                inline(reason)
+            ),
+        );
+    }
+    for difference in &mesh.differences {
+        line(text, &format!("* Differs: {}", inline(difference)));
+    }
+    for said in &mesh.launcher_said {
+        line(text, &format!("* Launcher: {}", inline(said)));
     }
 }
 

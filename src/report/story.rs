@@ -11,7 +11,7 @@ use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Finding, Subject};
 use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
 use tcpx_run_model::record::{
-    Clock, KvRecord, MeshCell, Role, SlowDirection, Sums, TransferRecord, Unfinished,
+    Clock, KvRecord, MeshCell, Role, SlowDirection, Sums, TransferRecord, Unfinished, nothing_found,
 };
 use tcpx_run_model::results::{Driving, PluginRecord};
 use tcpx_words::error::Outcome;
@@ -161,6 +161,18 @@ pub(crate) struct StoryMesh {
     pub(crate) absent: Vec<(NodeId, String)>,
     /// What differs between the nodes, one sentence each.
     pub(crate) differences: Vec<String>,
+    /// The first lines of the program that started the agents.
+    #[serde(default)]
+    pub(crate) launcher_said: Vec<String>,
+}
+
+impl StoryMesh {
+    /// The sentence of a mesh of which no part stands out.
+    pub(crate) fn nothing_found(&self) -> Option<String> {
+        let measured = self.cells.iter().filter(|cell| cell.gb_per_s.is_some());
+        let words = || nothing_found(measured.count(), self.scatter);
+        self.findings.is_empty().then(words)
+    }
 }
 
 /// A part of a mesh that is slow or dead.

@@ -12,7 +12,7 @@ use tcpx_run_model::ids::{NodeId, WorkerId};
 use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::record::{
     ChannelRecord, KvRecord, MeshCell, MeshPair, MeshRecord, MissingNode, NodeRecord, PairRecord,
-    Role, RunRecord, SCHEMA, ScenarioRecord, Sums, TransferRecord, WorkerRecord, cells,
+    Role, RunRecord, SCHEMA, ScenarioRecord, Sums, TransferRecord, WorkerRecord, cells, was_tried,
 };
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ChannelResult, TransferResult};
@@ -68,6 +68,7 @@ pub(super) fn rates(scenario: &Scenario, pairs: &[PairOutcome], state: &RunState
         sends: End::ALL.map(|end| role(scenario, end) != Role::Recv),
         rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
         passed: pair.outcome == Outcome::Passed,
+        was_tried: was_tried(pair.outcome, pair.reason.as_deref()),
     };
     let parts: Vec<MeshPair> = pairs.iter().map(part).collect();
     cells(
@@ -111,6 +112,7 @@ fn mesh(run: &RunOutcome) -> MeshRecord {
         first_retest: run.first_retest,
         groups: run.groups.clone(),
         differences: run.differences.clone(),
+        launcher_said: run.launcher_said.clone(),
         attribution: None,
     }
 }

@@ -97,6 +97,8 @@ pub struct RunOutcome {
     pub groups: Vec<Option<String>>,
     /// What differs between the nodes of a mesh, one sentence each.
     pub differences: Vec<String>,
+    /// What the program that started the agents of a mesh printed, its first lines.
+    pub launcher_said: Vec<String>,
 }
 
 /// Rounds of a mesh that were not started.
@@ -154,6 +156,7 @@ impl RunOutcome {
             first_retest: None,
             groups: Vec::new(),
             differences: Vec::new(),
+            launcher_said: Vec::new(),
         }
     }
 }
@@ -666,6 +669,9 @@ impl Drive<'_> {
     }
 
     fn conclude(mut self) -> RunOutcome {
+        // All nodes have the same one.
+        let first = self.request.transports.first();
+        let launcher_said = first.map_or(Vec::new(), |transport| transport.launcher_said());
         // All are told before any is waited for: they end at the same time.
         self.agents.iter_mut().flatten().for_each(Agent::close);
         let agents = self.agents.iter_mut().flatten();
@@ -688,6 +694,7 @@ impl Drive<'_> {
             first_retest,
             groups,
             differences,
+            launcher_said,
         }
     }
 }

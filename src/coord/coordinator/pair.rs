@@ -27,6 +27,7 @@ use tcpx_run_model::event::EventKind;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Lane, NodeId, PairId, PairIntro, Rail, WorkerId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
+use tcpx_run_model::record::{STARVED, STOPPED};
 use tcpx_run_model::scenario::{Fault, Scenario};
 use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
 use tcpx_words::error::Outcome;
@@ -165,7 +166,10 @@ impl AgentLoss {
         match self {
             Self::Gone => of_agent("is gone", None),
             Self::Left(why) => of_agent(&format!("ended: {why}"), None),
-            Self::LetGo => of_agent("was told to end, because a worker of it had not stopped", None),
+            Self::LetGo => of_agent(
+                "was told to end, because a worker of it had not stopped",
+                None,
+            ),
             // Only the path to the agent is known to be lost; the data NICs may still work.
             Self::Silent(_) => of_agent(
                 "stopped answering",
@@ -178,7 +182,7 @@ impl AgentLoss {
                 Verdict {
                     outcome: Outcome::NotRun,
                     why: format!(
-                        "this command {what} for {:.1} s, and agents end after {} s without it",
+                        "{what} {:.1} s, and agents end after {} s without it",
                         absence.lasted.as_secs_f64(),
                         SILENCE_MAX.as_secs()
                     ),
@@ -194,12 +198,12 @@ impl Absence {
     fn words(self) -> (&'static str, &'static str) {
         if self.waited >= self.lasted / 2 {
             (
-                "got no CPU",
+                STARVED,
                 "run it again with fewer programs beside it, or with a higher CPU limit of its cgroup",
             )
         } else {
             (
-                "did not run",
+                STOPPED,
                 "run it again where it is not stopped or suspended, as by Ctrl-Z or a laptop's lid",
             )
         }

@@ -42,6 +42,8 @@ pub(super) struct Calls {
     pub(super) answers: BTreeMap<String, String>,
     /// Why no further node will call: the program that started the agents has ended.
     pub(super) ended: Option<String>,
+    /// The first lines that this program printed, without the answers.
+    pub(super) said: Vec<String>,
 }
 
 /// The calls, for those who wait for them.

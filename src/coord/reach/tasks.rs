@@ -206,8 +206,20 @@ impl Tasks {
 /// The answer of a task whose node lacks the program.
 const NEEDS: &str = "need";
 
-/// Reads what the launcher prints to its end: answers of shell lines, and the last line of anything else.
-fn follow(stdout: &mpsc::Receiver<String>, stderr: Option<mpsc::Receiver<String>>, roll: &Roll) {
+/// Lines of a launcher that are kept: the first, because its explanations follow.
+const SAID_MAX: usize = 8;
+
+/// Reads what the launcher prints to its end: answers of shell lines, and the first lines of anything else.
+fn follow(
+    stdout: &mpsc::Receiver<String>,
+    stderr: Option<mpsc::Receiver<String>>,
+    roll: &Arc<Roll>,
+) {
+    let for_stderr = Arc::clone(roll);
+    let stderr = thread::spawn(move || {
+        let lines = stderr.into_iter().flatten();
+        lines.filter_map(|line| keep(line, &for_stderr)).last()
+    });
     let mut last = None;
     for line in stdout {
         let answer = line.strip_prefix(ANSWER_PREFIX).map(str::trim);
@@ -215,14 +227,26 @@ fn follow(stdout: &mpsc::Receiver<String>, stderr: Option<mpsc::Receiver<String>
             Some((node, answer)) => roll.change(|calls| {
                 calls.answers.insert(node.to_owned(), answer.to_owned());
             }),
-            None => last = Some(line).filter(|line| !line.trim().is_empty()).or(last),
+            None => last = keep(line, roll).or(last),
         }
     }
     // stdout has ended, so the launcher has: what it says about that is on stderr.
-    let said = stderr.into_iter().flatten();
-    let last = said.filter(|line| !line.trim().is_empty()).last().or(last);
+    let last = stderr.join().ok().flatten().or(last);
     let last = last.map(|line| format!("; the last line of output is: {line}"));
     roll.change(|calls| calls.ended = Some(last.unwrap_or_default()));
+}
+
+/// Keeps a line, unless it is empty or the frame of other lines.
+fn keep(line: String, roll: &Roll) -> Option<String> {
+    if line.chars().all(|c| c == '-' || c == ' ') {
+        return None;
+    }
+    roll.change(|calls| {
+        if calls.said.len() < SAID_MAX {
+            calls.said.push(line.clone());
+        }
+    });
+    Some(line)
 }
 
 /// What the roll says of a node.
@@ -240,6 +264,27 @@ impl Transport for TaskOfNode {
 
     fn is_login(&self) -> bool {
         false
+    }
+
+    fn launcher_said(&self) -> Vec<String> {
+        let Some(Ok(started)) = self.tasks.started.get() else {
+            return Vec::new();
+        };
+        let mut process = started
+            .process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let ended = process.try_wait().ok().flatten();
+        let mut said = Vec::new();
+        started
+            .roll
+            .change(|calls| said.extend(calls.said.iter().cloned()));
+        // Without an agent it ends, and with success.
+        if let Some(status) = ended.filter(|status| !status.success()) {
+            let name = self.tasks.launcher.name();
+            said.push(format!("{name} ended before the run ({status})"));
+        }
+        said
     }
 
     fn open(&self, opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tcpx_run_model::ids::{NodeId, PairId};
 use tcpx_run_model::record::{
-    MeshAttribution, MeshFinding, MeshPair, MeshRecord, Role, cells, rail_names,
+    MeshAttribution, MeshFinding, MeshPair, MeshRecord, Role, cells, rail_names, was_tried,
 };
 use tcpx_words::error::Outcome;
 
@@ -47,6 +47,7 @@ pub(super) fn add_mesh(record: Option<&Value>, story: &mut Story) {
         slowest: found.slowest,
         nodes_at_fault: found.nodes_at_fault,
         differences: mesh.differences,
+        launcher_said: mesh.launcher_said,
         left_out: (mesh.rounds_left_out as u64, mesh.pairs_left_out as u64),
         absent: mesh
             .missing
@@ -62,6 +63,9 @@ fn pair(pair: &StoryPair) -> MeshPair {
         sends: [0, 1].map(|end| pair.workers[end].role != Some(Role::Recv)),
         rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
         passed: pair.outcome == Some(Outcome::Passed),
+        was_tried: pair
+            .outcome
+            .is_none_or(|outcome| was_tried(outcome, pair.reason.as_deref())),
     }
 }
 

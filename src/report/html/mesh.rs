@@ -43,12 +43,8 @@ pub(super) fn body(page: &mut Page, mesh: &StoryMesh, names: &Names) {
 }
 
 fn findings(page: &mut Page, mesh: &StoryMesh) {
-    if mesh.findings.is_empty() {
-        let scatter = mesh.scatter * 100.0;
-        page.tag(
-            "p",
-            &format!("No node, rail or pair stands out; rates scatter by {scatter:.0} %."),
-        );
+    if let Some(words) = mesh.nothing_found() {
+        page.tag("p", &format!("{words}."));
     }
     let shown = mesh.findings.iter().take(FINDINGS_MAX);
     let rows: Vec<HtmlRow> = shown
@@ -391,6 +387,9 @@ fn absent(page: &mut Page, mesh: &StoryMesh, names: &Names) {
     }
     for difference in &mesh.differences {
         page.tag("p", &format!("Differs: {difference}."));
+    }
+    for line in &mesh.launcher_said {
+        page.tag("p", &format!("Launcher: {line}"));
     }
     let (rounds, pairs) = mesh.left_out;
     if rounds > 0 {

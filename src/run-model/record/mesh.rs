@@ -32,6 +32,10 @@ pub struct MeshRecord {
     /// What differs between the nodes and may explain rates or failures, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
+    /// What the program that started the agents of all nodes printed, such as srun or mpirun: its first
+    /// lines, and whether it ended before the agents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub launcher_said: Vec<String>,
     /// Which parts are slow or dead. Records of earlier versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<MeshAttribution>,
@@ -130,6 +134,20 @@ pub struct MeshPair {
     pub rail: u32,
     /// Whether it passed.
     pub passed: bool,
+    /// Whether a failure is one of its nodes or their network.
+    pub was_tried: bool,
+}
+
+/// How the reason of a pair begins that ended because the coordinator was stopped.
+pub const STOPPED: &str = "this command did not run for";
+/// The same, because it got no CPU.
+pub const STARVED: &str = "this command got no CPU for";
+
+/// Whether a pair with this outcome says something about its nodes and their network.
+pub fn was_tried(outcome: Outcome, reason: Option<&str>) -> bool {
+    let deserted =
+        reason.is_some_and(|reason| reason.starts_with(STOPPED) || reason.starts_with(STARVED));
+    outcome != Outcome::Interrupted && !deserted
 }
 
 impl From<&PairRecord> for MeshPair {
@@ -139,6 +157,7 @@ impl From<&PairRecord> for MeshPair {
             sends: [0, 1].map(|end| pair.workers[end].role != super::Role::Recv),
             rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
             passed: pair.outcome == Outcome::Passed,
+            was_tried: was_tried(pair.outcome, pair.reason.as_deref()),
         }
     }
 }
@@ -167,7 +186,10 @@ pub fn cells<'a>(
     };
     let of_these = |one: &&TransferRecord| which.contains(&one.pair.index());
     for transfer in transfers.into_iter().filter(of_these) {
-        let Some(pair) = pairs.get(transfer.pair.index()) else {
+        let Some(pair) = pairs
+            .get(transfer.pair.index())
+            .filter(|pair| pair.passed || pair.was_tried)
+        else {
             continue;
         };
         let is_whole = pair.passed && transfer.iterations > 0;
@@ -176,7 +198,7 @@ pub fn cells<'a>(
     }
     // A pair that failed early has no transfer.
     let these = pairs.get(which).unwrap_or_default();
-    for pair in these.iter().filter(|pair| !pair.passed) {
+    for pair in these.iter().filter(|pair| !pair.passed && pair.was_tried) {
         let [first, second] = pair.nodes;
         for (end, (from, to)) in [(first, second), (second, first)].into_iter().enumerate() {
             if pair.sends[end] {
@@ -196,6 +218,17 @@ pub fn attributed(
     let [rates, again] =
         [rates, again].map(|cells| cells.iter().map(Cell::from).collect::<Vec<_>>());
     attribute::attribute(&rates, &again, &Groups::by_node(groups))
+}
+
+/// What is said where no part is slow or dead.
+pub fn nothing_found(measured: usize, scatter: f64) -> String {
+    match measured {
+        0 => "No rate was measured, so no part can be compared with the others".to_owned(),
+        _ => format!(
+            "No node, rail or pair stands out; rates scatter by {:.0} %",
+            scatter * 100.0
+        ),
+    }
 }
 
 impl MeshAttribution {
