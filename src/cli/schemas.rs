@@ -453,6 +453,9 @@ struct Mesh {
     /// What differs between the nodes and may explain rates or failures, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     differences: Vec<String>,
+    /// The first lines of the program that started the agents, such as srun, and how it failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    launcher_said: Vec<String>,
     /// Which parts are slow or dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     attribution: Option<MeshAttribution>,

@@ -33,7 +33,7 @@ pub struct MeshRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
     /// What the program that started the agents of all nodes printed, such as srun or mpirun: its first
-    /// lines, and whether it ended before the agents.
+    /// lines, and whether it ended before the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launcher_said: Vec<String>,
     /// Which parts are slow or dead. Records of earlier versions lack it.
