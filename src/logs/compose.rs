@@ -74,6 +74,9 @@ fn shown_whole(text: &[u8]) -> String {
     format!("{:blanks$}{}", "", shown(text))
 }
 
+/// Most lines behind an error with which a log ends.
+const ENDING_LINES: u64 = 10;
+
 /// Lines of the source by host.
 type Hosts = BTreeMap<String, BTreeSet<u32>>;
 
@@ -154,6 +157,9 @@ impl Compose<'_> {
                 Severity::Benign => report.benign.push(finding),
                 _ if harmless => report.benign.push(finding),
                 _ if signature.needs == Some(Need::OtherFindings) => follow_ups.push(finding),
+                _ if signature.needs == Some(Need::UnfinishedInit) && self.was_got_over(&parts) => {
+                    report.seen.push(finding);
+                }
                 _ if signature.needs.is_some_and(|need| !context.has(need)) => {
                     report.seen.push(finding);
                 }
@@ -197,11 +203,46 @@ impl Compose<'_> {
         };
         report.stated = lines.filter(precedes).collect();
         let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
-        let all_followed = report.findings.iter().all(has_followed);
-        if !report.findings.is_empty() && all_followed && !report.stated.is_empty() {
-            let first = report.stated.remove(0);
+        let first = match report.findings.is_empty() {
+            false => report.findings.iter().all(has_followed).then_some(0),
+            true => self.ends_in_an_error(&report.stated),
+        };
+        if let Some(first) = first.filter(|first| *first < report.stated.len()) {
+            let first = report.stated.remove(first);
             report.findings.push(stated_finding(first));
         }
+    }
+
+    /// The first of the lines that state an error with which a file ends: hardly anything comes
+    /// behind them, so what failed was not got over.
+    fn ends_in_an_error(&self, stated: &[StatedLine]) -> Option<usize> {
+        let mut first = None;
+        for (number, line) in stated.iter().enumerate().rev() {
+            let of_next = |next: usize| {
+                let next: &LinePlace = &stated[next].place;
+                (next.file == line.place.file).then_some(next.line)
+            };
+            let last = || {
+                let of_file = |(file, last): (&u32, &u64)| {
+                    let is_same = self.files.get(*file as usize) == Some(&line.place.file);
+                    is_same.then_some(*last)
+                };
+                self.tally.ends.last_lines().find_map(of_file)
+            };
+            let behind = first.and_then(of_next).or_else(last);
+            if behind.is_none_or(|behind| behind.saturating_sub(line.place.line) > ENDING_LINES) {
+                break;
+            }
+            first = Some(number);
+        }
+        first
+    }
+
+    /// Whether every process with these lines initialized a communicator afterwards.
+    fn was_got_over(&self, parts: &[(u32, &SeenLines, Option<Phase>)]) -> bool {
+        let complete = &self.tally.init_complete;
+        let mut parts = parts.iter();
+        parts.all(|(speaker, seen, _)| complete.get(speaker).is_some_and(|at| *at > seen.first))
     }
 
     /// Whether the log has lines of a program that drives the plugin itself.
@@ -803,8 +844,8 @@ impl Context {
             Need::TcpxExpected => self.tcpx_expected,
             Need::SeveralNodes => self.several_nodes,
             Need::NoNetwork => !self.has_network,
-            // Decided when all other findings are known.
-            Need::OtherFindings => true,
+            // These are decided where all lines are known.
+            Need::OtherFindings | Need::UnfinishedInit => true,
         }
     }
 }

@@ -13,6 +13,7 @@ use super::loggers::regex;
 use super::shape::{self, Record};
 use super::tally::Place;
 use super::time::Years;
+use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -44,7 +45,7 @@ static OVER: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"(?i)\b(?:done|finished|stopped|after|without|no|not|instead of|while|before) (?:waiting|retrying|pending)\b",
         r"|\bfor (?:\w+ ){0,2}(?:requests?|jobs?|tasks?|work|input|prompts?|commands?|events?)\b",
-        r"|\b(?:if|when|to avoid)\b.*\bwait",
+        r"|\b(?:if|when|to avoid)\b.*\bwait|\b(?:successfully|succeeded)\b",
     ))
 });
 /// Lines of NCCL behind which a rank waits until all others have come as far.
@@ -59,12 +60,21 @@ static NEUTRAL: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+/// What a rank logs on its own behind the beginning of its communicator, before its first connection.
+static NCCL_GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^(?:Setting affinity |Channel \d+/\d+ :|Trees \[|P2P Chunksize |comm 0x\w+ rank \d+ nRanks )",
+    )
+});
+
 /// The ends of files by file and speaker.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     of: BTreeMap<(u32, u32), End>,
     /// For each file: the first line of the part that was read last that is no wait.
     goes_on: BTreeMap<u32, Place>,
+    /// The number of the last line of each file.
+    last: BTreeMap<u32, u64>,
 }
 
 /// How the lines of one speaker in one file end.
@@ -134,6 +144,7 @@ impl Ends {
                 part.line(speaker, (place, record.time_us(years)), line, &record);
             }
         }
+        part.last.insert(file, last_line);
         self.merge(part, |speaker| speaker);
     }
 
@@ -161,6 +172,13 @@ impl Ends {
             text: line[..line.len().min(TEXT_MAX)].to_vec(),
             shape: shape_of(front.trim_ascii()),
         };
+        if kind.is_none()
+            && NCCL_GOES_ON.is_match(front)
+            && let Some(wait) = self.begun(speaker, place.file)
+        {
+            (wait.last.place, wait.any_after) = (place, None);
+            return;
+        }
         let Some(kind) = kind else {
             self.goes_on.entry(place.file).or_insert(place);
             for end in self.of.values_mut() {
@@ -196,6 +214,13 @@ impl Ends {
         }
     }
 
+    /// The wait of a rank that has begun to make a communicator.
+    fn begun(&mut self, speaker: u32, file: u32) -> Option<&mut LastWait> {
+        let wait = self.of.get_mut(&(file, speaker))?.wait.as_mut()?;
+        let has_begun = Finder::new("Init START").find(&wait.last.text).is_some();
+        (has_begun && wait.own_after.is_none()).then_some(wait)
+    }
+
     /// The end of a speaker, with its new last line; `None` if too many are kept.
     fn end(&mut self, speaker: u32, last: LastLine) -> Option<&mut End> {
         let key = (last.place.file, speaker);
@@ -224,6 +249,12 @@ impl Ends {
             }
         }
         self.goes_on.extend(other.goes_on);
+        self.last.extend(other.last);
+    }
+
+    /// The number of the last line of each file.
+    pub(super) fn last_lines(&self) -> impl Iterator<Item = (&u32, &u64)> {
+        self.last.iter()
     }
 
     /// The ends of all files, by file and speaker.
@@ -300,6 +331,10 @@ mod tests {
         check("Done waiting for other agents. Elapsed: 0.1", false);
         check("Running: 0 reqs, Waiting: 0 reqs", false);
         check("Waiting for new requests", false);
+        check(
+            "worker group successfully finished. Waiting 300 seconds for others",
+            false,
+        );
         check("no need to wait for it, not waiting for rank 3", false);
     }
 
@@ -338,6 +373,10 @@ mod tests {
     fn the_bootstrap_of_nccl_waits_for_all_ranks() {
         let using = "node-a:7:7 [0] NCCL INFO Bootstrap : Using eth0:10.0.1.25<0>\n";
         let version = "NCCL version 2.21.5+cuda12.4\n";
+        let affinity = "node-a:7:8 [0] NCCL INFO Setting affinity for GPU 0 to 0f\n";
+        assert!(found(&format!("{using}{affinity}")).is_empty());
+        let start = "node-a:7:8 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init START\n";
+        assert_eq!(found(&format!("{using}{start}ready\n{affinity}")).len(), 1);
         let found = found(&format!("{using}{version}"));
         let names: Vec<(&str, u64)> = found.iter().map(|one| (one.0.as_str(), one.2)).collect();
         assert_eq!(names, [("nccl-init-unfinished", 1)]);

@@ -80,6 +80,8 @@ pub enum Need {
     NoNetwork,
     /// Any other finding.
     OtherFindings,
+    /// A process that initialized no communicator after these lines.
+    UnfinishedInit,
 }
 
 /// A fact that is read from the lines of a signature.

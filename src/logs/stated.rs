@@ -9,12 +9,13 @@
 
 use super::loggers::regex;
 use super::tally::Place;
+use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 17] = [
+pub(super) const PIECES: [&[u8]; 20] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -31,7 +32,10 @@ pub(super) const PIECES: [&[u8]; 17] = [
     b"illed",
     b"not found",
     b"No such file",
-    b"still waiting",
+    b"_ERR",
+    b"marked dead",
+    b"crashed",
+    b"[FAIL]",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -42,23 +46,39 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Nn]ot found|No such file|still waiting)(?:$|[^\w/=(-])",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
     )
 });
-/// Lines of stack traces and tables, notices of a logger, advice, and statements that all is well.
-static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
+/// Lines of stack traces and tables, and notices of a logger.
+static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r#"^\s*(?:#|[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|^\[?[IDW]\d{3,4} |\b(?:INFO|DEBUG|TRACE|info|debug|WARNING|WARN)\b"#,
+    )
+});
+/// Sentences that advise, or that say that all is well.
+static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
-        r#"^\s*(?:#|[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|^\[?[IDW]\d{3,4} |\b(?:INFO|DEBUG|TRACE|info|debug)\b"#,
-        r"|\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|\b\d+ (?:errors|failures|failed)",
-        r"|(?:errors?|Errors?|failed|Failed|failures?)\b\s*[:=]?\s*[\d.+-]",
+        r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|\b\d+ (?:errors|failures|failed)",
+        r"|(?:errors?|Errors?|failed|Failed|failures?)\b\s*[:=]?\s*(?:[\d+-]|\.\d)",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
     ))
 });
 
-/// What a line states, if it says that something failed. Digits do not decide it.
+static SENTENCE_END: LazyLock<Finder> = LazyLock::new(|| Finder::new(". "));
+
+/// What a line states, if one of its sentences says that something failed. Digits do not decide it.
 pub(super) fn stated(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(FRONT)];
-    (WORDS.is_match(front) && !OTHERS.is_match(front)).then(|| line.trim_ascii())
+    let states = |sentence: &[u8]| WORDS.is_match(sentence) && !OTHER_SENTENCES.is_match(sentence);
+    let ends = SENTENCE_END.find_iter(front).map(|end| end + 2);
+    let mut start = 0;
+    let mut sentences = ends.chain([front.len()]).map(|end| {
+        let sentence = &front[start..end];
+        start = end;
+        sentence
+    });
+    let is_stated = sentences.any(states) && !OTHER_LINES.is_match(front);
+    is_stated.then(|| line.trim_ascii())
 }
 
 /// The first and the last lines, those that differ in their numbers once.
@@ -194,6 +214,24 @@ mod tests {
         check("This may indicate that a node failed", false);
         check("ran /opt/error/failed.sh", false);
         check("all well", false);
+        check(
+            "the registration failed. This may be due to a firewall. Please check",
+            true,
+        );
+        check(
+            "This may be due to a firewall. If it failed, read the manual",
+            false,
+        );
+        check(
+            "[CUDA_ERROR_NOT_PERMITTED] operation not permitted in cuMemCreate(",
+            true,
+        );
+        check(
+            "(raylet) the node has been marked dead because it is silent",
+            true,
+        );
+        check(" [FAIL] 3. GPU networks  0 of 8", true);
+        check("2026-11-20 [WARNING] import failed", false);
     }
 
     fn add(lines: &mut StatedLines, number: u64, text: &str) {
