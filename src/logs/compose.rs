@@ -173,6 +173,7 @@ impl Compose<'_> {
         };
         company.append(&mut follow_ups);
         report.findings.extend(self.mixed());
+        report.findings.extend(self.plugin_on_some_hosts());
         report.unknown = self.unknown();
         let unknown = report.unknown.iter().filter(|one| !one.is_harmless());
         report
@@ -238,11 +239,16 @@ impl Compose<'_> {
         first
     }
 
-    /// Whether every process with these lines initialized a communicator afterwards.
+    /// Whether every process with these lines initialized a communicator afterwards, or the job has
+    /// one node.
     fn was_got_over(&self, parts: &[(u32, &SeenLines, Option<Phase>)]) -> bool {
         let complete = &self.tally.init_complete;
+        let nodes = &self.tally.nodes;
+        let is_one_node = !nodes.is_empty() && nodes.values().all(|nodes| *nodes <= 1);
         let mut parts = parts.iter();
-        parts.all(|(speaker, seen, _)| complete.get(speaker).is_some_and(|at| *at > seen.first))
+        is_one_node
+            || parts
+                .all(|(speaker, seen, _)| complete.get(speaker).is_some_and(|at| *at > seen.first))
     }
 
     /// Whether the log has lines of a program that drives the plugin itself.
@@ -562,6 +568,62 @@ impl Compose<'_> {
             versions: "any NCCL".to_owned(),
             polls: None,
             sample: hosts.join("; "),
+            before: Vec::new(),
+            after: None,
+        })
+    }
+
+    /// Hosts that have an external network plugin beside hosts that do not find one.
+    fn plugin_on_some_hosts(&self) -> Option<SignatureFinding> {
+        let hosts = |name: &str| {
+            let number = self
+                .catalogue
+                .signatures
+                .iter()
+                .position(|one| one.name == name);
+            let of = |(signature, _): &&(u32, u32)| Some(*signature as usize) == number;
+            let seen = self.tally.seen.keys().filter(of);
+            seen.map(|(_, speaker)| self.host(*speaker))
+                .collect::<BTreeSet<String>>()
+        };
+        let (with, without) = (hosts("nccl-plugin-path"), hosts("nccl-plugin-not-found"));
+        if with.is_empty() || without.is_empty() || !with.is_disjoint(&without) {
+            return None;
+        }
+        let name =
+            |signature: &u32| Some(&self.catalogue.signatures.get(*signature as usize)?.name);
+        let lines = self.tally.seen.iter();
+        let of_none = lines
+            .filter(|((one, _), _)| name(one).is_some_and(|one| one == "nccl-plugin-not-found"));
+        let first = of_none
+            .map(|(_, seen)| seen)
+            .min_by_key(|seen| seen.first)?;
+        let place = self.place(first.first, first.first_line_us);
+        let named = |hosts: &BTreeSet<String>| list(hosts.iter().take(HOSTS_NAMED));
+        Some(SignatureFinding {
+            signature: "plugin-on-some-hosts".to_owned(),
+            severity: Severity::Error,
+            role: Role::Cause,
+            count: 1,
+            processes: without.iter().cloned().collect(),
+            first: place.clone(),
+            last: place,
+            phase: None,
+            meaning: format!(
+                "the hosts of one job have different network plugins: an external one on {}, none on {}",
+                named(&with),
+                named(&without)
+            ),
+            causes: vec![
+                "the plugin is missing or failed on some hosts".to_owned(),
+                "the environment or the image differs between hosts".to_owned(),
+            ],
+            next_step: Some(
+                "compare NCCL_NET, NCCL_NET_PLUGIN and LD_LIBRARY_PATH of the hosts".to_owned(),
+            ),
+            versions: "any NCCL".to_owned(),
+            polls: None,
+            sample: shown(&first.sample),
             before: Vec::new(),
             after: None,
         })

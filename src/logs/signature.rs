@@ -80,7 +80,7 @@ pub enum Need {
     NoNetwork,
     /// Any other finding.
     OtherFindings,
-    /// A process that initialized no communicator after these lines.
+    /// A process that initialized no communicator after these lines, of a job on several nodes.
     UnfinishedInit,
 }
 
