@@ -13,7 +13,7 @@
 //! $ tcpxctl diagnose --explain window-never-consumed    # what it means, how it is detected, what to do
 //! ```
 //!
-//! The exit code is 0 without findings, 3 without findings in a damaged run, 4 for a stall, and 1 for
+//! The exit code is 0 without findings, 3 without findings in a damaged run or in copies that do not tell, 4 for a stall, and 1 for
 //! any other error.
 #![forbid(unsafe_code)]
 
@@ -82,10 +82,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Ok(Ending::PASSED);
     }
     let findings = diagnose(&evidence);
-    let outcome = match findings.is_empty() && !evidence.damaged.is_empty() {
-        // What cannot be read may be what was wrong.
-        true => Outcome::NotRun,
-        false => exit_of(&findings, logs.as_ref()),
+    // What cannot be read may be what was wrong, and so may what a copy does not tell.
+    let outcome = match exit_of(&findings, logs.as_ref()) {
+        _ if findings.is_empty() && !evidence.damaged.is_empty() => Outcome::NotRun,
+        Outcome::Passed if findings.is_empty() && evidence.is_undecided() => Outcome::NotRun,
+        outcome => outcome,
     };
     if common.json {
         let missing = evidence.missing();
@@ -199,6 +200,7 @@ fn text(
     if findings.is_empty() {
         text.push_str(match (logs, evidence.damaged.is_empty()) {
             (_, false) => "# nothing found in what could be read\n",
+            (_, true) if evidence.is_undecided() => UNDECIDED,
             (None, true) => "# nothing found\n",
             (Some(_), true) => "# nothing found in the recordings\n",
         });
@@ -213,6 +215,11 @@ fn text(
     text.push_str(&format!("# More : tcpxctl diagnose --explain {first}\n"));
     text + &summary
 }
+
+/// What is said of copies that were taken while their programs ran.
+const UNDECIDED: &str = "# undecided : a copy has requests in flight and does not tell whether they stood still when it was taken
+# next : judge the program while it runs (`tcpxctl diagnose PID` there), or let `tcpxctl tap --on-stall report` take its own report
+";
 
 /// The evidence, and where it is from.
 struct DiagnoseInput {

@@ -319,6 +319,12 @@ impl Evidence {
         self.spots().count()
     }
 
+    /// Whether a recording has requests in flight and no end: it may be a copy of a program that
+    /// stood still, or of one that moved.
+    pub fn is_undecided(&self) -> bool {
+        self.nodes.iter().any(|node| node.without_an_end().is_some())
+    }
+
     /// What a rule would have liked to see, in words.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
@@ -334,13 +340,7 @@ impl Evidence {
                     None => format!("counters of {}: there is no sample of them", node.name()),
                 });
             }
-            let in_flight: u64 = node
-                .channels
-                .iter()
-                .filter(|channel| !channel.now.closed)
-                .map(EvidenceChannel::in_flight)
-                .fold(0, u64::saturating_add);
-            if node.gone == Some(Gone { how: None }) && in_flight > 0 {
+            if let Some(in_flight) = node.without_an_end() {
                 missing.push(format!(
                     "for how long {} stood still with {in_flight} requests in flight: its recording does \
                      not tell when it ended",
@@ -359,6 +359,16 @@ impl Evidence {
 }
 
 impl EvidenceNode {
+    /// The requests in flight of a process that is gone and of which it is not known when it ended;
+    /// `None` if there are none.
+    fn without_an_end(&self) -> Option<u64> {
+        let open = self.channels.iter().filter(|channel| !channel.now.closed);
+        let in_flight = open
+            .map(EvidenceChannel::in_flight)
+            .fold(0, u64::saturating_add);
+        (self.gone == Some(Gone { how: None }) && in_flight > 0).then_some(in_flight)
+    }
+
     /// A node of which only the name is known.
     pub(crate) fn new(subject: Subject) -> Self {
         Self {
