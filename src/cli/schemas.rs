@@ -736,6 +736,8 @@ pub(super) struct Logs {
     unknown: Vec<Object>,
     /// Lines that state an error in words, if no finding names a cause: place and text.
     stated: Vec<Object>,
+    /// The last lines of processes, the latest of each file first.
+    ends: Vec<Object>,
     benign: Vec<Object>,
     seen: Vec<Object>,
     builds: Vec<Object>,

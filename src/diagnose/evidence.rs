@@ -322,7 +322,9 @@ impl Evidence {
     /// Whether a recording has requests in flight and no end: it may be a copy of a program that
     /// stood still, or of one that moved.
     pub fn is_undecided(&self) -> bool {
-        self.nodes.iter().any(|node| node.without_an_end().is_some())
+        self.nodes
+            .iter()
+            .any(|node| node.without_an_end().is_some())
     }
 
     /// What a rule would have liked to see, in words.
