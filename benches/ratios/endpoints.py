@@ -47,6 +47,15 @@ def large(programs: Programs, pairs: int) -> None:
                     Row("gb_per_s", at_least(goal)))
 
 
+def memory(programs: Programs, pairs: int) -> None:
+    """One connection, with as much memory on both sides: a run goes round in 6 and 8 MiB, which a cache holds"""
+    for label, size, chunk in (("8 MiB", 8 * MIB, CHUNK), ("64 MiB", LARGE, 4 * MIB)):
+        count = count_of(programs, size, 4 * GIB)
+        compare(pairs, f"send in {label}", Side("endpoint", lambda: two(programs, "send", size, count, depth=2, lanes=1)),
+                Side("tcpxctl run", lambda: programs.transfer(1, chunk=chunk, windows=(16, 16))),
+                Row("gb_per_s", at_least(0.95)))
+
+
 def small(programs: Programs, pairs: int) -> None:
     """Reads of 4 KiB over the engine: latency of one, and rate of 64 in flight"""
     count = count_of(programs, 4 * KIB, 128 * MIB)
@@ -98,6 +107,6 @@ def life(programs: Programs, _pairs: int) -> None:
 
 
 COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
-    "endpoint": large, "endpoint-small": small, "endpoint-vector": vector, "endpoint-python": python,
-    "endpoint-life": life,
+    "endpoint": large, "endpoint-memory": memory, "endpoint-small": small, "endpoint-vector": vector,
+    "endpoint-python": python, "endpoint-life": life,
 }
