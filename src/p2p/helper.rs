@@ -164,8 +164,8 @@ fn run(shared: &Shared, orders: &Orders) {
                 std::thread::park();
                 idle = 0;
             }
-            ..=SPINS => std::hint::spin_loop(),
-            ..=YIELDS => std::thread::yield_now(),
+            _ if idle <= SPINS => std::hint::spin_loop(),
+            _ if idle <= YIELDS => std::thread::yield_now(),
             _ if moved_at.elapsed() < KEPT => std::thread::park_timeout(NAP),
             _ => lanes.drain(..).for_each(|lane| lane.let_go()),
         }
