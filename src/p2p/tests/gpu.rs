@@ -7,6 +7,7 @@
 )]
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -75,6 +76,8 @@ fn settings(name: &str, memory: MemoryOf) -> Settings {
         lanes: 2,
         chunk: 64 * 1024,
         memory,
+        // Also on few CPUs, a helper unpacks what is large.
+        threads: NonZero::new(2),
         ..Settings::default()
     }
 }
