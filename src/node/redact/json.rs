@@ -43,7 +43,7 @@ impl Redactor {
                     self.learn_value(value);
                     self.learn_all(key, value);
                     if let Some(name) = &named
-                        && !NAMING.contains(&key.as_str())
+                        && !is_naming(key)
                     {
                         self.learn_all(name, value);
                     }
@@ -91,9 +91,8 @@ impl Redactor {
                 let named = named(&all).map(str::to_owned);
                 let mut redacted = Map::new();
                 for (inner, value) in all {
-                    let is_naming = NAMING.contains(&inner.as_str());
                     let key = match &named {
-                        Some(name) if !is_naming => name,
+                        Some(name) if !is_naming(&inner) => name,
                         _ if keys::is_secret(key) => key,
                         _ => &inner,
                     };
@@ -109,7 +108,7 @@ impl Redactor {
     /// The redacted value of a key. If the key names a secret, the whole value is replaced.
     pub fn redact_pair(&mut self, key: &str, value: &str) -> String {
         self.learn_pair(key, value);
-        match keys::is_secret(key) && !keys::is_absent(value) {
+        match keys::is_secret_pair(key, value) && !keys::is_absent(value) {
             true => SECRET.to_owned(),
             false => self.redact(value),
         }
@@ -238,16 +237,21 @@ impl Place {
             return false;
         }
         let key = self.key.take();
-        let is_naming = key.as_deref().is_some_and(|key| NAMING.contains(&key));
-        if is_naming && is_name_of_secret(string) {
+        if key.as_deref().is_some_and(is_naming) && is_name_of_secret(string) {
             self.secret_from.get_or_insert(self.depth);
             return false;
         }
         let before = self.before.replace(string.to_owned());
         self.secret_from.is_some()
-            || key.as_deref().is_some_and(keys::is_secret)
+            || key
+                .as_deref()
+                .is_some_and(|key| keys::is_secret_pair(key, string))
             || (key.is_none() && before.as_deref().is_some_and(is_before_secret))
     }
+}
+
+fn is_naming(key: &str) -> bool {
+    NAMING.iter().any(|name| key.eq_ignore_ascii_case(name))
 }
 
 /// Whether the next string of a list is a secret: `"--password", "VALUE"`.
@@ -261,8 +265,9 @@ fn is_name_of_secret(text: &str) -> bool {
 
 /// The name of a secret that an object is about.
 fn named(all: &Map<String, Value>) -> Option<&str> {
-    let names = NAMING.iter().filter_map(|key| all.get(*key)?.as_str());
-    names.into_iter().find(|name| is_name_of_secret(name))
+    let named = all.iter().filter(|(key, _)| is_naming(key));
+    let mut names = named.filter_map(|(_, name)| name.as_str());
+    names.find(|name| is_name_of_secret(name))
 }
 
 /// The offset of the closing quote of a string; `text` starts after the opening quote.

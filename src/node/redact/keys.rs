@@ -1,5 +1,8 @@
 //! Which names stand for secrets: `HF_TOKEN`, `--password`, `spring.datasource.password`,
-//! `X-Api-Key`, `authToken`. Which values are none: `unset`, `$HF_TOKEN`, plain words.
+//! `X-Api-Key`, `authToken`, `PGPASSWORD`. Which values are none: `unset`, `$HF_TOKEN`, plain words.
+//!
+//! A name such as `APP_KEY`, `PASS` or `auth` may stand for anything, so its value is a secret only
+//! if it looks chosen.
 #![forbid(unsafe_code)]
 
 use std::iter::Peekable;
@@ -35,6 +38,24 @@ const PARTS: [&str; 25] = [
     "otp",
     "kubeconfig",
 ];
+/// Ends of a part that is written as one word: `PGPASSWORD`, `hubtoken`.
+const ENDS: [&str; 9] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "apikey",
+    "token",
+    "secret",
+    "psk",
+    "pwd",
+];
+/// Owners of a `pass` or `pw`, in one word or two: `SSHPASS`, `become_pass`, `bindpw`.
+const OWNERS: [&str; 26] = [
+    "admin", "ansible", "become", "bind", "bmc", "db", "ftp", "http", "imap", "ipmi", "ldap",
+    "login", "mail", "my", "mysql", "pg", "proxy", "redis", "root", "smtp", "ssh", "sudo", "user",
+    "vault", "vnc", "wifi",
+];
 /// Parts that do so before `key`.
 const BEFORE_KEY: [&str; 14] = [
     "api",
@@ -53,7 +74,36 @@ const BEFORE_KEY: [&str; 14] = [
     "session",
 ];
 /// Parts that do so at the end of a variable or an option; elsewhere they are ordinary words.
-const LAST: [&str; 7] = ["pass", "auth", "pat", "sig", "dsn", "pin", "signature"];
+const LAST: [&str; 11] = [
+    "pass",
+    "pw",
+    "auth",
+    "pat",
+    "sig",
+    "dsn",
+    "pin",
+    "signature",
+    "community",
+    "mnemonic",
+    "seed",
+];
+/// Parts before `key` of names whose value is no secret.
+const OPEN_KEYS: [&str; 12] = [
+    "cache",
+    "foreign",
+    "group",
+    "host",
+    "index",
+    "partition",
+    "primary",
+    "public",
+    "remote",
+    "routing",
+    "sort",
+    "store",
+];
+/// Names of one part whose value is a secret if it looks chosen.
+const ALONE: [&str; 5] = ["pass", "pw", "pwd", "auth", "mnemonic"];
 /// Last parts of names whose value describes a secret and is not secret itself.
 const HARMLESS: [&str; 32] = [
     "file",
@@ -89,6 +139,11 @@ const HARMLESS: [&str; 32] = [
     "bytes",
     "rate",
 ];
+
+/// Shortest value that looks chosen.
+const CHOSEN_BYTES_MIN: usize = 8;
+/// Longest value that is looked at.
+const VALUE_BYTES_MAX: usize = 4096;
 
 /// Words that stand for the absence of a value.
 const ABSENT: [&str; 19] = [
@@ -130,10 +185,78 @@ pub(super) fn is_secret(name: &str) -> bool {
         // A webhook's address is its secret.
         return parts.iter().any(|part| part == "webhook") && last == "url";
     }
-    let is_part = |part: &String| PARTS.contains(&part.as_str());
-    let is_key = |pair: &[String]| pair[1] == "key" && BEFORE_KEY.contains(&pair[0].as_str());
+    let is_part = |part: &String| {
+        let ends = |end: &&str| part.ends_with(*end);
+        PARTS.contains(&part.as_str()) || ENDS.iter().any(ends) || is_owned(part)
+    };
+    let is_pair = |pair: &[String]| match pair[1].as_str() {
+        "key" => BEFORE_KEY.contains(&pair[0].as_str()),
+        "pass" | "pw" => OWNERS.contains(&pair[0].as_str()),
+        _ => false,
+    };
     let is_last = (is_variable(name) || name.starts_with('-')) && LAST.contains(&last.as_str());
-    parts.iter().any(is_part) || parts.windows(2).any(is_key) || is_last
+    parts.iter().any(is_part) || parts.windows(2).any(is_pair) || is_last
+}
+
+/// Whether this value of this name is a secret.
+pub(super) fn is_secret_pair(name: &str, value: &str) -> bool {
+    is_secret(name) || (may_be_secret(name) && is_chosen(value))
+}
+
+/// `sshpass`, `rootpw`.
+fn is_owned(part: &str) -> bool {
+    let owner = ["pass", "pw"].iter().find_map(|end| part.strip_suffix(end));
+    owner.is_some_and(|owner| OWNERS.contains(&owner))
+}
+
+/// Whether a value that looks chosen would be a secret behind this name: `APP_KEY`, `PASS`,
+/// `"auth"`, `wandb_key`.
+pub(super) fn may_be_secret(name: &str) -> bool {
+    if name.len() > NAME_BYTES_MAX {
+        return false;
+    }
+    let parts: Vec<String> = Parts {
+        letters: name.chars().peekable(),
+    }
+    .collect();
+    match parts.as_slice() {
+        [only] => ALONE.contains(&only.as_str()),
+        [.., before, last] => last == "key" && !OPEN_KEYS.contains(&before.as_str()),
+        [] => false,
+    }
+}
+
+/// Whether a value looks like a password or a token: letters mixed with digits, and neither words,
+/// a path, an address, a time nor a measured value.
+pub(super) fn is_chosen(value: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| value.bytes().any(|byte| is(&byte));
+    let begins = ["/", ".", "$", "<", "{", "0x", "@", "~", "-", "\\", "%"];
+    if value.len() < CHOSEN_BYTES_MIN
+        || value.len() > VALUE_BYTES_MAX
+        || begins.iter().any(|begin| value.starts_with(begin))
+        || value.contains("://")
+        || !(has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic))
+        || is_words(value)
+    {
+        return false;
+    }
+    let is_of_number = |byte: u8| byte.is_ascii_digit() || b".,:-+T".contains(&byte);
+    let rest =
+        value.trim_start_matches(|letter: char| letter.is_ascii() && is_of_number(letter as u8));
+    // `512KiB`, `12.5ms`, `2026-11-20T10:15:00Z`.
+    let is_measure = rest.len() < value.len()
+        && rest.len() <= 7
+        && !rest.bytes().any(|byte| byte.is_ascii_digit());
+    // A comm, a hash of 64 bits, a MAC or IPv6 address.
+    let is_hex = value
+        .bytes()
+        .all(|byte| byte.is_ascii_hexdigit() || byte == b':')
+        && value.len() < 20;
+    // `eth1`, `node-0`, `slot12`, `tcp.rs:71`: a word and a number.
+    let stem = value.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let is_numbered =
+        is_words(stem) && value.len() - stem.len() < 3 && !has(u8::is_ascii_uppercase);
+    !(is_measure || is_hex || is_numbered)
 }
 
 /// Whether the value of this name in a URL is a secret: `?sig=…`, `&key=…`.
@@ -224,14 +347,43 @@ mod tests {
     fn names_of_secrets_are_told_from_names_about_secrets() {
         let secrets = "HF_TOKEN password --password Password2 X-Api-Key authToken api_key \
             AWS_SECRET_ACCESS_KEY spring.datasource.password SECRET_KEY_BASE DB_PASS \
-            NCCL_FAKE_PASSWORD client_secret SLACK_WEBHOOK_URL Set-Cookie apikey --auth";
+            NCCL_FAKE_PASSWORD client_secret SLACK_WEBHOOK_URL Set-Cookie apikey --auth \
+            PGPASSWORD SSHPASS DBPASSWORD ROOTPW LDAP_BINDPW ansible_become_pass vault_pw WPA_PSK \
+            DB_PW SNMP_COMMUNITY";
         for name in secrets.split_whitespace() {
             assert!(is_secret(name), "{name}");
         }
         let others = "TOKEN_FILE token_count max_tokens key NCCL_SOCKET_IFNAME pass compass \
-            posted bypass secretary PASSWORD_MIN author mhandle PUBLIC_KEY sha256 keyboard TOKENS";
+            posted bypass secretary PASSWORD_MIN author mhandle PUBLIC_KEY sha256 keyboard TOKENS \
+            forward_pass APP_KEY";
         for name in others.split_whitespace() {
             assert!(!is_secret(name), "{name}");
+        }
+        for (name, expected) in [
+            ("APP_KEY", true),
+            ("wandb_key", true),
+            ("PWD", true),
+            ("auth", true),
+            ("PUBLIC_KEY", false),
+            ("key", false),
+            ("forward_pass", false),
+        ] {
+            assert_eq!(may_be_secret(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn chosen_values_are_told_from_measured_ones() {
+        for value in
+            "hun-ter22x Zm9vYmFyQmF6 quietly-Burning7candle 822265d0bf976f7deb6f28d6 p4ssw0rd!"
+                .split(' ')
+        {
+            assert!(is_chosen(value), "{value}");
+        }
+        let others = "0x7f00dead12 512KiB 12.5ms 2026-11-20T10:15:00Z 10.0.1.25:8080 hunter2 /run/a1b2c3d4 \
+            42:01:0a:00:01:19 worker-12 535.129.03 tcp_rail1 $HF_TOKEN2 3.2GB/s not-found";
+        for value in others.split_whitespace() {
+            assert!(!is_chosen(value), "{value}");
         }
     }
 }
