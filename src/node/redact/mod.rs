@@ -191,6 +191,7 @@ impl Redactor {
         for (kind, name) in names {
             self.learn_name(kind, name);
         }
+        self.learn_lines(text);
         for value in pairs::values(text) {
             // The value of a line in a string of JSON ends with the escaped line end.
             let line = text[value.at].split("\\n").next().unwrap_or_default();
@@ -201,12 +202,24 @@ impl Redactor {
         }
     }
 
+    /// Adds what the JSON at the end of a line of a log reveals.
+    fn learn_lines(&mut self, text: &str) {
+        let ends = |line: &str| matches!(line.trim_end().as_bytes().last(), Some(b'}' | b']'));
+        for line in text.lines().filter(|line| ends(line) && line.contains('"')) {
+            let begin = line.find('{').or_else(|| line.find('['));
+            let value = begin.and_then(|at| serde_json::from_str(&line[at..]).ok());
+            if let Some(value) = value {
+                self.learn_value(&value);
+            }
+        }
+    }
+
     /// Adds the value of a variable or of a key, if it is a name or a secret.
     pub fn learn_pair(&mut self, key: &str, value: &str) {
         if let Some(kind) = context::kind_of_value(key) {
             self.learn_name(kind, value);
         }
-        if keys::is_secret(key) {
+        if keys::is_secret_pair(key, value) {
             self.secrets.add(value, true);
         }
     }

@@ -2,7 +2,7 @@
 //! random, PEM blocks, passwords in URLs, webhooks.
 #![forbid(unsafe_code)]
 
-use super::keys::{is_absent, is_words};
+use super::keys::{is_absent, is_chosen, is_words};
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -104,6 +104,7 @@ pub(super) fn places(text: &str) -> Vec<Range<usize>> {
     pem(text, &mut places);
     passwords(text, &mut places);
     webhooks(text, &mut places);
+    databases(text, &mut places);
     places
 }
 
@@ -238,6 +239,35 @@ fn passwords(text: &str, places: &mut Vec<Range<usize>>) {
             let begin = from + user.len() + 1;
             places.push(begin..begin + password.len());
         }
+    }
+}
+
+/// Passwords of databases: `jdbc:oracle:thin:user/PASSWORD@host`, and `host:5432:db:user:PASSWORD`.
+fn databases(text: &str, places: &mut Vec<Range<usize>>) {
+    for at in memchr::memmem::find_iter(text.as_bytes(), "jdbc:oracle:") {
+        let word = &text[at..at + run(&text.as_bytes()[at..], |byte| byte.is_ascii_graphic())];
+        if let Some((before, _)) = word.split_once('@')
+            && let Some(slash) = before.rfind('/')
+        {
+            places.push(at + slash + 1..at + before.len());
+        }
+    }
+    let mut from = 0;
+    for line in text.split_inclusive('\n') {
+        let fields: Vec<&str> = line.trim_end().splitn(6, ':').collect();
+        if let [_, port, _, user, password] = fields.as_slice()
+            && !port.is_empty()
+            && port
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'*')
+            && !user.contains(char::is_whitespace)
+            && is_chosen(password)
+            && !password.contains(char::is_whitespace)
+        {
+            let end = from + line.trim_end().len();
+            places.push(end - password.len()..end);
+        }
+        from += line.len();
     }
 }
 
