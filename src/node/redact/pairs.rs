@@ -6,12 +6,13 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{self, NAME_BYTES_MAX};
+use super::SECRET;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Something that every secret name contains, in lower case.
-const STEMS: [&str; 17] = [
+const STEMS: [&str; 22] = [
     "token",
     "pass",
     "pwd",
@@ -29,14 +30,39 @@ const STEMS: [&str; 17] = [
     "sig",
     "dsn",
     "pin",
+    "pw",
+    "psk",
+    "community",
+    "mnemonic",
+    "seed",
 ];
 /// Longest value of several lines.
 const VALUE_BYTES_MAX: usize = 16 << 10;
+/// Most escapes before a quote: JSON in a string of JSON in a string of JSON.
+const ESCAPES_MAX: usize = 15;
 /// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 64;
-/// Quotes as they are, in JSON inside a string, and in HTML.
-const QUOTES: [&str; 9] = [
-    "\\\"", "\\'", "&quot;", "&#34;", "&#39;", "&apos;", "\"", "'", "`",
+/// Quotes in HTML, once and twice escaped.
+const QUOTES: [&str; 6] = [
+    "&quot;",
+    "&#34;",
+    "&#39;",
+    "&apos;",
+    "&amp;quot;",
+    "&amp;#34;",
+];
+/// Spaces that are not ASCII: no-break and zero-width ones.
+const SPACES: [&str; 5] = ["\u{a0}", "\u{200b}", "\u{feff}", "\u{2060}", "\u{3000}"];
+/// Lines between the cells of a table.
+const BARS: [char; 4] = ['|', '\u{2502}', '\u{2503}', '\u{2551}'];
+/// Commands of shells and files that stand before a variable and its value.
+const SETTERS: [&str; 6] = [
+    "setenv ",
+    "ENV ",
+    "set -gx ",
+    "set -x ",
+    "set -Ux ",
+    "set -Ugx ",
 ];
 /// Words of HTTP authentication that a credential follows.
 const SCHEMES: [&str; 6] = ["bearer", "basic", "token", "digest", "negotiate", "apikey"];
@@ -76,12 +102,19 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         let name = name_around(text, stem.start());
         from = name.end;
         let before = &text[..name.start];
+        let word = &text[name.clone()];
         let is_secret = match before.ends_with(['?', '&']) || before.ends_with("&amp;") {
-            true => keys::is_secret_in_url(&text[name.clone()]),
-            false => keys::is_secret(&text[name.clone()]),
+            true => keys::is_secret_in_url(word),
+            false => keys::is_secret(word),
         };
+        let count = found.len();
         if is_secret {
             Layout { text, name }.values(&mut found);
+        } else if keys::may_be_secret(word) {
+            Layout { text, name }.values(&mut found);
+            let maybe = found.split_off(count);
+            let chosen = |value: &Value| keys::is_chosen(&text[value.at.clone()]);
+            found.extend(maybe.into_iter().filter(chosen));
         }
     }
     schemes(text, &mut found);
@@ -128,7 +161,13 @@ fn name_around(text: &str, at: usize) -> Range<usize> {
         .count();
     // A full stop ends a sentence.
     let end = at + text[at..at + after].trim_end_matches('.').len();
-    at - before..end
+    // A colour of a terminal.
+    let begin = at - before;
+    let colour = match text[..begin].ends_with("\u{1b}[") {
+        true => text[begin..at].find('m').map_or(0, |end| end + 1),
+        false => 0,
+    };
+    begin + colour..end
 }
 
 fn length(text: &str, ends: impl Fn(u8) -> bool) -> usize {
@@ -138,7 +177,7 @@ fn length(text: &str, ends: impl Fn(u8) -> bool) -> usize {
 
 /// Ends a value without quotes.
 fn ends_word(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || b"\"'`<>\0".contains(&byte)
+    byte.is_ascii_whitespace() || b"\"'`<>\0\x1b".contains(&byte)
 }
 
 fn ends_line(byte: u8) -> bool {
@@ -164,15 +203,24 @@ impl Layout<'_> {
         if let Some(separator) = separator(rest) {
             return self.assigned(spaced + separator.len(), separator, is_certain, found);
         }
-        if rest.starts_with('|') {
+        if rest.starts_with(BARS) && name != SECRET {
             return self.cells(spaced, found);
         }
         if rest.starts_with("</") {
             return self.html_cells(spaced, found);
         }
-        let before = self.text[..self.name.start].trim_end_matches('/');
-        if rest.starts_with('>') && before.ends_with('<') {
-            return self.element(spaced + 1, found);
+        let before = &self.text[..self.name.start];
+        if before.ends_with("</") {
+            return;
+        }
+        if before.ends_with('<') {
+            // Attributes may follow the name.
+            let tag = length(rest, |byte| b"<>\n".contains(&byte));
+            let is_open = rest[tag..].starts_with('>') && !rest[..tag].ends_with('/');
+            if is_open {
+                self.element(spaced + tag + 1, found);
+            }
+            return;
         }
         if is_quoted {
             return self.next_string(at, found);
@@ -184,6 +232,9 @@ impl Layout<'_> {
                 self.one(at, is_certain, found);
             }
             return;
+        }
+        if keys::is_variable(name) && SETTERS.iter().any(|setter| before.ends_with(setter)) {
+            return self.one(spaced, true, found);
         }
         let is_column = gap.contains('\t') || gap.len() > 1;
         if keys::is_variable(name) && (is_column || rest.starts_with(',')) {
@@ -246,7 +297,12 @@ impl Layout<'_> {
             return self.push(from..end, true, found);
         }
         let at = self.skip_scheme(at);
-        let end = at + length(&self.text[at..], ends_word);
+        let mut end = at + length(&self.text[at..], ends_word);
+        // A line that goes on.
+        while self.text[at..end].ends_with('\\') && self.text[end..].starts_with('\n') {
+            let next = self.skip_spaces(end + 1);
+            end = next + length(&self.text[next..], ends_word);
+        }
         let trimmed = self.text[at..end].trim_end_matches([',', ';', ')', ']', '}']);
         self.push(at..at + trimmed.len(), is_certain, found);
     }
@@ -266,7 +322,12 @@ impl Layout<'_> {
                 .rev()
                 .take_while(|byte| *byte == b'\\')
                 .count();
-            if escapes % 2 == 0 {
+            // Of a string in a string, the quotes inside have more escapes.
+            let is_end = match quote.starts_with('\\') {
+                true => escapes == 0,
+                false => escapes % 2 == 0,
+            };
+            if is_end {
                 return from + end;
             }
             at = end + quote.len();
@@ -277,13 +338,14 @@ impl Layout<'_> {
     /// The other cells of a row in Markdown. In a string of JSON, a row ends with an escape.
     fn cells(&self, at: usize, found: &mut Vec<Value>) {
         let row = &self.text[at..at + length(&self.text[at..], ends_line)];
-        let end = at + row.find("\\n").unwrap_or(row.len());
-        let mut from = at + 1;
-        for cell in self.text[from..end].split('|') {
-            let inner = cell.trim().trim_matches('`');
-            let begin = from + cell.find(inner).unwrap_or(0);
+        let row = &row[..row.find("\\n").unwrap_or(row.len())];
+        let mut bars = row.match_indices(BARS).peekable();
+        while let Some((bar, text)) = bars.next() {
+            let from = bar + text.len();
+            let end = bars.peek().map_or(row.len(), |(next, _)| *next);
+            let inner = row[from..end].trim().trim_matches('`');
+            let begin = at + from + row[from..end].find(inner).unwrap_or(0);
             self.push(begin..begin + inner.len(), true, found);
-            from += cell.len() + 1;
         }
     }
 
@@ -395,8 +457,14 @@ impl Layout<'_> {
     }
 
     fn skip_spaces(&self, at: usize) -> usize {
-        let is_space = |byte: u8| byte == b' ' || byte == b'\t';
-        at + length(&self.text[at..], |byte| !is_space(byte)).min(SPACES_MAX)
+        let mut end = at;
+        while end - at < SPACES_MAX {
+            match space(&self.text[end..]) {
+                0 => break,
+                length => end += length,
+            }
+        }
+        end
     }
 
     fn skip_white(&self, at: usize) -> usize {
@@ -419,16 +487,54 @@ fn ends_line_char(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\0')
 }
 
-/// The quote at the beginning of a text.
-fn quote(text: &str) -> Option<&'static str> {
-    let begins = QUOTES.iter().find(|quote| text.starts_with(**quote));
-    begins.copied()
+/// The length of the space, or of the colour of a terminal, at the beginning of a text.
+fn space(text: &str) -> usize {
+    if text.starts_with([' ', '\t']) {
+        return 1;
+    }
+    let colour = text.strip_prefix("\u{1b}[").map(|rest| {
+        let digits = length(rest, |byte| !(byte.is_ascii_digit() || byte == b';'));
+        "\u{1b}[".len() + digits + usize::from(rest[digits..].starts_with('m'))
+    });
+    let space = SPACES.iter().find(|space| text.starts_with(**space));
+    colour.or(space.map(|space| space.len())).unwrap_or(0)
+}
+
+/// The quote at the beginning of a text: as it is, three of it, behind the escapes of JSON in a
+/// string, or in HTML.
+fn quote(text: &str) -> Option<&str> {
+    let in_html = QUOTES.iter().find(|quote| text.starts_with(**quote));
+    if let Some(quote) = in_html {
+        return text.get(..quote.len());
+    }
+    let escapes = length(text, |byte| byte != b'\\');
+    let sign = text[escapes..].chars().next()?;
+    if !matches!(sign, '"' | '\'' | '`') || escapes > ESCAPES_MAX {
+        return None;
+    }
+    let count = length(text, |byte| u32::from(byte) != u32::from(sign));
+    let signs = if escapes == 0 && count >= 3 { 3 } else { 1 };
+    text.get(..escapes + signs)
 }
 
 /// `=`, `:` or what stands for them, at the beginning of a text.
 fn separator(text: &str) -> Option<&'static str> {
-    const SEPARATORS: [&str; 10] = [
-        ":=", "=>", "==", "->", "=", ":", "%3D", "%3d", "%3A", "&#61;",
+    const SEPARATORS: [&str; 15] = [
+        ":=",
+        "=>",
+        "==",
+        "->",
+        "=",
+        ":",
+        "\u{ff1d}",
+        "\u{ff1a}",
+        "%3D",
+        "%3d",
+        "%3A",
+        "&#61;",
+        "set by environment to",
+        "set to",
+        "is set to",
     ];
     let begins = SEPARATORS
         .iter()
