@@ -9,8 +9,9 @@
 //! A name or a secret is replaced if it was given or learned. Call [`Redactor::learn_file`] on
 //! every file first, so that what one file shows is replaced in all.
 //!
-//! * `pairs.rs` finds secrets by their names (`keys.rs`), `tokens.rs` by their shapes, and
-//!   `learned.rs` by their values, through the escapes that `view.rs` removes.
+//! * `pairs.rs` finds secrets by their names (`keys.rs`), `sentences.rs` and `commands.rs` by the
+//!   words around them, `tokens.rs` by their shapes, and `learned.rs` by their values, through the
+//!   escapes that `view.rs` removes.
 //! * `context.rs` finds names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
@@ -19,6 +20,7 @@
 //! bundle, which shares nothing with this code.
 #![forbid(unsafe_code)]
 
+mod commands;
 mod context;
 mod file;
 #[cfg(any(test, fuzzing))]
@@ -29,6 +31,7 @@ mod learned;
 mod outlet;
 mod pairs;
 mod recorder;
+mod sentences;
 mod shape;
 #[cfg(test)]
 mod tests;

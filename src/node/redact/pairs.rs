@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{self, NAME_BYTES_MAX};
-use super::SECRET;
+use super::{SECRET, commands, sentences};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -109,7 +109,15 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         };
         let count = found.len();
         if is_secret {
+            let end = name.end;
             Layout { text, name }.values(&mut found);
+            if found.len() == count && word != SECRET {
+                let chosen = sentences::chosen_behind(text, end);
+                found.extend(chosen.map(|at| Value {
+                    at,
+                    is_certain: false,
+                }));
+            }
         } else if keys::may_be_secret(word) {
             Layout { text, name }.values(&mut found);
             let maybe = found.split_off(count);
@@ -118,6 +126,13 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         }
     }
     schemes(text, &mut found);
+    let mut places = Vec::new();
+    sentences::places(text, &mut places);
+    commands::places(text, &mut places);
+    found.extend(places.into_iter().map(|at| Value {
+        at,
+        is_certain: true,
+    }));
     found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
     found.sort_by_key(|value| value.at.start);
     found

@@ -158,15 +158,75 @@ password = Some("V")
 Config { user: "x", password: "V" }
 apikey: |~  V~other: 1
 AccountName=x;AccountKey=V;EndpointSuffix=y
-HF_TOKEN,V,1"#;
+HF_TOKEN,V,1
+PGPASSWORD=V
+export SSHPASS=V
+USERPWD=V
+export MNEMONIC=V
+APP_KEY: V
+'wandb_key': 'V',
+{"auths":{"registry.example.com":{"auth":"V"}}}
+Driver={ODBC};Server=db;UID=sa;PWD=V;
+curl -sS -u deploy:V https://host/x
+curl --user=deploy:V https://host/x
+mysql -uroot -pV -h db
+sshpass -p V ssh x
+docker login -u someone -p V registry.example.com
+redis-cli -a V ping
+zip -P V a.zip b
+ldapsearch -D cn=admin -w V -b dc=x
+openssl rsa -passin pass:V
+openssl enc -aes-256-cbc -k V
+htpasswd -b file someone V
+net use z: \\srv\share V /user:someone
+echo V | docker login --password-stdin -u someone
+echo 'root:V' | chpasswd
+machine host login deploy password V
+db.example.com:5432:prod:app:V
+jdbc:oracle:thin:scott/V@db:1521/orcl
+login failed: password 'V' rejected
+using password V for user deploy
+the password is V
+Password for deploy: V
+Enter passphrase for key '/x/id_ed25519': V
+密码：V
+密码为 V
+Passwort: V
+mot de passe : V
+CREATE USER app WITH PASSWORD 'V';
+ALTER USER app IDENTIFIED BY 'V';
+NCCL_AUTH_TOKEN set by environment to V.
+setenv DB_PASSWORD V
+ENV DB_PASSWORD V
+password    V
+password = """V"""
+{\"inner\": \"{\\\"password\\\": \\\"V\\\"}\"}
+{"value":"V","name":"DB_PASSWORD"}
+x {"Key":"DB_PASSWORD","Value":"V"}
+<Password encrypted="false">V</Password>
+│ DB_PASSWORD │ V │
+^[32mDB_PASSWORD^[0m=^[1mV^[0m
+DB_PASSWORD＝V"#;
     for layout in layouts.lines() {
-        let text = layout.replace('V', PLAIN).replace('~', "\n");
+        let text = layout
+            .replace('V', PLAIN)
+            .replace('~', "\n")
+            .replace('^', "\u{1b}")
+            .replace(&format!("\"{PLAIN}alue\""), "\"Value\"");
         let redacted = Redactor::default().redact(&text);
         assert!(!redacted.contains(PLAIN), "{text}\n{redacted}");
         assert!(redacted.contains("SECRET"), "{redacted}");
         let again = Redactor::default().redact(&redacted);
         assert_eq!(again, redacted, "redacted twice");
     }
+}
+
+#[test]
+fn a_closing_tag_takes_nothing_of_what_follows() {
+    check(
+        "<Password x=\"y\">quietly</Password>\nlast line <password/> of it",
+        "<Password x=\"y\">SECRET</Password>\nlast line <password/> of it",
+    );
 }
 
 #[test]
@@ -184,6 +244,10 @@ fn ordinary_text_is_kept() {
         "getty@tty1.service memcpy@GLIBC_2.14 libnccl@2.19",
         "http://host:8080/path/x",
         "sk-learn-some-long-words hf_hub_download_timeout",
+        "wrong secret from worker-12 after 12.5ms, token 0x7f00dead12 at slot12",
+        "password authentication took 3.2GB/s. See job4x7a1b for more",
+        "PASS=3 FAIL=0 cache_key=3d29f0ffb4fd4406 sort_key: a1b2c3d4e5",
+        "docker run -p 8080:80 image; the login was at 10:15:00.123",
     ] {
         check(text, text);
     }

@@ -1,0 +1,183 @@
+//! Secrets in command lines, behind the options of well-known programs: `sshpass -p VALUE`,
+//! `curl -u user:VALUE`, `mysql -pVALUE`, `echo VALUE | docker login --password-stdin`.
+#![forbid(unsafe_code)]
+
+use super::keys::{is_absent, is_chosen, is_words};
+use aho_corasick::AhoCorasick;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+/// How the options of a program carry a secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carries {
+    /// The next word, or the rest of this one.
+    Value,
+    /// The rest of this word.
+    Attached,
+    /// What follows the colon of `user:VALUE`.
+    AfterColon,
+    /// Any word of the command that looks chosen.
+    Chosen,
+}
+
+/// Programs, or a program and its subcommand, and their options.
+const PROGRAMS: [(&str, &[&str], Carries); 24] = [
+    (
+        "curl",
+        &["-u", "--user", "-U", "--proxy-user"],
+        Carries::AfterColon,
+    ),
+    ("mysql", &["-p"], Carries::Attached),
+    ("mysqldump", &["-p"], Carries::Attached),
+    ("mysqladmin", &["-p"], Carries::Attached),
+    ("mariadb", &["-p"], Carries::Attached),
+    ("7z", &["-p"], Carries::Attached),
+    ("sshpass", &["-p"], Carries::Value),
+    ("login", &["-p"], Carries::Value),
+    ("mongo", &["-p"], Carries::Value),
+    ("mongosh", &["-p"], Carries::Value),
+    ("redis-cli", &["-a"], Carries::Value),
+    ("zip", &["-P"], Carries::Value),
+    ("unzip", &["-P"], Carries::Value),
+    ("ipmitool", &["-P"], Carries::Value),
+    ("ldapsearch", &["-w"], Carries::Value),
+    ("ldapadd", &["-w"], Carries::Value),
+    ("ldapmodify", &["-w"], Carries::Value),
+    ("ldapwhoami", &["-w"], Carries::Value),
+    ("openssl", &["-k", "-K"], Carries::Value),
+    ("snmpget", &["-c", "-A", "-X"], Carries::Value),
+    ("snmpwalk", &["-c", "-A", "-X"], Carries::Value),
+    ("wandb login", &[], Carries::Chosen),
+    ("net use", &[], Carries::Chosen),
+    ("htpasswd", &[], Carries::Chosen),
+];
+/// Options and programs that read a secret from stdin, which `echo` writes.
+const FROM_STDIN: [&str; 3] = ["password-stdin", "passwd --stdin", "chpasswd"];
+/// Longest part of a line that is looked at.
+const LINE_BYTES_MAX: usize = 4096;
+
+static FINDER: LazyLock<Option<AhoCorasick>> =
+    LazyLock::new(|| AhoCorasick::new(PROGRAMS.map(|(program, ..)| program)).ok());
+
+/// The places of secrets in command lines. They may overlap.
+pub(super) fn places(text: &str, places: &mut Vec<Range<usize>>) {
+    let Some(finder) = &*FINDER else { return };
+    for found in finder.find_overlapping_iter(text) {
+        let bytes = text.as_bytes();
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+        let before = found.start().checked_sub(1).map(|at| bytes[at]);
+        let behind = bytes.get(found.end());
+        if !before.as_ref().is_some_and(is_part) && !behind.is_some_and(is_part) {
+            let (_, options, carries) = PROGRAMS[found.pattern().as_usize()];
+            command(text, found.end(), options, carries, places);
+        }
+    }
+    for reader in FROM_STDIN {
+        for at in memchr::memmem::find_iter(text.as_bytes(), reader) {
+            echoed(text, at, places);
+        }
+    }
+}
+
+/// The words of the command that goes on at `at`, each with its place.
+fn words(text: &str, at: usize) -> impl Iterator<Item = Range<usize>> {
+    let rest = &text[at..text.floor_char_boundary((at + LINE_BYTES_MAX).min(text.len()))];
+    let end = rest.find(['\n', '\r', '|', ';', '&']).unwrap_or(rest.len());
+    let is_gap = |letter: char| letter.is_whitespace() || "\0\"'`,".contains(letter);
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let begin = from + rest[from..end].find(|letter| !is_gap(letter))?;
+        let length = rest[begin..end].find(is_gap).unwrap_or(end - begin);
+        from = begin + length;
+        Some(at + begin..at + from)
+    })
+}
+
+fn command(
+    text: &str,
+    at: usize,
+    options: &[&str],
+    carries: Carries,
+    places: &mut Vec<Range<usize>>,
+) {
+    let mut is_next = false;
+    for place in words(text, at) {
+        let word = &text[place.clone()];
+        if carries == Carries::Chosen {
+            let is_secret = is_chosen(word) || (word.len() >= 20 && !is_words(word));
+            if is_secret && !word.starts_with(['/', '\\', '-', '.']) {
+                places.push(place);
+            }
+            continue;
+        }
+        let attached = options.iter().find_map(|option| word.strip_prefix(option));
+        let value = match attached {
+            _ if is_next => place.clone(),
+            Some("") if carries != Carries::Attached => {
+                is_next = true;
+                continue;
+            }
+            // Another long option may begin with the letters of a short one.
+            Some(rest)
+                if !rest.is_empty() && (!word.starts_with("--") || rest.starts_with('=')) =>
+            {
+                place.end - rest.trim_start_matches('=').len()..place.end
+            }
+            _ => continue,
+        };
+        is_next = false;
+        let value = match (carries, text[value.clone()].find(':')) {
+            (Carries::AfterColon, Some(colon)) => value.start + colon + 1..value.end,
+            (Carries::AfterColon, None) => continue,
+            _ => value,
+        };
+        if !value.is_empty() && !is_absent(&text[value.clone()]) {
+            places.push(value);
+        }
+    }
+}
+
+/// What `echo` or `printf` writes to the program at `at`.
+fn echoed(text: &str, at: usize, places: &mut Vec<Range<usize>>) {
+    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let Some(pipe) = text[line..at].rfind('|') else {
+        return;
+    };
+    let before = &text[line..line + pipe];
+    for writer in ["echo ", "printf "] {
+        let Some(writes) = before.rfind(writer) else {
+            continue;
+        };
+        for place in words(text, line + writes + writer.len()) {
+            let word = &text[place.clone()];
+            if place.end <= line + pipe && !word.starts_with(['-', '%', '$']) {
+                // The name of a user may stand before a colon.
+                let begin = word.find(':').map_or(0, |colon| colon + 1);
+                places.push(place.start + begin..place.end);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_and_other_options_are_no_secrets() {
+        for text in [
+            "docker run -p 8080:80 image",
+            "curl -U x https://host/",
+            "mysql -p -h db",
+            "the login -v node",
+            "zip -r a.zip folder",
+            "curling -u a:b",
+            "echo done | tee log",
+        ] {
+            let mut found = Vec::new();
+            places(text, &mut found);
+            let shown: Vec<&str> = found.into_iter().map(|place| &text[place]).collect();
+            assert_eq!(shown, Vec::<&str>::new(), "{text}");
+        }
+    }
+}
