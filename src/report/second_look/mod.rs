@@ -181,6 +181,10 @@ mod tests {
                 "the value of a secret's name",
             ),
             (
+                "USERPWD=hunter2 ".to_owned(),
+                "the value of a secret's name",
+            ),
+            (
                 "| HF_TOKEN | - | hunter2 |".to_owned(),
                 "the value of a secret's name",
             ),

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 /// A name and what separates it from its value: a sign, a cell of a table, or a list.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let name = r"(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization|auth[_-]?token|cookie)";
+    let name = r"(?:passw(?:or)?d|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization|auth[_-]?token|cookie)";
     let tail = r"(?:_(?:value|id|base|old|new|\d+))?";
     let behind = r"(?:&quot;|[\x22'`*\\])*";
     let sign = r"\s*(?:=|:|\|)\s*(?:(?:bearer|basic)\s+)?";
