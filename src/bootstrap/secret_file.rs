@@ -13,7 +13,7 @@ use std::path::Path;
 /// The file cannot be read, other users can read it, or it holds no secret; the error names it.
 pub fn read(path: &Path) -> Result<Secret, String> {
     let said = |what: String| format!("the secret file {}: {what}", path.display());
-    let file = std::fs::File::open(path).map_err(|error| said(error.to_string()))?;
+    let file = tcpx_words::input::open(path).map_err(|error| said(error.to_string()))?;
     let about = file.metadata().map_err(|error| said(error.to_string()))?;
     if about.mode() & 0o077 != 0 {
         return Err(said(format!(

@@ -8,7 +8,6 @@ use super::output::Columns;
 use super::run_table::{kv, together};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use tcpx_coord::reach::Transport;
@@ -87,7 +86,7 @@ impl MeshArguments {
         let cannot = |why: &dyn std::fmt::Display| {
             Failure::new(Outcome::Usage, format!("cannot use {shown}: {why}"))
         };
-        let file = File::open(path).map_err(|error| cannot(&error))?;
+        let file = tcpx_words::input::open(path).map_err(|error| cannot(&error))?;
         let mut text = String::new();
         let length = file.take(TOPOLOGY_BYTES_MAX).read_to_string(&mut text);
         if length.map_err(|error| cannot(&error))? as u64 == TOPOLOGY_BYTES_MAX {

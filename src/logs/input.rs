@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::packed::Packing;
-use std::fs::File;
 use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 use tcpx_recorder::format::FILE_SUFFIX;
@@ -114,7 +113,7 @@ pub(super) fn open(path: &Path) -> io::Result<Source> {
     let source: Box<dyn Read + Send> = if path == Path::new("-") {
         Box::new(io::stdin())
     } else {
-        Box::new(File::open(path)?)
+        Box::new(tcpx_words::input::open(path)?)
     };
     plain(source)
 }

@@ -255,6 +255,9 @@ impl Growing {
 
     /// Reads new lines, up to the last complete one.
     fn try_look(&mut self, reader: &mut LogReader<'_>) -> io::Result<()> {
+        if !std::fs::metadata(&self.path)?.is_file() {
+            return Err(io::Error::other("only a regular file can be followed"));
+        }
         let mut file = File::open(&self.path)?;
         let size = file.metadata()?.len();
         if size < self.read {

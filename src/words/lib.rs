@@ -6,11 +6,14 @@
 //! mesh exchange data. `plugin_family` tells plugins apart by their names, `abi_version` names
 //! the versions of the ncclNet table.
 //!
-//! Not here: anything that touches a plugin or a machine.
+//! `input` opens files that a user names.
+//!
+//! Not here: anything that touches a plugin.
 
 pub mod abi_version;
 pub mod error;
 pub mod folders;
+pub mod input;
 pub mod log;
 pub mod pattern;
 pub mod payload;

@@ -55,7 +55,7 @@ pub fn read(path: &Path, redactor: Option<&mut Redactor>) -> Result<Measured, Re
         source,
     };
     let mut bytes = Vec::new();
-    std::fs::File::open(path)
+    tcpx_words::input::open(path)
         .and_then(|file| file.take(FILE_MAX).read_to_end(&mut bytes))
         .map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);

@@ -10,7 +10,6 @@ use super::error::{Place, ScenarioError, printable};
 use super::explain;
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -195,7 +194,7 @@ pub(super) fn read(path: &Path) -> Result<String, ScenarioError> {
         source,
         nearest: nearest_file(path),
     };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = tcpx_words::input::open(path).map_err(unreadable)?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err(ScenarioError::Directory(path.to_owned()));
     }

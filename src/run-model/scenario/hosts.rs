@@ -16,7 +16,6 @@
 
 use crate::scenario::error::printable;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -108,7 +107,7 @@ pub fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
         source,
     };
     let mut bytes = Vec::new();
-    File::open(path)
+    tcpx_words::input::open(path)
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         .map_err(unreadable)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {

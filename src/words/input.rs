@@ -1,0 +1,127 @@
+//! Files that a user names, opened so that a named pipe cannot hold the program for ever.
+//!
+//! A shell passes pipes as files (`<(command)`), so they are read like files. A pipe that is silent
+//! for [`PIPE_SILENCE_MAX`] is an error: opening or reading one without a writer would never return.
+#![forbid(unsafe_code)]
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Longest time that a named pipe may be silent.
+pub const PIPE_SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// A file, or a named pipe that is given up when it is silent.
+#[derive(Debug)]
+pub struct Input {
+    file: File,
+    silence_max: Option<Duration>,
+}
+
+/// Opens a file to read it, without a wait for the writer of a named pipe.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open(path: &Path) -> io::Result<Input> {
+    opened(path, PIPE_SILENCE_MAX)
+}
+
+fn opened(path: &Path, silence_max: Duration) -> io::Result<Input> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    let is_pipe = file.metadata()?.file_type().is_fifo();
+    Ok(Input {
+        file,
+        silence_max: is_pipe.then_some(silence_max),
+    })
+}
+
+impl Input {
+    /// What the file system says about the file.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub fn metadata(&self) -> io::Result<std::fs::Metadata> {
+        self.file.metadata()
+    }
+
+    /// Waits until the pipe has bytes or its last writer has closed it.
+    fn wait(&self, silence_max: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + silence_max;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(io::Error::other)?;
+            let mut pipe = [PollFd::new(&self.file, PollFlags::IN)];
+            match poll(&mut pipe, Some(&left)) {
+                Ok(0) => {
+                    let silence = format!(
+                        "it is a named pipe, and nothing was written to it for {} s",
+                        silence_max.as_secs()
+                    );
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, silence));
+                }
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(silence_max) = self.silence_max {
+            self.wait(silence_max)?;
+        }
+        self.file.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::path::PathBuf;
+
+    fn pipe(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("tcpxctl-{name}-{}", std::process::id()));
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a named pipe");
+        path
+    }
+
+    #[test]
+    fn a_pipe_without_a_writer_is_given_up() {
+        let path = pipe("silent");
+        let mut input = opened(&path, Duration::from_millis(1)).expect("opened");
+        let error = input.read(&mut [0; 8]).expect_err("nothing was written");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        std::fs::remove_file(path).expect("removed");
+    }
+
+    #[test]
+    fn a_pipe_is_read_to_its_end() {
+        let path = pipe("written");
+        let mut input = open(&path).expect("opened");
+        let writing = path.clone();
+        let writer = std::thread::spawn(move || {
+            let mut pipe = OpenOptions::new()
+                .write(true)
+                .open(writing)
+                .expect("opened");
+            pipe.write_all(b"a line\n").expect("written");
+        });
+        let mut text = String::new();
+        input.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "a line\n");
+        writer.join().expect("no panic");
+        std::fs::remove_file(path).expect("removed");
+    }
+}
