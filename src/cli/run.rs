@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 use tcpx_coord::{FocusedChannel, Retest, RunOutcome, RunRequest, Work, conclude};
-use tcpx_diagnose::Watcher;
+use tcpx_diagnose::BackgroundWatcher;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::Who;
 use tcpx_run_model::record::{MeshCell, RunFiles, RunFolder, RunRecord};
@@ -342,20 +342,24 @@ fn judged(
     started: &str,
     observe: &mut dyn FnMut(&Event, &RunState),
 ) -> (RunOutcome, RunRecord) {
-    let mut watcher = Watcher::default();
+    let watcher = BackgroundWatcher::start();
+    let found_at = |event: &Event, findings| Event {
+        at: event.at.clone(),
+        ..Event::new(event.ms, Who::Run, EventKind::Findings(findings))
+    };
+    let mut last = None;
     let outcome = tcpx_coord::run(request, &mut |event, state| {
         observe(event, state);
         if let Some(findings) = watcher.event(event, state) {
-            let found = Event::new(event.ms, Who::Run, EventKind::Findings(findings));
-            observe(
-                &Event {
-                    at: event.at.clone(),
-                    ..found
-                },
-                state,
-            );
+            observe(&found_at(event, findings), state);
         }
+        last = Some((event.ms, event.at.clone()));
     });
+    let (mut watcher, findings) = watcher.finish();
+    if let Some(((ms, at), findings)) = last.zip(findings) {
+        let found = Event::new(ms, Who::Run, EventKind::Findings(findings));
+        observe(&Event { at, ..found }, &outcome.state);
+    }
     let mut run = conclude(request.run_id, started, request.scenario, &outcome);
     run.command = command();
     watcher.conclude(&outcome.state, &mut run);

@@ -4,11 +4,12 @@
 //! from run folders, bundles and running processes. `rules` are pure functions over it.
 //! `rank` makes findings of their results, causes before symptoms. `catalogue` holds the
 //! conditions of `probes/conditions`. `turn` says whose turn it is on the channel that
-//! waits, `watcher` reports findings while a run goes on.
+//! waits, `watcher` reports findings while a run goes on, and `background` does so on a thread.
 //!
 //! Not here: printing.
 #![forbid(unsafe_code)]
 
+mod background;
 mod catalogue;
 #[cfg(test)]
 mod catalogue_source;
@@ -22,6 +23,7 @@ mod tests;
 pub mod turn;
 mod watcher;
 
+pub use background::BackgroundWatcher;
 pub use catalogue::{CatalogueEntry, Condition};
 pub use evidence::Evidence;
 pub use open::{

@@ -396,6 +396,11 @@ impl KnownLines {
     }
 }
 
+/// Reads the catalogue of log lines, which otherwise happens at the first line.
+pub(super) fn read_catalogue() {
+    LazyLock::force(&SIGNATURES);
+}
+
 fn meaning(line: &KeptLine) -> Meaning {
     let Some(signatures) = SIGNATURES.as_ref() else {
         return Meaning::Nothing;

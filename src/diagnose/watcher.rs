@@ -25,15 +25,23 @@ impl Watcher {
     /// Judges a run to which `event` was just applied, if the event can change the findings.
     /// Returns the findings if they changed.
     pub fn event(&mut self, event: &Event, state: &RunState) -> Option<Vec<Finding>> {
-        let is_cause = matches!(
+        if Self::is_cause(event) {
+            self.judge(state)
+        } else {
+            None
+        }
+    }
+
+    /// Whether an event of a run can change the findings.
+    pub(super) fn is_cause(event: &Event) -> bool {
+        matches!(
             event.kind,
             EventKind::Stall(_)
                 | EventKind::Recovered
                 | EventKind::Frame(_)
                 | EventKind::Exited(_)
                 | EventKind::Failed(_)
-        );
-        if is_cause { self.judge(state) } else { None }
+        )
     }
 
     /// Judges watched programs at most twice per second. Returns the findings if they
@@ -46,7 +54,8 @@ impl Watcher {
         self.judge(state)
     }
 
-    fn judge(&mut self, state: &RunState) -> Option<Vec<Finding>> {
+    /// The findings in a state, if they are not those reported last.
+    pub(super) fn judge(&mut self, state: &RunState) -> Option<Vec<Finding>> {
         let found = diagnose(&Evidence::with_known_lines(state, &mut self.known));
         let name = |one: &Finding| (one.condition.clone(), one.subject.clone(), one.severity);
         let is_new = !found.iter().map(name).eq(self.reported.iter().map(name));
@@ -95,7 +104,7 @@ impl Watcher {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use tcpx_run_model::counters::ChannelNow;
     use tcpx_run_model::ids::{NodeId, Unit, Who, WorkerId};
@@ -121,6 +130,19 @@ mod tests {
             Who::Worker(worker),
             EventKind::Sample(vec![one]),
         )
+    }
+
+    /// A run in which a channel stands still, and the event that says so.
+    pub(in super::super) fn stalled() -> (RunState, Event) {
+        let mut state = RunState::default();
+        let samples = (0..6000).step_by(100);
+        samples.for_each(|at_ms: u64| state.apply(&sample(at_ms, at_ms.saturating_sub(1000), 9)));
+        let mut stall = sample(6000, 5000, 9);
+        if let EventKind::Sample(channels) = stall.kind {
+            stall.kind = EventKind::Stall(channels);
+        }
+        state.apply(&stall);
+        (state, stall)
     }
 
     #[test]
