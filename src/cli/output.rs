@@ -116,10 +116,20 @@ fn print_labelled(
         false => (Style::new(), Style::new()),
     };
     let mut stderr = io::stderr().lock();
+    let message = without_controls(&message.to_string());
     let _ = writeln!(stderr, "{head}{word}{head:#}: {message}");
     if let Some(step) = next_step {
+        let step = without_controls(step);
         let _ = writeln!(stderr, "  {next}next{next:#}: {step}");
     }
+}
+
+/// A message without control characters except line ends and tabs: names of files may have them.
+fn without_controls(text: &str) -> String {
+    text.replace(
+        |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'),
+        "",
+    )
 }
 
 /// Rows under a header line that starts with `#`, columns aligned: numbers to
@@ -202,6 +212,12 @@ fn line(start: &str, cells: &[String], columns: &[(usize, bool)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_has_lines_and_no_escapes() {
+        let message = "a\u{1b}[2J.log\u{7}:\n\tb\u{9b}1m";
+        assert_eq!(without_controls(message), "a[2J.log:\n\tb1m");
+    }
 
     #[test]
     fn numbers_go_right_and_words_left() {
