@@ -97,8 +97,7 @@ pub(super) struct LastLine {
 /// The last lines of a speaker that say that it waits, with no other line of it in between.
 #[derive(Debug, Clone)]
 pub(super) struct LastWait {
-    pub first: Place,
-    pub first_us: Option<i64>,
+    pub first: LastLine,
     pub last: LastLine,
     pub count: u64,
     pub kind: WaitKind,
@@ -202,8 +201,7 @@ impl Ends {
             }
             wait => {
                 *wait = Some(LastWait {
-                    first: place,
-                    first_us: last.time_us,
+                    first: last.clone(),
                     last,
                     count: 1,
                     kind,

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::compose::{Compose, shown};
-use super::ends::{End, LastWait, WaitKind};
+use super::ends::{End, LastLine, LastWait, WaitKind};
 use super::report::{LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT, WAITS_AT_END};
 use super::signature::{Role, Severity};
 use super::tally::Place;
@@ -117,13 +117,11 @@ fn waits(compose: &Compose<'_>, findings: &[SignatureFinding]) -> Vec<SignatureF
 }
 
 fn finding(compose: &Compose<'_>, kind: WaitKind, waits: &[(u32, &LastWait)]) -> SignatureFinding {
-    let first = waits.iter().min_by_key(|(_, wait)| wait.first);
-    let last = waits.iter().max_by_key(|(_, wait)| wait.last.place);
-    let first = first.map(|(_, wait)| compose.place(wait.first, wait.first_us));
-    let (last, sample) = last
-        .map(|(_, wait)| (&wait.last, shown(&wait.last.text)))
-        .map(|(line, sample)| (compose.place(line.place, line.time_us), sample))
-        .unwrap_or_default();
+    let place = |line: &LastLine| compose.place(line.place, line.time_us);
+    let first = waits.iter().map(|(_, wait)| &wait.first);
+    let first = first.min_by_key(|line| line.place);
+    let last = waits.iter().map(|(_, wait)| &wait.last);
+    let last = last.max_by_key(|line| line.place);
     let (signature, meaning, causes, next): (_, _, &[&str], _) = match kind {
         WaitKind::Said => (
             WAITS_AT_END,
@@ -156,15 +154,15 @@ fn finding(compose: &Compose<'_>, kind: WaitKind, waits: &[(u32, &LastWait)]) ->
         role: Role::General,
         count: waits.iter().map(|(_, wait)| wait.count).sum(),
         processes: named(compose, waits.iter().map(|(speaker, _)| *speaker)),
-        first: first.unwrap_or_default(),
-        last,
+        first: first.map(place).unwrap_or_default(),
+        last: last.map(place).unwrap_or_default(),
         phase: None,
         meaning: meaning.to_owned(),
         causes: causes.iter().map(|cause| (*cause).to_owned()).collect(),
         next_step: Some(next.to_owned()),
         versions: String::new(),
         polls: None,
-        sample,
+        sample: first.map(|line| shown(&line.text)).unwrap_or_default(),
         before: Vec::new(),
         after: None,
     }
