@@ -193,7 +193,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     for path in &arguments.files {
         match result_file(path) {
             Ok(entry) => history.runs.push(entry),
-            Err(why) => say(&format!("warning: {why}\n")),
+            Err(why) => {
+                let why = tcpx_words::units::printable(&why.to_string());
+                say(&format!("warning: {why}\n"));
+            }
         }
     }
     history
@@ -261,7 +264,10 @@ fn rates(common: &Common, arguments: &RatesArguments) -> Ended {
                 &measured,
                 modified.unwrap_or(std::time::UNIX_EPOCH),
             )),
-            Err(why) => say(&format!("warning: {why}\n")),
+            Err(why) => {
+                let why = tcpx_words::units::printable(&why.to_string());
+                say(&format!("warning: {why}\n"));
+            }
         }
     }
     let suspects = suspects_of(&of_files);
