@@ -155,11 +155,7 @@ fn ran(text: &mut String, story: &Story, language: Language) {
 fn findings(text: &mut String, story: &Story, language: Language) {
     heading(text, language, "Findings");
     if story.findings.is_empty() {
-        let _ = writeln!(
-            text,
-            "{}\n",
-            language.pick("No findings.", "没有诊断结论。")
-        );
+        let _ = writeln!(text, "{}\n", story.no_findings(language));
     }
     for finding in &story.findings {
         let _ = writeln!(

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::columns::{Asked, ResultRow};
+use crate::words::Language;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::counters::LatencyUs;
@@ -164,6 +165,19 @@ pub(crate) struct StoryMesh {
     /// The first lines of the program that started the agents.
     #[serde(default)]
     pub(crate) launcher_said: Vec<String>,
+}
+
+impl Story {
+    /// The sentence of a story without findings. Parts of a mesh are not among them.
+    pub(crate) fn no_findings(&self, language: Language) -> &'static str {
+        match &self.mesh {
+            Some(mesh) if !mesh.findings.is_empty() => language.pick(
+                "No findings beside those of the mesh.",
+                "除网格部分外没有诊断结论。",
+            ),
+            _ => language.pick("No findings.", "没有诊断结论。"),
+        }
+    }
 }
 
 impl StoryMesh {

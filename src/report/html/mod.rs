@@ -165,7 +165,7 @@ fn ran(page: &mut Page, story: &Story) {
 fn findings(page: &mut Page, story: &Story, language: Language) {
     page.section("findings", "Findings");
     if story.findings.is_empty() {
-        page.tag("p", language.pick("No findings.", "没有诊断结论。"));
+        page.tag("p", story.no_findings(language));
     }
     for finding in &story.findings {
         let tone = match finding.severity {
