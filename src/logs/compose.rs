@@ -804,7 +804,7 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
 
 /// How to read the lines around one that no signature explains.
 fn read_around(place: &LinePlace) -> String {
-    let (from, to) = (place.line.saturating_sub(30).max(1), place.line + 10);
+    let (from, to) = (place.line.saturating_sub(30).max(1), place.line);
     format!(
         "read what its program did before: lines {from} to {to} of {}; `tcpxctl topic own-signatures` \
          shows how to teach tcpxctl this line",

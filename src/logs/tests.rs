@@ -117,9 +117,18 @@ fn lines_that_state_an_error_are_told_if_no_finding_names_a_cause() {
         let first = report.findings.first().map(|one| one.sample.clone());
         (stated, first.unwrap_or_default())
     };
-    // Healthy jobs write such lines too, so alone they are no finding.
+    // Healthy jobs write such lines too and go on, so alone they are no finding.
     let alone = "started\nthe device failed to answer\nits link has lost its peer\n";
-    assert_eq!(lines(alone), (vec![2, 3], String::new()));
+    let goes_on = "a step took 3 s\n".repeat(12);
+    assert_eq!(
+        lines(&format!("{alone}{goes_on}")),
+        (vec![2, 3], String::new())
+    );
+    // What a log ends with was not got over.
+    assert_eq!(
+        lines(alone),
+        (vec![3], "the device failed to answer".to_owned())
+    );
     // What followed a failure leaves no doubt that there was one.
     let end = example("mpi-primary-job");
     let (stated, first) = lines(&format!("{alone}{end}\n"));

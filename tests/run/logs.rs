@@ -127,8 +127,11 @@ fn a_file_is_followed_until_the_user_ends_it() {
 
 #[test]
 fn a_log_that_no_signature_knows_shows_what_it_states() {
-    let text = "started\nthe device failed to answer\nit goes on\n";
-    let ended = logs(&["x.log", "--fail-on", "warning"], text).ends_with(0);
+    let text = format!(
+        "started\nthe device failed to answer\n{}",
+        "it goes on\n".repeat(12)
+    );
+    let ended = logs(&["x.log", "--fail-on", "warning"], &text).ends_with(0);
     ended.says(&[
         "# no findings",
         "may be harmless",
