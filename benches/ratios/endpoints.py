@@ -32,6 +32,10 @@ def two(programs: Programs, mode: str, size: int, count: int, *, pieces: int = 1
     return numbers(output)
 
 
+def connections(programs: Programs) -> tuple[int, ...]:
+    return (LANES,) if programs.is_smoke else (1, LANES, 8)
+
+
 def count_of(programs: Programs, size: int, total: int) -> int:
     return max(programs.bytes(total) // size, 1)
 
@@ -39,7 +43,7 @@ def count_of(programs: Programs, size: int, total: int) -> int:
 def large(programs: Programs, pairs: int) -> None:
     """Endpoints over `tcpxctl run` with as many connections: 64 MiB, two in flight, verify off"""
     count = count_of(programs, LARGE, 4 * GIB)
-    for lanes in (1, LANES, 8):
+    for lanes in connections(programs):
         run = Side("tcpxctl run", lambda: programs.transfer(lanes, chunk=CHUNK))
         for mode, goal in (("send", 0.95), ("read", 0.9), ("write", 0.9)):
             compare(pairs, f"{mode}, {lanes} connections",
@@ -71,7 +75,7 @@ def small(programs: Programs, pairs: int) -> None:
 def vector(programs: Programs, pairs: int) -> None:
     """256 pages of 64 KiB in one vector over one message of 16 MiB"""
     count = count_of(programs, 16 * MIB, 4 * GIB)
-    for lanes in (1, LANES, 8):
+    for lanes in connections(programs):
         for label, gap in (("in a row", 0), ("scattered", 4 * KIB)):
             compare(pairs, f"read of pages {label}, {lanes} connections",
                     Side("256 x 64 KiB",
