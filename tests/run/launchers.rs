@@ -257,7 +257,7 @@ fn nodes_that_call_in_are_a_mesh_and_those_that_do_not_are_missing() {
     let tool = mesh(&[&flags[..], &["--nodes", "3"]].concat());
     private(&tool);
     tool.ends_with(0)
-        .says(&["join, 3 nodes that call in", "p-0", "p-1"]);
+        .says(&["join, 3 nodes that call in", "Mesh of 3 nodes"]);
     for node in nodes {
         let ended = node.ended();
         assert_eq!(ended.status.code(), Some(0), "{ended}");
