@@ -191,7 +191,7 @@ impl<'a> LogReader<'a> {
 
 /// Reads files and follows them as they grow, until `go_on` returns false. `go_on` is called
 /// after each check, with the report if there are new lines. A file that became shorter is
-/// read again from its start. A compressed file and UTF-16 are read once, and stdin to its end.
+/// read again from its start. A compressed file and UTF-16 are read once, and stdin and pipes to their end.
 pub fn follow(
     reader: &mut LogReader<'_>,
     paths: &[PathBuf],
@@ -201,8 +201,9 @@ pub fn follow(
     let mut growing = Vec::new();
     let mut before = reader.bytes;
     for path in files {
-        let is_packed = path == Path::new("-") || input::open(&path).is_ok_and(|one| one.is_packed);
-        if is_packed {
+        // What is taken from a pipe to look at it is gone.
+        let is_stream = path == Path::new("-") || path.metadata().is_ok_and(|file| !file.is_file());
+        if is_stream || input::open(&path).is_ok_and(|one| one.is_packed) {
             let note = "is read once: only plain files are followed";
             reader.problems.push(problem(&path, note));
             reader.paths(&[path]);

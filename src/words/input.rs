@@ -1,10 +1,12 @@
 //! Files that a user names, opened so that a named pipe cannot hold the program for ever.
 //!
-//! A shell passes pipes as files (`<(command)`), so they are read like files. A pipe that is silent
-//! for [`PIPE_SILENCE_MAX`] is an error: opening or reading one without a writer would never return.
+//! Pipes are read like files. A named pipe that is silent for [`PIPE_SILENCE_MAX`] is an error: opening
+//! or reading one without a writer would never return. A pipe that a shell passes as a file
+//! (`<(command)`) has a writer or ends, so it may be silent as long as its command runs, like stdin.
 #![forbid(unsafe_code)]
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -13,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Longest time that a named pipe may be silent.
 pub const PIPE_SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// The type of the file system of pipes without a name: PIPEFS_MAGIC of linux/magic.h.
+const PIPE_OF_SHELL: rustix::fs::FsWord = 0x5049_5045;
 
 /// A file, or a named pipe that is given up when it is silent.
 #[derive(Debug)]
@@ -30,12 +35,19 @@ pub fn open(path: &Path) -> io::Result<Input> {
 }
 
 fn opened(path: &Path, silence_max: Duration) -> io::Result<Input> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags)
         .open(path)?;
     let is_pipe = file.metadata()?.file_type().is_fifo();
+    if is_pipe && rustix::fs::fstatfs(&file)?.f_type == PIPE_OF_SHELL {
+        rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+        return Ok(Input {
+            file,
+            silence_max: None,
+        });
+    }
     Ok(Input {
         file,
         silence_max: is_pipe.then_some(silence_max),
@@ -87,6 +99,7 @@ impl Read for Input {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::os::fd::AsRawFd;
     use std::path::PathBuf;
 
     fn pipe(name: &str) -> PathBuf {
@@ -104,6 +117,22 @@ mod tests {
         let error = input.read(&mut [0; 8]).expect_err("nothing was written");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         std::fs::remove_file(path).expect("removed");
+    }
+
+    #[test]
+    fn a_pipe_of_a_shell_may_be_silent() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let mut input = opened(path.as_ref(), Duration::ZERO).expect("opened");
+        let writing = std::thread::spawn(move || {
+            // Later than the silence that a named pipe may have here.
+            std::thread::sleep(Duration::from_millis(20));
+            (&writer).write_all(b"a line\n").expect("written");
+        });
+        let mut text = String::new();
+        input.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "a line\n");
+        writing.join().expect("no panic");
     }
 
     #[test]
