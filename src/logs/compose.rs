@@ -545,31 +545,11 @@ impl Compose<'_> {
             format!("{kind} on {}", list(hosts.iter().take(HOSTS_NAMED)))
         };
         let hosts: Vec<String> = hosts.iter().map(of_host).collect();
+        let hosts = hosts.join("; ");
         Some(SignatureFinding {
-            signature: "networks-mixed".to_owned(),
-            severity: Severity::Error,
-            role: Role::Cause,
-            count: 1,
-            processes: Vec::new(),
-            first: place.clone(),
-            last: place,
-            phase: None,
-            meaning: format!(
-                "the hosts of one job use different networks: {}",
-                hosts.join("; ")
-            ),
-            causes: vec![
-                "the plugin is missing or failed on some hosts".to_owned(),
-                "the environment or the image differs between hosts".to_owned(),
-            ],
-            next_step: Some(
-                "compare NCCL_NET, NCCL_NET_PLUGIN and LD_LIBRARY_PATH of the hosts".to_owned(),
-            ),
-            versions: "any NCCL".to_owned(),
-            polls: None,
-            sample: hosts.join("; "),
-            before: Vec::new(),
-            after: None,
+            meaning: format!("the hosts of one job use different networks: {hosts}"),
+            sample: hosts,
+            ..hosts_differ("networks-mixed", place)
         })
     }
 
@@ -601,31 +581,14 @@ impl Compose<'_> {
         let place = self.place(first.first, first.first_line_us);
         let named = |hosts: &BTreeSet<String>| list(hosts.iter().take(HOSTS_NAMED));
         Some(SignatureFinding {
-            signature: "plugin-on-some-hosts".to_owned(),
-            severity: Severity::Error,
-            role: Role::Cause,
-            count: 1,
             processes: without.iter().cloned().collect(),
-            first: place.clone(),
-            last: place,
-            phase: None,
             meaning: format!(
                 "the hosts of one job have different network plugins: an external one on {}, none on {}",
                 named(&with),
                 named(&without)
             ),
-            causes: vec![
-                "the plugin is missing or failed on some hosts".to_owned(),
-                "the environment or the image differs between hosts".to_owned(),
-            ],
-            next_step: Some(
-                "compare NCCL_NET, NCCL_NET_PLUGIN and LD_LIBRARY_PATH of the hosts".to_owned(),
-            ),
-            versions: "any NCCL".to_owned(),
-            polls: None,
             sample: shown(&first.sample),
-            before: Vec::new(),
-            after: None,
+            ..hosts_differ("plugin-on-some-hosts", place)
         })
     }
 
@@ -770,6 +733,33 @@ impl Compose<'_> {
             .filter(|(_, hosts)| differ(hosts))
             .map(mismatch)
             .collect()
+    }
+}
+
+/// A finding on hosts of one job that use different networks; what differs is to be added.
+fn hosts_differ(signature: &str, place: LinePlace) -> SignatureFinding {
+    SignatureFinding {
+        signature: signature.to_owned(),
+        severity: Severity::Error,
+        role: Role::Cause,
+        count: 1,
+        processes: Vec::new(),
+        first: place.clone(),
+        last: place,
+        phase: None,
+        meaning: String::new(),
+        causes: vec![
+            "the plugin is missing or failed on some hosts".to_owned(),
+            "the environment or the image differs between hosts".to_owned(),
+        ],
+        next_step: Some(
+            "compare NCCL_NET, NCCL_NET_PLUGIN and LD_LIBRARY_PATH of the hosts".to_owned(),
+        ),
+        versions: "any NCCL".to_owned(),
+        polls: None,
+        sample: String::new(),
+        before: Vec::new(),
+        after: None,
     }
 }
 
