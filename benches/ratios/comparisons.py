@@ -8,7 +8,7 @@ import subprocess
 import time
 from typing import Callable
 
-from . import endpoints, logs, nodes
+from . import endpoints, gpus, logs, nodes
 from .processes import Failed, children, cpu_ticks, read
 from .programs import CHUNK, GIB, KIB, MIB, Programs, Sample
 from .turns import Row, Side, at_least, at_most, compare, median, number, spread, take_turns
@@ -327,5 +327,5 @@ COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
     "idle": idle, "engine": engine, "small": small, "round-trip": round_trip, "memory": memory, "channels": channels,
     "discover": discover, "fixed": fixed, "cpu": cpu, "shim": shim, "tap-calls": tap_calls, "tap": tap,
     "attached": attached, "recorder-memory": recorder_memory, "export": export, **nodes.COMPARISONS,
-    **endpoints.COMPARISONS, **logs.COMPARISONS,
+    **endpoints.COMPARISONS, **gpus.COMPARISONS, **logs.COMPARISONS,
 }

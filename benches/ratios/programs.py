@@ -38,7 +38,8 @@ class Skipped(Exception):
 
 # The plugins that tcpxctl loads are searched beside it.
 PACKED = ("tcpxctl", "bare", "tap_cost", "follow", "shim_cost", "control", "libnccl_net_tcpxsoft.so",
-          "libnccl_net_tcpxtap.so", "libnccl-net-strict.so", "endpoint", "libtcpxp2p.so", "libtcpxp2p_python.so")
+          "libnccl_net_tcpxtap.so", "libnccl_net_plainsoft.so", "libnccl-net-strict.so", "endpoint", "libtcpxp2p.so",
+          "libtcpxp2p_python.so")
 
 
 class Programs:
@@ -62,14 +63,15 @@ class Programs:
         if missing:
             raise Failed(f"{packed} lacks {', '.join(missing)}: make it with `scripts/bench --pack {packed}`")
         (self.tcpxctl, self.bare_driver, self.tap_cost, self.follow, self.shim_cost, self.control_program, self.soft,
-         self.tap, self.strict, self.endpoint_program, self.endpoint_library, self.endpoint_module,
+         self.tap, self.plain, self.strict, self.endpoint_program, self.endpoint_library, self.endpoint_module,
          ) = (str(packed.resolve() / name) for name in PACKED)
 
     def pack(self, folder: Path) -> None:
         """Copies every measured program to a folder, stripped: for a machine without a toolchain."""
         folder.mkdir(parents=True, exist_ok=True)
         built = (self.tcpxctl, self.bare_driver, self.tap_cost, self.follow, self.shim_cost, self.control_program,
-                 self.soft, self.tap, self.strict, self.endpoint_program, self.endpoint_library, self.endpoint_module)
+                 self.soft, self.tap, self.plain, self.strict, self.endpoint_program, self.endpoint_library,
+                 self.endpoint_module)
         for source, name in zip(built, PACKED):
             self.processes.run(["strip", "-o", str(folder / name), source])
 
@@ -97,6 +99,7 @@ class Programs:
         # tcpxctl searches here first: the copy beside the program can be older.
         self.soft = str(built / "deps" / "libnccl_net_tcpxsoft.so")
         self.tap = str(built / "deps" / "libnccl_net_tcpxtap.so")
+        self.plain = str(built / "deps" / "libnccl_net_plainsoft.so")
         self.tap_cost, self.follow, self.shim_cost = (
             str(built / "examples" / name) for name in ("tap_cost", "follow", "shim_cost"))
         self.control_program, self.strict = str(self.folder / "control"), str(self.folder / "libnccl-net-strict.so")
@@ -124,13 +127,14 @@ class Programs:
 
     def transfer(self, connections: int, *, chunk: int = CHUNK, total: int | None = None, iterations: int | None = None,
                  windows: tuple[int, int] = (12, 16), verify: bool = False, idle: str = "adaptive",
-                 direction: str = "forward", plugin: str = "soft", env: dict[str, str] | None = None) -> Sample:
+                 direction: str = "forward", memory: str = "host", plugin: str = "soft",
+                 env: dict[str, str] | None = None) -> Sample:
         """One `tcpxctl run`; windows are send, recv."""
         settings = {
             "transfer.connections": connections, "transfer.chunk": chunk, "transfer.total": total or self.bytes(GIB),
             "transfer.warmup": 1, "transfer.iterations": iterations or self.iterations,
             "transfer.send_window": windows[0], "transfer.recv_window": windows[1], "transfer.verify": verify,
-            "transfer.direction": direction, "progress.idle": idle,
+            "transfer.direction": direction, "transfer.memory": memory, "progress.idle": idle,
         }
         started = time.monotonic()
         text = self.processes.run(self.run_command(plugin, settings, env or {}), self.env)

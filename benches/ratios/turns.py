@@ -6,7 +6,7 @@ from typing import Callable, NamedTuple
 from .programs import Sample
 
 UNITS = {"gb_per_s": "GB/s", "messages_per_s": "msg/s", "ns_per_request": "ns/request", "p50_ns": "ns p50",
-         "p99_ns": "ns p99"}
+         "p99_ns": "ns p99", "gb_per_s_64_mib": "GB/s of 64 MiB", "gb_per_s_256_mib": "GB/s of 256 MiB"}
 
 
 class Goal(NamedTuple):

@@ -1,0 +1,66 @@
+"""What GPU memory costs over host memory, and NCCL over the plain plugin against its own sockets."""
+
+import shutil
+import subprocess
+import sys
+from typing import Callable
+
+from .processes import ROOT
+from .programs import MIB, Programs, Sample, Skipped, numbers
+from .turns import Row, Side, at_least, compare
+
+RANKS = 2
+REDUCED = (64 * MIB, 256 * MIB)
+
+
+def count() -> int:
+    """GPUs of this machine."""
+    if not shutil.which("nvidia-smi"):
+        return 0
+    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
+    return len(listed.stdout.splitlines())
+
+
+def gpu_memory(programs: Programs, pairs: int) -> None:
+    """GPU memory, verified on the GPU, over host memory, verified: 512 KiB chunks"""
+    if not count():
+        raise Skipped("this machine has no GPU")
+
+    def side(connections: int, memory: str) -> Side:
+        measure = lambda: programs.transfer(connections, verify=True, memory=memory)
+        return Side(memory, measure)
+
+    for connections in (1, 4, 8, 16):
+        compare(pairs, f"connections {connections}", side(connections, "device"), side(connections, "host"),
+                Row("gb_per_s", at_least(0.7)))
+
+
+def nccl(programs: Programs, pairs: int) -> None:
+    """PyTorch all-reduce of two GPUs: NCCL over the plain plugin, over NCCL's own sockets"""
+    if count() < RANKS:
+        raise Skipped("this machine does not have two GPUs")
+    if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode:
+        raise Skipped(f"{sys.executable} has no PyTorch")
+    for threads, sockets in ((1, 1), (1, 4), (2, 2), (4, 1)):
+        env = {"NCCL_SOCKET_NTHREADS": str(threads), "NCCL_NSOCKS_PERTHREAD": str(sockets)}
+
+        def side(name: str, network: dict[str, str]) -> Side:
+            return Side(name, lambda: all_reduce(programs, {**env, **network}))
+
+        compare(pairs, f"threads {threads} x sockets {sockets}",
+                side("plain", {"NCCL_NET_PLUGIN": programs.plain}), side("Socket", {"NCCL_NET": "Socket"}),
+                *(Row(f"gb_per_s_{size // MIB}_mib", at_least(1.0)) for size in REDUCED))
+
+
+def all_reduce(programs: Programs, network: dict[str, str]) -> Sample:
+    rendezvous = programs.folder / "all-reduce"
+    rendezvous.unlink(missing_ok=True)
+    env = {**programs.env, **network, "NCCL_SOCKET_IFNAME": "lo", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+    command = [sys.executable, "-B", str(ROOT / "benches/all_reduce.py")]
+    what = [str(RANKS), str(rendezvous), "2" if programs.is_smoke else "10", *map(str, REDUCED)]
+    ranks = [programs.processes.start([*command, str(rank), *what], env) for rank in range(RANKS)]
+    rates = numbers([programs.processes.finish(rank) for rank in ranks][0])
+    return {f"gb_per_s_{size // MIB}_mib": rates[str(size)] for size in REDUCED}
+
+
+COMPARISONS: dict[str, Callable[[Programs, int], None]] = {"gpu-memory": gpu_memory, "nccl": nccl}
