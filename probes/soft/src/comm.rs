@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::failed::{BROKEN, Failed, REFUSED};
 use crate::fault::{CommFaults, Side};
 use crate::group::{GROUP_MAX, Groups};
-use crate::helper::{self, Helper};
+use crate::helper::{self, Helpers};
 use crate::io::pump;
 use crate::landing::Landing;
 use crate::lane::{Lane, Lanes};
@@ -55,7 +55,9 @@ pub(crate) struct Comm {
     pub(crate) lanes: Arc<Lanes>,
     /// What moves its bytes.
     io: Io,
-    pub(crate) helper: Option<Helper>,
+    pub(crate) helpers: Option<Helpers>,
+    /// Number of helper threads, if it has any.
+    helper_count: usize,
     /// Data socket that the next chunk tries first.
     pub(crate) next_lane: usize,
     /// Chunks assigned so far.
@@ -232,6 +234,7 @@ impl Comm {
             })
             .collect();
         let ctrl_flow = flow(&ctrl, side);
+        let helper_count = settings.threads.min(lanes.len());
         Self {
             plugin,
             side,
@@ -258,7 +261,8 @@ impl Comm {
                 stop: AtomicBool::new(false),
             }),
             io: settings.io,
-            helper: None,
+            helpers: None,
+            helper_count,
             next_lane: 0,
             chunks: 0,
             without_room: 0,
@@ -544,10 +548,10 @@ impl Comm {
             .is_some()
     }
 
-    /// Moves bytes once on every data socket, unless a helper thread does.
+    /// Moves bytes once on every data socket, unless helper threads do.
     pub(crate) fn move_data(&mut self) {
         self.held_bytes = 0;
-        if self.helper.is_some() {
+        if self.helpers.is_some() {
             return;
         }
         for lane in self.lanes.all.iter().filter(|lane| lane.has_work()) {
@@ -557,7 +561,7 @@ impl Comm {
         }
     }
 
-    /// Wakes the helper thread, if there is one, after a task was assigned.
+    /// Wakes the helper threads, if there are any, after a task was assigned.
     pub(crate) fn alert(&mut self) -> Result<(), Failed> {
         if self.io == Io::Auto {
             self.choose_io();
@@ -565,13 +569,16 @@ impl Comm {
         if self.io == Io::Inline {
             return Ok(());
         }
-        if self.helper.is_none() {
-            self.helper = Some(Helper::start(Arc::clone(&self.lanes)).map_err(|error| {
+        if self.helpers.is_none() {
+            let count = self.helper_count;
+            let spins = helper::spins(self.plugin.cpus, block::count() * count);
+            let helpers = Helpers::start(Arc::clone(&self.lanes), count, spins);
+            self.helpers = Some(helpers.map_err(|error| {
                 warning!(c"softHelper", "{PRODUCT} : no helper thread: {error}");
                 BROKEN
             })?);
         }
-        self.helper.iter().for_each(Helper::wake);
+        self.helpers.iter().for_each(Helpers::wake);
         Ok(())
     }
 
@@ -616,8 +623,8 @@ impl Comm {
 
     /// `closeSend` and `closeRecv`: closes the comm and drops outstanding requests.
     pub(crate) fn close(mut self) {
-        if let Some(helper) = self.helper.take() {
-            helper.end();
+        if let Some(helpers) = self.helpers.take() {
+            helpers.end();
         }
         let function = c"softClose";
         if let Some(unpack) = &self.unpack {

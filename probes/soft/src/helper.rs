@@ -1,19 +1,19 @@
-//! `TCPXSOFT_IO=helper`: one thread per comm that moves bytes between `test`
-//! calls, as the real plugin's does.
+//! `TCPXSOFT_IO=helper`: threads of a comm that move bytes between `test` calls, as the real
+//! plugin's do. Each has its share of the data sockets.
 //!
-//! `TCPXSOFT_IO=auto` gives a comm a helper if at its first task chunk the process has several
+//! `TCPXSOFT_IO=auto` gives a comm helpers if at its first task chunk the process has several
 //! comms, and twice as many CPUs as comms (affinity and cgroup, at `init`). A thread moves about
 //! 5 GB/s, so a caller with one thread needs helpers for more; a single comm does not. Twice,
 //! because the peer's helpers may be on the same machine: with fewer CPUs, helpers take time from
 //! the threads that copy. An INFO line tells the choice.
 //!
-//! The thread starts with the first task chunk, sleeps while no bytes can be moved, and ends at
+//! The threads start with the first task chunk, sleep while no bytes can be moved, and end at
 //! close or when a data socket fails. Such a failure is never reported through the API, and
 //! stops all lanes of the comm.
 #![expect(unsafe_code, reason = "moves the tasks that the caller assigns")]
 
 use crate::io::{Moved, pump};
-use crate::lane::Lanes;
+use crate::lane::{Lane, Lanes};
 use crate::log::note;
 use crate::settings::Io;
 use std::io;
@@ -23,8 +23,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tcpx_abi::subsystem::{INIT, NET};
 
-/// Turns without progress before the thread sleeps.
+/// Turns without progress before a thread sleeps.
 const SPINS: u32 = 16;
+/// The same where the process has two CPUs for each helper: some 100 us of system calls. Each step of a
+/// collective waits for the one before, so a thread that sleeps delays all that follow.
+const SPINS_OF_MANY_CPUS: u32 = 200;
 /// Sleep while all sockets are blocked: long enough to leave the core to other threads, short
 /// enough for socket buffers not to run empty.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(50);
@@ -40,50 +43,96 @@ pub(crate) fn choose(cpus: usize, comms: usize) -> Io {
     }
 }
 
-/// A running helper.
-pub(crate) struct Helper {
-    thread: JoinHandle<()>,
+/// Turns without progress before a thread sleeps, where the process has so many helpers.
+pub(crate) fn spins(cpus: usize, helpers: usize) -> u32 {
+    if cpus / 2 >= helpers {
+        SPINS_OF_MANY_CPUS
+    } else {
+        SPINS
+    }
+}
+
+/// The running helpers of a comm.
+pub(crate) struct Helpers {
+    threads: Vec<JoinHandle<()>>,
     lanes: Arc<Lanes>,
 }
 
-impl Helper {
-    /// Starts the helper thread, which becomes the only mover of `lanes`.
-    pub(crate) fn start(lanes: Arc<Lanes>) -> io::Result<Self> {
-        let theirs = Arc::clone(&lanes);
-        let thread = thread::Builder::new()
-            .name("tcpxsoft-helper".into())
-            .spawn(move || run(&theirs))?;
-        note!(
-            INIT | NET,
-            c"softHelper",
-            "Comm {:#x} thread 0 started",
-            lanes.comm
-        );
-        Ok(Self { thread, lanes })
+impl Helpers {
+    /// Starts `count` threads, which become the only movers of `lanes`. `spins` is the number of turns
+    /// without progress before a thread sleeps.
+    pub(crate) fn start(lanes: Arc<Lanes>, count: usize, spins: u32) -> io::Result<Self> {
+        let mut started = Self {
+            threads: Vec::new(),
+            lanes,
+        };
+        for number in 0..count {
+            let share = Share {
+                lanes: Arc::clone(&started.lanes),
+                number,
+                count,
+            };
+            let thread = thread::Builder::new()
+                .name("tcpxsoft-helper".into())
+                .spawn(move || run(&share, spins));
+            match thread {
+                Ok(thread) => started.threads.push(thread),
+                Err(error) => {
+                    started.end();
+                    return Err(error);
+                }
+            }
+            note!(
+                INIT | NET,
+                c"softHelper",
+                "Comm {:#x} thread {number} started",
+                started.lanes.comm
+            );
+        }
+        Ok(started)
     }
 
-    /// Wakes the thread after a task was assigned.
+    /// Wakes the threads that have work, after a task was assigned.
     pub(crate) fn wake(&self) {
-        self.thread.thread().unpark();
+        let count = self.threads.len();
+        for (number, thread) in self.threads.iter().enumerate() {
+            if share(&self.lanes, number, count).any(Lane::has_work) {
+                thread.thread().unpark();
+            }
+        }
     }
 
-    /// Ends the thread and waits for it, for microseconds, because it never blocks.
+    /// Ends the threads and waits for them, for microseconds, because they never block.
     pub(crate) fn end(self) {
         self.lanes.stop.store(true, Relaxed);
-        self.thread.thread().unpark();
-        let _ = self.thread.join();
+        for thread in self.threads {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
     }
 }
 
-fn run(lanes: &Lanes) {
+/// The lanes of one thread: every `count`th.
+struct Share {
+    lanes: Arc<Lanes>,
+    number: usize,
+    count: usize,
+}
+
+fn share(lanes: &Lanes, number: usize, count: usize) -> impl Iterator<Item = &Lane> {
+    lanes.all.iter().skip(number).step_by(count)
+}
+
+fn run(share: &Share, spins: u32) {
     // SAFETY: no pointers; shortens the sleeps of this thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    let lanes = &*share.lanes;
     let mut idle = 0;
     while !lanes.stop.load(Relaxed) {
-        match turn(lanes) {
-            Moved::Died => return,
+        match turn(share) {
+            Moved::Died => lanes.stop.store(true, Relaxed),
             Moved::Some => idle = 0,
-            _ if idle < SPINS => {
+            _ if idle < spins => {
                 idle += 1;
                 std::hint::spin_loop();
             }
@@ -93,13 +142,13 @@ fn run(lanes: &Lanes) {
     }
 }
 
-/// Moves bytes once on every lane.
-fn turn(lanes: &Lanes) -> Moved {
+/// Moves bytes once on every lane of a thread.
+fn turn(of: &Share) -> Moved {
     let mut result = Moved::Nothing;
-    for lane in &lanes.all {
-        // SAFETY: this thread is the only mover, and tasks' memory is valid
+    for lane in share(&of.lanes, of.number, of.count) {
+        // SAFETY: this thread is the only mover of its lanes, and tasks' memory is valid
         // until they are done.
-        match unsafe { pump(lanes, lane) } {
+        match unsafe { pump(&of.lanes, lane) } {
             Moved::Died => return Moved::Died,
             Moved::Some => result = Moved::Some,
             Moved::Blocked if result == Moved::Nothing => result = Moved::Blocked,

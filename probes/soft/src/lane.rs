@@ -2,7 +2,7 @@
 //! are small, so that a window of small messages is one system call.
 //!
 //! Two roles access a lane. The *caller*, the thread that calls `test`, assigns tasks and reaps
-//! finished ones. The *mover*, either the caller or the comm's helper thread, moves their bytes
+//! finished ones. The *mover*, either the caller or one of the comm's helper threads, moves their bytes
 //! in order. Three increasing counters separate them: the caller writes assigned and reaped, the
 //! mover writes finished. A task belongs to the mover between assigned and finished, and to the
 //! caller otherwise.
@@ -222,7 +222,7 @@ pub(crate) struct Lanes {
     pub interface: String,
     /// Intervals of slowness lines, if enabled.
     pub patience: Option<Patience>,
-    /// Set to end the helper thread.
+    /// Set to end the helper threads.
     pub stop: AtomicBool,
 }
 

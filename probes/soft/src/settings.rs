@@ -82,7 +82,7 @@ impl fmt::Display for Product {
 pub(crate) enum Io {
     /// `test` itself.
     Inline,
-    /// One helper thread per comm.
+    /// Helper threads of the comm.
     Helper,
     /// One of the two, chosen per comm at its first task chunk.
     Auto,
@@ -128,7 +128,7 @@ pub(crate) struct Settings {
     pub chunk: usize,
     /// Data sockets per helper thread.
     pub sockets_per_thread: usize,
-    /// Helper threads; here they only multiply the sockets.
+    /// Helper threads of a comm; without helpers they only multiply the sockets.
     pub threads: usize,
     /// Messages up to this many bytes are sent on the control socket.
     pub inline_threshold: usize,
@@ -245,7 +245,7 @@ impl Settings {
                 lookup(name).or_else(|| lookup("NCCL_SOCKET_FAMILY"))
             }
             "NCCL_DYNAMIC_CHUNK_SIZE" => lookup(name).or_else(|| Some(PLAIN_CHUNK.to_owned())),
-            // NCCL's variable for socket threads enables the helper thread.
+            // NCCL's variable for socket threads enables helper threads.
             "TCPXSOFT_IO" => {
                 lookup(name).or_else(|| lookup("NCCL_SOCKET_NTHREADS").map(|_| "helper".to_owned()))
             }

@@ -365,8 +365,13 @@ fn leak() {
 
 #[test]
 fn descriptors_and_threads_are_back_after_close() {
-    for (io, threads) in [("inline", 0), ("helper", 40)] {
-        let (_, text) = play("leak", &[("TCPXSOFT_IO", io)]);
+    for (io, per_comm, threads) in [
+        ("inline", "1", 0),
+        ("helper", "1", 40),
+        ("helper", "3", 120),
+    ] {
+        let settings = [("TCPXSOFT_IO", io), ("NCCL_SOCKET_NTHREADS", per_comm)];
+        let (_, text) = play("leak", &settings);
         expect(&text, "descriptors and threads back true");
         expect(&text, &format!("threads started {threads}"));
     }

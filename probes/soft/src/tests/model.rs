@@ -144,7 +144,8 @@ proptest! {
     #[test]
     fn any_order_of_calls_keeps_the_order_of_requests(
         steps in prop::collection::vec(step(), 0..300),
-        sockets in 1usize..=8,
+        sockets in 1usize..=4,
+        threads in 1usize..=2,
         helper in any::<bool>(),
         inline in prop_oneof![Just("0"), Just("64"), Just("2048")],
     ) {
@@ -152,6 +153,7 @@ proptest! {
         let mut model = Model {
             pair: Pair::new(&[
                 ("NCCL_NSOCKS_PERTHREAD", &sockets.to_string()),
+                ("NCCL_SOCKET_NTHREADS", &threads.to_string()),
                 ("TCPXSOFT_IO", io),
                 ("NCCL_INLINE_THRESHOLD", inline),
             ]),
