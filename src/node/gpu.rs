@@ -94,6 +94,23 @@ impl Gpu {
     }
 }
 
+/// The GPUs among `all` that a process with this `CUDA_VISIBLE_DEVICES` has, as CUDA numbers them: those of one
+/// model in PCI order. `None` stands for one that is named by an id. A number that does not exist
+/// ends the list, as in CUDA.
+pub fn cuda_order<'a>(all: &'a [Gpu], visible: Option<&str>) -> Vec<Option<&'a Gpu>> {
+    let Some(visible) = visible else {
+        return all.iter().map(Some).collect();
+    };
+    let one = |name: &str| match name.parse::<usize>() {
+        Ok(index) => all.get(index).map(Some),
+        Err(_) => (name.starts_with("GPU-") || name.starts_with("MIG-")).then_some(None),
+    };
+    visible
+        .split(',')
+        .map_while(|name| one(name.trim()))
+        .collect()
+}
+
 fn addresses(names: &[String]) -> impl Iterator<Item = PciAddress> + '_ {
     names.iter().filter_map(|name| name.parse().ok())
 }
@@ -152,6 +169,22 @@ fn driver_version(root: &Root) -> Fact<String> {
 mod tests {
     use super::*;
     use crate::fixture;
+
+    #[test]
+    fn visible_gpus_have_the_numbers_that_cuda_gives_them() {
+        let gpus = crate::NodeFacts::read(&crate::fixture::a3_high().root).gpus;
+        let all = gpus.devices.known().expect("eight GPUs");
+        let order = |visible: Option<&str>| -> Vec<Option<usize>> {
+            let listed = cuda_order(all, visible).into_iter();
+            listed.map(|gpu| gpu.map(|gpu| gpu.index)).collect()
+        };
+        assert_eq!(order(None), (0..8).map(Some).collect::<Vec<_>>());
+        assert_eq!(order(Some("5, 2")), [Some(5), Some(2)]);
+        assert_eq!(order(Some("1,9,3")), [Some(1)]);
+        assert_eq!(order(Some("GPU-8932f937-d72c,3")), [None, Some(3)]);
+        assert!(order(Some("")).is_empty() && order(Some("-1")).is_empty());
+        assert!(order(Some("NoDevFiles")).is_empty());
+    }
 
     #[test]
     fn the_driver_version_comes_from_the_module_or_the_banner() {

@@ -48,7 +48,7 @@ pub use cpu::memory_available;
 pub use cpu_wait::{CpuWait, waited_so_far};
 pub use fact::Fact;
 pub use facts::{Host, NodeFacts};
-pub use gpu::Gpu;
+pub use gpu::{Gpu, cuda_order};
 pub use inet_diag::{TcpFlow, TcpSocket, nic_counters, sockets_of, tcp_sockets};
 pub use manager::log_tail as manager_log_tail;
 pub(crate) use nearest::{Closeness, closeness, nearest};

@@ -8,13 +8,12 @@
 #![forbid(unsafe_code)]
 
 use crate::protocol::message::{LaneTask, Launch, Task};
-use crate::protocol::variables::GPU;
+use crate::protocol::variables::{GPU, VISIBLE};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tcpx_node::plugin_files::PluginSource;
 use tcpx_run_model::scenario::Memory;
 
-const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// Occurs in a plugin that needs the shared runtime.
 const SHARED: &[u8] = b"libcudart.so";
 

@@ -6,13 +6,13 @@ use super::drive::RunRequest;
 use super::end::End;
 use super::launch::Greeting;
 use crate::protocol::message::{LaneTask, NoPlugin, WORKERS_MAX, Work};
-use crate::protocol::variables::{GPU, SOFT_CUDA};
+use crate::protocol::variables::{GPU, SOFT_CUDA, VISIBLE};
 use crate::reach::Addresses;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use tcpx_node::pci::shared_bridges;
 use tcpx_node::plugin_files::{ChosenPlugin, PluginSource};
-use tcpx_node::{Host, Nic, NodeFacts};
+use tcpx_node::{Gpu, Host, Nic, NodeFacts, cuda_order};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::{Lane, NodeId, PairIntro, Rail};
 use tcpx_run_model::scenario::{
@@ -285,7 +285,7 @@ pub(super) fn is_one_machine(nodes: [&Greeting; 2]) -> bool {
 /// The GPUs of each node to transfer for; none for host memory. Without a map of lanes, both nodes
 /// have the same ones.
 fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[ChosenPlugin; 2]) -> [Vec<u32>; 2] {
-    let there = |node: &Greeting| node.facts.gpus.devices.known().map_or(0, Vec::len);
+    let there = |node: &Greeting| cuda_gpus(scenario, &node.facts).len();
     let mut counts = nodes.map(there);
     if scenario.topology.lanes == GpuLanes::Same {
         counts = [counts[0].min(counts[1]); 2];
@@ -353,10 +353,23 @@ fn lanes(scenario: &Scenario, gpus: &[Vec<u32>; 2]) -> Result<Vec<Lane>, AssignE
 }
 
 fn has_chosen_gpu(scenario: &Scenario, facts: &NodeFacts) -> bool {
+    variable(scenario, facts, GPU).is_some()
+}
+
+/// A node's GPUs as CUDA numbers them in its workers; `None` for one whose place is unknown.
+fn cuda_gpus<'f>(scenario: &Scenario, facts: &'f NodeFacts) -> Vec<Option<&'f Gpu>> {
+    let all = facts.gpus.devices.known().map_or(&[][..], Vec::as_slice);
+    cuda_order(all, variable(scenario, facts, VISIBLE).as_deref())
+}
+
+/// The value of a variable in a node's workers, on either side.
+fn variable(scenario: &Scenario, facts: &NodeFacts, name: &str) -> Option<String> {
     let node = facts.host.name.known().map_or("", String::as_str);
-    [Side::Send, Side::Recv]
-        .iter()
-        .any(|side| effective(&scenario.worker_env(*side, node), facts, GPU).is_some())
+    let mut sides = [Side::Send, Side::Recv].into_iter();
+    sides.find_map(|side| {
+        let env = scenario.worker_env(side, node);
+        effective(&env, facts, name).map(str::to_owned)
+    })
 }
 
 /// The interfaces of a GPU, given with its place among `count`: set by `topology.map`, in turn, all, or the
@@ -376,21 +389,20 @@ fn nics_of(
             None => shared_out(),
         },
         NicMap::RoundRobin => rails.get(number % rails.len().max(1)).cloned(),
-        NicMap::Nearest => nearest(facts, gpu, rails).or_else(shared_out),
+        NicMap::Nearest => {
+            let gpus = cuda_gpus(scenario, facts);
+            let gpu = gpus.get(gpu as usize).copied().flatten();
+            gpu.and_then(|gpu| nearest(facts, gpu, rails))
+                .or_else(shared_out)
+        }
         NicMap::All => return rails.to_vec(),
     };
     one.into_iter().collect()
 }
 
 /// The rail that shares the most PCI bridges with a GPU; `None` if unknown.
-fn nearest(facts: &NodeFacts, gpu: u32, rails: &[String]) -> Option<String> {
-    let gpu = facts
-        .gpus
-        .devices
-        .known()?
-        .get(gpu as usize)?
-        .pci_path
-        .known()?;
+fn nearest(facts: &NodeFacts, gpu: &Gpu, rails: &[String]) -> Option<String> {
+    let gpu = gpu.pci_path.known()?;
     let shared = |rail: &&String| {
         let nic = facts.nics.known()?.iter().find(|nic| nic.name == **rail)?;
         Some(shared_bridges(gpu, nic.pci_path.known()?))
@@ -814,6 +826,16 @@ mod tests {
             taken(&Scenario::default(), &node(&[(GPU, "0000:0a:00.0")])),
             Ok(vec![Lane::Host])
         );
+        // A scheduler gives a job some of the GPUs, which CUDA numbers from 0.
+        let of_job = node(&[(VISIBLE, "5,2")]);
+        assert_eq!(taken(&Scenario::default(), &of_job), own(&[0, 1]));
+        let rails = ["eth1", "eth2", "eth3", "eth4"].map(str::to_owned);
+        let near = |node: &Greeting, gpu| {
+            let place = (gpu, gpu as usize);
+            nics_of(&Scenario::default(), &node.facts, place, 8, &rails)
+        };
+        assert_eq!(near(&of_job, 0), near(&node(&[]), 5));
+        assert_ne!(near(&of_job, 0), near(&node(&[]), 0));
         let mut listed = Scenario::default();
         listed.topology.gpus = Gpus::List(vec![2, 5]);
         assert_eq!(taken(&listed, &node(&[])), own(&[2, 5]));

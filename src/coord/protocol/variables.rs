@@ -7,6 +7,8 @@ use tcpx_run_model::scenario::{PluginChoice, PluginLibrary};
 /// The GPU that a worker uses instead of the scenario's: set by the user, or by an agent that
 /// shows its worker one GPU only.
 pub(crate) const GPU: &str = "TCPXCTL_GPU";
+/// CUDA's list of the GPUs that a process has, which it numbers from 0.
+pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// The kind of device memory that the software plugin accepts: `standin` or `device`.
 pub(crate) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
 
