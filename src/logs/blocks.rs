@@ -13,6 +13,9 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes of a block; a longer line is split.
 pub(super) const BLOCK: usize = 256 << 10;
 
+/// Blocks in which a time is looked for that tells the years: the other threads wait meanwhile.
+const YEARS_WITHIN: u32 = 4;
+
 /// A stream that several threads take blocks from.
 pub(super) struct Blocks<R> {
     state: Mutex<State<R>>,
@@ -64,7 +67,9 @@ impl<R: Read> Blocks<R> {
             memrchr(b'\n', &buffer[..filled]).map_or(filled, |at| at + 1)
         };
         state.carry.extend_from_slice(&buffer[size..filled]);
-        state.years = state.years.of_log(&buffer[..size]);
+        if state.index < YEARS_WITHIN {
+            state.years = state.years.of_log(&buffer[..size]);
+        }
         state.keep_tail(&buffer[..size]);
         state.index = state.index.saturating_add(1);
         Ok(Some((state.index - 1, size, state.years)))

@@ -2,9 +2,10 @@
 //!
 //! The format is year, month and day with dashes, then a blank, `T` or `_`, then hours,
 //! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC. The times
-//! of glog, `E1120 08:14:04.531042`, and of vLLM have no year: it is that of the log's first time
-//! that has one. Without one, the first time is of the last such day that is neither in the future
-//! nor after the file was written, and all others are near it, also over the end of a year.
+//! of glog, `E1120 08:14:04.531042`, and of vLLM have no year: it is that of the first time
+//! that has one, near the beginning of the log. Without one, the first time is of the last such
+//! day that is neither in the future nor after the file was written, and all others are near it,
+//! also over the end of a year.
 #![forbid(unsafe_code)]
 
 use jiff::civil::DateTime;
@@ -59,7 +60,12 @@ pub(super) fn yearless_places(text: &[u8]) -> impl Iterator<Item = usize> {
             _ => after,
         }
     };
-    let places = memchr_iter(b' ', text).map(start);
+    // The first colon of a clock is rarer than a blank.
+    let blank = |colon: usize| {
+        let blank = colon.checked_sub(3)?;
+        (text[blank] == b' ' && text.get(colon + 3) == Some(&b':')).then_some(blank)
+    };
+    let places = memchr_iter(b':', text).filter_map(blank).map(start);
     places.filter(|at| yearless_parts(&text[*at..]).is_some())
 }
 
