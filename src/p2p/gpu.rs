@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tcpx_engine::gpu::{CudaMemory, DeviceMemory, Wanted};
 
 /// Whose memory an endpoint moves.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub enum MemoryOf {
     /// The host's.
     #[default]
@@ -17,6 +17,8 @@ pub enum MemoryOf {
     /// A GPU's and the host's, as each buffer is; the host's only on a node where the GPU cannot be
     /// used.
     Either(Wanted),
+    /// Only that of a GPU which the program has opened.
+    Opened(Arc<CudaMemory>),
 }
 
 /// The memory that an endpoint can move.
@@ -40,6 +42,7 @@ impl Movable {
                 let opened = opened.map_err(|error| Error::Plugin(error.to_string()))?;
                 (Some(Arc::new(opened)), false, None)
             }
+            MemoryOf::Opened(gpu) => (Some(Arc::clone(gpu)), false, None),
             MemoryOf::Either(wanted) => match CudaMemory::open(wanted) {
                 Ok(opened) => (Some(Arc::new(opened)), true, None),
                 Err(error) => (None, true, Some(error.to_string())),

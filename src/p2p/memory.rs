@@ -175,6 +175,14 @@ impl Memory {
     /// Registers memory that lives as long as a registration of it.
     pub(crate) fn register_region(&self, region: &Arc<Region>) -> Result<u64, Error> {
         let (start, len) = (region.as_ptr().addr(), region.len());
+        let kind = match self.movable.pages(start, len)? {
+            Some(_) => MemoryKind::Device,
+            None => MemoryKind::Host,
+        };
+        if region.kind() != kind {
+            let why = "host memory that stands in for a GPU's is not moved";
+            return Err(Error::Usage(why.into()));
+        }
         self.table().add(start, len, Arc::clone(region))
     }
 

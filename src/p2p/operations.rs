@@ -13,7 +13,7 @@ use crate::transfer::begin;
 use crate::{Endpoint, Error, Transfer};
 use std::sync::Arc;
 use std::time::Duration;
-use tcpx_engine::gpu::{MemoryKind, Region};
+use tcpx_engine::gpu::Region;
 
 /// A buffer of this program: an address inside a registration, and a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,14 +49,11 @@ impl Endpoint {
         unsafe { self.shared.memory.register(start, len) }
     }
 
-    /// Registers a region of the engine, which the endpoint keeps alive. It must be host memory.
+    /// Registers a region of the engine, which the endpoint keeps alive.
     ///
     /// # Errors
-    /// There are too many registrations, or the region is not host memory.
+    /// There are too many registrations, or the region is not memory that the endpoint moves.
     pub fn register_region(&self, region: &Arc<Region>) -> Result<u64, Error> {
-        if region.kind() != MemoryKind::Host {
-            return Err(Error::Usage("the region is not host memory".into()));
-        }
         self.shared.memory.register_region(region)
     }
 

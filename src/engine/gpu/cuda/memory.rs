@@ -195,6 +195,12 @@ impl CudaMemory {
     }
 }
 
+impl std::fmt::Debug for CudaMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CudaMemory({})", self.describe())
+    }
+}
+
 impl DeviceMemory for CudaMemory {
     fn kind(&self) -> MemoryKind {
         MemoryKind::Device
