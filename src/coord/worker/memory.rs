@@ -31,7 +31,7 @@ pub(super) fn of_lanes(
     for lane in &task.lanes {
         let memory = match by_gpu.get(&lane.gpu) {
             Some(memory) => Arc::clone(memory),
-            None => open(context, task, ready, lane.gpu)?,
+            None => open(context, task, ready, lane.gpu)?.memory(),
         };
         by_gpu.insert(lane.gpu, Arc::clone(&memory));
         lanes.push(memory);
@@ -39,22 +39,38 @@ pub(super) fn of_lanes(
     Ok(lanes)
 }
 
+/// Memory that the scenario asks for.
+pub(super) enum Opened {
+    /// The host's, or as a stand-in for a GPU's.
+    Host(HostMemory),
+    Gpu(Arc<CudaMemory>),
+}
+
+impl Opened {
+    fn memory(self) -> Arc<dyn DeviceMemory> {
+        match self {
+            Self::Host(memory) => Arc::new(memory),
+            Self::Gpu(memory) => memory,
+        }
+    }
+}
+
 /// Opens the memory that the scenario asks for.
-fn open(
+pub(super) fn open(
     context: &Context,
     task: &PairTask,
     ready: &Ready,
     gpu: Option<u32>,
-) -> TaskResult<Arc<dyn DeviceMemory>> {
+) -> TaskResult<Opened> {
     let about = ready.net.about();
     // TCPX is for device memory; without a GPU it does not load.
     let family = about.family();
     let takes_cuda =
         family == PluginFamily::Tcpx || ready.loaded.devices.iter().any(Device::takes_cuda);
-    let stand_in = || Ok(Arc::new(HostMemory::device_stand_in()) as Arc<dyn DeviceMemory>);
+    let stand_in = || Ok(Opened::Host(HostMemory::device_stand_in()));
     match task.scenario.transfer.memory {
         Memory::Auto if takes_cuda && !family.is_software() && cuda_node().is_ok() => {}
-        Memory::Auto | Memory::Host => return Ok(Arc::new(HostMemory::host())),
+        Memory::Auto | Memory::Host => return Ok(Opened::Host(HostMemory::host())),
         // `mr` shows how any plugin answers a registration.
         Memory::Device if matches!(task.work, Work::Mr) && !(takes_cuda && cuda_node().is_ok()) => {
             return stand_in();
@@ -66,7 +82,7 @@ fn open(
         }
         Memory::Device => {}
     }
-    Ok(open_gpu(context, gpu, family)?)
+    open_gpu(context, gpu, family).map(Opened::Gpu)
 }
 
 fn host_only(context: &Context, about: &About) -> Box<super::Failure> {
