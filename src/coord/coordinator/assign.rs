@@ -290,9 +290,11 @@ fn gpus(scenario: &Scenario, nodes: [&Greeting; 2], plugins: &[ChosenPlugin; 2])
     if scenario.topology.lanes == GpuLanes::Same {
         counts = [counts[0].min(counts[1]); 2];
     }
+    if scenario.traffic.is_some() {
+        // An endpoint moves the memory of one GPU.
+        counts = counts.map(|count| count.min(1));
+    }
     let takes_gpus = match scenario.transfer.memory {
-        // The pages of an endpoint are in host memory.
-        _ if scenario.traffic.is_some() => false,
         Memory::Host => false,
         Memory::Device => true,
         Memory::Auto => !plugins

@@ -194,9 +194,14 @@ pub(super) const TRAFFIC_RULES: &[Rule] = &[
         |s| s.traffic.is_none() || s.transfer.direction != Direction::PingPong,
     ),
     together(
-        "transfer.memory",
-        "auto or host: the pages of KV-cache traffic are in host memory",
-        |s| s.traffic.is_none() || s.transfer.memory != Memory::Device,
+        "traffic.page",
+        "a multiple of 16 bytes: a GPU compares no other pages in its memory; with transfer.verify = false, any size",
+        |s| {
+            of(s, |kv| {
+                let is_compared = s.transfer.verify && s.transfer.memory == Memory::Device;
+                !is_compared || kv.shape().page_bytes.is_multiple_of(16)
+            })
+        },
     ),
     together(
         "transfer.connections",
@@ -210,8 +215,15 @@ pub(super) const TRAFFIC_RULES: &[Rule] = &[
     ),
     together(
         "topology.gpus",
-        "\"auto\": the pages of KV-cache traffic are in host memory",
-        |s| s.traffic.is_none() || s.topology.gpus == Gpus::Auto,
+        "\"auto\" or a list of one GPU: an endpoint moves the memory of one",
+        |s| {
+            s.traffic.is_none()
+                || match &s.topology.gpus {
+                    Gpus::Auto => true,
+                    Gpus::List(list) => list.len() == 1,
+                    Gpus::OrStandIns(_) | Gpus::StandIns(_) => false,
+                }
+        },
     ),
     together(
         "progress.policy",

@@ -243,7 +243,7 @@ impl Client<'_> {
             (KvOperation::Pull, Some(places)) => {
                 let pages = session.plan.pages(self.iteration, request, batch.number);
                 let first = self.first_place(batch.number);
-                session.book(places, first, self.iteration, pages)
+                session.book(places, first, self.iteration, pages)?
             }
             (KvOperation::Push, _) if session.verify => {
                 self.have_compared(request, batch.number)?

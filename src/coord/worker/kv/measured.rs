@@ -9,6 +9,7 @@ use super::session::Session;
 use crate::protocol::message::{PairTask, WorkerMessage};
 use crate::worker::links::PeerLinks;
 use crate::worker::load::Ready;
+use crate::worker::memory::memory_failure;
 use crate::worker::transfer::{IterationNews, gather, resident_bytes};
 use crate::worker::{Context, TaskResult};
 use std::time::{Duration, Instant};
@@ -52,7 +53,9 @@ pub(super) fn iterate(
             measured.start(ready, session);
         }
         if let Some(cache) = session.cache {
-            cache.fill(index.into());
+            cache
+                .fill(index.into())
+                .map_err(|error| memory_failure(context, &error))?;
         }
         context.enter(match warmup {
             true => Phase::WarmUp,
@@ -121,7 +124,7 @@ impl Measured {
             lanes: Vec::new(),
             channels: self.channels(ready),
             round_trip_us: None,
-            memory: "host".to_owned(),
+            memory: memory.kind.describe(),
             windows: None,
             registered_bytes: memory.bytes(),
             resident_bytes: resident_bytes(),

@@ -16,7 +16,7 @@ mod words;
 
 use super::links::PeerLinks;
 use super::load::Ready;
-use super::memory::memory_failure;
+use super::memory::{self, Opened, memory_failure};
 use super::transfer::seed;
 use super::{Context, TaskResult};
 use crate::protocol::limits::connecting;
@@ -31,9 +31,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::{Deadline, Handle, Secret};
+use tcpx_engine::gpu::{CudaMemory, DeviceMemory, HostMemory, MemoryKind};
 use tcpx_engine::transfer::Pattern;
 use tcpx_node::{Root, memory_available};
-use tcpx_p2p::{Endpoint, Error, Loaded, Metadata, Rights, Settings};
+use tcpx_p2p::{Endpoint, Error, Loaded, MemoryOf, Metadata, Rights, Settings};
 use tcpx_run_model::kv_plan::KvPlan;
 use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::phase::{Failure, Phase};
@@ -53,11 +54,12 @@ pub(super) fn run(
     kv: &Traffic,
 ) -> TaskResult<()> {
     context.enter(Phase::Connecting);
-    let endpoint = open(context, task, ready)?;
+    let gpu = gpu(context, task, ready)?;
+    let endpoint = open(context, task, ready, gpu.as_ref())?;
     let connection = meet(context, task, &endpoint, link)?;
     context.enter(Phase::Registering);
     let plan = KvPlan::new(kv);
-    let memory = Memory::new(context, task, &endpoint, kv, &plan)?;
+    let memory = Memory::new(context, task, &endpoint, gpu, (kv, &plan))?;
     let stop = Arc::clone(&context.stop);
     let mut session = Session {
         endpoint: &endpoint,
@@ -108,8 +110,26 @@ pub(super) fn run(
         .map_err(|error| context.bootstrap_failure(&error))
 }
 
+/// The GPU that holds the pages; `None` for host memory.
+fn gpu(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Option<Arc<CudaMemory>>> {
+    let gpu = task.lanes.first().and_then(|lane| lane.gpu);
+    match memory::open(context, task, ready, gpu)? {
+        Opened::Gpu(gpu) => Ok(Some(gpu)),
+        Opened::Host(memory) if memory.kind() == MemoryKind::Host => Ok(None),
+        Opened::Host(_) => {
+            let (message, next) = (words::NO_STAND_IN, words::USE_HOST);
+            Err(context.failure(Outcome::NotRun, message.to_owned(), Some(next.to_owned())))
+        }
+    }
+}
+
 /// The endpoint, over the worker's plugin, recorder and devices.
-fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoint> {
+fn open(
+    context: &Context,
+    task: &PairTask,
+    ready: &Ready,
+    gpu: Option<&Arc<CudaMemory>>,
+) -> TaskResult<Endpoint> {
     let secret = Secret::from_hex(&task.secret)
         .map_err(|error| context.failure(Outcome::Usage, words::secret_refused(&error), None))?;
     let scenario = &task.scenario;
@@ -128,6 +148,7 @@ fn open(context: &Context, task: &PairTask, ready: &Ready) -> TaskResult<Endpoin
         address: Some(task.listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))),
         port: task.listen.map_or(0, |_| task.port),
         lanes,
+        memory: gpu.map_or(MemoryOf::Host, |gpu| MemoryOf::Opened(Arc::clone(gpu))),
         chunk: scenario.transfer.chunk.as_usize(),
         secret: Some(secret),
         connect_within: connecting(&scenario.limits, |name| std::env::var(name).ok()),
@@ -193,6 +214,7 @@ fn accept(context: &Context, endpoint: &Endpoint, allowed: Duration) -> Result<u
 
 /// The memory of one end.
 struct Memory {
+    kind: Arc<dyn DeviceMemory>,
     cache: Option<Pages>,
     places: Vec<Pages>,
 }
@@ -202,9 +224,14 @@ impl Memory {
         context: &Context,
         task: &PairTask,
         endpoint: &Endpoint,
-        kv: &Traffic,
-        plan: &KvPlan,
+        gpu: Option<Arc<CudaMemory>>,
+        (kv, plan): (&Traffic, &KvPlan),
     ) -> TaskResult<Self> {
+        let is_on_a_gpu = gpu.is_some();
+        let memory: Arc<dyn DeviceMemory> = match gpu {
+            Some(gpu) => gpu,
+            None => Arc::new(HostMemory::host()),
+        };
         let verify = task.scenario.transfer.verify;
         let pattern = verify.then(|| Arc::new(Pattern::new(seed(&task.run_id))));
         // The end that connects in the bootstrap sends in direction 0.
@@ -227,17 +254,20 @@ impl Memory {
         };
         let sent = if task.sends { plan.cache_pages() } else { 0 };
         let all = sent + regions.iter().map(|count| *count as u64).sum::<u64>();
-        must_fit(context, all.saturating_mul(plan.page_bytes()))?;
+        if !is_on_a_gpu {
+            must_fit(context, all.saturating_mul(plan.page_bytes()))?;
+        }
         let cache = task
             .sends
-            .then(|| Pages::new(endpoint, &kind(true), plan.cache_pages() as usize))
+            .then(|| Pages::new(endpoint, &memory, &kind(true), plan.cache_pages() as usize))
             .transpose()
             .map_err(refused)?;
         let places: Result<Vec<Pages>, PagesError> = regions
             .into_iter()
-            .map(|count| Pages::new(endpoint, &kind(false), count))
+            .map(|count| Pages::new(endpoint, &memory, &kind(false), count))
             .collect();
         Ok(Self {
+            kind: memory,
             cache,
             places: places.map_err(refused)?,
         })
@@ -326,6 +356,7 @@ fn exchange(context: &Context, task: &PairTask, session: &mut Session<'_>) -> Ta
 fn failure(context: &Context, ended: Ended) -> Box<Failure> {
     match ended {
         Ended::Stopped => context.stopped(),
+        Ended::Memory(error) => memory_failure(context, &error),
         Ended::Peer(what) => context.failure(Outcome::Failed, what, None),
         Ended::Failed(error) => {
             let outcome = match error {

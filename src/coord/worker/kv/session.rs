@@ -5,15 +5,16 @@
 #![forbid(unsafe_code)]
 
 use super::notes::{Landed, Note};
-use super::pages::Pages;
+use super::pages::{Found, Pages};
 use super::words;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tcpx_engine::gpu::MemoryError;
 use tcpx_p2p::{Blob, Endpoint, Error};
 use tcpx_run_model::kv_plan::KvPlan;
 use tcpx_run_model::scenario::{KvOperation, Traffic};
-use tcpx_words::payload::{Mismatch, Tally};
+use tcpx_words::payload::Tally;
 
 /// Longest wait before the stop flag is looked at again.
 pub(super) const SLICE: Duration = Duration::from_millis(50);
@@ -25,8 +26,16 @@ pub(super) enum Ended {
     Stopped,
     /// An operation failed.
     Failed(Error),
+    /// The GPU could not compare pages.
+    Memory(MemoryError),
     /// The peer said something that cannot be.
     Peer(String),
+}
+
+impl From<MemoryError> for Ended {
+    fn from(error: MemoryError) -> Self {
+        Self::Memory(error)
+    }
 }
 
 impl From<Error> for Ended {
@@ -120,30 +129,22 @@ impl Session<'_> {
         first: usize,
         iteration: u32,
         batch: impl Iterator<Item = u64>,
-    ) -> bool {
-        let (mut bytes, mut verified, mut wrong) = (0, 0, 0);
-        let mut first_wrong: Option<Mismatch> = None;
-        for (place, page) in (first..).zip(batch) {
-            bytes += self.plan.page_bytes();
-            let checked = self
-                .verify
-                .then(|| pages.check(place, iteration.into(), page));
-            if let Some(found) = checked.flatten() {
-                verified += self.plan.page_bytes();
-                if let Some(mismatch) = found {
-                    wrong += mismatch.wrong_bytes;
-                    first_wrong.get_or_insert(mismatch);
-                }
-            }
-        }
+    ) -> Result<bool, MemoryError> {
+        let batch: Vec<u64> = batch.collect();
+        let bytes = self.plan.page_bytes() * batch.len() as u64;
+        let found = match self.verify {
+            true => pages.check(first, iteration.into(), &batch)?,
+            false => Found::default(),
+        };
+        let verified = self.plan.page_bytes() * found.compared;
         let mut arrived = self.arrived();
         arrived.bytes += bytes;
         arrived.verified_bytes += verified;
-        arrived.wrong_bytes += wrong;
-        if let Some(mismatch) = first_wrong {
+        arrived.wrong_bytes += found.wrong_bytes;
+        if let Some(mismatch) = found.first {
             arrived.first_mismatch.get_or_insert(mismatch);
         }
-        wrong > 0 || (self.verify && verified < bytes)
+        Ok(found.wrong_bytes > 0 || (self.verify && verified < bytes))
     }
 
     /// Reads notifications until `over` is set, or something fails.
@@ -185,6 +186,6 @@ impl Session<'_> {
             return Err(words::no_such_place(batch, request, place));
         };
         let moved = self.plan.pages(iteration, request, batch.into());
-        Ok(self.book(pages, place * self.batch_places(), iteration, moved))
+        Ok(self.book(pages, place * self.batch_places(), iteration, moved)?)
     }
 }

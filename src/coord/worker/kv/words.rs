@@ -14,6 +14,10 @@ pub(super) fn too_large(needed: u64, available: u64) -> String {
     format!("the pages need {needed} of memory, and {available} are available")
 }
 
+pub(super) const NO_STAND_IN: &str =
+    "KV-cache traffic has no stand-in for GPU memory, and this worker has no GPU";
+pub(super) const USE_HOST: &str = "set transfer.memory = \"host\"";
+
 pub(super) fn no_endpoint(plugin: &str, abi: &dyn Display, why: &dyn Display) -> String {
     format!("no endpoint over {plugin} v{abi}: {why}")
 }
@@ -79,6 +83,8 @@ mod tests {
             secret_refused(&"it is short"),
             LOWER.to_owned(),
             ANOTHER_ABI.to_owned(),
+            NO_STAND_IN.to_owned(),
+            USE_HOST.to_owned(),
         ];
         all.extend(of_peer.into_iter().map(|ended| match ended {
             Ended::Peer(what) => what,

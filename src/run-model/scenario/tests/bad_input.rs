@@ -227,7 +227,7 @@ fn kv_traffic_that_cannot_be_is_refused_with_the_key_and_what_is_possible() {
         "[transfer]\nchunk = 1024",
         "[transfer]\nconnections = 257",
         "[transfer]\ndirection = \"ping-pong\"",
-        "[transfer]\nmemory = \"device\"",
+        "page = 1000\n[transfer]\nmemory = \"device\"",
         "[topology]\ngpus = { stand_ins = 2 }",
         "[progress]\npolicy = \"dedicated-thread\"",
         "[fault]\nby = \"driver\"\nside = \"recv\"\nkind = \"never-consumed\"",
