@@ -22,13 +22,22 @@ fn run_with(settings: &[&str], environment: &[(&str, &str)]) -> Output {
 }
 
 fn run_over(plugin: &str, settings: &[&str], environment: &[(&str, &str)]) -> Output {
+    let settings = [&["transfer.total=2MiB"], settings].concat();
+    run_scenario("1conn.toml", plugin, &settings, environment)
+}
+
+fn run_scenario(
+    scenario: &str,
+    plugin: &str,
+    settings: &[&str],
+    environment: &[(&str, &str)],
+) -> Output {
     let folder = tempfile::TempDir::new().unwrap();
     let reports = folder.path().to_str().unwrap();
-    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/1conn.toml");
-    let mut arguments = vec!["run", scenario, "--plugin", plugin, "--reports", reports];
+    let scenario = format!("{}/scenarios/{scenario}", env!("CARGO_MANIFEST_DIR"));
+    let mut arguments = vec!["run", &scenario, "--plugin", plugin, "--reports", reports];
     let small = [
         "transfer.memory=device",
-        "transfer.total=2MiB",
         "transfer.iterations=2",
         "transfer.warmup=1",
     ];
@@ -91,6 +100,56 @@ fn receives_without_unpacking_are_flushed_before_comparison() {
             has_passed(settings, &run_over("plainsoft", settings, &environment));
         }
     }
+}
+
+/// Few small pages.
+const KV: [&str; 6] = [
+    "traffic.layers=2",
+    "traffic.head_size=16",
+    "traffic.tokens=\"40x3, 200\"",
+    "traffic.batch=8",
+    "traffic.cache=256KiB",
+    "transfer.connections=2",
+];
+
+fn run_kv(plugin: &str, settings: &[&str]) -> Output {
+    run_scenario("kv-cache.toml", plugin, &[&KV, settings].concat(), real())
+}
+
+#[test]
+fn pages_of_a_kv_cache_move_between_gpus_and_are_compared_there() {
+    for plugin in ["builtin", "plainsoft"] {
+        for settings in [
+            &["traffic.op=pull", "transfer.direction=both"][..],
+            &["traffic.op=push"],
+            &[
+                "topology.gpus=[0]",
+                "transfer.verify=false",
+                "traffic.head_size=17",
+            ],
+        ] {
+            has_passed(settings, &run_kv(plugin, settings));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_byte_in_a_page_of_a_gpu_is_found() {
+    for op in ["traffic.op=pull", "traffic.op=push"] {
+        let fault = "env.recv.TCPXSOFT_FAULT=\"corrupt:chunk=5,byte=77\"";
+        let output = run_kv("builtin", &[op, fault]);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{op}: {said}");
+        assert!(said.contains("of the cache byte 77 is 0x"), "{op}: {said}");
+    }
+}
+
+#[test]
+fn kv_pages_in_a_stand_in_are_refused() {
+    let output = run_kv("builtin", &["env.TCPXSOFT_CUDA=standin"]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("has no stand-in for GPU memory"), "{said}");
 }
 
 #[test]
