@@ -166,16 +166,19 @@ impl Like {
         self.one_of("op_type", &["READ", "WRITE"])?;
         self.one_of("scheme", &["pairwise", "manytoone", "onetomany", "tp"])?;
         self.one_of("worker_type", &["nixl"])?;
+        let mut types = Vec::new();
         for name in ["initiator_seg_type", "target_seg_type"] {
-            if self.word(name) == "VRAM" {
-                return Err(wrong(format!(
-                    "--{name} VRAM: the pages of an endpoint are in host memory; use DRAM"
-                )));
-            }
-            self.one_of(name, &["DRAM"])?;
+            types.push(self.one_of(name, &["DRAM", "VRAM"])?);
+        }
+        if types[0] != types[1] {
+            return Err(wrong(
+                "--initiator_seg_type and --target_seg_type differ: both ends use the same kind of memory here",
+            ));
         }
         if self.word("mode") == "MG" {
-            return Err(wrong("--mode MG needs GPU memory; use --mode SG"));
+            return Err(wrong(
+                "--mode MG: an endpoint moves the memory of one GPU; use --mode SG",
+            ));
         }
         self.one_of("mode", &["SG"])?;
         self.one_of("check_consistency", &["true", "false"])?;
@@ -241,7 +244,7 @@ impl Like {
             "tp" => initiators > targets,
             _ if initiators > 1 || targets > 1 => {
                 return Err(wrong(
-                    "several devices in one process need GPU memory; name more nodes with --hosts instead",
+                    "several devices in one process: an endpoint moves the memory of one GPU; name more nodes with --hosts instead",
                 ));
             }
             _ => return Ok(None),
@@ -277,6 +280,10 @@ impl Like {
         let pattern = self.pattern()?;
         let buffer = self.number("total_buffer_size", 1, 64 << 30)?;
         let cache = (block * batch).saturating_mul(self.threads);
+        let memory = match self.word("target_seg_type") {
+            "VRAM" => "device",
+            _ => "host",
+        };
         let mut settings = vec![
             "name=nixlbench".to_owned(),
             "traffic.kind=kv".to_owned(),
@@ -292,7 +299,7 @@ impl Like {
             format!("transfer.iterations={parts}"),
             format!("transfer.warmup={}", warmup.div_ceil(requests)),
             format!("transfer.verify={}", self.word("check_consistency")),
-            "transfer.memory=host".to_owned(),
+            format!("transfer.memory={memory}"),
         ];
         match pattern {
             Some(pattern) => {
@@ -367,8 +374,9 @@ mod tests {
             "--scheme ring",
             "can be pairwise or manytoone or onetomany or tp",
         );
-        check("--initiator_seg_type VRAM", "in host memory; use DRAM");
-        check("--mode MG", "--mode MG needs GPU memory");
+        check("--initiator_seg_type VRAM", "both ends use the same kind");
+        check("--initiator_seg_type HBM", "can be DRAM or VRAM");
+        check("--mode MG", "moves the memory of one GPU; use --mode SG");
         check("--start_block_size 0", "a whole number from 1 to");
         check("--start_block_size 8K", "--start_block_size is `8K`");
         check(
