@@ -41,7 +41,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use stop_order::StopOrder;
 use tcpx_bootstrap::Secret;
-use tcpx_node::{NodeFacts, Root};
+use tcpx_node::{CpuWait, NodeFacts, Root};
 use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::event::{Event, EventKind};
@@ -83,6 +83,7 @@ struct Running {
     /// Interface names of its plugin's devices.
     nics: Vec<String>,
     stall: StallWatch,
+    cpu: CpuWait,
     looks: usize,
     kill_at: Option<Instant>,
     killed: bool,
@@ -396,6 +397,7 @@ impl Agent {
                     sampler: None,
                     nics: Vec::new(),
                     stall: StallWatch::new(Duration::from_millis(launch.stall_after_ms)),
+                    cpu: CpuWait::default(),
                     looks: 0,
                     kill_at: None,
                     killed: false,
@@ -488,6 +490,14 @@ impl Agent {
             running.worker.kill();
         }
         if !matches!(running.phase, Phase::WarmUp | Phase::Measuring) {
+            let no_cpu =
+                running
+                    .cpu
+                    .since_last_look(&Root::live(), running.worker.pid, now, HEARTBEAT);
+            let ms = u64::try_from(no_cpu.as_millis()).unwrap_or(u64::MAX);
+            if ms > 0 {
+                self.say(number, &AgentMessage::NoCpu { ms });
+            }
             return;
         }
         let channels = running.now();

@@ -7,7 +7,7 @@
 use super::assign::{or_builtin, reachable_at, same_software};
 use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
 use crate::process::supervise::{Worker, WorkerEvent};
-use crate::protocol::limits::HEARTBEAT;
+use crate::protocol::limits::{HEARTBEAT, OVERSLEPT};
 use crate::protocol::message::{
     AgentMessage, CoordinatorOrder, Launch, NoPlugin, Task, WorkerMessage, WorkerOrder,
 };
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tcpx_node::plugin_files::ChosenPlugin;
-use tcpx_node::{NodeFacts, Root};
+use tcpx_node::{CpuWait, NodeFacts, Root};
 use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::phase::{Phase, how_ended};
@@ -166,14 +166,10 @@ impl TaskNode {
             failure: None,
             pick,
         };
-        let wait = Wait {
-            until: Instant::now() + patience,
-            patience,
-            interrupted: &self.interrupted,
-        };
+        let mut wait = Wait::new(patience, &self.interrupted);
         let answer = match &self.agent {
             _ if wait.is_interrupted() => return Err(TaskError::interrupted()),
-            None => ask_child(answer, task, env, &wait),
+            None => ask_child(answer, task, env, &mut wait),
             Some((agent, events)) => {
                 let launch = Launch {
                     env: env.clone(),
@@ -183,7 +179,7 @@ impl TaskNode {
                     sends_every_recording: true,
                 };
                 agent.tell(0, &CoordinatorOrder::Launch(Box::new(launch)));
-                let answer = ask_agent(answer, agent, events, &wait);
+                let answer = ask_agent(answer, agent, events, &mut wait);
                 leave(agent, events);
                 answer
             }
@@ -198,12 +194,17 @@ impl TaskNode {
     }
 }
 
-/// Deadline and stop flag of a wait for an answer.
+/// Deadline and stop flag of a wait for an answer. The deadline moves by the time in which the
+/// worker waited for a CPU or this process did not run, because that time is not the plugin's.
 struct Wait<'a> {
     until: Instant,
     patience: Duration,
+    no_cpu: Duration,
     interrupted: &'a AtomicBool,
 }
+
+/// Most of that time, as a multiple of the patience: a worker that gets almost no CPU ends too.
+const NO_CPU_MAX: u32 = 10;
 
 /// Time between two checks of the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -218,15 +219,41 @@ enum Silence {
     Gone,
 }
 
-impl Wait<'_> {
+impl<'a> Wait<'a> {
+    fn new(patience: Duration, interrupted: &'a AtomicBool) -> Self {
+        Self {
+            until: Instant::now() + patience,
+            patience,
+            no_cpu: Duration::ZERO,
+            interrupted,
+        }
+    }
+
+    fn extend(&mut self, no_cpu: Duration) {
+        let most = (self.patience * NO_CPU_MAX).saturating_sub(self.no_cpu);
+        self.no_cpu += no_cpu.min(most);
+        self.until += no_cpu.min(most);
+    }
+
+    /// Whether the wait was given up for want of a CPU.
+    fn is_starved(&self) -> bool {
+        self.no_cpu >= self.patience * NO_CPU_MAX
+    }
+
     fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Waits for the next message. One that has arrived is returned even after the deadline.
-    fn next<E>(&self, from: &mpsc::Receiver<E>) -> Result<E, Silence> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        match from.recv_timeout(left.min(LOOK_EVERY)) {
+    fn next<E>(&mut self, from: &mpsc::Receiver<E>) -> Result<E, Silence> {
+        let began = Instant::now();
+        let left = self.until.saturating_duration_since(began);
+        let heard = from.recv_timeout(left.min(LOOK_EVERY));
+        let slept = began.elapsed();
+        if slept > OVERSLEPT {
+            self.extend(slept);
+        }
+        match heard {
             _ if self.is_interrupted() => Err(Silence::Over),
             Ok(heard) => Ok(heard),
             Err(RecvTimeoutError::Timeout) if left.is_zero() => Err(Silence::Over),
@@ -240,14 +267,16 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
     mut answer: Answer<T, P>,
     task: Task,
     env: &BTreeMap<String, String>,
-    wait: &Wait<'_>,
+    wait: &mut Wait<'_>,
 ) -> Result<T, TaskError> {
     let (to_heard, heard) = mpsc::channel();
     let worker = Worker::start(env, move |one| drop(to_heard.send(one)))
         .map_err(|error| TaskError::not_run(format!("cannot start a worker: {error}")))?;
     worker.tell(&WorkerOrder::Start(Box::new(task)));
     let mut recorder = None;
+    let mut cpu = CpuWait::default();
     loop {
+        wait.extend(cpu.since_last_look(&Root::live(), worker.pid, Instant::now(), LOOK_EVERY));
         match wait.next(&heard) {
             Ok(WorkerEvent::Message(WorkerMessage::Recorder(path))) => {
                 recorder = Some(Sampler::new(path))
@@ -273,7 +302,7 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
     mut answer: Answer<T, P>,
     agent: &Agent,
     events: &mpsc::Receiver<AgentEvent>,
-    wait: &Wait<'_>,
+    wait: &mut Wait<'_>,
 ) -> Result<T, TaskError> {
     let lost = |what: String| TaskError {
         outcome: Outcome::PeerLost,
@@ -298,6 +327,10 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
                         code: exit.code,
                         signal: exit.signal,
                     }
+                }
+                AgentMessage::NoCpu { ms } => {
+                    wait.extend(Duration::from_millis(ms));
+                    continue;
                 }
                 AgentMessage::Broken(why) => return Err(TaskError::not_run(why)),
                 _ => continue,
@@ -406,6 +439,10 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
     fn is_late(&self, wait: &Wait<'_>) -> TaskError {
         let seconds = wait.patience.as_secs_f64();
         let what = match (self.phase, &self.inside) {
+            _ if wait.is_starved() => format!(
+                "not finished within {seconds:.0} s, and waited for a CPU for {:.0} s,",
+                wait.no_cpu.as_secs_f64()
+            ),
             (Phase::Checking, None) => format!("not finished within {seconds:.0} s"),
             _ => "the plugin hangs".to_owned(),
         };
@@ -418,5 +455,52 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             phase: Some(self.phase),
             ..TaskError::not_run(message)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn is_over(wait: &mut Wait<'_>) -> bool {
+        let (_sender, nothing) = mpsc::channel::<()>();
+        matches!(wait.next(&nothing), Err(Silence::Over))
+    }
+
+    #[test]
+    fn time_without_a_cpu_moves_the_deadline_within_a_bound() {
+        let interrupted = AtomicBool::new(false);
+        let mut wait = Wait::new(PATIENCE, &interrupted);
+        wait.until -= PATIENCE;
+        assert!(is_over(&mut wait));
+        wait.extend(PATIENCE);
+        assert!(!is_over(&mut wait) && !wait.is_starved());
+        let began = wait.until - PATIENCE;
+        (0..100).for_each(|_| wait.extend(PATIENCE));
+        assert_eq!(wait.until - began, PATIENCE * NO_CPU_MAX);
+        assert!(wait.is_starved());
+    }
+
+    #[test]
+    fn a_plugin_that_got_no_cpu_is_not_said_to_hang() {
+        let interrupted = AtomicBool::new(false);
+        let mut wait = Wait::new(PATIENCE, &interrupted);
+        let answer = Answer {
+            phase: Phase::Checking,
+            inside: Some("accept".into()),
+            last_warning: None,
+            answer: None::<()>,
+            failure: None,
+            pick: |_| None,
+        };
+        wait.extend(PATIENCE);
+        let hangs = "the plugin hangs while trying this row, inside accept; the worker was killed";
+        assert_eq!(answer.is_late(&wait).message, hangs);
+        wait.extend(PATIENCE * NO_CPU_MAX);
+        let starved = "not finished within 30 s, and waited for a CPU for 300 s, while trying \
+                       this row, inside accept; the worker was killed";
+        assert_eq!(answer.is_late(&wait).message, starved);
     }
 }

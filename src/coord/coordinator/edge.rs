@@ -33,6 +33,7 @@ pub(super) fn event_of(message: AgentMessage) -> Option<EventKind> {
         | AgentMessage::Echo { .. }
         | AgentMessage::Watched(_)
         | AgentMessage::Leaving(_)
+        | AgentMessage::NoCpu { .. }
         | AgentMessage::Heartbeat => return None,
     })
 }

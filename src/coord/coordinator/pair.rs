@@ -108,6 +108,8 @@ pub(super) enum PairStage {
 pub(super) enum PairInput<'a> {
     /// An event of the worker of one end.
     Event(End, &'a EventKind),
+    /// The worker of one end waited for a CPU for this long.
+    NoCpu(End, Duration),
     /// The agent of one end is lost, and the worker with it.
     AgentLost(End, AgentLoss),
     /// All pairs that measure together have warmed up.
@@ -246,6 +248,8 @@ pub(super) struct Pair {
     /// When another freeze-frame is due while the pair is stalled.
     freeze_at: Duration,
     standstill: Standstill,
+    /// How long each worker waited for a CPU in its phase.
+    no_cpu: [Duration; 2],
     agent_silence: AgentSilence,
     stall: Option<DeclaredStall>,
     verdict: Option<Verdict>,
@@ -267,6 +271,7 @@ impl Pair {
     /// A pair whose workers are not started yet.
     pub(super) fn new(setup: PairSetup, now: Duration) -> Self {
         Self {
+            no_cpu: [Duration::ZERO; 2],
             standstill: Standstill::new(&setup.scenario, &setup.intro.lanes, now),
             setup,
             stage: PairStage::Running,
@@ -468,6 +473,10 @@ impl Pair {
         match input {
             PairInput::Event(end, kind) => self.event(*end, kind, now, state, &mut effects),
             // A worker that was told to stop gets no other order.
+            PairInput::NoCpu(end, waited) => {
+                let sum = &mut self.no_cpu[*end as usize];
+                *sum = sum.saturating_add(*waited);
+            }
             PairInput::Measure if self.is_stopping() => {}
             PairInput::AgentLost(end, loss) => {
                 self.agent_lost(*end, loss, now, state, &mut effects);
@@ -512,6 +521,7 @@ impl Pair {
             EventKind::Stall(_) => return self.stalled(Some(end), now, state, effects),
             EventKind::Recovered => return self.recovered(effects),
             EventKind::Frame(_) => self.frozen = true,
+            EventKind::Phase(_) => self.no_cpu[end as usize] = Duration::ZERO,
             EventKind::Listening(address) if !self.is_stopping() => {
                 effects.push(PairEffect::Tell(
                     end.other(),
@@ -710,7 +720,8 @@ impl Pair {
     }
 
     /// Checks the deadline of a worker's phase, which the worker itself cannot do while a plugin
-    /// call does not return.
+    /// call does not return. Time without a CPU is not the plugin's; `limits.total` ends a run on
+    /// a machine that gives it none.
     fn check_phase(
         &mut self,
         end: End,
@@ -745,7 +756,7 @@ impl Pair {
         );
         let spent = now.saturating_sub(since);
         if let Some((most, limit, outcome)) = limit
-            && spent > most
+            && spent.saturating_sub(self.no_cpu[end as usize]) > most
         {
             let (name, spent) = (self.name(end, state), spent.as_secs_f64());
             let why =

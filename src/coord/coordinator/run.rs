@@ -305,6 +305,10 @@ impl Run {
         else {
             return;
         };
+        if let AgentMessage::NoCpu { ms } = message {
+            let waited = Duration::from_millis(ms);
+            return self.pair_step(pair, &PairInput::NoCpu(end, waited), now, effects);
+        }
         let Some(kind) = edge::event_of(message) else {
             return;
         };

@@ -609,3 +609,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_worker_without_a_cpu_does_not_hang() {
+    let mut bench = Bench::measuring();
+    bench.event(10.0, End::First, EventKind::Phase(Phase::Initialising));
+    let limit = Duration::from(Scenario::default().limits.connect).as_secs_f64();
+    bench.step(10.0 + limit, &PairInput::NoCpu(End::First, seconds(limit)));
+    assert!(bench.tick(11.0 + limit).is_empty());
+    let hangs = bench.tick(11.0 + 2.0 * limit);
+    let words = effect_word(hangs.first().expect("a verdict"));
+    assert!(words.contains("hangs while initialising"), "{words}");
+    // The time belongs to its phase.
+    let mut bench = Bench::measuring();
+    bench.step(10.0, &PairInput::NoCpu(End::First, seconds(limit)));
+    bench.event(10.0, End::First, EventKind::Phase(Phase::Initialising));
+    assert!(!bench.tick(11.0 + limit).is_empty());
+}

@@ -30,7 +30,7 @@ use tcpx_words::error::NextStep;
 use tcpx_words::log::{LogLine, LogSummary};
 
 /// Version of everything in this file.
-pub(crate) const PROTOCOL: u32 = 10;
+pub(crate) const PROTOCOL: u32 = 11;
 
 /// How a line begins that says why a worker has no flight recorder.
 pub(crate) const NO_RECORDER: &str = "no counters";
@@ -155,6 +155,12 @@ pub(crate) enum AgentMessage {
     Broken(String),
     /// The agent kills its workers and ends, for this reason; its last message.
     Leaving(String),
+    /// The worker waited for a CPU for this long since the last such message. Sent while the
+    /// coordinator limits the phase; counters have `no_cpu_ms`.
+    NoCpu {
+        /// Milliseconds.
+        ms: u64,
+    },
     /// Sent once a second, so that silence shows a lost agent.
     Heartbeat,
 }
