@@ -85,23 +85,6 @@ impl CpuWait {
         self.sums.push((now, sum));
     }
 
-    /// Looks if the last look was `apart` ago. Returns how long the process waited between the
-    /// two.
-    pub fn since_last_look(
-        &mut self,
-        root: &Root,
-        pid: u32,
-        now: Instant,
-        apart: Duration,
-    ) -> Duration {
-        let looked = self.looked();
-        if looked.is_some_and(|looked| now.saturating_duration_since(looked) < apart) {
-            return Duration::ZERO;
-        }
-        self.look(root, pid, now);
-        looked.map_or(Duration::ZERO, |looked| self.since(looked))
-    }
-
     /// When the process was last looked at.
     pub fn looked(&self) -> Option<Instant> {
         self.sums.last().map(|(at, _)| *at)

@@ -16,6 +16,7 @@ mod starter;
 mod stop_order;
 
 use crate::dial::dial;
+use crate::process::no_cpu::NoCpu;
 use crate::process::spawn::inherited;
 use crate::process::supervise::{Worker, WorkerEvent};
 use crate::protocol::limits::{HEARTBEAT, OVERSLEPT, SILENCE_MAX};
@@ -41,7 +42,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use stop_order::StopOrder;
 use tcpx_bootstrap::Secret;
-use tcpx_node::{CpuWait, NodeFacts, Root};
+use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::event::{Event, EventKind};
@@ -83,7 +84,7 @@ struct Running {
     /// Interface names of its plugin's devices.
     nics: Vec<String>,
     stall: StallWatch,
-    cpu: CpuWait,
+    no_cpu: NoCpu,
     looks: usize,
     kill_at: Option<Instant>,
     killed: bool,
@@ -397,7 +398,7 @@ impl Agent {
                     sampler: None,
                     nics: Vec::new(),
                     stall: StallWatch::new(Duration::from_millis(launch.stall_after_ms)),
-                    cpu: CpuWait::default(),
+                    no_cpu: NoCpu::default(),
                     looks: 0,
                     kill_at: None,
                     killed: false,
@@ -490,10 +491,9 @@ impl Agent {
             running.worker.kill();
         }
         if !matches!(running.phase, Phase::WarmUp | Phase::Measuring) {
-            let no_cpu =
-                running
-                    .cpu
-                    .since_last_look(&Root::live(), running.worker.pid, now, HEARTBEAT);
+            let no_cpu = running
+                .no_cpu
+                .since_last_look(running.worker.pid, now, HEARTBEAT);
             let ms = u64::try_from(no_cpu.as_millis()).unwrap_or(u64::MAX);
             if ms > 0 {
                 self.say(number, &AgentMessage::NoCpu { ms });

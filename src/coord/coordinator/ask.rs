@@ -6,6 +6,7 @@
 
 use super::assign::{or_builtin, reachable_at, same_software};
 use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
+use crate::process::no_cpu::NoCpu;
 use crate::process::supervise::{Worker, WorkerEvent};
 use crate::protocol::limits::{HEARTBEAT, OVERSLEPT};
 use crate::protocol::message::{
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tcpx_node::plugin_files::ChosenPlugin;
-use tcpx_node::{CpuWait, NodeFacts, Root};
+use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::phase::{Phase, how_ended};
@@ -195,7 +196,8 @@ impl TaskNode {
 }
 
 /// Deadline and stop flag of a wait for an answer. The deadline moves by the time in which the
-/// worker waited for a CPU or this process did not run, because that time is not the plugin's.
+/// worker or this process waited for a CPU or this process was stopped, because that time is not
+/// the plugin's.
 struct Wait<'a> {
     until: Instant,
     patience: Duration,
@@ -274,9 +276,9 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
         .map_err(|error| TaskError::not_run(format!("cannot start a worker: {error}")))?;
     worker.tell(&WorkerOrder::Start(Box::new(task)));
     let mut recorder = None;
-    let mut cpu = CpuWait::default();
+    let mut no_cpu = NoCpu::default();
     loop {
-        wait.extend(cpu.since_last_look(&Root::live(), worker.pid, Instant::now(), LOOK_EVERY));
+        wait.extend(no_cpu.since_last_look(worker.pid, Instant::now(), LOOK_EVERY));
         match wait.next(&heard) {
             Ok(WorkerEvent::Message(WorkerMessage::Recorder(path))) => {
                 recorder = Some(Sampler::new(path))
@@ -435,7 +437,8 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
     }
 
     /// The problem of a worker that has not finished in time. The plugin hangs if a call has not
-    /// returned, or in a phase in which a worker does nothing but call it.
+    /// returned, or in a phase in which a worker does nothing but call it. A worker that is only
+    /// starting has not loaded it.
     fn is_late(&self, wait: &Wait<'_>) -> TaskError {
         let seconds = wait.patience.as_secs_f64();
         let what = match (self.phase, &self.inside) {
@@ -443,7 +446,9 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                 "not finished within {seconds:.0} s, and waited for a CPU for {:.0} s,",
                 wait.no_cpu.as_secs_f64()
             ),
-            (Phase::Checking, None) => format!("not finished within {seconds:.0} s"),
+            (Phase::Starting | Phase::Checking, None) => {
+                format!("not finished within {seconds:.0} s")
+            }
             _ => "the plugin hangs".to_owned(),
         };
         let message = format!(

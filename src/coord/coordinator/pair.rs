@@ -759,8 +759,11 @@ impl Pair {
             && spent.saturating_sub(self.no_cpu[end as usize]) > most
         {
             let (name, spent) = (self.name(end, state), spent.as_secs_f64());
-            let why =
-                format!("the plugin of {name} hangs while {phase}, for {spent:.1} s ({limit})");
+            let what = match phase {
+                Phase::Starting => format!("the worker of {name} has not started"),
+                _ => format!("the plugin of {name} hangs while {phase}"),
+            };
+            let why = format!("{what}, for {spent:.1} s ({limit})");
             self.decide(
                 outcome,
                 why,

@@ -620,6 +620,15 @@ fn a_worker_without_a_cpu_does_not_hang() {
     let hangs = bench.tick(11.0 + 2.0 * limit);
     let words = effect_word(hangs.first().expect("a verdict"));
     assert!(words.contains("hangs while initialising"), "{words}");
+    // Before it says that it loads the plugin, there is none that could hang.
+    let mut bench = Bench::measuring();
+    bench.event(10.0, End::First, EventKind::Phase(Phase::Starting));
+    let late = bench.tick(11.0 + limit);
+    let words = effect_word(late.first().expect("a verdict"));
+    assert!(
+        words.contains("the worker of local has not started"),
+        "{words}"
+    );
     // The time belongs to its phase.
     let mut bench = Bench::measuring();
     bench.step(10.0, &PairInput::NoCpu(End::First, seconds(limit)));
