@@ -327,11 +327,16 @@ impl Evidence {
             .any(|node| node.without_an_end().is_some())
     }
 
+    fn has_every_other_end(&self) -> bool {
+        self.channel_count() > 0 && self.spots().all(|spot| spot.other_end().is_some())
+    }
+
     /// What a rule would have liked to see, in words.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         match self.nodes.len() {
             0 => missing.push("both ends: no event is of a process".to_owned()),
+            1 if self.has_every_other_end() => {}
             1 => missing.push("the other end: only one process was inspected".to_owned()),
             _ => {}
         }
@@ -526,8 +531,8 @@ impl<'a> Spot<'a> {
         now.no_cpu_ms > 0 && ran_ms < RAN_ENOUGH_MS && ran_ms < now.quiet_ms / 5
     }
 
-    /// The channel at the other end of its connection: by their addresses, or by the same
-    /// index in the other worker of the pair.
+    /// The channel at the other end of its connection: by their addresses, which may be in the
+    /// same process, or by the same index in the other worker of the pair.
     pub(crate) fn other_end(&self) -> Option<Spot<'a>> {
         let opposite = self.evidence.opposite(self.node).map(|node| &node.subject);
         let meet =
@@ -536,9 +541,7 @@ impl<'a> Spot<'a> {
         let is = |other: &Spot<'_>| {
             let that = &other.channel.now;
             let same_pair = opposite == Some(&other.node.subject) && that.index == this.index;
-            that.side != this.side
-                && other.node.subject != self.node.subject
-                && (meet(this, that) || meet(that, this) || same_pair)
+            that.side != this.side && (meet(this, that) || meet(that, this) || same_pair)
         };
         evidence.spots().find(is)
     }

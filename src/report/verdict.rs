@@ -168,8 +168,8 @@ fn moved(story: &Story, language: Language) -> String {
         })
         .collect();
     let rates = match (rates.as_slice(), language) {
-        ([], Language::English) => "no measured iteration was completed".to_owned(),
-        ([], Language::Chinese) => "没有完成任何计时迭代".to_owned(),
+        ([], Language::English) => "no worker reported a measured iteration".to_owned(),
+        ([], Language::Chinese) => "没有 worker 报告计时迭代".to_owned(),
         (rates, Language::English) => format!("median {}", rates.join(", ")),
         (rates, Language::Chinese) => format!("中位数 {}", rates.join("，")),
     };

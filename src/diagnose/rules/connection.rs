@@ -212,17 +212,26 @@ fn chunk_size_zero(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let said_so = |node: &EvidenceNode| node.line("tcpx-chunk-size-zero").map(said);
+    let is_zero = |node: &EvidenceNode, name: &str| {
+        let value = node.settings.get(name)?.trim().parse::<i64>().ok()?;
+        (value == 0).then_some(())
+    };
     let set_so = |node: &EvidenceNode| {
-        let value = node
-            .settings
-            .get("NCCL_DYNAMIC_CHUNK_SIZE")?
-            .trim()
-            .parse::<i64>()
-            .ok()?;
-        (value == 0).then(|| format!("{}: NCCL_DYNAMIC_CHUNK_SIZE is 0", node.name()))
+        is_zero(node, "NCCL_DYNAMIC_CHUNK_SIZE")?;
+        Some(format!("{}: NCCL_DYNAMIC_CHUNK_SIZE is 0", node.name()))
+    };
+    // The line of a plugin that takes 0 because the variable is not set.
+    let printed_so = |node: &EvidenceNode| {
+        is_zero(node, "dynamic chunk size")?;
+        Some(format!(
+            "{}: its plugin logged a dynamic chunk size of 0",
+            node.name()
+        ))
     };
     let found = evidence.nodes.iter().filter_map(|node| {
-        let why = said_so(node).or_else(|| set_so(node))?;
+        let why = said_so(node)
+            .or_else(|| set_so(node))
+            .or_else(|| printed_so(node))?;
         Some(Found::at(Condition::DynamicChunkSizeZero, node, 0.97, why))
     });
     found.collect()
@@ -327,6 +336,37 @@ pub(super) mod cases {
         evidence = connect_called_once();
         evidence.nodes[0].inside = Some("connect".into());
         assert!(connect_once(&evidence).is_empty());
+    }
+
+    #[test]
+    fn a_chunk_size_of_0_is_known_by_what_the_plugin_logged() {
+        let mut evidence = stuck();
+        evidence.nodes.truncate(1);
+        assert!(chunk_size_zero(&evidence).is_empty());
+        let settings = &mut evidence.nodes[0].settings;
+        settings.insert("dynamic chunk size".into(), "524288".into());
+        assert!(chunk_size_zero(&evidence).is_empty());
+        let settings = &mut evidence.nodes[0].settings;
+        settings.insert("dynamic chunk size".into(), "0".into());
+        let found = chunk_size_zero(&evidence);
+        assert_eq!(found[0].condition, Condition::DynamicChunkSizeZero);
+    }
+
+    #[test]
+    fn one_process_with_both_ends_misses_none() {
+        let mut evidence = pair(
+            channel(Side::Send, [16, 0, 0], 9000),
+            channel(Side::Recv, [16, 0, 0], 9000),
+        );
+        let mut recv = evidence.nodes.remove(1).channels.remove(0);
+        let missing = |evidence: &Evidence| evidence.missing().join("; ").contains("the other end");
+        assert!(missing(&evidence));
+        recv.now.local = Some("10.0.1.25:4000".into());
+        evidence.nodes[0].channels[0].now.peer = Some("10.0.1.25:4000".into());
+        evidence.nodes[0].channels.push(recv);
+        assert!(!missing(&evidence));
+        evidence.nodes[0].channels[0].now.peer = Some("10.0.0.226:4000".into());
+        assert!(missing(&evidence));
     }
 
     fn settings_differ() -> Evidence {

@@ -114,9 +114,14 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     if evidence.nodes.iter().any(|node| node.died().is_some()) || !evidence.is_bad() {
         return Vec::new();
     }
-    // The workers of an interrupted run close while requests are in flight, as they were told to:
-    // only a close before the stop, in a freeze-frame, is a cause.
-    let was_interrupted = evidence.outcome == Some(Outcome::Interrupted);
+    // Workers close while requests are in flight if they were told to stop or their agent is gone,
+    // and then no end of theirs is known: only a close before that, in a freeze-frame, is a cause.
+    let is_lost = |node: &EvidenceNode| node.exit.is_none() && node.failure.is_none();
+    let was_interrupted = match evidence.outcome {
+        Some(Outcome::Interrupted) => true,
+        Some(Outcome::NotRun | Outcome::PeerLost) => evidence.nodes.iter().any(is_lost),
+        _ => false,
+    };
     let by_code = evidence.spots().filter(|spot| {
         !was_interrupted && {
             spot.channel

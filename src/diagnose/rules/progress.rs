@@ -216,9 +216,14 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
         ));
     }
     // A process that waits for another channel, or whose calls on it fail, has a reason not to
-    // test this one: the cause is there.
+    // test this one: the cause is there, unless that channel waits for this one.
+    let is_other_end = |sibling: &EvidenceChannel| {
+        let end = spot.with_channel(sibling).other_end();
+        end.is_some_and(|end| std::ptr::eq(end.channel, spot.channel))
+    };
     let waits = |sibling: &&EvidenceChannel| {
-        spot.with_channel(sibling).stands() || sibling.now.last_error.is_some()
+        let stands = spot.with_channel(sibling).stands() && !is_other_end(sibling);
+        stands || sibling.now.last_error.is_some()
     };
     let is_busy =
         |sibling: &EvidenceChannel| sibling.polls_per_s().is_some_and(|rate| rate >= least);

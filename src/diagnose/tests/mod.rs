@@ -337,6 +337,27 @@ fn warnings_are_no_logging_that_a_setting_would_leave_out() {
     assert!(!found(89_900));
 }
 
+/// One process that is both ends, as a benchmark on one machine may be.
+#[test]
+fn a_receive_that_is_never_tested_is_named_if_its_own_send_waits_for_it() {
+    let mut evidence = pair(
+        channel(Side::Send, [299, 283, 283], 8000),
+        channel(Side::Recv, [216, 200, 200], 8000),
+    );
+    let mut recv = evidence.nodes.remove(1).channels.remove(0);
+    recv.watched = Some(Watched {
+        tests: 0,
+        ..recv.watched.unwrap()
+    });
+    let send = &mut evidence.nodes[0].channels[0];
+    send.now.peer = Some("10.0.1.25:4000".into());
+    recv.now.local = send.now.peer.clone();
+    evidence.nodes[0].channels.push(recv);
+    let findings = diagnose(&evidence);
+    assert_eq!(findings[0].condition, "polls-others-only", "{findings:?}");
+    assert_eq!(findings[0].cannot_see, Vec::<String>::new());
+}
+
 #[test]
 fn a_loop_that_waits_for_another_channel_is_not_blamed_for_this_one() {
     // The peer is stopped or gone, or each call on channel 1 is refused: the loop of the inspected
@@ -383,6 +404,22 @@ fn who_presses_ctrl_c_is_not_told_about_a_premature_close() {
     assert_eq!(names(&diagnose(&evidence)), ["premature-close"]);
     evidence.outcome = Some(Outcome::Interrupted);
     assert_eq!(diagnose(&evidence), []);
+}
+
+#[test]
+fn a_worker_that_ended_with_its_agent_is_not_said_to_have_closed_early() {
+    // The command was stopped for so long that the agents ended, and their workers with them.
+    let mut evidence = pair(
+        channel(Side::Send, [40, 40, 40], 20),
+        channel(Side::Recv, [44, 40, 40], 20),
+    );
+    let receiver = &mut evidence.nodes[1];
+    receiver.channels[0].now.last_error = Some(("test".into(), 2));
+    receiver.channels[0].now.rc_errors = 1;
+    evidence.outcome = Some(Outcome::NotRun);
+    assert_eq!(diagnose(&evidence), []);
+    evidence.outcome = Some(Outcome::Failed);
+    assert_eq!(names(&diagnose(&evidence)), ["premature-close"]);
 }
 
 #[test]
