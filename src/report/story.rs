@@ -254,6 +254,9 @@ pub(crate) struct StoryPair {
     /// The rail of the pair, in a mesh that measures each rail by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rail: Option<Rail>,
+    /// The round of a mesh in which it measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) round: Option<u32>,
     pub(crate) outcome: Option<Outcome>,
     /// Why the pair ended as it did, in one sentence; `None` if it passed.
     pub(crate) reason: Option<String>,

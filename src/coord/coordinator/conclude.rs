@@ -67,6 +67,7 @@ pub(super) fn rates(scenario: &Scenario, pairs: &[PairOutcome], state: &RunState
         nodes: pair.nodes,
         sends: End::ALL.map(|end| role(scenario, end) != Role::Recv),
         rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
+        round: pair.round,
         passed: pair.outcome == Outcome::Passed,
         was_tried: was_tried(pair.outcome, pair.reason.as_deref()),
     };

@@ -62,6 +62,7 @@ fn pair(pair: &StoryPair) -> MeshPair {
         nodes: pair.nodes,
         sends: [0, 1].map(|end| pair.workers[end].role != Some(Role::Recv)),
         rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
+        round: pair.round,
         passed: pair.outcome == Some(Outcome::Passed),
         was_tried: pair
             .outcome

@@ -78,6 +78,7 @@ pub(super) fn add_nodes(record: Option<&Value>, state: &RunState, story: &mut St
             nodes: intro.nodes,
             lanes: intro.lanes.clone(),
             rail: intro.rail.clone(),
+            round: intro.round,
             outcome: value.and_then(|pair| Deserialize::deserialize(&pair["outcome"]).ok()),
             reason: value.and_then(|pair| Some(pair["reason"].as_str()?.to_owned())),
             workers: [worker(0), worker(1)],

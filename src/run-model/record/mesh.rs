@@ -132,6 +132,8 @@ pub struct MeshPair {
     pub sends: [bool; 2],
     /// The number of its rail, 0 without one.
     pub rail: u32,
+    /// The round of a mesh in which it measured.
+    pub round: Option<u32>,
     /// Whether it passed.
     pub passed: bool,
     /// Whether a failure is one of its nodes or their network.
@@ -156,13 +158,15 @@ impl From<&PairRecord> for MeshPair {
             nodes: pair.nodes,
             sends: [0, 1].map(|end| pair.workers[end].role != super::Role::Recv),
             rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
+            round: pair.round,
             passed: pair.outcome == Outcome::Passed,
             was_tried: was_tried(pair.outcome, pair.reason.as_deref()),
         }
     }
 }
 
-/// The rate of each direction of these of the pairs, in the order of the first pair of each.
+/// The rate of each direction of these of the pairs in each round, in the order of the first pair of each.
+/// Lanes that measured together are summed; two nodes that met again have another rate.
 pub fn cells<'a>(
     pairs: &[MeshPair],
     transfers: impl IntoIterator<Item = &'a TransferRecord>,
@@ -170,8 +174,9 @@ pub fn cells<'a>(
 ) -> Vec<MeshCell> {
     let mut places = BTreeMap::new();
     let mut cells: Vec<MeshCell> = Vec::new();
-    let mut add = |from: NodeId, to: NodeId, rail: u32, rate: Option<f64>| {
-        let place = *places.entry((from, to, rail)).or_insert_with(|| {
+    let mut add = |from: NodeId, to: NodeId, pair: &MeshPair, rate: Option<f64>| {
+        let MeshPair { rail, round, .. } = *pair;
+        let place = *places.entry((from, to, rail, round)).or_insert_with(|| {
             let gb_per_s = Some(0.0);
             cells.push(MeshCell {
                 from,
@@ -194,7 +199,7 @@ pub fn cells<'a>(
         };
         let is_whole = pair.passed && transfer.iterations > 0;
         let rate = is_whole.then_some(transfer.gb_per_s);
-        add(transfer.from, transfer.to, pair.rail, rate);
+        add(transfer.from, transfer.to, pair, rate);
     }
     // A pair that failed early has no transfer.
     let these = pairs.get(which).unwrap_or_default();
@@ -202,7 +207,7 @@ pub fn cells<'a>(
         let [first, second] = pair.nodes;
         for (end, (from, to)) in [(first, second), (second, first)].into_iter().enumerate() {
             if pair.sends[end] {
-                add(from, to, pair.rail, None);
+                add(from, to, pair, None);
             }
         }
     }
@@ -458,6 +463,18 @@ mod tests {
         ];
         let expected = [(0, 1, 0, None), (2, 0, 1, None), (0, 2, 1, None)];
         assert_eq!(rates(&broken, &transfers[..1]), expected);
+    }
+
+    #[test]
+    fn nodes_that_met_three_times_have_three_rates() {
+        let met = |round| PairRecord {
+            round: Some(round),
+            ..pair([0, 1], 0, Role::Send, Outcome::Passed)
+        };
+        let pairs = [met(7), met(8), met(9)];
+        let transfers = [0, 1, 2].map(|pair| transfer(pair, 0, 1, 5.0 + f64::from(pair)));
+        let expected = [5.0, 6.0, 7.0].map(|rate| (0, 1, 0, Some(rate)));
+        assert_eq!(rates(&pairs, &transfers), expected);
     }
 
     /// Six nodes with two rails, of which one rail of node 4 sends at half of the rate.
