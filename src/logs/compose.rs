@@ -182,6 +182,7 @@ impl Compose<'_> {
         follow(&mut report.findings);
         self.state(report);
         super::waits_at_end::add(self, report);
+        super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
         order(&mut report.findings);
         order(&mut report.benign);
     }

@@ -39,6 +39,7 @@ mod order;
 mod packed;
 mod parser;
 mod read;
+mod reasons;
 mod report;
 mod scan;
 mod shape;
