@@ -6,10 +6,12 @@ import sys
 from typing import Callable
 
 from .processes import ROOT
-from .programs import MIB, Programs, Sample, Skipped, numbers
+from .programs import GIB, MIB, Programs, Sample, Skipped, numbers
 from .turns import Row, Side, at_least, compare
 
 RANKS = 2
+# Buffers of the control in all: 2 GiB.
+COLD = 4096
 REDUCED = (64 * MIB, 256 * MIB)
 
 
@@ -22,17 +24,21 @@ def count() -> int:
 
 
 def gpu_memory(programs: Programs, pairs: int) -> None:
-    """GPU memory, verified on the GPU, over host memory, verified: 512 KiB chunks"""
+    """GPU memory of one GPU, verified there, over host memory, verified, and over plain sockets: 512 KiB chunks"""
     if not count():
         raise Skipped("this machine has no GPU")
+    total = programs.bytes(GIB)
 
     def side(connections: int, memory: str) -> Side:
-        measure = lambda: programs.transfer(connections, verify=True, memory=memory)
-        return Side(memory, measure)
+        env = {"CUDA_VISIBLE_DEVICES": "0"}
+        return Side(memory, lambda: programs.transfer(connections, total=total, verify=True, memory=memory, env=env))
 
     for connections in (1, 4, 8, 16):
-        compare(pairs, f"connections {connections}", side(connections, "device"), side(connections, "host"),
-                Row("gb_per_s", at_least(0.7)))
+        # What the GPU has written or read is in no cache of a core: neither are the control's buffers.
+        cold = lambda: programs.control_transfer(connections, programs.iterations * total, buffers=COLD // connections)
+        device = side(connections, "device")
+        compare(pairs, f"connections {connections}", device, side(connections, "host"), Row("gb_per_s", at_least(0.7)))
+        compare(pairs, f"connections {connections}, cold", device, Side("control", cold), Row("gb_per_s", None))
 
 
 def nccl(programs: Programs, pairs: int) -> None:
