@@ -110,12 +110,36 @@ impl Source {
 /// # Errors
 /// The file cannot be opened, or its compression is not supported.
 pub(super) fn open(path: &Path) -> io::Result<Source> {
-    let source: Box<dyn Read + Send> = if path == Path::new("-") {
-        Box::new(io::stdin())
+    plain(raw(path)?)
+}
+
+fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    Ok(Box::new(tcpx_words::input::open(path)?))
+}
+
+/// Opens a stream that is read while it is written. Its first bytes that are there tell its kind:
+/// more may not come for a long time.
+///
+/// # Errors
+/// As for [`open`], or it is no log.
+pub(super) fn live(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    let mut source = raw(path)?;
+    let mut head = vec![0; HEAD];
+    let size = source.read(&mut head)?;
+    head.truncate(size);
+    if let Some(note) = no_log(&head) {
+        return Err(io::Error::other(note));
+    }
+    let is_text = matches!(Packing::of(&head), Ok(None));
+    let source = Box::new(Cursor::new(head).chain(source));
+    Ok(if is_text {
+        source
     } else {
-        Box::new(tcpx_words::input::open(path)?)
-    };
-    plain(source)
+        Box::new(plain(source)?.source)
+    })
 }
 
 /// Decompresses a stream, and decodes UTF-16, which may be compressed; other streams pass

@@ -14,6 +14,7 @@ use super::time::Years;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, UNIX_EPOCH};
 use tcpx_run_model::record::RunFiles;
 
@@ -21,6 +22,9 @@ use tcpx_run_model::record::RunFiles;
 const TELEMETRY_MAX: usize = 1024;
 /// Interval between checks for growth of followed files.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Bytes that are read from a stream at once, and how many such parts wait for a look.
+const PART: usize = 64 * 1024;
+const PARTS_WAITING: usize = 16;
 
 /// Reads logs and keeps what was found in them.
 pub struct LogReader<'a> {
@@ -189,22 +193,26 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// Reads files and follows them as they grow, until `go_on` returns false. `go_on` is called
-/// after each check, with the report if there are new lines. A file that became shorter is
-/// read again from its start. A compressed file and UTF-16 are read once, and stdin and pipes to their end.
+/// Reads files and follows them as they grow, and stdin and pipes while they are written, until
+/// `go_on` returns false or nothing can grow any more. `go_on` is called after each check, with the
+/// report if there are new lines. A file that became shorter is read again from its start. A
+/// compressed file and a file in UTF-16 are read once.
 pub fn follow(
     reader: &mut LogReader<'_>,
     paths: &[PathBuf],
     mut go_on: impl FnMut(Option<&LogReport>) -> bool,
 ) {
     let files = input::expand(paths, &mut reader.problems);
-    let mut growing = Vec::new();
+    let (mut growing, mut streams) = (Vec::new(), Vec::new());
     let mut before = reader.bytes;
     for path in files {
         // What is taken from a pipe to look at it is gone.
         let is_stream = path == Path::new("-") || path.metadata().is_ok_and(|file| !file.is_file());
-        if is_stream || input::open(&path).is_ok_and(|one| one.is_packed) {
-            let note = "is read once: only plain files are followed";
+        if is_stream {
+            let number = reader.file(&path.display().to_string());
+            streams.push(WrittenStream::new(number, path));
+        } else if input::open(&path).is_ok_and(|one| one.is_packed) {
+            let note = "is read once: compressed files and UTF-16 are not followed";
             reader.problems.push(problem(&path, note));
             reader.paths(&[path]);
         } else {
@@ -216,12 +224,94 @@ pub fn follow(
     }
     loop {
         growing.iter_mut().for_each(|file| file.look(reader));
+        let mut has_more = false;
+        for stream in &mut streams {
+            has_more |= stream.look(reader);
+        }
         let report = (reader.bytes != before).then(|| reader.report());
         before = reader.bytes;
-        if !go_on(report.as_ref()) {
+        let is_over = growing.is_empty() && streams.iter().all(|stream| stream.is_over);
+        if !go_on(report.as_ref()) || is_over {
             return;
         }
-        std::thread::sleep(LOOK_EVERY);
+        if !has_more {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// Stdin or a pipe. A thread reads it, because a read waits for the writer.
+struct WrittenStream {
+    number: u32,
+    path: PathBuf,
+    parts: Receiver<io::Result<Vec<u8>>>,
+    /// The start of a line whose end has not come.
+    rest: Vec<u8>,
+    /// Lines that were read.
+    lines: u64,
+    is_over: bool,
+}
+
+impl WrittenStream {
+    fn new(number: u32, path: PathBuf) -> Self {
+        let (sender, parts) = sync_channel(PARTS_WAITING);
+        let of_thread = path.clone();
+        // It ends with the stream, with this reader, or with the process.
+        std::thread::spawn(move || {
+            if let Err(error) = send_parts(&of_thread, &sender) {
+                // The reader may be gone.
+                let _ = sender.send(Err(error));
+            }
+        });
+        Self {
+            number,
+            path,
+            parts,
+            rest: Vec::new(),
+            lines: 0,
+            is_over: false,
+        }
+    }
+
+    /// Reads the complete lines that have come. Returns whether more are waiting.
+    fn look(&mut self, reader: &mut LogReader<'_>) -> bool {
+        while !self.is_over && self.rest.len() < super::blocks::BLOCK {
+            match self.parts.try_recv() {
+                Ok(Ok(part)) => self.rest.extend(part),
+                Ok(Err(error)) => reader.problems.push(problem(&self.path, error)),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => self.is_over = true,
+            }
+        }
+        let is_full = self.rest.len() >= super::blocks::BLOCK;
+        let end = match memchr::memrchr(b'\n', &self.rest) {
+            Some(at) if !self.is_over => at + 1,
+            None if !self.is_over && !is_full => 0,
+            _ => self.rest.len(),
+        };
+        if end > 0 {
+            let rest = self.rest.split_off(end);
+            let whole = std::mem::replace(&mut self.rest, rest);
+            self.lines += reader.lines(self.number, self.lines, whole.as_slice());
+        }
+        is_full
+    }
+}
+
+/// Sends what a stream holds, as it comes.
+fn send_parts(path: &Path, parts: &SyncSender<io::Result<Vec<u8>>>) -> io::Result<()> {
+    let mut source = input::live(path)?;
+    loop {
+        let mut part = vec![0; PART];
+        match source.read(&mut part) {
+            Ok(0) => return Ok(()),
+            Ok(size) => part.truncate(size),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        if parts.send(Ok(part)).is_err() {
+            return Ok(());
+        }
     }
 }
 

@@ -752,6 +752,38 @@ fn a_growing_file_is_followed_and_a_truncated_one_is_read_again() {
 }
 
 #[test]
+fn a_pipe_is_followed_while_it_is_written_and_to_its_end() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let (source, mut writer) = std::io::pipe().unwrap();
+    let path = std::path::PathBuf::from(format!("/proc/self/fd/{}", source.as_raw_fd()));
+    let line = format!("{}\n", example("null-mhandle"));
+    writer.write_all(line.as_bytes()).unwrap();
+    let mut writer = Some(writer);
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let (mut reader, mut counts) = (LogReader::new(&catalogue, &filter), Vec::new());
+    follow(&mut reader, &[path], |report| {
+        let Some(report) = report else {
+            return true;
+        };
+        counts.push((report.findings[0].count, report.inputs.lines));
+        match (counts.len(), &mut writer) {
+            (1, Some(writer)) => {
+                let text = format!("{}the end", line.repeat(2));
+                writer.write_all(text.as_bytes()).unwrap();
+            }
+            _ => drop(writer.take()),
+        }
+        true
+    });
+    assert_eq!(counts, [(1, 1), (3, 3), (3, 4)]);
+    assert_eq!(reader.report().problems, []);
+}
+
+#[test]
 fn a_user_can_add_and_replace_signatures() {
     let folder = tempfile::tempdir().unwrap();
     let text = "[[signature]]\nname = 'null-mhandle'\nliteral = 'widget lost'\nseverity = 'warning'\nmeaning = 'm'\ncauses = ['c']\nnext = 'n'\nversions = 'v'\nexample = 'a widget lost here'\n";
