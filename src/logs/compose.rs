@@ -179,6 +179,7 @@ impl Compose<'_> {
         report
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
+        drop_heads(&mut report.findings);
         follow(&mut report.findings);
         self.state(report);
         super::waits_at_end::add(self, report);
@@ -825,6 +826,24 @@ fn stated_finding(line: StatedLine) -> SignatureFinding {
         before: Vec::new(),
         after: None,
     }
+}
+
+/// Most lines of a text that begins with a line that only opens it, such as `error: {`.
+const TEXT_LINES: u64 = 10;
+
+/// Drops unknown lines that only open a text in which another finding is: that one tells more.
+fn drop_heads(findings: &mut Vec<SignatureFinding>) {
+    let others = findings.iter();
+    let others = others.filter(|one| one.signature != UNKNOWN_WARNING);
+    let known: Vec<LinePlace> = others.map(|one| one.first.clone()).collect();
+    findings.retain(|one| {
+        let opens = one.sample.ends_with(['{', '[', '(', ':']);
+        let is_within = |other: &LinePlace| {
+            let behind = other.line.saturating_sub(one.first.line);
+            other.file == one.first.file && (1..=TEXT_LINES).contains(&behind)
+        };
+        !(one.signature == UNKNOWN_WARNING && opens && known.iter().any(is_within))
+    });
 }
 
 /// Whether a line is later than another, as far as their times or their file show it.
