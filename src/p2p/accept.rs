@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::{
-    Config, Deadline, PeerLink, PendingLimits, Proven, Purpose, Secret, Strangers,
+    BootstrapError, Cause, Config, Deadline, PeerLink, PendingLimits, Proven, Purpose, Secret,
+    Strangers,
 };
 use tcpx_words::error::Outcome;
 
@@ -80,7 +81,7 @@ pub(crate) fn connect(
         deadline,
         &shared.stop,
     );
-    let link = link.map_err(|error| failed(&address.to_string(), &error))?;
+    let link = link.map_err(|error| failed(&address.to_string(), &refusal(&error)))?;
     let (reply, connected) = std::sync::mpsc::sync_channel(1);
     join(link, shared, terms, Some(reply))?;
     // The driver answers at its own deadlines; this one is for a driver inside a plugin call.
@@ -137,6 +138,17 @@ fn join(
             shared.ask(Command::Forget { listening })?;
             Err(error)
         }
+    }
+}
+
+/// The bootstrap's error in the words of endpoints. Where the peer answered, how long it took is of no use.
+fn refusal(error: &BootstrapError) -> String {
+    match &error.cause {
+        Cause::WrongSecret => {
+            "the endpoint there has another secret, or is not the one of this metadata".to_owned()
+        }
+        Cause::DifferentConfig(_) | Cause::PeerAborted { .. } => error.cause.to_string(),
+        _ => error.to_string(),
     }
 }
 
