@@ -61,6 +61,7 @@ static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
         r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|\b\d+ (?:errors|failures|failed)",
         r"|(?:errors?|Errors?|failed|Failed|failures?)\b\s*[:=]?\s*(?:[\d+-]|\.\d)",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
+        r"|\(or ",
     ))
 });
 
@@ -232,6 +233,7 @@ mod tests {
         );
         check(" [FAIL] 3. GPU networks  0 of 8", true);
         check("2026-11-20 [WARNING] import failed", false);
+        check("no active ports (or it was unable to use them)", false);
     }
 
     fn add(lines: &mut StatedLines, number: u64, text: &str) {
