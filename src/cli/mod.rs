@@ -169,6 +169,7 @@ pub fn command() -> clap::Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    signals::survive_file_size_limit();
     let parsed = command()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));

@@ -1,9 +1,10 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once.
+//! SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once. SIGXFSZ
+//! ends nothing.
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -19,6 +20,13 @@ pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
     let flag = register().context("cannot catch signals")?;
     *known = Some(Arc::clone(&flag));
     Ok(flag)
+}
+
+/// Makes a write beyond `ulimit -f` return an error, which is reported, instead of ending this
+/// process without a word. A program that is started keeps the default.
+pub(crate) fn survive_file_size_limit() {
+    // If the signal cannot be caught, it ends this process.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 fn register() -> io::Result<Arc<AtomicBool>> {

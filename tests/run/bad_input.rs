@@ -189,6 +189,39 @@ fn unwritable_output_is_reported() {
     ended.says(&["the output is incomplete", "No space left"]);
 }
 
+/// As `sudo -u` leaves HOME: a folder of another user.
+#[test]
+fn a_configuration_that_cannot_be_read_is_no_scenario() {
+    let tool = Tool::run(&[]);
+    let home = tool.folder().join("home");
+    std::fs::create_dir_all(home.join("tcpxctl/config.toml")).unwrap();
+    let ended = tool
+        .env("XDG_CONFIG_HOME", home.to_str().unwrap())
+        .ends_with(2);
+    assert!(!ended.err.contains("not a scenario file"), "{ended}");
+    ended.says(&["the configuration", "config.toml"]);
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_raised_or_named() {
+    let under = |limit: &str| {
+        let script = format!("ulimit {limit}; exec \"$@\"");
+        Tool::run(&["transfer.total=4MiB"]).through("bash", &["-c", &script, "bash"])
+    };
+    under("-Sn 64").ends_with(0);
+    under("-n 64").ends_with(3).says(&[
+        "cannot start a worker: at most 64 files may be open (ulimit -Hn), and a worker needs 256",
+    ]);
+}
+
+#[test]
+fn a_file_size_limit_is_reported() {
+    let ended = Tool::run(&["transfer.total=4MiB"])
+        .through("bash", &["-c", "ulimit -f 1; exec \"$@\"", "bash"])
+        .ends_with(3);
+    ended.says(&["File too large"]);
+}
+
 #[test]
 fn flags_for_another_node_need_peer() {
     for flag in [

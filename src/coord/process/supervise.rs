@@ -13,7 +13,8 @@ use crate::protocol::message::{WorkerMessage, WorkerOrder};
 use crate::protocol::wire::{Received, Receiver, Sender};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process,
+    kill_process_group, setrlimit, waitid,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -74,6 +75,7 @@ impl Worker {
         env: &BTreeMap<String, String>,
         heard: impl Fn(WorkerEvent) + Clone + Send + 'static,
     ) -> io::Result<Self> {
+        allow_descriptors()?;
         let (control, theirs) = UnixStream::pair()?;
         let (log, log_theirs) = socketpair(
             AddressFamily::UNIX,
@@ -126,6 +128,24 @@ impl Worker {
     pub(crate) fn signal(&self, signal: Signal) {
         self.group.send(kill_process, signal);
     }
+}
+
+/// Open files that a worker needs at least: the numbers of its inherited descriptors, and room.
+const FILES_MIN: u64 = 256;
+
+/// Raises the soft limit of open files if it is too low for a worker.
+fn allow_descriptors() -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= FILES_MIN) {
+        return Ok(());
+    }
+    if let Some(most) = limit.maximum.filter(|most| *most < FILES_MIN) {
+        return Err(io::Error::other(format!(
+            "at most {most} files may be open (ulimit -Hn), and a worker needs {FILES_MIN}"
+        )));
+    }
+    let current = Some(FILES_MIN);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current, ..limit })?)
 }
 
 impl Drop for Worker {

@@ -28,6 +28,15 @@ pub enum ScenarioError {
         /// A file there is whose name is close.
         nearest: Option<PathBuf>,
     },
+    /// The user's configuration exists, or may exist, and cannot be read.
+    #[error("cannot read the configuration {}: {source}", shown_path(path))]
+    UnreadableConfig {
+        /// `config.toml` in the user's folder.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
     /// The file of `--env-file` cannot be read.
     #[error("cannot read --env-file {}: {source}", shown_path(path))]
     UnreadableScript {
@@ -139,6 +148,9 @@ impl NextStep for ScenarioError {
             Self::Variable { name, .. } => Some(format!("unset {name}, or give --abi vN")),
             Self::ForwardsAll(_) => {
                 Some("begin with a part of the names: --forward-env 'NCCL_*'".to_owned())
+            }
+            Self::UnreadableConfig { .. } => {
+                Some("set HOME or XDG_CONFIG_HOME to a folder that this user can read".to_owned())
             }
             Self::Unreadable { .. }
             | Self::UnreadableScript { .. }

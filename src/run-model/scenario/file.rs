@@ -217,14 +217,21 @@ pub(super) fn read(path: &Path) -> Result<String, ScenarioError> {
     })
 }
 
-/// As [`read`]; `None` if the file does not exist.
-pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, ScenarioError> {
+/// Reads the user's configuration as [`read`] does; `None` if there is none.
+pub(super) fn read_config(path: &Path) -> Result<Option<String>, ScenarioError> {
     match read(path) {
         Ok(text) => Ok(Some(text)),
         Err(ScenarioError::Unreadable { source, .. })
             if source.kind() == io::ErrorKind::NotFound =>
         {
             Ok(None)
+        }
+        Err(ScenarioError::Unreadable { path, source, .. }) => {
+            Err(ScenarioError::UnreadableConfig { path, source })
+        }
+        Err(ScenarioError::Directory(path)) => {
+            let source = io::ErrorKind::IsADirectory.into();
+            Err(ScenarioError::UnreadableConfig { path, source })
         }
         Err(error) => Err(error),
     }

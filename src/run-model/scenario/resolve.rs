@@ -172,7 +172,7 @@ fn files(inputs: &Inputs) -> Result<Sources, ScenarioError> {
     let mut sources = Sources::default();
     let shown = |path: &Path| printable(&path.to_string_lossy(), 200);
     if let Some(path) = &inputs.user_config
-        && let Some(text) = file::read_if_there(path)?
+        && let Some(text) = file::read_config(path)?
     {
         sources.add(Source {
             layer: Layer::UserConfig,
