@@ -85,10 +85,15 @@ impl Plan<'_> {
         is_one: impl Fn(usize) -> bool,
         is_other: impl Fn(usize) -> bool,
     ) {
-        let ones: Vec<usize> = self
+        let mut ones: Vec<usize> = self
             .nodes_from_next()
             .filter(|&node| is_one(node))
             .collect();
+        // Each turn takes another one, so that their meetings can be in one round: a slow trunk is
+        // seen only where several cross it at a time.
+        let is_of = |node: usize, meeting: &Meeting| meeting.from == node || meeting.to == node;
+        let met = |node: &usize| self.meetings.iter().filter(|one| is_of(*node, one)).count();
+        ones.sort_by_cached_key(met);
         // A node that is at fault itself has no clean meeting.
         for one in ones.into_iter().take(TURNS * TURNS) {
             if self.meet_a_good_one(one, subject, &is_other) {

@@ -223,6 +223,27 @@ fn a_retest_confirms_what_stays_and_clears_what_does_not() {
 }
 
 #[test]
+fn all_nodes_behind_a_suspected_trunk_can_cross_it_at_a_time() {
+    let names: Vec<String> = (0..16).map(|node| format!("a3-{node}")).collect();
+    let groups = Groups::of(&names, |name| {
+        Some(if matches!(name, "a3-12" | "a3-13" | "a3-14" | "a3-15") {
+            "rack-b".to_owned()
+        } else {
+            "rack-a".to_owned()
+        })
+    });
+    let is_crossing = |from: usize, to: usize| (from >= 12) != (to >= 12);
+    let first = mesh(16, 4, |from, to, _| slow(is_crossing(from, to), 0.4));
+    let suspected = attribute(&first, &[], &groups);
+    assert_eq!(suspected.findings.len(), 1, "{suspected:#?}");
+    let meetings = retests(&suspected, 16, &groups, 64);
+    let ends = meetings.iter().flat_map(|one| [one.from, one.to]);
+    let ends: std::collections::BTreeSet<usize> = ends.collect();
+    assert_eq!((meetings.len(), ends.len()), (4, 8), "{meetings:?}");
+    assert!(meetings.iter().all(|one| is_crossing(one.from, one.to)));
+}
+
+#[test]
 fn one_direction_of_one_rail_of_a_pair_is_retested_often_enough_to_be_confirmed() {
     let lane = |from, to, rail| slow((from, to, rail) == (3, 1, 0), 0.5);
     let (first, groups) = (mesh(16, 4, lane), Groups::default());
