@@ -337,8 +337,9 @@ fn not_run(run: &RunRecord) -> String {
     }
     if mesh.rounds_left_out > 0 {
         text.push_str(&format!(
-            "# Left out : {} rounds with {} pairs, because the budget was used up or the run interrupted\n",
-            mesh.rounds_left_out, mesh.pairs_left_out
+            "# Left out : {} with {}, because the budget was used up or the run interrupted\n",
+            counted(mesh.rounds_left_out, "round"),
+            counted(mesh.pairs_left_out, "pair")
         ));
     }
     text

@@ -157,7 +157,7 @@ pub(crate) struct StoryMesh {
     /// The nodes that a scheduler should leave out.
     pub(crate) nodes_at_fault: Vec<NodeId>,
     /// Rounds that were not run, and their pairs.
-    pub(crate) left_out: (u64, u64),
+    pub(crate) left_out: (usize, usize),
     /// Nodes whose agents did not start, with the reason.
     pub(crate) absent: Vec<(NodeId, String)>,
     /// What differs between the nodes, one sentence each.

@@ -48,7 +48,7 @@ pub(super) fn add_mesh(record: Option<&Value>, story: &mut Story) {
         nodes_at_fault: found.nodes_at_fault,
         differences: mesh.differences,
         launcher_said: mesh.launcher_said,
-        left_out: (mesh.rounds_left_out as u64, mesh.pairs_left_out as u64),
+        left_out: (mesh.rounds_left_out, mesh.pairs_left_out),
         absent: mesh
             .missing
             .into_iter()

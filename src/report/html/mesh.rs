@@ -11,6 +11,7 @@ use crate::story::{Story, StoryMesh};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::ids::{Names, NodeId};
 use tcpx_run_model::record::{MeshCell, median_rate};
+use tcpx_words::units::counted;
 
 /// Of more nodes, a cell is a pair of groups.
 const NODES_MAX: usize = 64;
@@ -396,7 +397,9 @@ fn absent(page: &mut Page, mesh: &StoryMesh, names: &Names) {
         page.tag(
             "p",
             &format!(
-                "Left out: {rounds} rounds with {pairs} pairs, because the budget was used up or the run interrupted."
+                "Left out: {} with {}, because the budget was used up or the run interrupted.",
+                counted(rounds, "round"),
+                counted(pairs, "pair")
             ),
         );
     }
