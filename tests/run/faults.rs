@@ -39,10 +39,11 @@ fn findings(ended: &Ended) -> Vec<Value> {
 #[test]
 fn a_plugin_that_stops_is_a_stall() {
     for (side, spec, found) in [
-        ("recv", "stop:after=5", "nothing-arrives"),
-        ("send", "stop:after=5,comm=1", "one-channel-starved"),
-        ("send", "drop-ctrl:nth=4", "nothing-arrives"),
-        ("recv", "starve:socket=0,after=3", "nothing-arrives"),
+        // Whether the rest of the bytes fits into the socket buffers depends on the machine's load.
+        ("recv", "stop:after=5", &["nothing-arrives", "zero-window-at-peer"][..]),
+        ("send", "stop:after=5,comm=1", &["one-channel-starved"]),
+        ("send", "drop-ctrl:nth=4", &["nothing-arrives"]),
+        ("recv", "starve:socket=0,after=3", &["nothing-arrives"]),
     ] {
         let ended = plugin(
             side,
@@ -54,7 +55,8 @@ fn a_plugin_that_stops_is_a_stall() {
                 "peer recv 0 : posted",
             ],
         );
-        assert_eq!(findings(&ended)[0]["condition"], found, "{ended}");
+        let first = findings(&ended)[0]["condition"].clone();
+        assert!(found.iter().any(|one| first == *one), "{ended}");
     }
 }
 
