@@ -40,7 +40,11 @@ fn findings(ended: &Ended) -> Vec<Value> {
 fn a_plugin_that_stops_is_a_stall() {
     for (side, spec, found) in [
         // Whether the rest of the bytes fits into the socket buffers depends on the machine's load.
-        ("recv", "stop:after=5", &["nothing-arrives", "zero-window-at-peer"][..]),
+        (
+            "recv",
+            "stop:after=5",
+            &["nothing-arrives", "zero-window-at-peer"][..],
+        ),
         ("send", "stop:after=5,comm=1", &["one-channel-starved"]),
         ("send", "drop-ctrl:nth=4", &["nothing-arrives"]),
         ("recv", "starve:socket=0,after=3", &["nothing-arrives"]),
