@@ -28,12 +28,6 @@ const SPINS: u32 = 8;
 const YIELDS: u32 = 200;
 /// Sleep while a plugin has data in flight: nothing wakes the thread for that.
 const NAP: Duration = Duration::from_micros(50);
-/// Both with much in flight, as in a run: the sockets hold enough for a short nap, and a yield is
-/// followed by a system call for few bytes. Measured for runs on 16 CPUs; on two, the ends wait for
-/// each other, which a yield serves best.
-const YIELDS_FEW: u32 = 16;
-const NAP_SHORT: Duration = Duration::from_micros(20);
-const CPUS_FEW: usize = 2;
 /// Sleep with nothing in flight; deadlines are checked this often.
 const REST: Duration = Duration::from_millis(50);
 /// Why a connection ends where nothing is wrong.
@@ -62,8 +56,6 @@ pub(crate) struct Driver {
     releasing: Vec<(Arc<Registration>, Reply<()>)>,
     /// When connections that do not move were looked for.
     checked_at: Instant,
-    /// Whether there are CPUs for both ends of a socket.
-    naps_soon: bool,
 }
 
 impl Driver {
@@ -76,7 +68,6 @@ impl Driver {
             connections: BTreeMap::new(),
             releasing: Vec::new(),
             checked_at: Instant::now(),
-            naps_soon: std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > CPUS_FEW),
         }
     }
 
@@ -93,23 +84,15 @@ impl Driver {
                 continue;
             }
             idle += 1;
-            let is_deep = self.is_deep();
-            let yields = if is_deep { YIELDS_FEW } else { YIELDS };
             if idle <= SPINS && self.in_flight() > MANY {
                 std::hint::spin_loop();
-            } else if idle <= yields {
+            } else if idle <= YIELDS {
                 std::thread::yield_now();
             } else {
-                self.sleep(if is_deep { NAP_SHORT } else { NAP });
+                self.sleep();
             }
         }
         self.close();
-    }
-
-    /// Whether this thread drives a lane with so much to move that a nap delays nothing.
-    fn is_deep(&self) -> bool {
-        let mut lanes = self.connections.values().flat_map(Connection::lanes);
-        self.naps_soon && lanes.any(SharedLane::is_deep)
     }
 
     /// Messages that a plugin carries.
@@ -283,8 +266,8 @@ impl Driver {
         });
     }
 
-    /// Sleeps until something may have happened: at most for `nap` while messages are on their way.
-    fn sleep(&mut self, nap: Duration) {
+    /// Sleeps until something may have happened.
+    fn sleep(&mut self) {
         let is_busy =
             !self.joining.is_empty() || self.connections.values().any(Connection::is_busy);
         self.shared.asleep.store(true, Ordering::SeqCst);
@@ -298,7 +281,7 @@ impl Driver {
                 .values()
                 .map(|one| input(one.duplex().as_fd()));
             let mut all: Vec<_> = sockets.chain([input(self.shared.waker.as_fd())]).collect();
-            let at_most = if is_busy { nap } else { REST };
+            let at_most = if is_busy { NAP } else { REST };
             let timeout = Timespec::try_from(at_most).unwrap_or_default();
             // An interrupted wait is a short one.
             let _ = poll(&mut all, Some(&timeout));

@@ -21,10 +21,6 @@ pub(crate) const WORTH_LENDING: usize = 512 << 10;
 /// for it with what they have done.
 const TURN_MAX: usize = 512 << 10;
 
-/// Bytes of a lane that take far longer than a nap: as much as a window of 16 messages of 512 KiB. The
-/// last ones are waited for without naps.
-const DEEP: usize = 8 << 20;
-
 /// What both threads see of a lane.
 pub(crate) struct Driven {
     /// `None` once the comm is closed.
@@ -173,11 +169,6 @@ impl SharedLane {
     /// Whether it has something to do: a message advanced in the last turn, is new, or is a helper's.
     pub(crate) fn is_active(&self) -> bool {
         self.left > 0 && (self.moved || !self.fresh.is_empty() || self.is_lent())
-    }
-
-    /// Whether the endpoint's thread drives it, and has much left to move.
-    pub(crate) fn is_deep(&self) -> bool {
-        self.left_bytes >= DEEP && !self.is_lent()
     }
 
     /// Whether a helper drives it.
