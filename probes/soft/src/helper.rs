@@ -67,14 +67,10 @@ impl Helpers {
             lanes,
         };
         for number in 0..count {
-            let share = Share {
-                lanes: Arc::clone(&started.lanes),
-                number,
-                count,
-            };
+            let lanes = Arc::clone(&started.lanes);
             let thread = thread::Builder::new()
                 .name("tcpxsoft-helper".into())
-                .spawn(move || run(&share, spins));
+                .spawn(move || run(&lanes, (number, count), spins));
             match thread {
                 Ok(thread) => started.threads.push(thread),
                 Err(error) => {
@@ -96,7 +92,7 @@ impl Helpers {
     pub(crate) fn wake(&self) {
         let count = self.threads.len();
         for (number, thread) in self.threads.iter().enumerate() {
-            if share(&self.lanes, number, count).any(Lane::has_work) {
+            if share(&self.lanes, (number, count)).any(Lane::has_work) {
                 thread.thread().unpark();
             }
         }
@@ -112,24 +108,17 @@ impl Helpers {
     }
 }
 
-/// The lanes of one thread: every `count`th.
-struct Share {
-    lanes: Arc<Lanes>,
-    number: usize,
-    count: usize,
-}
-
-fn share(lanes: &Lanes, number: usize, count: usize) -> impl Iterator<Item = &Lane> {
+/// The lanes of thread `number`: every `count`th.
+fn share(lanes: &Lanes, (number, count): (usize, usize)) -> impl Iterator<Item = &Lane> {
     lanes.all.iter().skip(number).step_by(count)
 }
 
-fn run(share: &Share, spins: u32) {
+fn run(lanes: &Lanes, thread: (usize, usize), spins: u32) {
     // SAFETY: no pointers; shortens the sleeps of this thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    let lanes = &*share.lanes;
     let mut idle = 0;
     while !lanes.stop.load(Relaxed) {
-        match turn(share) {
+        match turn(lanes, thread) {
             Moved::Died => lanes.stop.store(true, Relaxed),
             Moved::Some => idle = 0,
             _ if idle < spins => {
@@ -143,12 +132,12 @@ fn run(share: &Share, spins: u32) {
 }
 
 /// Moves bytes once on every lane of a thread.
-fn turn(of: &Share) -> Moved {
+fn turn(lanes: &Lanes, thread: (usize, usize)) -> Moved {
     let mut result = Moved::Nothing;
-    for lane in share(&of.lanes, of.number, of.count) {
+    for lane in share(lanes, thread) {
         // SAFETY: this thread is the only mover of its lanes, and tasks' memory is valid
         // until they are done.
-        match unsafe { pump(&of.lanes, lane) } {
+        match unsafe { pump(lanes, lane) } {
             Moved::Died => return Moved::Died,
             Moved::Some => result = Moved::Some,
             Moved::Blocked if result == Moved::Nothing => result = Moved::Blocked,

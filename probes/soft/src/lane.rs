@@ -2,8 +2,8 @@
 //! are small, so that a window of small messages is one system call.
 //!
 //! Two roles access a lane. The *caller*, the thread that calls `test`, assigns tasks and reaps
-//! finished ones. The *mover*, either the caller or one of the comm's helper threads, moves their bytes
-//! in order. Three increasing counters separate them: the caller writes assigned and reaped, the
+//! finished ones. The *mover*, either the caller or one of the comm's helper threads, moves their
+//! bytes in order. Three increasing counters separate them: the caller writes assigned and reaped, the
 //! mover writes finished. A task belongs to the mover between assigned and finished, and to the
 //! caller otherwise.
 //!

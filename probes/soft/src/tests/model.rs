@@ -144,7 +144,7 @@ proptest! {
     #[test]
     fn any_order_of_calls_keeps_the_order_of_requests(
         steps in prop::collection::vec(step(), 0..300),
-        sockets in 1usize..=4,
+        sockets in 1usize..=8,
         threads in 1usize..=2,
         helper in any::<bool>(),
         inline in prop_oneof![Just("0"), Just("64"), Just("2048")],

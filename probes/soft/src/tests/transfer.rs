@@ -54,7 +54,14 @@ fn every_size_over_every_number_of_sockets_arrives_in_place() {
 
 #[test]
 fn helper_threads_move_the_same_bytes() {
-    for (threads, sockets) in [("1", "1"), ("1", "3"), ("3", "2"), ("4", "1"), ("2", "4")] {
+    for (threads, sockets) in [
+        ("1", "1"),
+        ("1", "3"),
+        ("1", "8"),
+        ("3", "2"),
+        ("4", "1"),
+        ("2", "4"),
+    ] {
         let pair = Pair::new(&[
             ("NCCL_SOCKET_NTHREADS", threads),
             ("NCCL_NSOCKS_PERTHREAD", sockets),
