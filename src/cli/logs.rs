@@ -252,8 +252,9 @@ fn check(common: &Common, folder: &Path) -> Ended {
 /// Looks at the files without a new line after which programs that wait are told: 5 s.
 const QUIET_LOOKS: u32 = 20;
 
-/// Reads until a signal, or until nothing can grow any more, and then prints the whole report. A finding is printed when it is new
-/// and whenever its count has doubled, so that a flood of log lines does not flood the terminal.
+/// Reads until a signal, or until nothing can grow any more, and then prints the whole report. A
+/// finding is printed when it is new and whenever its count has doubled, so that a flood of log
+/// lines does not flood the terminal.
 /// A verdict on a program is printed when it is new: a failure at once, a wait once the files
 /// stay as they are, because every program waits between two lines.
 fn go_on(common: &Common, arguments: &Arguments, reader: &mut LogReader<'_>) -> Ended {

@@ -41,16 +41,13 @@ fn opened(path: &Path, silence_max: Duration) -> io::Result<Input> {
         .custom_flags(flags)
         .open(path)?;
     let is_pipe = file.metadata()?.file_type().is_fifo();
-    if is_pipe && rustix::fs::fstatfs(&file)?.f_type == PIPE_OF_SHELL {
+    let is_of_shell = is_pipe && rustix::fs::fstatfs(&file)?.f_type == PIPE_OF_SHELL;
+    if is_of_shell {
         rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
-        return Ok(Input {
-            file,
-            silence_max: None,
-        });
     }
     Ok(Input {
         file,
-        silence_max: is_pipe.then_some(silence_max),
+        silence_max: (is_pipe && !is_of_shell).then_some(silence_max),
     })
 }
 

@@ -472,11 +472,11 @@ impl Pair {
         }
         match input {
             PairInput::Event(end, kind) => self.event(*end, kind, now, state, &mut effects),
-            // A worker that was told to stop gets no other order.
             PairInput::NoCpu(end, waited) => {
                 let sum = &mut self.no_cpu[*end as usize];
                 *sum = sum.saturating_add(*waited);
             }
+            // A worker that was told to stop gets no other order.
             PairInput::Measure if self.is_stopping() => {}
             PairInput::AgentLost(end, loss) => {
                 self.agent_lost(*end, loss, now, state, &mut effects);
