@@ -9,7 +9,10 @@
  *   control messages recv --addr A --port P --size BYTES --count N
  *   control messages send   (the same)
  *
- * All six accept `--congestion NAME`. Start the two ends in any order; the sender
+ * All six accept `--congestion NAME`. The first two accept `--wait poll`: nonblocking
+ * calls and sched_yield, as a caller of a plugin must wait, and `--memory device`: the
+ * buffers are in the memory of GPU 0, and every chunk goes through pinned memory of as
+ * many buffers, copied ahead. Start the two ends in any order; the sender
  * retries a refused connection for ten seconds. Both ends must be given the
  * same numbers. Chunk i goes over stream i mod N, from and to buffer i / N mod B
  * of that stream; the last chunk may be short. One thread per stream. A message is
@@ -24,8 +27,8 @@
  * The sender's round trip is its message and the answer, the receiver's is its
  * answer and the next message. A warm-up of a tenth of the count is not counted.
  *
- * Exit codes: 0 done, 1 the peer or the network failed, 2 wrong arguments. No
- * wait is longer than thirty seconds.
+ * Exit codes: 0 done, 1 the peer, the network or the GPU failed, 2 wrong arguments. No
+ * wait is longer than thirty seconds, but that of `--wait poll` ends with the peer.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -34,6 +37,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,7 +54,7 @@ enum { STREAMS_MAX = 256, BUFFERS_MAX = 4096, COUNT_MAX = 10000000, READ_BYTES =
 static const uint32_t MAGIC = 0x6c727463;
 
 static struct {
-    bool pingpong, messages, sender;
+    bool pingpong, messages, sender, polls, on_gpu;
     struct sockaddr_in address;
     const char *congestion;
     u64 streams, chunk, total, buffers, size, count;
@@ -59,7 +63,7 @@ static struct {
 /* First message of each stream; the receiver compares it with its own numbers. */
 struct hello { uint32_t magic, index; u64 streams, chunk, total; };
 
-struct stream { int fd; uint32_t index; char *memory; pthread_t thread; };
+struct stream { int fd; uint32_t index; char *memory; struct copies *copies; pthread_t thread; };
 static struct stream streams[STREAMS_MAX];
 
 __attribute__((noreturn, format(printf, 2, 3))) static void fail(int code, const char *format, ...)
@@ -72,6 +76,8 @@ __attribute__((noreturn, format(printf, 2, 3))) static void fail(int code, const
     va_end(arguments);
     exit(code);
 }
+
+#include "control_cuda.h"
 
 static u64 now_ns(void)
 {
@@ -102,6 +108,14 @@ static u64 number(const char *flag, const char *value, u64 most)
     return parsed;
 }
 
+/* Whether the value is the second of two words. */
+static bool chosen(const char *flag, const char *value, const char *first, const char *second)
+{
+    if (strcmp(value, first) != 0 && strcmp(value, second) != 0)
+        fail(2, "%s %s: expected %s or %s", flag, value, first, second);
+    return strcmp(value, second) == 0;
+}
+
 static void take_flag(const char *flag, const char *value)
 {
     if (strcmp(flag, "--addr") == 0) {
@@ -123,6 +137,10 @@ static void take_flag(const char *flag, const char *value)
         options.count = number(flag, value, COUNT_MAX);
     } else if (strcmp(flag, "--congestion") == 0) {
         options.congestion = value;
+    } else if (strcmp(flag, "--wait") == 0) {
+        options.polls = chosen(flag, value, "block", "poll");
+    } else if (strcmp(flag, "--memory") == 0) {
+        options.on_gpu = chosen(flag, value, "host", "device");
     } else {
         fail(2, "unknown flag %s", flag);
     }
@@ -147,6 +165,8 @@ static void read_options(int argc, char **argv)
     bool enough = counted ? options.size && options.count : options.chunk && options.total;
     if (!options.address.sin_addr.s_addr || !options.address.sin_port || !enough)
         fail(2, "--addr, --port, %s are required", counted ? "--size and --count" : "--chunk and --total");
+    if (counted && (options.polls || options.on_gpu))
+        fail(2, "--wait and --memory are for transfers");
     if (counted) {
         options.streams = 1;
         options.chunk = options.size;
@@ -182,11 +202,20 @@ static const char *reason(ssize_t result)
     return errno == EAGAIN ? "no progress for thirty seconds" : strerror(errno);
 }
 
+/* Whether a call is to be made again; a caller that polls lets others run before. */
+static bool again(ssize_t result)
+{
+    if (result < 0 && errno == EAGAIN && options.polls)
+        return sched_yield() == 0;
+    return result < 0 && errno == EINTR;
+}
+
 static void send_all(int fd, const void *data, size_t size)
 {
     for (size_t sent = 0; sent < size;) {
-        ssize_t now = send(fd, (const char *)data + sent, size - sent, MSG_NOSIGNAL);
-        if (now < 0 && errno != EINTR)
+        int flags = MSG_NOSIGNAL | (options.polls ? MSG_DONTWAIT : 0);
+        ssize_t now = send(fd, (const char *)data + sent, size - sent, flags);
+        if (now < 0 && !again(now))
             fail(1, "send: %s", reason(now));
         sent += now > 0 ? (size_t)now : 0;
     }
@@ -195,8 +224,8 @@ static void send_all(int fd, const void *data, size_t size)
 static void receive_all(int fd, void *data, size_t size)
 {
     for (size_t got = 0; got < size;) {
-        ssize_t now = recv(fd, (char *)data + got, size - got, MSG_WAITALL);
-        if (now == 0 || (now < 0 && errno != EINTR))
+        ssize_t now = recv(fd, (char *)data + got, size - got, options.polls ? MSG_DONTWAIT : MSG_WAITALL);
+        if (now <= 0 && !again(now))
             fail(1, "receive: %s", reason(now));
         got += now > 0 ? (size_t)now : 0;
     }
@@ -286,22 +315,55 @@ static void accept_all(void)
 
 /* ---- a transfer --------------------------------------------------------- */
 
+static size_t size_of(u64 chunk)
+{
+    u64 rest = options.total - chunk * options.chunk;
+    return rest < options.chunk ? rest : options.chunk;
+}
+
+/* Moves the stream's chunks from GPU memory to the socket, or from the socket to GPU memory. */
+static void run_stream_on_gpu(struct stream *stream, u64 chunks)
+{
+    struct copies *copies = stream->copies;
+    u64 copied = stream->index, ahead = options.streams * options.buffers;
+    CUDA(cuCtxSetCurrent, cuda.context);
+    for (u64 chunk = stream->index; chunk < chunks; chunk += options.streams) {
+        for (; options.sender && copied < chunks && copied < chunk + ahead; copied += options.streams) {
+            u64 place = copied / options.streams % options.buffers, offset = place * options.chunk;
+            CUDA(cuMemcpyDtoHAsync_v2, copies->pinned + offset, copies->device + offset, size_of(copied), copies->stream);
+            CUDA(cuEventRecord, copies->events[place], copies->stream);
+        }
+        u64 place = chunk / options.streams % options.buffers, offset = place * options.chunk;
+        CUDA(cuEventSynchronize, copies->events[place]);
+        if (options.sender) {
+            send_all(stream->fd, copies->pinned + offset, size_of(chunk));
+            continue;
+        }
+        receive_all(stream->fd, copies->pinned + offset, size_of(chunk));
+        CUDA(cuMemcpyHtoDAsync_v2, copies->device + offset, copies->pinned + offset, size_of(chunk), copies->stream);
+        CUDA(cuEventRecord, copies->events[place], copies->stream);
+    }
+    CUDA(cuStreamSynchronize, copies->stream);
+}
+
 static void *run_stream(void *argument)
 {
     struct stream *stream = argument;
     u64 chunks = (options.total + options.chunk - 1) / options.chunk;
+    if (options.on_gpu) {
+        run_stream_on_gpu(stream, chunks);
+        return NULL;
+    }
     if (options.messages && !options.sender) {
         receive_over(stream->fd, stream->memory, READ_BYTES, options.total);
         return NULL;
     }
     for (u64 chunk = stream->index; chunk < chunks; chunk += options.streams) {
         char *buffer = stream->memory + chunk / options.streams % options.buffers * options.chunk;
-        u64 rest = options.total - chunk * options.chunk;
-        size_t size = rest < options.chunk ? rest : options.chunk;
         if (options.sender)
-            send_all(stream->fd, buffer, size);
+            send_all(stream->fd, buffer, size_of(chunk));
         else
-            receive_all(stream->fd, buffer, size);
+            receive_all(stream->fd, buffer, size_of(chunk));
     }
     return NULL;
 }
@@ -386,9 +448,15 @@ int main(int argc, char **argv)
     char congestion[16] = "";
     socklen_t length = sizeof congestion - 1;
     read_options(argc, argv);
+    if (options.on_gpu)
+        cuda_open();
     for (uint32_t index = 0; index < options.streams; index++) {
         u64 buffers = options.pingpong ? 1 : options.buffers;
-        streams[index] = (struct stream){.fd = -1, .index = index, .memory = new_memory(buffers * options.chunk)};
+        streams[index] = (struct stream){.fd = -1, .index = index};
+        if (options.on_gpu)
+            streams[index].copies = new_copies(options.chunk, buffers);
+        else
+            streams[index].memory = new_memory(buffers * options.chunk);
     }
     if (options.sender)
         dial_all();

@@ -54,6 +54,18 @@ def control(programs: Programs, pairs: int) -> None:
         )
 
 
+def control_polls(programs: Programs, pairs: int) -> None:
+    """What polling costs plain sockets, which the callers of a plugin cannot avoid: the control, 512 KiB chunks"""
+    total = programs.iterations * programs.bytes(GIB)
+    for connections in (1, 2, 4, 8, 16):
+        compare(
+            pairs, f"connections {connections}",
+            Side("polling", lambda: programs.control_transfer(connections, total, wait="poll")),
+            Side("blocking", lambda: programs.control_transfer(connections, total)),
+            Row("gb_per_s", None),
+        )
+
+
 def verify(programs: Programs, pairs: int) -> None:
     """Verify on over verify off, 512 KiB chunks"""
     for connections in (1, 2, 4, 8, 16):
@@ -323,7 +335,8 @@ def export(programs: Programs, pairs: int) -> None:
 
 
 COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
-    "iperf-sockets": iperf_sockets, "iperf-connections": iperf_connections, "control": control, "verify": verify,
+    "iperf-sockets": iperf_sockets, "iperf-connections": iperf_connections, "control": control,
+    "control-polls": control_polls, "verify": verify,
     "idle": idle, "engine": engine, "small": small, "round-trip": round_trip, "memory": memory, "channels": channels,
     "discover": discover, "fixed": fixed, "cpu": cpu, "shim": shim, "tap-calls": tap_calls, "tap": tap,
     "attached": attached, "recorder-memory": recorder_memory, "export": export, **nodes.COMPARISONS,

@@ -213,8 +213,9 @@ class Programs:
         flags = {"addr": "127.0.0.1", "port": free_port(), "congestion": self.congestion, **flags}
         return self.both_ends(self.control_program, ends, flags, self.env)
 
-    def control_transfer(self, streams: int, total: int, chunk: int = CHUNK, buffers: int = 16) -> Sample:
-        flags = {"streams": streams, "chunk": chunk, "total": total, "buffers": buffers}
+    def control_transfer(self, streams: int, total: int, chunk: int = CHUNK, *, wait: str = "block",
+                         memory: str = "host") -> Sample:
+        flags = {"streams": streams, "chunk": chunk, "total": total, "buffers": 16, "wait": wait, "memory": memory}
         sample = self.control([["recv"], ["send"]], flags)
         return {**sample, "ns_per_request": 1e9 / sample["messages_per_s"]}
 
