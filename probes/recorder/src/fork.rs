@@ -34,11 +34,14 @@ pub(crate) struct Registration(usize);
 /// Makes forked children see empty memory in place of this mapping.
 pub(crate) fn empty_in_children(base: *mut u8, bytes: usize) -> io::Result<Registration> {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // If registering fails for lack of memory, children are not protected.
-        // SAFETY: the handler is a function of ours and makes system calls only.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
+    // Miri has no fork.
+    if !cfg!(miri) {
+        ONCE.call_once(|| {
+            // If registering fails for lack of memory, children are not protected.
+            // SAFETY: the handler is a function of ours and makes system calls only.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        });
+    }
     for (index, entry) in ENTRIES.iter().enumerate() {
         if entry
             .base

@@ -38,12 +38,16 @@ mod fork;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod histogram;
+#[cfg(all(test, any(loom, miri)))]
+mod in_file;
 mod list;
 mod log;
 #[cfg(all(test, loom))]
 mod loom_model;
 mod map;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, miri))]
+mod miri_model;
+#[cfg(all(test, not(any(loom, miri))))]
 mod model;
 mod options;
 mod process;

@@ -12,10 +12,11 @@
 //! of the language.
 #![forbid(unsafe_code)]
 
-use crate::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*, fence};
+use crate::atomic::{Ordering::*, fence};
 use crate::events::read_events;
 use crate::format::{Call, EventKind, HEADER_BYTES, Role, SLOT_BYTES, header};
 use crate::fuzzing::makes_sense;
+use crate::in_file::InFile;
 use crate::map::Shape;
 use crate::read::{Source, read_header, take};
 use crate::ring::{Note, Place};
@@ -26,57 +27,6 @@ use loom::sync::Arc;
 use loom::thread;
 use std::io;
 use std::time::Duration;
-
-/// A part of the file that loom's atomics stand for.
-pub(crate) trait InFile {
-    /// Its bytes in the file.
-    const BYTES: usize;
-
-    /// All zeroes.
-    fn zeroed() -> Self;
-
-    /// Copies into `to`, which begins at byte `from` of the part's own count, as far as this
-    /// part, which begins at `at`, lies within it.
-    fn copy(&self, at: usize, from: usize, to: &mut [u8]);
-}
-
-macro_rules! words {
-    ($($name:ident $bytes:literal,)*) => {
-        $(impl InFile for $name {
-            const BYTES: usize = $bytes;
-
-            fn zeroed() -> Self {
-                Self::new(0)
-            }
-
-            fn copy(&self, at: usize, from: usize, to: &mut [u8]) {
-                let Some(start) = at.checked_sub(from).filter(|start| *start < to.len()) else {
-                    return;
-                };
-                let bytes = self.load(Relaxed).to_le_bytes();
-                let length = bytes.len().min(to.len() - start);
-                to[start..start + length].copy_from_slice(&bytes[..length]);
-            }
-        })*
-    };
-}
-words! { AtomicU64 8, AtomicU32 4, AtomicI32 4, }
-
-impl<T: InFile, const N: usize> InFile for [T; N] {
-    const BYTES: usize = N * T::BYTES;
-
-    fn zeroed() -> Self {
-        std::array::from_fn(|_| T::zeroed())
-    }
-
-    fn copy(&self, at: usize, from: usize, to: &mut [u8]) {
-        for (word, at) in self.iter().zip((at..).step_by(T::BYTES)) {
-            if at + T::BYTES > from && at < from + to.len() {
-                word.copy(at, from, to);
-            }
-        }
-    }
-}
 
 const RING_EVENTS: usize = 2;
 

@@ -14,6 +14,7 @@ use crate::ring::Place;
 use crate::slot::Slot;
 use std::fs::File;
 use std::io;
+#[cfg(not(miri))]
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
@@ -158,10 +159,25 @@ impl Drop for Map {
 }
 
 /// Maps the file at an address chosen by the kernel, or with `MAP_FIXED` at `at`.
+#[cfg(not(miri))]
 fn map(at: *mut u8, bytes: usize, fixed: i32, file: &File) -> io::Result<*mut u8> {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
     // SAFETY: overlaps nothing, or exactly a mapping of ours that has the same size.
     let base = unsafe { libc::mmap(at.cast(), bytes, access, flags, file.as_raw_fd(), 0) };
+    if base == libc::MAP_FAILED {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(base.cast())
+    }
+}
+
+/// Miri has no mappings of files: empty memory of this process.
+#[cfg(miri)]
+fn map(_: *mut u8, bytes: usize, _: i32, _: &File) -> io::Result<*mut u8> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: new memory at an address that is free.
+    let base = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         Err(io::Error::last_os_error())
     } else {

@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-/// Where the fields are in the file. The atomics of loom are larger, so its model copies them.
+/// Where the fields are in the file. A reader of memory copies them; the atomics of loom are larger.
 #[cfg(not(all(test, loom)))]
 const _: () = {
     assert!(size_of::<Place>() == EVENT_BYTES);
@@ -129,10 +129,11 @@ const _: () = {
     assert!(offset_of!(Place, rest) == event::REST);
 };
 
-#[cfg(all(test, loom))]
-impl crate::loom_model::InFile for Place {
+#[cfg(all(test, any(loom, miri)))]
+impl crate::in_file::InFile for Place {
     const BYTES: usize = EVENT_BYTES;
 
+    #[cfg(loom)]
     fn zeroed() -> Self {
         Self {
             sequence: AtomicU64::new(0),

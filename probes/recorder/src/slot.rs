@@ -488,7 +488,7 @@ pub(crate) fn pack_error(call: Call, code: i32) -> u64 {
     (call as u64) << 32 | u64::from(code as u32)
 }
 
-/// Where the fields are in the file. The atomics of loom are larger, so its model copies them.
+/// Where the fields are in the file. A reader of memory copies them; the atomics of loom are larger.
 macro_rules! stands_at {
     ($($field:ident $at:ident,)*) => {
         #[cfg(not(all(test, loom)))]
@@ -497,15 +497,16 @@ macro_rules! stands_at {
             $(assert!(offset_of!(Slot, $field) == channel::$at);)*
         };
 
-        #[cfg(all(test, loom))]
-        impl crate::loom_model::InFile for Slot {
+        #[cfg(all(test, any(loom, miri)))]
+        impl crate::in_file::InFile for Slot {
             const BYTES: usize = format::SLOT_BYTES;
 
+            #[cfg(loom)]
             fn zeroed() -> Self {
                 Self {
-                    $($field: crate::loom_model::InFile::zeroed(),)*
-                    reserved_identity: crate::loom_model::InFile::zeroed(),
-                    reserved_end: crate::loom_model::InFile::zeroed(),
+                    $($field: crate::in_file::InFile::zeroed(),)*
+                    reserved_identity: crate::in_file::InFile::zeroed(),
+                    reserved_end: crate::in_file::InFile::zeroed(),
                 }
             }
 

@@ -2,10 +2,11 @@
 //! shared object costs a call.
 #![expect(unsafe_code, reason = "reads the thread pointer")]
 
+#[cfg(not(miri))]
 use std::arch::asm;
 
 /// The thread pointer: the address of this thread's thread-local storage.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 pub(crate) fn pointer() -> usize {
     let pointer: usize;
@@ -26,6 +27,13 @@ pub(crate) fn pointer() -> usize {
         asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags, pure))
     };
     pointer
+}
+
+/// Miri has no assembly: the address of a variable of this thread.
+#[cfg(miri)]
+pub(crate) fn pointer() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 /// Kernel thread id of this thread.
