@@ -10,9 +10,9 @@
  *   control messages send   (the same)
  *
  * All six accept `--congestion NAME`. The first two accept `--wait poll`: nonblocking
- * calls and sched_yield, as a caller of a plugin must wait, and `--memory device`: the
- * buffers are in the memory of GPU 0, and every chunk goes through pinned memory of as
- * many buffers, copied ahead. Start the two ends in any order; the sender
+ * calls and sched_yield, as a caller of a plugin must wait, and `--gpu N`: the buffers
+ * are in the memory of this GPU, and every chunk goes through pinned memory of as many
+ * buffers, copied ahead. Start the two ends in any order; the sender
  * retries a refused connection for ten seconds. Both ends must be given the
  * same numbers. Chunk i goes over stream i mod N, from and to buffer i / N mod B
  * of that stream; the last chunk may be short. One thread per stream. A message is
@@ -55,6 +55,7 @@ static const uint32_t MAGIC = 0x6c727463;
 
 static struct {
     bool pingpong, messages, sender, polls, on_gpu;
+    int gpu;
     struct sockaddr_in address;
     const char *congestion;
     u64 streams, chunk, total, buffers, size, count;
@@ -108,14 +109,6 @@ static u64 number(const char *flag, const char *value, u64 most)
     return parsed;
 }
 
-/* Whether the value is the second of two words. */
-static bool chosen(const char *flag, const char *value, const char *first, const char *second)
-{
-    if (strcmp(value, first) != 0 && strcmp(value, second) != 0)
-        fail(2, "%s %s: expected %s or %s", flag, value, first, second);
-    return strcmp(value, second) == 0;
-}
-
 static void take_flag(const char *flag, const char *value)
 {
     if (strcmp(flag, "--addr") == 0) {
@@ -138,9 +131,12 @@ static void take_flag(const char *flag, const char *value)
     } else if (strcmp(flag, "--congestion") == 0) {
         options.congestion = value;
     } else if (strcmp(flag, "--wait") == 0) {
-        options.polls = chosen(flag, value, "block", "poll");
-    } else if (strcmp(flag, "--memory") == 0) {
-        options.on_gpu = chosen(flag, value, "host", "device");
+        if (strcmp(value, "block") != 0 && strcmp(value, "poll") != 0)
+            fail(2, "--wait %s: expected block or poll", value);
+        options.polls = strcmp(value, "poll") == 0;
+    } else if (strcmp(flag, "--gpu") == 0) {
+        options.on_gpu = true;
+        options.gpu = strcmp(value, "0") == 0 ? 0 : (int)number(flag, value, 63);
     } else {
         fail(2, "unknown flag %s", flag);
     }
@@ -166,7 +162,7 @@ static void read_options(int argc, char **argv)
     if (!options.address.sin_addr.s_addr || !options.address.sin_port || !enough)
         fail(2, "--addr, --port, %s are required", counted ? "--size and --count" : "--chunk and --total");
     if (counted && (options.polls || options.on_gpu))
-        fail(2, "--wait and --memory are for transfers");
+        fail(2, "--wait and --gpu are for transfers");
     if (counted) {
         options.streams = 1;
         options.chunk = options.size;
@@ -449,7 +445,7 @@ int main(int argc, char **argv)
     socklen_t length = sizeof congestion - 1;
     read_options(argc, argv);
     if (options.on_gpu)
-        cuda_open();
+        cuda_open(options.gpu);
     for (uint32_t index = 0; index < options.streams; index++) {
         u64 buffers = options.pingpong ? 1 : options.buffers;
         streams[index] = (struct stream){.fd = -1, .index = index};

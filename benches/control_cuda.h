@@ -46,7 +46,7 @@ static void cuda_function(void *library, const char *name, void *function)
     memcpy(function, &found, sizeof found);
 }
 
-static void cuda_open(void)
+static void cuda_open(int gpu)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     if (!library)
@@ -57,7 +57,7 @@ static void cuda_open(void)
     FIND(cuEventRecord), FIND(cuEventSynchronize), FIND(cuMemcpyDtoHAsync_v2), FIND(cuMemcpyHtoDAsync_v2);
 #undef FIND
     CUDA(cuInit, 0);
-    CUDA(cuDevicePrimaryCtxRetain, &cuda.context, 0);
+    CUDA(cuDevicePrimaryCtxRetain, &cuda.context, gpu);
     CUDA(cuCtxSetCurrent, cuda.context);
 }
 

@@ -128,14 +128,16 @@ class Programs:
     def transfer(self, connections: int, *, chunk: int = CHUNK, total: int | None = None, iterations: int | None = None,
                  windows: tuple[int, int] = (12, 16), verify: bool = False, idle: str = "adaptive",
                  direction: str = "forward", memory: str = "host", plugin: str = "soft",
-                 env: dict[str, str] | None = None) -> Sample:
-        """One `tcpxctl run`; windows are send, recv."""
+                 gpus: tuple[int, int] | None = None, env: dict[str, str] | None = None) -> Sample:
+        """One `tcpxctl run`; windows are send, recv, and `gpus` those of sender and receiver."""
         settings = {
             "transfer.connections": connections, "transfer.chunk": chunk, "transfer.total": total or self.bytes(GIB),
             "transfer.warmup": 1, "transfer.iterations": iterations or self.iterations,
             "transfer.send_window": windows[0], "transfer.recv_window": windows[1], "transfer.verify": verify,
             "transfer.direction": direction, "transfer.memory": memory, "progress.idle": idle,
         }
+        if gpus:
+            settings |= {"topology.gpus": sorted(set(gpus)), f"topology.lanes.{gpus[0]}": gpus[1]}
         started = time.monotonic()
         text = self.processes.run(self.run_command(plugin, settings, env or {}), self.env)
         wall = time.monotonic() - started
@@ -214,9 +216,11 @@ class Programs:
         return self.both_ends(self.control_program, ends, flags, self.env)
 
     def control_transfer(self, streams: int, total: int, chunk: int = CHUNK, *, wait: str = "block",
-                         memory: str = "host") -> Sample:
-        flags = {"streams": streams, "chunk": chunk, "total": total, "buffers": 16, "wait": wait, "memory": memory}
-        sample = self.control([["recv"], ["send"]], flags)
+                         gpus: tuple[int, int] | None = None) -> Sample:
+        """`gpus` are those of sender and receiver."""
+        flags = {"streams": streams, "chunk": chunk, "total": total, "buffers": 16, "wait": wait}
+        send, recv = ([] if gpus is None else ["--gpu", str(gpu)] for gpu in gpus or (0, 0))
+        sample = self.control([["recv", *recv], ["send", *send]], flags)
         return {**sample, "ns_per_request": 1e9 / sample["messages_per_s"]}
 
     def control_messages(self, size: int, count: int) -> Sample:
