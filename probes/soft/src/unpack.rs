@@ -8,9 +8,9 @@
 //!
 //! With the pool on a GPU, lists and counts are in pinned memory and the handle is in GPU memory,
 //! as in the real plugin. The GPU fetches pages as soon as their task chunks have finished, and a
-//! receive is published once it has fetched all of them. It poisons the pages of a consumed
-//! receive while the caller goes on; they are free again once it has. To wait for it at each
-//! consume would cost a third of the rate at 4 connections and more.
+//! receive is published once it has fetched all of them. It poisons the pages of consumed
+//! receives while the caller goes on; they are free again once it has. One poisoning is under way
+//! at a time, and those that are consumed meanwhile are poisoned together after it.
 //!
 //! There is always a free slot: a receive keeps its request for at least as long as its slot, and
 //! there are sixteen of each. So TCPX's line `no more socket direct task queue slot` never
@@ -57,16 +57,30 @@ struct OnGpu {
     stream: Stream,
     /// Poisons pages, without waiting for the fetches of later receives.
     poisons: Stream,
-    /// The poisoning under way, per slot.
-    poisoned: [Option<Mark>; SLOTS],
+    /// The batch under way, and the one to which consumed receives are added.
+    batches: [Batch; 2],
+    /// Index of the batch under way.
+    under_way: usize,
     /// Device address of the pool.
     pool: u64,
     /// Device address of the unpack handle.
     handle: u64,
-    /// `ENTRIES` pieces per slot, pinned: what the GPU fetches, and later poisons.
+    /// `ENTRIES` pieces per slot, pinned: what the GPU fetches.
     lists: NonNull<Piece>,
     fetches: [Fetch; SLOTS],
 }
+
+/// Pages that the GPU poisons together.
+struct Batch {
+    pages: Vec<u32>,
+    /// `BATCH` pieces, pinned.
+    list: NonNull<Piece>,
+    /// The poisoning, if it was started.
+    mark: Option<Mark>,
+}
+
+/// Most pages of a batch: those of all slots.
+const BATCH: usize = SLOTS * ENTRIES;
 
 /// How much of a receive the GPU was told to fetch.
 #[derive(Clone, Copy, Default)]
@@ -128,11 +142,12 @@ impl Unpack {
         made.gpu = Some(OnGpu {
             stream,
             poisons,
+            batches: [Batch::new(gpu)?, Batch::new(gpu)?],
+            under_way: 0,
             pool: at,
             handle,
             lists,
             fetches: [Fetch::default(); SLOTS],
-            poisoned: [None; SLOTS],
         });
         copied.map(|()| made)
     }
@@ -155,10 +170,6 @@ impl Unpack {
         self.tail += 1;
         if let Some(on) = &mut self.gpu {
             on.fetches[index] = Fetch::default();
-            if let Some(mark) = on.poisoned[index] {
-                on.poisons.wait(mark)?;
-                self.reclaim()?;
-            }
         }
         self.reserved[index] = 0;
         let meta = self.meta.as_ptr();
@@ -340,18 +351,17 @@ impl Unpack {
         Ok(())
     }
 
-    /// Frees the pages that the GPU has poisoned.
+    /// Frees the pages that the GPU has poisoned, and has it poison those consumed meanwhile.
     pub(crate) fn reclaim(&mut self) -> Result<(), Failed> {
-        for index in 0..SLOTS {
-            let Some(on) = &mut self.gpu else {
-                return Ok(());
-            };
-            if let Some(mark) = on.poisoned[index]
-                && on.poisons.has_passed(mark)?
-            {
-                on.poisoned[index] = None;
-                self.free(index);
-            }
+        let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else {
+            return Ok(());
+        };
+        let Some(mark) = on.batches[on.under_way].mark else {
+            return Ok(());
+        };
+        if on.poisons.has_passed(mark)? {
+            on.batches[on.under_way].free(pool);
+            on.start_poisoning()?;
         }
         Ok(())
     }
@@ -372,35 +382,29 @@ impl Unpack {
         on.poisons.finish()
     }
 
-    /// Has the GPU poison the pages of a slot.
+    /// Has the GPU poison the pages of a slot, after those under way.
     fn poison(&mut self, index: usize) -> Result<(), Failed> {
         let (Some(on), Some(pool)) = (&mut self.gpu, self.pool) else {
             return Ok(());
         };
-        if self.reserved[index] == 0 {
-            return Ok(());
+        let count = std::mem::take(&mut self.reserved[index]);
+        // SAFETY: inside the table, as in `reserve`.
+        let start = unsafe { self.pages.add(index * ENTRIES) };
+        // SAFETY: written by `reserve` or by the mover, which no longer has them.
+        let pages = unsafe { slice::from_raw_parts(start.as_ptr(), count) };
+        if on.batches[1 - on.under_way].pages.len() + count > BATCH
+            && let Some(mark) = on.batches[on.under_way].mark
+        {
+            on.poisons.wait(mark)?;
+            on.batches[on.under_way].free(pool);
+            on.start_poisoning()?;
         }
-        let mut count = 0;
-        for offset in 0..self.reserved[index] {
-            // SAFETY: inside the table, as in `reserve`.
-            let entry = unsafe { self.pages.add(index * ENTRIES + offset) };
-            // SAFETY: as above; written by `reserve` or by the mover.
-            let page = unsafe { entry.read() };
-            if page != NO_PAGE {
-                let poison = Piece {
-                    from: pool.poison(),
-                    len: PAGE as u32,
-                    to: on.pool + u64::from(page) * PAGE as u64,
-                };
-                on.put(index, count, poison);
-                count += 1;
-            }
+        let (base, poison) = (on.pool, pool.poison());
+        let batch = &mut on.batches[1 - on.under_way];
+        for page in pages.iter().filter(|page| **page != NO_PAGE) {
+            batch.add(*page, base, poison);
         }
-        let list = on.list(index, 0);
-        // SAFETY: the list is pinned; it and the pages are the slot's until they are free again.
-        let mark = unsafe { on.poisons.gather(on.pool, list, count as u32) }?;
-        on.poisoned[index] = Some(mark);
-        Ok(())
+        on.start_poisoning()
     }
 
     /// Gives the pages of a slot back to the pool.
@@ -418,10 +422,7 @@ impl Unpack {
                 count += 1;
             }
         }
-        match &self.gpu {
-            Some(_) => pool.push(&pages[..count]),
-            None => pool.give_back(&pages[..count]),
-        }
+        pool.give_back(&pages[..count]);
     }
 }
 
@@ -464,21 +465,74 @@ impl OnGpu {
         // SAFETY: as above.
         unsafe { self.lists.add(slot * ENTRIES + entry) }.as_ptr()
     }
+
+    /// Has the GPU poison the pages of the batch to which receives are added, unless the other
+    /// batch is under way.
+    fn start_poisoning(&mut self) -> Result<(), Failed> {
+        let next = 1 - self.under_way;
+        let count = self.batches[next].pages.len() as u32;
+        if count == 0 || self.batches[self.under_way].mark.is_some() {
+            return Ok(());
+        }
+        let list = self.batches[next].list.as_ptr();
+        // SAFETY: the list is pinned; it and the pages are the batch's until the mark has passed.
+        let mark = unsafe { self.poisons.gather(self.pool, list, count) }?;
+        self.batches[next].mark = Some(mark);
+        self.under_way = next;
+        Ok(())
+    }
+}
+
+impl Batch {
+    fn new(gpu: &'static Gpu) -> Result<Self, Failed> {
+        Ok(Self {
+            pages: Vec::with_capacity(BATCH),
+            list: gpu.pinned(BATCH * size_of::<Piece>())?.cast(),
+            mark: None,
+        })
+    }
+
+    /// Adds a page of the pool at `base`, whose poison is at offset `poison`.
+    fn add(&mut self, page: u32, base: u64, poison: u32) {
+        let piece = Piece {
+            from: poison,
+            len: PAGE as u32,
+            to: base + u64::from(page) * PAGE as u64,
+        };
+        // SAFETY: the caller has made sure of the room.
+        let place = unsafe { self.list.add(self.pages.len()) };
+        // SAFETY: as above; what was launched with this list is done.
+        unsafe { place.write(piece) };
+        self.pages.push(page);
+    }
+
+    /// Frees the pages, which are poisoned.
+    fn free(&mut self, pool: &PagePool) {
+        pool.push(&self.pages);
+        self.pages.clear();
+        self.mark = None;
+    }
 }
 
 impl Drop for Unpack {
     fn drop(&mut self) {
         // A driver that fails here was logged; nothing is under way on a failed GPU.
-        let _ = self.finish().and_then(|()| self.reclaim());
+        let _ = self.finish();
         for index in 0..SLOTS {
             let _ = self.poison(index);
         }
-        let _ = self.finish();
+        // At most two batches.
+        for _ in 0..2 {
+            let _ = self.finish().and_then(|()| self.reclaim());
+        }
         (0..SLOTS).for_each(|index| self.free(index));
         if let Some(on) = self.gpu.take() {
             let gpu = on.stream.gpu();
             gpu.free_pinned(self.meta.cast());
             gpu.free_pinned(on.lists.cast());
+            on.batches
+                .iter()
+                .for_each(|batch| gpu.free_pinned(batch.list.cast()));
             gpu.free(on.handle);
         } else {
             // SAFETY: made by `Box::leak` in `new`, freed once.
