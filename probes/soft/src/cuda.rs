@@ -381,6 +381,24 @@ impl Stream {
         self.mark()
     }
 
+    /// Starts to copy bytes in a row from pinned memory: (source, destination, length).
+    ///
+    /// # Safety
+    /// Sources and destinations are allocations that stay until the mark has passed.
+    pub(crate) unsafe fn copy_runs(
+        &mut self,
+        runs: impl Iterator<Item = (*const u8, u64, usize)>,
+    ) -> Result<Mark, Failed> {
+        let driver = self.gpu.driver;
+        let _entered = self.gpu.enter()?;
+        for (from, to, length) in runs {
+            // SAFETY: by the contract above.
+            let code = unsafe { (driver.copy_in)(to, from.cast(), length, self.raw) };
+            driver.check("cuMemcpyHtoDAsync", code)?;
+        }
+        self.mark()
+    }
+
     /// Starts to copy pieces from memory at `base`, pinned or on the GPU.
     ///
     /// # Safety

@@ -8,7 +8,8 @@
 //!
 //! With a GPU the pool is in GPU memory, followed by one page of poison, which the GPU copies to
 //! freed pages. Sockets write to pinned host memory with the same layout, from which the GPU
-//! fetches the received pages.
+//! fetches the received pages. Such a pool is shuffled in runs of pages, because copy engines are
+//! faster than kernels, and work on rows of bytes. Messages that are not whole runs break runs up.
 //!
 //! The free list is a lock-free stack of page numbers, because comms of several threads share
 //! the pool and neither posting nor testing may wait for a lock. The pages of a whole task are
@@ -28,6 +29,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 pub(crate) const PAGE: usize = 4096;
 /// Value of every byte of a freed page.
 pub(crate) const POISON: u8 = 0xDB;
+
+/// Pages of a run of a pool in GPU memory.
+const RUN: u32 = 64;
 
 /// The end of the free list.
 const NONE: u32 = u32::MAX;
@@ -100,7 +104,8 @@ impl PagePool {
             next,
             top: AtomicU64::new(u64::from(NONE)),
         };
-        pool.push(&shuffled(pages as u32, seed));
+        let run = if pool.device.is_some() { RUN } else { 1 };
+        pool.push(&shuffled(pages as u32, run, seed));
         pool
     }
 
@@ -214,15 +219,16 @@ fn changed(top: u64, page: u32) -> u64 {
     ((top >> 32).wrapping_add(1) << 32) | u64::from(page)
 }
 
-/// Page numbers in an order that depends on `seed`.
-fn shuffled(pages: u32, seed: u64) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..pages).collect();
+/// Page numbers in runs of `run`, in an order that depends on `seed`.
+fn shuffled(pages: u32, run: u32, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..pages.div_ceil(run)).collect();
     let mut state = seed;
     for last in (1..order.len()).rev() {
         state = scatter(state);
         order.swap(last, (state % (last as u64 + 1)) as usize);
     }
-    order
+    let run_of = |number| number * run..pages.min((number + 1) * run);
+    order.into_iter().flat_map(run_of).collect()
 }
 
 #[cfg(test)]
@@ -254,6 +260,16 @@ mod tests {
                 < 8,
             "pages lie in order"
         );
+    }
+
+    #[test]
+    fn runs_of_pages_are_shuffled_whole_and_the_last_may_be_short() {
+        let order = shuffled(4 * 16 + 3, 4, 1);
+        let runs: Vec<&[u32]> = order.chunk_by(|page, next| page + 1 == *next).collect();
+        assert!(runs.len() > 8, "{order:?}");
+        assert!(runs.iter().all(|run| run[0].is_multiple_of(4)), "{order:?}");
+        assert_eq!(order.iter().collect::<HashSet<_>>().len(), order.len());
+        assert_eq!(order.iter().max(), Some(&66));
     }
 
     #[test]

@@ -79,6 +79,10 @@ struct Batch {
     mark: Option<Mark>,
 }
 
+/// Pages of a run, on average, from which copy engines fetch a receive and not a kernel, which takes one
+/// call of the driver.
+const RUN_PAGES: usize = 32;
+
 /// Most pages of a batch: those of all slots.
 const BATCH: usize = SLOTS * ENTRIES;
 
@@ -249,25 +253,39 @@ impl Unpack {
         if first >= count {
             return Ok(());
         }
-        for entry in first..count {
-            // SAFETY: an entry of the slot that was written.
-            let entry_at = unsafe { slot.mem.add(entry) };
-            // SAFETY: as above.
-            let piece = unsafe { entry_at.read() };
-            on.put(
-                index,
-                entry,
-                Piece {
-                    from: piece.src_off,
-                    len: piece.len,
-                    to: on.pool + u64::from(piece.src_off),
-                },
-            );
-        }
-        let list = on.list(index, first);
-        let (base, pieces) = (pool.base().as_ptr() as u64, count - first);
-        // SAFETY: the list is pinned; the pages are the slot's until it is consumed.
-        let last = unsafe { on.stream.gather(base, list, pieces as u32) }?;
+        // SAFETY: entries of the slot that were written.
+        let list = unsafe { slice::from_raw_parts(slot.mem.add(first), count - first) };
+        let (base, on_gpu) = (pool.base().as_ptr().cast_const(), on.pool);
+        let runs = || {
+            list.chunk_by(|one, next| one.src_off + one.len == next.src_off)
+                .map(|run| {
+                    let from = run[0].src_off as usize;
+                    let bytes = run.iter().map(|piece| piece.len as usize).sum::<usize>();
+                    (base.wrapping_add(from), on_gpu + from as u64, bytes)
+                })
+        };
+        let last = if runs().count() * RUN_PAGES <= list.len().next_multiple_of(RUN_PAGES) {
+            // SAFETY: the pages are the slot's until it is consumed.
+            unsafe { on.stream.copy_runs(runs()) }?
+        } else {
+            for (entry, piece) in (first..count).zip(list) {
+                let to = on_gpu + u64::from(piece.src_off);
+                on.put(
+                    index,
+                    entry,
+                    Piece {
+                        from: piece.src_off,
+                        len: piece.len,
+                        to,
+                    },
+                );
+            }
+            // SAFETY: the list is pinned; the pages are the slot's until it is consumed.
+            unsafe {
+                on.stream
+                    .gather(base as u64, on.list(index, first), list.len() as u32)
+            }?
+        };
         on.fetches[index] = Fetch {
             entries: count,
             last: Some(last),
