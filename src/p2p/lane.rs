@@ -261,7 +261,11 @@ impl Lane {
             End::Send(comm) => net.isend(comm, span, mhandle)?,
             End::Recv(comm) => net.irecv(comm, span, mhandle)?,
         };
-        let (Some(request), Some(job)) = (posted, self.waiting.pop_front()) else {
+        // "Try again" leaves the message where it is.
+        let Some(request) = posted else {
+            return Ok(false);
+        };
+        let Some(job) = self.waiting.pop_front() else {
             return Ok(false);
         };
         let (turn, slot, len) = (self.turn, 0, job.len as u32);

@@ -18,6 +18,19 @@ const FEW: [&str; 11] = [
     "plugin.name=builtin",
 ];
 
+/// A run over a plugin of `tests/plugins/bad`.
+fn over(name: &str, settings: &[&str]) -> Tool {
+    let library = crate::built::built(
+        &format!("libnccl-net-{name}.so"),
+        &format!("plugins/bad/{name}.c"),
+        &["-shared", "-fPIC", "-fvisibility=hidden"],
+    );
+    let few = FEW.iter().filter(|one| !one.starts_with("plugin."));
+    let settings: Vec<&str> = few.chain(settings).copied().collect();
+    let plugin = library.to_str().unwrap().to_owned();
+    Tool::run(&settings).arg("--plugin").arg(&plugin)
+}
+
 fn passed(settings: &[&str]) -> (Ended, Value) {
     let ended = Tool::run(&[&FEW, settings].concat()).ends_with(0);
     let record = ended.recorded("passed");
@@ -119,6 +132,44 @@ fn a_wrong_byte_in_a_page_is_found_and_its_request_is_no_goodput() {
         assert!(good < transfer["bytes"].as_u64().unwrap(), "{ended}");
         assert!(ended.out.contains("of the cache byte"), "{ended}");
     }
+}
+
+#[test]
+fn pages_that_arrive_after_done_are_found() {
+    for op in ["traffic.op=pull", "traffic.op=push"] {
+        let ended = over("early", &[op, "traffic.requests=4"])
+            .env("BAD_EARLY", "recv")
+            .ends_with(1);
+        let record = ended.record();
+        let wrong = record["transfers"][0]["wrong_bytes"].as_u64().unwrap();
+        assert!(wrong > 0, "{op}: {ended}");
+        assert!(
+            record["findings"].to_string().contains("payload-wrong"),
+            "{op}: {ended}"
+        );
+    }
+}
+
+/// The cache has another pattern in every iteration, so a page that was filled again before its bytes
+/// had left would arrive wrong.
+#[test]
+fn a_page_is_filled_again_only_once_the_peer_has_it() {
+    for op in ["traffic.op=pull", "traffic.op=push"] {
+        let ended = over(
+            "early",
+            &[op, "traffic.requests=4", "transfer.iterations=3"],
+        )
+        .env("BAD_EARLY", "send")
+        .ends_with(0);
+        let transfer = &ended.recorded("passed")["transfers"][0];
+        assert_eq!(transfer["verified_bytes"], transfer["bytes"], "{op}");
+    }
+}
+
+#[test]
+fn a_plugin_that_says_try_again_loses_no_page() {
+    let ended = over("again", &["transfer.direction=both"]).ends_with(0);
+    check(&ended.recorded("passed"), 2);
 }
 
 #[test]
