@@ -145,6 +145,18 @@ fn a_wrong_byte_in_a_page_of_a_gpu_is_found() {
 }
 
 #[test]
+fn a_page_of_a_gpu_that_is_done_before_its_flush_is_found() {
+    for op in ["traffic.op=pull", "traffic.op=push"] {
+        // The call returns success and starts no flush: the bytes stay in the plugin's buffer.
+        let fault = "env.recv.TCPXSOFT_FAULT=\"rc:call=iflush,value=0,nth=5\"";
+        let output = run_kv("plainsoft", &[op, fault]);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{op}: {said}");
+        assert!(said.contains("of the cache byte"), "{op}: {said}");
+    }
+}
+
+#[test]
 fn kv_pages_in_a_stand_in_are_refused() {
     let output = run_kv("builtin", &["env.TCPXSOFT_CUDA=standin"]);
     let said = said(&output);
