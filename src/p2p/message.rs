@@ -16,6 +16,9 @@
 //! A frame is its length after the prefix (u32), a kind (u8) and fields; numbers are little-endian. A
 //! piece is a mark, its blob where the mark is 1, offset and length: the pages of a vector are mostly
 //! of one range, and a blob is four times as long as the rest.
+//!
+//! Two endpoints talk only if their metadata have the same version, so whatever changes here changes
+//! `METADATA_VERSION` too.
 #![forbid(unsafe_code)]
 
 use crate::blob::{BLOB_LEN, Blob};
@@ -132,7 +135,6 @@ impl Message {
     fn kind(&self) -> u8 {
         match self {
             Self::Hello { .. } => 1,
-            // 2 and 3 had a blob in every piece.
             Self::Read { .. } => 11,
             Self::Write { .. } => 12,
             Self::Offer { .. } => 4,
@@ -198,7 +200,11 @@ impl Message {
             10 => Self::Bye {
                 why: fields.text()?,
             },
-            _ => return Err(Malformed("a message of an unknown kind")),
+            _ => {
+                return Err(Malformed(
+                    "a message of an unknown kind, as another build may: use the same tcpxctl on both nodes",
+                ));
+            }
         };
         match fields.0 {
             [] => Ok(Some((message, PREFIX_LEN + len))),
@@ -336,6 +342,59 @@ mod tests {
         fn arbitrary_bytes_are_decoded_or_refused(bytes: Vec<u8>) {
             let _ = Message::decode(&bytes);
         }
+    }
+
+    /// One of each kind, and their bytes. If this fails, change `METADATA_VERSION` with it.
+    #[test]
+    fn the_bytes_of_messages_belong_to_a_version_of_the_metadata() {
+        let (op, first_lane) = (1, 2);
+        let piece = |offset| RemotePiece {
+            blob: [0xBB; BLOB_LEN],
+            offset,
+            len: 9,
+        };
+        let pieces = vec![piece(3), piece(4)];
+        let text = || "why".to_owned();
+        let all = [
+            Message::Hello {
+                endpoint: 7,
+                gpu: Some(5),
+                name: "one".into(),
+            },
+            Message::Read {
+                op,
+                first_lane,
+                pieces: pieces.clone(),
+            },
+            Message::Write { op, pieces },
+            Message::Offer { op, len: 6 },
+            Message::Pull { op, first_lane },
+            Message::Sent { op },
+            Message::Done { op },
+            Message::Refused { op, why: text() },
+            Message::Notify {
+                op,
+                bytes: vec![0xCC],
+            },
+            Message::Bye { why: text() },
+        ];
+        let mut bytes = Vec::new();
+        all.iter().for_each(|message| message.encode(&mut bytes));
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let short = hex.replace(&"bb".repeat(BLOB_LEN), "B");
+        let expected = [
+            "1400000001070000000000000005000000000000006f6e65",
+            "730000000b0100000000000000020000000000000001B030000000000000009000000000000000004000000000000000900000000000000",
+            "6b0000000c010000000000000001B030000000000000009000000000000000004000000000000000900000000000000",
+            "110000000401000000000000000600000000000000",
+            "110000000501000000000000000200000000000000",
+            "09000000060100000000000000",
+            "09000000070100000000000000",
+            "0c000000080100000000000000776879",
+            "0a000000090100000000000000cc",
+            "040000000a776879",
+        ];
+        assert_eq!((crate::METADATA_VERSION, short), (2, expected.concat()));
     }
 
     #[test]

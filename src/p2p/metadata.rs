@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use tcpx_bootstrap::Secret;
 use tcpx_words::units::printable;
 
-/// Version of the metadata and of the protocol between two endpoints.
-pub const METADATA_VERSION: u32 = 1;
+/// Version of the metadata and of the protocol between two endpoints (`message`).
+pub const METADATA_VERSION: u32 = 2;
 const PREFIX: &str = "tcpx-p2p/";
 const BYTES_MAX: usize = 16 * 1024;
 /// Most bytes of bad metadata that an error quotes.
@@ -146,10 +146,10 @@ mod tests {
     fn a_newer_version_is_named() {
         let newer = String::from_utf8(metadata().to_bytes())
             .expect("text")
-            .replace("p2p/1 ", "p2p/2 ");
+            .replace("p2p/2 ", "p2p/3 ");
         let error = Metadata::parse(newer.as_bytes()).expect_err("newer");
         assert!(
-            error.to_string().starts_with("the metadata has version 2"),
+            error.to_string().starts_with("the metadata has version 3"),
             "{error}"
         );
     }
@@ -184,7 +184,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_are_an_error(mut bytes in prop::collection::vec(any::<u8>(), 0..60), prefixed: bool) {
             if prefixed {
-                bytes.splice(0..0, *b"tcpx-p2p/1 ");
+                bytes.splice(0..0, format!("{PREFIX}{METADATA_VERSION} ").into_bytes());
             }
             prop_assert!(Metadata::parse(&bytes).is_err());
         }
