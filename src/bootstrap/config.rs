@@ -20,6 +20,8 @@ const VALUE_CHARS_MAX: usize = 120;
 const LISTED_BYTES_MAX: usize = 1000;
 /// Rank and name of the scenario's hash.
 const SCENARIO_SHA256: (u8, &str) = (3, "scenario sha256");
+/// The key of [`Config::pair`] in a difference.
+pub const PAIR: &str = "pair";
 const SECRET_WORDS: [&str; 10] = [
     "secret",
     "token",
@@ -116,7 +118,7 @@ impl Config {
     fn terms(&self) -> BTreeMap<(u8, &str), &str> {
         let single = [
             ((0, "tcpxctl version"), self.tcpxctl_version.as_str()),
-            ((1, "pair"), &self.pair),
+            ((1, PAIR), &self.pair),
             (SCENARIO_SHA256, &self.scenario_sha256),
             ((4, "plugin name"), &self.plugin_name),
             ((5, "plugin version"), &self.plugin_version),

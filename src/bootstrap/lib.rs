@@ -62,7 +62,7 @@ mod tests;
 mod wait;
 mod wire;
 
-pub use config::Config;
+pub use config::{Config, PAIR};
 pub use connect::connect;
 pub use duplex::Duplex;
 pub use error::{BootstrapError, Cause};

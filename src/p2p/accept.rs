@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::{
-    BootstrapError, Cause, Config, Deadline, PeerLink, PendingLimits, Proven, Purpose, Secret,
-    Strangers,
+    BootstrapError, Cause, Config, Deadline, PAIR, PeerLink, PendingLimits, Proven, Purpose,
+    Secret, Strangers,
 };
 use tcpx_words::error::Outcome;
 
@@ -36,8 +36,14 @@ pub(crate) fn serve(listener: &TcpListener, shared: &Arc<Shared>, terms: &Terms)
     let mut strangers = Strangers::new(listener, limits, &terms.key, Purpose::Endpoint);
     let busy = Arc::new(AtomicUsize::new(0));
     while !shared.stop.load(Ordering::Relaxed) {
+        let served = strangers.serve(None, SLICE);
+        if let Some((from, cause)) = strangers.last_rejected.take()
+            && let Some(why) = rejection(&cause)
+        {
+            shared.warn(&format!("a peer at {from} was not connected: {why}"));
+        }
         // A failed poll is tried again: the port stays open for other peers.
-        let Ok(Some(proven)) = strangers.serve(None, SLICE) else {
+        let Ok(Some(proven)) = served else {
             continue;
         };
         if busy.load(Ordering::Relaxed) >= INTRODUCED_MAX {
@@ -46,9 +52,10 @@ pub(crate) fn serve(listener: &TcpListener, shared: &Arc<Shared>, terms: &Terms)
         busy.fetch_add(1, Ordering::Relaxed);
         let (shared, terms, busy) = (Arc::clone(shared), terms.clone(), Arc::clone(&busy));
         let introduce = move || {
+            let from = proven.from;
             // The peer learns of an error by its own end of the connection.
             if let Err(error) = introduce(proven, &shared, &terms) {
-                shared.warn(&format!("a peer was not connected: {error}"));
+                shared.warn(&format!("a peer at {from} was not connected: {error}"));
             }
             busy.fetch_sub(1, Ordering::Relaxed);
         };
@@ -81,7 +88,7 @@ pub(crate) fn connect(
         deadline,
         &shared.stop,
     );
-    let link = link.map_err(|error| failed(&address.to_string(), &refusal(&error)))?;
+    let link = link.map_err(|error| failed(&address.to_string(), &error))?;
     let (reply, connected) = std::sync::mpsc::sync_channel(1);
     join(link, shared, terms, Some(reply))?;
     // The driver answers at its own deadlines; this one is for a driver inside a plugin call.
@@ -122,7 +129,10 @@ fn join(
         .map_err(|error| failed(&peer.to_string(), &error))
         .and_then(|handles| match link.into_duplex() {
             Ok(duplex) => Ok((handles, duplex)),
-            Err(error) => Err(failed(&peer.to_string(), &error)),
+            Err(error) => {
+                let (peer, why) = (peer.to_string(), error.to_string());
+                Err(Error::Connection { peer, why })
+            }
         });
     match ready {
         Ok((handles, duplex)) => shared.ask(Command::Join(Box::new(Joining {
@@ -141,18 +151,35 @@ fn join(
     }
 }
 
-/// The bootstrap's error in the words of endpoints. Where the peer answered, how long it took is of no use.
-fn refusal(error: &BootstrapError) -> String {
-    match &error.cause {
+/// Why a peer that has proved nothing was turned away; `None` for what is no endpoint.
+fn rejection(cause: &Cause) -> Option<String> {
+    match cause {
         Cause::WrongSecret => {
-            "the endpoint there has another secret, or is not the one of this metadata".to_owned()
+            Some("it has another secret, or the metadata of another endpoint".to_owned())
         }
-        Cause::DifferentConfig(_) | Cause::PeerAborted { .. } => error.cause.to_string(),
-        _ => error.to_string(),
+        Cause::OtherVersion { .. } => Some(cause.to_string()),
+        _ => None,
     }
 }
 
-fn failed(peer: &str, error: &dyn std::fmt::Display) -> Error {
-    let (peer, why) = (peer.to_owned(), error.to_string());
+/// The bootstrap's error in the words of endpoints. Where the peer answered, how long it took is of no use.
+fn failed(peer: &str, error: &BootstrapError) -> Error {
+    let why = match &error.cause {
+        Cause::WrongSecret => {
+            "the endpoint there has another secret, or is not the one of this metadata".to_owned()
+        }
+        Cause::DifferentConfig(differences) => {
+            match differences.0.iter().find(|one| one.key == PAIR) {
+                Some(pair) => format!(
+                    "the connecting end has the metadata of another endpoint: {} here, {} there",
+                    pair.here, pair.there
+                ),
+                None => error.cause.to_string(),
+            }
+        }
+        Cause::PeerAborted { .. } => error.cause.to_string(),
+        _ => error.to_string(),
+    };
+    let peer = peer.to_owned();
     Error::Connection { peer, why }
 }

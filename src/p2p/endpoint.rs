@@ -103,7 +103,7 @@ impl Endpoint {
             key: metadata
                 .key(settings.secret.as_ref())
                 .map_err(|error| system(&error))?,
-            config: config(settings, &loaded),
+            config: config(settings, &loaded, endpoint),
             lanes: settings.lanes,
             within: settings.connect_within,
         };
@@ -160,10 +160,11 @@ impl Endpoint {
         let key = metadata
             .key(self.secret.as_ref())
             .map_err(|error| Error::Usage(error.to_string()))?;
-        let terms = Terms {
+        let mut terms = Terms {
             key,
             ..self.terms.clone()
         };
+        terms.config.pair = pair_of(metadata.endpoint);
         accept::connect(metadata.address, &self.shared, &terms)
     }
 
@@ -212,8 +213,8 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
-/// What both ends of a connection must agree on.
-fn config(settings: &Settings, loaded: &Loaded) -> Config {
+/// What both ends of a connection to `endpoint` must agree on.
+fn config(settings: &Settings, loaded: &Loaded, endpoint: u64) -> Config {
     let about = loaded.net.about();
     let terms = [
         ("endpoint.lanes", settings.lanes),
@@ -223,7 +224,7 @@ fn config(settings: &Settings, loaded: &Loaded) -> Config {
     // Each end moves memory of its own kind.
     shared.remove(loaded::SOFT_CUDA);
     Config {
-        pair: "endpoints".into(),
+        pair: pair_of(endpoint),
         tcpxctl_version: env!("CARGO_PKG_VERSION").into(),
         scenario: terms
             .map(|(key, value)| (key.to_owned(), value.to_string()))
@@ -233,6 +234,11 @@ fn config(settings: &Settings, loaded: &Loaded) -> Config {
         settings: shared,
         ..Config::default()
     }
+}
+
+/// The name under which both ends of a connection know it: that of the endpoint that is connected to.
+fn pair_of(endpoint: u64) -> String {
+    format!("endpoint {endpoint:016x}")
 }
 
 /// A registration of the endpoint's own for messages without bytes.

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tcpx_p2p::{Endpoint, Error, Local, Metadata, Remote, Rights, Settings};
+use tcpx_p2p::{Endpoint, Error, Local, Metadata, Remote, Rights, Secret, Settings};
 use tcpx_recorder::format::{OperationKind, Role};
 use tcpx_recorder::{Reader, Snapshot};
 
@@ -300,6 +300,65 @@ fn what_a_peer_was_refused_is_in_the_log_of_the_end_that_refuses() {
     drop((server, reader));
     let both = (std::hint::black_box(&served), std::hint::black_box(&buffer));
     assert!(both.0.iter().all(|byte| *byte == 0xC5) && both.1.iter().all(|byte| *byte == 0xA6));
+}
+
+#[test]
+fn a_peer_that_cannot_prove_itself_is_told_why_and_so_is_the_log_of_the_other_end() {
+    // SAFETY: before the first endpoint, and each test of this file sets the same value.
+    unsafe { std::env::set_var("TCPXSOFT_SOCKET_IFNAME", "lo") };
+    let secret = || Some(Secret::generate().expect("randomness"));
+    let with = |name, secret| {
+        let settings = Settings {
+            secret,
+            connect_within: Duration::from_secs(5),
+            ..settings(name)
+        };
+        Endpoint::new(&settings).expect("an endpoint")
+    };
+    let (server, reader) = (endpoint("server"), endpoint("reader"));
+    let (kept, other) = (with("kept", secret()), with("other", secret()));
+    let number = server.metadata().endpoint;
+    let mut renamed = server.metadata().clone();
+    renamed.endpoint = 7;
+    let mut guessed = server.metadata().clone();
+    guessed.nonce.reverse();
+    let another = "another secret, or the metadata of another endpoint";
+    let is_not = "the endpoint there has another secret, or is not the one of this metadata";
+    let whose = "the connecting end has the metadata of another endpoint: ";
+    let (seven, right) = (
+        "`endpoint 0000000000000007`",
+        format!("`endpoint {number:016x}`"),
+    );
+    for (from, to, here, there) in [
+        (
+            &reader,
+            &renamed,
+            format!("{whose}{seven} here, {right} there"),
+            format!("{whose}{right} here, {seven} there"),
+        ),
+        (&reader, &guessed, is_not.to_owned(), another.to_owned()),
+        (
+            &other,
+            kept.metadata(),
+            is_not.to_owned(),
+            another.to_owned(),
+        ),
+    ] {
+        let before = logged().len();
+        let error = from.connect(to).expect_err("refused").to_string();
+        assert_eq!(error, format!("connection to {}: {here}", to.address));
+        let until = Instant::now() + AMPLE;
+        while !logged()[before..]
+            .iter()
+            .any(|line| line.starts_with("a peer at 127.0.0.1:") && line.ends_with(&there))
+        {
+            assert!(Instant::now() < until, "no {there}: {:?}", logged());
+            std::thread::yield_now();
+        }
+    }
+    reader
+        .connect(server.metadata())
+        .expect("the endpoint still listens");
 }
 
 /// Listens, and may then open two more descriptors: the peer's connection takes both, one to read and one to write, and
