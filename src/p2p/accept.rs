@@ -55,7 +55,11 @@ pub(crate) fn serve(listener: &TcpListener, shared: &Arc<Shared>, terms: &Terms)
             let from = proven.from;
             // The peer learns of an error by its own end of the connection.
             if let Err(error) = introduce(proven, &shared, &terms) {
-                shared.warn(&format!("a peer at {from} was not connected: {error}"));
+                let why = match error {
+                    Error::Connection { why, .. } => why,
+                    other => other.to_string(),
+                };
+                shared.warn(&format!("a peer at {from} was not connected: {why}"));
             }
             busy.fetch_sub(1, Ordering::Relaxed);
         };

@@ -456,7 +456,28 @@ pub(crate) fn push(
 
 pub(crate) fn lost(error: &std::io::Error) -> Lost {
     match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => "the peer's process ended or closed it".to_owned(),
+        // The kernel of a process that ended resets what it had not read.
+        std::io::ErrorKind::UnexpectedEof
+        | std::io::ErrorKind::ConnectionReset
+        | std::io::ErrorKind::BrokenPipe => "the peer's process ended or closed it".to_owned(),
         _ => format!("lost: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn a_peer_that_ended_is_said_in_the_same_words_whether_it_had_read_everything_or_not() {
+        for kind in [
+            ErrorKind::UnexpectedEof,
+            ErrorKind::ConnectionReset,
+            ErrorKind::BrokenPipe,
+        ] {
+            assert_eq!(lost(&kind.into()), "the peer's process ended or closed it");
+        }
+        assert!(lost(&Error::other("odd")).starts_with("lost: odd"));
     }
 }
