@@ -152,6 +152,7 @@ pub extern "C" fn tcpxp2p_connect(
         let handle = reference("endpoint", endpoint)?;
         let metadata = Metadata::parse(bytes("metadata", metadata, len)?);
         let metadata = metadata.map_err(|error| Failure::usage(error.to_string()))?;
+        put("connection", connection, 0)?;
         put(
             "connection",
             connection,
@@ -169,6 +170,8 @@ pub extern "C" fn tcpxp2p_accept(
 ) -> c_int {
     guarded(|| {
         let handle = reference("endpoint", endpoint)?;
+        // Taken from the queue, a connection without a place for its number would be lost.
+        put("connection", connection, 0)?;
         let accepted = handle.endpoint.accept(Duration::from_millis(timeout_ms))?;
         put("connection", connection, accepted.connection)
     })

@@ -264,12 +264,14 @@ pub extern "C" fn tcpxp2p_notification(
     len: *mut usize,
 ) -> c_int {
     guarded(|| {
+        // Taken from the queue, a notification without room for all of it would be lost.
         if capacity < NOTE_MAX {
-            // Taken from the queue, a longer one would be lost.
             return Err(Failure::usage(format!(
                 "a buffer of {capacity} bytes: a notification has up to {NOTE_MAX}"
             )));
         }
+        put("connection", connection, 0)?;
+        fill(buffer, capacity, len, &[])?;
         let allowed = Duration::from_millis(timeout_ms);
         let what = "a notification".to_owned();
         let heard = reference("endpoint", endpoint)?
