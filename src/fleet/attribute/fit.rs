@@ -103,7 +103,7 @@ impl Fit<'_> {
         let rates = self.table.rates.iter().zip(&self.causes);
         let free = rates.filter(|(_, causes)| causes.is_free());
         let mut free: Vec<f64> = free.map(|(rate, _)| rate.log).collect();
-        if free.len() >= FREE_MIN {
+        if free.len() >= FREE_MIN.min(self.table.rates.len()) {
             self.level = robust::median(&mut free);
         }
         self.set_residuals();

@@ -58,6 +58,20 @@ fn of_two_nodes_neither_is_blamed() {
 }
 
 #[test]
+fn two_rates_scatter_by_what_is_between_them() {
+    let cell = |from, gb_per_s| Cell {
+        from,
+        to: 0,
+        rail: 0,
+        gb_per_s: Some(gb_per_s),
+    };
+    let cells = [cell(1, 0.07), cell(2, 0.08)];
+    let found = attribute(&cells, &[], &Groups::default());
+    assert_eq!(found.findings, []);
+    assert!(found.scatter < 0.2, "{}", found.scatter);
+}
+
+#[test]
 fn one_cause_is_one_finding() {
     let says = |found: Vec<String>, expected: &[&str]| assert_eq!(found, expected);
     says(found(16, 4, |_, _, _| 1.0), &[]);
