@@ -139,7 +139,7 @@ impl Context {
             Ok(())
         } else {
             wrong(format!(
-                "is on GPU {ordinal}, and GPU {} was current",
+                "is on GPU {ordinal}, and only memory of GPU {} can be used here",
                 self.device.ordinal
             ))
         }
