@@ -88,7 +88,7 @@ fn an_unresolved_dependency_is_named() {
     let library = shared_object(source, folder.path(), "lacking.so");
     no_plugin(
         library.to_str().unwrap(),
-        &["lacking.so", "a_function_of_nobody", "ldd"],
+        &["lacking.so", "a_function_of_nobody", "ldd -r"],
     );
 }
 

@@ -103,6 +103,12 @@ impl LoadError {
 impl NextStep for LoadError {
     fn next_step(&self) -> Option<String> {
         match self {
+            // `ldd` without -r reports libraries that are missing, and no symbols.
+            Self::Open { path, why } if why.contains("undefined symbol") => Some(format!(
+                "run `ldd -r {}`, which lists every undefined symbol; a library that has them, and that the plugin \
+                 does not name, can be named in LD_PRELOAD",
+                path.display()
+            )),
             Self::Open { path, .. } => Some(format!(
                 "run `ldd {}` and look for `not found`",
                 path.display()
