@@ -234,6 +234,11 @@ fn seen(arguments: &Arguments) -> Result<DiagnoseInput, Failure> {
     if let Some(transport) = arguments.nodes.peer()? {
         return on_peer(arguments, &*transport);
     }
+    if let Some(process) = arguments.what.iter().find(|what| is_on_peer(what)) {
+        let message =
+            format!("{process} is a process on the other node, and no other node is named");
+        return Err(Failure::new(Outcome::Usage, message).next("name it with --peer HOST"));
+    }
     match arguments.what.as_slice() {
         [] => match in_recorders(&[]) {
             Err(SourceError::NoRecorder) => in_run(&newest_run(Path::new("reports"))?),
@@ -323,6 +328,13 @@ fn in_recorders(what: &[String]) -> Result<DiagnoseInput, SourceError> {
         note: None,
         logs: None,
     })
+}
+
+/// Whether it is `peer:PID`, and no file has that name.
+fn is_on_peer(what: &str) -> bool {
+    what.strip_prefix("peer:")
+        .is_some_and(|pid| pid.parse::<u32>().is_ok())
+        && !Path::new(what).exists()
 }
 
 /// Node and process ids from `PID` and `peer:PID`.
