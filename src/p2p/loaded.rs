@@ -49,7 +49,7 @@ impl Loaded {
     pub(crate) fn check(&self) -> Result<(), String> {
         if !self.net.calls().limits().asks_again {
             return Err(format!(
-                "its newest table is version {}, whose connect waits for the peer; version 5 is needed",
+                "the table in use is version {}, whose connect waits for the peer; version 5 is needed",
                 self.net.about().abi
             ));
         }

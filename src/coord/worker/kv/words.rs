@@ -79,7 +79,7 @@ mod tests {
         ];
         let mut all = vec![
             too_large(1 << 40, 5 << 30),
-            no_endpoint("TCPXSoft", &7, &"its newest table is version 4"),
+            no_endpoint("TCPXSoft", &7, &"the table in use is version 4"),
             secret_refused(&"it is short"),
             LOWER.to_owned(),
             ANOTHER_ABI.to_owned(),
