@@ -20,6 +20,7 @@ mod rank;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod transfers;
 pub mod turn;
 mod watcher;
 

@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::catalogue::{CatalogueEntry, Condition};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Spot};
 use super::rules::{FAMILIES, Found, LAST_RESORT};
+use super::transfers::Transfers;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use tcpx_run_model::finding::{Finding, Severity};
 
 /// Most facts of one finding.
@@ -19,15 +21,16 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     for rule in FAMILIES.iter().copied().flatten() {
         found.extend(rule(evidence));
     }
-    let mut ranked = ranked(merged(found));
+    let transfers = Transfers::new(evidence);
+    let mut ranked = ranked(merged(found), &transfers);
     let is_explained = ranked
         .iter()
         .any(|one| one.entry.severity == Severity::Error && one.follows.is_none());
     if !is_explained {
         let stalled = merged(LAST_RESORT(evidence));
-        ranked.splice(0..0, self::ranked(stalled));
+        ranked.splice(0..0, self::ranked(stalled, &transfers));
     }
-    let rivals = rivals(&ranked);
+    let rivals = rivals(&ranked, &transfers);
     let mut findings: Vec<Finding> = ranked
         .into_iter()
         .map(|one| one.finding(evidence))
@@ -84,16 +87,17 @@ fn add(known: &mut Vec<String>, more: Vec<String>) {
 }
 
 /// Causes first, then by severity, confidence and the order of the catalogue.
-fn ranked(found: Vec<Found>) -> Vec<Ranked> {
-    let conditions: Vec<Condition> = found.iter().map(|one| one.condition).collect();
-    let mut ranked = Vec::new();
-    for found in found {
-        ranked.push(Ranked {
-            entry: found.condition.entry(),
-            follows: cause_of(found.condition, &conditions),
-            found,
-        });
-    }
+fn ranked(found: Vec<Found>, transfers: &Transfers<'_>) -> Vec<Ranked> {
+    let causes: Vec<Option<Condition>> = found
+        .iter()
+        .map(|one| cause_of(one, &found, transfers))
+        .collect();
+    let of_one = |(found, follows): (Found, Option<Condition>)| Ranked {
+        entry: found.condition.entry(),
+        follows,
+        found,
+    };
+    let mut ranked: Vec<Ranked> = found.into_iter().zip(causes).map(of_one).collect();
     ranked.sort_by_key(|one| {
         let doubt = Reverse((one.found.confidence * 1000.0) as u32);
         let is_symptom = one.follows.is_some();
@@ -102,18 +106,21 @@ fn ranked(found: Vec<Found>) -> Vec<Ranked> {
     ranked
 }
 
-/// The first of the conditions that explains this one. Of two that explain each other
-/// the first of the catalogue is the cause.
-fn cause_of(symptom: Condition, conditions: &[Condition]) -> Option<Condition> {
+/// The first condition of the same transfer that explains this one. Of two that explain each
+/// other the first of the catalogue is the cause.
+fn cause_of(symptom: &Found, all: &[Found], transfers: &Transfers<'_>) -> Option<Condition> {
     let explains = |cause: Condition, symptom: Condition| cause.entry().explains.contains(&symptom);
-    conditions
-        .iter()
-        .copied()
-        .find(|cause| explains(*cause, symptom) && (!explains(symptom, *cause) || *cause < symptom))
+    let effect = symptom.condition;
+    let is_cause = |cause: &&Found| {
+        explains(cause.condition, effect)
+            && (!explains(effect, cause.condition) || cause.condition < effect)
+            && transfers.are_one(cause.node.as_ref(), symptom.node.as_ref())
+    };
+    all.iter().find(is_cause).map(|cause| cause.condition)
 }
 
 /// Other causes that were found beside the first finding, and what would decide.
-fn rivals(ranked: &[Ranked]) -> Vec<String> {
+fn rivals(ranked: &[Ranked], transfers: &Transfers<'_>) -> Vec<String> {
     let Some(first) = ranked.first() else {
         return Vec::new();
     };
@@ -121,9 +128,14 @@ fn rivals(ranked: &[Ranked]) -> Vec<String> {
         one.follows.is_none()
             && one.entry.severity == Severity::Error
             && one.found.condition != first.found.condition
+            && transfers.are_one(one.found.node.as_ref(), first.found.node.as_ref())
     };
+    let mut named = BTreeSet::new();
     let mut rivals = Vec::new();
-    for rival in ranked[1..].iter().filter(is_rival).take(RIVALS_MAX) {
+    for rival in ranked[1..].iter().filter(is_rival) {
+        if named.len() >= RIVALS_MAX || !named.insert(rival.found.condition) {
+            continue;
+        }
         let decided_by = rival.entry.decided_by.or(first.entry.decided_by);
         let decided_by = decided_by
             .map(|text| format!("; what decides: {text}"))
@@ -147,6 +159,27 @@ fn remedy(entry: &CatalogueEntry, found: &Found, evidence: &Evidence) -> &'stati
     }
 }
 
+/// A finding that is surer than this rests on what its own end shows.
+const SURE: f64 = 0.9;
+const OTHER_END_UNSEEN: &str = "the other end: it was not inspected, and its part may be the cause";
+
+/// Whether a finding about a process is about channels whose other end is not known.
+fn lacks_the_other_end(found: &Found, evidence: &Evidence) -> bool {
+    let is_about = |spot: &Spot<'_>| {
+        Some(&spot.node.subject) == found.node.as_ref()
+            && spot.node.subject.pair.is_none()
+            && found
+                .channel
+                .is_none_or(|index| spot.channel.now.index == index)
+            && !spot.channel.now.closed
+    };
+    found.cannot_see.is_empty()
+        && evidence
+            .spots()
+            .filter(is_about)
+            .any(|spot| spot.other_end().is_none())
+}
+
 impl Ranked {
     /// A finding that follows from another is reported as info.
     fn finding(self, evidence: &Evidence) -> Finding {
@@ -156,9 +189,12 @@ impl Ranked {
         };
         let Self {
             entry,
-            found,
+            mut found,
             follows,
         } = self;
+        if found.confidence < SURE && lacks_the_other_end(&found, evidence) {
+            found.cannot_see.push(OTHER_END_UNSEEN.to_owned());
+        }
         let severity = if follows.is_some() {
             Severity::Info
         } else {

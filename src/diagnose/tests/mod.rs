@@ -5,10 +5,11 @@
 //! `healthy*.json` are runs without one. The family files of the rules construct what no
 //! software on one machine can cause (`cases`), from the parts in `builders`.
 
+mod apart;
 pub(crate) mod builders;
 
 use super::*;
-use crate::evidence::Watched;
+use crate::evidence::{EvidenceChannel, EvidenceNode, Watched};
 use crate::rules::CASES;
 use builders::*;
 use proptest::prelude::*;
