@@ -14,6 +14,7 @@ use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::scenario::Scenario;
+use tcpx_run_model::state::STALL_AFTER_MS;
 pub(crate) use tcpx_run_model::state::Timed;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
@@ -46,12 +47,26 @@ pub struct Evidence {
 }
 
 /// A stall that was declared.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EvidenceStall {
     /// When.
     pub(crate) at_ms: f64,
     /// Requests changed state again afterwards.
     pub(crate) recovered: bool,
+    /// A worker that waited for a CPU for nearly all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) starved: Option<Starved>,
+}
+
+/// A worker that waited for a CPU while its channels stood still.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Starved {
+    /// `local`, `peer gpu 3`.
+    pub(crate) name: String,
+    /// For how long its channels stood still.
+    pub(crate) quiet_ms: u64,
+    /// For how long of that a thread of its process waited for a CPU.
+    pub(crate) no_cpu_ms: u64,
 }
 
 /// The measured bytes of one direction of one pair.
@@ -102,6 +117,9 @@ pub(crate) struct EvidenceNode {
     /// Lines of its plugin's log, by signature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) lines: Vec<SignatureLines>,
+    /// The last line that its process printed, if it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_printed: Option<String>,
     /// Number of lines that its plugin logged below WARN, which NCCL_DEBUG=WARN would leave out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) logged: Option<u64>,
@@ -251,6 +269,15 @@ impl Evidence {
             .flat_map(move |node| node.channels.iter().map(of(node)))
     }
 
+    /// Milliseconds without a change after which a channel stands still. A run that was interrupted
+    /// before a longer limit of its own had passed is judged by the usual one.
+    pub(crate) fn stands_after_ms(&self) -> u64 {
+        match self.outcome {
+            Some(Outcome::Interrupted) => self.stall_after_ms.min(STALL_AFTER_MS),
+            _ => self.stall_after_ms,
+        }
+    }
+
     /// Whether the run has not passed. No channel of a run that passed stands still.
     pub(crate) fn is_bad(&self) -> bool {
         self.outcome != Some(Outcome::Passed)
@@ -389,6 +416,7 @@ impl EvidenceNode {
             setup: None,
             inside: None,
             lines: Vec::new(),
+            last_printed: None,
             logged: None,
             plugin: None,
             family: None,
@@ -505,6 +533,12 @@ const RAN_ENOUGH_MS: u64 = 1000;
 /// Shortest stretch that a test rate is computed over.
 const WATCHED_MIN_MS: f64 = 150.0;
 
+/// Whether a channel's process waited for a CPU for nearly all the time in which nothing changed.
+pub(crate) fn lacked_cpu(now: &ChannelNow) -> bool {
+    let ran_ms = now.quiet_ms.saturating_sub(now.no_cpu_ms);
+    now.no_cpu_ms > 0 && ran_ms < RAN_ENOUGH_MS && ran_ms < now.quiet_ms / 5
+}
+
 /// A channel with its node and the evidence it belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
@@ -519,16 +553,14 @@ impl<'a> Spot<'a> {
     pub(crate) fn stands(&self) -> bool {
         let one = &self.channel.now;
         let long =
-            one.quiet_ms >= self.evidence.stall_after_ms || self.channel.stuck_in().is_some();
+            one.quiet_ms >= self.evidence.stands_after_ms() || self.channel.stuck_in().is_some();
         self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && long
     }
 
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed,
     /// so that its counters prove nothing about its program or its plugin.
     pub(crate) fn lacks_cpu(&self) -> bool {
-        let now = &self.channel.now;
-        let ran_ms = now.quiet_ms.saturating_sub(now.no_cpu_ms);
-        now.no_cpu_ms > 0 && ran_ms < RAN_ENOUGH_MS && ran_ms < now.quiet_ms / 5
+        lacked_cpu(&self.channel.now)
     }
 
     /// The channel at the other end of its connection: by their addresses, which may be in the

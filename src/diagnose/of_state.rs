@@ -7,7 +7,7 @@
 
 use super::evidence::{
     Evidence, EvidenceChannel, EvidenceMachine, EvidenceNic, EvidenceNode, EvidenceStall, Gone,
-    Moved, SignatureLines, Watched,
+    Moved, SignatureLines, Starved, Watched, lacked_cpu,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
@@ -68,6 +68,7 @@ impl Evidence {
             stall: state.stall().map(|stall| EvidenceStall {
                 at_ms: stall.at_ms,
                 recovered: stall.recovered,
+                starved: starved(state, stall.at_ms),
             }),
             outcome: state.ended.as_ref().map(|ended| ended.outcome),
             nodes: workers.map(|worker| node(state, worker, known)).collect(),
@@ -118,6 +119,37 @@ impl Evidence {
         });
         self.moved = moved.collect();
     }
+}
+
+/// A worker of the pair whose stall was declared at this moment, if every channel that it used and
+/// that stood still then did so for lack of a CPU. Where an end of a transfer cannot run, the
+/// other end stands still too.
+fn starved(state: &RunState, at_ms: f64) -> Option<Starved> {
+    let pair = state
+        .pairs
+        .iter()
+        .position(|pair| pair.stall.is_some_and(|stall| stall.at_ms == at_ms))?;
+    let ends = state.ends(PairId(u32::try_from(pair).ok()?));
+    ends.into_iter().flatten().find_map(|worker| {
+        let channels = &worker.at_stall.as_ref()?.channels;
+        // The samples of a machine without a free CPU are late.
+        let stood = |now: &&ChannelNow| {
+            !now.closed && now.posted > 0 && now.quiet_ms >= state.stall_after_ms / 2
+        };
+        let longest = channels
+            .iter()
+            .filter(stood)
+            .max_by_key(|now| now.quiet_ms)?;
+        channels
+            .iter()
+            .filter(stood)
+            .all(lacked_cpu)
+            .then(|| Starved {
+                name: subject(state, worker).name,
+                quiet_ms: longest.quiet_ms,
+                no_cpu_ms: longest.no_cpu_ms,
+            })
+    })
 }
 
 /// Milliseconds without a change that are a stall. A run without its scenario does not say,
@@ -238,6 +270,10 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
             .and_then(|process| process.setup.clone()),
         inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
         lines: known.lines(worker),
+        last_printed: worker
+            .last_printed()
+            .filter(|_| worker.exit.is_some())
+            .map(quoted),
         logged: worker.log.map(|log| below_warn((log.lines, log.warnings))),
         plugin: plugin(worker),
         family: family(worker),
@@ -384,7 +420,7 @@ impl KnownLines {
                 lines.push(SignatureLines {
                     signature: signature.cloned(),
                     severity,
-                    text: printable(&line.text).chars().take(LINE_CHARS_MAX).collect(),
+                    text: quoted(&line.text),
                     count: line.count,
                     first_ms: line.first_ms,
                     last_ms: line.last_ms,
@@ -429,6 +465,11 @@ fn log_phase(phase: Option<Phase>) -> LogPhase {
         Some(Phase::Closing | Phase::Finished) => LogPhase::Close,
         Some(_) => LogPhase::Setup,
     }
+}
+
+/// A line as findings quote it.
+fn quoted(text: &str) -> String {
+    printable(text).chars().take(LINE_CHARS_MAX).collect()
 }
 
 fn machine(facts: &NodeFacts) -> EvidenceMachine {

@@ -198,7 +198,7 @@ impl Ranked {
         let severity = if follows.is_some() {
             Severity::Info
         } else {
-            entry.severity
+            found.severity.unwrap_or(entry.severity)
         };
         let mut because = found.because;
         because.extend(follows.map(|cause| format!("it follows from {cause}")));

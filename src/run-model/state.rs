@@ -28,7 +28,7 @@ use tcpx_words::error::Outcome;
 pub use worker::{CallCounts, CallSample, Framed, StallPicture, Timed, WorkerState};
 
 /// Milliseconds without a state change that are a stall if no scenario is known.
-pub(crate) const STALL_AFTER_MS: u64 = 3000;
+pub const STALL_AFTER_MS: u64 = 3000;
 /// Most nodes of one run.
 const NODES_MAX: usize = 4096;
 /// Most pairs, and most workers, of one run.

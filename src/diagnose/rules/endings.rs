@@ -42,9 +42,19 @@ fn died(evidence: &Evidence) -> Vec<Found> {
             .iter()
             .filter(|line| line.severity <= Severity::Warning)
             .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
-        found.push(match last_warning {
-            Some(_) => one.and_line(last_warning),
-            None => one.unseen("why: the plugin logged no warning before it"),
+        // A runtime that ends a process says why on stderr, not in the plugin's log.
+        let printed = node
+            .last_printed
+            .as_ref()
+            .filter(|text| last_warning.is_none_or(|line| line.text != **text));
+        found.push(match (last_warning, printed) {
+            (None, None) => {
+                one.unseen("why: its plugin logged no warning and its process printed nothing")
+            }
+            (line, None) => one.and_line(line),
+            (line, Some(text)) => one
+                .and_line(line)
+                .and(format!("the last line that it printed: {text}")),
         });
     }
     found

@@ -16,7 +16,7 @@ mod topology;
 
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, SignatureLines, Spot};
-use tcpx_run_model::finding::Subject;
+use tcpx_run_model::finding::{Severity, Subject};
 
 /// Judges one or several conditions of a family.
 pub(super) type Rule = fn(&Evidence) -> Vec<Found>;
@@ -64,6 +64,8 @@ pub(super) struct Found {
     pub(super) because: Vec<String>,
     /// Facts that would be needed to be sure.
     pub(super) cannot_see: Vec<String>,
+    /// How bad it is in this case, if not as the catalogue says.
+    pub(super) severity: Option<Severity>,
     /// What to do in this case, if the catalogue's text for the condition does not fit.
     pub(super) next_step: Option<String>,
 }
@@ -100,6 +102,7 @@ impl Found {
             confidence,
             because: vec![because.into()],
             cannot_see: Vec::new(),
+            severity: None,
             next_step: None,
         }
     }

@@ -4,8 +4,9 @@
 
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, EvidenceChannel, Spot};
+use crate::evidence::{Evidence, EvidenceChannel, Spot, Starved};
 use std::time::Duration;
+use tcpx_run_model::finding::Severity;
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
 
@@ -82,8 +83,12 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
             node.name(),
             exit.what.phase
         );
-        exit.what
-            .killed
+        // Its agent also kills a worker that does not return in the short time after the other
+        // end has died: that proves no hang.
+        let is_cut_short = evidence
+            .opposite(node)
+            .is_some_and(|other| other.died().is_some());
+        (exit.what.killed && !is_cut_short)
             .then(|| Found::at(Condition::HangInsideCall, node, 0.9, why))
     });
     on_channels.chain(killed).collect()
@@ -302,7 +307,7 @@ fn behind(evidence: &Evidence) -> Vec<Found> {
     }
     let waits = |spot: &Spot<'_>| {
         let now = &spot.channel.now;
-        spot.channel.in_flight() == 0 && !now.closed && now.quiet_ms >= evidence.stall_after_ms
+        spot.channel.in_flight() == 0 && !now.closed && now.quiet_ms >= evidence.stands_after_ms()
     };
     let found = evidence.spots().filter(waits).filter_map(|spot| {
         let ahead = spot.other_end().filter(waits)?;
@@ -322,7 +327,11 @@ fn behind(evidence: &Evidence) -> Vec<Found> {
 /// Whether the run stands still, or was given up.
 fn is_stalled(evidence: &Evidence) -> bool {
     evidence.outcome == Some(Outcome::Stalled)
-        || (evidence.outcome.is_none() && evidence.stall.is_some_and(|stall| !stall.recovered))
+        || (evidence.outcome.is_none()
+            && evidence
+                .stall
+                .as_ref()
+                .is_some_and(|stall| !stall.recovered))
 }
 
 /// The other end of a standing channel has nothing in flight and has not completed everything.
@@ -424,18 +433,36 @@ fn nothing_arrives(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
 fn recovered(evidence: &Evidence) -> Vec<Found> {
     let stall = evidence
         .stall
+        .as_ref()
         .filter(|stall| stall.recovered || evidence.outcome == Some(Outcome::Passed));
     let over = stall.filter(|_| evidence.outcome != Some(Outcome::Stalled));
-    let at = over.map(|stall| {
-        format!(
+    let found = over.map(|stall| {
+        let at = format!(
             "at {:.1} s no request had changed state for {} ms; then requests completed again",
             stall.at_ms / 1e3,
             evidence.stall_after_ms
-        )
+        );
+        let found = Found::of_transfer(Condition::StalledAndRecovered, 1.0, at);
+        match &stall.starved {
+            Some(starved) => without_cpu(found, starved),
+            None => found,
+        }
     });
-    at.map(|at| Found::of_transfer(Condition::StalledAndRecovered, 1.0, at))
-        .into_iter()
-        .collect()
+    found.into_iter().collect()
+}
+
+/// A stall that the machine's load explains is no fault of the transfer.
+fn without_cpu(found: Found, starved: &Starved) -> Found {
+    Found {
+        severity: Some(Severity::Info),
+        next_step: Some(Condition::WaitsForCpu.entry().fix.to_owned()),
+        ..found.and(format!(
+            "{}: of {:.1} s in which its channels stood still, a thread of its process waited for a CPU for {:.1} s",
+            starved.name,
+            starved.quiet_ms as f64 / 1e3,
+            starved.no_cpu_ms as f64 / 1e3
+        ))
+    }
 }
 
 pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {

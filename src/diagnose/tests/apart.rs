@@ -99,3 +99,79 @@ fn a_guess_from_one_end_says_that_the_other_was_not_inspected() {
         "{findings:#?}"
     );
 }
+
+#[test]
+fn a_worker_that_is_ended_because_the_other_end_died_does_not_hang() {
+    let mut evidence = pair(
+        channel(Side::Send, [0; 3], 0),
+        channel(Side::Recv, [0; 3], 0),
+    );
+    for one in &mut evidence.nodes {
+        one.inside = Some("init".into());
+        one.exit = exit(None);
+        let exit = &mut one.exit.as_mut().unwrap().what;
+        (exit.phase, exit.signal) = (Phase::Initialising, Some(libc::SIGABRT));
+    }
+    let killed = &mut evidence.nodes[1].exit.as_mut().unwrap().what;
+    (killed.killed, killed.signal) = (true, Some(libc::SIGKILL));
+    evidence.nodes[0].last_printed = Some("terminate called without an active exception".into());
+    let evidence = ended(Outcome::PluginDied, evidence);
+    let findings = diagnose(&evidence);
+    assert_eq!(names(&findings), ["plugin-crash"]);
+    let said = findings[0].because.join("; ");
+    assert!(
+        said.contains("the last line that it printed: terminate called"),
+        "{said}"
+    );
+    // Without the death of the other end it was inside the call for as long as its limit allows.
+    let mut alone = evidence;
+    alone.nodes[0].exit = None;
+    assert_eq!(names(&diagnose(&alone)), ["hang-inside-call"]);
+}
+
+#[test]
+fn a_run_that_was_interrupted_before_its_own_long_limit_is_judged_by_the_usual_one() {
+    let mut evidence = pair(
+        channel(Side::Send, [232, 216, 216], 8000),
+        channel(Side::Recv, [216, 216, 200], 8000),
+    );
+    evidence.stall_after_ms = 100_000;
+    assert_eq!(diagnose(&evidence), []);
+    evidence.outcome = Some(Outcome::Interrupted);
+    assert_eq!(names(&diagnose(&evidence)), ["window-never-consumed"]);
+}
+
+#[test]
+fn a_stall_for_lack_of_a_cpu_that_a_passed_run_got_over_is_no_warning() {
+    let found = |no_cpu_ms: u64| {
+        let mut state = RunState::default();
+        state.introduce_two_nodes();
+        let worker = |node| Who::Worker(WorkerId::of_pair(NodeId(node), PairId(0)));
+        let counters = |side, done, quiet_ms, no_cpu_ms| {
+            let mut now = channel(side, [40, done, done], quiet_ms).now;
+            now.no_cpu_ms = no_cpu_ms;
+            EventKind::Sample(vec![now])
+        };
+        let mut apply = |ms, who, kind| {
+            state.apply(&Event::new(ms, who, kind));
+        };
+        // The sender runs and waits; the receiver cannot run.
+        apply(5000.0, worker(0), counters(Side::Send, 28, 3200, 0));
+        apply(5000.0, worker(1), counters(Side::Recv, 28, 3100, no_cpu_ms));
+        apply(5100.0, Who::Pair(PairId(0)), EventKind::Stall(Vec::new()));
+        apply(6000.0, worker(0), counters(Side::Send, 40, 10, 0));
+        apply(6000.0, worker(1), counters(Side::Recv, 40, 10, 0));
+        let findings = diagnose(&ended(Outcome::Passed, Evidence::from_state(&state)));
+        assert_eq!(names(&findings), ["stalled-and-recovered"]);
+        findings.into_iter().next().unwrap()
+    };
+    let starved = found(3000);
+    let because = starved.because.join("; ");
+    assert_eq!(starved.severity, Severity::Info, "{because}");
+    assert!(
+        because.contains("peer: of 3.1 s in which its channels stood still"),
+        "{because}"
+    );
+    assert!(starved.next_step.unwrap().contains("give the process CPUs"));
+    assert_eq!(found(1000).severity, Severity::Warning);
+}

@@ -60,11 +60,17 @@ impl KeptLine {
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeptLines {
     kept: Vec<KeptLine>,
+    /// The newest line of output that is not blank, also of a kind too many.
+    last_printed: Option<String>,
 }
 
 impl KeptLines {
     pub(super) fn kept(&self) -> &[KeptLine] {
         &self.kept
+    }
+
+    pub(super) fn last_printed(&self) -> Option<&str> {
+        self.last_printed.as_deref()
     }
 
     pub(super) fn logged(&mut self, at_ms: f64, line: &LogLine, phase: Option<Phase>) {
@@ -79,6 +85,9 @@ impl KeptLines {
     }
 
     pub(super) fn printed(&mut self, at_ms: f64, stream: &str, text: &str, phase: Option<Phase>) {
+        if !text.trim().is_empty() {
+            self.last_printed = Some(text.chars().take(TEXT_CHARS_MAX).collect());
+        }
         self.take(at_ms, LineSource::Output(stream.to_owned()), text, phase);
     }
 

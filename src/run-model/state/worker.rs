@@ -204,6 +204,11 @@ impl WorkerState {
         self.lines.kept()
     }
 
+    /// The newest line of its process's own output.
+    pub fn last_printed(&self) -> Option<&str> {
+        self.lines.last_printed()
+    }
+
     /// Whether it is a process that has ended, by its recorder.
     pub fn is_gone(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.is_gone)
