@@ -356,7 +356,9 @@ impl SignatureCatalogue {
     /// The values that a line has for the placeholders of the signature `index`.
     pub(super) fn values(&self, index: usize, line: &[u8]) -> Values {
         let mut values = BTreeMap::new();
-        if let Some(regex) = self.regexes.get(index).and_then(Option::as_ref)
+        // A copy has a cache of its own, which ends with it.
+        let regex = self.regexes.get(index).cloned().flatten();
+        if let Some(regex) = regex
             // A signature is tried on the message, so `^` is its beginning.
             && let Some(captures) = regex
                 .captures(self.message(index, line))

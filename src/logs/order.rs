@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(super) struct InOrder<T, F> {
     state: Mutex<State<T, F>>,
     turn: Condvar,
-    /// Most items of all parts that are kept.
+    /// Most bytes of all parts that are kept.
     early_max: usize,
 }
 
@@ -40,14 +40,10 @@ impl<T, F: FnMut(T)> InOrder<T, F> {
         }
     }
 
-    /// Hands over part `number`, which has `items` items.
-    pub(super) fn hand_over(&self, number: u32, items: usize, part: T) {
+    /// Hands over part `number`, which takes so many `bytes`.
+    pub(super) fn hand_over(&self, number: u32, bytes: usize, part: T) {
         let mut state = self.lock();
-        while state.next != number
-            && items > 0
-            && state.kept + items > self.early_max
-            && !state.is_broken
-        {
+        while state.next != number && state.kept + bytes > self.early_max && !state.is_broken {
             state = self
                 .turn
                 .wait(state)
@@ -56,15 +52,15 @@ impl<T, F: FnMut(T)> InOrder<T, F> {
         if state.is_broken {
             return;
         }
-        state.kept += items;
-        state.early.insert(number, (items, part));
+        state.kept += bytes;
+        state.early.insert(number, (bytes, part));
         let before = state.next;
-        while let Some((items, part)) = {
+        while let Some((bytes, part)) = {
             let next = state.next;
             state.early.remove(&next)
         } {
             (state.take)(part);
-            state.kept -= items;
+            state.kept -= bytes;
             state.next = state.next.saturating_add(1);
         }
         if state.next != before {

@@ -32,8 +32,8 @@ use std::io::{self, Read};
 /// More threads do not make the scan faster.
 const THREADS_MAX: usize = 4;
 const ESCAPE: u8 = 0x1b;
-/// Most lines of harnesses that are kept because an earlier block is not scanned yet.
-const EARLY_MAX: usize = 1 << 14;
+/// Most bytes that are kept of blocks of which an earlier one is not scanned yet.
+const EARLY_MAX: usize = 4 << 20;
 /// Longest name of a collective, in bytes.
 const OPERATION_MAX: usize = 80;
 /// Lines after which it is decided whether each line of the block is parsed.
@@ -80,7 +80,7 @@ pub(super) fn scan(
     let work = || {
         let _guard = in_order.guard();
         Worker::new(catalogue, filter, file).run(&blocks, |index, part: BlockLines| {
-            in_order.hand_over(index, part.len(), part);
+            in_order.hand_over(index, part.bytes(), part);
         })
     };
     let others = threads.clamp(1, THREADS_MAX) - 1;

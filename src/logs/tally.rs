@@ -20,7 +20,8 @@ use std::net::Ipv4Addr;
 type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
 const SPEAKERS_MAX: usize = 4096;
-const SEEN_MAX: usize = 32_768;
+/// Most bytes of the lines of signatures by process; each thread that scans has as many.
+const SEEN_BYTES_MAX: usize = 6 << 20;
 const SHAPES_MAX: usize = 256;
 /// With its index, 4 MiB at most for each thread.
 const FLOWS_MAX: usize = 16_384;
@@ -241,6 +242,8 @@ pub(super) struct Tally {
     /// Numbers of recent speakers, by a hash of process id and host.
     recent: [u32; RECENT],
     pub seen: HashMap<(u32, u32), SeenLines>,
+    /// The bytes of `seen`.
+    seen_bytes: usize,
     pub shapes: HashMap<Vec<u8>, SeenShape>,
     /// Lines that state an error in words.
     pub stated: StatedLines,
@@ -333,16 +336,24 @@ impl Tally {
         line: CountedLine<'_>,
     ) {
         if let Some(seen) = self.seen.get_mut(&(signature, speaker)) {
-            return seen.again(line, polls);
+            // A function takes memory.
+            let site = line.site.filter(|_| self.seen_bytes < SEEN_BYTES_MAX);
+            self.seen_bytes += seen.again(CountedLine { site, ..line }, polls);
+            return;
         }
         self.add_seen((signature, speaker), SeenLines::new(line, polls));
     }
 
-    fn add_seen(&mut self, key: (u32, u32), seen: SeenLines) {
-        if let Some(other) = self.seen.get_mut(&key) {
-            return other.merge(seen);
+    fn add_seen(&mut self, key: (u32, u32), mut seen: SeenLines) {
+        if self.seen_bytes >= SEEN_BYTES_MAX {
+            seen.sites.clear();
         }
-        if self.seen.len() < SEEN_MAX {
+        if let Some(other) = self.seen.get_mut(&key) {
+            self.seen_bytes += other.merge(seen);
+            return;
+        }
+        if self.seen_bytes + seen.bytes() <= SEEN_BYTES_MAX {
+            self.seen_bytes += seen.bytes();
             self.seen.insert(key, seen);
             return;
         }
@@ -354,7 +365,9 @@ impl Tally {
         // One per signature, whose number is bounded.
         self.seen
             .entry((key.0, others))
-            .and_modify(|other| other.merge(seen.clone()))
+            .and_modify(|other| {
+                other.merge(seen.clone());
+            })
             .or_insert(seen);
     }
 
@@ -736,22 +749,35 @@ impl SeenLines {
         new
     }
 
-    fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) {
+    /// Bytes that it takes, with its place in a map that is half full.
+    fn bytes(&self) -> usize {
+        let sites = self.sites.iter().map(|(function, _)| site_bytes(function));
+        2 * size_of::<((u32, u32), Self)>() + self.sample.capacity() + sites.sum::<usize>()
+    }
+
+    /// Counts another line. Returns the bytes that it takes more.
+    fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) -> usize {
         self.count += 1;
         // A thread reads its blocks, and their lines, in order.
         self.last = line.place;
         self.times(line.time_us, line.time_us);
         self.polls(polls, polls);
-        self.site(line.site);
+        self.site(line.site)
     }
 
-    fn site(&mut self, site: Option<(&[u8], u32)>) {
-        let Some((function, line)) = site else { return };
+    /// Adds the place of a WARN. Returns the bytes that it takes more.
+    fn site(&mut self, site: Option<(&[u8], u32)>) -> usize {
+        let Some((function, line)) = site else {
+            return 0;
+        };
         let function = &function[..function.len().min(VALUE_BYTES)];
         if let Some((_, lines)) = self.sites.iter_mut().find(|(known, _)| known == function) {
             add_value(lines, line);
         } else if self.sites.len() < SITES_MAX {
+            // Most have one, and a vector grows to four.
+            self.sites.reserve_exact(1);
             self.sites.push((function.to_vec(), BTreeSet::from([line])));
+            return site_bytes(function);
         } else if let Some(last) = self
             .sites
             .iter_mut()
@@ -760,6 +786,7 @@ impl SeenLines {
         {
             *last = (function.to_vec(), BTreeSet::from([line]));
         }
+        0
     }
 
     fn times(&mut self, first: Option<i64>, last: Option<i64>) {
@@ -784,7 +811,8 @@ impl SeenLines {
         }
     }
 
-    fn merge(&mut self, other: Self) {
+    /// Adds the lines of another thread or file. Returns the bytes that it takes more.
+    fn merge(&mut self, other: Self) -> usize {
         self.count += other.count;
         if other.first < self.first {
             (self.first, self.sample) = (other.first, other.sample);
@@ -793,12 +821,19 @@ impl SeenLines {
         self.last = self.last.max(other.last);
         self.times(other.first_us, other.last_us);
         self.polls(other.slowest, other.longest);
-        for (function, lines) in other.sites {
-            lines
-                .into_iter()
-                .for_each(|line| self.site(Some((&function, line))));
-        }
+        let sites = other.sites.iter();
+        let lines =
+            sites.flat_map(|(function, lines)| lines.iter().map(move |line| (function, *line)));
+        lines
+            .map(|(function, line)| self.site(Some((function, line))))
+            .sum()
     }
+}
+
+/// Bytes of a function that logged a WARN, with the source lines.
+fn site_bytes(function: &[u8]) -> usize {
+    // A set of a few numbers is one node, of eleven numbers and a head.
+    size_of::<(Vec<u8>, BTreeSet<u32>)>() + function.len() + 64
 }
 
 #[cfg(test)]
@@ -842,6 +877,41 @@ mod tests {
         assert_eq!(kept(&merged), merged.lasts);
         let counts = merged.shapes.values().map(|shape| shape.lines.count);
         assert_eq!(counts.sum::<u64>(), 200 * 1010);
+    }
+
+    #[test]
+    fn the_lines_of_signatures_are_bounded_by_their_bytes() {
+        let mut parts = [Tally::default(), Tally::default()];
+        let sample = [b'x'; 2 * SAMPLE_BYTES];
+        for number in 0..30_000 {
+            let function = format!("function_{}", number % 7);
+            let line = CountedLine {
+                place: Place {
+                    file: 0,
+                    line: number.into(),
+                },
+                time_us: None,
+                site: Some((function.as_bytes(), number)),
+                text: &sample,
+                at: 0,
+                around: Around::default(),
+            };
+            let part = &mut parts[number as usize % 2];
+            part.see(0, number % 20_000, None, line);
+        }
+        let [mut one, other] = parts;
+        one.merge(other);
+        let kept: usize = one.seen.values().map(SeenLines::bytes).sum();
+        let others = one
+            .seen
+            .values()
+            .map(SeenLines::bytes)
+            .max()
+            .unwrap_or_default();
+        assert!(kept <= SEEN_BYTES_MAX + others, "{kept}");
+        assert!(one.seen.len() > 5000, "{}", one.seen.len());
+        let counts = one.seen.values().map(|seen| seen.count);
+        assert_eq!(counts.sum::<u64>(), 30_000);
     }
 
     #[test]

@@ -158,9 +158,11 @@ impl BlockLines {
         });
     }
 
-    /// Number of lines that were kept.
-    pub(super) fn len(&self) -> usize {
-        self.heard.len()
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let front = self.front.capacity() * size_of::<(u32, u32, u32)>();
+        let heard = self.heard.capacity() * size_of::<Heard>();
+        size_of::<Self>() + self.text.capacity() + front + heard
     }
 }
 
