@@ -31,6 +31,7 @@ mod first;
 pub mod fuzzing;
 mod gaps;
 mod harness;
+mod help_text;
 mod input;
 mod loggers;
 mod matcher;

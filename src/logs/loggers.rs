@@ -40,7 +40,7 @@ static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
 static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"(?:^|[\])>:|] ?|\s{2,})((?:\w+\.)*(?:[A-Z]\w*(?:Error|Exception)\s*$|(?:[A-Z]\w*)?Exception: .+))",
-        r"|((?:^|\] )panic: .+|thread '.*' panicked at .+|Exception in thread .+|(?:^|: )ERRO\[\d+\] .+|\] \[E\] .+)",
+        r"|((?:^|\] )panic: .+|Error response from daemon: .+|thread '.*' panicked at .+|Exception in thread .+|(?:^|: )ERRO\[\d+\] .+|\] \[E\] .+)",
     ))
 });
 
@@ -208,9 +208,14 @@ fn old_nccl_warning<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     Some(&line[at + 6..])
 }
 
-/// What follows `[2026-11-20 08:14:04,680 E 71 79] core_worker.cc:97: `.
+/// What follows `[2026-11-20 08:14:04,680 E 71 79] core_worker.cc:97: `, or `C` for a check that ends
+/// the process.
 fn ray_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let level = memmem::find(front, b" E ")?;
+    let of_level = |level: &[u8]| behind_ray_level(line, front, memmem::find(front, level)?);
+    of_level(b" E ").or_else(|| of_level(b" C "))
+}
+
+fn behind_ray_level<'a>(line: &'a [u8], front: &[u8], level: usize) -> Option<&'a [u8]> {
     let close = level + memchr(b']', &front[level..])?;
     let is_process = |byte: &u8| byte.is_ascii_digit() || *byte == b' ';
     let end = close + memmem::find(&front[close..], b": ")?;
@@ -247,8 +252,7 @@ fn error_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
             .or(rest.strip_prefix(b":"))
             .or(rest.strip_prefix(b"|"))
             .unwrap_or(rest)
-            .strip_prefix(b" ")
-            .unwrap_or(rest),
+            .trim_ascii_start(),
     })
 }
 
@@ -311,6 +315,14 @@ mod tests {
             "[2026-11-20 08:14:04,680 W 71 79] logging.cc:97: it ended",
             None,
         );
+        check(
+            "[2026-11-20 08:14:04,680 C 71 79] gcs_rpc_client.h:537:  Check failed: it ended",
+            Some(" Check failed: it ended"),
+        );
+        check(
+            "2026-11-20 08:14:04 ERROR    [71] [rpc.hpp:978] it ended",
+            Some("[71] [rpc.hpp:978] it ended"),
+        );
         check("NCCL_ASYNC_ERROR_HANDLING=1", None);
         check("ERRORS: none", None);
         check(
@@ -359,6 +371,10 @@ mod tests {
             Some("Exception in thread \"main\" java.lang.E: it ended"),
         );
         check("don't panic: it goes on", None);
+        check(
+            "docker: Error response from daemon: it ended",
+            Some("Error response from daemon: it ended"),
+        );
         check("Error: it ended", Some("it ended"));
         check("ERRO[0007] it ended", Some("ERRO[0007] it ended"));
         check(

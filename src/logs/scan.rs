@@ -19,6 +19,7 @@ use super::catalogue::SignatureCatalogue;
 use super::fields;
 use super::filter::LogFilter;
 use super::harness::{BlockLines, Harness};
+use super::help_text::HelpText;
 use super::networks::{self, Proof};
 use super::order::InOrder;
 use super::parser::{Found, ParsedLine, ParsedRecord, Parser};
@@ -385,7 +386,7 @@ impl Counter<'_> {
                 }
             };
             if let Some(stated) = parsed.stated(text) {
-                self.tally.stated.add(place, stated);
+                self.state(stated, place, around);
             }
             if let Some((message, is_notice)) = said {
                 let speaker = self.tally.speaker(record, self.file);
@@ -413,6 +414,18 @@ impl Counter<'_> {
                     ..line
                 },
             );
+        }
+    }
+
+    /// Adds a line that states an error, with the whole help text that it is in.
+    fn state(&mut self, stated: &[u8], place: Place, around: Around<'_>) {
+        let Some(text) = HelpText::of(around) else {
+            return self.tally.stated.add(place, stated);
+        };
+        if !text.is_advice() {
+            // The lines before it are of the same block.
+            let line = place.line - text.lines_before;
+            self.tally.stated.add(Place { line, ..place }, &text.text);
         }
     }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 20] = [
+pub(super) const PIECES: [&[u8]; 23] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -36,6 +36,9 @@ pub(super) const PIECES: [&[u8]; 20] = [
     b"marked dead",
     b"crashed",
     b"[FAIL]",
+    b"imeout",
+    b"closed by ",
+    b"mismatch for ",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -46,22 +49,22 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
     )
 });
 /// Lines of stack traces and tables, and notices of a logger.
 static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^\s*(?:#|[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|^\[?[IDW]\d{3,4} |\b(?:INFO|DEBUG|TRACE|info|debug|WARNING|WARN)\b"#,
+        r#"^\s*(?:#|[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|^\[?[IDW]\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug|WARNING|WARN)\b|:(?:INFO|DEBUG|WARNING):"#,
     )
 });
 /// Sentences that advise, or that say that all is well.
 static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|\b\d+ (?:errors|failures|failed)",
-        r"|(?:errors?|Errors?|failed|Failed|failures?)\b\s*[:=]?\s*(?:[\d+-]|\.\d)",
+        r"|(?:errors?|Errors?|failed|Failed|failures?|timeout)\b\s*[:=]?\s*(?:[\d+-]|\.\d)",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
-        r"|\(or ",
+        r"|\(or |timeout (?:is|set|of|to|in|value|seconds|ms)\b|(?:[Ss]et|[Uu]sing|with|[Dd]efault) (?:\w+ )?timeout",
     ))
 });
 
@@ -98,7 +101,7 @@ struct Stated {
 }
 
 impl StatedLines {
-    /// Adds a line.
+    /// Adds a line, or a text of several lines that begins at `place`.
     pub(super) fn add(&mut self, place: Place, line: &[u8]) {
         let one = Stated {
             shape: super::fields::message_shape(line, TEXT_MAX),
@@ -232,6 +235,19 @@ mod tests {
             true,
         );
         check(" [FAIL] 3. GPU networks  0 of 8", true);
+        check("dispatch NVL receiver timeout, channel: 9, RDMA: 1", true);
+        check("Connection to node-b closed by remote host.", true);
+        check(
+            "agent[71]: request to the switch failed with error:WARNING Nothing to do",
+            true,
+        );
+        check("connection timeout: 30 s", false);
+        check("with a timeout of 30 s", false);
+        check(
+            "\tsize mismatch for layer.0.weight: a parameter of [5, 16]",
+            true,
+        );
+        check("train:INFO:download failed, trying the mirror", false);
         check("2026-11-20 [WARNING] import failed", false);
         check("no active ports (or it was unable to use them)", false);
     }
