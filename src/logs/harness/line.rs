@@ -220,7 +220,11 @@ type Reader = fn(Text<'_>) -> Option<Event>;
 /// The first of these that reads a line decides what it is. The order is that of frequency: a
 /// log of posts has a test and three lines per chunk.
 const READERS: [Reader; 19] = [
-    |text| test(text).filter(|_| text.has("[SlidingWindow] tcpx_test")),
+    |text| {
+        // The wrapper's lines and those of a failure are read below.
+        let is_other = text.has_any(&["[TCPX] ", "tcpx_test failed"]);
+        test(text).filter(|_| text.has("tcpx_test") && !is_other)
+    },
     |text| {
         let window = text.after("window size=")?;
         Some(Event::Chunk {
@@ -308,11 +312,12 @@ fn test(text: Text<'_>) -> Option<Event> {
 
 /// A line of the wrapper around the plugin: before a call, or with its result.
 fn wrapper(text: Text<'_>) -> Option<Event> {
-    if text.has("tcpx_test: rc=") {
-        // Only a test that is done or failed is logged.
-        return match test(text)? {
-            Event::Test { rc: 0, .. } => Some(Event::CallDone),
-            failed => Some(failed),
+    if text.has("tcpx_test") {
+        return match test(text) {
+            Some(Event::Test {
+                rc: 0, done: true, ..
+            }) => Some(Event::CallDone),
+            other => other.or(Some(Event::Other)),
         };
     }
     let is_post = text.has("tcpx_isend") || text.has("tcpx_irecv:");
