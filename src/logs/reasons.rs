@@ -1,12 +1,13 @@
-//! What the system's own words for an error mean: `Connection refused`, `No space left on device`.
+//! What the words of an error mean, whatever the program is that writes them.
 //!
-//! A line that no signature explains mostly ends with such words, and they tell what to look at,
-//! whatever the program is.
+//! A line that no signature explains mostly has words of the system, such as `Connection refused`, or
+//! words that all programs use alike, such as `heartbeat` or `must be divisible by`. They tell what to
+//! look at. The system's words also tell more than a signature of lines that name no cause.
 #![forbid(unsafe_code)]
 
 use super::report::{STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
-use super::signature::Signature;
-use regex::RegexSet;
+use super::signature::{Role, Signature};
+use regex::{RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
 /// An error of the system.
@@ -18,8 +19,30 @@ struct Reason {
     next: &'static str,
 }
 
-/// The first whose words are in a line counts: what names an object is before what names a call.
-const REASONS: [Reason; 19] = [
+/// The words of the system. The first whose words are in a line counts: what names an object is
+/// before what names a call.
+const OF_SYSTEM: [Reason; 22] = [
+    Reason {
+        words: r"nvidia-container-cli|nvml error: driver|nvidia driver is not loaded|communicate with the nvidia driver|could not select device driver",
+        causes: &[
+            "the container cannot use the GPU driver of this node: it is not loaded, not found, or of another release",
+        ],
+        next: "`nvidia-smi` on the node itself, outside of any container; then the container toolkit's log and configuration",
+    },
+    Reason {
+        words: r"\bSIGKILL\b|\bsignal 9\b|exit(?:ed|s)?(?: with)?(?: (?:exit|return))?[ _]?(?:code|status)?[ :=]*(?:137|-9)\b|oom[-_ ]?kill|tasks? \S+: killed|\d\s+killed\b|^killed$",
+        causes: &[
+            "the process was killed from outside, mostly because the node or its container was out of memory",
+        ],
+        next: "`dmesg -T | grep -i -e oom -e killed` on its node, and the memory limit of the container",
+    },
+    Reason {
+        words: r"\bidentifier removed|\bEIDRM\b|shmat|shm_open|shared memory (?:error|segment)",
+        causes: &[
+            "a segment of shared memory is gone or cannot be attached: its owner ended, or the containers of the node do not share it",
+        ],
+        next: "`df -h /dev/shm` and `ipcs -m` in both containers; containers of one node need one IPC namespace",
+    },
     Reason {
         words: r"name or service not known|name resolution|could not resolve host|no such host|nodename nor servname|gaierror",
         causes: &[
@@ -49,14 +72,14 @@ const REASONS: [Reason; 19] = [
         next: "`ip route get ADDRESS` on this node, with the address in the line or above it",
     },
     Reason {
-        words: r"connection (?:was )?(?:reset|aborted|closed by)|\bbroken pipe|connection abort|\bECONNRESET\b|remote end closed connection|socket closed",
+        words: r"connection (?:was )?(?:reset|aborted|closed by)|connection to \S+ closed by|\bbroken pipe|connection abort|\bECONNRESET\b|remote end closed connection|socket closed|\bend of file\b|\bEOF\b|remote_disconnect|disconnected",
         causes: &[
             "the program at the other end of the connection ended or was ended: its own log has the reason",
         ],
         next: "read the last lines of the program at the other end, before this time",
     },
     Reason {
-        words: r"address already in use|\bEADDRINUSE\b",
+        words: r"address already in use|failed to bind|check failed: bind\(|\bEADDRINUSE\b",
         causes: &["another process has the port, often one of an earlier job"],
         next: "`ss -ltnp` on this node shows which process has the port",
     },
@@ -137,31 +160,160 @@ const REASONS: [Reason; 19] = [
     },
 ];
 
+/// Words that programs use alike; they tell less than a signature. The first counts.
+const OF_PROGRAMS: [Reason; 18] = [
+    Reason {
+        words: r"undefined symbol|read past end of buffer|symbol lookup error|version .?(?:glibc|cxxabi)|cannot import name|no module named|has no attribute|unexpected keyword argument|incompatible (?:version|release)|version mismatch",
+        causes: &[
+            "a program and a library that it loads are of releases that do not fit, or the library is not installed",
+        ],
+        next: "compare the versions in the image and on every node: `pip list`, `ldd`, LD_LIBRARY_PATH, PYTHONPATH",
+    },
+    Reason {
+        words: r"unrecognized (?:argument|option)|invalid choice|(?:arguments|options) are required|(?:unknown|no such) option|unexpected argument",
+        causes: &["the command line does not fit this release of the program"],
+        next: "compare the options with `--help` of the same release",
+    },
+    Reason {
+        words: r"\bnameerror|is not defined\b|syntaxerror|indentationerror|unboundlocalerror",
+        causes: &["a mistake in the program's own code, at the place above the line"],
+        next: "read the code at the place above the line",
+    },
+    Reason {
+        words: r"environment variable .{0,80}(?:not set|not found|missing|required|expected)|expected, but not set",
+        causes: &["a variable that the launcher should set is missing"],
+        next: "compare `env` of every rank: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT",
+    },
+    Reason {
+        words: r"unable to allocate resources|requested node configuration|invalid (?:account|partition|qos)|more processors requested",
+        causes: &[
+            "Slurm cannot give what the job asks for: a partition, an account, nodes, GPUs or a limit",
+        ],
+        next: "compare the job's #SBATCH lines with `sinfo` and `scontrol show partition`",
+    },
+    Reason {
+        words: r"err_?image_?pull|image_?pull_?back_?off|pull access denied|manifest unknown|failed to pull image",
+        causes: &["the image cannot be fetched: its name, its tag, or the right to read it"],
+        next: "pull the same image by hand on the node, with the same credentials",
+    },
+    Reason {
+        words: r"too many requests|rate limit|quota|\b429\b|service unavailable|bad gateway|\b50[0234] server error",
+        causes: &[
+            "a service that the program asks refuses for now: it is overloaded, limits its users, or is down",
+        ],
+        next: "look at the state of the service in the line; try the same request by hand",
+    },
+    Reason {
+        words: r"checksum|corrupt|invalid magic|bad magic|header ?too ?large|invalid header|jsondecodeerror|unpickling|is truncated",
+        causes: &["a file or a message is damaged, incomplete, or of another format"],
+        next: "compare the size and the checksum of the file with its source",
+    },
+    Reason {
+        words: r"divisible|must be (?:equal|greater|less|at least|positive|the same|set)|should be (?:equal|the same)|(?:must|does not|do not|doesn't|should) match|mismatch|expected .{1,80}\b(?:got|found|received)\b|inconsistent",
+        causes: &["two values that must fit do not: sizes, ranks, devices or settings in the line"],
+        next: "compare the two values in the line on every rank, and where the configuration sets them",
+    },
+    Reason {
+        words: r"heartbeat|marked (?:as )?dead|node .{0,80}\b(?:died|dead|failed|removed)\b",
+        causes: &[
+            "a process or a node stopped to send heartbeats: it ended, is overloaded, or the network to it is cut",
+        ],
+        next: "read the last lines of the process or node in the line, and `dmesg -T` there",
+    },
+    Reason {
+        words: r"(?:failed|unable|cannot|could not|couldn't|can't|not able) to (?:re)?connect|unable to complete .{0,20}connection|connect\w* (?:to \S+ )?failed|connection (?:failed|error|lost)|lost connection|unreachable|handshake|\brpc\b.{0,30}(?:error|fail)|fail.{0,40}\brpc\b",
+        causes: &[
+            "the other program was not reached: it is not up, listens on another address, or a firewall is between",
+        ],
+        next: "read the other program's log; `nc -vz HOST PORT` from this node, with the address in the line or above it",
+    },
+    Reason {
+        words: r"timed? ?-?out|deadline exceeded|may be stuck|not all of them arrived|gave up waiting|errors? while waiting for|faulty rank|did not (?:respond|answer|arrive|join|reply)|no response",
+        causes: &[
+            "another process did not come, answer or finish in time: it did not start, ended, is slow, or waits itself",
+        ],
+        next: "find the process that the line waits for: one without this line, or whose log ends first",
+    },
+    Reason {
+        words: r"insufficient|not enough|exceeds|exceeded|out of range|too (?:large|big|small|long|many|few)|larger than|greater than",
+        causes: &["the program asks for more than there is: the line names what is short"],
+        next: "compare the two numbers in the line or above it; lower what the program asks for",
+    },
+    Reason {
+        words: r"not supported|unsupported|not implemented|notimplementederror|not compiled|not built|compiled without|without .{1,30}support",
+        causes: &["this build, device or driver lacks what the program asks for"],
+        next: "compare the release and the build of the program in the line with its documentation",
+    },
+    Reason {
+        words: r"already (?:exists|initialized|registered|bound|running|in use)|duplicate",
+        causes: &["an earlier run or another process still has the name or the thing"],
+        next: "look for processes and files of an earlier run on this node",
+    },
+    Reason {
+        words: r"\bkeyerror|missing (?:key|required|field)|required (?:key|field|parameter)|is missing\b",
+        causes: &[
+            "a value that the program looks up is missing in its configuration, environment or checkpoint",
+        ],
+        next: "look for the name in the line in the configuration that this run reads",
+    },
+    Reason {
+        words: r"invalid (?:argument|usage|parameter|value|configuration)|\bEINVAL\b",
+        causes: &[
+            "a call refused a value: a wrong setting, or a library and a driver of releases that do not fit",
+        ],
+        next: "compare the settings of the call in the line with its documentation, and the releases of library and driver",
+    },
+    Reason {
+        words: r"assert(?:ion|ed|ionerror)?\b|check failed|internal (?:error|server error)|\bbug\b",
+        causes: &[
+            "a check within the program failed: a bug, a wrong setting, or what an earlier error left",
+        ],
+        next: "read the earlier lines of this process; search the program's issues for the line",
+    },
+];
+
+/// Bytes of the cache of the search for words.
+const CACHE_MAX: usize = 256 << 10;
+
 static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
-    let words = REASONS.iter().map(|reason| format!("(?i){}", reason.words));
-    RegexSet::new(words).expect("sound regexes")
+    let words = all().map(|reason| format!("(?i){}", reason.words));
+    let set = RegexSetBuilder::new(words)
+        .dfa_size_limit(CACHE_MAX)
+        .build();
+    set.expect("sound regexes")
 });
 
-/// Gives findings on lines that no signature explains the causes of the system's words in them.
+/// All reasons, in the order in which they count.
+fn all() -> impl Iterator<Item = &'static Reason> {
+    OF_SYSTEM.iter().chain(&OF_PROGRAMS)
+}
+
+/// Gives findings on lines that no signature explains the causes of the words in them. Where a
+/// signature names no cause, those of the system's words are before its own.
 pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature]) {
-    let is_general = |name: &str| {
-        let mut all = signatures.iter();
-        all.any(|one| one.name == name && one.fallback)
-    };
     for finding in findings {
         let name = finding.signature.as_str();
-        let is_unexplained = matches!(name, UNKNOWN_WARNING | STATED_ERROR) || is_general(name);
-        let reason = is_unexplained.then(|| of(&finding.sample)).flatten();
-        if let Some(reason) = reason {
-            let causes = reason.causes.iter();
-            finding.causes = causes.map(|cause| (*cause).to_owned()).collect();
+        let signature = signatures.iter().find(|one| one.name == name);
+        let is_unexplained = matches!(name, UNKNOWN_WARNING | STATED_ERROR)
+            || signature.is_some_and(|one| one.fallback);
+        let names_no_cause = signature.is_some_and(|one| one.role != Role::Cause);
+        let Some((reason, is_of_system)) = of(&finding.sample) else {
+            continue;
+        };
+        let causes = reason.causes.iter().map(|cause| (*cause).to_owned());
+        if is_unexplained {
+            finding.causes = causes.collect();
             finding.next_step = Some(reason.next.to_owned());
+        } else if names_no_cause && is_of_system {
+            finding.causes.splice(0..0, causes);
         }
     }
 }
 
-fn of(line: &str) -> Option<&'static Reason> {
-    REASONS.get(WORDS.matches(line).iter().next()?)
+/// The reason in a line, and whether its words are the system's.
+fn of(line: &str) -> Option<(&'static Reason, bool)> {
+    let number = WORDS.matches(line).iter().next()?;
+    Some((all().nth(number)?, number < OF_SYSTEM.len()))
 }
 
 #[cfg(test)]
@@ -173,7 +325,7 @@ mod tests {
     #[test]
     fn the_words_of_the_system_are_found_in_lines_of_any_program() {
         let check = |line: &str, part: Option<&str>| {
-            let cause = of(line).map(|reason| reason.causes[0]);
+            let cause = of(line).map(|(reason, _)| reason.causes[0]);
             let is_right = match part {
                 Some(part) => cause.is_some_and(|cause| cause.contains(part)),
                 None => cause.is_none(),
@@ -203,7 +355,37 @@ mod tests {
             Some("right"),
         );
         check("the page was not found in the cache", None);
-        check("a step timed out after 30 s", None);
+        check("a step timed out after 30 s", Some("in time"));
+        check(
+            "nvidia-container-cli: initialization error: driver error: failed to process request: unknown.",
+            Some("GPU driver"),
+        );
+        check(
+            "command terminated with exit code 137",
+            Some("out of memory"),
+        );
+        check("read body failed, error msg:End of file", Some("other end"));
+        check(
+            "shmat(shmid=1073709056) failed: Identifier removed",
+            Some("shared memory"),
+        );
+        check("NameError: name 'modle' is not defined", Some("own code"));
+        check(
+            "This thread has been waiting for the clique and may be stuck",
+            Some("in time"),
+        );
+        check("This node has been marked as dead", Some("heartbeats"));
+        check(
+            "the batch size must be divisible by the number of ranks",
+            Some("must fit"),
+        );
+        check(
+            "Failed to mount the segment due to rpc error",
+            Some("not reached"),
+        );
+        check("AssertionError", Some("a check within"));
+        check("KeyError: 'lm_head.weight'", Some("looks up"));
+        check("all ranks joined", None);
     }
 
     #[test]
@@ -223,9 +405,7 @@ mod tests {
 
     #[test]
     fn each_has_chinese() {
-        let texts = REASONS
-            .iter()
-            .flat_map(|one| one.causes.iter().chain([&one.next]));
+        let texts = all().flat_map(|one| one.causes.iter().chain([&one.next]));
         let missing: Vec<&&str> = texts.filter(|text| chinese(text).is_none()).collect();
         assert!(missing.is_empty(), "add to chinese-logs.toml: {missing:#?}");
     }
