@@ -62,7 +62,8 @@ pub(crate) struct Arguments {
     /// Log files, folders of them, or `-` for stdin.
     #[arg(value_name = "FILE", required_unless_present_any = ["check", "literals"])]
     files: Vec<PathBuf>,
-    /// Keep reading as the files grow, until Ctrl-C, which prints the whole summary.
+    /// Keep reading as the files grow, until Ctrl-C, or if only pipes are read until they end. Then print the
+    /// whole summary.
     #[arg(long, short)]
     follow: bool,
     /// Only lines from this time on, and lines without a time (RFC 3339 or a date; UTC without a zone).
