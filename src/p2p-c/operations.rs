@@ -18,7 +18,7 @@ impl Handle {
     ) -> Result<u64, Failure> {
         let mut transfers = self.transfers();
         if transfers.1.len() >= TRANSFERS_MAX {
-            let (what, max) = ("transfers that nobody waited for", TRANSFERS_MAX);
+            let (what, max) = ("transfers that were not waited for", TRANSFERS_MAX);
             return Err(Error::TooMany { what, max }.into());
         }
         let transfer = begin(&self.endpoint)?;

@@ -61,7 +61,7 @@ enum Kept {
     View {
         _view: View,
     },
-    /// A capsule that nobody consumed: its destructor gives the tensor back.
+    /// A capsule that was not consumed: its destructor gives the tensor back.
     Capsule {
         _capsule: Py<PyCapsule>,
     },

@@ -49,7 +49,7 @@ pub(crate) fn in_a_thread<T: Send + 'static>(
 ) -> PyResult<T> {
     let (reply, answer) = sync_channel(1);
     let run = move || {
-        // The caller was interrupted: nobody needs the result.
+        // Fails where the caller was interrupted, which needs no result.
         let _ = reply.send(call());
     };
     let started = std::thread::Builder::new()

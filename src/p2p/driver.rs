@@ -150,7 +150,7 @@ impl Driver {
                 completion,
             } => match self.connections.get_mut(&connection) {
                 Some(connection) => connection.start(operation, completion),
-                None => completion.finish(Err(no_connection(connection))),
+                None => completion.finish(Err(Error::no_connection(connection))),
             },
             Command::Disconnect { connection, reply } => {
                 let _ = reply.send(match self.connections.remove(&connection) {
@@ -158,7 +158,7 @@ impl Driver {
                         self.end(found, CLOSED_HERE, true);
                         Ok(())
                     }
-                    None => Err(no_connection(connection)),
+                    None => Err(Error::no_connection(connection)),
                 });
             }
             Command::Release {
@@ -288,7 +288,7 @@ impl Driver {
         }
         self.shared.asleep.store(false, Ordering::SeqCst);
         let mut count = [0; 8];
-        // Nobody woke the thread: there is nothing to read.
+        // Fails where the sleep ended by itself: the counter is 0.
         let _ = rustix::io::read(&self.shared.waker, &mut count);
     }
 
@@ -316,8 +316,4 @@ impl Driver {
         }
         self.release();
     }
-}
-
-fn no_connection(number: u64) -> Error {
-    Error::Usage(format!("connection {number} does not exist or has ended"))
 }

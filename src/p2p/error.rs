@@ -50,6 +50,12 @@ pub enum Error {
     },
 }
 
+impl Error {
+    pub(crate) fn no_connection(number: u64) -> Self {
+        Self::Usage(format!("connection {number} does not exist or has ended"))
+    }
+}
+
 impl NextStep for Error {
     fn next_step(&self) -> Option<String> {
         match self {

@@ -1,16 +1,17 @@
 //! Endpoints: programs read, write, send and receive each other's memory over an ncclNet plugin.
 //!
 //! An endpoint registers buffers, advertises ranges of them as blobs of 64 bytes, and connects to
-//! other endpoints by their metadata. Whoever holds a blob and a connection to its endpoint can
-//! read or write the range, as far as the blob allows.
+//! other endpoints by their metadata. A program with a blob and a connection to its endpoint
+//! can read or write the range, as far as the blob allows.
 //!
 //! *Done means*: every byte is in place and visible. A read is done when its bytes are in the
-//! local buffer, and in GPU memory once every later work on that GPU sees them; a write and a send are done when the other endpoint has said that they are in
-//! its buffer.
+//! local buffer, and in GPU memory once every later work on that GPU sees them; a write and a send
+//! are done when the other endpoint has said that they are in its buffer.
 //!
 //! | file | one idea |
 //! |---|---|
 //! | `endpoint`, `operations` | what the program calls; callers never touch the plugin |
+//! | `settings`, `error` | what an endpoint is made with, and why a call failed |
 //! | `driver` | the thread of an endpoint that does |
 //! | `helper` | threads that drive lanes beside it |
 //! | `shared` | what callers and that thread share: commands, replies, bounded queues |

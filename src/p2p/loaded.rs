@@ -101,8 +101,8 @@ impl Drop for Named {
     }
 }
 
-/// The plugin that the settings name, whose recorder is labelled with the endpoint until the second value is dropped.
-/// With `on_a_gpu`, the software plugin is told to move GPU memory, as long as it is not loaded.
+/// The plugin that the settings name, whose recorder is labelled with the endpoint until the second
+/// value is dropped. With `on_a_gpu`, the software plugin is told to move GPU memory, as long as it is not loaded.
 pub(crate) fn plugin(settings: &Settings, on_a_gpu: bool) -> Result<(Arc<Loaded>, Named), Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Plugin(error.to_string());
     let this = || std::env::current_exe().unwrap_or_default();

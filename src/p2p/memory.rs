@@ -202,8 +202,8 @@ impl Memory {
         Ok(pages)
     }
 
-    /// Removes one user. Returns the registration if that was the last one: from now on nobody can
-    /// hold it, and the caller waits for those who do.
+    /// Removes one user. Returns the registration if that was the last one: no operation can begin
+    /// to hold it any more, and the caller waits for those that do.
     pub(crate) fn remove(&self, number: u64) -> Result<Option<Arc<Registration>>, Error> {
         let mut table = self.table();
         let Some((_, users)) = table.by_number.get_mut(&number) else {

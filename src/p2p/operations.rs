@@ -42,8 +42,9 @@ impl Endpoint {
     /// The range is not mapped in this process, and is not memory of the endpoint's GPU.
     ///
     /// # Safety
-    /// The range stays mapped and writable, by the process or by the GPU, until [`Endpoint::deregister`] has returned as often,
-    /// and the program expects it to change while it is advertised for writes or received into.
+    /// The range stays mapped and writable, by the process or by the GPU, until
+    /// [`Endpoint::deregister`] has returned as often, and the program expects it to change while it
+    /// is advertised for writes or received into.
     pub unsafe fn register(&self, start: *mut u8, len: usize) -> Result<u64, Error> {
         // SAFETY: the caller promises it.
         unsafe { self.shared.memory.register(start, len) }
@@ -205,11 +206,7 @@ impl Endpoint {
             .peers()
             .get(&connection)
             .map(|(peer, _)| peer.endpoint);
-        let endpoint = endpoint.ok_or_else(|| {
-            Error::Usage(format!(
-                "connection {connection} does not exist or has ended"
-            ))
-        })?;
+        let endpoint = endpoint.ok_or_else(|| Error::no_connection(connection))?;
         let mut local = Vec::with_capacity(pieces.len());
         let mut remote = Vec::with_capacity(pieces.len());
         // Of the piece before: most vectors are of one registration here and one range there.

@@ -243,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// Tells whoever waits for a connection that it is there.
+    /// Gives a connection to the caller that waits for it, or to `accept`.
     pub(crate) fn introduce(&self, connection: u64, peer: &Peer, arrival: Arrival) {
         let (ip, peer) = (arrival.ip, peer.clone());
         self.peers().insert(connection, (peer.clone(), ip));
