@@ -519,6 +519,12 @@ impl EvidenceChannel {
         self.now.in_call.as_deref().filter(|_| stuck)
     }
 
+    /// Whether it has been inside one call for so long that no healthy call takes it.
+    fn hangs(&self) -> bool {
+        let inside_ms = self.watched.map_or(0.0, |watched| watched.ms);
+        self.stuck_in().is_some() && inside_ms >= HANGS_MIN_MS
+    }
+
     /// Whether the last failed call is one of these and returned this code.
     pub(crate) fn failed_with(&self, calls: &[&str], code: i32) -> bool {
         self.now
@@ -530,6 +536,8 @@ impl EvidenceChannel {
 
 /// A thread that ran for so long had its chance: a loop makes a million turns in it.
 const RAN_ENOUGH_MS: u64 = 1000;
+/// A thread may lose its CPU inside a call for some hundred milliseconds.
+const HANGS_MIN_MS: f64 = 1000.0;
 /// Shortest stretch that a test rate is computed over.
 const WATCHED_MIN_MS: f64 = 150.0;
 
@@ -552,8 +560,7 @@ impl<'a> Spot<'a> {
     /// Whether requests are in flight and none has changed state for `stall_after_ms`.
     pub(crate) fn stands(&self) -> bool {
         let one = &self.channel.now;
-        let long =
-            one.quiet_ms >= self.evidence.stands_after_ms() || self.channel.stuck_in().is_some();
+        let long = one.quiet_ms >= self.evidence.stands_after_ms() || self.channel.hangs();
         self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && long
     }
 

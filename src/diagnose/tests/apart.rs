@@ -175,3 +175,24 @@ fn a_stall_for_lack_of_a_cpu_that_a_passed_run_got_over_is_no_warning() {
     assert!(starved.next_step.unwrap().contains("give the process CPUs"));
     assert_eq!(found(1000).severity, Severity::Warning);
 }
+
+#[test]
+fn a_call_that_has_not_returned_for_a_moment_does_not_hang() {
+    let found = |ms: f64| {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 28, 28], 100),
+            channel(Side::Recv, [44, 28, 28], 100),
+        );
+        let one = &mut evidence.nodes[1].channels[0];
+        one.now.in_call = Some("test".into());
+        one.watched = Some(Watched {
+            ms,
+            tests: 0,
+            in_one_call: true,
+            ..Watched::default()
+        });
+        diagnose(&evidence)
+    };
+    assert_eq!(names(&found(100.0)), Vec::<&str>::new());
+    assert_eq!(names(&found(1500.0)), ["hang-inside-call"]);
+}
