@@ -33,7 +33,13 @@ impl WriteError {
 
 impl NextStep for WriteError {
     fn next_step(&self) -> Option<String> {
-        Some("free disk space there, or choose another path".into())
+        Some(
+            match self.source.kind() {
+                io::ErrorKind::TimedOut => "choose another path",
+                _ => "free disk space there, or choose another path",
+            }
+            .into(),
+        )
     }
 }
 
@@ -52,9 +58,7 @@ pub fn write_whole(
     };
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         // A pipe or a device is opened and written; renaming a file over it would replace it.
-        return std::fs::OpenOptions::new()
-            .write(true)
-            .open(path)
+        return tcpx_words::output::open(path)
             .and_then(|mut to| write(&mut to))
             .map_err(failed);
     }

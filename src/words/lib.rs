@@ -15,6 +15,7 @@ pub mod error;
 pub mod folders;
 pub mod input;
 pub mod log;
+pub mod output;
 pub mod pattern;
 pub mod payload;
 pub mod plugin_family;

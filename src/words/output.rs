@@ -1,0 +1,82 @@
+//! Files that a user names to be written, opened so that a named pipe without a reader cannot hold
+//! the program for ever.
+//!
+//! Once a reader is there, it may be as slow as it likes: it is a pager, or a program that works.
+#![forbid(unsafe_code)]
+
+use crate::input::PIPE_SILENCE_MAX;
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Time between two looks for a reader: the kernel does not tell a writer that one has come.
+const LOOKS_APART: Duration = Duration::from_millis(20);
+
+/// Opens a pipe or a device to write it. A named pipe waits [`PIPE_SILENCE_MAX`] for its reader.
+///
+/// # Errors
+/// It cannot be opened, or nothing reads it.
+pub fn open(path: &Path) -> io::Result<File> {
+    opened(path, PIPE_SILENCE_MAX)
+}
+
+fn opened(path: &Path, reader_within: Duration) -> io::Result<File> {
+    let deadline = Instant::now() + reader_within;
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    loop {
+        match OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(path)
+        {
+            Err(error) if error.raw_os_error() == Some(NO_READER) => {}
+            opened => {
+                let file = opened?;
+                rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+                return Ok(file);
+            }
+        }
+        if Instant::now() >= deadline {
+            let why = format!(
+                "it is a named pipe, and nothing read it for {} s",
+                reader_within.as_secs()
+            );
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        std::thread::sleep(LOOKS_APART);
+    }
+}
+
+/// What opening a pipe without a reader answers.
+const NO_READER: i32 = rustix::io::Errno::NXIO.raw_os_error();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn a_pipe_is_written_once_it_has_a_reader_and_given_up_without_one() {
+        let path = std::env::temp_dir().join(format!("tcpxctl-output-{}", std::process::id()));
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a named pipe");
+        let error = opened(&path, Duration::from_millis(1)).expect_err("nothing reads it");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let reading = path.clone();
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            let mut pipe = File::open(reading).expect("opened");
+            pipe.read_to_string(&mut text).expect("read");
+            text
+        });
+        let mut to = open(&path).expect("opened");
+        // More than a pipe holds: the writer waits for the reader.
+        to.write_all(&[b'x'; 1 << 18]).expect("written");
+        drop(to);
+        assert_eq!(reader.join().expect("no panic").len(), 1 << 18);
+        std::fs::remove_file(path).expect("removed");
+    }
+}
