@@ -40,7 +40,7 @@ use tcpx_run_model::scenario::Resolved;
 use tcpx_run_model::state::RunState;
 use tcpx_tui::watch::{LiveSource, ViewUpdate};
 use tcpx_tui::{ViewExit, ViewOptions};
-use tcpx_words::error::Outcome;
+use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::TimeSpan;
 
 #[derive(Args)]
@@ -286,7 +286,7 @@ fn run_point(
         Err(error) => print_error(
             common,
             format!("the record is incomplete: {error}"),
-            Some("free disk space, or choose another place with --reports DIR"),
+            error.next_step().as_deref(),
         ),
     }
     Ok(run)

@@ -64,6 +64,16 @@ pub struct Unwritten {
     source: io::Error,
 }
 
+impl NextStep for Unwritten {
+    fn next_step(&self) -> Option<String> {
+        let elsewhere = "choose another place with --reports DIR";
+        Some(match is_full(&self.source) {
+            true => format!("free disk space, or {elsewhere}"),
+            false => elsewhere.to_owned(),
+        })
+    }
+}
+
 /// Name of the file that holds the space for `run.json`. A killed coordinator leaves it; readers
 /// and bundles skip it.
 pub(super) const ROOM: &str = ".room";
@@ -174,8 +184,7 @@ impl RunFolder {
     pub fn frame(&mut self, worker: WorkerId, names: &Names, frame: &Frame) {
         let name = worker_file(WorkerFile::Frame, worker, names);
         let path = self.path.join(&name);
-        let folder = path.parent().unwrap_or(&self.path).to_owned();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let made = below(&self.path, &path);
         let text = serde_json::to_vec_pretty(frame).map_err(io::Error::from);
         let written = made.and(text).and_then(|text| write_whole(&path, &text));
         self.note(&name, written);
@@ -186,11 +195,7 @@ impl RunFolder {
         match self.recorders.entry(path) {
             Entry::Occupied(there) => Ok(there.into_mut()),
             Entry::Vacant(place) => {
-                let folder = place.key().parent().unwrap_or(&self.path);
-                DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(folder)?;
+                below(&self.path, place.key())?;
                 let file = create(place.key())?;
                 Ok(place.insert(file))
             }
@@ -203,10 +208,7 @@ impl RunFolder {
     /// The file cannot be read or written.
     pub fn copy(&mut self, name: &str, mut from: impl Read) -> io::Result<u64> {
         let path = self.path.join(name);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path.parent().unwrap_or(&self.path))?;
+        below(&self.path, &path)?;
         io::copy(&mut from, &mut create(&path)?)
     }
 
@@ -243,6 +245,12 @@ impl RunFolder {
             self.note("the recorder files", written);
             written = self.write_record(run);
         }
+        if written.as_ref().is_err_and(is_full) {
+            self.note("events.jsonl", written);
+            written = self
+                .shorten_events(run)
+                .and_then(|()| self.write_record(run));
+        }
         self.note("run.json", written);
         if self._lock.is_some() && !self.path.join("events.jsonl").exists() {
             // This explains every other error.
@@ -258,11 +266,30 @@ impl RunFolder {
         Err(failed)
     }
 
-    fn write_record(&mut self, run: &mut RunRecord) -> io::Result<()> {
+    /// Makes room for the record by the last events. Readers see that they end before the run.
+    fn shorten_events(&mut self, run: &mut RunRecord) -> io::Result<()> {
+        let needed = self.record_text(run)?.len() as u64 + SLACK_BYTES;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.path.join("events.jsonl"))?;
+        let end = file.metadata()?.len().saturating_sub(needed);
+        let begin = end.saturating_sub(EVENT_BYTES_MAX);
+        let mut before = vec![0; (end - begin) as usize];
+        file.read_exact_at(&mut before, begin)?;
+        let line_end = before.iter().rposition(|byte| *byte == b'\n');
+        file.set_len(line_end.map_or(begin, |at| begin + at as u64 + 1))
+    }
+
+    fn record_text(&self, run: &mut RunRecord) -> io::Result<String> {
         if let Some(failed) = &self.failed {
             run.is_incomplete(failed);
         }
-        let text = format!("{}\n", serde_json::to_string_pretty(run)?);
+        Ok(format!("{}\n", serde_json::to_string_pretty(run)?))
+    }
+
+    fn write_record(&mut self, run: &mut RunRecord) -> io::Result<()> {
+        let text = self.record_text(run)?;
         let path = self.path.join("run.json");
         match self.room.take() {
             Some(room) => room.write(&path, text.as_bytes()),
@@ -277,6 +304,10 @@ struct Room {
     path: PathBuf,
 }
 
+/// Space for the pages that a file occupies beyond its bytes.
+const SLACK_BYTES: u64 = 8 << 10;
+/// Longest line that is looked for at the place where events are cut.
+const EVENT_BYTES_MAX: u64 = 1 << 20;
 /// Space reserved for `run.json`, bytes: of two nodes with eight GPUs it is some 100 KiB.
 const ROOM_BYTES: u64 = 256 << 10;
 
@@ -354,6 +385,17 @@ fn is_full(error: &io::Error) -> bool {
         error.kind(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded
     )
+}
+
+/// Makes the folders of a file below the run folder; that one is not made again once it is removed.
+fn below(run: &Path, file: &Path) -> io::Result<()> {
+    if !run.is_dir() {
+        return Err(io::Error::other("removed during the run"));
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(file.parent().unwrap_or(run))
 }
 
 fn create(path: &Path) -> io::Result<File> {
