@@ -8,6 +8,7 @@ use std::fmt::Write;
 use tcpx_logs::{
     Comm, HarnessState, LogEnd, LogReport, OwnSignature, Role, Severity, SignatureFinding,
 };
+use tcpx_words::units::printable;
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;
@@ -475,6 +476,11 @@ fn rest(report: &LogReport, verbose: bool, text: &mut String) {
         let _ = writeln!(text, "# seen : {}", counted(&report.seen));
     }
     for problem in &report.problems {
-        let _ = writeln!(text, "# note : {} {}", problem.path, problem.problem);
+        let _ = writeln!(
+            text,
+            "# note : {}: {}",
+            printable(&problem.path),
+            problem.problem
+        );
     }
 }

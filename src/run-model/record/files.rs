@@ -15,6 +15,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tcpx_words::error::{NextStep, Outcome};
+use tcpx_words::units::printable;
 
 /// Most files of one run.
 const FILES_MAX: usize = 4096;
@@ -212,16 +213,13 @@ impl RunFiles {
         })
     }
 
-    /// The id of the run: the name of its folder.
+    /// The id of the run: the name of its folder, without control characters.
     pub fn id(&self) -> String {
         match self {
             Self::Folder(path) => {
                 let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
-                whole
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned()
+                let name = whole.file_name().unwrap_or_default();
+                printable(&name.to_string_lossy())
             }
             Self::Bundle { archive, .. } => archive.top.clone(),
         }
