@@ -20,6 +20,9 @@ use tcpx_words::units::{parse_utc_ns, printable};
 pub const EVENT_BYTES_MAX: u64 = 16 << 20;
 /// Largest `run.json`.
 pub const RECORD_BYTES_MAX: u64 = 64 << 20;
+/// Most lines of a stream that are no events of this build. A file with more of them is none of
+/// ours, and may expand to a hundred million.
+const STRANGE_LINES_MAX: u64 = 1_000_000;
 /// Lines at the start of an event stream among which the `Nodes` event is searched.
 const INTRODUCED_WITHIN: usize = 100;
 /// Largest freeze-frame and largest scenario file.
@@ -112,7 +115,7 @@ impl RunFiles {
         let events = BufReader::new(self.file("events.jsonl")?);
         let lines = for_each_event(events, |event| state.apply(&event))?;
         if lines > 0 {
-            damaged.push(format!("damaged lines in events.jsonl: {lines}"));
+            damaged.push(damaged_lines(lines));
         }
         damaged.extend(self.add_frames(&mut state));
         // The recordings of a run that goes on are being written.
@@ -244,6 +247,7 @@ fn skim(reader: impl BufRead, state: &mut RunState) -> io::Result<(Thinned, u64)
         state,
         applied: BTreeMap::new(),
         unreadable: 0,
+        strange: 0,
     };
     let thinned = thin(reader, |_, line, thinned| skim.line(line, thinned))?;
     skim.catch_up(&thinned, |_| true);
@@ -255,11 +259,17 @@ struct Skim<'a> {
     /// Line number of the last sample applied.
     applied: BTreeMap<WorkerId, u64>,
     unreadable: u64,
+    strange: u64,
 }
 
 impl Skim<'_> {
     fn line(&mut self, line: &[u8], thinned: &Thinned) {
+        if self.strange >= STRANGE_LINES_MAX {
+            self.unreadable = self.strange;
+            return;
+        }
         let Some(event) = Event::parse(line) else {
+            self.strange += 1;
             self.unreadable += u64::from(is_damaged(line));
             return;
         };
@@ -305,13 +315,26 @@ fn is_damaged(line: &[u8]) -> bool {
     line.last() == Some(&b'\n') && serde_json::from_slice::<IgnoredAny>(line).is_err()
 }
 
-/// Calls `each` with every event of a stream. Returns the number of damaged lines.
+/// A number of damaged lines in words.
+pub fn damaged_lines(lines: u64) -> String {
+    let rest = match lines >= STRANGE_LINES_MAX {
+        true => " and more; the rest was not read",
+        false => "",
+    };
+    format!("damaged lines in events.jsonl: {lines}{rest}")
+}
+
+/// Calls `each` with every event of a stream. Returns the number of damaged lines; a stream with
+/// too many lines that are no events is not read further.
 ///
 /// # Errors
 /// Reading the stream fails.
 pub fn for_each_event(mut reader: impl BufRead, mut each: impl FnMut(Event)) -> io::Result<u64> {
-    let (mut line, mut unreadable) = (Vec::new(), 0);
+    let (mut line, mut unreadable, mut strange) = (Vec::new(), 0, 0);
     loop {
+        if strange >= STRANGE_LINES_MAX {
+            return Ok(strange);
+        }
         line.clear();
         if (&mut reader)
             .take(EVENT_BYTES_MAX)
@@ -322,7 +345,10 @@ pub fn for_each_event(mut reader: impl BufRead, mut each: impl FnMut(Event)) -> 
         }
         match Event::parse(&line) {
             Some(event) => each(event),
-            None => unreadable += u64::from(is_damaged(&line)),
+            None => {
+                strange += 1;
+                unreadable += u64::from(is_damaged(&line));
+            }
         }
     }
 }
@@ -338,6 +364,18 @@ mod tests {
         WorkerId::of_pair(NodeId(0), PairId(0)),
         WorkerId::of_pair(NodeId(1), PairId(0)),
     ];
+
+    #[test]
+    fn a_stream_of_a_hundred_million_lines_is_not_read_to_its_end() {
+        let line = b"x\n";
+        let reader = || io::BufReader::new(io::repeat(b'\n').take(2 * STRANGE_LINES_MAX));
+        let damaged = for_each_event(reader(), |_| panic!("no event")).expect("read");
+        assert_eq!(damaged, STRANGE_LINES_MAX);
+        assert!(damaged_lines(damaged).ends_with("the rest was not read"));
+        assert_eq!(for_each_event(&line[..], |_| ()).expect("read"), 1);
+        let (_, skimmed) = skim(reader(), &mut RunState::default()).expect("read");
+        assert_eq!(skimmed, STRANGE_LINES_MAX);
+    }
 
     fn counters(posted: u64) -> Vec<ChannelNow> {
         vec![ChannelNow {

@@ -11,7 +11,7 @@ use tcpx_run_model::counters::{Sample, Series};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::ids::{NodeId, Unit, WorkerId};
 use tcpx_run_model::record::{FilesError, RunFiles, WorkerFile, record_value};
-use tcpx_run_model::replay::{RECORD_BYTES_MAX, for_each_event};
+use tcpx_run_model::replay::{RECORD_BYTES_MAX, damaged_lines, for_each_event};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::printable;
@@ -156,7 +156,7 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
     }
     match stream {
         Ok(0) => {}
-        Ok(lines) => damaged.push(format!("damaged lines in events.jsonl: {lines}")),
+        Ok(lines) => damaged.push(damaged_lines(lines)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !workers.is_empty() => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(SourceError::Empty {
