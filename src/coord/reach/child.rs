@@ -4,6 +4,7 @@
 use super::{Addresses, AgentLink, Hold, Opening, ReachError, Transport, Until, lines};
 use crate::process::spawn::ourselves;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tcpx_words::error::Outcome;
@@ -21,7 +22,10 @@ impl Transport for Local {
             ReachError::new(
                 self.node(),
                 Outcome::NotRun,
-                format!("cannot start an agent: {error}"),
+                match Path::new("/proc/self").exists() {
+                    true => format!("cannot start an agent: {error}"),
+                    false => "cannot start an agent: /proc is not mounted here".to_owned(),
+                },
             )
         };
         let mut command = Command::new(ourselves());
