@@ -160,6 +160,64 @@ const OF_SYSTEM: [Reason; 22] = [
     },
 ];
 
+/// The source files of NCCL whose warnings are about one part of it.
+const OF_NCCL: [Reason; 8] = [
+    Reason {
+        words: r"transport/nvls\.cc:",
+        causes: &[
+            "multicast over NVLink (NVLS) was not set up: the fabric manager does not run or lost its state, or the container hides GPUs",
+        ],
+        next: "`systemctl status nvidia-fabricmanager` and `nvidia-smi -q | grep -A2 Fabric` on the node; NCCL_NVLS_ENABLE=0 goes without it",
+    },
+    Reason {
+        words: r"(?:include/shm\.h|shmutils\.cc|transport/shm\.(?:cc|cu)):",
+        causes: &[
+            "shared memory between processes of one node was not set up: /dev/shm is too small, or the containers do not share it",
+        ],
+        next: "`df -h /dev/shm` in the container; NCCL_SHM_DISABLE=1 goes without it",
+    },
+    Reason {
+        words: r"transport/p2p\.(?:cc|cu):",
+        causes: &[
+            "GPUs of one node cannot access each other's memory: separate containers, an IOMMU or ACS, or hidden devices",
+        ],
+        next: "`nvidia-smi topo -p2p r` in the container; NCCL_P2P_DISABLE=1 goes without it",
+    },
+    Reason {
+        words: r"(?:misc/ibv\w+|transport/net_ib\w*(?:/\w+)?)\.(?:cc|cu|h):",
+        causes: &[
+            "an InfiniBand or RoCE NIC refused a call: its port is down, its GID does not fit, or the container lacks its device or locked memory",
+        ],
+        next: "`ibv_devinfo`, `show_gids` and `ulimit -l` in the container",
+    },
+    Reason {
+        words: r"graph/\w+\.(?:cc|cu|h):",
+        causes: &[
+            "NCCL does not understand the machine's topology: a virtual machine, a container, or a file of NCCL_TOPO_FILE",
+        ],
+        next: "`nvidia-smi topo -m` on the host and in the container; unset NCCL_TOPO_FILE",
+    },
+    Reason {
+        words: r"proxy\.(?:cc|cu):",
+        causes: &[
+            "NCCL's proxy thread got what it did not expect: another rank had ended, or a program that is not NCCL connected to its port",
+        ],
+        next: "read the first failure of the other ranks of this node; look for port scanners",
+    },
+    Reason {
+        words: r"(?:bootstrap|misc/socket|include/socket)\.(?:cc|cu|h):",
+        causes: &[
+            "the connections between ranks failed: a rank ended, or they use another network",
+        ],
+        next: "read the first failure of the other ranks; set NCCL_SOCKET_IFNAME to the interface that all nodes share",
+    },
+    Reason {
+        words: r"(?:misc/argcheck|enqueue|group)\.(?:cc|cu):",
+        causes: &["the program called NCCL with wrong arguments or in a wrong order"],
+        next: "compare the calls of all ranks: operation, count, type, communicator",
+    },
+];
+
 /// Words that programs use alike; they tell less than a signature. The first counts.
 const OF_PROGRAMS: [Reason; 18] = [
     Reason {
@@ -216,7 +274,7 @@ const OF_PROGRAMS: [Reason; 18] = [
     Reason {
         words: r"heartbeat|marked (?:as )?dead|node .{0,80}\b(?:died|dead|failed|removed)\b",
         causes: &[
-            "a process or a node stopped to send heartbeats: it ended, is overloaded, or the network to it is cut",
+            "a process or a node stopped sending heartbeats: it ended, is overloaded, or the network to it is cut",
         ],
         next: "read the last lines of the process or node in the line, and `dmesg -T` there",
     },
@@ -276,7 +334,11 @@ const OF_PROGRAMS: [Reason; 18] = [
 const CACHE_MAX: usize = 256 << 10;
 
 static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
-    let words = all().map(|reason| format!("(?i){}", reason.words));
+    let of_nccl = |reason: &Reason| OF_NCCL.iter().any(|one| one.words == reason.words);
+    let words = all().map(|reason| match of_nccl(reason) {
+        true => format!("{}\\d+ NCCL WARN ", reason.words),
+        false => format!("(?i){}", reason.words),
+    });
     let set = RegexSetBuilder::new(words)
         .dfa_size_limit(CACHE_MAX)
         .build();
@@ -285,7 +347,7 @@ static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
 
 /// All reasons, in the order in which they count.
 fn all() -> impl Iterator<Item = &'static Reason> {
-    OF_SYSTEM.iter().chain(&OF_PROGRAMS)
+    OF_SYSTEM.iter().chain(&OF_NCCL).chain(&OF_PROGRAMS)
 }
 
 /// Gives findings on lines that no signature explains the causes of the words in them. Where a
@@ -386,6 +448,15 @@ mod tests {
         check("AssertionError", Some("a check within"));
         check("KeyError: 'lm_head.weight'", Some("looks up"));
         check("all ranks joined", None);
+        check(
+            "node-a:7:7 [1] transport/nvls.cc:254 NCCL WARN Cuda failure 401 'the state'",
+            Some("multicast"),
+        );
+        check(
+            "node-a:7:7 [1] proxy.cc:1111 NCCL WARN [Service thread] Unknown command 7",
+            Some("proxy thread"),
+        );
+        check("node-a:7:7 [1] NCCL INFO transport/nvls.cc:409 -> 1", None);
     }
 
     #[test]

@@ -848,6 +848,8 @@ struct GoldenCase {
     #[serde(default)]
     meaning: String,
     #[serde(default)]
+    cause: String,
+    #[serde(default)]
     followed: Vec<String>,
     /// The number of findings.
     findings: Option<usize>,
@@ -893,6 +895,9 @@ fn logs_of_many_jobs_name_their_cause_first() {
             "{name}: {}",
             first.meaning
         );
+        let cause = first.causes.first().map(String::as_str);
+        let cause = cause.unwrap_or_default();
+        assert!(cause.contains(&case.cause), "{name}: {cause}");
         for followed in &case.followed {
             let finding = report
                 .findings
