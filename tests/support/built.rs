@@ -28,7 +28,9 @@ pub(crate) fn built(name: &str, source: &str, flags: &[&str]) -> PathBuf {
         command.status().expect("a C compiler named cc").success(),
         "{command:?}"
     );
+    // Two names may have the same bytes.
     let mut content = DefaultHasher::new();
+    name.hash(&mut content);
     std::fs::read(&made).unwrap().hash(&mut content);
     let place = scratch.join(format!("{:016x}", content.finish()));
     // Of two that build at a time, the second finds the folder there and uses it.
