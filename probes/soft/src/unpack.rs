@@ -253,8 +253,10 @@ impl Unpack {
         if first >= count {
             return Ok(());
         }
-        // SAFETY: entries of the slot that were written.
-        let list = unsafe { slice::from_raw_parts(slot.mem.add(first), count - first) };
+        // SAFETY: an entry of the slot.
+        let start = unsafe { slot.mem.add(first) };
+        // SAFETY: entries of the slot that were written; they are not written again until it is consumed.
+        let list = unsafe { slice::from_raw_parts(start, count - first) };
         let (base, on_gpu) = (pool.base().as_ptr().cast_const(), on.pool);
         let runs = || {
             list.chunk_by(|one, next| one.src_off + one.len == next.src_off)
