@@ -75,8 +75,7 @@ fn a_missing_place_loses_no_connection_and_no_notification() {
     let mut buffer = vec![0; 65536];
     let bytes = buffer.as_mut_ptr();
     let (mut from, mut len) = (0, 0);
-    let mut heard =
-        |from, bytes, len| tcpxp2p_notification(other, AMPLE_MS, from, bytes, 65536, len);
+    let heard = |from, bytes, len| tcpxp2p_notification(other, AMPLE_MS, from, bytes, 65536, len);
     null_pointer(heard(null_mut(), bytes, &mut len), "connection");
     null_pointer(heard(&mut from, null_mut(), &mut len), "buffer");
     null_pointer(heard(&mut from, bytes, null_mut()), "len");
