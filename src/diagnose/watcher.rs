@@ -6,6 +6,7 @@ use super::of_state::KnownLines;
 use super::rank::diagnose;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::{Finding, Severity};
+use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::{RunRecord, WorkerFile, worker_file};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::Outcome;
@@ -32,16 +33,17 @@ impl Watcher {
         }
     }
 
-    /// Whether an event of a run can change the findings.
+    /// Whether an event of a run can change the findings. A worker that ends as it should cannot:
+    /// in a mesh there are thousands, and each judgement reads the whole state.
     pub(super) fn is_cause(event: &Event) -> bool {
-        matches!(
-            event.kind,
+        match &event.kind {
             EventKind::Stall(_)
-                | EventKind::Recovered
-                | EventKind::Frame(_)
-                | EventKind::Exited(_)
-                | EventKind::Failed(_)
-        )
+            | EventKind::Recovered
+            | EventKind::Frame(_)
+            | EventKind::Failed(_) => true,
+            EventKind::Exited(exit) => exit.code != Some(0) || exit.phase != Phase::Finished,
+            _ => false,
+        }
     }
 
     /// Judges watched programs at most twice per second. Returns the findings if they
@@ -108,6 +110,7 @@ pub(super) mod tests {
     use super::*;
     use tcpx_run_model::counters::ChannelNow;
     use tcpx_run_model::ids::{NodeId, Unit, Who, WorkerId};
+    use tcpx_run_model::phase::Exit;
     use tcpx_words::side::Side;
 
     fn sample(at_ms: u64, quiet_ms: u64, tests: u64) -> Event {
@@ -161,5 +164,28 @@ pub(super) mod tests {
         };
         assert_eq!(findings[0].condition, "local-loop-starved");
         assert_eq!(look(sample(9000, 0, 5000)), Some(Vec::new()));
+    }
+    #[test]
+    fn the_end_of_a_worker_that_has_finished_is_not_judged() {
+        let is_cause = |code, phase| {
+            let exit = Exit {
+                code,
+                signal: code.is_none().then_some(libc::SIGKILL),
+                killed: false,
+                phase,
+                in_call: None,
+                channels: Vec::new(),
+            };
+            let mut event = sample(1, 0, 0);
+            event.kind = EventKind::Exited(exit);
+            Watcher::is_cause(&event)
+        };
+        assert!(!is_cause(Some(0), Phase::Finished));
+        assert!(
+            is_cause(Some(0), Phase::Measuring),
+            "the plugin called exit(0)"
+        );
+        assert!(is_cause(Some(1), Phase::Finished));
+        assert!(is_cause(None, Phase::Finished));
     }
 }
