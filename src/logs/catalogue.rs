@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
 
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
     (
@@ -58,6 +58,10 @@ const FILES: [(&str, &str); 18] = [
     ),
     ("launch.toml", include_str!("../../probes/logs/launch.toml")),
     ("ranks.toml", include_str!("../../probes/logs/ranks.toml")),
+    (
+        "endpoints.toml",
+        include_str!("../../probes/logs/endpoints.toml"),
+    ),
 ];
 /// Markers of lines that are reported even without a signature if they are warnings of NCCL or a
 /// plugin, or errors of any program. The pieces of words follow them.

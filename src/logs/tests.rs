@@ -36,9 +36,9 @@ fn example(name: &str) -> String {
 }
 
 #[test]
-fn two_vector_searches_suffice_for_the_literals() {
+fn three_vector_searches_suffice_for_the_literals() {
     let searches = SignatureCatalogue::embedded().unwrap().vector_searches();
-    assert!(searches.is_some_and(|count| count <= 2), "{searches:?}");
+    assert!(searches.is_some_and(|count| count <= 3), "{searches:?}");
 }
 
 #[test]
