@@ -267,7 +267,16 @@ impl Context {
     }
 }
 
-/// Whether it is the error that a plugin returns when the peer has closed a connection.
+/// Whether it is the error that a plugin returns when the peer has closed a connection. The calls
+/// before and after a connection use none.
 fn is_system_error(error: &PluginError) -> bool {
-    error.code() == Some(tcpx_abi::result::SYSTEM_ERROR)
+    let PluginError::Refused { call, code, .. } = error else {
+        return false;
+    };
+    let uses_none = matches!(
+        *call,
+        "init" | "devices" | "getProperties" | "listen" | "regMr"
+    ) || call.starts_with("close")
+        || call.starts_with("dereg");
+    *code == tcpx_abi::result::SYSTEM_ERROR && !uses_none
 }

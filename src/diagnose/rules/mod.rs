@@ -11,6 +11,7 @@ mod endings;
 mod measurement;
 mod network;
 mod progress;
+mod refusals;
 mod slots;
 mod topology;
 
@@ -25,6 +26,7 @@ pub(super) type Rule = fn(&Evidence) -> Vec<Found>;
 pub(super) const FAMILIES: &[&[Rule]] = &[
     progress::RULES,
     slots::RULES,
+    refusals::RULES,
     connection::RULES,
     endings::RULES,
     network::RULES,
@@ -41,6 +43,7 @@ pub(super) const LAST_RESORT: Rule = progress::unexplained;
 pub(crate) const CASES: &[&[crate::tests::Case]] = &[
     progress::cases::CASES,
     slots::cases::CASES,
+    refusals::cases::CASES,
     connection::cases::CASES,
     endings::cases::CASES,
     network::cases::CASES,

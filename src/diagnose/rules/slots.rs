@@ -1,10 +1,9 @@
-//! The sixteen requests of a comm: order, hand-back, and what a refusal means.
+//! The sixteen requests of a comm: order, hand-back, and refusals for those.
 #![forbid(unsafe_code)]
 
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode, Spot};
-use tcpx_words::error::Outcome;
 
 pub(super) const RULES: &[Rule] = &[
     head_not_tested,
@@ -14,14 +13,14 @@ pub(super) const RULES: &[Rule] = &[
     exhausted,
     completions,
     chunk_sizes,
-    refused,
 ];
 
 /// Requests of one comm.
-const SLOTS: u64 = 16;
+pub(super) const SLOTS: u64 = 16;
 /// `ncclInternalError`: what TCPX returns for misuse.
-const INTERNAL_ERROR: i32 = 3;
-const SYSTEM_ERROR: i32 = 2;
+pub(super) const INTERNAL_ERROR: i32 = 3;
+/// What TCPX returns when a connection is lost.
+pub(super) const SYSTEM_ERROR: i32 = 2;
 
 /// Refused calls: by the error codes of the recorder, else by the plugin's log, once per
 /// node.
@@ -200,57 +199,12 @@ fn chunk_sizes(evidence: &Evidence) -> Vec<Found> {
     found.collect()
 }
 
-/// Failed calls that no other condition names.
-fn refused(evidence: &Evidence) -> Vec<Found> {
-    let on_channels = evidence.spots().filter_map(|spot| {
-        let (call, code) = spot.channel.now.last_error.as_ref()?;
-        let is_named = match (call.as_str(), *code) {
-            ("test", INTERNAL_ERROR | SYSTEM_ERROR) | ("irecvConsumed", INTERNAL_ERROR) => true,
-            // A run that passed has narrowed its window to the slots that the plugin has.
-            ("isend" | "irecv", INTERNAL_ERROR) => {
-                spot.channel.in_flight() >= SLOTS || evidence.outcome == Some(Outcome::Passed)
-            }
-            _ => false,
-        };
-        let found =
-            || Found::on(Condition::CallRefused, spot, 0.8).and(format!("{call} returned {code}"));
-        (!is_named).then(|| {
-            match spot
-                .node
-                .lines
-                .iter()
-                .rev()
-                .find(|line| line.severity.is_finding())
-            {
-                Some(line) => found().and(said(line)),
-                None => found(),
-            }
-        })
-    });
-    let found: Vec<Found> = on_channels.collect();
-    let of_no_channel = evidence.nodes.iter().filter_map(|node| {
-        let failure = &node.failure.as_ref()?.what;
-        let is_one =
-            !failure.follows && failure.message.contains(" returned ") && node.died().is_none();
-        let is_new = !found
-            .iter()
-            .any(|one| one.node.as_ref() == Some(&node.subject));
-        let has_named = node
-            .channels
-            .iter()
-            .any(|channel| channel.now.last_error.is_some());
-        let why = format!("{}, {}: {}", node.name(), failure.phase, failure.message);
-        (is_one && is_new && !has_named).then(|| Found::at(Condition::CallRefused, node, 0.7, why))
-    });
-    let of_no_channel: Vec<Found> = of_no_channel.collect();
-    found.into_iter().chain(of_no_channel).collect()
-}
-
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
     use crate::tests::Case;
     use crate::tests::builders::*;
+    use tcpx_words::error::Outcome;
     use tcpx_words::side::Side;
 
     pub(crate) const CASES: &[Case] = &[

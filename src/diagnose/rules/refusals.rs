@@ -1,0 +1,203 @@
+//! Calls that the plugin refused for a reason that no other condition names, and what to do
+//! after each: an `init` that is refused is not the end of a comm.
+#![forbid(unsafe_code)]
+
+use super::slots::{INTERNAL_ERROR, SLOTS, SYSTEM_ERROR};
+use super::{Found, Rule};
+use crate::catalogue::Condition;
+use crate::evidence::{Evidence, EvidenceNode, Spot};
+use tcpx_words::error::Outcome;
+
+pub(super) const RULES: &[Rule] = &[refused];
+
+fn refused(evidence: &Evidence) -> Vec<Found> {
+    let mut found: Vec<Found> = evidence
+        .spots()
+        .filter_map(|spot| on_channel(spot, evidence))
+        .collect();
+    for node in &evidence.nodes {
+        let is_new = !found
+            .iter()
+            .any(|one| one.node.as_ref() == Some(&node.subject));
+        if is_new {
+            found.extend(of_no_channel(node, evidence));
+        }
+    }
+    found
+}
+
+/// The last failed call of a channel.
+fn on_channel(spot: Spot<'_>, evidence: &Evidence) -> Option<Found> {
+    let (call, code) = spot.channel.now.last_error.as_ref()?;
+    let is_named = match (call.as_str(), *code) {
+        ("test", INTERNAL_ERROR | SYSTEM_ERROR) | ("irecvConsumed", INTERNAL_ERROR) => true,
+        // A run that passed has narrowed its window to the slots that the plugin has.
+        ("isend" | "irecv", INTERNAL_ERROR) => {
+            spot.channel.in_flight() >= SLOTS || evidence.outcome == Some(Outcome::Passed)
+        }
+        _ => false,
+    };
+    if is_named {
+        return None;
+    }
+    let mut found = Found::on(Condition::CallRefused, spot, 0.8);
+    found.because.push(format!("{call} returned {code}"));
+    found.next_step = remedy(call).map(str::to_owned);
+    let mut lines = spot.node.lines.iter().rev();
+    let line = lines.find(|line| line.severity.is_finding());
+    Some(found.and_line(line))
+}
+
+/// The failure of a worker, in a call that no channel counted.
+fn of_no_channel(node: &EvidenceNode, evidence: &Evidence) -> Option<Found> {
+    let failure = &node.failure.as_ref()?.what;
+    let (before, _) = failure.message.split_once(" returned ")?;
+    let call = before.rsplit(' ').next().unwrap_or(before);
+    let is_on_channel = |node: &EvidenceNode| {
+        let mut channels = node.channels.iter();
+        channels.any(|channel| channel.now.last_error.is_some())
+    };
+    let confidence = match failure.follows {
+        false => 0.7,
+        // A lost connection has its cause elsewhere, unless nothing else failed.
+        true if evidence.nodes.iter().all(shows_no_cause) => 0.6,
+        true => return None,
+    };
+    if node.died().is_some() || is_on_channel(node) {
+        return None;
+    }
+    let why = format!("{}, {}: {}", node.name(), failure.phase, failure.message);
+    let found = Found::at(Condition::CallRefused, node, confidence, why);
+    Some(Found {
+        next_step: remedy(call).map(str::to_owned),
+        ..found
+    })
+}
+
+/// Whether a node neither ended nor failed before the others did.
+fn shows_no_cause(node: &EvidenceNode) -> bool {
+    let follows = node.failure.as_ref().is_none_or(|one| one.what.follows);
+    follows && node.died().is_none()
+}
+
+/// What to do after a refused call; `None` for the calls that move bytes, of which the
+/// catalogue's text speaks.
+fn remedy(call: &str) -> Option<&'static str> {
+    Some(match call {
+        "init" | "devices" | "getProperties" => {
+            "read what the plugin logged while it started; `tcpxctl doctor` checks what it needs \
+             on this node"
+        }
+        "listen" | "connect" | "accept" => {
+            "read the plugin's WARN lines of that moment; this connection cannot be completed: \
+             begin another with a new listen comm and its handle"
+        }
+        "regMr" | "regMrDmaBuf" | "getDeviceMr" => {
+            "read the plugin's WARN lines of that moment; compare the kind, address and length of \
+             the memory with what the plugin takes"
+        }
+        "deregMr" | "closeSend" | "closeRecv" | "closeListen" => {
+            "read the plugin's WARN lines of that moment; release each registration and comm once, \
+             a comm after its registrations"
+        }
+        "isend" | "irecv" | "iflush" | "test" | "irecvConsumed" => return None,
+        _ => "read the plugin's WARN lines of that moment",
+    })
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_run_model::phase::Phase;
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::CallRefused, init),
+        (Condition::CallRefused, connect),
+        (Condition::CallRefused, registration),
+        (Condition::CallRefused, close),
+    ];
+
+    /// A worker without channels whose call was refused.
+    fn failed(phase: Phase, message: &str, follows: bool) -> Evidence {
+        let mut evidence = ended(Outcome::Failed, stuck());
+        for node in &mut evidence.nodes {
+            node.channels.clear();
+        }
+        evidence.nodes[0].failure = failure(phase, message, follows);
+        evidence
+    }
+
+    fn init() -> Evidence {
+        let message = "init returned 3 (ncclInternalError)";
+        failed(Phase::Initialising, message, false)
+    }
+
+    fn connect() -> Evidence {
+        let message = "connect returned 2 (ncclSystemError)";
+        let mut evidence = failed(Phase::Connecting, message, true);
+        evidence.nodes[1].failure = failure(Phase::Connecting, "the peer gave up", true);
+        evidence
+    }
+
+    fn registration() -> Evidence {
+        let message = "regMr returned 3 (ncclInternalError)";
+        failed(Phase::Registering, message, false)
+    }
+
+    fn close() -> Evidence {
+        let message = "closeRecv returned 3 (ncclInternalError)";
+        failed(Phase::Closing, message, false)
+    }
+
+    /// Each call, and whether its refusal ends a comm.
+    const CALLS: [(&str, bool); 18] = [
+        ("init", false),
+        ("devices", false),
+        ("getProperties", false),
+        ("listen", false),
+        ("connect", false),
+        ("accept", false),
+        ("regMr", false),
+        ("regMrDmaBuf", false),
+        ("getDeviceMr", false),
+        ("deregMr", false),
+        ("isend", true),
+        ("irecv", true),
+        ("iflush", true),
+        ("test", true),
+        ("irecvConsumed", true),
+        ("closeSend", false),
+        ("closeRecv", false),
+        ("closeListen", false),
+    ];
+
+    #[test]
+    fn only_a_call_that_moves_bytes_is_said_to_end_a_comm() {
+        for (call, ends_comm) in CALLS {
+            let message = format!("Send channel 0: {call} returned 5 (ncclInvalidUsage)");
+            let evidence = failed(Phase::Measuring, &message, false);
+            let by_message = crate::diagnose(&evidence).remove(0);
+            let mut evidence = ended(Outcome::Failed, stuck());
+            evidence.nodes[0].channels[0].now.last_error = Some((call.to_owned(), 5));
+            let by_code = crate::diagnose(&evidence).remove(0);
+            for finding in [by_message, by_code] {
+                assert_eq!(finding.condition, "call-refused", "{call}");
+                let next = finding.next_step.unwrap_or_default();
+                assert_eq!(
+                    next.contains("end of its comm"),
+                    ends_comm,
+                    "{call}: {next}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_whose_cause_is_known_is_no_refusal() {
+        let mut evidence = connect();
+        evidence.nodes[1].failure = failure(Phase::Connecting, "out of memory", false);
+        assert_eq!(refused(&evidence), Vec::new());
+    }
+}
