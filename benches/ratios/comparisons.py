@@ -42,16 +42,30 @@ def iperf_connections(programs: Programs, pairs: int) -> None:
 
 
 def control(programs: Programs, pairs: int) -> None:
-    """Soft plugin over blocking sockets with the same streams and buffers, 512 KiB, verify off"""
-    total = programs.bytes(GIB)
+    """Soft plugin over blocking sockets with the same streams and buffers, 512 KiB, verify off, one interval"""
+    # Each end of an iteration waits for the slowest channel, so both sides have one end.
+    total = programs.iterations * programs.bytes(GIB)
     goal = at_least(0.95) if os.cpu_count() >= 16 else None
     for connections in (1, 2, 4, 8, 16):
         compare(
             pairs, f"connections {connections}",
-            Side("tcpxctl", lambda: programs.transfer(connections, total=total)),
-            Side("control", lambda: programs.control_transfer(connections, programs.iterations * total)),
+            Side("tcpxctl", lambda: programs.transfer(connections, total=total, iterations=1)),
+            Side("control", lambda: programs.control_transfer(connections, total)),
             Row("gb_per_s", goal),
         )
+
+
+def iterations(programs: Programs, pairs: int) -> None:
+    """What barriers cost: iterations over one iteration of as many bytes, 512 KiB chunks, verify off"""
+    total = programs.bytes(4 * GIB, 16 * MIB)
+    for connections in (1, 4, 8):
+        for count in (4, 64):
+            compare(
+                pairs, f"connections {connections}, {count} iterations",
+                Side("several", lambda: programs.transfer(connections, total=total // count, iterations=count)),
+                Side("one", lambda: programs.transfer(connections, total=total, iterations=1)),
+                Row("gb_per_s", None),
+            )
 
 
 def control_polls(programs: Programs, pairs: int) -> None:
@@ -336,7 +350,7 @@ def export(programs: Programs, pairs: int) -> None:
 
 COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
     "iperf-sockets": iperf_sockets, "iperf-connections": iperf_connections, "control": control,
-    "control-polls": control_polls, "verify": verify,
+    "control-polls": control_polls, "iterations": iterations, "verify": verify,
     "idle": idle, "engine": engine, "small": small, "round-trip": round_trip, "memory": memory, "channels": channels,
     "discover": discover, "fixed": fixed, "cpu": cpu, "shim": shim, "tap-calls": tap_calls, "tap": tap,
     "attached": attached, "recorder-memory": recorder_memory, "export": export, **nodes.COMPARISONS,
