@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Cell;
+use super::cover::{Key, counts, cover};
 use super::subject::Subject;
 use super::table::Table;
 use crate::groups::Groups;
@@ -19,11 +20,8 @@ pub(super) struct Dead {
     pub(super) is_confirmed: Option<bool>,
 }
 
-type Key = (usize, usize, usize);
-
-/// The fewest parts that explain what is missing: again and again the part with most measurements
-/// that are missing and unexplained, less those that are there. A measurement that a retest brought
-/// back is not missing.
+/// The fewest parts that explain what is missing. A measurement that a retest brought back is not
+/// missing.
 pub(super) fn dead_parts(
     cells: &[Cell],
     retests: &[Cell],
@@ -48,66 +46,37 @@ pub(super) fn dead_parts(
             .entry(key(cell))
             .and_modify(|is_dead| *is_dead = false);
     }
-    let mut open: BTreeSet<Key> = is_dead
+    let open: BTreeSet<Key> = is_dead
         .into_iter()
         .filter(|(_, is_dead)| *is_dead)
         .map(|(key, _)| key)
         .collect();
     let mut alive: HashMap<Subject, usize> = HashMap::new();
     let mut all_missing: HashMap<Subject, usize> = HashMap::new();
-    for (subject, missing) in counts(&open, groups) {
+    for (subject, missing) in counts(&open, |key| *key, groups) {
         let mut rates = Vec::new();
         table.rates_of(subject, &mut rates);
         alive.insert(subject, rates.len());
         all_missing.insert(subject, missing);
     }
-    let mut found = Vec::new();
-    while !open.is_empty() {
-        let explained =
-            |(subject, missing): &(Subject, usize)| missing.saturating_sub(alive[subject]);
-        let candidates = counts(&open, groups).into_iter();
-        let best = candidates.max_by(|one, other| {
-            explained(one)
-                .cmp(&explained(other))
-                .then(other.0.cmp(&one.0))
-        });
-        let Some((subject, _)) = best.filter(|best| explained(best) > 0) else {
-            break;
-        };
-        let of_it: BTreeSet<Key> = open
-            .iter()
-            .copied()
-            .filter(|&(from, to, rail)| subject.covers(from, to, rail, groups))
-            .collect();
+    let is_alive = |subject: &Subject| alive[subject];
+    let parts = cover(open, |key| *key, is_alive, groups, |_| true);
+    let found = parts.into_iter().map(|(subject, of_it)| {
         let again = retests
             .iter()
             .filter(|cell| subject.covers(cell.from, cell.to, cell.rail, groups));
         let is_confirmed = again
             .map(|cell| of_it.contains(&key(cell)))
             .reduce(|one, other| one || other);
-        of_it.iter().for_each(|key| {
-            open.remove(key);
-        });
         let missing = all_missing[&subject];
-        found.push(Dead {
+        Dead {
             subject,
             missing,
             measured: missing + alive[&subject],
             is_confirmed,
-        });
-    }
-    found
-}
-
-/// The parts of missing measurements, with their number.
-fn counts(open: &BTreeSet<Key>, groups: &Groups) -> BTreeMap<Subject, usize> {
-    let mut counts = BTreeMap::new();
-    for &(from, to, rail) in open {
-        for subject in Subject::of_measurement(from, to, rail, groups) {
-            *counts.entry(subject).or_insert(0) += 1;
         }
-    }
-    counts
+    });
+    found.collect()
 }
 
 #[cfg(test)]
@@ -130,6 +99,7 @@ mod tests {
                         to,
                         rail,
                         gb_per_s,
+                        segments: None,
                     });
                 }
             }

@@ -29,9 +29,19 @@ pub enum Defect {
         /// How many failed.
         missing: usize,
     },
+    /// It loses segments, far more than the others.
+    Lossy {
+        /// The share of segments that it lost.
+        share: f64,
+        /// The share that the others lost.
+        others: f64,
+        /// Its rate divided by that of the others, if it is slow, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ratio: Option<f64>,
+    },
 }
 
-/// One part that is slow or dead.
+/// One part that is slow or dead, or loses segments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The part.
@@ -50,7 +60,7 @@ pub struct Finding {
 /// What a mesh's measurements say.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribution {
-    /// The part that explains most first; dead ones before slow ones.
+    /// The part that explains most first; dead ones before all others.
     pub findings: Vec<Finding>,
     /// Parts that looked slow at first, and are not when they are measured again.
     pub cleared: Vec<Finding>,
@@ -80,6 +90,21 @@ impl Finding {
                 "{subject}: {missing} of {} measurements are missing",
                 self.measurements
             ),
+            Defect::Lossy {
+                share,
+                others,
+                ratio,
+            } => {
+                let of = self.subject.segments();
+                let slow = ratio
+                    .map(|ratio| format!(", and runs at {:.0} % of the others", ratio * 100.0));
+                format!(
+                    "{subject} loses {:.1} % of {of} (the others {:.1} %){}",
+                    share * 100.0,
+                    others * 100.0,
+                    slow.unwrap_or_default()
+                )
+            }
         }
     }
 }
@@ -153,6 +178,22 @@ mod tests {
             Defect::Dead { missing: 7 },
             8,
             "rail eth1 of a3-7: 7 of 8 measurements are missing",
+        );
+        let lossy = |ratio| Defect::Lossy {
+            share: 0.0512,
+            others: 0.0004,
+            ratio,
+        };
+        check(
+            lossy(None),
+            15,
+            "rail eth1 of a3-7 loses 5.1 % of the segments that it sends (the others 0.0 %)",
+        );
+        check(
+            lossy(Some(0.8)),
+            15,
+            "rail eth1 of a3-7 loses 5.1 % of the segments that it sends (the others 0.0 %), and runs at \
+             80 % of the others",
         );
     }
 

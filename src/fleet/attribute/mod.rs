@@ -1,15 +1,18 @@
-//! Which part of a mesh is slow or dead: node, rail of a node, direction, pair or group.
+//! Which part of a mesh is slow, dead or loses segments: node, rail of a node, direction, pair or group.
 //!
-//! `subject` has the parts, `finding` what is said about them, `fit` finds slow ones and `dead` those whose measurements are missing.
+//! `subject` has the parts, `finding` what is said about them, `fit` finds slow ones, `dead` those whose measurements are missing, and
+//! `lossy` those that lose segments, also where the rate is hardly lower.
 //! A part that is found is suspected: it is measured again with partners known to be good, and named
 //! if that shows the same.
 #![forbid(unsafe_code)]
 
 mod causes;
 mod confirm;
+mod cover;
 mod dead;
 mod finding;
 mod fit;
+mod lossy;
 mod retest;
 mod robust;
 mod subject;
@@ -21,6 +24,7 @@ pub use retest::retests;
 pub use subject::{ALL_RAILS, Names, Place, Subject, Way};
 
 use crate::groups::Groups;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use table::Table;
 
@@ -36,6 +40,35 @@ pub struct Cell {
     pub rail: usize,
     /// `None` if the measurement failed. A rate of 0 is one that failed.
     pub gb_per_s: Option<f64>,
+    /// `None` if they are unknown.
+    pub segments: Option<Segments>,
+}
+
+/// TCP segments with data of one measurement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segments {
+    /// Those that were sent, repetitions included.
+    pub sent: u64,
+    /// Those that were lost: sent again and not received twice.
+    pub lost: u64,
+}
+
+impl Segments {
+    /// Those of both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_add(other.sent),
+            lost: self.lost.saturating_add(other.lost),
+        }
+    }
+
+    /// The share that was lost; 0 of nothing.
+    pub fn share(self) -> f64 {
+        match self.sent {
+            0 => 0.0,
+            sent => self.lost as f64 / sent as f64,
+        }
+    }
 }
 
 impl Cell {
@@ -61,14 +94,23 @@ pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attributi
         place.push(Finding::of_dead(dead));
     }
     let scatter = fit.sigma.exp_m1();
-    for (effect, is_confirmed) in fit.into_effects() {
-        let place = if is_confirmed == Some(false) {
-            &mut cleared
-        } else {
-            &mut findings
-        };
-        place.push(Finding::of_slow(&effect, is_confirmed == Some(true)));
-    }
+    let (gone, slow): (Vec<_>, Vec<_>) = fit
+        .into_effects()
+        .into_iter()
+        .partition(|(_, is_confirmed)| *is_confirmed == Some(false));
+    let (lossy, lossy_once): (Vec<_>, Vec<_>) = lossy::lossy_parts(&table)
+        .into_iter()
+        .partition(|lossy| lossy.is_confirmed != Some(false));
+    findings.extend(lossy::merged(&slow, lossy, &table));
+    cleared.extend(
+        gone.iter()
+            .map(|(effect, _)| Finding::of_slow(effect, false)),
+    );
+    cleared.extend(
+        lossy_once
+            .iter()
+            .map(|lossy| Finding::of_lossy(lossy, None)),
+    );
     let all = || cells.iter().chain(retests);
     for finding in findings.iter_mut().chain(&mut cleared) {
         finding.subject = narrowed(finding.subject, &mut all());
@@ -135,6 +177,22 @@ impl Finding {
             measurements: effect.rates,
             confidence: effect.confidence,
             standing: standing(is_confirmed && effect.confidence >= CONFIRMED_MIN),
+        }
+    }
+
+    /// A part that loses segments, and that is slow as well if there is an effect.
+    fn of_lossy(lossy: &lossy::Lossy, slow: Option<&(fit::Effect, Option<bool>)>) -> Self {
+        let is_slow = slow.is_some_and(|(_, is_confirmed)| *is_confirmed == Some(true));
+        Self {
+            subject: lossy.subject,
+            defect: Defect::Lossy {
+                share: lossy.share,
+                others: lossy.others,
+                ratio: slow.map(|(effect, _)| effect.log.exp()),
+            },
+            measurements: lossy.measurements,
+            confidence: lossy.confidence,
+            standing: standing(is_slow || lossy.is_confirmed == Some(true)),
         }
     }
 

@@ -246,6 +246,18 @@ impl Names<'_> {
     }
 }
 
+impl Subject {
+    /// The segments that the part can lose: `the segments that it sends`.
+    pub(super) fn segments(self) -> &'static str {
+        match (self.place, self.way) {
+            (Place::Rail { .. } | Place::Node { .. }, Way::Sends) => "the segments that it sends",
+            (Place::Rail { .. } | Place::Node { .. }, Way::Receives) => "the segments sent to it",
+            (Place::Rail { .. } | Place::Node { .. }, Way::Both) => "the segments from and to it",
+            _ => "the segments",
+        }
+    }
+}
+
 fn name(names: &[String], index: usize) -> &str {
     names.get(index).map_or("?", String::as_str)
 }

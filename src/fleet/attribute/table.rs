@@ -1,8 +1,8 @@
 //! The measured rates, with an index from each part of the mesh to its measurements.
 #![forbid(unsafe_code)]
 
-use super::Cell;
 use super::subject::{Place, Subject, Way};
+use super::{Cell, Segments};
 use crate::groups::Groups;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,6 +14,7 @@ pub(super) struct Rate {
     pub(super) to: usize,
     pub(super) rail: usize,
     pub(super) log: f64,
+    pub(super) segments: Option<Segments>,
     /// From a retest.
     pub(super) is_retest: bool,
 }
@@ -81,12 +82,19 @@ impl<'a> Table<'a> {
         let read = |cells: &[Cell], is_retest: bool| -> Vec<Rate> {
             let rates = cells.iter().filter_map(|cell| {
                 let log = cell.rate()?.ln();
-                let Cell { from, to, rail, .. } = *cell;
+                let Cell {
+                    from,
+                    to,
+                    rail,
+                    segments,
+                    ..
+                } = *cell;
                 Some(Rate {
                     from,
                     to,
                     rail,
                     log,
+                    segments,
                     is_retest,
                 })
             });
@@ -292,6 +300,7 @@ mod tests {
                 to: *to,
                 rail: *rail,
                 gb_per_s: (*rate > 0).then(|| f64::from(*rate)),
+                segments: None,
             };
             let cells: Vec<Cell> = ends.iter().filter(|(from, to, ..)| from != to).map(cell).collect();
             let groups = groups();
@@ -318,6 +327,7 @@ mod tests {
             to: 1,
             rail: 0,
             gb_per_s: Some(1.0),
+            segments: None,
         };
         let table = Table::new(&[cell], &[], &groups);
         let mut rates = vec![7];

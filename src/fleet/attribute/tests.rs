@@ -15,6 +15,7 @@ fn mesh(nodes: usize, rails: usize, share: impl Fn(usize, usize, usize) -> f64) 
                     to,
                     rail,
                     gb_per_s,
+                    segments: None,
                 });
             }
         }
@@ -64,6 +65,7 @@ fn two_rates_scatter_by_what_is_between_them() {
         to: 0,
         rail: 0,
         gb_per_s: Some(gb_per_s),
+        segments: None,
     };
     let cells = [cell(1, 0.07), cell(2, 0.08)];
     let found = attribute(&cells, &[], &Groups::default());
@@ -285,7 +287,7 @@ proptest! {
         split in 0..80usize,
     ) {
         let cells = cells.into_iter().filter(|(from, to, ..)| from != to);
-        let cells = cells.map(|(from, to, rail, rate)| Cell { from, to, rail, gb_per_s: Some(rate) });
+        let cells = cells.map(|(from, to, rail, rate)| Cell { from, to, rail, gb_per_s: Some(rate), segments: None });
         let cells: Vec<Cell> = cells.collect();
         let (first, again) = cells.split_at(split.min(cells.len()));
         let attribution = attribute(first, again, &Groups::default());
