@@ -365,6 +365,7 @@ mod tests {
                 to,
                 rail: 0,
                 gb_per_s: Some(10.0 * share * scatter),
+                segments: None,
             }
         };
         let rates: Vec<MeshCell> = all.filter(|(from, to)| from != to).map(rate).collect();

@@ -456,14 +456,14 @@ struct Mesh {
     /// The first lines of the program that started the agents, such as srun, and how it failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     launcher_said: Vec<String>,
-    /// Which parts are slow or dead.
+    /// Which parts are slow or dead, or lose segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     attribution: Option<MeshAttribution>,
 }
 
 #[derive(JsonSchema, Serialize)]
 struct MeshAttribution {
-    /// The part that explains most first; dead ones before slow ones.
+    /// The part that explains most first; dead ones before all others.
     findings: Vec<MeshFinding>,
     /// Parts that looked slow at first, and were not when they were measured again.
     cleared: Vec<MeshFinding>,
@@ -479,13 +479,13 @@ struct MeshAttribution {
     slowest: Vec<SlowDirection>,
 }
 
-/// One part that is slow or dead.
+/// One part that is slow or dead, or loses segments.
 #[derive(JsonSchema, Serialize)]
 struct MeshFinding {
     /// One sentence.
     words: String,
     subject: MeshSubject,
-    /// `slow` or `dead`.
+    /// `slow`, `dead` or `lossy`.
     what: String,
     /// Of a slow part: its rate divided by that of the others.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -493,6 +493,12 @@ struct MeshFinding {
     /// Of a dead part: how many measurements failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<usize>,
+    /// Of a part that loses segments: the share that it lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+    /// Of a part that loses segments: the share that the others lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    others: Option<f64>,
     /// How many measurements it rests on.
     measurements: usize,
     /// From 0 to 1.

@@ -66,6 +66,10 @@ pub(super) fn rates(scenario: &Scenario, pairs: &[PairOutcome], state: &RunState
     let part = |pair: &PairOutcome| MeshPair {
         nodes: pair.nodes,
         sends: End::ALL.map(|end| role(scenario, end) != Role::Recv),
+        segments: pair.nodes.map(|node| {
+            let worker = state.workers.get(&WorkerId::of_pair(node, pair.id))?;
+            worker.transfer.as_ref()?.network.as_ref()?.segments()
+        }),
         rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
         round: pair.round,
         passed: pair.outcome == Outcome::Passed,

@@ -268,13 +268,10 @@ fn outlier(node: &EvidenceNode, channel: &EvidenceChannel) -> Option<f64> {
     (slower >= CHANNEL_TIMES && is_far).then_some(slower)
 }
 
-/// Whether segments were lost on a path. A busy machine retransmits segments that have arrived, and
-/// drops some of those that it sends to itself.
+/// Whether segments were lost on a path.
 fn is_lossy(path: &PathUse) -> bool {
-    let lost = path.retransmits.saturating_sub(path.duplicates);
-    path.local != path.peer
-        && lost >= RETRANSMITS_MIN
-        && lost as f64 >= RETRANSMITTED_MIN * path.segments as f64
+    let lost = path.lost();
+    lost >= RETRANSMITS_MIN && lost as f64 >= RETRANSMITTED_MIN * path.segments as f64
 }
 
 fn resent(node: &EvidenceNode, path: &PathUse) -> String {

@@ -61,6 +61,8 @@ fn pair(pair: &StoryPair) -> MeshPair {
     MeshPair {
         nodes: pair.nodes,
         sends: [0, 1].map(|end| pair.workers[end].role != Some(Role::Recv)),
+        // A record that has segments has what they say, too.
+        segments: [None; 2],
         rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
         round: pair.round,
         passed: pair.outcome == Some(Outcome::Passed),

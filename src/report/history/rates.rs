@@ -211,6 +211,7 @@ impl RateMesh {
                 to: NodeId(place(&nodes, &row.to)? as u32),
                 rail: place(&rails, &row.rail)? as u32,
                 gb_per_s: row.gb_per_s,
+                segments: None,
             })
         };
         let (again, first): (Vec<&RateRow>, Vec<&RateRow>) = of_pairs().partition(|row| row.again);

@@ -95,6 +95,7 @@ fn medians(cells: &[MeshCell]) -> Vec<MeshCell> {
         to,
         rail,
         gb_per_s: median_rate(cells),
+        segments: None,
     };
     of_way.into_iter().map(middle).collect()
 }
@@ -145,6 +146,7 @@ mod tests {
                 to: NodeId(1),
                 rail: 0,
                 gb_per_s: Some(rate),
+                segments: None,
             })
             .collect();
         let [one] = &medians(&cells)[..] else {

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use tcpx_fleet::attribute::Segments;
 use tcpx_node::{Fact, Root, TcpSocket, nic_counters, sockets_of};
 
 /// Counters of an interface that grow when it drops a packet.
@@ -39,6 +40,29 @@ pub struct PathUse {
     pub duplicates: u64,
     /// Median of their smoothed round-trip times, microseconds.
     pub rtt_us: Option<u32>,
+}
+
+impl PathUse {
+    /// Segments that this end lost. A busy machine retransmits some that have arrived, and drops some of
+    /// those that it sends to itself.
+    pub fn lost(&self) -> u64 {
+        match self.local == self.peer {
+            true => 0,
+            false => self.retransmits.saturating_sub(self.duplicates),
+        }
+    }
+}
+
+impl NetworkUse {
+    /// The segments that this end sent on all paths; `None` if they are unknown.
+    pub fn segments(&self) -> Option<Segments> {
+        let paths = self.paths.known()?.iter();
+        let segments = paths.map(|path| Segments {
+            sent: path.segments,
+            lost: path.lost(),
+        });
+        segments.reduce(Segments::and)
+    }
 }
 
 /// Counters of interfaces before a transfer.

@@ -9,7 +9,7 @@ use crate::ids::{Names, NodeId, PairId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use tcpx_fleet::attribute::{self, Attribution, Cell, Finding};
+use tcpx_fleet::attribute::{self, Attribution, Cell, Finding, Segments};
 use tcpx_fleet::groups::Groups;
 use tcpx_node::NodeFacts;
 use tcpx_words::error::Outcome;
@@ -36,7 +36,7 @@ pub struct MeshRecord {
     /// lines, and whether it ended before the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launcher_said: Vec<String>,
-    /// Which parts are slow or dead. Records of earlier versions lack it.
+    /// Which parts are slow or dead, or lose segments. Records of earlier versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<MeshAttribution>,
 }
@@ -53,7 +53,7 @@ pub struct MissingNode {
 /// What the rates of a mesh say about its parts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeshAttribution {
-    /// The part that explains most first; dead ones before slow ones.
+    /// The part that explains most first; dead ones before all others.
     pub findings: Vec<MeshFinding>,
     /// Parts that looked slow at first, and were not when they were measured again.
     pub cleared: Vec<MeshFinding>,
@@ -70,7 +70,7 @@ pub struct MeshAttribution {
     pub slowest: Vec<SlowDirection>,
 }
 
-/// One part that is slow or dead.
+/// One part that is slow or dead, or loses segments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeshFinding {
     /// One sentence: `rail eth3 of a3-7 sends at 61 % of the others`.
@@ -110,6 +110,9 @@ pub struct MeshCell {
     pub rail: u32,
     /// Sum of the lanes; `None` if a pair failed.
     pub gb_per_s: Option<f64>,
+    /// TCP segments of the sender, if they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Segments>,
 }
 
 impl From<&MeshCell> for Cell {
@@ -119,6 +122,7 @@ impl From<&MeshCell> for Cell {
             to: cell.to.index(),
             rail: cell.rail as usize,
             gb_per_s: cell.gb_per_s,
+            segments: cell.segments,
         }
     }
 }
@@ -130,6 +134,8 @@ pub struct MeshPair {
     pub nodes: [NodeId; 2],
     /// Whether the worker of each sends.
     pub sends: [bool; 2],
+    /// The TCP segments that each sent, if they are known.
+    pub segments: [Option<Segments>; 2],
     /// The number of its rail, 0 without one.
     pub rail: u32,
     /// The round of a mesh in which it measured.
@@ -157,6 +163,7 @@ impl From<&PairRecord> for MeshPair {
         Self {
             nodes: pair.nodes,
             sends: [0, 1].map(|end| pair.workers[end].role != super::Role::Recv),
+            segments: [0, 1].map(|end| pair.workers[end].network.as_ref()?.segments()),
             rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
             round: pair.round,
             passed: pair.outcome == Outcome::Passed,
@@ -183,6 +190,7 @@ pub fn cells<'a>(
                 to,
                 rail,
                 gb_per_s,
+                segments: None,
             });
             cells.len() - 1
         });
@@ -201,13 +209,23 @@ pub fn cells<'a>(
         let rate = is_whole.then_some(transfer.gb_per_s);
         add(transfer.from, transfer.to, pair, rate);
     }
-    // A pair that failed early has no transfer.
     let these = pairs.get(which).unwrap_or_default();
+    let ways = |pair: &MeshPair| {
+        let ([first, second], sends) = (pair.nodes, pair.sends);
+        let ways = [(0, first, second), (1, second, first)];
+        ways.into_iter().filter(move |(end, ..)| sends[*end])
+    };
+    // A pair that failed early has no transfer.
     for pair in these.iter().filter(|pair| !pair.passed && pair.was_tried) {
-        let [first, second] = pair.nodes;
-        for (end, (from, to)) in [(first, second), (second, first)].into_iter().enumerate() {
-            if pair.sends[end] {
-                add(from, to, pair, None);
+        ways(pair).for_each(|(_, from, to)| add(from, to, pair, None));
+    }
+    // Segments are those of the pair, which may have several lanes.
+    for pair in these.iter().filter(|pair| pair.passed) {
+        for (end, from, to) in ways(pair) {
+            let place = places.get(&(from, to, pair.rail, pair.round));
+            if let (Some(place), Some(more)) = (place, pair.segments[end]) {
+                let segments = &mut cells[*place].segments;
+                *segments = Some(segments.map_or(more, |known| known.and(more)));
             }
         }
     }
@@ -225,7 +243,7 @@ pub fn attributed(
     attribute::attribute(&rates, &again, &Groups::by_node(groups))
 }
 
-/// What is said where no part is slow or dead.
+/// What is said where no part is found.
 pub fn nothing_found(measured: usize, scatter: f64) -> String {
     match measured {
         0 => "No rate was measured, so no part can be compared with the others".to_owned(),
@@ -463,6 +481,29 @@ mod tests {
         ];
         let expected = [(0, 1, 0, None), (2, 0, 1, None), (0, 2, 1, None)];
         assert_eq!(rates(&broken, &transfers[..1]), expected);
+    }
+
+    #[test]
+    fn segments_are_those_of_the_sender_once_for_all_lanes_of_a_pair() {
+        let mut both = pair([0, 1], 0, Role::Both, Outcome::Passed);
+        let path = json!({
+            "local": "10.0.1.25", "peer": "10.0.0.226", "connections": 1, "segments": 540,
+            "retransmits": 31, "duplicates": 1, "rtt_us": 400,
+        });
+        let network = json!({"paths": [path]});
+        both.workers[1].network = serde_json::from_value(network).expect("paths");
+        // Two lanes.
+        let transfers = [(0, 1), (0, 1), (1, 0), (1, 0)];
+        let transfers = transfers.map(|(from, to)| transfer(0, from, to, 2.0));
+        let pairs = [both.clone(), both];
+        let parts: Vec<MeshPair> = pairs.iter().map(MeshPair::from).collect();
+        let segments = |which| -> Vec<(u32, Option<Segments>)> {
+            let cells = cells(&parts, &transfers, which).into_iter();
+            cells.map(|cell| (cell.from.0, cell.segments)).collect()
+        };
+        let (sent, lost) = (540, 30);
+        let expected = [(0, None), (1, Some(Segments { sent, lost }))];
+        assert_eq!(segments(0..1), expected);
     }
 
     #[test]

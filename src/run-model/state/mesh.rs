@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{RunState, WorkerState};
+use crate::counters::NetworkUse;
 use crate::ids::{NodeId, PairId, PairIntro};
 use crate::record::MeshCell;
 use tcpx_words::side::Side;
@@ -42,9 +43,10 @@ impl RunState {
             PairProgress::Waiting
         };
         let [first, second] = pair.nodes;
-        let directions = [(second, first, ends[0]), (first, second, ends[1])];
-        let cell = |(from, to, receiver): (NodeId, NodeId, Option<&WorkerState>)| {
-            let rate = receiver.and_then(received_gb_per_s);
+        let directions = [(second, first, [1, 0]), (first, second, [0, 1])];
+        let cell = |(from, to, [sender, receiver]): (NodeId, NodeId, [usize; 2])| {
+            let rate = ends[receiver].and_then(received_gb_per_s);
+            let sent = ends[sender].and_then(|end| end.transfer.as_ref()?.network.as_ref());
             let gb_per_s = match progress {
                 PairProgress::Measured => Some(rate?),
                 PairProgress::Failed => None,
@@ -55,6 +57,7 @@ impl RunState {
                 to,
                 rail,
                 gb_per_s,
+                segments: sent.and_then(NetworkUse::segments),
             })
         };
         (progress, directions.into_iter().filter_map(cell).collect())
