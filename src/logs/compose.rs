@@ -184,6 +184,7 @@ impl Compose<'_> {
         self.state(report);
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
+        follow_ends(&mut report.findings);
         order(&mut report.findings);
         order(&mut report.benign);
     }
@@ -866,6 +867,21 @@ fn follow(findings: &mut [SignatureFinding]) {
     for finding in findings {
         let is_general = finding.role == Role::General && finding.signature != UNKNOWN_WARNING;
         if is_general && named.iter().any(|cause| is_later(&finding.first, cause)) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
+/// An unknown line whose words name no reason, behind a line that says that a process failed or
+/// was ended, follows it too.
+fn follow_ends(findings: &mut [SignatureFinding]) {
+    let is_end =
+        |one: &&SignatureFinding| one.role == Role::Consequence && one.severity < Severity::Warning;
+    let ends = findings.iter().filter(is_end).map(|one| one.first.clone());
+    let ends: Vec<LinePlace> = ends.collect();
+    for finding in findings {
+        let is_unknown = finding.signature == UNKNOWN_WARNING && finding.causes.is_empty();
+        if is_unknown && ends.iter().any(|end| is_later(&finding.first, end)) {
             finding.role = Role::Consequence;
         }
     }

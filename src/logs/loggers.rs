@@ -67,10 +67,19 @@ static WRAPPED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The message of an error that a program logged.
+/// Words of an error that the program got over in another way.
+static FALLBACK: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?i)\bgoing to \S+ instead|\bfall(?:s|ing)? back to\b|\busing \S+(?: \S+)? instead\b")
+});
+
+/// The message of an error that a program logged, unless it says how it went on.
 ///
 /// Lines of a traceback, which some loggers repeat the word before, have none.
 pub(super) fn logged_error(line: &[u8]) -> Option<&[u8]> {
+    error_of_any(line).filter(|message| !FALLBACK.is_match(message))
+}
+
+fn error_of_any(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(PREFIX_MAX)];
     let message = glog(line, |level| matches!(level, b'E' | b'F'))
         .or_else(|| ray_error(line, front))
@@ -88,8 +97,13 @@ pub(super) fn logged_error(line: &[u8]) -> Option<&[u8]> {
     (has_text && !is_traceback && !WRAPPED.is_match(message)).then_some(message)
 }
 
-/// The message of a warning of PyTorch's C++ or of a daemon, in glog's form.
+/// The message of a warning of PyTorch's C++ or of a daemon, in glog's form, or of an error that
+/// the program got over.
 pub(super) fn logged_notice(line: &[u8]) -> Option<&[u8]> {
+    logged_warning(line).or_else(|| error_of_any(line).filter(|message| FALLBACK.is_match(message)))
+}
+
+fn logged_warning(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(PREFIX_MAX)];
     let is_source = SOURCES
         .iter()
@@ -483,6 +497,10 @@ mod tests {
         );
         check("W1120 08:14:04.5 71 client.cpp:450] *****", None);
         check("[E1120 08:14:04.5 TCPStore.cpp:106] it ended", None);
+        let fallback = "couldn't chdir to `/a': No such file or directory: going to /tmp instead";
+        let line = format!("slurmstepd: error: {fallback}");
+        check(&line, Some(fallback));
+        assert!(logged_error(line.as_bytes()).is_none());
     }
 
     proptest! {

@@ -218,6 +218,52 @@ const OF_NCCL: [Reason; 8] = [
     },
 ];
 
+/// The words of NCCL's results, of which programs log nothing else where NCCL_DEBUG is unset.
+const OF_RESULTS: [Reason; 6] = [
+    Reason {
+        words: r"nccl.{0,200}invalid usage",
+        causes: &[
+            "the program used NCCL wrongly: two ranks on one GPU, ranks that disagree on a communicator, or a GPU that is not visible",
+        ],
+        next: "compare CUDA_VISIBLE_DEVICES and the GPU of each rank; NCCL_DEBUG=WARN names the rule that was broken",
+    },
+    Reason {
+        words: r"nccl.{0,200}invalid argument",
+        causes: &[
+            "the program passed NCCL an argument that it refuses: a rank, a count, a GPU, or memory of another GPU",
+        ],
+        next: "compare the world size and the GPU of each rank; NCCL_DEBUG=WARN names the argument",
+    },
+    Reason {
+        words: r"nccl.{0,200}unhandled cuda error",
+        causes: &[
+            "a CUDA call inside NCCL failed: memory is full, GPUs cannot access each other, the driver does not fit, or an earlier kernel failed",
+        ],
+        next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the CUDA error",
+    },
+    Reason {
+        words: r"nccl.{0,200}unhandled system error",
+        causes: &[
+            "a call of the system inside NCCL failed: a socket, an RDMA device, or shared memory",
+        ],
+        next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the call",
+    },
+    Reason {
+        words: r"nccl.{0,200}internal error",
+        causes: &[
+            "NCCL found a state that should not be: ranks with different settings or versions, or a topology that it does not understand",
+        ],
+        next: "set NCCL_DEBUG=WARN on all ranks and run again; compare NCCL's version on all nodes",
+    },
+    Reason {
+        words: r"nccl.{0,200}remote process exited",
+        causes: &[
+            "another rank ended first, or the network to it failed: its own log has the reason",
+        ],
+        next: "read the first failure of the rank that ended first",
+    },
+];
+
 /// Words that programs use alike; they tell less than a signature. The first counts.
 const OF_PROGRAMS: [Reason; 18] = [
     Reason {
@@ -347,7 +393,8 @@ static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
 
 /// All reasons, in the order in which they count.
 fn all() -> impl Iterator<Item = &'static Reason> {
-    OF_SYSTEM.iter().chain(&OF_NCCL).chain(&OF_PROGRAMS)
+    let named = OF_SYSTEM.iter().chain(&OF_NCCL);
+    named.chain(&OF_RESULTS).chain(&OF_PROGRAMS)
 }
 
 /// Gives findings on lines that no signature explains the causes of the words in them. Where a
@@ -359,23 +406,40 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
         let is_unexplained = matches!(name, UNKNOWN_WARNING | STATED_ERROR)
             || signature.is_some_and(|one| one.fallback);
         let names_no_cause = signature.is_some_and(|one| one.role != Role::Cause);
-        let Some((reason, is_of_system)) = of(&finding.sample) else {
+        let Some((reason, kind)) = of(&finding.sample) else {
             continue;
         };
         let causes = reason.causes.iter().map(|cause| (*cause).to_owned());
+        let is_first = finding.role == Role::General;
         if is_unexplained {
             finding.causes = causes.collect();
             finding.next_step = Some(reason.next.to_owned());
-        } else if names_no_cause && is_of_system {
+        } else if names_no_cause && (kind == Kind::System || kind == Kind::Result && is_first) {
             finding.causes.splice(0..0, causes);
         }
     }
 }
 
-/// The reason in a line, and whether its words are the system's.
-fn of(line: &str) -> Option<(&'static Reason, bool)> {
+/// Whose words they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    System,
+    /// A result of NCCL.
+    Result,
+    Other,
+}
+
+/// The reason in a line, and whose words tell it.
+fn of(line: &str) -> Option<(&'static Reason, Kind)> {
     let number = WORDS.matches(line).iter().next()?;
-    Some((all().nth(number)?, number < OF_SYSTEM.len()))
+    let reason = all().nth(number)?;
+    let is_result = OF_RESULTS.iter().any(|one| one.words == reason.words);
+    let kind = match (number < OF_SYSTEM.len(), is_result) {
+        (true, _) => Kind::System,
+        (_, true) => Kind::Result,
+        _ => Kind::Other,
+    };
+    Some((reason, kind))
 }
 
 #[cfg(test)]
@@ -447,6 +511,14 @@ mod tests {
         );
         check("AssertionError", Some("a check within"));
         check("KeyError: 'lm_head.weight'", Some("looks up"));
+        check(
+            "RuntimeError: NCCL error in: a.hpp:82, invalid argument, NCCL version 2.4.8",
+            Some("an argument that it refuses"),
+        );
+        check(
+            "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)",
+            Some("two ranks on one GPU"),
+        );
         check("all ranks joined", None);
         check(
             "node-a:7:7 [1] transport/nvls.cc:254 NCCL WARN Cuda failure 401 'the state'",
