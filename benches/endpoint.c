@@ -4,8 +4,8 @@
  *                        --lanes N
  *
  * The serving end writes its metadata and a blob to DIR. The driving end operates `count` times with `depth` in
- * flight, each on `pieces` pieces of `size` bytes with `gap` bytes between them, and prints its numbers. `life` connects,
- * closes and registers.
+ * flight, each on `pieces` pieces of `size` bytes with `gap` bytes between them, and prints its numbers; `depth` more
+ * are made before and not timed. `life` connects, closes and registers.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -88,11 +88,12 @@ static void serve(void) {
     if (strcmp(mode, "send") == 0) {
         uint64_t connection, transfers[DEPTH_MAX];
         check("accept", tcpxp2p_accept(self, WAIT_MS, &connection));
-        for (size_t at = 0; at < count + depth; at++) {
+        size_t all = depth + count;
+        for (size_t at = 0; at < all + depth; at++) {
             if (at >= depth) {
                 check("wait", tcpxp2p_wait(self, transfers[at % depth], WAIT_MS));
             }
-            if (at < count) {
+            if (at < all) {
                 check("receive", tcpxp2p_receive(self, connection, registration, buffer, size, &transfers[at % depth]));
             }
         }
@@ -125,8 +126,7 @@ static void measure(uint64_t connection, const uint8_t *blob) {
     }
     uint64_t transfers[DEPTH_MAX];
     double *times = malloc(sizeof *times * count), started[DEPTH_MAX];
-    size_t warm = strcmp(mode, "send") == 0 ? 0 : depth;
-    for (size_t at = 0; at < warm; at++) {
+    for (size_t at = 0; at < depth; at++) {
         check("wait", tcpxp2p_wait(self, begin(connection, list), WAIT_MS));
     }
     double start = now();
