@@ -11,7 +11,7 @@ pub mod result;
 
 use arguments::{bytes, owned, put, reference, text};
 use result::{Failure, guarded};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,11 +21,11 @@ use tcpx_p2p::{Endpoint, Gpu, MemoryOf, Metadata, Settings, Transfer};
 /// An endpoint, and the transfers that its program has not waited for.
 pub struct Handle {
     endpoint: Endpoint,
-    transfers: Mutex<(u64, HashMap<u64, Transfer>)>,
+    transfers: Mutex<(u64, BTreeMap<u64, Transfer>)>,
 }
 
 impl Handle {
-    fn transfers(&self) -> MutexGuard<'_, (u64, HashMap<u64, Transfer>)> {
+    fn transfers(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Transfer>)> {
         self.transfers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

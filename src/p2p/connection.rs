@@ -4,13 +4,14 @@
 
 use crate::Error;
 use crate::blob::{Blob, Claim, Seal};
+use crate::hash_table::HashTable;
 use crate::lane::{Finished, Job, Part};
 use crate::memory::{Held, Memory};
 use crate::message::{Message, PIECES_MAX, RemotePiece};
 use crate::shared_lane::SharedLane;
 use crate::shown::Channels;
 use crate::transfer::{Completion, Reply};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tcpx_bootstrap::Duplex;
@@ -103,15 +104,15 @@ pub(crate) struct Connection {
     pub(crate) scratch: Held,
     next_op: u64,
     next_lane: usize,
-    pub(crate) ours: HashMap<u64, Ours>,
+    pub(crate) ours: HashTable<u64, Ours>,
     /// Operations that wait until the peer has room for them.
     queued: VecDeque<(Operation, Completion)>,
-    pub(crate) pulls: HashMap<u64, Pull>,
+    pub(crate) pulls: HashTable<u64, Pull>,
     pub(crate) offers: VecDeque<(u64, u64)>,
     pub(crate) receives: VecDeque<(LocalPiece, Completion)>,
     pub(crate) finished: Vec<Finished>,
     /// What the peer's blobs say, so that each is checked once.
-    pub(crate) proven: HashMap<Blob, Claim>,
+    pub(crate) proven: HashTable<Blob, Claim>,
     /// Turns until the peer is listened to again.
     deaf: u8,
     /// Whether the peer was listened to in this turn, and said anything.
@@ -165,13 +166,13 @@ impl Connection {
             scratch,
             next_op: 0,
             next_lane: 0,
-            ours: HashMap::new(),
+            ours: HashTable::default(),
             queued: VecDeque::new(),
-            pulls: HashMap::new(),
+            pulls: HashTable::default(),
             offers: VecDeque::new(),
             receives: VecDeque::new(),
             finished: Vec::new(),
-            proven: HashMap::new(),
+            proven: HashTable::default(),
             deaf: 0,
             has_listened: false,
             has_heard: false,

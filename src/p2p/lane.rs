@@ -7,8 +7,9 @@
 //! that, before it is consumed; one into host memory is in place once it has arrived.
 #![forbid(unsafe_code)]
 
+use crate::hash_table::HashTable;
 use crate::memory::Held;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use tcpx_engine::gpu::{CudaMemory, MemoryKind, UnpackError, Unpacker};
 use tcpx_engine::plugin::{Comm, MHandle, Net, PluginError, RecvComm, Request, SendComm, Tested};
@@ -130,7 +131,7 @@ pub(crate) struct Lane {
     gpu: Option<Arc<CudaMemory>>,
     /// Made at the first receive into GPU memory.
     unpacker: Option<Unpacker>,
-    mhandles: HashMap<(u64, usize), MHandle>,
+    mhandles: HashTable<(u64, usize), MHandle>,
     chunk: usize,
     turn: u64,
     /// As the flight recorder and the tools that read it name it.
@@ -164,7 +165,7 @@ impl Lane {
             flushing: None,
             gpu,
             unpacker: None,
-            mhandles: HashMap::new(),
+            mhandles: HashTable::default(),
             chunk,
             turn: 0,
             number: 0,

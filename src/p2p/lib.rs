@@ -28,6 +28,7 @@
 //! | `gpu` | whose memory an endpoint moves: the host's, a GPU's, or both |
 //! | `loaded` | the plugin, loaded once per process, or by the program itself |
 //! | `shown` | names and numbers of endpoints and connections in the flight recorder |
+//! | `hash_table` | a hash table for what is looked up for every message |
 //! | `transfer` | an operation, as its caller sees it |
 //!
 //! Requests and answers are encrypted. The data is not: it travels through the plugin.
@@ -44,6 +45,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gpu;
+mod hash_table;
 mod helper;
 mod joining;
 mod lane;

@@ -10,7 +10,7 @@
 
 use crate::Error;
 use crate::gpu::Movable;
-use std::collections::HashMap;
+use crate::hash_table::HashTable;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,8 +97,8 @@ impl Registration {
 
 #[derive(Default)]
 struct Table {
-    by_number: HashMap<u64, (Arc<Registration>, usize)>,
-    by_range: HashMap<(usize, usize), u64>,
+    by_number: HashTable<u64, (Arc<Registration>, usize)>,
+    by_range: HashTable<(usize, usize), u64>,
     last: u64,
 }
 
