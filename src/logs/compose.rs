@@ -888,12 +888,13 @@ fn follow_ends(findings: &mut [SignatureFinding]) {
 }
 
 /// Orders findings: what failed first, then failures without a reason, warnings, and what
-/// followed. Lines of one file are in the order of the file unless all have a time.
+/// followed, mere warnings last. Lines of one file are in the order of the file unless all have a time.
 fn order(findings: &mut [SignatureFinding]) {
     let have_times = have_clocks(findings);
     findings.sort_by_cached_key(|finding| {
         let at = finding.first.at.clone().filter(|_| have_times);
-        (finding.order(), at, finding.first.clone())
+        let is_mild = finding.role == Role::Consequence && finding.severity >= Severity::Warning;
+        (finding.order(), is_mild, at, finding.first.clone())
     });
 }
 

@@ -21,7 +21,7 @@ struct Reason {
 
 /// The words of the system. The first whose words are in a line counts: what names an object is
 /// before what names a call.
-const OF_SYSTEM: [Reason; 22] = [
+const OF_SYSTEM: [Reason; 23] = [
     Reason {
         words: r"nvidia-container-cli|nvml error: driver|nvidia driver is not loaded|communicate with the nvidia driver|could not select device driver",
         causes: &[
@@ -72,7 +72,7 @@ const OF_SYSTEM: [Reason; 22] = [
         next: "`ip route get ADDRESS` on this node, with the address in the line or above it",
     },
     Reason {
-        words: r"connection (?:was )?(?:reset|aborted|closed by)|connection to \S+ closed by|\bbroken pipe|connection abort|\bECONNRESET\b|remote end closed connection|socket closed|\bend of file\b|\bEOF\b|remote_disconnect|disconnected",
+        words: r"connection (?:was )?(?:reset|aborted|closed by)|connection to \S+ closed by|\bbroken pipe(?:$|[^ ]| [^ ])|connection abort|\bECONNRESET\b|remote end closed connection|socket closed|\bend of file\b|\bEOF\b|remote_disconnect|disconnected",
         causes: &[
             "the program at the other end of the connection ended or was ended: its own log has the reason",
         ],
@@ -104,6 +104,14 @@ const OF_SYSTEM: [Reason; 22] = [
             "memory is used up: of the GPU, of the node, of the container, or of what a process may lock",
         ],
         next: "`nvidia-smi`, `free -g`, `ulimit -l` and the memory limit of the container on this node",
+    },
+    Reason {
+        // A call of accept that found no peer within its time is no limit.
+        words: r"accept failed:? resource temporarily unavailable",
+        causes: &[
+            "no peer came to the socket before it was closed: this process is being aborted, or another rank of the node ended",
+        ],
+        next: "read the first failure of the other ranks of this node",
     },
     Reason {
         words: r"resource temporarily unavailable|can't start new thread|\bEAGAIN\b",
@@ -215,6 +223,43 @@ const OF_NCCL: [Reason; 8] = [
         words: r"(?:misc/argcheck|enqueue|group)\.(?:cc|cu):",
         causes: &["the program called NCCL with wrong arguments or in a wrong order"],
         next: "compare the calls of all ranks: operation, count, type, communicator",
+    },
+];
+
+/// What an RDMA device says of a request that failed, in the words of libibverbs and of what uses it.
+const OF_RDMA: [Reason; 5] = [
+    Reason {
+        words: r"transport retry counter exceeded|retry exceeded error",
+        causes: &[
+            "the peer's NIC does not answer: packets are lost on the path, the rails, GIDs or MTUs differ, or the peer has ended",
+        ],
+        next: "`ib_write_bw` between the two NICs; the counters of both ports; the peer's log of the same time",
+    },
+    Reason {
+        words: r"rnr retry counter exceeded",
+        causes: &["the peer posted no receive in time: it is slow, stuck or has ended"],
+        next: "read the peer's log of the same time",
+    },
+    Reason {
+        words: r"local protection error|local access (?:violation|error)",
+        causes: &[
+            "the memory of the request is not registered with this NIC, or was deregistered or freed before the request ended",
+        ],
+        next: "compare the address and the length in the line with the program's registrations on this NIC",
+    },
+    Reason {
+        words: r"remote access error|remote invalid request|remote protection error",
+        causes: &[
+            "the peer does not allow access to this memory: another key, a range beyond its registration, or it was deregistered",
+        ],
+        next: "compare the key and the address in the line with the peer's registrations",
+    },
+    Reason {
+        words: r"work request flushed|wr flushed|flushed error",
+        causes: &[
+            "the queue pair was closed before this request: an earlier error of the connection, or the peer has ended",
+        ],
+        next: "read the first error of the same connection, and the peer's log before this time",
     },
 ];
 
@@ -393,7 +438,7 @@ static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
 
 /// All reasons, in the order in which they count.
 fn all() -> impl Iterator<Item = &'static Reason> {
-    let named = OF_SYSTEM.iter().chain(&OF_NCCL);
+    let named = OF_RDMA.iter().chain(&OF_SYSTEM).chain(&OF_NCCL);
     named.chain(&OF_RESULTS).chain(&OF_PROGRAMS)
 }
 
@@ -414,7 +459,17 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
         if is_unexplained {
             finding.causes = causes.collect();
             finding.next_step = Some(reason.next.to_owned());
-        } else if names_no_cause && (kind == Kind::System || kind == Kind::Result && is_first) {
+            continue;
+        }
+        // A signature that quotes a program's error knows less than the words of the error.
+        let quotes = signature.is_some_and(|one| one.meaning.contains("{error}"));
+        let is_told_by_words = match kind {
+            Kind::Rdma => names_no_cause || quotes,
+            Kind::System => names_no_cause,
+            Kind::Result => names_no_cause && is_first,
+            Kind::Other => false,
+        };
+        if is_told_by_words {
             finding.causes.splice(0..0, causes);
         }
     }
@@ -423,6 +478,7 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
 /// Whose words they are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    Rdma,
     System,
     /// A result of NCCL.
     Result,
@@ -433,11 +489,12 @@ enum Kind {
 fn of(line: &str) -> Option<(&'static Reason, Kind)> {
     let number = WORDS.matches(line).iter().next()?;
     let reason = all().nth(number)?;
-    let is_result = OF_RESULTS.iter().any(|one| one.words == reason.words);
-    let kind = match (number < OF_SYSTEM.len(), is_result) {
-        (true, _) => Kind::System,
-        (_, true) => Kind::Result,
-        _ => Kind::Other,
+    let is_of = |reasons: &[Reason]| reasons.iter().any(|one| one.words == reason.words);
+    let kind = match () {
+        () if is_of(&OF_RDMA) => Kind::Rdma,
+        () if is_of(&OF_SYSTEM) => Kind::System,
+        () if is_of(&OF_RESULTS) => Kind::Result,
+        () => Kind::Other,
     };
     Some((reason, kind))
 }
@@ -511,6 +568,14 @@ mod tests {
         );
         check("AssertionError", Some("a check within"));
         check("KeyError: 'lm_head.weight'", Some("looks up"));
+        check(
+            "Process failed for slice (local_nic: mlx5_0): local protection error",
+            Some("not registered"),
+        );
+        check(
+            "10-shadow.sh: line 70: 71 Broken pipe             yes",
+            None,
+        );
         check(
             "RuntimeError: NCCL error in: a.hpp:82, invalid argument, NCCL version 2.4.8",
             Some("an argument that it refuses"),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 23] = [
+pub(super) const PIECES: [&[u8]; 24] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -39,6 +39,7 @@ pub(super) const PIECES: [&[u8]; 23] = [
     b"imeout",
     b"closed by ",
     b"mismatch for ",
+    b"nrecognized ",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -49,7 +50,7 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
     )
 });
 /// Lines of stack traces and tables, and notices of a logger.
@@ -194,6 +195,7 @@ mod tests {
             true,
         );
         check("the daemon has lost its node", true);
+        check("srun: unrecognized option '--container-image'", true);
         check(
             "/etc/mpi/kubexec.sh: 11: /opt/kube/kubectl: not found",
             true,
