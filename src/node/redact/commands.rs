@@ -16,12 +16,14 @@ enum Carries {
     Attached,
     /// What follows the colon of `user:VALUE`.
     AfterColon,
+    /// What follows the percent sign of `user%VALUE`.
+    AfterPercent,
     /// Any word of the command that looks chosen.
     Chosen,
 }
 
 /// Programs, or a program and its subcommand, and their options.
-const PROGRAMS: [(&str, &[&str], Carries); 24] = [
+const PROGRAMS: [(&str, &[&str], Carries); 28] = [
     (
         "curl",
         &["-u", "--user", "-U", "--proxy-user"],
@@ -47,6 +49,10 @@ const PROGRAMS: [(&str, &[&str], Carries); 24] = [
     ("openssl", &["-k", "-K"], Carries::Value),
     ("snmpget", &["-c", "-A", "-X"], Carries::Value),
     ("snmpwalk", &["-c", "-A", "-X"], Carries::Value),
+    ("sqlcmd", &["-P"], Carries::Value),
+    ("vault login", &[], Carries::Chosen),
+    ("alias set", &[], Carries::Chosen),
+    ("smbclient", &["-U", "--user"], Carries::AfterPercent),
     ("wandb login", &[], Carries::Chosen),
     ("net use", &[], Carries::Chosen),
     ("htpasswd", &[], Carries::Chosen),
@@ -126,10 +132,15 @@ fn command(
             _ => continue,
         };
         is_next = false;
-        let value = match (carries, text[value.clone()].find(':')) {
-            (Carries::AfterColon, Some(colon)) => value.start + colon + 1..value.end,
-            (Carries::AfterColon, None) => continue,
-            _ => value,
+        let sign = match carries {
+            Carries::AfterColon => Some(':'),
+            Carries::AfterPercent => Some('%'),
+            Carries::Value | Carries::Attached | Carries::Chosen => None,
+        };
+        let value = match sign.map(|sign| text[value.clone()].find(sign)) {
+            Some(Some(at)) => value.start + at + 1..value.end,
+            Some(None) => continue,
+            None => value,
         };
         if !value.is_empty() && !is_absent(&text[value.clone()]) {
             places.push(value);

@@ -51,10 +51,10 @@ const ENDS: [&str; 9] = [
     "pwd",
 ];
 /// Owners of a `pass` or `pw`, in one word or two: `SSHPASS`, `become_pass`, `bindpw`.
-const OWNERS: [&str; 26] = [
+const OWNERS: [&str; 27] = [
     "admin", "ansible", "become", "bind", "bmc", "db", "ftp", "http", "imap", "ipmi", "ldap",
-    "login", "mail", "my", "mysql", "pg", "proxy", "redis", "root", "smtp", "ssh", "sudo", "user",
-    "vault", "vnc", "wifi",
+    "login", "mail", "my", "mysql", "pg", "proxy", "redis", "require", "root", "smtp", "ssh",
+    "sudo", "user", "vault", "vnc", "wifi",
 ];
 /// Parts that do so before `key`.
 const BEFORE_KEY: [&str; 14] = [
@@ -261,11 +261,9 @@ pub(super) fn is_chosen(value: &str) -> bool {
 
 /// Whether the value of this name in a URL is a secret: `?sig=…`, `&key=…`.
 pub(super) fn is_secret_in_url(name: &str) -> bool {
-    is_secret(name)
-        || LAST
-            .iter()
-            .chain(&["key"])
-            .any(|last| name.eq_ignore_ascii_case(last))
+    let last = name.rsplit(['-', '_', '.']).next().unwrap_or(name);
+    let is_last = |word: &&str| last.eq_ignore_ascii_case(word);
+    is_secret(name) || LAST.iter().any(is_last) || name.eq_ignore_ascii_case("key")
 }
 
 /// Whether a name is written like an environment variable with more than one part.

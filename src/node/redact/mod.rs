@@ -10,7 +10,7 @@
 //! every file first, so that what one file shows is replaced in all.
 //!
 //! * `pairs.rs` finds secrets by their names (`keys.rs`), `sentences.rs` and `commands.rs` by the
-//!   words around them, `tokens.rs` by their shapes, and `learned.rs` by their values, through the
+//!   words around them, `tokens.rs` and `random.rs` by their shapes, and `learned.rs` by their values, through the
 //!   escapes that `view.rs` removes.
 //! * `context.rs` finds names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
@@ -30,6 +30,7 @@ mod keys;
 mod learned;
 mod outlet;
 mod pairs;
+mod random;
 mod recorder;
 mod sentences;
 mod shape;

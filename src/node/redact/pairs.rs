@@ -64,6 +64,8 @@ const SETTERS: [&str; 6] = [
     "set -Ux ",
     "set -Ugx ",
 ];
+/// Commands of programs that a key and its value follow.
+const CONFIGURERS: [&str; 2] = ["config set ", "configure set "];
 /// Words of HTTP authentication that a credential follows.
 const SCHEMES: [&str; 6] = ["bearer", "basic", "token", "digest", "negotiate", "apikey"];
 /// Names of headers whose value is the rest of the line.
@@ -249,6 +251,10 @@ impl Layout<'_> {
             return;
         }
         if keys::is_variable(name) && SETTERS.iter().any(|setter| before.ends_with(setter)) {
+            return self.one(spaced, true, found);
+        }
+        let line = &before[before.rfind(ends_line_char).map_or(0, |end| end + 1)..];
+        if CONFIGURERS.iter().any(|set| line.contains(set)) && !gap.is_empty() {
             return self.one(spaced, true, found);
         }
         let is_column = gap.contains('\t') || gap.len() > 1;

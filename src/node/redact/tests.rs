@@ -392,6 +392,53 @@ fn the_seeds_of_the_fuzz_target_hold() {
         .for_each(|seed| fuzzing::bytes(seed));
 }
 
+#[test]
+fn secrets_of_configuration_files_and_commands_are_replaced() {
+    for (text, secret) in [
+        (
+            "machine x login ada password letmeinplease",
+            "letmeinplease",
+        ),
+        ("default login ada password hunter", "hunter"),
+        ("machine x\n  login ada\n  password hunter\n", "hunter"),
+        ("ada:hunter2@tcp(db:3306)/runs", "hunter2"),
+        (
+            "sent Basic YWRhOmxldG1laW5wbGVhc2U= on",
+            "YWRhOmxldG1laW5wbGVhc2U",
+        ),
+        (
+            r#"{"auths":{"x":{"auth":"YWRhOmxldGVpbg=="}}}"#,
+            "YWRhOmxldGVpbg",
+        ),
+        ("_auth=YWRhOnBxeHhxeHhx", "YWRhOnBxeHhxeHhx"),
+        (
+            "client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBL",
+            "LS0tLS1CRUdJTi",
+        ),
+        (
+            "https://x/o?X-Goog-Signature=00aa11bb22cc33dd&x=1",
+            "00aa11bb22cc33dd",
+        ),
+        (
+            "https://x/o?y=1&X-Amz-Signature=00aa11bb22cc33dd",
+            "00aa11bb22cc33dd",
+        ),
+        ("joining with abcdef.0123456789abcdef", "0123456789abcdef"),
+        ("sqlcmd -S db -U ada -P quietly", "quietly"),
+        ("smbclient //db/x -U ada%quietly", "quietly"),
+        ("redis-server --requirepass quietly", "quietly"),
+        ("aws configure set aws_secret_access_key quietly", "quietly"),
+        ("npm config set //r/:_authToken quietly", "quietly"),
+        (
+            "mc alias set s3 https://x AKID quiet7ly3secret9",
+            "quiet7ly3secret9",
+        ),
+    ] {
+        let out = Redactor::default().redact(text);
+        assert!(!out.contains(secret), "{text} => {out}");
+    }
+}
+
 proptest! {
     #[test]
     fn an_address_never_survives(octets in any::<[u8; 4]>(), before in "[ ,=\"(:a-z-]", after in "[ ,\")/\n<:-]") {

@@ -1,8 +1,9 @@
-//! Secrets that are recognised without a name: tokens by their prefix or because they look
-//! random, PEM blocks, passwords in URLs, webhooks.
+//! Secrets that are recognised without a name: tokens by their prefix, PEM blocks, passwords in
+//! URLs, webhooks. `random.rs` finds words that look random.
 #![forbid(unsafe_code)]
 
 use super::keys::{is_absent, is_chosen, is_words};
+use super::random;
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use std::sync::LazyLock;
 /// Beginnings that only tokens and keys have: GitHub, GitLab, AWS, Google, Slack, npm, PyPI,
 /// Docker, DigitalOcean, Databricks, NVIDIA, Stripe, Vault, Azure DevOps, JWT, SSH keys and
 /// hashed passwords.
-const PREFIXES: [&str; 58] = [
+const PREFIXES: [&str; 59] = [
     "ghp_",
     "gho_",
     "ghs_",
@@ -58,6 +59,8 @@ const PREFIXES: [&str; 58] = [
     "hvs.",
     "hvb.",
     "eyJ",
+    // PEM in base64, as in a kubeconfig.
+    "LS0tLS1CRUdJTi",
     "AAAAB3NzaC1",
     "AAAAC3NzaC1",
     "AAAAE2VjZHNh",
@@ -74,8 +77,6 @@ const PREFIXES: [&str; 58] = [
 const AMBIGUOUS: [&str; 7] = ["hf_", "sk-", "SG.", "key-", "api_org_", "SK", "lin_api_"];
 /// A token has more characters than this after its prefix.
 const CHARS_MIN: usize = 12;
-/// Shortest word that is a secret because it looks random.
-const RANDOM_CHARS_MIN: usize = 32;
 /// Longest PEM block.
 const PEM_BYTES_MAX: usize = 64 << 10;
 /// Addresses that are secrets themselves.
@@ -100,7 +101,8 @@ static FINDER: LazyLock<Option<AhoCorasick>> =
 pub(super) fn places(text: &str) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     prefixed(text, &mut places);
-    random(text, &mut places);
+    random::places(text, &mut places);
+    logins(text, &mut places);
     pem(text, &mut places);
     passwords(text, &mut places);
     webhooks(text, &mut places);
@@ -132,59 +134,6 @@ fn prefixed(text: &str, places: &mut Vec<Range<usize>>) {
             places.push(found.start()..end);
         }
     }
-}
-
-/// Long words whose letters and digits are mixed as in base64.
-fn random(text: &str, places: &mut Vec<Range<usize>>) {
-    let bytes = text.as_bytes();
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/".contains(&byte);
-    let mut at = 0;
-    while at < bytes.len() {
-        let digits = run(&bytes[at..], is_digit);
-        // Padding ends a word; `=` between two words is a sign.
-        let length = digits + run(&bytes[at + digits..], |byte| byte == b'=');
-        if length >= RANDOM_CHARS_MIN {
-            let word = &text[at..at + length];
-            // The folders of a path are no digits of base64.
-            let mut from = at;
-            let parts = word.split('/');
-            if is_random(word) {
-                places.push(at..at + length);
-            } else {
-                for part in parts {
-                    if is_random(part) {
-                        places.push(from..from + part.len());
-                    }
-                    from += part.len() + 1;
-                }
-            }
-        }
-        at += length + 1;
-    }
-}
-
-/// Whether a word looks random: digits and letters of both cases, which alternate. Hexadecimal
-/// hashes do not match, nor do names of C++.
-fn is_random(word: &str) -> bool {
-    let count = |is: fn(&u8) -> bool| word.bytes().filter(is).count();
-    let class = |byte: u8| {
-        (
-            byte.is_ascii_digit(),
-            byte.is_ascii_uppercase(),
-            byte.is_ascii_lowercase(),
-        )
-    };
-    let changes = word
-        .bytes()
-        .zip(word.bytes().skip(1))
-        .filter(|(one, next)| one.is_ascii_alphanumeric() && next.is_ascii_alphanumeric())
-        .filter(|(one, next)| class(*one) != class(*next))
-        .count();
-    word.len() >= RANDOM_CHARS_MIN
-        && count(u8::is_ascii_digit) >= 4
-        && count(u8::is_ascii_uppercase) >= 6
-        && count(u8::is_ascii_lowercase) >= 6
-        && changes * 3 >= word.len()
 }
 
 /// Blocks of PEM, also with escaped line ends.
@@ -268,6 +217,33 @@ fn databases(text: &str, places: &mut Vec<Range<usize>>) {
             places.push(end - password.len()..end);
         }
         from += line.len();
+    }
+}
+
+/// Passwords behind `user:` before `@tcp(host)`, and of files with `machine host login user
+/// password PASSWORD`, whose words may stand on lines of their own.
+fn logins(text: &str, places: &mut Vec<Range<usize>>) {
+    for sign in ["@tcp(", "@unix(", "@udp(", "@("] {
+        for at in memchr::memmem::find_iter(text.as_bytes(), sign) {
+            let before = text[..at].bytes().rev();
+            let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"\"'`".contains(byte);
+            let word = &text[at - before.take_while(is_part).count()..at];
+            if let Some((_, password)) = word.split_once(':')
+                && !password.is_empty()
+                && !is_absent(password)
+            {
+                places.push(at - password.len()..at);
+            }
+        }
+    }
+    for at in memchr::memmem::find_iter(text.as_bytes(), "login") {
+        let mut words = text[at..].split_ascii_whitespace();
+        if (words.next(), words.nth(1)) == (Some("login"), Some("password"))
+            && let Some(password) = words.next()
+        {
+            let begin = password.as_ptr() as usize - text.as_ptr() as usize;
+            places.push(begin..begin + password.len());
+        }
     }
 }
 
