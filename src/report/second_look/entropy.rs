@@ -56,7 +56,19 @@ fn is_random(word: &str) -> bool {
     let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
     let is_mixed =
         has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
-    is_mixed && bits(word) > BITS_MIN && !is_spelled(word)
+    (is_mixed && bits(word) > BITS_MIN && !is_spelled(word)) || is_of_one_case(word)
+}
+
+/// Whether letters of one case and digits alternate often, as in base 36.
+fn is_of_one_case(word: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit();
+    let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    let is_one = !(has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase));
+    let neighbours = word.bytes().zip(word.bytes().skip(1));
+    let changes = neighbours.filter(|(one, next)| is_digit(*one) != is_digit(*next));
+    is_one
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && changes.count() * 4 >= word.len()
 }
 
 /// A run's id without its time: the digits of some times look random beside a short name.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 /// What a text looks like, its format, and whether a match is a placeholder or ordinary.
 type Format = (&'static str, &'static str, fn(&str) -> bool);
 
-const FORMATS: [Format; 27] = [
+const FORMATS: [Format; 34] = [
     (
         "a GitHub token",
         r"\b(?:gh[a-z]_[0-9A-Za-z]{20,}|github_pat_\w{20,})",
@@ -75,6 +75,41 @@ const FORMATS: [Format; 27] = [
         r"[a-z][a-z0-9+.-]{1,20}://[^\s/:@\x22'<>]*:[^\s/@\x22'<>]+@",
         is_secret_url,
     ),
+    (
+        "a key behind a prefix",
+        r"\b[A-Za-z]\w*[_.-][0-9a-f]{32,}\b(?:[^.]|$)",
+        is_hash,
+    ),
+    (
+        "a key in groups",
+        r"\b[A-Z0-9]{2,11}(?:-[A-Z0-9]{5,11}){4,}\b",
+        |text| !text.bytes().any(|byte| byte.is_ascii_digit()),
+    ),
+    (
+        "a password beside a login",
+        r"\blogin\s+\S+\s+password\s+\S+",
+        |text| text.ends_with("SECRET"),
+    ),
+    (
+        "a password in an address",
+        r"\b[^\s:@/]+:[^\s:@/]+@(?:tcp|unix|udp)?\(",
+        |text| text.contains(":SECRET@"),
+    ),
+    (
+        "credentials of HTTP",
+        r"(?i)\b(?:basic\s+|\x22auth\x22\s*:\s*\x22)[0-9a-z+/]{11,}={0,2}",
+        |text| {
+            !text
+                .bytes()
+                .any(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+        },
+    ),
+    (
+        "a token of a cluster",
+        r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b",
+        is_of_words,
+    ),
+    ("PEM in base64", r"\bLS0tLS1CRUdJTi", never),
     (
         "a mail address",
         r"\b[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b",
@@ -160,6 +195,37 @@ pub(super) fn find(line: &str) -> Vec<Found> {
 
 fn never(_: &str) -> bool {
     false
+}
+
+/// Hashes and ids stand behind the name of their kind.
+fn is_hash(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    [
+        "sha",
+        "md5",
+        "blake",
+        "hash",
+        "digest",
+        "commit",
+        "git",
+        "rev",
+        "docker",
+        "containerd",
+        "crio",
+        "libpod",
+        "container",
+        "sandbox",
+        "layer",
+    ]
+    .iter()
+    .any(|kind| text.contains(kind))
+}
+
+/// Whether a text has fewer than two digits or two letters behind its full stop.
+fn is_of_words(text: &str) -> bool {
+    let behind = text.rsplit('.').next().unwrap_or_default();
+    let digits = behind.bytes().filter(u8::is_ascii_digit).count();
+    digits < 2 || behind.len() - digits < 2
 }
 
 fn is_secret_url(text: &str) -> bool {

@@ -198,6 +198,34 @@ mod tests {
             ),
             ("ldap://ada:hunter2@host/".to_owned(), "a password in a URL"),
             ("-----BEGIN EC PRIVATE KEY-----".to_owned(), "a key in PEM"),
+            (
+                format!("rubygems_{}", "3d29f0ff".repeat(6)),
+                "a key behind a prefix",
+            ),
+            (
+                "A3-2H6Z69-46WZ98949T6-629ID-TRV79-4UAVK".to_owned(),
+                "a key in groups",
+            ),
+            (
+                "machine x login ada password hunter".to_owned(),
+                "a password beside a login",
+            ),
+            (
+                "ada:hunter2@tcp(db:3306)/x".to_owned(),
+                "a password in an address",
+            ),
+            (
+                "Basic YWRhOmxldG1laW5wbGVhc2U=".to_owned(),
+                "credentials of HTTP",
+            ),
+            (
+                "join abc7ef.0123456789abcdef".to_owned(),
+                "a token of a cluster",
+            ),
+            (
+                "vh4699gc1wtr37mc3i1we2osw97ll6f1".to_owned(),
+                "a word of high entropy",
+            ),
             ("ada@example.com".to_owned(), "a mail address"),
             ("peer 10.0.1.25:80".to_owned(), "an IPv4 address"),
             ("fe80::4001:aff:fe00:119".to_owned(), "an IPv6 address"),
@@ -226,6 +254,7 @@ mod tests {
             "/home/user0/x gs://bucket0/x https://node0:SECRET@node1/x",
             "/dev/shm/tcpxctl-0/worker-20261120T101500Z-two-gpus-26803-435068.tcpxrec",
             "20261122T190844Z-4conn libnccl_net_tcpxsoft.so NCCL_GPUDIRECTTCPX_SOCKET_IFNAME",
+            "docker-3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88.scope",
             "std::vector 12:30:45 a:b:c fd0 driver 535.129.03, kernel 6.6.93+",
             "the token of a request is not its comm",
         ] {
