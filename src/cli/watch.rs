@@ -196,10 +196,13 @@ fn stream(source: &mut dyn Source, look: ViewOptions, once: bool) -> Ended {
             return Ok(Ending::PASSED);
         }
         let is_all = ended.is_some() || source.clock() == Clock::Over;
+        drop(stdout);
+        if !is_all && matches!(source.clock(), Clock::Reading(_)) {
+            continue;
+        }
         if is_all || (once && events.is_empty()) {
             return Ok(Ending::PASSED);
         }
-        drop(stdout);
         std::thread::sleep(look.frame);
     }
 }

@@ -100,6 +100,9 @@ pub fn once(
 ) -> Result<Buffer, SourceError> {
     let mut seen = ViewLoop::new(source, look);
     seen.poll()?;
+    while let Clock::Reading(_) = seen.model.clock {
+        seen.poll()?;
+    }
     let until = Instant::now() + ONCE_MAX;
     while seen.model.clock == Clock::Wall && Instant::now() < until {
         // A rate needs two samples, and the first one from another node may take a while.
@@ -163,7 +166,12 @@ impl<'a> ViewLoop<'a> {
             screen.draw(|buffer| drawn = view::view(model, state, now_ns, buffer))?;
             self.page = drawn.page;
             self.source.focus(drawn.focus.as_ref(), self.model.state());
-            if let Some(left) = self.keys(began + self.look.frame, now_ns, screen)? {
+            // What was written before is read without a pause.
+            let next = match self.model.clock {
+                Clock::Reading(_) => began,
+                Clock::Wall | Clock::Events | Clock::Over => began + self.look.frame,
+            };
+            if let Some(left) = self.keys(next, now_ns, screen)? {
                 return Ok(left);
             }
         }

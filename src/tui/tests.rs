@@ -102,6 +102,45 @@ impl Screen {
     }
 }
 
+/// The recorded run, with lines that are no events before its own.
+fn after_lines(lines: &[u8]) -> tempfile::TempDir {
+    let run = tempfile::tempdir().expect("a folder");
+    for file in ["run.json", "events.jsonl"] {
+        let own = std::fs::read(fixture().join(file)).expect(file);
+        let before = if file == "run.json" { b"" } else { lines };
+        std::fs::write(run.path().join(file), [before, &own].concat()).expect(file);
+    }
+    run
+}
+
+#[test]
+fn a_long_stream_is_drawn_while_it_is_read_and_a_single_frame_is_of_its_end() {
+    let run = after_lines(&b"no event\n".repeat(6 << 20));
+    let mut source = FolderSource::open(run.path(), None).expect("a run folder");
+    let mut model = Model::new(source.begin());
+    let mut shown = Vec::new();
+    loop {
+        model.poll(&mut source).expect("read");
+        let mut screen = Screen::new(model, PLAIN, (80, 24));
+        shown.push(screen.text());
+        model = screen.model;
+        if !matches!(model.clock, Clock::Reading(_)) {
+            break;
+        }
+    }
+    assert_eq!((shown.len(), model.clock), (4, Clock::Over));
+    let banner = "READING  29 % of what the run has written is read";
+    assert!(shown[0].contains(banner), "{}", shown[0]);
+    let mut source = FolderSource::open(run.path(), None).expect("a run folder");
+    let look = crate::ViewOptions {
+        theme: PLAIN,
+        frame: std::time::Duration::from_millis(50),
+        stay: false,
+    };
+    let frame = crate::once(&mut source, look, 80, 24).expect("a frame");
+    assert_eq!(Some(&shot::text(&frame)), shown.last());
+}
+
 #[test]
 fn a_stall_at_80_by_24() {
     insta::assert_snapshot!(Screen::new(stalled(), PLAIN, (80, 24)).text());

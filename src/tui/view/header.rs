@@ -96,6 +96,9 @@ fn title(
         (None, Clock::Events) => {
             pen.right(Ink::Title, " REPLAY ");
         }
+        (None, Clock::Reading(_)) => {
+            pen.right(Ink::Title, " READING ");
+        }
         (None, Clock::Wall) => {
             pen.right(Ink::Good, " LIVE ");
         }

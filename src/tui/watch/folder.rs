@@ -19,6 +19,8 @@ use tcpx_words::units::now_us;
 
 /// Maximum events of one poll.
 const EVENTS_MAX: usize = 20_000;
+/// Maximum bytes of one poll, whose lines may be no events: a view is drawn between two polls.
+const POLL_BYTES_MAX: u64 = 16 << 20;
 
 /// The event stream of a run folder or a bundle.
 pub struct FolderSource {
@@ -27,6 +29,12 @@ pub struct FolderSource {
     /// The beginning of a line that is still being written.
     partial: Vec<u8>,
     next: Option<Event>,
+    /// Bytes that this poll may still read.
+    budget: u64,
+    /// Bytes that were read so far.
+    read: u64,
+    /// Whether the last poll ended before the end of the stream.
+    is_behind: bool,
     pace: Option<Pace>,
     /// The recorder of the worker whose channel is shown in detail.
     focused: Option<(WorkerId, Recorders)>,
@@ -43,6 +51,14 @@ struct Pace {
     began: Instant,
     /// Time of the first event, in milliseconds of the run.
     from_ms: Option<f64>,
+}
+
+/// Why reading the stream gives no event.
+enum NoEvent {
+    /// Nothing more has been written.
+    End,
+    /// There is more, and this poll has read enough.
+    Later,
 }
 
 impl FolderSource {
@@ -70,6 +86,9 @@ impl FolderSource {
             stream: BufReader::with_capacity(1 << 18, stream),
             partial: Vec::new(),
             next: None,
+            budget: 0,
+            read: 0,
+            is_behind: false,
             pace: speed.map(|speed| Pace {
                 speed,
                 began: Instant::now(),
@@ -82,26 +101,45 @@ impl FolderSource {
         })
     }
 
-    fn next_event(&mut self) -> Option<Event> {
+    fn next_event(&mut self) -> Result<Event, NoEvent> {
         if let Some(event) = self.next.take() {
-            return Some(event);
+            return Ok(event);
         }
-        loop {
-            let limit = EVENT_BYTES_MAX.saturating_sub(self.partial.len() as u64);
+        while self.budget > 0 {
+            let room = EVENT_BYTES_MAX.saturating_sub(self.partial.len() as u64);
+            let limit = room.min(self.budget);
             let mut part = Read::take(&mut self.stream, limit);
-            match part.read_until(b'\n', &mut self.partial) {
-                Ok(0) if limit > 0 => return None,
-                Err(_) => return None,
+            let Ok(count) = part.read_until(b'\n', &mut self.partial) else {
+                return Err(NoEvent::End);
+            };
+            self.read += count as u64;
+            self.budget -= count as u64;
+            let is_whole = self.partial.last() == Some(&b'\n') || room == 0;
+            match is_whole {
+                false if self.budget == 0 => return Err(NoEvent::Later),
                 // The line is still being written.
-                Ok(_) if self.partial.last() != Some(&b'\n') && limit > 0 => return None,
-                Ok(_) => {}
+                false if (count as u64) < limit => return Err(NoEvent::End),
+                false => continue,
+                true => {}
             }
             let event = Event::parse(&self.partial);
             self.partial.clear();
-            if event.is_some() {
-                return event;
+            if let Some(event) = event {
+                return Ok(event);
             }
         }
+        Err(NoEvent::Later)
+    }
+
+    /// How much of the stream has been read, in percent.
+    fn percent(&self) -> u8 {
+        let length = self
+            .stream
+            .get_ref()
+            .metadata()
+            .map_or(0, |file| file.len());
+        let percent = self.read.saturating_mul(100).checked_div(length);
+        percent.unwrap_or(0).min(99) as u8
     }
 
     fn is_due(&mut self, event: &Event) -> bool {
@@ -190,14 +228,22 @@ impl Source for FolderSource {
 
     fn poll(&mut self) -> Result<Vec<Event>, SourceError> {
         let mut events = Vec::new();
+        self.budget = POLL_BYTES_MAX;
+        self.is_behind = true;
         while events.len() < EVENTS_MAX {
-            let Some(event) = self.next_event() else {
-                if !self.is_over {
-                    self.end(&mut events);
+            let event = match self.next_event() {
+                Ok(event) => event,
+                Err(NoEvent::Later) => break,
+                Err(NoEvent::End) => {
+                    self.is_behind = false;
+                    if !self.is_over {
+                        self.end(&mut events);
+                    }
+                    break;
                 }
-                break;
             };
             if !self.is_due(&event) {
+                self.is_behind = false;
                 self.next = Some(event);
                 break;
             }
@@ -216,6 +262,7 @@ impl Source for FolderSource {
         match (&self.pace, self.is_over) {
             (_, true) => Clock::Over,
             (Some(_), false) => Clock::Events,
+            (None, false) if self.is_behind => Clock::Reading(self.percent()),
             (None, false) => Clock::Wall,
         }
     }

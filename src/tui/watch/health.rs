@@ -6,6 +6,7 @@
 
 use super::model::Model;
 use super::picture::{ChannelPicture, ChannelState, Picture, WorkerPicture};
+use super::source::Clock;
 use tcpx_diagnose::Evidence;
 use tcpx_diagnose::turn::{Turn, whose_turn};
 use tcpx_run_model::finding::Severity;
@@ -42,6 +43,13 @@ impl Health {
     /// The health at the moment of a picture. This runs for each frame, so evidence is collected
     /// only if a channel waits.
     pub(crate) fn of_picture(model: &Model, picture: &Picture<'_>) -> Self {
+        if let Clock::Reading(percent) = model.clock {
+            return Self {
+                level: HealthLevel::Quiet,
+                word: "READING".into(),
+                why: format!("{percent} % of what the run has written is read"),
+            };
+        }
         if let Some(ended) = &model.state().ended
             && picture.at_ns >= model.last_ns()
         {

@@ -161,7 +161,7 @@ impl Model {
     pub(crate) fn now_ns(&self) -> u64 {
         match self.clock {
             Clock::Wall => now_us() * 1000,
-            Clock::Events | Clock::Over => self.last_ns(),
+            Clock::Events | Clock::Reading(_) | Clock::Over => self.last_ns(),
         }
     }
 }

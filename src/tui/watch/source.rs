@@ -54,6 +54,9 @@ pub enum Clock {
     Wall,
     /// The times of the events, for a replay.
     Events,
+    /// The times of the events, until what was written before has been read, of which so many
+    /// percent are read.
+    Reading(u8),
     /// No clock, because the run is over.
     Over,
 }
