@@ -160,7 +160,9 @@ fn section(rows: &[&CheckRow], width: usize, paint: Paint) -> String {
     let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in rows {
         match (row.verdict, row.value.strip_prefix("not checked: ")) {
-            (CheckVerdict::Pass, _) if row.value == "none" => clean.push(&row.id),
+            (CheckVerdict::Pass, _) if ["none", "0"].contains(&row.value.as_str()) => {
+                clean.push(&row.id);
+            }
             (CheckVerdict::Unknown, Some(why)) => skipped.entry(why).or_default().push(&row.id),
             _ => text.push_str(&one(row, width, paint)),
         }

@@ -18,6 +18,8 @@ const KERNEL_KEPT_MAX: usize = 200;
 /// Lines that [`kernel_log_tail`] returns.
 const KERNEL_TAIL: usize = 60;
 const DEVICE_FILES_MAX: usize = 64;
+/// Only in the machine's own network namespace. One line per CPU, in hexadecimal.
+const NEIGHBOURS: &str = "/proc/net/stat/arp_cache";
 
 /// The machine and its kernel settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,8 +33,8 @@ pub struct System {
     pub optmem_max: Fact<u64>,
     /// First and last ephemeral port.
     pub local_ports: Fact<(u16, u16)>,
-    /// `net.core.somaxconn`: upper limit of a listener's backlog.
-    pub somaxconn: Fact<u64>,
+    /// How often an IPv4 neighbour found no room in the kernel's table, since boot.
+    pub neighbours_refused: Fact<u64>,
     /// Lines of the kernel log about device memory, gve and the GPU driver.
     pub kernel_log: Fact<Vec<String>>,
     /// Device files `/dev/nvidia*` that this user may open, by name.
@@ -64,7 +66,9 @@ impl System {
             local_ports: root
                 .text("/proc/sys/net/ipv4/ip_local_port_range")
                 .and_then(|line| port_range(&line)),
-            somaxconn: root.parsed("/proc/sys/net/core/somaxconn"),
+            neighbours_refused: root
+                .text(NEIGHBOURS)
+                .and_then(|text| neighbours_refused(&text)),
             kernel_log: match with_log {
                 true => root.ask("kernel-log", || {
                     kernel_log()
@@ -93,6 +97,22 @@ fn port_range(line: &str) -> Fact<(u16, u16)> {
     match (words.next(), words.next()) {
         (Some(Ok(first)), Some(Ok(last))) if first <= last => Fact::Known((first, last)),
         _ => crate::root::unexpected("/proc/sys/net/ipv4/ip_local_port_range", line),
+    }
+}
+
+fn neighbours_refused(text: &str) -> Fact<u64> {
+    let mut lines = text.lines();
+    let names = lines.next().unwrap_or_default();
+    let column = names
+        .split_whitespace()
+        .position(|name| name == "table_fulls");
+    let counts: Option<Vec<u64>> = column.and_then(|column| {
+        let of = |line: &str| u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok();
+        lines.map(of).collect()
+    });
+    match counts {
+        Some(counts) => Fact::Known(counts.into_iter().fold(0, u64::saturating_add)),
+        None => crate::root::unexpected(NEIGHBOURS, names),
     }
 }
 
@@ -230,6 +250,17 @@ proc/self/mountinfo = junk",
         assert_eq!(no_exec("/var/lib/x.so"), Some(true));
         assert_eq!(no_exec("/var/lib/tcpx/lib64/x.so"), Some(false));
         assert_eq!(no_exec("/variant/x.so"), Some(false));
+    }
+
+    #[test]
+    fn neighbours_without_room_are_counted_over_all_cpus() {
+        let known = |text: &str| neighbours_refused(text).known().copied();
+        let names = "entries  allocs  table_fulls \n";
+        let of_two_cpus =
+            format!("{names}00000048 00000c3c 0000000f\n00000048 00000c3c 00000002\n");
+        assert_eq!(known(&of_two_cpus), Some(17));
+        assert_eq!(known("entries allocs\n00000048 00000c3c\n"), None);
+        assert_eq!(known(&format!("{names}00000048 00000c3c\n")), None);
     }
 
     #[test]
