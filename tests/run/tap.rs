@@ -480,6 +480,12 @@ fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
             // A process is found by its id also in a folder of its own.
             pid.is_some_and(|pid| diagnosed(&pid.to_string()).0.as_deref() == Some(condition))
         });
+        let own = format!(
+            "pid {}",
+            found.as_ref().unwrap().header.as_ref().unwrap().writer.pid
+        );
+        let all = Tool::new(&["diagnose"]).ended();
+        assert!(all.out.contains(&own), "without an argument, too: {all}");
         let one = found.unwrap();
         let pid = one.header.unwrap().writer.pid.cast_signed();
         let pid = rustix::process::Pid::from_raw(pid).unwrap();

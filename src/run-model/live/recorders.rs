@@ -1,6 +1,8 @@
 //! Polls the recorder files of this machine.
 //!
-//! Lists the folders once a second to find new files. When a writer has ended, its last counters
+//! Lists the folders once a second to find new files. Files in other folders are found by what a
+//! process has mapped: those of a named process each time, those of all others at the first poll,
+//! because reading the maps of thousands of processes takes long. When a writer has ended, its last counters
 //! stay, and their ages no longer grow. A file whose writer had ended before is read as of its
 //! last moment, by the wall clock of its machine.
 #![forbid(unsafe_code)]
@@ -11,6 +13,7 @@ use crate::counters::{ChannelDetail, ChannelKey, CpuWatch, ProcessFacts, SetupCa
 use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, NodeIntro, Unit, Who, WorkerId};
 use crate::phase::how_ended;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_recorder::format::FILE_SUFFIX;
@@ -198,14 +201,22 @@ impl Recorders {
                     }
                 }
             }
-            RecorderFilter::All => self.find_processes(None),
-            RecorderFilter::Pid(pid) => self.find_processes(Some(pid)),
+            RecorderFilter::All => {
+                let is_first = self.began_ns.is_none();
+                let mapping = if is_first {
+                    own_processes()
+                } else {
+                    Vec::new()
+                };
+                self.find_processes(None, &mapping);
+            }
+            RecorderFilter::Pid(pid) => self.find_processes(Some(pid), &[pid]),
         }
         Ok(())
     }
 
-    fn find_processes(&mut self, wanted: Option<u32>) {
-        for (path, writer) in running(wanted) {
+    fn find_processes(&mut self, wanted: Option<u32>, mapping: &[u32]) {
+        for (path, writer) in running(wanted, mapping) {
             if !self.has(&path)
                 && let Ok(reader) = Reader::open(&path)
             {
@@ -288,15 +299,16 @@ impl Recorders {
 }
 
 /// The recorder files of running processes of this user, or of one of them: in the folders for
-/// recorders, and of one process also those in other folders that it has mapped.
-fn running(wanted: Option<u32>) -> Vec<(PathBuf, Identity)> {
+/// recorders, and in other folders those that the processes `mapping` have mapped.
+fn running(wanted: Option<u32>, mapping: &[u32]) -> Vec<(PathBuf, Identity)> {
     let folders = [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()];
     // A folder that cannot be listed or is not trusted has no recorders.
     let listed = folders
         .iter()
         .flat_map(|folder| list(folder).unwrap_or_default())
         .filter_map(|one| Some((one.path, one.header.ok()?.writer)));
-    let mapped = wanted.into_iter().flat_map(mapped_by).filter_map(|path| {
+    let mapped = mapping.iter().flat_map(|pid| mapped_by(*pid));
+    let mapped = mapped.filter_map(|path| {
         let header = Reader::open(&path).ok()?.header().ok()?;
         Some((path, header.writer))
     });
@@ -309,6 +321,17 @@ fn running(wanted: Option<u32>) -> Vec<(PathBuf, Identity)> {
         }
     }
     found
+}
+
+/// The processes of this user.
+fn own_processes() -> Vec<u32> {
+    let owner = |path: &Path| std::fs::metadata(path).map(|file| file.uid()).ok();
+    let own = owner(Path::new("/proc/self"));
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of_user = entries.filter(|entry| owner(&entry.path()) == own);
+    of_user
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// Paths of the recorder files that a process of this machine has mapped.
@@ -325,7 +348,7 @@ fn mapped_by(pid: u32) -> Vec<PathBuf> {
 
 /// The recorder files of a running process of this user.
 pub fn recorders_of(pid: u32) -> Vec<PathBuf> {
-    running(Some(pid))
+    running(Some(pid), &[pid])
         .into_iter()
         .map(|(path, _)| path)
         .collect()
