@@ -119,6 +119,9 @@ pub(crate) struct Connection {
     has_listened: bool,
     has_heard: bool,
     outgoing: Vec<u8>,
+    /// The last blobs that were said and heard: the next piece of the same one does not repeat it.
+    said_blob: Option<Blob>,
+    pub(crate) heard_blob: Option<Blob>,
     /// When something advanced.
     moved_at: Instant,
 }
@@ -177,6 +180,8 @@ impl Connection {
             has_listened: false,
             has_heard: false,
             outgoing: Vec::new(),
+            said_blob: None,
+            heard_blob: None,
             moved_at: Instant::now(),
         }
     }
@@ -239,7 +244,7 @@ impl Connection {
     }
 
     pub(crate) fn say(&mut self, message: &Message) {
-        message.encode(&mut self.outgoing);
+        message.encode(&mut self.outgoing, &mut self.said_blob);
     }
 
     /// Starts an operation, or queues it until the peer has room.
@@ -386,7 +391,7 @@ impl Connection {
     pub(crate) fn close(mut self, net: &dyn Net, why: &str, tell: bool) {
         if tell {
             let why = why.to_owned();
-            Message::Bye { why }.encode(&mut self.outgoing);
+            self.say(&Message::Bye { why });
             // One attempt: the peer also sees the connection end.
             let _ = self
                 .duplex
