@@ -19,7 +19,7 @@ const EVERY_MS: f64 = 500.0;
 pub struct Watcher {
     known: KnownLines,
     reported: Vec<Finding>,
-    looked_ms: f64,
+    looked_ms: Option<f64>,
 }
 
 impl Watcher {
@@ -46,13 +46,14 @@ impl Watcher {
         }
     }
 
-    /// Judges watched programs at most twice per second. Returns the findings if they
+    /// Judges watched programs at once, then at most twice per second. Returns the findings if they
     /// changed.
     pub fn look(&mut self, state: &RunState) -> Option<Vec<Finding>> {
-        if state.now_ms - self.looked_ms < EVERY_MS {
+        let is_early = |looked_ms| state.now_ms - looked_ms < EVERY_MS;
+        if self.looked_ms.is_some_and(is_early) {
             return None;
         }
-        self.looked_ms = state.now_ms;
+        self.looked_ms = Some(state.now_ms);
         self.judge(state)
     }
 

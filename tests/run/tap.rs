@@ -506,6 +506,34 @@ fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
     }
 }
 
+#[test]
+fn a_stopped_process_is_named_also_where_it_has_nothing_in_flight() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let pause = [("EXCHANGE_PAUSE", "60")];
+    let tool = tool(&["--plugin", "soft"], &["1", "4096", "1"], &pause);
+    let recordings = tool.folder().join("rec");
+    let mut running = tool.start();
+    let mut number = 0;
+    running.until("the end of the transfer", |_| {
+        let one = list(&recordings).unwrap().into_iter().next();
+        let header = one.and_then(|one| one.header.ok());
+        number = header.as_ref().map_or(0, |header| header.writer.pid);
+        header.is_some_and(|header| header.channel_count > 0)
+    });
+    let (pid, named) = (number.to_string(), Pid::from_raw(number.cast_signed()));
+    let named = named.unwrap();
+    kill_process(named, Signal::STOP).unwrap();
+    let (first, ended) = diagnosed(&pid);
+    assert_eq!(first.as_deref(), Some("process-stopped"), "{ended}");
+    let seen = Tool::new(&["watch", &pid, "--once", "--size", "150x30"]).ends_with(0);
+    seen.says(&["STOPPED", "are stopped (state T)"]);
+    kill_process(named, Signal::CONT).unwrap();
+    let (first, ended) = diagnosed(&pid);
+    assert_ne!(first.as_deref(), Some("process-stopped"), "{ended}");
+    kill_process(named, Signal::KILL).unwrap();
+    running.ended();
+}
+
 /// The files and folders in `reports`, and those one level below.
 fn reported(folder: &Path) -> Vec<PathBuf> {
     let below = |folder: &Path| -> Vec<PathBuf> {

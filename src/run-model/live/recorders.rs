@@ -9,13 +9,17 @@
 
 use super::{detail, past};
 use crate::counters::sample::{channels, role_index};
-use crate::counters::{ChannelDetail, ChannelKey, CpuWatch, ProcessFacts, SetupCalls};
+use crate::counters::{
+    ChannelDetail, ChannelKey, ChannelNow, CpuWatch, Frame, ProcessFacts, SetupCalls,
+};
 use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, NodeIntro, Unit, Who, WorkerId};
 use crate::phase::how_ended;
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tcpx_node::{Root, Thread};
 use tcpx_recorder::format::FILE_SUFFIX;
 use tcpx_recorder::{
     EndedHow, Identity, Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list, monotonic_ns,
@@ -77,6 +81,8 @@ struct Watched {
     alive_ns: u64,
     last: Option<Snapshot>,
     cpu: CpuWatch,
+    /// Whether all threads of the writer were stopped when it was last looked at.
+    is_stopped: bool,
 }
 
 impl Recorders {
@@ -293,6 +299,7 @@ impl Recorders {
                 alive_ns: 0,
                 last: None,
                 cpu: CpuWatch::default(),
+                is_stopped: false,
             });
         }
     }
@@ -431,7 +438,16 @@ impl Watched {
             self.cpu
                 .note(&snapshot.header.writer, &mut all, Instant::now());
         }
+        let frame = match ask_liveness && !self.ended {
+            true => self.stopped_or_resumed(&snapshot.header.writer, &all),
+            false => None,
+        };
+        let mut tell =
+            |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
         tell(unix_ns(now_ns), EventKind::Sample(all));
+        if let Some(frame) = frame {
+            tell(unix_ns(now_ns), EventKind::Frame(frame));
+        }
         let mut has_more = snapshot.header.log_lines > self.lines_from;
         while has_more && let Ok(page) = self.reader.log(self.lines_from, LINES_MAX) {
             // The file of a writer that is gone is read to its end.
@@ -452,6 +468,31 @@ impl Watched {
             }
         }
         self.last = Some(snapshot);
+    }
+
+    /// A freeze-frame of a process that a signal has stopped, or that goes on, since it was last looked
+    /// at. Its counters do not tell: they stand still too while it has nothing to do. Workers of a run
+    /// have an agent for that.
+    fn stopped_or_resumed(
+        &mut self,
+        writer: &Identity,
+        channels: &[ChannelNow],
+    ) -> Option<Box<Frame>> {
+        let is_process = matches!(self.worker.unit, Unit::Process { .. });
+        if !is_process || writer.liveness() != Liveness::Alive {
+            return None;
+        }
+        let threads = Thread::read_all(&Root::live(), writer.pid);
+        let threads = threads.known().filter(|threads| !threads.is_empty())?;
+        let is_stopped = threads.iter().all(Thread::is_stopped);
+        if std::mem::replace(&mut self.is_stopped, is_stopped) == is_stopped {
+            return None;
+        }
+        let nics = self.facts.iter().flat_map(|facts| facts.nics.values());
+        let nics: BTreeSet<String> = nics.cloned().collect();
+        let nics: Vec<String> = nics.into_iter().collect();
+        let frame = Frame::take(writer.pid, &nics, channels.to_vec(), None);
+        Some(Box::new(frame))
     }
 
     fn detail(&mut self, wanted: &ChannelKey, at_ns: u64) -> Option<ChannelDetail> {

@@ -7,8 +7,8 @@
 use super::model::Model;
 use super::picture::{ChannelPicture, ChannelState, Picture, WorkerPicture};
 use super::source::Clock;
-use tcpx_diagnose::Evidence;
 use tcpx_diagnose::turn::{Turn, whose_turn};
+use tcpx_diagnose::{Condition, Evidence};
 use tcpx_run_model::finding::Severity;
 use tcpx_run_model::phase::Phase;
 use tcpx_words::error::Outcome;
@@ -65,6 +65,13 @@ impl Health {
         }
         if let Some(turn) = turn(model, picture) {
             return Self::standing(model, picture, turn);
+        }
+        if let Some(why) = stopped(model) {
+            return Self {
+                level: HealthLevel::Waiting,
+                word: "STOPPED".into(),
+                why,
+            };
         }
         let is_over = picture.nodes.iter().all(|one| one.ended.is_some());
         match !is_over
@@ -232,6 +239,16 @@ fn named(model: &Model, counters: String) -> String {
         Some(first) => format!("{counters} ({})", first.condition),
         None => counters,
     }
+}
+
+/// The process that a signal has stopped, if there is one: with nothing in flight, no channel waits.
+fn stopped(model: &Model) -> Option<String> {
+    let findings = &model.state().findings;
+    let stopped = Some(Condition::ProcessStopped);
+    let found = findings
+        .iter()
+        .find(|one| Condition::from_name(&one.condition) == stopped)?;
+    found.because.first().cloned()
 }
 
 fn others(picture: &Picture<'_>, state: ChannelState) -> String {
