@@ -38,12 +38,30 @@ pub struct Evidence {
     pub(crate) outcome: Option<Outcome>,
     /// Every worker of the run, or every process that was inspected.
     pub(crate) nodes: Vec<EvidenceNode>,
+    /// The agents of a run in which an agent ended early, or whose launcher printed something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) agents: Vec<EvidenceAgent>,
+    /// What the program that started the agents printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) launcher_said: Vec<Timed<String>>,
     /// Measured transfers, one per direction of a pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) moved: Vec<Moved>,
     /// Files of the run that are there and cannot be read, or only in part, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
+}
+
+/// The agent of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct EvidenceAgent {
+    /// The node.
+    pub(crate) node: NodeId,
+    /// Its name.
+    pub(crate) name: String,
+    /// When it ended, and why, as it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) left: Option<Timed<String>>,
 }
 
 /// A stall that was declared.
@@ -138,9 +156,6 @@ pub(crate) struct EvidenceNode {
     /// How its process ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exit: Option<Timed<Exit>>,
-    /// Why the agent of its node ended, as the agent said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) agent_left: Option<String>,
     /// The failure that its worker reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<Timed<Failure>>,
@@ -250,6 +265,19 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Evidence {
+    /// Whether the agent of a node has said that it ends.
+    pub(crate) fn has_left(&self, node: NodeId) -> bool {
+        let mut agents = self.agents.iter();
+        agents.any(|agent| agent.node == node && agent.left.is_some())
+    }
+
+    /// The name of the node of a worker.
+    pub(crate) fn agent_name<'a>(&'a self, worker: &'a EvidenceNode) -> &'a str {
+        let mut agents = self.agents.iter();
+        let agent = agents.find(|agent| agent.node == worker.subject.node);
+        agent.map_or(worker.name(), |agent| agent.name.as_str())
+    }
+
     /// Channels that stand still: requests in flight and no change for `stall_after_ms`.
     pub(crate) fn standing(&self) -> impl Iterator<Item = Spot<'_>> {
         self.spots().filter(|spot| spot.stands())
@@ -423,7 +451,6 @@ impl EvidenceNode {
             settings: BTreeMap::new(),
             listened_on_gpus: BTreeSet::new(),
             exit: None,
-            agent_left: None,
             failure: None,
             verified: None,
             mismatch: None,

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::evidence::{
-    Evidence, EvidenceChannel, EvidenceMachine, EvidenceNic, EvidenceNode, EvidenceStall, Gone,
-    Moved, SignatureLines, Starved, Watched, lacked_cpu,
+    Evidence, EvidenceAgent, EvidenceChannel, EvidenceMachine, EvidenceNic, EvidenceNode,
+    EvidenceStall, Gone, Moved, SignatureLines, Starved, Watched, lacked_cpu,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
@@ -15,10 +15,10 @@ use tcpx_logs::{Phase as LogPhase, Severity as LineSeverity, SignatureCatalogue}
 use tcpx_node::NodeFacts;
 use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::finding::Subject;
-use tcpx_run_model::ids::{Lane, PairId, WorkerId};
+use tcpx_run_model::ids::{Lane, NodeId, PairId, WorkerId};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::RunRecord;
-use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, RunState, WorkerState};
+use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, NodeState, RunState, WorkerState};
 use tcpx_run_model::timeline::Timeline;
 use tcpx_words::payload::Unit;
 use tcpx_words::plugin_family::PluginFamily;
@@ -72,6 +72,8 @@ impl Evidence {
             }),
             outcome: state.ended.as_ref().map(|ended| ended.outcome),
             nodes: workers.map(|worker| node(state, worker, known)).collect(),
+            agents: agents(state),
+            launcher_said: state.launcher_said.clone(),
             moved: Vec::new(),
             damaged: Vec::new(),
         }
@@ -119,6 +121,18 @@ impl Evidence {
         });
         self.moved = moved.collect();
     }
+}
+
+fn agents(state: &RunState) -> Vec<EvidenceAgent> {
+    let are_told =
+        !state.launcher_said.is_empty() || state.nodes.iter().any(|node| node.broken.is_some());
+    let agent = |(node, known): (NodeId, &NodeState)| EvidenceAgent {
+        node,
+        name: state.names.node(node),
+        left: known.broken.clone(),
+    };
+    let nodes = (0..).map(NodeId).zip(&state.nodes);
+    nodes.filter(|_| are_told).map(agent).collect()
 }
 
 /// A worker of the pair whose stall was declared at this moment, if every channel that it used and
@@ -247,7 +261,6 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
     let (sampled_ms, counters) = worker.judged();
     let of_node = state.node(worker.id.node);
     let facts = of_node.and_then(|node| node.facts.as_deref());
-    let broken = of_node.and_then(|node| node.broken.as_ref());
     let in_call = worker
         .exit
         .as_ref()
@@ -278,7 +291,6 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         plugin: plugin(worker),
         family: family(worker),
         exit: worker.exit.clone(),
-        agent_left: broken.map(|why| why.what.clone()),
         failure: worker.failure.clone(),
         verified: worker.verified,
         mismatch: mismatch_words(worker),

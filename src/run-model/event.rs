@@ -135,9 +135,9 @@ pub enum EventKind {
     },
     /// A line that a worker's plugin logged.
     PluginLine(LogLine),
-    /// Text that a worker or a login shell printed.
+    /// Text that a worker or a login shell printed, or, of the run, the program that started the agents.
     Output {
-        /// `stdout` or `stderr`.
+        /// `stdout`, `stderr`, `login`, or `launcher`.
         stream: String,
         /// One line.
         text: String,

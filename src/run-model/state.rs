@@ -60,6 +60,8 @@ pub struct RunState {
     pub workers: BTreeMap<WorkerId, WorkerState>,
     /// Notes of the coordinator, the newest last.
     pub notes: Vec<Timed<String>>,
+    /// What the program that started the agents, such as srun, printed: `srun: error: ...`.
+    pub launcher_said: Vec<Timed<String>>,
     /// The newest findings.
     pub findings: Vec<Finding>,
     /// How the run ended, once it has.
@@ -121,6 +123,7 @@ impl Default for RunState {
             pairs: Vec::new(),
             workers: BTreeMap::new(),
             notes: Vec::new(),
+            launcher_said: Vec::new(),
             findings: Vec::new(),
             ended: None,
         }
@@ -176,6 +179,14 @@ impl RunState {
                     at_ms: event.ms,
                     what: text.clone(),
                 });
+            }
+            (EventKind::Output { text, .. }, Who::Run) => {
+                if self.launcher_said.len() < NOTES_MAX {
+                    self.launcher_said.push(Timed {
+                        at_ms: event.ms,
+                        what: text.clone(),
+                    });
+                }
             }
             (EventKind::Findings(findings), _) => self.findings.clone_from(findings),
             (kind, Who::Node(node)) => self.node_event(node, event.ms, kind),

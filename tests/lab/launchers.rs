@@ -69,6 +69,24 @@ fn a_slurm_job_is_a_mesh_without_ssh() {
     let ended = running.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
     ended.says(&["node3", "Failed"]);
+    // A job that is cancelled is one finding, with the scheduler's words, and no node is accused.
+    let mut running = mesh(&lab, &salloc, &[]).set(&long).start();
+    running.until("workers on the node", |_| {
+        lab.ps("node3")
+            .iter()
+            .any(|process| process.role == "worker")
+    });
+    lab.exec("node0", &["sh", "-c", "scancel $(squeue --noheader --steps --format=%i | grep -v -e batch -e interactive -e extern)"]);
+    let ended = running.ended();
+    assert_eq!(ended.status.code(), Some(5), "{ended}");
+    ended.says(&[
+        "agents-ended",
+        "the launcher said: slurmstepd-node",
+        "CANCELLED AT",
+    ]);
+    for other in ["control-lost", "premature-close"] {
+        assert!(!ended.to_string().contains(other), "{other}: {ended}");
+    }
     assert_eq!(daemons(&lab), before, "something is left");
 }
 

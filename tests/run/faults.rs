@@ -316,6 +316,7 @@ fn a_stopped_process_and_an_ended_process_are_distinguished() {
         ("kill", "plugin-died", "SIGKILL"),
         ("stop", "stalled", "stall declared"),
         ("kill-agent", "peer-lost", "the agent of peer"),
+        ("end-agent", "peer-lost", "the agent of peer ended"),
     ] {
         let fault = format!("fault={{by='process', side='recv', kind='{kind}', after_chunk=4}}");
         expects(outcome, &[&fault], &endless, &[words]);

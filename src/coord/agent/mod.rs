@@ -556,6 +556,7 @@ impl Running {
             ProcessFault::Exit => self.worker.tell(&WorkerOrder::Exit),
             // Sends no message; the worker ends when its control stream closes.
             ProcessFault::KillAgent => _ = kill_process(getpid(), Signal::KILL),
+            ProcessFault::EndAgent => _ = kill_process(getpid(), Signal::TERM),
         }
     }
 

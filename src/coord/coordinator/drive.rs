@@ -164,6 +164,13 @@ impl RunOutcome {
 /// Most messages handled between two checks of the deadlines.
 const EVENTS_MAX: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
+/// Most lines of a launcher in the record; all are in the events.
+const LAUNCHER_LINES_MAX: usize = 8;
+/// How long a launcher may take to say why agents have ended.
+const LAUNCHER_EXPLAINS_MAX: Duration = Duration::from_millis(1500);
+/// After its last line and so long a pause, it has said all.
+const LAUNCHER_QUIET: Duration = Duration::from_millis(200);
+const LAUNCHER_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs all pairs. `observe` is called with every event in order, and with the state after it.
 pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState)) -> RunOutcome {
@@ -263,6 +270,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         started,
         stepped: Duration::ZERO,
         waited: waited_so_far(&Root::live()),
+        launcher_lines: 0,
     };
     drive.plan();
     drive.stepped = drive.now().elapsed;
@@ -338,6 +346,8 @@ struct Drive<'a> {
     stepped: Duration,
     /// How long this thread had waited for a CPU at the last tick.
     waited: Duration,
+    /// Lines of the launcher that are events already.
+    launcher_lines: usize,
 }
 
 impl Drive<'_> {
@@ -611,6 +621,7 @@ impl Drive<'_> {
                 focused: focused.flatten(),
             };
             self.step(tick);
+            self.hear_launcher();
             self.waited = waited_so_far(&Root::live());
         }
     }
@@ -631,6 +642,37 @@ impl Drive<'_> {
             AgentEvent::Text(node, text) => RunInput::AgentText { node, text },
             AgentEvent::Gone(node) => RunInput::AgentGone(node),
         });
+    }
+
+    /// Makes events of the lines that the launcher has printed since.
+    fn hear_launcher(&mut self) {
+        let lines = self.launcher_said().unwrap_or_default();
+        for line in lines.into_iter().skip(self.launcher_lines) {
+            self.launcher_lines += 1;
+            self.step(RunInput::LauncherSaid(line));
+        }
+    }
+
+    fn launcher_said(&self) -> Option<Vec<String>> {
+        // All nodes have the same one.
+        self.request.transports.first()?.launcher_said()
+    }
+
+    /// Waits for what a launcher says of the agents that it has ended: it says it after they are gone.
+    fn hear_why_agents_ended(&mut self) {
+        if !self.run.has_lost_agents() || self.launcher_said().is_none() {
+            return;
+        }
+        let until = Instant::now() + LAUNCHER_EXPLAINS_MAX;
+        let mut quiet_at = until;
+        while Instant::now() < quiet_at.min(until) {
+            std::thread::sleep(LAUNCHER_LOOK_EVERY);
+            let known = self.launcher_lines;
+            self.hear_launcher();
+            if self.launcher_lines > known {
+                quiet_at = Instant::now() + LAUNCHER_QUIET;
+            }
+        }
     }
 
     fn step(&mut self, input: RunInput) {
@@ -669,9 +711,10 @@ impl Drive<'_> {
     }
 
     fn conclude(mut self) -> RunOutcome {
-        // All nodes have the same one.
-        let first = self.request.transports.first();
-        let launcher_said = first.map_or(Vec::new(), |transport| transport.launcher_said());
+        self.hear_launcher();
+        self.hear_why_agents_ended();
+        let mut launcher_said = self.launcher_said().unwrap_or_default();
+        launcher_said.truncate(LAUNCHER_LINES_MAX);
         // All are told before any is waited for: they end at the same time.
         self.agents.iter_mut().flatten().for_each(Agent::close);
         let agents = self.agents.iter_mut().flatten();

@@ -52,6 +52,8 @@ pub(super) enum RunInput {
     },
     /// Text that a login shell or the agent printed.
     AgentText { node: NodeId, text: String },
+    /// A line of the program that started the agents.
+    LauncherSaid(String),
     /// An agent's stream ended.
     AgentGone(NodeId),
     /// The coordinator did not run for so long.
@@ -198,6 +200,11 @@ impl Run {
             .is_some_and(|worker| worker.exit.is_some())
     }
 
+    /// Whether an agent ended or fell silent.
+    pub(super) fn has_lost_agents(&self) -> bool {
+        self.agents.iter().any(|agent| agent.loss.is_some())
+    }
+
     /// Takes one input; what is to be done, in order.
     pub(super) fn step(&mut self, now: Now, input: RunInput) -> Vec<RunEffect> {
         let mut effects = Vec::new();
@@ -214,6 +221,13 @@ impl Run {
                     text,
                 };
                 self.emit(now, Who::Node(node), None, kind, &mut effects);
+            }
+            RunInput::LauncherSaid(text) => {
+                let kind = EventKind::Output {
+                    stream: "launcher".into(),
+                    text: printable(&text),
+                };
+                self.emit(now, Who::Run, None, kind, &mut effects);
             }
             RunInput::AgentGone(node) => {
                 let deserted = self

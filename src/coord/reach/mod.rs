@@ -57,10 +57,10 @@ pub trait Transport: Send + Sync {
         true
     }
 
-    /// What the program that started the agents of all nodes has printed, its first lines, and whether it
-    /// has ended; asked while the agents should still run.
-    fn launcher_said(&self) -> Vec<String> {
-        Vec::new()
+    /// What the program that started the agents of all nodes has printed, and whether it has ended; `None` if there is
+    /// none; asked while the agents should still run.
+    fn launcher_said(&self) -> Option<Vec<String>> {
+        None
     }
 
     /// Starts the agent. Every wait has a deadline and ends when the user interrupts.

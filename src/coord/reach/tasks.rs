@@ -206,8 +206,8 @@ impl Tasks {
 /// The answer of a task whose node lacks the program.
 const NEEDS: &str = "need";
 
-/// Lines of a launcher that are kept: the first, because its explanations follow.
-const SAID_MAX: usize = 8;
+/// Lines of a launcher that are kept: there may be one per task.
+const SAID_MAX: usize = 1000;
 
 /// Reads what the launcher prints to its end: answers of shell lines, and the first lines of anything else.
 fn follow(
@@ -266,9 +266,9 @@ impl Transport for TaskOfNode {
         false
     }
 
-    fn launcher_said(&self) -> Vec<String> {
+    fn launcher_said(&self) -> Option<Vec<String>> {
         let Some(Ok(started)) = self.tasks.started.get() else {
-            return Vec::new();
+            return None;
         };
         let mut process = started
             .process
@@ -284,7 +284,7 @@ impl Transport for TaskOfNode {
             let name = self.tasks.launcher.name();
             said.push(format!("{name} ended before the run ({status})"));
         }
-        said
+        Some(said)
     }
 
     fn open(&self, opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {

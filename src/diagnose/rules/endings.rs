@@ -9,7 +9,7 @@ use tcpx_node::TcpSocket;
 use tcpx_run_model::phase::Phase;
 use tcpx_words::error::Outcome;
 
-pub(super) const RULES: &[Rule] = &[died, peer_first, closed, control_lost];
+pub(super) const RULES: &[Rule] = &[died, peer_first, closed];
 
 fn died(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
@@ -124,6 +124,10 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     if evidence.nodes.iter().any(|node| node.died().is_some()) || !evidence.is_bad() {
         return Vec::new();
     }
+    // An agent that is ended ends its workers.
+    if evidence.agents.iter().any(|agent| agent.left.is_some()) {
+        return Vec::new();
+    }
     // Workers close while requests are in flight if they were told to stop or their agent is gone,
     // and then no end of theirs is known: only a close before that, in a freeze-frame, is a cause.
     let is_lost = |node: &EvidenceNode| node.exit.is_none() && node.failure.is_none();
@@ -201,42 +205,6 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
     }
 }
 
-fn control_lost(evidence: &Evidence) -> Vec<Found> {
-    if evidence.outcome != Some(Outcome::PeerLost)
-        || evidence.nodes.iter().any(|node| node.died().is_some())
-    {
-        return Vec::new();
-    }
-    // A node that reported a failure of its own was still reachable.
-    let own = |node: &EvidenceNode| {
-        node.failure
-            .as_ref()
-            .is_some_and(|failure| !failure.what.follows)
-    };
-    if evidence.nodes.iter().any(own) {
-        return Vec::new();
-    }
-    let silent: Vec<&EvidenceNode> = evidence
-        .nodes
-        .iter()
-        .filter(|node| node.exit.is_none() && node.failure.is_none())
-        // Its agent has said why it ended.
-        .filter(|node| node.agent_left.is_none())
-        // A worker without a phase was never started: its node was not reached.
-        .filter(|node| node.phase.is_some() || node.sampled_ms.is_some())
-        .collect();
-    let what = |node: &EvidenceNode| {
-        let last = node
-            .sampled_ms
-            .map_or("it never sent counters".to_owned(), |at_ms| {
-                format!("its last counters are of {:.1} s", at_ms / 1e3)
-            });
-        let why = format!("the agent of {} stopped sending; {last}", node.name());
-        Found::at(Condition::ControlLost, node, 0.9, why).unseen("what its worker did after that")
-    };
-    silent.into_iter().map(what).collect()
-}
-
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
@@ -252,7 +220,6 @@ pub(super) mod cases {
         (Condition::ProcessKilled, killed_inside_a_call),
         (Condition::PrematureClose, reset_in_flight),
         (Condition::ConnectionReset, reset_only),
-        (Condition::ControlLost, control_lost),
     ];
 
     fn plugin_exit() -> Evidence {
@@ -325,23 +292,5 @@ pub(super) mod cases {
             "Call to socket op send(0) failed : Connection reset by peer",
         )];
         evidence
-    }
-
-    /// One end is cut off, so the other end stalls.
-    fn control_lost() -> Evidence {
-        let mut evidence = ended(Outcome::PeerLost, sender_silent());
-        evidence.nodes[0].exit = exit(None);
-        evidence.nodes[0].failure = failure(Phase::Measuring, "stopped while measuring", true);
-        evidence
-    }
-
-    #[test]
-    fn an_agent_that_said_why_it_ended_has_not_lost_its_connection() {
-        let mut evidence = control_lost();
-        assert!(!super::control_lost(&evidence).is_empty());
-        for node in &mut evidence.nodes {
-            node.agent_left = Some("orted, which had started it, is gone".into());
-        }
-        assert!(super::control_lost(&evidence).is_empty());
     }
 }

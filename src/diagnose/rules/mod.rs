@@ -5,6 +5,7 @@
 //! which channels stand still, so that a healthy transfer has no findings.
 #![forbid(unsafe_code)]
 
+mod agents;
 mod comparison;
 mod connection;
 mod endings;
@@ -29,6 +30,7 @@ pub(super) const FAMILIES: &[&[Rule]] = &[
     refusals::RULES,
     connection::RULES,
     endings::RULES,
+    agents::RULES,
     network::RULES,
     topology::RULES,
     measurement::RULES,
@@ -46,6 +48,7 @@ pub(crate) const CASES: &[&[crate::tests::Case]] = &[
     refusals::cases::CASES,
     connection::cases::CASES,
     endings::cases::CASES,
+    agents::cases::CASES,
     network::cases::CASES,
     topology::cases::CASES,
     measurement::cases::CASES,

@@ -152,6 +152,8 @@ word_set! {
         Exit = "exit",
         /// The agent is killed without a message, and its worker ends with it.
         KillAgent = "kill-agent",
+        /// The agent is ended with SIGTERM, as by a scheduler.
+        EndAgent = "end-agent",
     }
 }
 
@@ -184,8 +186,8 @@ struct FaultTable {
     side: Option<Sides>,
     /// How; for a driver one of younger-tested-first, seventeenth-post,
     /// consumed-early, never-consumed, not-polling, not-posting; for a network
-    /// loss; for a process one of stop, kill, crash, exit, kill-agent; for evidence
-    /// the name of a document.
+    /// loss; for a process one of stop, kill, crash, exit, kill-agent, end-agent; for
+    /// evidence the name of a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
     /// By a plugin: handed to it as TCPXSOFT_FAULT.

@@ -1,0 +1,216 @@
+//! Agents that ended or fell silent while their workers ran.
+#![forbid(unsafe_code)]
+
+use super::{Found, Rule};
+use crate::catalogue::Condition;
+use crate::evidence::{Evidence, EvidenceNode, Timed};
+use std::collections::{BTreeMap, BTreeSet};
+use tcpx_run_model::ids::NodeId;
+use tcpx_words::error::Outcome;
+
+pub(super) const RULES: &[Rule] = &[lost];
+
+/// Most lines of a launcher that are quoted.
+const LINES_MAX: usize = 4;
+/// Most nodes that are named.
+const NAMES_MAX: usize = 8;
+/// How long before an agent is lost its launcher may say why.
+const SAID_BEFORE_MS: f64 = 1500.0;
+
+/// Agents that were ended, in one finding, or the nodes from which nothing came any more.
+fn lost(evidence: &Evidence) -> Vec<Found> {
+    let silent = silent(evidence);
+    let left = evidence
+        .agents
+        .iter()
+        .filter_map(|agent| Some(agent.left.as_ref()?.at_ms));
+    let heard = silent.iter().filter_map(|node| node.sampled_ms);
+    let first_ms = left.chain(heard).fold(f64::INFINITY, f64::min);
+    let is_bad = matches!(
+        evidence.outcome,
+        Some(Outcome::PeerLost | Outcome::Interrupted)
+    );
+    let said = evidence.launcher_said.iter();
+    let mut shapes = BTreeSet::new();
+    let said: Vec<&Timed<String>> = said
+        .filter(|line| line.at_ms >= first_ms - SAID_BEFORE_MS)
+        // A launcher says the same of each task.
+        .filter(|line| shapes.insert(line.what.replace(|c: char| c.is_ascii_digit(), "")))
+        .take(LINES_MAX)
+        .collect();
+    let some_left = evidence.agents.iter().any(|agent| agent.left.is_some());
+    if is_bad && (some_left || !silent.is_empty() && !said.is_empty()) {
+        return vec![agents_ended(evidence, &silent, &said)];
+    }
+    silent.into_iter().map(control_lost).collect()
+}
+
+/// What the launcher said, and which agents ended when.
+fn agents_ended(evidence: &Evidence, silent: &[&EvidenceNode], said: &[&Timed<String>]) -> Found {
+    let mut facts: Vec<String> = said
+        .iter()
+        .map(|line| {
+            format!(
+                "at {:.1} s the launcher said: {}",
+                line.at_ms / 1e3,
+                line.what
+            )
+        })
+        .collect();
+    let mut by_reason: BTreeMap<&str, Vec<(f64, &str)>> = BTreeMap::new();
+    for agent in &evidence.agents {
+        if let Some(left) = &agent.left {
+            let of_it = by_reason.entry(&left.what).or_default();
+            of_it.push((left.at_ms, &agent.name));
+        }
+    }
+    for (reason, agents) in by_reason {
+        let times = agents.iter().map(|(at_ms, _)| at_ms / 1e3);
+        let (first, last) = (
+            times.clone().fold(f64::INFINITY, f64::min),
+            times.fold(0.0, f64::max),
+        );
+        let names: Vec<&str> = agents.iter().map(|(_, name)| *name).collect();
+        facts.push(format!(
+            "the agent of {} ended at {first:.1} s to {last:.1} s: {reason}",
+            listed(&names)
+        ));
+    }
+    let without_word: BTreeMap<NodeId, &str> = silent
+        .iter()
+        .map(|node| (node.subject.node, evidence.agent_name(node)))
+        .collect();
+    if !without_word.is_empty() {
+        let names: Vec<&str> = without_word.into_values().collect();
+        facts.push(format!(
+            "the agent of {} ended without a word",
+            listed(&names)
+        ));
+    }
+    let mut found = Found::of_transfer(Condition::AgentsEnded, 0.95, facts.remove(0));
+    found.because.extend(facts);
+    match said.is_empty() {
+        true => found.unseen("who ended them: nothing was printed about it"),
+        false => found,
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    let shown = names[..names.len().min(NAMES_MAX)].join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Workers from which nothing came any more, although their agents said nothing of an end.
+fn silent(evidence: &Evidence) -> Vec<&EvidenceNode> {
+    if evidence.outcome != Some(Outcome::PeerLost)
+        || evidence.nodes.iter().any(|node| node.died().is_some())
+    {
+        return Vec::new();
+    }
+    // A node that reported a failure of its own was still reachable.
+    let own = |node: &EvidenceNode| {
+        node.failure
+            .as_ref()
+            .is_some_and(|failure| !failure.what.follows)
+    };
+    if evidence.nodes.iter().any(own) {
+        return Vec::new();
+    }
+    evidence
+        .nodes
+        .iter()
+        .filter(|node| node.exit.is_none() && node.failure.is_none())
+        // Its agent has said why it ended.
+        .filter(|node| !evidence.has_left(node.subject.node))
+        // A worker without a phase was never started: its node was not reached.
+        .filter(|node| node.phase.is_some() || node.sampled_ms.is_some())
+        .collect()
+}
+
+fn control_lost(node: &EvidenceNode) -> Found {
+    let last = node
+        .sampled_ms
+        .map_or("it never sent counters".to_owned(), |at_ms| {
+            format!("its last counters are of {:.1} s", at_ms / 1e3)
+        });
+    let why = format!("the agent of {} stopped sending; {last}", node.name());
+    Found::at(Condition::ControlLost, node, 0.9, why).unseen("what its worker did after that")
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use super::*;
+    use crate::evidence::EvidenceAgent;
+    use crate::tests::Case;
+    use crate::tests::builders::*;
+    use tcpx_run_model::phase::Phase;
+
+    pub(crate) const CASES: &[Case] = &[
+        (Condition::ControlLost, cut_off),
+        (Condition::AgentsEnded, time_limit),
+    ];
+
+    /// One end is cut off, so the other end stalls.
+    fn cut_off() -> Evidence {
+        let mut evidence = ended(Outcome::PeerLost, sender_silent());
+        evidence.nodes[0].exit = exit(None);
+        evidence.nodes[0].failure = failure(Phase::Measuring, "stopped while measuring", true);
+        evidence
+    }
+
+    const SIGTERM: &str = "it got SIGTERM, as from scancel, a time limit or a launcher that ends";
+    const CANCELLED: &str = "slurmstepd-node0: error: *** STEP 7.0 ON node0 CANCELLED AT 2026-11-20T08:14:04 DUE TO TIME LIMIT ***";
+
+    fn agent(node: u32, left_ms: Option<f64>) -> EvidenceAgent {
+        EvidenceAgent {
+            node: NodeId(node),
+            name: format!("node{node}"),
+            left: left_ms.map(|at_ms| Timed {
+                at_ms,
+                what: SIGTERM.into(),
+            }),
+        }
+    }
+
+    fn time_limit() -> Evidence {
+        let mut evidence = cut_off();
+        evidence.agents = vec![agent(0, Some(9100.0)), agent(1, Some(9300.0))];
+        evidence.launcher_said = vec![
+            Timed {
+                at_ms: 100.0,
+                what: "srun: warning of the start".into(),
+            },
+            Timed {
+                at_ms: 9200.0,
+                what: CANCELLED.into(),
+            },
+        ];
+        evidence
+    }
+
+    #[test]
+    fn agents_that_were_ended_are_one_finding_with_the_words_of_the_launcher() {
+        let [found] = &lost(&time_limit())[..] else {
+            panic!("one finding")
+        };
+        let told = format!("the agent of node0, node1 ended at 9.1 s to 9.3 s: {SIGTERM}");
+        let said = format!("at 9.2 s the launcher said: {CANCELLED}");
+        assert_eq!(
+            (&found.because, found.node.is_none()),
+            (&vec![said, told], true)
+        );
+        // One of them was killed.
+        let mut evidence = time_limit();
+        evidence.agents = vec![agent(0, None), agent(1, None)];
+        let [found] = &lost(&evidence)[..] else {
+            panic!("one finding")
+        };
+        assert!(
+            found.because[1].ends_with("ended without a word"),
+            "{found:?}"
+        );
+    }
+}
