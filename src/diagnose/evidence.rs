@@ -62,6 +62,18 @@ pub(crate) struct EvidenceAgent {
     /// When it ended, and why, as it said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<Timed<String>>,
+    /// When it ended without a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gone_ms: Option<f64>,
+}
+
+impl EvidenceAgent {
+    /// When it ended, and why.
+    pub(crate) fn ended(&self) -> Option<(f64, &str)> {
+        let left = self.left.as_ref();
+        let left = left.map(|why| (why.at_ms, why.what.as_str()));
+        left.or(self.gone_ms.map(|at_ms| (at_ms, "it said nothing")))
+    }
 }
 
 /// A stall that was declared.
@@ -265,6 +277,12 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Evidence {
+    /// Whether the agent of a node has ended.
+    pub(crate) fn has_ended(&self, node: NodeId) -> bool {
+        let mut agents = self.agents.iter();
+        agents.any(|agent| agent.node == node && agent.ended().is_some())
+    }
+
     /// Whether the agent of a node has said that it ends.
     pub(crate) fn has_left(&self, node: NodeId) -> bool {
         let mut agents = self.agents.iter();

@@ -124,12 +124,13 @@ impl Evidence {
 }
 
 fn agents(state: &RunState) -> Vec<EvidenceAgent> {
-    let are_told =
-        !state.launcher_said.is_empty() || state.nodes.iter().any(|node| node.broken.is_some());
+    let has_ended = |node: &NodeState| node.broken.is_some() || node.gone_ms.is_some();
+    let are_told = !state.launcher_said.is_empty() || state.nodes.iter().any(has_ended);
     let agent = |(node, known): (NodeId, &NodeState)| EvidenceAgent {
         node,
         name: state.names.node(node),
         left: known.broken.clone(),
+        gone_ms: known.gone_ms,
     };
     let nodes = (0..).map(NodeId).zip(&state.nodes);
     nodes.filter(|_| are_told).map(agent).collect()

@@ -87,6 +87,8 @@ pub enum EventKind {
     },
     /// A node's agent failed, and why.
     AgentBroken(String),
+    /// The stream of a node's agent ended while the agent was needed, and the agent said nothing of it.
+    AgentGone,
     /// Result of the critical checks on a worker's node.
     Preflight(Preflight),
     /// A worker entered this phase.

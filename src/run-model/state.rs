@@ -81,6 +81,8 @@ pub struct NodeState {
     pub clock: Option<Clock>,
     /// Why its agent failed.
     pub broken: Option<Timed<String>>,
+    /// When its agent ended without a word, milliseconds since the command started.
+    pub gone_ms: Option<f64>,
 }
 
 /// State of one pair.
@@ -218,6 +220,7 @@ impl RunState {
                     what: why.clone(),
                 })
             }
+            EventKind::AgentGone => state.gone_ms = Some(at_ms),
             _ => {}
         }
     }

@@ -149,6 +149,7 @@ impl Timeline {
         match &event.kind {
             EventKind::Note(text) => say(LineKind::Note, text),
             EventKind::AgentBroken(why) => say(LineKind::Note, &format!("the agent failed: {why}")),
+            EventKind::AgentGone => say(LineKind::Note, "the agent is gone"),
             EventKind::Recovered => say(LineKind::Note, "the stalled channels move again"),
             EventKind::Failed(failure) => say(
                 LineKind::Note,

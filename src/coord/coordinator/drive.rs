@@ -166,8 +166,8 @@ const EVENTS_MAX: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
 /// Most lines of a launcher in the record; all are in the events.
 const LAUNCHER_LINES_MAX: usize = 8;
-/// How long a launcher may take to say why agents have ended.
-const LAUNCHER_EXPLAINS_MAX: Duration = Duration::from_millis(1500);
+/// How long a launcher may take to say why agents have ended: on a busy node srun needs more than a second.
+const LAUNCHER_EXPLAINS_MAX: Duration = Duration::from_secs(5);
 /// After its last line and so long a pause, it has said all.
 const LAUNCHER_QUIET: Duration = Duration::from_millis(200);
 const LAUNCHER_LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -394,8 +394,12 @@ impl Run {
         now: Now,
         effects: &mut Vec<RunEffect>,
     ) {
+        let is_needed = self.awaits(node);
         if let Some(agent) = self.agents.get_mut(node.index()) {
-            agent.loss.get_or_insert(loss.clone());
+            if loss == AgentLoss::Gone && agent.loss.is_none() && is_needed {
+                self.emit(now, Who::Node(node), None, EventKind::AgentGone, effects);
+            }
+            self.agents[node.index()].loss.get_or_insert(loss.clone());
         }
         for number in self.round..self.pairs.len() {
             let Some(end) = self.pairs[number].end_of(node) else {

@@ -20,12 +20,19 @@ const SAID_BEFORE_MS: f64 = 1500.0;
 /// Agents that were ended, in one finding, or the nodes from which nothing came any more.
 fn lost(evidence: &Evidence) -> Vec<Found> {
     let silent = silent(evidence);
-    let left = evidence
+    let ended: Vec<f64> = evidence
         .agents
         .iter()
-        .filter_map(|agent| Some(agent.left.as_ref()?.at_ms));
-    let heard = silent.iter().filter_map(|node| node.sampled_ms);
-    let first_ms = left.chain(heard).fold(f64::INFINITY, f64::min);
+        .filter_map(|agent| Some(agent.ended()?.0))
+        .collect();
+    // A worker that has just started has no counters yet.
+    let heard = |node: &&EvidenceNode| node.sampled_ms.unwrap_or(node.phase_ms);
+    let heard = silent.iter().map(heard);
+    let first_ms = ended
+        .iter()
+        .copied()
+        .chain(heard)
+        .fold(f64::INFINITY, f64::min);
     let is_bad = matches!(
         evidence.outcome,
         Some(Outcome::PeerLost | Outcome::Interrupted)
@@ -39,7 +46,8 @@ fn lost(evidence: &Evidence) -> Vec<Found> {
         .take(LINES_MAX)
         .collect();
     let some_left = evidence.agents.iter().any(|agent| agent.left.is_some());
-    if is_bad && (some_left || !silent.is_empty() && !said.is_empty()) {
+    let some_lost = !ended.is_empty() || !silent.is_empty();
+    if is_bad && (some_left || some_lost && !said.is_empty()) {
         return vec![agents_ended(evidence, &silent, &said)];
     }
     silent.into_iter().map(control_lost).collect()
@@ -59,9 +67,9 @@ fn agents_ended(evidence: &Evidence, silent: &[&EvidenceNode], said: &[&Timed<St
         .collect();
     let mut by_reason: BTreeMap<&str, Vec<(f64, &str)>> = BTreeMap::new();
     for agent in &evidence.agents {
-        if let Some(left) = &agent.left {
-            let of_it = by_reason.entry(&left.what).or_default();
-            of_it.push((left.at_ms, &agent.name));
+        if let Some((at_ms, reason)) = agent.ended() {
+            let of_it = by_reason.entry(reason).or_default();
+            of_it.push((at_ms, &agent.name));
         }
     }
     for (reason, agents) in by_reason {
@@ -76,16 +84,15 @@ fn agents_ended(evidence: &Evidence, silent: &[&EvidenceNode], said: &[&Timed<St
             listed(&names)
         ));
     }
+    let is_silent = |node: &&&EvidenceNode| !evidence.has_ended(node.subject.node);
     let without_word: BTreeMap<NodeId, &str> = silent
         .iter()
+        .filter(is_silent)
         .map(|node| (node.subject.node, evidence.agent_name(node)))
         .collect();
     if !without_word.is_empty() {
         let names: Vec<&str> = without_word.into_values().collect();
-        facts.push(format!(
-            "the agent of {} ended without a word",
-            listed(&names)
-        ));
+        facts.push(format!("the agent of {} fell silent", listed(&names)));
     }
     let mut found = Found::of_transfer(Condition::AgentsEnded, 0.95, facts.remove(0));
     found.because.extend(facts);
@@ -151,6 +158,8 @@ pub(super) mod cases {
     pub(crate) const CASES: &[Case] = &[
         (Condition::ControlLost, cut_off),
         (Condition::AgentsEnded, time_limit),
+        (Condition::AgentsEnded, cancelled_before_counters),
+        (Condition::AgentsEnded, cancelled_before_workers),
     ];
 
     /// One end is cut off, so the other end stalls.
@@ -172,6 +181,7 @@ pub(super) mod cases {
                 at_ms,
                 what: SIGTERM.into(),
             }),
+            gone_ms: None,
         }
     }
 
@@ -188,6 +198,31 @@ pub(super) mod cases {
                 what: CANCELLED.into(),
             },
         ];
+        evidence
+    }
+
+    /// As a scheduler ends tasks by SIGKILL while their workers start.
+    fn cancelled_before_counters() -> Evidence {
+        let mut evidence = time_limit();
+        evidence.agents = vec![agent(0, None), agent(1, None)];
+        for node in &mut evidence.nodes {
+            (node.sampled_ms, node.phase_ms) = (None, 8000.0);
+        }
+        evidence
+    }
+
+    /// As above, before a worker has started.
+    fn cancelled_before_workers() -> Evidence {
+        let mut evidence = time_limit();
+        evidence.nodes.clear();
+        evidence.agents = [9100.0, 9300.0]
+            .into_iter()
+            .zip([0, 1])
+            .map(|(at_ms, node)| EvidenceAgent {
+                gone_ms: Some(at_ms),
+                ..agent(node, None)
+            })
+            .collect();
         evidence
     }
 
@@ -208,9 +243,6 @@ pub(super) mod cases {
         let [found] = &lost(&evidence)[..] else {
             panic!("one finding")
         };
-        assert!(
-            found.because[1].ends_with("ended without a word"),
-            "{found:?}"
-        );
+        assert!(found.because[1].ends_with("fell silent"), "{found:?}");
     }
 }
