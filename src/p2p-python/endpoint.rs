@@ -21,7 +21,6 @@ type Piece = (u64, usize, usize, PyBackedBytes, u64);
 #[pyclass(frozen, module = "tcpxctl._native")]
 pub(crate) struct Endpoint {
     open: RwLock<Option<Arc<tcpx_p2p::Endpoint>>>,
-    process: u32,
 }
 
 impl Endpoint {
@@ -47,15 +46,9 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        let Some(endpoint) = self.take() else {
-            return;
-        };
-        if std::process::id() != self.process {
-            // A fork has no threads of the endpoint: waiting for their end would never end.
-            std::mem::forget(endpoint);
-            return;
+        if let Some(endpoint) = self.take() {
+            Python::attach(|py| py.detach(|| drop(endpoint)));
         }
-        Python::attach(|py| py.detach(|| drop(endpoint)));
     }
 }
 
@@ -142,7 +135,6 @@ impl Endpoint {
         let made = py.detach(|| tcpx_p2p::Endpoint::new(&settings));
         Ok(Self {
             open: RwLock::new(Some(Arc::new(made.map_err(failed)?))),
-            process: std::process::id(),
         })
     }
 

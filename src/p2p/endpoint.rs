@@ -21,7 +21,8 @@ use tcpx_bootstrap::{Config, Secret};
 use tcpx_engine::gpu::{DeviceMemory, HostMemory};
 use tcpx_node::environment::{captured, shared_settings_of};
 
-/// An endpoint. Dropping it closes every connection.
+/// An endpoint. Dropping it closes every connection. A fork has none of its threads: there every call
+/// fails, and dropping it does nothing.
 pub struct Endpoint {
     pub(crate) shared: Arc<Shared>,
     terms: Terms,
@@ -157,6 +158,7 @@ impl Endpoint {
     /// # Errors
     /// The endpoint is not reached, has another secret, or differs in plugin or settings.
     pub fn connect(&self, metadata: &Metadata) -> Result<u64, Error> {
+        self.shared.check_process()?;
         let key = metadata
             .key(self.secret.as_ref())
             .map_err(|error| Error::Usage(error.to_string()))?;
@@ -173,6 +175,7 @@ impl Endpoint {
     /// # Errors
     /// There is none within `allowed`, or the endpoint is closed.
     pub fn accept(&self, allowed: Duration) -> Result<Accepted, Error> {
+        self.shared.check_process()?;
         let accepted = self.shared.accepted.pop(allowed, &self.shared.stop);
         accepted.ok_or_else(|| Error::TimedOut {
             what: "a connection of a peer".into(),
@@ -198,6 +201,12 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        if self.shared.is_in_a_fork() {
+            // Its threads and its name in the flight recorder are those of the other process.
+            self.threads.drain(..).for_each(std::mem::forget);
+            std::mem::forget(self._named.take());
+            return;
+        }
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
         for thread in self.threads.drain(..) {

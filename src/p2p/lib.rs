@@ -25,6 +25,7 @@
 //! | `blob` | an advertised range in 64 bytes, which only its endpoint can make |
 //! | `memory` | registered buffers, and who uses them |
 //! | `metadata` | what one endpoint must know to connect to another |
+//! | `fork` | whether this process is a fork of the one that made an endpoint |
 //! | `gpu` | whose memory an endpoint moves: the host's, a GPU's, or both |
 //! | `loaded` | the plugin, loaded once per process, or by the program itself |
 //! | `shown` | names and numbers of endpoints and connections in the flight recorder |
@@ -42,6 +43,7 @@ mod connection;
 mod driver;
 mod endpoint;
 mod error;
+mod fork;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gpu;
@@ -66,7 +68,7 @@ pub use endpoint::Endpoint;
 pub use error::Error;
 pub use gpu::MemoryOf;
 pub use loaded::Loaded;
-pub use message::NOTE_MAX;
+pub use message::{NOTE_MAX, PIECES_MAX};
 pub use metadata::{BadMetadata, METADATA_VERSION, Metadata};
 pub use operations::{Local, Remote};
 pub use settings::{

@@ -27,7 +27,7 @@ use crate::blob::{BLOB_LEN, Blob};
 /// Most bytes of a frame.
 pub(crate) const FRAME_MAX: usize = 512 * 1024;
 /// Most pieces of one operation.
-pub(crate) const PIECES_MAX: usize = 4096;
+pub const PIECES_MAX: usize = 4096;
 /// Most bytes of a notification.
 pub const NOTE_MAX: usize = 64 * 1024;
 const TEXT_MAX: usize = 1024;

@@ -46,6 +46,7 @@ impl Endpoint {
     /// [`Endpoint::deregister`] has returned as often, and the program expects it to change while it
     /// is advertised for writes or received into.
     pub unsafe fn register(&self, start: *mut u8, len: usize) -> Result<u64, Error> {
+        self.shared.check_process()?;
         // SAFETY: the caller promises it.
         unsafe { self.shared.memory.register(start, len) }
     }
@@ -55,6 +56,7 @@ impl Endpoint {
     /// # Errors
     /// There are too many registrations, or the region is not memory that the endpoint moves.
     pub fn register_region(&self, region: &Arc<Region>) -> Result<u64, Error> {
+        self.shared.check_process()?;
         self.shared.memory.register_region(region)
     }
 
@@ -64,6 +66,7 @@ impl Endpoint {
     /// # Errors
     /// There is no such registration, or an operation does not end: the memory must then stay.
     pub fn deregister(&self, registration: u64) -> Result<(), Error> {
+        self.shared.check_process()?;
         let Some(registration) = self.shared.memory.remove(registration)? else {
             return Ok(());
         };
@@ -176,6 +179,7 @@ impl Endpoint {
     }
 
     fn piece(&self, local: Local) -> Result<LocalPiece, Error> {
+        self.shared.check_process()?;
         piece_of(self.shared.memory.hold(local.registration)?, local)
     }
 
@@ -185,6 +189,7 @@ impl Endpoint {
         pieces: &[(Local, Remote<'_>)],
         right: Right,
     ) -> Result<(Vec<LocalPiece>, Vec<RemotePiece>), Error> {
+        self.shared.check_process()?;
         if !(1..=PIECES_MAX).contains(&pieces.len()) {
             let count = pieces.len();
             return Err(Error::Usage(format!(

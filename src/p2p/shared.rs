@@ -5,6 +5,7 @@
 use crate::Error;
 use crate::blob::Seal;
 use crate::connection::{Arrival, LocalPiece, NOTES_MAX, Operation, Peer};
+use crate::fork::Origin;
 use crate::joining::Joining;
 use crate::loaded::Loaded;
 use crate::memory::{Memory, Registration};
@@ -65,6 +66,7 @@ pub struct Accepted {
 /// What the thread and the callers share.
 pub(crate) struct Shared {
     name: String,
+    origin: Origin,
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) memory: Memory,
     pub(crate) seal: Seal,
@@ -166,6 +168,7 @@ impl Shared {
     pub(crate) fn new(start: Start) -> std::io::Result<Self> {
         Ok(Self {
             name: start.name,
+            origin: Origin::here(),
             loaded: start.loaded,
             memory: start.memory,
             seal: start.seal,
@@ -191,8 +194,26 @@ impl Shared {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this process is a fork of the one that made the endpoint.
+    pub(crate) fn is_in_a_fork(&self) -> bool {
+        self.origin.is_elsewhere()
+    }
+
+    /// Fails in a fork, before a lock is taken that another thread may have held when it was made.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.is_in_a_fork() {
+            return Err(Error::Usage(
+                "this process is a fork of the one that made the endpoint, and has none of its threads: \
+                 make endpoints after a fork"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Leaves a command for the thread.
     pub(crate) fn ask(&self, command: Command) -> Result<(), Error> {
+        self.check_process()?;
         let mut commands = self.commands();
         if self.over.load(Ordering::Relaxed) {
             return Err(Error::Closed);
