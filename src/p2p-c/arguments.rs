@@ -22,11 +22,16 @@ pub(crate) fn owned<T>(pointer: *mut T) -> Option<Box<T>> {
     Some(unsafe { Box::from_raw(pointer) })
 }
 
-/// `len` values; none may be null.
+/// `len` values; none may be null. More than memory can hold, or a start that no value can have, is an
+/// argument that was not initialised.
 pub(crate) fn slice<'a, T>(name: &str, start: *const T, len: usize) -> Result<&'a [T], Failure> {
     match (start.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(null(name)),
+        _ if len > isize::MAX as usize / size_of::<T>() => Err(Failure::usage(format!(
+            "{name}: {len} are more than memory holds"
+        ))),
+        _ if !start.is_aligned() => Err(Failure::usage(format!("{name} is not pointer-aligned"))),
         // SAFETY: `len` values that are valid for the call, as the header asks.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(start, len) }),
     }
@@ -54,7 +59,7 @@ pub(crate) fn put<T>(name: &str, place: *mut T, value: T) -> Result<(), Failure>
         return Err(null(name));
     }
     // SAFETY: room for one value, as the header asks.
-    unsafe { place.write(value) };
+    unsafe { place.write_unaligned(value) };
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use crate::arguments::{bytes, fill, put, reference, slice};
 use crate::result::{Failure, guarded};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
-use tcpx_p2p::{BLOB_LEN, Endpoint, Error, Local, NOTE_MAX, Remote, Rights, Transfer};
+use tcpx_p2p::{BLOB_LEN, Endpoint, Error, Local, NOTE_MAX, PIECES_MAX, Remote, Rights, Transfer};
 
 /// Most transfers that were started and not yet waited for.
 const TRANSFERS_MAX: usize = 1 << 20;
@@ -87,7 +87,13 @@ fn move_pieces(
 ) -> c_int {
     guarded(|| {
         let handle = reference("endpoint", endpoint)?;
-        let mut all = Vec::new();
+        // Before any of them is looked at.
+        if count > PIECES_MAX {
+            return Err(Failure::usage(format!(
+                "{count} pieces: 1 to {PIECES_MAX} are possible"
+            )));
+        }
+        let mut all = Vec::with_capacity(count);
         for piece in slice("pieces", pieces, count)? {
             let blob = bytes("blob", piece.blob, BLOB_LEN)?;
             let remote = Remote {
