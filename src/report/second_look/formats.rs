@@ -77,7 +77,7 @@ const FORMATS: [Format; 34] = [
     ),
     (
         "a key behind a prefix",
-        r"\b[A-Za-z]\w*[_.-][0-9a-f]{32,}\b(?:[^.]|$)",
+        r"\b[A-Za-z]\w*[_.-][0-9a-f]{32,}\b",
         is_hash,
     ),
     (

@@ -199,7 +199,7 @@ mod tests {
             ("ldap://ada:hunter2@host/".to_owned(), "a password in a URL"),
             ("-----BEGIN EC PRIVATE KEY-----".to_owned(), "a key in PEM"),
             (
-                format!("rubygems_{}", "3d29f0ff".repeat(6)),
+                format!("rubygems_{}.toml", "3d29f0ff".repeat(6)),
                 "a key behind a prefix",
             ),
             (
