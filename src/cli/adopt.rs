@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_recorder::Reader;
 use tcpx_run_model::adopt::{Adoptable, AdoptedFile, AdoptedFiles, LOGS, adopt};
-use tcpx_run_model::live::{FILES_MAX, recorders_of, torn};
+use tcpx_run_model::live::{FILES_MAX, recorders_of, torn, why_unrecorded};
 use tcpx_run_model::record::{FilesError, RunFiles};
 use tcpx_words::error::Outcome;
 use tcpx_words::units::{counted, stamp_utc};
@@ -186,6 +186,12 @@ fn find_at(path: &Path, found: &mut Adoptable) -> Result<(), Failure> {
         return Ok(());
     }
     let recorders = process_id(path).map(recorders_of).unwrap_or_default();
+    if recorders.is_empty()
+        && let Some(pid) = process_id(path)
+    {
+        let (why, next) = why_unrecorded(pid);
+        return Err(Failure::new(Outcome::Usage, why).next(next));
+    }
     if recorders.is_empty() {
         let what = path.display();
         let message =

@@ -91,6 +91,9 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
         (Side::Send, Some((receiver, 0))) => {
             format!("{name}: {in_flight} posted, {receiver} has none posted: the receiver's turn")
         }
+        _ if spot.channel.polls_per_s() == Some(0.0) => {
+            format!("{name}: {in_flight} posted, not tested: its program's turn")
+        }
         (_, Some((other, count))) => {
             format!(
                 "{name}: {in_flight} posted, {other}: {count}, nothing arrives: the path between them"

@@ -534,6 +534,16 @@ fn a_stopped_process_is_named_also_where_it_has_nothing_in_flight() {
     running.ended();
 }
 
+#[test]
+fn a_process_without_a_recorder_is_told_from_one_that_is_not_seen() {
+    let own = std::process::id().to_string();
+    for command in ["diagnose", "watch", "adopt"] {
+        let told = |pid: &str| Tool::new(&[command, pid]).ends_with(2);
+        told(&own).says(&[&format!("process {own} writes no recorder"), "tcpxctl tap"]);
+        told("4194304").says(&["no process 4194304 is seen here"]);
+    }
+}
+
 /// The files and folders in `reports`, and those one level below.
 fn reported(folder: &Path) -> Vec<PathBuf> {
     let below = |folder: &Path| -> Vec<PathBuf> {

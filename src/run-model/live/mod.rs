@@ -8,4 +8,4 @@ mod detail;
 mod past;
 mod recorders;
 
-pub use recorders::{FILES_MAX, RecorderFilter, Recorders, recorders_of, torn};
+pub use recorders::{FILES_MAX, RecorderFilter, Recorders, recorders_of, torn, why_unrecorded};

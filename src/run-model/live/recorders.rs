@@ -361,6 +361,26 @@ pub fn recorders_of(pid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Why no recorder of this process was found, and what to do: a process of another user may have
+/// one.
+pub fn why_unrecorded(pid: u32) -> (String, &'static str) {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    if !process.exists() {
+        let next = "name a process of this machine and container, or its recorder file";
+        return (format!("no process {pid} is seen here"), next);
+    }
+    if std::fs::read(process.join("maps")).is_err() {
+        let why =
+            format!("what process {pid} has mapped cannot be read, so its recorder is not found");
+        return (
+            why,
+            "run this as the user of that process, or name its recorder file",
+        );
+    }
+    let next = "start it with `tcpxctl tap -- COMMAND`, or name a recorder file";
+    (format!("process {pid} writes no recorder"), next)
+}
+
 /// What is missing of a recording that was copied in part, in words.
 pub fn torn(name: &str, reader: &mut Reader) -> Option<String> {
     let is_torn = reader.snapshot().is_ok_and(|snapshot| snapshot.truncated);

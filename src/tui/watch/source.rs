@@ -8,7 +8,7 @@ use tcpx_recorder::ReadError;
 use tcpx_run_model::counters::ChannelKey;
 use tcpx_run_model::event::Event;
 use tcpx_run_model::ids::Names;
-use tcpx_run_model::live::{RecorderFilter, Recorders, recorders_of};
+use tcpx_run_model::live::{RecorderFilter, Recorders, recorders_of, why_unrecorded};
 use tcpx_run_model::record::{RecordError, RunFiles, RunRecord};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
@@ -70,6 +70,14 @@ pub enum SourceError {
         /// The argument.
         what: String,
     },
+    /// The process is not seen, or no recorder of it is found.
+    #[error("{why}")]
+    Unrecorded {
+        /// Why, in words.
+        why: String,
+        /// What to do.
+        next: &'static str,
+    },
     /// No process of this user writes a recorder.
     #[error("no process of this user writes a recorder on this machine")]
     NoRecorder,
@@ -101,10 +109,17 @@ impl SourceError {
     /// The outcome that decides the exit code.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::NotASource { .. } => Outcome::Usage,
+            Self::NotASource { .. } | Self::Unrecorded { .. } => Outcome::Usage,
             Self::Lost { .. } => Outcome::PeerLost,
             Self::NoRecorder | Self::Unreadable { .. } | Self::Record { .. } => Outcome::NotRun,
         }
+    }
+}
+
+impl SourceError {
+    fn of_process(pid: u32) -> Self {
+        let (why, next) = why_unrecorded(pid);
+        Self::Unrecorded { why, next }
     }
 }
 
@@ -114,6 +129,7 @@ impl NextStep for SourceError {
             Self::NotASource { .. } => {
                 "name a folder under reports/, a recorder file or a process id".into()
             }
+            Self::Unrecorded { next, .. } => (*next).into(),
             Self::NoRecorder => {
                 "start one with `tcpxctl tap -- COMMAND`, or name a run folder under reports/"
                     .into()
@@ -138,6 +154,11 @@ impl LocalRecorders {
     /// # Errors
     /// No recorder matches, or a recorder file cannot be read.
     fn open(filter: RecorderFilter) -> Result<Self, SourceError> {
+        if let RecorderFilter::Pid(pid) = filter
+            && recorders_of(pid).is_empty()
+        {
+            return Err(SourceError::of_process(pid));
+        }
         let (title, what) = match &filter {
             RecorderFilter::All | RecorderFilter::Workers(_) => ("this machine".to_owned(), None),
             RecorderFilter::Pid(pid) => (format!("process {pid}"), Some(pid.to_string())),
@@ -253,7 +274,8 @@ pub fn open(what: &[String]) -> Result<Box<dyn Source>, SourceError> {
             Err(_) => Vec::new(),
         };
         if found.is_empty() {
-            return Err(not_a_source(one));
+            let pid = one.parse().map(SourceError::of_process);
+            return Err(pid.unwrap_or_else(|_| not_a_source(one)));
         }
         files.extend(found);
     }
