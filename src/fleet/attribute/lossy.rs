@@ -283,7 +283,7 @@ mod tests {
 
     /// What is lost by chance, in a fixed order.
     fn quiet(from: usize, to: usize, rail: usize) -> u64 {
-        u64::from((from * 5 + to * 3 + rail * 7) % 11 == 0)
+        u64::from((from * 5 + to * 3 + rail * 7).is_multiple_of(11))
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(subjects(&found), [sends(rail)], "{found:#?}");
         // The queue of a slow node overflows now and then, most on one rail.
         let queue = |from: usize, to: usize, rail: usize| match from == 2 || to == 2 {
-            true if rail == 3 || (from + to + rail) % 3 == 0 => (20, 0.5),
+            true if rail == 3 || (from + to + rail).is_multiple_of(3) => (20, 0.5),
             true => (0, 0.5),
             false => (0, 1.0),
         };
