@@ -7,7 +7,7 @@ use super::nodes::Nodes;
 use super::output::Columns;
 use super::run_table::{kv, together};
 use clap::{Args, ValueEnum};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
 use tcpx_coord::reach::Transport;
@@ -271,9 +271,10 @@ pub(crate) fn table(run: &RunRecord) -> String {
 /// Most pairs that a line about failed ones lists.
 const FAILED_MAX: usize = 4;
 
-/// The pairs that failed, those with the same reason on one line.
+/// The pairs that failed, those whose reasons differ in numbers at most on one line.
 fn failed(run: &RunRecord, names: &Names) -> String {
     let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
+    let mut with_others: BTreeSet<String> = BTreeSet::new();
     let pairs = run.pairs.iter();
     for pair in pairs.filter(|pair| pair.outcome != Outcome::Passed) {
         let [first, second] = pair.nodes.map(|node| names.node(node));
@@ -281,8 +282,14 @@ fn failed(run: &RunRecord, names: &Names) -> String {
         let ends = format!("{first} with {second}{}", rail.unwrap_or_default());
         let reason = pair.reason.as_ref().map(|reason| format!(", {reason}"));
         let why = format!("{}{}", pair.outcome, reason.unwrap_or_default());
-        match by_reason.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, pairs)) => pairs.push(ends),
+        let is_like_it = |known: &str| without_numbers(known) == without_numbers(&why);
+        match by_reason.iter_mut().find(|(known, _)| is_like_it(known)) {
+            Some((known, pairs)) => {
+                if *known != why {
+                    with_others.insert(known.clone());
+                }
+                pairs.push(ends);
+            }
             None => by_reason.push((why, vec![ends])),
         }
     }
@@ -292,9 +299,23 @@ fn failed(run: &RunRecord, names: &Names) -> String {
             0 => String::new(),
             more => format!(" and {}", counted(more, "more pair")),
         };
-        format!("# Failed : {shown}{more} : {why}\n")
+        let numbers = match with_others.contains(&why) {
+            true => " (numbers of the first)",
+            false => "",
+        };
+        format!("# Failed : {shown}{more} : {why}{numbers}\n")
     });
     lines.collect()
+}
+
+/// The words of a text that are no numbers. The names of nodes and addresses are none.
+fn without_numbers(text: &str) -> Vec<&str> {
+    let is_number = |word: &&str| {
+        let word = word.trim_matches([',', ';', ':', '(', ')']);
+        word.parse::<f64>().is_ok()
+    };
+    let words = text.split_whitespace();
+    words.filter(|word| !is_number(word)).collect()
 }
 
 /// The parts that explain what is slow or failed: those that were measured again, then the others.
@@ -349,6 +370,20 @@ fn not_run(run: &RunRecord) -> String {
 mod tests {
     use super::*;
     use tcpx_run_model::ids::NodeId;
+
+    #[test]
+    fn reasons_are_alike_if_they_differ_in_numbers_and_not_in_names() {
+        let alike = |one: &str, other: &str| without_numbers(one) == without_numbers(other);
+        assert!(alike(
+            "no progress for 4.1 s, in flight 12",
+            "no progress for 8 s, in flight 3"
+        ));
+        assert!(!alike(
+            "the agent of node3 is gone",
+            "the agent of node5 is gone"
+        ));
+        assert!(!alike("cannot reach 10.0.1.25", "cannot reach 10.0.0.226"));
+    }
 
     #[test]
     fn a_slow_node_is_measured_again_with_good_partners() {
