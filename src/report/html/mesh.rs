@@ -176,7 +176,12 @@ impl View<'_> {
         let ends = self.cells.iter().flat_map(|cell| [cell.from, cell.to]);
         let ends: BTreeSet<NodeId> = ends.collect();
         let mut nodes: Vec<NodeId> = ends.into_iter().collect();
-        nodes.sort_by_key(|node| (self.group(*node), *node));
+        // In the order of their first nodes: rack2 is before rack10.
+        let mut first: BTreeMap<Option<&str>, NodeId> = BTreeMap::new();
+        for node in &nodes {
+            first.entry(self.group(*node)).or_insert(*node);
+        }
+        nodes.sort_by_key(|node| (first.get(&self.group(*node)).copied(), *node));
         nodes
     }
 
@@ -241,7 +246,13 @@ impl View<'_> {
 
     /// The groups, or blocks of neighbours if the groups do not divide the nodes well.
     fn blocks(&self, nodes: &[NodeId]) -> Vec<Block> {
-        let groups: BTreeSet<Option<&str>> = nodes.iter().map(|node| self.group(*node)).collect();
+        let mut groups: Vec<Option<&str>> = Vec::new();
+        for node in nodes {
+            let group = self.group(*node);
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
         if (2..=NODES_MAX).contains(&groups.len()) {
             let block = |group: Option<&str>| Block {
                 name: group.unwrap_or("no group").to_owned(),
