@@ -866,6 +866,11 @@ fn a_mesh_is_a_matrix_that_fills_and_enter_opens_a_pair() {
     );
     screen.press(&[Message::Close]);
     assert_eq!(screen.text(), text);
+    // Nothing of these two has begun.
+    screen.press(&[Message::First, Message::Forward(5), Message::Open]);
+    let waiting = screen.text();
+    assert!(waiting.contains("this pair has not started"), "{waiting}");
+    screen.press(&[Message::Close]);
     screen.press(&[Message::First, Message::Open]);
     assert!(
         screen.text().contains("these two do not meet"),

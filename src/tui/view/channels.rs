@@ -131,12 +131,14 @@ fn columns(width: usize, name_width: usize) -> Vec<(TableColumn, usize)> {
     all
 }
 
+/// Draws the table; without a channel, `without` says why.
 pub(super) fn draw(
     buffer: &mut Buffer,
     area: Rect,
     state: &mut ViewState,
     picture: &Picture<'_>,
     items: &[TableLine],
+    without: &str,
 ) {
     if area.height == 0 {
         return;
@@ -192,7 +194,7 @@ pub(super) fn draw(
     }
     if items.is_empty() && area.height > 1 {
         let why = if state.filter.is_empty() {
-            "no channel yet"
+            without
         } else {
             "no channel matches the filter"
         };

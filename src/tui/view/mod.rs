@@ -102,7 +102,11 @@ pub(crate) fn view(
     if is_matrix {
         mesh::draw(buffer, table, model, state);
     } else {
-        channels::draw(buffer, table, state, &picture, &items);
+        let without = match state.pair.is_some_and(|ends| model.mesh().waits(ends)) {
+            true => "this pair has not started: its round comes later",
+            false => "no channel yet",
+        };
+        channels::draw(buffer, table, state, &picture, &items, without);
     }
     if let Some(pane) = state.pane
         && below.height > 0

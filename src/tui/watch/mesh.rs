@@ -70,6 +70,12 @@ pub(crate) struct MeshNow {
 }
 
 impl MeshNow {
+    /// Whether two nodes that meet have not begun.
+    pub(crate) fn waits(&self, [from, to]: [NodeId; 2]) -> bool {
+        let direction = self.directions.get(&(from, to));
+        direction.is_some_and(|direction| direction.now() == DirectionNow::Waiting)
+    }
+
     /// Computes the picture anew if it is old, or if the run is over.
     pub(crate) fn refresh(&mut self, state: &RunState, is_over: bool) {
         let is_fresh = |at: f64| state.now_ms - at < EVERY_MS;
