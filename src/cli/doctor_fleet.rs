@@ -28,7 +28,9 @@ use std::time::Duration;
 use tcpx_coord::reach::Transport;
 use tcpx_coord::{Examine, Task, WorkerMessage};
 use tcpx_fleet::node_list;
-use tcpx_node::doctor::{Catalogue, CheckRow, CheckVerdict, Examination, Scope, Subject, examine};
+use tcpx_node::doctor::{
+    Catalogue, CheckRow, CheckVerdict, Examination, NOT_CHECKED, Scope, Subject, examine,
+};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::printable;
@@ -155,6 +157,13 @@ struct Group<'a> {
     nodes: Vec<&'a str>,
 }
 
+impl Group<'_> {
+    /// Why the check was not made.
+    fn was_left_out(&self) -> Option<&str> {
+        self.row.value.strip_prefix(NOT_CHECKED)
+    }
+}
+
 /// The results of each check that fails or differs, in the catalogue's order.
 fn told(sections: &[Section]) -> Vec<Vec<Group<'_>>> {
     let mut order: Vec<&str> = Vec::new();
@@ -217,14 +226,17 @@ fn text(sections: &[Section], missing: &[MissingOfFleet], paint: Paint) -> Strin
         let fails = passing < sections.len();
         for group in groups {
             // Of a check that fails somewhere, those that pass need no values.
-            if fails && group.row.verdict == CheckVerdict::Pass {
+            if fails && group.row.verdict == CheckVerdict::Pass || group.was_left_out().is_some() {
                 continue;
             }
             text.push_str(&line(group, sections.len(), width, paint));
         }
-        let first = groups[0].row;
+        let made = groups.iter().find(|group| group.was_left_out().is_none());
+        let Some(first) = made.map(|group| group.row) else {
+            continue;
+        };
         let next = first.next_step.as_deref().unwrap_or_default();
-        if fails {
+        if first.verdict != CheckVerdict::Pass {
             for (word, what) in [("why", first.why.as_str()), ("do", next)] {
                 if !what.is_empty() {
                     text.push_str(&wrapped(&format!("             {word:<7}  "), INDENT, what));
@@ -232,6 +244,7 @@ fn text(sections: &[Section], missing: &[MissingOfFleet], paint: Paint) -> Strin
             }
         }
     }
+    text.push_str(&left_out(&told, sections.len(), paint));
     let same: BTreeSet<&str> = sections
         .iter()
         .flat_map(|section| section.checks.iter().map(|row| row.id.as_str()))
@@ -246,15 +259,41 @@ fn text(sections: &[Section], missing: &[MissingOfFleet], paint: Paint) -> Strin
     text
 }
 
+/// The checks that were not made, together for each reason and its nodes.
+fn left_out(told: &[Vec<Group<'_>>], all: usize, paint: Paint) -> String {
+    let mut by_reason: BTreeMap<(&str, &[&str]), Vec<&str>> = BTreeMap::new();
+    for group in told.iter().flatten() {
+        if let Some(why) = group.was_left_out() {
+            let ids = by_reason.entry((why, &group.nodes)).or_default();
+            ids.push(&group.row.id);
+        }
+    }
+    let mut text = String::new();
+    for ((why, nodes), ids) in by_reason {
+        let head = format!(
+            "  {}  {}: {} not checked, because {why}: ",
+            paint.verdict(CheckVerdict::Unknown),
+            which_nodes(nodes, all),
+            ids.len()
+        );
+        text.push_str(&wrapped(&head, INDENT, &ids.join(" ")));
+    }
+    text
+}
+
+fn which_nodes(nodes: &[&str], all: usize) -> String {
+    match nodes.len() {
+        count if count == all => "all nodes".to_owned(),
+        count => format!("{count} of {all} nodes, {}", node_list::fold(nodes)),
+    }
+}
+
 const INDENT: &str = "                      ";
 
 /// `FAIL  rail-mtu  2 of 16 nodes, a3-[3,7]: eth3 1460 (must be: 8244)`
 fn line(group: &Group<'_>, all: usize, width: usize, paint: Paint) -> String {
     let Group { row, nodes } = group;
-    let which = match nodes.len() {
-        count if count == all => "all nodes".to_owned(),
-        count => format!("{count} of {all} nodes, {}", node_list::fold(nodes)),
-    };
+    let which = which_nodes(nodes, all);
     let expected = match row.verdict {
         CheckVerdict::Fail | CheckVerdict::Warn if row.expected != "none" => {
             format!(" (must be: {})", row.expected)
@@ -297,6 +336,14 @@ mod tests {
                     row("kernel", CheckVerdict::Pass, kernel),
                     row("boot", CheckVerdict::Pass, &node.to_string()),
                     row("gpus", CheckVerdict::Pass, "8"),
+                    match node {
+                        4 => row("driver", CheckVerdict::Fail, "not loaded"),
+                        _ => row("driver", CheckVerdict::Pass, "loaded"),
+                    },
+                    match node {
+                        4 => row("peer", CheckVerdict::Unknown, "not checked: driver fails"),
+                        _ => row("peer", CheckVerdict::Pass, "all"),
+                    },
                 ],
             }
         };
@@ -313,7 +360,8 @@ mod tests {
             "PASS     kernel    1 of 16 nodes, a3-5: 6.1",
             "15 of 16 nodes, a3-[0-4,6-15]: 6.6",
             "set the MTU",
-            "# 2 of 4 checks pass on all 16 nodes",
+            "1 of 16 nodes, a3-4: 1 not checked, because driver fails: peer",
+            "# 2 of 6 checks pass on all 16 nodes",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use tcpx_node::doctor::{Catalogue, CheckRow, CheckVerdict, Examination};
+use tcpx_node::doctor::{Catalogue, CheckRow, CheckVerdict, Examination, NOT_CHECKED};
 use tcpx_words::units::printable;
 use textwrap::{Options, WordSplitter};
 
@@ -159,7 +159,7 @@ fn section(rows: &[&CheckRow], width: usize, paint: Paint) -> String {
     let mut clean: Vec<&str> = Vec::new();
     let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in rows {
-        match (row.verdict, row.value.strip_prefix("not checked: ")) {
+        match (row.verdict, row.value.strip_prefix(NOT_CHECKED)) {
             (CheckVerdict::Pass, _) if ["none", "0"].contains(&row.value.as_str()) => {
                 clean.push(&row.id);
             }

@@ -85,6 +85,9 @@ pub fn examine_pair(
     )
 }
 
+/// How the value of a check begins that was not made because one fails that it needs.
+pub const NOT_CHECKED: &str = "not checked: ";
+
 fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>) -> Examination {
     let mut ended: BTreeMap<&str, CheckVerdict> = BTreeMap::new();
     let mut rows = Vec::new();
@@ -93,14 +96,18 @@ fn judge(catalogue: &Catalogue, both: bool, here: &Value, there: Option<&Value>)
             continue;
         }
         // A check that was left out for this node does not block the checks that need it.
-        let is_open = |id: &&String| {
-            let verdict = ended.get(id.as_str());
-            matches!(verdict, Some(CheckVerdict::Fail | CheckVerdict::Unknown))
+        let is_open = |id: &String| {
+            let why = match ended.get(id.as_str())? {
+                CheckVerdict::Fail => "fails",
+                CheckVerdict::Unknown => "is unknown",
+                _ => return None,
+            };
+            Some(format!("{NOT_CHECKED}{id} {why}"))
         };
-        let result = match check.needs.iter().find(is_open) {
-            Some(needed) => CheckResult {
+        let result = match check.needs.iter().find_map(is_open) {
+            Some(value) => CheckResult {
                 verdict: CheckVerdict::Unknown,
-                value: format!("not checked: needs {needed}"),
+                value,
                 element: String::new(),
             },
             None => evaluate(check, here, there),

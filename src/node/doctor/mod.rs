@@ -29,7 +29,7 @@ mod view;
 pub use capture::{CaptureError, capture};
 pub use catalogue::{Catalogue, CatalogueError};
 pub use check::{Check, Layer, Severity};
-pub use evaluate::{Examination, Subject, examine, examine_pair};
+pub use evaluate::{Examination, NOT_CHECKED, Subject, examine, examine_pair};
 pub use facts::{Depth, DoctorFacts, Scope, Tested};
 pub use pair::{ProbedRail, ProbedRails};
 pub use row::{CheckRow, CheckVerdict};
