@@ -2,7 +2,9 @@
 //! internal domain or before NCCL's process ids, projects, buckets, containers.
 #![forbid(unsafe_code)]
 
+use super::literals::Literals;
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 /// What a name is of. The word is the beginning of its placeholders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,16 +96,17 @@ pub(super) fn kind_of_value(key: &str) -> Option<Kind> {
 
 /// Calls `found` with every name that a text reveals.
 pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
-    for (before, kind) in BEFORE {
-        for at in memchr::memmem::find_iter(text.as_bytes(), before) {
-            let name = name_at(text, at + before.len());
-            let is_hash =
-                name.len() >= 64 && name.bytes().take(64).all(|byte| byte.is_ascii_hexdigit());
-            match kind {
-                Kind::Container if is_hash => found(kind, &name[..64]),
-                Kind::Container => {}
-                _ => found(kind, name),
-            }
+    static FINDER: LazyLock<Literals> =
+        LazyLock::new(|| Literals::new(BEFORE.map(|(before, _)| before)));
+    for (which, at) in FINDER.find(text) {
+        let (before, kind) = BEFORE[which];
+        let name = name_at(text, at + before.len());
+        let is_hash =
+            name.len() >= 64 && name.bytes().take(64).all(|byte| byte.is_ascii_hexdigit());
+        match kind {
+            Kind::Container if is_hash => found(kind, &name[..64]),
+            Kind::Container => {}
+            _ => found(kind, name),
         }
     }
     projects(text, &mut found);
@@ -122,7 +125,8 @@ fn name_at(text: &str, at: usize) -> &str {
 }
 
 fn projects<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
-    for at in memchr::memmem::find_iter(text.as_bytes(), "projects/") {
+    static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(["projects/"]));
+    for (_, at) in FINDER.find(text) {
         let name = name_at(text, at + "projects/".len());
         let behind = &text[at + "projects/".len() + name.len()..];
         let next = behind.strip_prefix('/').map_or("", |rest| name_at(rest, 0));
@@ -143,22 +147,26 @@ fn projects<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
     }
 }
 
+/// The option of gcloud.
+const PROJECT: &str = "--project";
+
 /// Names behind a variable or an option: `GOOGLE_CLOUD_PROJECT=x`, `--project x`.
 fn values<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
-    for (key, kind) in KEYS.into_iter().chain([("--project", Kind::Project)]) {
-        for at in memchr::memmem::find_iter(text.as_bytes(), key) {
-            let behind = &text[at + key.len()..];
-            let value = behind.trim_start_matches(['"', '\'', '=', ':', '\\']);
-            let value = value
-                .trim_start_matches(' ')
-                .trim_start_matches(['"', '\'', '\\']);
-            let is_option = key.starts_with('-') && behind.starts_with(' ');
-            let is_assigned = behind
-                .trim_start_matches(['"', '\'', '\\'])
-                .starts_with(['=', ':']);
-            if is_option || is_assigned {
-                found(kind, name_at(value, 0));
-            }
+    static FINDER: LazyLock<Literals> =
+        LazyLock::new(|| Literals::new(KEYS.map(|(key, _)| key).into_iter().chain([PROJECT])));
+    for (which, at) in FINDER.find(text) {
+        let (key, kind) = *KEYS.get(which).unwrap_or(&(PROJECT, Kind::Project));
+        let behind = &text[at + key.len()..];
+        let value = behind.trim_start_matches(['"', '\'', '=', ':', '\\']);
+        let value = value
+            .trim_start_matches(' ')
+            .trim_start_matches(['"', '\'', '\\']);
+        let is_option = key.starts_with('-') && behind.starts_with(' ');
+        let is_assigned = behind
+            .trim_start_matches(['"', '\'', '\\'])
+            .starts_with(['=', ':']);
+        if is_option || is_assigned {
+            found(kind, name_at(value, 0));
         }
     }
 }
@@ -182,15 +190,15 @@ fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
 /// Host names that can be recognised: those with an internal domain, and those before NCCL's
 /// process and thread ids (`host:71:84 [0] NCCL INFO`).
 fn hosts(text: &str) -> impl Iterator<Item = &str> {
-    let internal = DOMAINS.iter().flat_map(move |domain| {
-        memchr::memmem::find_iter(text.as_bytes(), domain).map(move |at| {
-            let begin = text[..at]
-                .rfind(|letter| !is_of_name(letter))
-                .map_or(0, |before| before + 1);
-            text.get(begin..at).unwrap_or_default()
-        })
+    static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(DOMAINS));
+    static NCCL: LazyLock<Literals> = LazyLock::new(|| Literals::new(["] NCCL "]));
+    let internal = FINDER.find(text).map(move |(_, at)| {
+        let begin = text[..at]
+            .rfind(|letter| !is_of_name(letter))
+            .map_or(0, |before| before + 1);
+        text.get(begin..at).unwrap_or_default()
     });
-    let nccl = memchr::memmem::find_iter(text.as_bytes(), "] NCCL ").filter_map(move |at| {
+    let nccl = NCCL.find(text).filter_map(move |(_, at)| {
         let line = text[..at].rfind('\n').map_or(0, |before| before + 1);
         let header = text[line..at].rsplit_once(" [")?.0;
         let word = header

@@ -28,6 +28,7 @@ pub mod fuzzing;
 mod json;
 mod keys;
 mod learned;
+mod literals;
 mod outlet;
 mod pairs;
 mod random;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{self, NAME_BYTES_MAX};
+use super::literals::Literals;
 use super::{SECRET, commands, sentences};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
@@ -140,20 +141,22 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     found
 }
 
+/// As they are written before credentials.
+const WRITTEN: [&str; 4] = ["Bearer ", "bearer ", "Basic ", "BEARER "];
+
 /// `Basic dXNlcjpwYXNz` outside a header.
 fn schemes(text: &str, found: &mut Vec<Value>) {
-    for scheme in ["Bearer ", "bearer ", "Basic ", "BEARER "] {
-        for at in memchr::memmem::find_iter(text.as_bytes(), scheme) {
-            let at = at + scheme.len();
-            let end = at + length(&text[at..], ends_word);
-            let credential = &text[at..end];
-            // `basic` is also an ordinary word, so a credential is long.
-            if credential.len() >= 12 && !keys::is_words(credential) {
-                found.push(Value {
-                    at: at..end,
-                    is_certain: true,
-                });
-            }
+    static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(WRITTEN));
+    for (which, at) in FINDER.find(text) {
+        let at = at + WRITTEN[which].len();
+        let end = at + length(&text[at..], ends_word);
+        let credential = &text[at..end];
+        // `basic` is also an ordinary word, so a credential is long.
+        if credential.len() >= 12 && !keys::is_words(credential) {
+            found.push(Value {
+                at: at..end,
+                is_certain: true,
+            });
         }
     }
 }

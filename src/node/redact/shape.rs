@@ -2,7 +2,9 @@
 //! `ada@example.com`, and ids of pods and boots, which are UUIDs.
 #![forbid(unsafe_code)]
 
+use super::literals::Literals;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
 /// Endings of units of systemd, which look like mail addresses: `getty@tty1.service`.
 const UNITS: [&str; 9] = [
@@ -41,20 +43,23 @@ pub(super) fn each(text: &str, mut found: impl FnMut(usize, usize, Shape)) {
     }
 }
 
+/// The sign of a mail address: plain, and as in URLs and HTML.
+const SIGNS: [&str; 3] = ["@", "%40", "&#64;"];
+
 /// Start and end of every mail address, in order.
 pub(super) fn mails(text: &str) -> Vec<(usize, usize)> {
     let mut mails = Vec::new();
     let bytes = text.as_bytes();
-    for sign in ["@", "%40", "&#64;"] {
-        for at in memchr::memmem::find_iter(bytes, sign) {
-            let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"._+-".contains(byte);
-            let start = at - bytes[..at].iter().rev().take_while(is_of_name).count();
-            if let Some(end) = end_of_domain(text, at + sign.len())
-                && start < at
-                && &text[start..at] != super::SECRET
-            {
-                mails.push((start, end));
-            }
+    static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(SIGNS));
+    for (which, at) in FINDER.find(text) {
+        let sign = SIGNS[which];
+        let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"._+-".contains(byte);
+        let start = at - bytes[..at].iter().rev().take_while(is_of_name).count();
+        if let Some(end) = end_of_domain(text, at + sign.len())
+            && start < at
+            && &text[start..at] != super::SECRET
+        {
+            mails.push((start, end));
         }
     }
     mails

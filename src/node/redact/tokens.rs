@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{is_absent, is_chosen, is_words};
+use super::literals::Literals;
 use super::random;
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
@@ -248,15 +249,14 @@ fn logins(text: &str, places: &mut Vec<Range<usize>>) {
 }
 
 fn webhooks(text: &str, places: &mut Vec<Range<usize>>) {
-    for webhook in WEBHOOKS {
-        for at in memchr::memmem::find_iter(text.as_bytes(), webhook) {
-            let from = at + webhook.len();
-            let length = run(&text.as_bytes()[from..], |byte| {
-                byte.is_ascii_alphanumeric() || b"_-./+=~%?&;:@#".contains(&byte)
-            });
-            if length > 0 {
-                places.push(from..from + length);
-            }
+    static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(WEBHOOKS));
+    for (which, at) in FINDER.find(text) {
+        let from = at + WEBHOOKS[which].len();
+        let length = run(&text.as_bytes()[from..], |byte| {
+            byte.is_ascii_alphanumeric() || b"_-./+=~%?&;:@#".contains(&byte)
+        });
+        if length > 0 {
+            places.push(from..from + length);
         }
     }
 }
