@@ -227,13 +227,18 @@ const OF_NCCL: [Reason; 8] = [
 ];
 
 /// What an RDMA device says of a request that failed, in the words of libibverbs and of what uses it.
-const OF_RDMA: [Reason; 5] = [
+const OF_RDMA: [Reason; 6] = [
     Reason {
         words: r"transport retry counter exceeded|retry exceeded error",
         causes: &[
             "the peer's NIC does not answer: packets are lost on the path, the rails, GIDs or MTUs differ, or the peer has ended",
         ],
         next: "`ib_write_bw` between the two NICs; the counters of both ports; the peer's log of the same time",
+    },
+    Reason {
+        words: r"local catastrophic error",
+        causes: &["the NIC, its firmware or its driver failed"],
+        next: "`dmesg -T | grep mlx5` on this node; restart or replace the NIC",
     },
     Reason {
         words: r"rnr retry counter exceeded",
@@ -266,42 +271,42 @@ const OF_RDMA: [Reason; 5] = [
 /// The words of NCCL's results, of which programs log nothing else where NCCL_DEBUG is unset.
 const OF_RESULTS: [Reason; 6] = [
     Reason {
-        words: r"nccl.{0,200}invalid usage",
+        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}invalid usage",
         causes: &[
             "the program used NCCL wrongly: two ranks on one GPU, ranks that disagree on a communicator, or a GPU that is not visible",
         ],
         next: "compare CUDA_VISIBLE_DEVICES and the GPU of each rank; NCCL_DEBUG=WARN names the rule that was broken",
     },
     Reason {
-        words: r"nccl.{0,200}invalid argument",
+        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}invalid argument",
         causes: &[
             "the program passed NCCL an argument that it refuses: a rank, a count, a GPU, or memory of another GPU",
         ],
         next: "compare the world size and the GPU of each rank; NCCL_DEBUG=WARN names the argument",
     },
     Reason {
-        words: r"nccl.{0,200}unhandled cuda error",
+        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}unhandled cuda error",
         causes: &[
             "a CUDA call inside NCCL failed: memory is full, GPUs cannot access each other, the driver does not fit, or an earlier kernel failed",
         ],
         next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the CUDA error",
     },
     Reason {
-        words: r"nccl.{0,200}unhandled system error",
+        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}unhandled system error",
         causes: &[
             "a call of the system inside NCCL failed: a socket, an RDMA device, or shared memory",
         ],
         next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the call",
     },
     Reason {
-        words: r"nccl.{0,200}internal error",
+        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}internal error",
         causes: &[
             "NCCL found a state that should not be: ranks with different settings or versions, or a topology that it does not understand",
         ],
         next: "set NCCL_DEBUG=WARN on all ranks and run again; compare NCCL's version on all nodes",
     },
     Reason {
-        words: r"nccl.{0,200}remote process exited",
+        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}remote process exited",
         causes: &[
             "another rank ended first, or the network to it failed: its own log has the reason",
         ],
@@ -358,7 +363,7 @@ const OF_PROGRAMS: [Reason; 18] = [
         next: "compare the size and the checksum of the file with its source",
     },
     Reason {
-        words: r"divisible|must be (?:equal|greater|less|at least|positive|the same|set)|should be (?:equal|the same)|(?:must|does not|do not|doesn't|should) match|mismatch|expected .{1,80}\b(?:got|found|received)\b|inconsistent",
+        words: r"divisible|must be (?:equal|greater|less|at least|positive|the same|set)|should be (?:equal|the same)|(?:must|does not|do not|doesn't|should) match|mismatch|expected .{1,80}\b(?:got|found|received)\b|inconsistent|different values",
         causes: &["two values that must fit do not: sizes, ranks, devices or settings in the line"],
         next: "compare the two values in the line on every rank, and where the configuration sets them",
     },
@@ -462,7 +467,8 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
             continue;
         }
         // A signature that quotes a program's error knows less than the words of the error.
-        let quotes = signature.is_some_and(|one| one.meaning.contains("{error}"));
+        let has = |place: &str| signature.is_some_and(|one| one.meaning.contains(place));
+        let quotes = has("{error}") || has("{event}");
         let is_told_by_words = match kind {
             Kind::Rdma => names_no_cause || quotes,
             Kind::System => names_no_cause,
@@ -568,6 +574,14 @@ mod tests {
         );
         check("AssertionError", Some("a check within"));
         check("KeyError: 'lm_head.weight'", Some("looks up"));
+        check(
+            "NCCL WARN Cuda failure 1 'invalid argument'",
+            Some("a call refused a value"),
+        );
+        check(
+            "NET/IB : mlx5_0:1 Got async event : local catastrophic error",
+            Some("firmware"),
+        );
         check(
             "Process failed for slice (local_nic: mlx5_0): local protection error",
             Some("not registered"),
