@@ -1,7 +1,7 @@
 //! Turns a tally into a report: phases, transport, connections by both ends, builds.
 #![forbid(unsafe_code)]
 
-use super::catalogue::SignatureCatalogue;
+use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
 use super::input::InputProblem;
 use super::networks::{Proof, kind, preference};
@@ -341,11 +341,7 @@ impl Compose<'_> {
                 .and_then(|(_, _, phase)| *phase)
                 .filter(|_| phases.len() == 1),
             meaning: values.fill(&signature.meaning),
-            causes: signature
-                .causes
-                .iter()
-                .map(|cause| values.fill(cause))
-                .collect(),
+            causes: causes(signature, &values),
             next_step: signature.next.as_deref().map(|next| values.fill(next)),
             versions: signature.versions.clone(),
             polls: slowest
@@ -845,6 +841,24 @@ fn drop_heads(findings: &mut Vec<SignatureFinding>) {
         };
         !(one.signature == UNKNOWN_WARNING && opens && known.iter().any(is_within))
     });
+}
+
+/// The causes of a signature with the values of a line. A cause that begins with codes, as in
+/// `4, 9 or 10: `, is the line's own only if one of them is its code; the others come last.
+fn causes(signature: &Signature, values: &Values) -> Vec<String> {
+    let is_of_others = |cause: &String| {
+        let codes = cause.split_once(": ").map_or("", |(codes, _)| codes);
+        let mut codes = codes
+            .split([',', ' '])
+            .filter(|one| !one.is_empty() && *one != "or")
+            .peekable();
+        let is_number = |one: &&str| one.bytes().all(|byte| byte.is_ascii_digit());
+        codes.peek().is_some_and(is_number) && codes.all(|one| Some(one) != values.get("code"))
+    };
+    let filled = signature.causes.iter().map(|cause| values.fill(cause));
+    let (others, mut own): (Vec<_>, Vec<_>) = filled.partition(is_of_others);
+    own.extend(others);
+    own
 }
 
 /// Whether a line is later than another, as far as their times or their file show it.
