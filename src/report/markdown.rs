@@ -468,13 +468,15 @@ fn log(text: &mut String, story: &Story, language: Language) {
 fn missing(text: &mut String, story: &Story, language: Language) {
     heading(text, language, "Missing");
     if story.missing.is_empty() {
-        let _ = writeln!(text, "No expected data is missing.\n");
+        let _ = writeln!(
+            text,
+            "{}\n",
+            language.sentence("No expected data is missing.")
+        );
     }
     story.missing.iter().for_each(|one| {
-        line(
-            text,
-            &format!("* {}: {}", inline(&one.what), inline(&one.why)),
-        )
+        let (what, why) = (language.sentence(&one.what), language.sentence(&one.why));
+        line(text, &format!("* {}: {}", inline(&what), inline(&why)))
     });
     text.push('\n');
 }
@@ -482,7 +484,8 @@ fn missing(text: &mut String, story: &Story, language: Language) {
 fn questions(text: &mut String, story: &Story, language: Language) {
     heading(text, language, "Questions for Google");
     if story.questions.is_empty() {
-        let _ = writeln!(text, "None: the evidence of this run raises no question.\n");
+        let none = language.sentence("None: the evidence of this run raises no question.");
+        let _ = writeln!(text, "{none}\n");
     }
     for (number, question) in story.questions.iter().enumerate() {
         let _ = writeln!(

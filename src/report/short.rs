@@ -239,11 +239,8 @@ fn questions(lines: &mut Vec<String>, story: &Story, language: Language) {
 fn missing(lines: &mut Vec<String>, story: &Story, language: Language) {
     let mut section = Vec::new();
     for one in story.missing.iter().take(4) {
-        section.push(format!(
-            "* {}: {}",
-            inline(&one.what),
-            cut(&inline(&one.why))
-        ));
+        let (what, why) = (language.sentence(&one.what), language.sentence(&one.why));
+        section.push(format!("* {}: {}", inline(&what), cut(&inline(&why))));
     }
     add_section(lines, language.pick("Missing", "缺失的信息"), section);
 }

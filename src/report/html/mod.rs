@@ -36,7 +36,7 @@ pub(crate) fn html(story: &Story, for_google: bool, language: Language) -> Strin
     nodes::nodes(&mut page, story);
     log(&mut page, story);
     evidence(&mut page, story);
-    missing(&mut page, story);
+    missing(&mut page, story, language);
     if !for_google {
         questions(&mut page, story, language);
     }
@@ -289,23 +289,32 @@ fn evidence(page: &mut Page, story: &Story) {
     }
 }
 
-fn missing(page: &mut Page, story: &Story) {
+fn missing(page: &mut Page, story: &Story, language: Language) {
     page.section("missing", "Missing data");
     if story.missing.is_empty() {
-        return page.tag("p", "No expected data is missing.");
+        return page.tag("p", &language.sentence("No expected data is missing."));
     }
     let rows: Vec<HtmlRow> = story
         .missing
         .iter()
-        .map(|one| [one.what.clone(), one.why.clone()].into())
+        .map(|one| {
+            [&one.what, &one.why]
+                .map(|text| language.sentence(text).into_owned())
+                .into()
+        })
         .collect();
-    page.table("", &["missing", "reason"], &rows);
+    let columns = [
+        language.pick("missing", "缺失"),
+        language.pick("reason", "原因"),
+    ];
+    page.table("", &columns, &rows);
 }
 
 fn questions(page: &mut Page, story: &Story, language: Language) {
     page.section("questions", "Questions for Google");
     if story.questions.is_empty() {
-        page.tag("p", "None: the evidence of this run raises no question.");
+        let none = language.sentence("None: the evidence of this run raises no question.");
+        page.tag("p", &none);
     }
     for question in &story.questions {
         page.raw("<div class=\"finding open\">\n");

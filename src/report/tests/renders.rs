@@ -40,6 +40,7 @@ fn a_report_in_chinese_has_verdict_findings_and_next_steps_in_chinese() {
     finding.next_step = Some(
         "call irecv_consumed once per receive, in order, after its unpack has finished".to_owned(),
     );
+    story.lacks("charts over time", "no worker has three or more samples");
     let language = Language::Chinese;
     for text in [
         short(&story, language),
@@ -55,6 +56,7 @@ fn a_report_in_chinese_has_verdict_findings_and_next_steps_in_chinese() {
             "全部 16 个在途接收都已完成，但没有一个被交还",
             "a sentence of another version",
             "下一步: 每个接收在 unpack 完成之后，按顺序调用一次 irecv_consumed",
+            "没有 worker 有三个或更多采样",
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
