@@ -24,8 +24,8 @@ impl Connection {
         // What arrived before the end is acted on first: it may say why.
         let mut used = 0;
         let bytes = std::mem::take(self.duplex.received());
-        while let Some((message, len)) = Message::decode(&bytes[used..], &mut self.heard_blob)
-            .map_err(|error| error.to_string())?
+        while let Some((message, len)) =
+            Message::decode(&bytes[used..]).map_err(|error| error.to_string())?
         {
             used += len;
             self.act(message, home)?;

@@ -119,9 +119,6 @@ pub(crate) struct Connection {
     has_listened: bool,
     has_heard: bool,
     outgoing: Vec<u8>,
-    /// The last blobs that were said and heard: the next piece of the same one does not repeat it.
-    said_blob: Option<Blob>,
-    pub(crate) heard_blob: Option<Blob>,
     /// When something advanced.
     moved_at: Instant,
 }
@@ -180,8 +177,6 @@ impl Connection {
             has_listened: false,
             has_heard: false,
             outgoing: Vec::new(),
-            said_blob: None,
-            heard_blob: None,
             moved_at: Instant::now(),
         }
     }
@@ -244,7 +239,7 @@ impl Connection {
     }
 
     pub(crate) fn say(&mut self, message: &Message) {
-        message.encode(&mut self.outgoing, &mut self.said_blob);
+        message.encode(&mut self.outgoing);
     }
 
     /// Starts an operation, or queues it until the peer has room.
@@ -391,7 +386,7 @@ impl Connection {
     pub(crate) fn close(mut self, net: &dyn Net, why: &str, tell: bool) {
         if tell {
             let why = why.to_owned();
-            self.say(&Message::Bye { why });
+            Message::Bye { why }.encode(&mut self.outgoing);
             // One attempt: the peer also sees the connection end.
             let _ = self
                 .duplex

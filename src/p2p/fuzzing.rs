@@ -13,18 +13,16 @@ pub fn control(data: &[u8]) {
     metadata(data);
     let seal = Seal::new(7).expect("randomness");
     blob(&seal, data);
-    let (mut rest, mut named) = (data, None);
+    let mut rest = data;
     loop {
-        let before = named;
-        match Message::decode(rest, &mut named) {
+        match Message::decode(rest) {
             Ok(Some((message, used))) => {
                 encodes_again(&message, used);
                 pieces_of(&message)
                     .iter()
                     .for_each(|piece| blob(&seal, &piece.blob));
                 // An incomplete message is neither decoded nor an error.
-                let cut = &rest[..used - 1];
-                assert_eq!(Message::decode(cut, &mut { before }), Ok(None));
+                assert_eq!(Message::decode(&rest[..used - 1]), Ok(None));
                 rest = &rest[used..];
             }
             Ok(None) => return,
@@ -79,8 +77,8 @@ fn encodes_again(message: &Message, used: usize) {
         assert!(!text.chars().any(char::is_control));
     }
     let mut bytes = Vec::new();
-    message.encode(&mut bytes, &mut None);
-    match Message::decode(&bytes, &mut None) {
+    message.encode(&mut bytes);
+    match Message::decode(&bytes) {
         Ok(again) => assert_eq!(again.map(|(_, len)| len), Some(bytes.len())),
         // Bytes that are not UTF-8 were replaced by longer ones.
         Err(_) => assert!(matches!(message, Message::Hello { .. })),
@@ -133,10 +131,10 @@ mod tests {
             len: 512,
         };
         let write = |name, messages: &[Message]| {
-            let (mut bytes, mut named) = (Vec::new(), None);
+            let mut bytes = Vec::new();
             messages
                 .iter()
-                .for_each(|message| message.encode(&mut bytes, &mut named));
+                .for_each(|message| message.encode(&mut bytes));
             seeds::write("endpoint", name, &bytes);
         };
         let (op, first_lane) = (1, 2);

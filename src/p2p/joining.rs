@@ -133,7 +133,7 @@ impl Joining {
     /// Why the peer has given up, if it has. What it says otherwise is for the connection.
     fn given_up(&mut self) -> Option<String> {
         let filled = self.duplex.fill();
-        match Message::decode(self.duplex.received(), &mut None) {
+        match Message::decode(self.duplex.received()) {
             Ok(Some((Message::Bye { why }, _))) => Some(format!("given up by the peer: {why}")),
             _ => filled.err().map(|error| lost(&error)),
         }
@@ -177,7 +177,7 @@ impl Joining {
     pub(crate) fn fail(mut self, shared: &Shared, error: Error) {
         let mut bye = Vec::new();
         let why = error.to_string();
-        Message::Bye { why }.encode(&mut bye, &mut None);
+        Message::Bye { why }.encode(&mut bye);
         // One attempt: the peer also sees the connection end.
         let _ = self.duplex.queue(&bye).and_then(|()| self.duplex.flush());
         let net = &*shared.loaded.net;

@@ -14,9 +14,8 @@
 //! ```
 //!
 //! A frame is its length after the prefix (u32), a kind (u8) and fields; numbers are little-endian. A
-//! piece is a mark, its blob where the mark is 1, offset and length. Where the mark is 0, the blob is that of the
-//! piece before, in this frame or an earlier one: the pages of a vector and the reads of a program are mostly of one
-//! range, and a blob is four times as long as the rest.
+//! piece is a mark, its blob where the mark is 1, offset and length: the pages of a vector are mostly
+//! of one range, and a blob is four times as long as the rest.
 //!
 //! Two endpoints talk only if their metadata have the same version, so whatever changes here changes
 //! `METADATA_VERSION` too.
@@ -82,8 +81,8 @@ pub(crate) enum Message {
 pub(crate) struct Malformed(&'static str);
 
 impl Message {
-    /// Appends the frame of the message. `named` is the last blob of the frames before.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, named: &mut Option<Blob>) {
+    /// Appends the frame of the message.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; PREFIX_LEN]);
         out.push(self.kind());
@@ -104,11 +103,11 @@ impl Message {
             } => {
                 put(out, *op);
                 put(out, u64::from(*first_lane));
-                put_pieces(out, pieces, named);
+                put_pieces(out, pieces);
             }
             Self::Write { op, pieces } => {
                 put(out, *op);
-                put_pieces(out, pieces, named);
+                put_pieces(out, pieces);
             }
             Self::Offer { op, len } => {
                 put(out, *op);
@@ -148,12 +147,8 @@ impl Message {
         }
     }
 
-    /// The first message of `bytes` and its length; `None` if it is not complete. `named` is the last blob
-    /// of the frames before.
-    pub(crate) fn decode(
-        bytes: &[u8],
-        named: &mut Option<Blob>,
-    ) -> Result<Option<(Self, usize)>, Malformed> {
+    /// The first message of `bytes` and its length; `None` if it is not complete.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX_LEN>() else {
             return Ok(None);
         };
@@ -174,11 +169,11 @@ impl Message {
             11 => Self::Read {
                 op: fields.number()?,
                 first_lane: fields.lane()?,
-                pieces: fields.pieces(named)?,
+                pieces: fields.pieces()?,
             },
             12 => Self::Write {
                 op: fields.number()?,
-                pieces: fields.pieces(named)?,
+                pieces: fields.pieces()?,
             },
             4 => Self::Offer {
                 op: fields.number()?,
@@ -222,13 +217,14 @@ fn put(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-fn put_pieces(out: &mut Vec<u8>, pieces: &[RemotePiece], named: &mut Option<Blob>) {
+fn put_pieces(out: &mut Vec<u8>, pieces: &[RemotePiece]) {
+    let mut before = None;
     for piece in pieces {
-        let is_other = named.as_ref() != Some(&piece.blob);
+        let is_other = before != Some(&piece.blob);
         out.push(u8::from(is_other));
         if is_other {
             out.extend_from_slice(&piece.blob);
-            *named = Some(piece.blob);
+            before = Some(&piece.blob);
         }
         put(out, piece.offset);
         put(out, piece.len);
@@ -269,18 +265,19 @@ impl<'a> Fields<'a> {
         Ok(tcpx_words::units::printable(&text))
     }
 
-    fn pieces(&mut self, named: &mut Option<Blob>) -> Result<Vec<RemotePiece>, Malformed> {
+    fn pieces(&mut self) -> Result<Vec<RemotePiece>, Malformed> {
         let mut pieces = Vec::with_capacity((self.0.len() / PIECE_LEN).min(PIECES_MAX));
+        let mut before = None;
         while !self.0.is_empty() {
             if pieces.len() == PIECES_MAX {
                 return Err(Malformed("an operation with too many pieces"));
             }
-            let blob = match (self.take()?, *named) {
+            let blob = match (self.take()?, before) {
                 ([1], _) => self.take::<BLOB_LEN>()?,
                 ([0], Some(blob)) => blob,
                 _ => return Err(Malformed("a piece without a descriptor")),
             };
-            *named = Some(blob);
+            before = Some(blob);
             pieces.push(RemotePiece {
                 blob,
                 offset: self.number()?,
@@ -335,17 +332,15 @@ mod tests {
         #[test]
         fn a_message_survives_a_trip_and_its_parts_are_incomplete(message in messages(), cut: prop::sample::Index) {
             let mut bytes = Vec::new();
-            message.encode(&mut bytes, &mut None);
+            message.encode(&mut bytes);
             let len = bytes.len();
-            let mut named = None;
-            prop_assert_eq!(Message::decode(&bytes[..cut.index(len)], &mut named), Ok(None));
-            prop_assert_eq!(named, None);
-            prop_assert_eq!(Message::decode(&bytes, &mut named), Ok(Some((message, len))));
+            prop_assert_eq!(Message::decode(&bytes[..cut.index(len)]), Ok(None));
+            prop_assert_eq!(Message::decode(&bytes), Ok(Some((message, len))));
         }
 
         #[test]
         fn arbitrary_bytes_are_decoded_or_refused(bytes: Vec<u8>) {
-            let _ = Message::decode(&bytes, &mut None);
+            let _ = Message::decode(&bytes);
         }
     }
 
@@ -384,15 +379,13 @@ mod tests {
             Message::Bye { why: text() },
         ];
         let mut bytes = Vec::new();
-        let mut named = None;
-        all.iter()
-            .for_each(|message| message.encode(&mut bytes, &mut named));
+        all.iter().for_each(|message| message.encode(&mut bytes));
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let short = hex.replace(&"bb".repeat(BLOB_LEN), "B");
         let expected = [
             "1400000001070000000000000005000000000000006f6e65",
             "730000000b0100000000000000020000000000000001B030000000000000009000000000000000004000000000000000900000000000000",
-            "2b0000000c010000000000000000030000000000000009000000000000000004000000000000000900000000000000",
+            "6b0000000c010000000000000001B030000000000000009000000000000000004000000000000000900000000000000",
             "110000000401000000000000000600000000000000",
             "110000000501000000000000000200000000000000",
             "09000000060100000000000000",
@@ -401,44 +394,26 @@ mod tests {
             "0a000000090100000000000000cc",
             "040000000a776879",
         ];
-        assert_eq!((crate::METADATA_VERSION, short), (3, expected.concat()));
+        assert_eq!((crate::METADATA_VERSION, short), (2, expected.concat()));
     }
 
     #[test]
-    fn pieces_of_one_blob_name_it_once_and_the_first_piece_of_a_connection_names_one() {
+    fn pieces_of_one_blob_name_it_once_and_the_first_piece_names_one() {
         let piece = |byte| RemotePiece {
             blob: [byte; BLOB_LEN],
             offset: 1,
             len: 2,
         };
         let pieces = [1, 1, 2, 2, 2, 1].map(piece).to_vec();
-        let (mut bytes, mut named) = (Vec::new(), None);
-        let write = Message::Write { op: 7, pieces };
-        write.encode(&mut bytes, &mut named);
-        let first = PREFIX_LEN + 1 + 8 + 6 * PIECE_LEN + 3 * BLOB_LEN;
-        assert_eq!(bytes.len(), first);
-        let op = 8;
-        let (pieces, first_lane) = (vec![piece(1)], 0);
-        let read = Message::Read {
-            op,
-            first_lane,
-            pieces,
-        };
-        read.encode(&mut bytes, &mut named);
-        assert_eq!(bytes.len(), first + PREFIX_LEN + 1 + 16 + PIECE_LEN);
-
-        let mut heard = None;
+        let mut bytes = Vec::new();
+        Message::Write { op: 7, pieces }.encode(&mut bytes);
         assert_eq!(
-            Message::decode(&bytes, &mut heard),
-            Ok(Some((write, first)))
+            bytes.len(),
+            PREFIX_LEN + 1 + 8 + 6 * PIECE_LEN + 3 * BLOB_LEN
         );
-        let rest = &bytes[first..];
-        // A frame that is not complete names nothing.
-        assert_eq!(Message::decode(&rest[..9], &mut heard), Ok(None));
-        let whole = Ok(Some((read, rest.len())));
-        assert_eq!(Message::decode(rest, &mut heard), whole);
+        bytes[PREFIX_LEN + 9] = 0;
         assert_eq!(
-            Message::decode(rest, &mut None),
+            Message::decode(&bytes),
             Err(Malformed("a piece without a descriptor"))
         );
     }
@@ -446,7 +421,7 @@ mod tests {
     #[test]
     fn a_frame_has_a_largest_length_and_operations_a_largest_number_of_pieces() {
         let too_long = (FRAME_MAX as u32 + 1).to_le_bytes();
-        assert!(Message::decode(&too_long, &mut None).is_err());
+        assert!(Message::decode(&too_long).is_err());
         let piece = RemotePiece {
             blob: [0; BLOB_LEN],
             offset: 0,
@@ -458,8 +433,8 @@ mod tests {
                 op: 1,
                 pieces: vec![piece.clone(); count],
             }
-            .encode(&mut bytes, &mut None);
-            assert_eq!(Message::decode(&bytes, &mut None).is_ok(), fits);
+            .encode(&mut bytes);
+            assert_eq!(Message::decode(&bytes).is_ok(), fits);
         }
     }
 }
