@@ -10,7 +10,7 @@ pub(super) struct Literals(Vec<Finder<'static>>);
 impl Literals {
     /// For these strings.
     pub(super) fn new(literals: impl IntoIterator<Item = &'static str>) -> Self {
-        let finders = literals.into_iter().map(|literal| Finder::new(literal));
+        let finders = literals.into_iter().map(Finder::new);
         Self(finders.collect())
     }
 

@@ -224,20 +224,21 @@ fn databases(text: &str, places: &mut Vec<Range<usize>>) {
 /// Passwords behind `user:` before `@tcp(host)`, and of files with `machine host login user
 /// password PASSWORD`, whose words may stand on lines of their own.
 fn logins(text: &str, places: &mut Vec<Range<usize>>) {
-    for sign in ["@tcp(", "@unix(", "@udp(", "@("] {
-        for at in memchr::memmem::find_iter(text.as_bytes(), sign) {
-            let before = text[..at].bytes().rev();
-            let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"\"'`".contains(byte);
-            let word = &text[at - before.take_while(is_part).count()..at];
-            if let Some((_, password)) = word.split_once(':')
-                && !password.is_empty()
-                && !is_absent(password)
-            {
-                places.push(at - password.len()..at);
-            }
+    static SIGNS: LazyLock<Literals> =
+        LazyLock::new(|| Literals::new(["@tcp(", "@unix(", "@udp(", "@("]));
+    static LOGIN: LazyLock<Literals> = LazyLock::new(|| Literals::new(["login"]));
+    for (_, at) in SIGNS.find(text) {
+        let before = text[..at].bytes().rev();
+        let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"\"'`".contains(byte);
+        let word = &text[at - before.take_while(is_part).count()..at];
+        if let Some((_, password)) = word.split_once(':')
+            && !password.is_empty()
+            && !is_absent(password)
+        {
+            places.push(at - password.len()..at);
         }
     }
-    for at in memchr::memmem::find_iter(text.as_bytes(), "login") {
+    for (_, at) in LOGIN.find(text) {
         let mut words = text[at..].split_ascii_whitespace();
         if (words.next(), words.nth(1)) == (Some("login"), Some("password"))
             && let Some(password) = words.next()
