@@ -430,10 +430,9 @@ const OF_PROGRAMS: [Reason; 18] = [
 const CACHE_MAX: usize = 256 << 10;
 
 static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
-    let of_nccl = |reason: &Reason| OF_NCCL.iter().any(|one| one.words == reason.words);
-    let words = all().map(|reason| match of_nccl(reason) {
-        true => format!("{}\\d+ NCCL WARN ", reason.words),
-        false => format!("(?i){}", reason.words),
+    let words = all().map(|(reason, kind)| match kind {
+        Kind::Source => format!("{}\\d+ NCCL WARN ", reason.words),
+        _ => format!("(?i){}", reason.words),
     });
     let set = RegexSetBuilder::new(words)
         .dfa_size_limit(CACHE_MAX)
@@ -442,9 +441,15 @@ static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
 });
 
 /// All reasons, in the order in which they count.
-fn all() -> impl Iterator<Item = &'static Reason> {
-    let named = OF_RDMA.iter().chain(&OF_SYSTEM).chain(&OF_NCCL);
-    named.chain(&OF_RESULTS).chain(&OF_PROGRAMS)
+fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
+    fn of(reasons: &'static [Reason], kind: Kind) -> impl Iterator<Item = (&'static Reason, Kind)> {
+        reasons.iter().map(move |reason| (reason, kind))
+    }
+    of(&OF_RDMA, Kind::Rdma)
+        .chain(of(&OF_SYSTEM, Kind::System))
+        .chain(of(&OF_NCCL, Kind::Source))
+        .chain(of(&OF_RESULTS, Kind::Result))
+        .chain(of(&OF_PROGRAMS, Kind::Other))
 }
 
 /// Gives findings on lines that no signature explains the causes of the words in them. Where a
@@ -473,7 +478,7 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
             Kind::Rdma => names_no_cause || quotes,
             Kind::System => names_no_cause,
             Kind::Result => names_no_cause && is_first,
-            Kind::Other => false,
+            Kind::Source | Kind::Other => false,
         };
         if is_told_by_words {
             finding.causes.splice(0..0, causes);
@@ -482,10 +487,12 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
 }
 
 /// Whose words they are.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Kind {
     Rdma,
     System,
+    /// A source file of NCCL.
+    Source,
     /// A result of NCCL.
     Result,
     Other,
@@ -494,15 +501,7 @@ enum Kind {
 /// The reason in a line, and whose words tell it.
 fn of(line: &str) -> Option<(&'static Reason, Kind)> {
     let number = WORDS.matches(line).iter().next()?;
-    let reason = all().nth(number)?;
-    let is_of = |reasons: &[Reason]| reasons.iter().any(|one| one.words == reason.words);
-    let kind = match () {
-        () if is_of(&OF_RDMA) => Kind::Rdma,
-        () if is_of(&OF_SYSTEM) => Kind::System,
-        () if is_of(&OF_RESULTS) => Kind::Result,
-        () => Kind::Other,
-    };
-    Some((reason, kind))
+    all().nth(number)
 }
 
 #[cfg(test)]
@@ -627,7 +626,7 @@ mod tests {
 
     #[test]
     fn each_has_chinese() {
-        let texts = all().flat_map(|one| one.causes.iter().chain([&one.next]));
+        let texts = all().flat_map(|(one, _)| one.causes.iter().chain([&one.next]));
         let missing: Vec<&&str> = texts.filter(|text| chinese(text).is_none()).collect();
         assert!(missing.is_empty(), "add to chinese-logs.toml: {missing:#?}");
     }
