@@ -7,7 +7,7 @@ use super::nodes::Nodes;
 use super::output::Columns;
 use super::run_table::{kv, together};
 use clap::{Args, ValueEnum};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use tcpx_coord::reach::Transport;
@@ -273,8 +273,8 @@ const FAILED_MAX: usize = 4;
 
 /// The pairs that failed, those whose reasons differ in numbers at most on one line.
 fn failed(run: &RunRecord, names: &Names) -> String {
-    let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
-    let mut with_others: BTreeSet<String> = BTreeSet::new();
+    // The last value is whether the numbers of a later one differ.
+    let mut by_reason: Vec<(String, Vec<String>, bool)> = Vec::new();
     let pairs = run.pairs.iter();
     for pair in pairs.filter(|pair| pair.outcome != Outcome::Passed) {
         let [first, second] = pair.nodes.map(|node| names.node(node));
@@ -283,23 +283,21 @@ fn failed(run: &RunRecord, names: &Names) -> String {
         let reason = pair.reason.as_ref().map(|reason| format!(", {reason}"));
         let why = format!("{}{}", pair.outcome, reason.unwrap_or_default());
         let is_like_it = |known: &str| without_numbers(known) == without_numbers(&why);
-        match by_reason.iter_mut().find(|(known, _)| is_like_it(known)) {
-            Some((known, pairs)) => {
-                if *known != why {
-                    with_others.insert(known.clone());
-                }
+        match by_reason.iter_mut().find(|(known, ..)| is_like_it(known)) {
+            Some((known, pairs, differs)) => {
+                *differs |= *known != why;
                 pairs.push(ends);
             }
-            None => by_reason.push((why, vec![ends])),
+            None => by_reason.push((why, vec![ends], false)),
         }
     }
-    let lines = by_reason.into_iter().map(|(why, pairs)| {
+    let lines = by_reason.into_iter().map(|(why, pairs, differs)| {
         let shown = pairs[..pairs.len().min(FAILED_MAX)].join(", ");
         let more = match pairs.len().saturating_sub(FAILED_MAX) {
             0 => String::new(),
             more => format!(" and {}", counted(more, "more pair")),
         };
-        let numbers = match with_others.contains(&why) {
+        let numbers = match differs {
             true => " (numbers of the first)",
             false => "",
         };
@@ -308,7 +306,7 @@ fn failed(run: &RunRecord, names: &Names) -> String {
     lines.collect()
 }
 
-/// The words of a text that are no numbers. The names of nodes and addresses are none.
+/// The words of a text without its numbers. Names of nodes and addresses stay.
 fn without_numbers(text: &str) -> Vec<&str> {
     let is_number = |word: &&str| {
         let word = word.trim_matches([',', ';', ':', '(', ')']);

@@ -394,12 +394,13 @@ impl Run {
         now: Now,
         effects: &mut Vec<RunEffect>,
     ) {
-        let is_needed = self.awaits(node);
+        let agent = self.agents.get(node.index());
+        let is_news = agent.is_some_and(|agent| agent.loss.is_none());
+        if is_news && loss == AgentLoss::Gone && self.awaits(node) {
+            self.emit(now, Who::Node(node), None, EventKind::AgentGone, effects);
+        }
         if let Some(agent) = self.agents.get_mut(node.index()) {
-            if loss == AgentLoss::Gone && agent.loss.is_none() && is_needed {
-                self.emit(now, Who::Node(node), None, EventKind::AgentGone, effects);
-            }
-            self.agents[node.index()].loss.get_or_insert(loss.clone());
+            agent.loss.get_or_insert(loss.clone());
         }
         for number in self.round..self.pairs.len() {
             let Some(end) = self.pairs[number].end_of(node) else {

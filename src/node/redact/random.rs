@@ -2,7 +2,7 @@
 //! alternate, by a prefix before hexadecimal digits, by groups as of a licence key, or because
 //! they are `user:password` in base64.
 //!
-//! Hashes, ids of containers, names of C++ and names of files are none: a hash is hexadecimal
+//! Hashes, ids of containers, names of C++ and names of files stay: a hash is hexadecimal
 //! and stands alone or behind the name of its kind.
 #![forbid(unsafe_code)]
 
