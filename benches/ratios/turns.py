@@ -1,5 +1,6 @@
 """Alternating runs of two or more sides, and their statistics: medians, ratios, spread, goals."""
 
+import math
 import statistics
 from typing import Callable, NamedTuple
 
@@ -13,9 +14,22 @@ class Goal(NamedTuple):
     sign: str
     bound: float
 
+    def is_met_by(self, value: float) -> bool:
+        return value >= self.bound if self.sign == ">=" else value <= self.bound
+
     def judge(self, value: float) -> str:
-        met = value >= self.bound if self.sign == ">=" else value <= self.bound
-        return f"goal {self.sign} {self.bound:g}  {'met' if met else 'missed'}"
+        return f"goal {self.sign} {self.bound:g}  {'met' if self.is_met_by(value) else 'missed'}"
+
+    def judge_pairs(self, values: list[float]) -> str:
+        """Judges the median, and says whether pairs of the same kind could have told the opposite."""
+        ends = interval(values)
+        if ends is None:
+            doubt = ", too few pairs to be sure"
+        elif self.is_met_by(ends[0]) == self.is_met_by(ends[1]):
+            doubt = ""
+        else:
+            doubt = f", within noise (95 % interval {number(ends[0])}..{number(ends[1])})"
+        return self.judge(statistics.median(values)) + doubt
 
 
 def at_least(bound: float) -> Goal:
@@ -59,7 +73,21 @@ def compare(pairs: int, label: str, ours: Side, theirs: Side, *rows: Row) -> Non
         print(f"  {label}: {ours.name} {number(median(mine, metric))} {unit}, "
               f"{theirs.name} {number(median(other, metric))} {unit}, "
               + (f"difference {number(middle)} {unit}" if is_difference else f"ratio {middle:.3f}")
-              + f" {spread(values)}  {goal.judge(middle) if goal else 'no goal'}", flush=True)
+              + f" {spread(values)}  {goal.judge_pairs(values) if goal else 'no goal'}", flush=True)
+
+
+def interval(values: list[float]) -> tuple[float, float] | None:
+    """The median's 95 % confidence interval, of any distribution: the closest pair of order statistics that
+    holds it. `None` for fewer than six values, where even their range does not."""
+    count, below, outside = len(values), 0, 0
+    # `outside` / 2^count: the probability that at most `below` values are smaller than the median.
+    while (outside + math.comb(count, below)) * 40 <= 1 << count:
+        outside += math.comb(count, below)
+        below += 1
+    if below == 0:
+        return None
+    ordered = sorted(values)
+    return ordered[below - 1], ordered[-below]
 
 
 def median(samples: list[Sample], metric: str) -> float:
