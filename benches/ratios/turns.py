@@ -66,14 +66,21 @@ def take_turns(pairs: int, sides: list[Side]) -> list[list[Sample]]:
 
 def compare(pairs: int, label: str, ours: Side, theirs: Side, *rows: Row) -> None:
     mine, other = take_turns(pairs, [ours, theirs])
-    for metric, goal, is_difference in rows:
-        both = [(a[metric], b[metric]) for a, b in zip(mine, other)]
-        values = [a - b if is_difference else a / b for a, b in both]
-        middle, unit = statistics.median(values), UNITS[metric]
-        print(f"  {label}: {ours.name} {number(median(mine, metric))} {unit}, "
-              f"{theirs.name} {number(median(other, metric))} {unit}, "
-              + (f"difference {number(middle)} {unit}" if is_difference else f"ratio {middle:.3f}")
-              + f" {spread(values)}  {goal.judge_pairs(values) if goal else 'no goal'}", flush=True)
+    for row in rows:
+        print_row(label, (ours.name, mine), (theirs.name, other), row)
+
+
+def print_row(label: str, ours: tuple[str, list[Sample]], theirs: tuple[str, list[Sample]], row: Row) -> None:
+    """Prints one metric of the samples of two sides, which were taken in turns."""
+    (our_name, mine), (their_name, other) = ours, theirs
+    metric, goal, is_difference = row
+    both = [(a[metric], b[metric]) for a, b in zip(mine, other)]
+    values = [a - b if is_difference else a / b for a, b in both]
+    middle, unit = statistics.median(values), UNITS[metric]
+    print(f"  {label}: {our_name} {number(median(mine, metric))} {unit}, "
+          f"{their_name} {number(median(other, metric))} {unit}, "
+          + (f"difference {number(middle)} {unit}" if is_difference else f"ratio {middle:.3f}")
+          + f" {spread(values)}  {goal.judge_pairs(values) if goal else 'no goal'}", flush=True)
 
 
 def interval(values: list[float]) -> tuple[float, float] | None:
