@@ -25,6 +25,8 @@ const CONNECT_LIMIT: &str = "the endpoint's connect_within";
 #[derive(Clone)]
 pub(crate) struct Terms {
     pub(crate) key: Secret,
+    /// Whether a shared secret is part of the key.
+    pub(crate) has_secret: bool,
     pub(crate) config: Config,
     pub(crate) lanes: usize,
     pub(crate) within: Duration,
@@ -38,7 +40,7 @@ pub(crate) fn serve(listener: &TcpListener, shared: &Arc<Shared>, terms: &Terms)
     while !shared.stop.load(Ordering::Relaxed) {
         let served = strangers.serve(None, SLICE);
         if let Some((from, cause)) = strangers.last_rejected.take()
-            && let Some(why) = rejection(&cause)
+            && let Some(why) = rejection(&cause, terms.has_secret)
         {
             shared.warn(&format!("a peer at {from} was not connected: {why}"));
         }
@@ -156,11 +158,15 @@ fn join(
 }
 
 /// Why a peer that has proved nothing was turned away; `None` for what is no endpoint.
-fn rejection(cause: &Cause) -> Option<String> {
+fn rejection(cause: &Cause, has_secret: bool) -> Option<String> {
     match cause {
-        Cause::WrongSecret => {
-            Some("it has another secret, or the metadata of another endpoint".to_owned())
-        }
+        Cause::WrongSecret if has_secret => Some(
+            "it has another shared secret, or none, or the metadata of another endpoint".to_owned(),
+        ),
+        Cause::WrongSecret => Some(
+            "it has a shared secret, which this endpoint lacks, or the metadata of another endpoint"
+                .to_owned(),
+        ),
         Cause::OtherVersion { .. } => Some(cause.to_string()),
         _ => None,
     }

@@ -21,6 +21,9 @@ use tcpx_bootstrap::{Config, Secret};
 use tcpx_engine::gpu::{DeviceMemory, HostMemory};
 use tcpx_node::environment::{captured, shared_settings_of};
 
+/// How long an attempt may take that only tells the other end of a missing secret.
+const TURNED_AWAY_WITHIN: Duration = Duration::from_secs(2);
+
 /// An endpoint. Dropping it closes every connection. A fork has none of its threads: there every call
 /// fails, and dropping it does nothing.
 pub struct Endpoint {
@@ -104,6 +107,7 @@ impl Endpoint {
             key: metadata
                 .key(settings.secret.as_ref())
                 .map_err(|error| system(&error))?,
+            has_secret: settings.secret.is_some(),
             config: config(settings, &loaded, endpoint),
             lanes: settings.lanes,
             within: settings.connect_within,
@@ -159,15 +163,33 @@ impl Endpoint {
     /// The endpoint is not reached, has another secret, or differs in plugin or settings.
     pub fn connect(&self, metadata: &Metadata) -> Result<u64, Error> {
         self.shared.check_process()?;
-        let key = metadata
-            .key(self.secret.as_ref())
-            .map_err(|error| Error::Usage(error.to_string()))?;
+        let key = match metadata.key(self.secret.as_ref()) {
+            Ok(key) => key,
+            Err(error) => {
+                self.be_turned_away(metadata);
+                return Err(Error::Usage(error.to_string()));
+            }
+        };
         let mut terms = Terms {
             key,
             ..self.terms.clone()
         };
         terms.config.pair = pair_of(metadata.endpoint);
         accept::connect(metadata.address, &self.shared, &terms)
+    }
+
+    /// Tries a connection that cannot be made, because one end lacks the shared secret: the other end
+    /// learns of it only by turning this one away.
+    fn be_turned_away(&self, metadata: &Metadata) {
+        if let Ok(key) = metadata.key_with(self.secret.as_ref()) {
+            let terms = Terms {
+                key,
+                within: TURNED_AWAY_WITHIN,
+                ..self.terms.clone()
+            };
+            // This end knows the reason already.
+            let _ = accept::connect(metadata.address, &self.shared, &terms);
+        }
     }
 
     /// The oldest connection that a peer made and that was not returned yet.

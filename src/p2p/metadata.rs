@@ -104,11 +104,18 @@ impl Metadata {
     /// # Errors
     /// One of the two endpoints has a shared secret and the other has none.
     pub fn key(&self, shared: Option<&Secret>) -> Result<Secret, BadMetadata> {
-        let key = match (self.needs_secret, shared) {
-            (true, None) => return Err(BadMetadata::SecretMissingHere(self.name.clone())),
-            (false, Some(_)) => return Err(BadMetadata::SecretMissingThere(self.name.clone())),
-            (true, Some(shared)) => shared.derived(b"tcpxctl endpoint nonce", &self.nonce),
-            (false, None) => Secret::from_bytes(self.nonce),
+        match (self.needs_secret, shared) {
+            (true, None) => Err(BadMetadata::SecretMissingHere(self.name.clone())),
+            (false, Some(_)) => Err(BadMetadata::SecretMissingThere(self.name.clone())),
+            _ => self.key_with(shared),
+        }
+    }
+
+    /// The key of an end with this shared secret, whether or not the other end has one.
+    pub(crate) fn key_with(&self, shared: Option<&Secret>) -> Result<Secret, BadMetadata> {
+        let key = match shared {
+            Some(shared) => shared.derived(b"tcpxctl endpoint nonce", &self.nonce),
+            None => Secret::from_bytes(self.nonce),
         };
         key.map_err(|error| BadMetadata::Damaged(format!("its nonce: {error}")))
     }
