@@ -15,7 +15,7 @@ use crate::lane::{Finished, Job, Part};
 use crate::memory::Held;
 use crate::message::{Message, RemotePiece};
 use crate::shared_lane::SharedLane;
-use crate::transfer::Completion;
+use crate::together::scatter;
 
 impl Connection {
     /// Reads what the peer says and acts on it.
@@ -49,17 +49,37 @@ impl Connection {
                     gpu,
                 };
                 self.is_greeted = true;
+                self.gathers = gpu.is_none() && home.memory.movable.gpu().is_none();
             }
             Message::Read {
                 op,
                 first_lane,
+                together,
                 pieces,
-            } => self.serve(op, first_lane, &pieces, home)?,
-            Message::Write { op, pieces } => {
+            } => self.serve(op, first_lane, together, &pieces, home)?,
+            Message::Write {
+                op,
+                together,
+                pieces,
+            } => {
                 self.check_new(op)?;
-                match self.claimed(&pieces, Right::Write, home) {
-                    Ok(pieces) => self.pull(op, &pieces, None),
-                    Err(why) => self.refuse("write", op, why, home),
+                let landing = together.then(|| self.together_len(&pieces)).transpose()?;
+                let landing = landing.map(|len| self.staging.take(len)).transpose();
+                match (self.claimed(&pieces, Right::Write, home), landing) {
+                    (Ok(pieces), Ok(None)) => self.pull(op, &pieces, Pull::default()),
+                    (Ok(pieces), Ok(Some(staged))) => {
+                        let into = [staged.clone()];
+                        let staged = Some((staged, pieces));
+                        self.pull(
+                            op,
+                            &into,
+                            Pull {
+                                staged,
+                                ..Pull::default()
+                            },
+                        );
+                    }
+                    (Err(why), _) | (_, Err(why)) => self.refuse("write", op, why, home),
                 }
             }
             Message::Offer { op, len } => {
@@ -116,15 +136,26 @@ impl Connection {
         &mut self,
         op: u64,
         first_lane: u16,
+        together: bool,
         pieces: &[RemotePiece],
         home: &Home<'_>,
     ) -> Result<(), Lost> {
         let served: usize = self.sends.iter().map(SharedLane::len).sum();
-        let messages = messages_of(pieces.iter().map(|piece| piece.len), self.chunk);
+        let messages = if together {
+            self.together_len(pieces)?;
+            1
+        } else {
+            messages_of(pieces.iter().map(|piece| piece.len), self.chunk)
+        };
         if messages > MESSAGES_MAX || served as u64 > 4 * MESSAGES_MAX {
             return Err(format!("the peer asks for {messages} messages at once"));
         }
-        match self.claimed(pieces, Right::Read, home) {
+        let claimed = self.claimed(pieces, Right::Read, home);
+        let ready = match claimed {
+            Ok(pieces) if together => self.staging.gather(pieces.iter()).map(|one| vec![one]),
+            claimed => claimed,
+        };
+        match ready {
             Ok(pieces) => {
                 push(
                     &mut self.sends,
@@ -219,45 +250,40 @@ impl Connection {
                 completion.finish(Err(Error::Usage(why)));
                 continue;
             }
-            self.pull(op, &[piece], Some(completion));
+            let completion = Some(completion);
+            let pull = Pull {
+                completion,
+                ..Pull::default()
+            };
+            self.pull(op, &[piece], pull);
         }
     }
 
     /// Posts receives for data of the peer and asks for it.
-    fn pull(&mut self, op: u64, pieces: &[LocalPiece], completion: Option<Completion>) {
-        let bytes = bytes_of(pieces);
+    fn pull(&mut self, op: u64, pieces: &[LocalPiece], mut pull: Pull) {
+        pull.bytes = bytes_of(pieces);
         let first_lane = self.first_lane(messages_of(
             pieces.iter().map(|one| one.len as u64),
             self.chunk,
         ));
         self.say(&Message::Pull { op, first_lane });
-        let left = push(
+        pull.left = push(
             &mut self.recvs,
             first_lane,
             pieces,
             self.chunk,
             Part::Pulled(op),
         );
-        self.pulls.insert(
-            op,
-            Pull {
-                left,
-                bytes,
-                differs: false,
-                completion,
-            },
-        );
-        if left == 0 {
-            self.finish_pull(op);
+        match pull.left {
+            0 => self.finish_pull(op, pull),
+            _ => drop(self.pulls.insert(op, pull)),
         }
     }
 
-    fn finish_pull(&mut self, op: u64) {
-        if let Some(pull) = self.pulls.remove(&op) {
-            self.say(&Message::Done { op });
-            if let Some(completion) = pull.completion {
-                completion.finish(Ok(pull.bytes));
-            }
+    fn finish_pull(&mut self, op: u64, pull: Pull) {
+        self.say(&Message::Done { op });
+        if let Some(completion) = pull.completion {
+            completion.finish(Ok(pull.bytes));
         }
     }
 
@@ -284,8 +310,13 @@ impl Connection {
                             "transfer {op} of the peer has messages of other sizes than agreed"
                         ));
                     }
-                    if pull.left == 0 {
-                        self.finish_pull(*op);
+                    if pull.left == 0
+                        && let Some(pull) = self.pulls.remove(op)
+                    {
+                        if let Some((staged, pieces)) = &pull.staged {
+                            scatter(staged, pieces.iter())?;
+                        }
+                        self.finish_pull(*op, pull);
                     }
                 }
             }

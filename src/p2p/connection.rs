@@ -10,6 +10,7 @@ use crate::memory::{Held, Memory};
 use crate::message::{Message, PIECES_MAX, RemotePiece};
 use crate::shared_lane::SharedLane;
 use crate::shown::Channels;
+use crate::together::Staging;
 use crate::transfer::{Completion, Reply};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -68,12 +69,15 @@ pub(crate) struct Ours {
 }
 
 /// Data of the peer that is on its way into memory here.
+#[derive(Default)]
 pub(crate) struct Pull {
     pub(crate) left: usize,
     pub(crate) bytes: u64,
     pub(crate) differs: bool,
     /// Of the receive that it fills; a write has none.
     pub(crate) completion: Option<Completion>,
+    /// The buffer in which small writes arrive together, and where they belong.
+    pub(crate) staged: Option<(LocalPiece, Vec<LocalPiece>)>,
 }
 
 /// What the driver tells a connection about its endpoint.
@@ -107,6 +111,9 @@ pub(crate) struct Connection {
     pub(crate) ours: HashTable<u64, Ours>,
     /// Operations that wait until the peer has room for them.
     queued: VecDeque<(Operation, Completion)>,
+    /// Whether small operations may travel together: both ends have host memory.
+    pub(crate) gathers: bool,
+    pub(crate) staging: Staging,
     pub(crate) pulls: HashTable<u64, Pull>,
     pub(crate) offers: VecDeque<(u64, u64)>,
     pub(crate) receives: VecDeque<(LocalPiece, Completion)>,
@@ -168,6 +175,8 @@ impl Connection {
             next_lane: 0,
             ours: HashTable::default(),
             queued: VecDeque::new(),
+            gathers: false,
+            staging: Staging::default(),
             pulls: HashTable::default(),
             offers: VecDeque::new(),
             receives: VecDeque::new(),
@@ -280,6 +289,7 @@ impl Connection {
                 self.say(&Message::Read {
                     op,
                     first_lane,
+                    together: false,
                     pieces,
                 });
                 ours.left = push(
@@ -294,7 +304,11 @@ impl Connection {
                 ours.what = "write";
                 ours.bytes = bytes_of(&from);
                 ours.data = from;
-                self.say(&Message::Write { op, pieces });
+                self.say(&Message::Write {
+                    op,
+                    together: false,
+                    pieces,
+                });
             }
             Operation::Send(piece) => {
                 ours.bytes = piece.len as u64;

@@ -144,20 +144,25 @@ mod tests {
             gpu: Some(1),
             name: "prefill-0".into(),
         };
-        let read = Message::Read {
+        let read = |together| Message::Read {
             op,
             first_lane,
+            together,
+            pieces: pieces.clone(),
+        };
+        let written = |together| Message::Write {
+            op,
+            together,
             pieces: pieces.clone(),
         };
         let notify = Message::Notify {
             op,
             bytes: b"ready".to_vec(),
         };
-        write("valid-read", &[greeting, read, Message::Sent { op }]);
-        write(
-            "valid-write",
-            &[Message::Write { op, pieces }, Message::Done { op }],
-        );
+        let sent = Message::Sent { op };
+        write("valid-read", &[greeting, read(false), read(true), sent]);
+        let done = Message::Done { op };
+        write("valid-write", &[written(false), written(true), done]);
         let (offer, pull) = (
             Message::Offer { op, len: 99 },
             Message::Pull { op, first_lane },
@@ -183,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_frames_hold(frames in prop::collection::vec((0u8..12, prop::collection::vec(any::<u8>(), 0..200)), 0..4)) {
+        fn any_frames_hold(frames in prop::collection::vec((0u8..16, prop::collection::vec(any::<u8>(), 0..200)), 0..4)) {
             let mut data = Vec::new();
             for (kind, body) in frames {
                 data.extend_from_slice(&(body.len() as u32 + 1).to_le_bytes());

@@ -19,6 +19,7 @@
 //! | `joining` | the plugin's listens, connects and accepts of a connection's lanes |
 //! | `connection` | the operations of one connection that were started here |
 //! | `answers` | what the peer says: its reads, writes, sends and answers |
+//! | `together` | small reads and writes that travel as one |
 //! | `lane` | one comm and the messages on it |
 //! | `shared_lane` | a lane that a helper may drive |
 //! | `message` | what two endpoints tell each other, and the order of a read and a write |
@@ -60,6 +61,7 @@ mod settings;
 mod shared;
 mod shared_lane;
 mod shown;
+mod together;
 mod transfer;
 
 pub use blob::{BLOB_LEN, BadBlob, Blob, Claim, Right, Rights};

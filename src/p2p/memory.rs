@@ -5,7 +5,7 @@
 //! that neither the plugin nor a peer touches memory that the program has freed.
 #![expect(
     unsafe_code,
-    reason = "asks the kernel whether memory is mapped, and hands it to the engine"
+    reason = "asks the kernel whether memory is mapped, copies it, and hands it to the engine"
 )]
 
 use crate::Error;
@@ -40,13 +40,7 @@ pub(crate) struct Held(Arc<Registration>);
 impl Held {
     /// Memory of the endpoint itself, which no peer can name: no blob has the number 0.
     pub(crate) fn own(region: Arc<Region>) -> Self {
-        Self::new(&Arc::new(Registration {
-            number: 0,
-            start: region.as_ptr().addr(),
-            len: region.len(),
-            region,
-            holders: AtomicUsize::new(0),
-        }))
+        Self::new(&Arc::new(Registration::own(0, region)))
     }
 
     /// Whether both hold the same registration.
@@ -54,7 +48,7 @@ impl Held {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn new(registration: &Arc<Registration>) -> Self {
+    pub(crate) fn new(registration: &Arc<Registration>) -> Self {
         registration.holders.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(registration))
     }
@@ -82,6 +76,17 @@ impl std::ops::Deref for Held {
 }
 
 impl Registration {
+    /// Memory of the endpoint itself, which is in no table. The number is no other registration's.
+    pub(crate) fn own(number: u64, region: Arc<Region>) -> Self {
+        Self {
+            number,
+            start: region.as_ptr().addr(),
+            len: region.len(),
+            region,
+            holders: AtomicUsize::new(0),
+        }
+    }
+
     /// Whether an operation uses the memory.
     pub(crate) fn is_held(&self) -> bool {
         self.holders.load(Ordering::Acquire) > 0
@@ -233,6 +238,27 @@ impl Memory {
     pub(crate) fn len(&self) -> usize {
         self.table().by_number.len()
     }
+}
+
+/// Copies bytes of one registration to another, each given with an offset in its region.
+pub(crate) fn copy(
+    (from, from_offset): (&Registration, usize),
+    (into, into_offset): (&Registration, usize),
+    len: usize,
+) -> Result<(), String> {
+    let is_host = |one: &Registration| one.region.kind() == MemoryKind::Host;
+    let from_span = from.region.span(from_offset, len);
+    let into_span = into.region.span(into_offset, len);
+    let (Some(from_span), Some(into_span)) = (from_span, into_span) else {
+        return Err("bytes outside a registration are not copied".to_owned());
+    };
+    if !is_host(from) || !is_host(into) {
+        return Err("memory of a GPU is not copied here".to_owned());
+    }
+    // SAFETY: both spans are inside their regions, which are mapped while they are registered, and
+    // the two may overlap.
+    unsafe { std::ptr::copy(from_span.as_ptr(), into_span.as_ptr(), len) };
+    Ok(())
 }
 
 fn gone(number: u64) -> Error {

@@ -13,6 +13,8 @@
 //! notify  Notify ->             <- Done     or <- Refused
 //! ```
 //!
+//! Pieces of several small reads or writes are one message of the plugin (`together`).
+//!
 //! A frame is its length after the prefix (u32), a kind (u8) and fields; numbers are little-endian. A
 //! piece is a mark, its blob where the mark is 1, offset and length: the pages of a vector are mostly
 //! of one range, and a blob is four times as long as the rest.
@@ -51,14 +53,19 @@ pub(crate) enum Message {
         gpu: Option<u32>,
         name: String,
     },
-    /// Send these pieces.
+    /// Send these pieces; `together`: all in one message of the plugin.
     Read {
         op: u64,
         first_lane: u16,
+        together: bool,
         pieces: Vec<RemotePiece>,
     },
-    /// Data for these pieces is ready.
-    Write { op: u64, pieces: Vec<RemotePiece> },
+    /// Data for these pieces is ready; `together`: in one message of the plugin.
+    Write {
+        op: u64,
+        together: bool,
+        pieces: Vec<RemotePiece>,
+    },
     /// Data for the next receive is ready.
     Offer { op: u64, len: u64 },
     /// Send the data of a write or an offer.
@@ -100,12 +107,13 @@ impl Message {
                 op,
                 first_lane,
                 pieces,
+                ..
             } => {
                 put(out, *op);
                 put(out, u64::from(*first_lane));
                 put_pieces(out, pieces);
             }
-            Self::Write { op, pieces } => {
+            Self::Write { op, pieces, .. } => {
                 put(out, *op);
                 put_pieces(out, pieces);
             }
@@ -135,8 +143,8 @@ impl Message {
     fn kind(&self) -> u8 {
         match self {
             Self::Hello { .. } => 1,
-            Self::Read { .. } => 11,
-            Self::Write { .. } => 12,
+            Self::Read { together, .. } => 11 + 2 * u8::from(*together),
+            Self::Write { together, .. } => 12 + 2 * u8::from(*together),
             Self::Offer { .. } => 4,
             Self::Pull { .. } => 5,
             Self::Sent { .. } => 6,
@@ -166,13 +174,15 @@ impl Message {
                 gpu: u32::try_from(fields.number()?).ok(),
                 name: fields.text()?,
             },
-            11 => Self::Read {
+            11 | 13 => Self::Read {
                 op: fields.number()?,
                 first_lane: fields.lane()?,
+                together: *kind == 13,
                 pieces: fields.pieces()?,
             },
-            12 => Self::Write {
+            12 | 14 => Self::Write {
                 op: fields.number()?,
+                together: *kind == 14,
                 pieces: fields.pieces()?,
             },
             4 => Self::Offer {
@@ -312,12 +322,19 @@ mod tests {
                     name,
                 }
             }),
-            (op(), any::<u16>(), pieces()).prop_map(|(op, first_lane, pieces)| Message::Read {
+            (op(), any::<u16>(), any::<bool>(), pieces()).prop_map(
+                |(op, first_lane, together, pieces)| Message::Read {
+                    op,
+                    first_lane,
+                    together,
+                    pieces
+                }
+            ),
+            (op(), any::<bool>(), pieces()).prop_map(|(op, together, pieces)| Message::Write {
                 op,
-                first_lane,
+                together,
                 pieces
             }),
-            (op(), pieces()).prop_map(|(op, pieces)| Message::Write { op, pieces }),
             (op(), op()).prop_map(|(op, len)| Message::Offer { op, len }),
             (op(), any::<u16>()).prop_map(|(op, first_lane)| Message::Pull { op, first_lane }),
             op().prop_map(|op| Message::Sent { op }),
@@ -364,9 +381,25 @@ mod tests {
             Message::Read {
                 op,
                 first_lane,
+                together: false,
                 pieces: pieces.clone(),
             },
-            Message::Write { op, pieces },
+            Message::Write {
+                op,
+                together: false,
+                pieces: pieces.clone(),
+            },
+            Message::Read {
+                op,
+                first_lane,
+                together: true,
+                pieces: pieces.clone(),
+            },
+            Message::Write {
+                op,
+                together: true,
+                pieces,
+            },
             Message::Offer { op, len: 6 },
             Message::Pull { op, first_lane },
             Message::Sent { op },
@@ -386,6 +419,8 @@ mod tests {
             "1400000001070000000000000005000000000000006f6e65",
             "730000000b0100000000000000020000000000000001B030000000000000009000000000000000004000000000000000900000000000000",
             "6b0000000c010000000000000001B030000000000000009000000000000000004000000000000000900000000000000",
+            "730000000d0100000000000000020000000000000001B030000000000000009000000000000000004000000000000000900000000000000",
+            "6b0000000e010000000000000001B030000000000000009000000000000000004000000000000000900000000000000",
             "110000000401000000000000000600000000000000",
             "110000000501000000000000000200000000000000",
             "09000000060100000000000000",
@@ -394,7 +429,7 @@ mod tests {
             "0a000000090100000000000000cc",
             "040000000a776879",
         ];
-        assert_eq!((crate::METADATA_VERSION, short), (2, expected.concat()));
+        assert_eq!((crate::METADATA_VERSION, short), (3, expected.concat()));
     }
 
     #[test]
@@ -406,7 +441,13 @@ mod tests {
         };
         let pieces = [1, 1, 2, 2, 2, 1].map(piece).to_vec();
         let mut bytes = Vec::new();
-        Message::Write { op: 7, pieces }.encode(&mut bytes);
+        let (op, together) = (7, false);
+        Message::Write {
+            op,
+            together,
+            pieces,
+        }
+        .encode(&mut bytes);
         assert_eq!(
             bytes.len(),
             PREFIX_LEN + 1 + 8 + 6 * PIECE_LEN + 3 * BLOB_LEN
@@ -431,6 +472,7 @@ mod tests {
             let mut bytes = Vec::new();
             Message::Write {
                 op: 1,
+                together: false,
                 pieces: vec![piece.clone(); count],
             }
             .encode(&mut bytes);

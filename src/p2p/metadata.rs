@@ -10,7 +10,7 @@ use tcpx_bootstrap::Secret;
 use tcpx_words::units::printable;
 
 /// Version of the metadata and of the protocol between two endpoints (`message`).
-pub const METADATA_VERSION: u32 = 2;
+pub const METADATA_VERSION: u32 = 3;
 const PREFIX: &str = "tcpx-p2p/";
 const BYTES_MAX: usize = 16 * 1024;
 /// Most bytes of bad metadata that an error quotes.
@@ -153,10 +153,10 @@ mod tests {
     fn a_newer_version_is_named() {
         let newer = String::from_utf8(metadata().to_bytes())
             .expect("text")
-            .replace("p2p/2 ", "p2p/3 ");
+            .replace("p2p/3 ", "p2p/4 ");
         let error = Metadata::parse(newer.as_bytes()).expect_err("newer");
         assert!(
-            error.to_string().starts_with("the metadata has version 3"),
+            error.to_string().starts_with("the metadata has version 4"),
             "{error}"
         );
     }
