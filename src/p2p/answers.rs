@@ -9,7 +9,7 @@ use crate::Error;
 use crate::blob::{Blob, Claim, Right};
 use crate::connection::{
     Connection, Home, LocalPiece, Lost, MESSAGES_MAX, NOTES_MAX, OPERATIONS_MAX, Ours, PROVEN_MAX,
-    Peer, Pull, bytes_of, lost, messages_of, push,
+    Peer, Pull, Starter, bytes_of, lost, messages_of, push,
 };
 use crate::lane::{Finished, Job, Part};
 use crate::memory::Held;
@@ -213,21 +213,23 @@ impl Connection {
         if !self.ours.get(&op).is_some_and(is_over) {
             return Ok(());
         }
-        let Some(ours) = self.ours.remove(&op) else {
+        let Some(ours) = self.remove(op) else {
             return Ok(());
         };
-        match ours.answer {
-            Some(Err(why)) => {
+        match (ours.answer, ours.starter) {
+            (Some(Err(why)), Starter::Alone(completion)) => {
                 let peer = self.peer.name.clone();
-                ours.completion.finish(Err(Error::Refused { peer, why }));
+                completion.finish(Err(Error::Refused { peer, why }));
             }
+            (Some(Err(_)), Starter::Together(all)) => self.again.extend(all.alone()),
             _ if ours.differs => {
                 return Err(format!(
                     "{} {op} got messages of other sizes than agreed",
                     ours.what
                 ));
             }
-            _ => ours.completion.finish(Ok(ours.bytes)),
+            (_, Starter::Alone(completion)) => completion.finish(Ok(ours.bytes)),
+            (_, Starter::Together(all)) => all.finish()?,
         }
         Ok(())
     }

@@ -3,14 +3,14 @@
 #![forbid(unsafe_code)]
 
 use crate::Error;
-use crate::blob::{Blob, Claim, Seal};
+use crate::blob::{Blob, Claim, Right, Seal};
 use crate::hash_table::HashTable;
 use crate::lane::{Finished, Job, Part};
 use crate::memory::{Held, Memory};
 use crate::message::{Message, PIECES_MAX, RemotePiece};
 use crate::shared_lane::SharedLane;
 use crate::shown::Channels;
-use crate::together::Staging;
+use crate::together::{Staging, Together, Waiting};
 use crate::transfer::{Completion, Reply};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -63,9 +63,53 @@ pub(crate) struct Ours {
     pub(crate) left: usize,
     /// Whether the plugin reported another size for one of them.
     pub(crate) differs: bool,
+    /// Whether it counts as a small request.
+    pub(crate) is_small: bool,
     /// The peer's answer.
     pub(crate) answer: Option<Result<(), String>>,
-    pub(crate) completion: Completion,
+    pub(crate) starter: Starter,
+}
+
+/// Who learns that an operation is over.
+pub(crate) enum Starter {
+    Alone(Completion),
+    Together(Together),
+}
+
+impl Starter {
+    fn into_completions(self) -> impl Iterator<Item = Completion> {
+        let (alone, together) = match self {
+            Self::Alone(completion) => (Some(completion), None),
+            Self::Together(together) => (None, Some(together.into_completions())),
+        };
+        alone.into_iter().chain(together.into_iter().flatten())
+    }
+}
+
+impl Ours {
+    pub(crate) fn new(what: &'static str, bytes: u64, starter: Starter) -> Self {
+        Self {
+            what,
+            data: Vec::new(),
+            bytes,
+            left: 0,
+            differs: false,
+            is_small: matches!(starter, Starter::Together(_)),
+            answer: None,
+            starter,
+        }
+    }
+
+    /// The operation, for people.
+    fn describe(&self, op: u64) -> String {
+        let (what, bytes) = (self.what, self.bytes);
+        match &self.starter {
+            Starter::Alone(_) => format!("{what} {op} of {bytes} bytes"),
+            Starter::Together(all) => {
+                format!("{what} {op} of {} pieces, {bytes} bytes", all.len())
+            }
+        }
+    }
 }
 
 /// Data of the peer that is on its way into memory here.
@@ -106,13 +150,18 @@ pub(crate) struct Connection {
     pub(crate) recvs: Vec<SharedLane>,
     pub(crate) chunk: usize,
     pub(crate) scratch: Held,
-    next_op: u64,
+    pub(crate) next_op: u64,
     next_lane: usize,
     pub(crate) ours: HashTable<u64, Ours>,
     /// Operations that wait until the peer has room for them.
     queued: VecDeque<(Operation, Completion)>,
+    /// Small operations that were refused together, to be started alone.
+    pub(crate) again: VecDeque<(Operation, Completion)>,
     /// Whether small operations may travel together: both ends have host memory.
     pub(crate) gathers: bool,
+    pub(crate) waiting: Waiting,
+    /// Small requests among `ours`.
+    pub(crate) small_in_flight: usize,
     pub(crate) staging: Staging,
     pub(crate) pulls: HashTable<u64, Pull>,
     pub(crate) offers: VecDeque<(u64, u64)>,
@@ -175,7 +224,10 @@ impl Connection {
             next_lane: 0,
             ours: HashTable::default(),
             queued: VecDeque::new(),
+            again: VecDeque::new(),
             gathers: false,
+            waiting: Waiting::default(),
+            small_in_flight: 0,
             staging: Staging::default(),
             pulls: HashTable::default(),
             offers: VecDeque::new(),
@@ -210,6 +262,7 @@ impl Connection {
         self.is_busy()
             || !self.is_greeted
             || !self.pulls.is_empty()
+            || !self.waiting.is_empty()
             || self
                 .ours
                 .values()
@@ -226,7 +279,7 @@ impl Connection {
         let oldest = self.ours.iter().min_by_key(|(op, _)| **op);
         let what = oldest.map_or_else(
             || format!("{} transfers of the peer", self.pulls.len()),
-            |(op, one)| format!("{} {op} of {} bytes", one.what, one.bytes),
+            |(op, one)| one.describe(*op),
         );
         let lanes = self.recvs.iter().chain(&self.sends);
         let waits = lanes.filter_map(SharedLane::waits).next();
@@ -258,7 +311,7 @@ impl Connection {
         }
         match operation {
             Operation::Receive(piece) => self.receives.push_back((piece, completion)),
-            operation if self.ours.len() < OPERATIONS_MAX && self.queued.is_empty() => {
+            operation if self.has_room() && self.queued.is_empty() => {
                 self.begin(operation, completion);
             }
             operation => self.queued.push_back((operation, completion)),
@@ -266,21 +319,34 @@ impl Connection {
         self.match_offers();
     }
 
+    /// Whether the peer has room for one operation more.
+    fn has_room(&self) -> bool {
+        self.ours.len() < OPERATIONS_MAX && self.has_room_for_small()
+    }
+
     fn begin(&mut self, operation: Operation, completion: Completion) {
+        match operation {
+            Operation::Read(into, pieces) if self.is_small(&into) => {
+                self.collect(Right::Read, (into, pieces), completion);
+            }
+            Operation::Write(from, pieces) if self.is_small(&from) => {
+                self.collect(Right::Write, (from, pieces), completion);
+            }
+            operation => {
+                self.start_waiting();
+                self.begin_alone(operation, completion);
+            }
+        }
+    }
+
+    pub(crate) fn begin_alone(&mut self, operation: Operation, completion: Completion) {
         self.next_op += 1;
         let op = self.next_op;
-        let mut ours = Ours {
-            what: "send",
-            data: Vec::new(),
-            bytes: 0,
-            left: 0,
-            differs: false,
-            answer: None,
-            completion,
-        };
+        let mut ours = Ours::new("send", 0, Starter::Alone(completion));
         match operation {
             Operation::Read(into, pieces) => {
                 ours.what = "read";
+                ours.is_small = self.is_small(&into);
                 ours.bytes = bytes_of(&into);
                 let first_lane = self.first_lane(messages_of(
                     into.iter().map(|one| one.len as u64),
@@ -302,6 +368,7 @@ impl Connection {
             }
             Operation::Write(from, pieces) => {
                 ours.what = "write";
+                ours.is_small = self.is_small(&from);
                 ours.bytes = bytes_of(&from);
                 ours.data = from;
                 self.say(&Message::Write {
@@ -324,9 +391,20 @@ impl Connection {
                 self.say(&Message::Notify { op, bytes });
             }
             // `start` keeps receives to itself: the peer learns of one when it pulls.
-            Operation::Receive(piece) => return self.receives.push_back((piece, ours.completion)),
+            Operation::Receive(_) => return,
         }
+        self.insert(op, ours);
+    }
+
+    pub(crate) fn insert(&mut self, op: u64, ours: Ours) {
+        self.small_in_flight += usize::from(ours.is_small);
         self.ours.insert(op, ours);
+    }
+
+    pub(crate) fn remove(&mut self, op: u64) -> Option<Ours> {
+        let ours = self.ours.remove(&op)?;
+        self.small_in_flight -= usize::from(ours.is_small);
+        Some(ours)
     }
 
     /// The lane of the next message that is received, so that lanes take turns.
@@ -351,6 +429,7 @@ impl Connection {
     /// Does what can be done now: drives the lanes, answers, sends. Returns whether anything advanced.
     pub(crate) fn turn(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
         let mut moved = self.has_heard;
+        self.start_few();
         let Self {
             sends,
             recvs,
@@ -364,7 +443,13 @@ impl Connection {
             self.deaf = if moved { DEAF_MOVING } else { DEAF_WAITING };
         }
         self.note_finished()?;
-        while self.ours.len() < OPERATIONS_MAX
+        while self.has_room()
+            && let Some((operation, completion)) = self.again.pop_front()
+        {
+            self.begin_alone(operation, completion);
+            moved = true;
+        }
+        while self.has_room()
             && let Some((operation, completion)) = self.queued.pop_front()
         {
             self.begin(operation, completion);
@@ -419,11 +504,15 @@ impl Connection {
             let (peer, why) = (ip.to_string(), why.to_owned());
             let _ = reply.send(Err(Error::Connection { peer, why }));
         }
-        let ours = self.ours.into_values().map(|one| one.completion);
-        let queued = self.queued.into_iter().map(|(_, completion)| completion);
+        let ours = self.ours.into_values();
+        let ours = ours.flat_map(|one| one.starter.into_completions());
+        let queued = self.again.into_iter().chain(self.queued);
+        let queued = queued.map(|(_, completion)| completion);
+        let waiting = self.waiting.into_completions();
         let receives = self.receives.into_iter().map(|(_, completion)| completion);
         let pulls = self.pulls.into_values().filter_map(|pull| pull.completion);
-        for completion in ours.chain(queued).chain(receives).chain(pulls) {
+        let ours = ours.chain(waiting).chain(queued);
+        for completion in ours.chain(receives).chain(pulls) {
             let peer = format!("endpoint `{}`", self.peer.name);
             let why = why.to_owned();
             completion.finish(Err(Error::Connection { peer, why }));

@@ -1,21 +1,116 @@
-//! Small reads and writes of the peer that travel together: as one request, one message of the plugin, one
-//! answer.
+//! Small reads and writes that travel together: as one request, one message of the plugin, one answer.
 //!
 //! A message of the plugin costs more than a copy of a few KiB. So the end that sends copies the pieces of
-//! several operations into one message, and the end that receives copies them out of it. Only between
-//! endpoints of host memory: the copies are made by the CPU.
+//! several operations into one message, and the end that receives copies them out of it. The first
+//! operations of a connection do not wait for others; once a few are in flight, those that follow are
+//! collected until one is done, or until they fill a message.
+//!
+//! If the peer refuses one of them, it moves nothing, and each is started again alone, so that each gets
+//! an answer of its own.
+//!
+//! Only between endpoints of host memory: the copies are made by the CPU.
 #![forbid(unsafe_code)]
 
-use crate::connection::{Connection, LocalPiece, Lost};
+use crate::blob::Right;
+use crate::connection::{Connection, LocalPiece, Lost, Operation, Ours, Starter, push};
+use crate::lane::Part;
 use crate::memory::{Held, Registration, copy};
-use crate::message::RemotePiece;
+use crate::message::{Message, RemotePiece};
+use crate::transfer::Completion;
 use std::sync::Arc;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory};
 
-/// Most bytes of one message.
+/// Most bytes of an operation that travels with others.
+pub(crate) const SMALL_MAX: usize = 8 << 10;
+/// Most bytes, and most operations, of one message.
 pub(crate) const TOGETHER_MAX: usize = 64 << 10;
-/// Most buffers of a connection.
-const BUFFERS_MAX: usize = 512;
+const COUNT_MAX: usize = 256;
+/// With fewer small requests in flight, an operation does not wait for others.
+const FEW: usize = 4;
+/// Most small requests of one end in flight.
+const REQUESTS_MAX: usize = 64;
+/// Most buffers of a connection: those of both ends' requests, some of which the plugin has not let go.
+const BUFFERS_MAX: usize = 8 * REQUESTS_MAX;
+
+/// An operation on one small piece, which waits for others.
+pub(crate) struct Small {
+    right: Right,
+    here: LocalPiece,
+    there: RemotePiece,
+    completion: Completion,
+}
+
+impl Small {
+    fn alone(self) -> (Operation, Completion) {
+        let (here, there) = (vec![self.here], vec![self.there]);
+        let operation = match self.right {
+            Right::Read => Operation::Read(here, there),
+            Right::Write => Operation::Write(here, there),
+        };
+        (operation, self.completion)
+    }
+}
+
+/// Operations that travel together, and the buffer with their bytes, one after the other.
+pub(crate) struct Together {
+    staged: LocalPiece,
+    all: Vec<Small>,
+}
+
+impl Together {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Finishes every operation: its bytes have arrived, here or there.
+    pub(crate) fn finish(self) -> Result<(), Lost> {
+        let reads = self.all.iter().filter(|one| one.right == Right::Read);
+        scatter(&self.staged, reads.map(|one| &one.here))?;
+        for Small {
+            here, completion, ..
+        } in self.all
+        {
+            let bytes = here.len as u64;
+            drop(here);
+            completion.finish(Ok(bytes));
+        }
+        Ok(())
+    }
+
+    /// The operations, to be started again.
+    pub(crate) fn alone(self) -> impl Iterator<Item = (Operation, Completion)> {
+        self.all.into_iter().map(Small::alone)
+    }
+
+    pub(crate) fn into_completions(self) -> impl Iterator<Item = Completion> {
+        self.all.into_iter().map(|one| one.completion)
+    }
+}
+
+/// Small operations that wait until they are started together.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    all: Vec<Small>,
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn into_completions(self) -> impl Iterator<Item = Completion> {
+        self.all.into_iter().map(|one| one.completion)
+    }
+
+    /// Whether an operation can join those that wait, in a message of at most so many bytes.
+    fn takes(&self, small: &Small, most: usize) -> bool {
+        let is_alike = |one: &Small| one.right == small.right;
+        self.all.len() < COUNT_MAX
+            && self.bytes + small.here.len <= most
+            && self.all.first().is_none_or(is_alike)
+    }
+}
 
 /// Buffers for messages of several pieces. One is free again once nothing holds it: the plugin does
 /// until its message is done.
@@ -75,6 +170,99 @@ pub(crate) fn scatter<'a>(
 }
 
 impl Connection {
+    /// Whether an operation on these pieces may travel with others.
+    pub(crate) fn is_small(&self, pieces: &[LocalPiece]) -> bool {
+        let most = SMALL_MAX.min(self.chunk);
+        self.gathers && matches!(pieces, [one] if (1..=most).contains(&one.len))
+    }
+
+    /// Lets a small operation of one piece wait for others.
+    pub(crate) fn collect(
+        &mut self,
+        right: Right,
+        (mut here, mut there): (Vec<LocalPiece>, Vec<RemotePiece>),
+        completion: Completion,
+    ) {
+        let (Some(here), Some(there)) = (here.pop(), there.pop()) else {
+            return;
+        };
+        let small = Small {
+            right,
+            here,
+            there,
+            completion,
+        };
+        if !self.waiting.takes(&small, self.together_max()) {
+            self.start_waiting();
+        }
+        self.waiting.bytes += small.here.len;
+        self.waiting.all.push(small);
+    }
+
+    /// Starts the small operations that wait, unless enough others are in flight to wait for.
+    pub(crate) fn start_few(&mut self) {
+        if self.small_in_flight < FEW {
+            self.start_waiting();
+        }
+    }
+
+    /// Whether the peer has room for a small request more.
+    pub(crate) fn has_room_for_small(&self) -> bool {
+        self.small_in_flight < REQUESTS_MAX
+    }
+
+    /// Starts the small operations that wait.
+    pub(crate) fn start_waiting(&mut self) {
+        let Waiting { all, bytes } = std::mem::take(&mut self.waiting);
+        if all.len() > 1 {
+            return self.begin_together(all, bytes);
+        }
+        for (operation, completion) in all.into_iter().map(Small::alone) {
+            self.begin_alone(operation, completion);
+        }
+    }
+
+    fn begin_together(&mut self, all: Vec<Small>, bytes: usize) {
+        let reads = all.iter().all(|one| one.right == Right::Read);
+        let staged = match reads {
+            true => self.staging.take(bytes),
+            false => self.staging.gather(all.iter().map(|one| &one.here)),
+        };
+        let Ok(staged) = staged else {
+            // Without memory for a message, each has one of its own.
+            self.again.extend(all.into_iter().map(Small::alone));
+            return;
+        };
+        self.next_op += 1;
+        let op = self.next_op;
+        let pieces = all.iter().map(|one| one.there.clone()).collect();
+        let together = Together {
+            staged: staged.clone(),
+            all,
+        };
+        let mut ours = Ours::new("write", bytes as u64, Starter::Together(together));
+        if reads {
+            ours.what = "read";
+            let first_lane = self.first_lane(1);
+            self.say(&Message::Read {
+                op,
+                first_lane,
+                together: true,
+                pieces,
+            });
+            let (lanes, part) = (&mut self.recvs, Part::Read(op));
+            ours.left = push(lanes, first_lane, &[staged], self.chunk, part);
+        } else {
+            self.say(&Message::Write {
+                op,
+                together: true,
+                pieces,
+            });
+            ours.data = vec![staged];
+        }
+        self.insert(op, ours);
+    }
+
     fn together_max(&self) -> usize {
         TOGETHER_MAX.min(self.chunk)
     }
