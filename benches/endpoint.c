@@ -16,7 +16,7 @@
 #include <tcpxp2p.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 120000, LOOK_EVERY_MS = 20, METADATA_MAX = 2048, DEPTH_MAX = 256, PIECES_MAX = 1024 };
+enum { WAIT_MS = 120000, OVER_MS = 3600000, LOOK_EVERY_MS = 20, METADATA_MAX = 2048, DEPTH_MAX = 256, PIECES_MAX = 1024 };
 
 static const char *folder, *mode = "read";
 static size_t size = 1 << 20, pieces = 1, gap = 0, depth = 1, count = 1, lanes = 4;
@@ -51,10 +51,10 @@ static void publish(const char *name, const void *bytes, size_t len) {
     }
 }
 
-static size_t await(const char *name, void *bytes, size_t room) {
+static size_t await(const char *name, void *bytes, size_t room, int within_ms) {
     char whole[4096];
     path(whole, sizeof whole, name);
-    for (int waited = 0; waited < WAIT_MS; waited += LOOK_EVERY_MS) {
+    for (int waited = 0; waited < within_ms; waited += LOOK_EVERY_MS) {
         FILE *file = fopen(whole, "r");
         if (file) {
             size_t len = fread(bytes, 1, room, file);
@@ -99,7 +99,8 @@ static void serve(void) {
         }
     }
     char word[8];
-    await("over", word, sizeof word);
+    /* However long the other end takes: the script that started both stops them. */
+    await("over", word, sizeof word, OVER_MS);
 }
 
 static int compare(const void *one, const void *other) {
@@ -212,8 +213,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     uint8_t metadata[METADATA_MAX], blob[TCPXP2P_BLOB_BYTES];
-    size_t len = await("metadata", metadata, sizeof metadata);
-    await("blob", blob, sizeof blob);
+    size_t len = await("metadata", metadata, sizeof metadata, WAIT_MS);
+    await("blob", blob, sizeof blob, WAIT_MS);
     open_endpoint("driver");
     if (strcmp(mode, "life") == 0) {
         live(metadata, len);
