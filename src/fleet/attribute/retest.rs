@@ -2,13 +2,16 @@
 #![forbid(unsafe_code)]
 
 use super::subject::{Place, Subject};
-use super::{Attribution, Finding, Standing};
+use super::{Attribution, Defect, Finding, Standing};
 use crate::groups::Groups;
 use crate::schedule::Meeting;
 use std::collections::BTreeMap;
 
-/// Meetings of each suspect.
+/// Meetings of a suspect that is slow or loses segments.
 const TURNS: usize = 4;
+/// Meetings of a suspect whose measurements are missing: each that fails waits for a time limit on every
+/// rail, and one shows whether they fail again.
+const TURNS_OF_DEAD: usize = 1;
 /// How often a pair meets again.
 const REPEATS_MAX: usize = 3;
 
@@ -33,11 +36,15 @@ pub fn retests(
     };
     let suspected = |finding: &&Finding| finding.standing == Standing::Suspected;
     for finding in attribution.findings.iter().filter(suspected) {
+        let turns = match finding.defect {
+            Defect::Dead { .. } => TURNS_OF_DEAD,
+            Defect::Slow { .. } | Defect::Lossy { .. } => TURNS,
+        };
         // A suspect that is retested in part cannot be confirmed.
-        if plan.meetings.len() + TURNS > meetings_max {
+        if plan.meetings.len() + turns > meetings_max {
             break;
         }
-        for _ in 0..TURNS {
+        for _ in 0..turns {
             plan.retest(finding.subject);
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::schedule::Meeting;
 use proptest::prelude::*;
 
 /// All pairs in both directions at 20 GB/s, each rate up to 1 % off in a fixed order, times what
@@ -277,6 +278,26 @@ fn one_direction_of_one_rail_of_a_pair_is_retested_often_enough_to_be_confirmed(
         words(16, &confirmed),
         ["rail eth1 from a3-3 to a3-1 runs at 50 % of the others"]
     );
+    assert_eq!(confirmed.findings[0].standing, Standing::Confirmed);
+}
+
+#[test]
+fn a_dead_pair_is_measured_again_once_because_each_time_costs_a_time_limit() {
+    let is_dead = |from: usize, to: usize| (from.min(to), from.max(to)) == (1, 15);
+    let mut first = mesh(16, 4, |_, _, _| 1.0);
+    for cell in first.iter_mut().filter(|cell| is_dead(cell.from, cell.to)) {
+        cell.gb_per_s = None;
+    }
+    let groups = Groups::default();
+    let suspected = attribute(&first, &[], &groups);
+    let meetings = retests(&suspected, 16, &groups, 64);
+    assert_eq!(meetings, [Meeting { from: 1, to: 15 }]);
+    let again: Vec<Cell> = first
+        .iter()
+        .filter(|cell| is_dead(cell.from, cell.to))
+        .copied()
+        .collect();
+    let confirmed = attribute(&first, &again, &groups);
     assert_eq!(confirmed.findings[0].standing, Standing::Confirmed);
 }
 
