@@ -79,7 +79,7 @@ class BadInput(Pair):
     def test_metadata(self):
         metadata, usage, connect = self.there.metadata, p2p.UsageError, self.here.connect_to
         self.refused(usage, "these 4 bytes are not the metadata", connect, b"nope")
-        self.refused(usage, "has version 3, and this build knows version 2", connect, metadata.replace(b"p2p/2 ", b"p2p/3 "))
+        self.refused(usage, "has version 4, and this build knows version 3", connect, metadata.replace(b"p2p/3 ", b"p2p/4 "))
         self.refused(usage, "the metadata is damaged", connect, metadata[:-5])
         nonce = metadata.replace(b'"nonce":[', b'"nonce":[1')
         self.assertRaises((usage, p2p.ConnectionLost), connect, nonce)
