@@ -1,8 +1,9 @@
 //! Whether the retests of a slow part show what its first measurements did.
 #![forbid(unsafe_code)]
 
-use super::fit::{CONFIDENCE_MIN, Effect, Fit};
+use super::fit::{CONFIDENCE_MIN, Effect, Fit, RATIO_MAX};
 use super::robust;
+use super::subject::Place;
 use std::collections::BTreeSet;
 
 /// Fewer retests that show an effect can be chance.
@@ -46,7 +47,7 @@ impl Fit<'_> {
         }
         let mut again: Vec<f64> = again.iter().map(|&rate| self.residuals[rate]).collect();
         self.set_causes(&rates, None);
-        let shows = |residual: f64| residual < effect.log / 2.0;
+        let shows = |residual: f64| residual < shown_below(&effect);
         let median = robust::median(&mut again);
         if !shows(median) {
             return Some(false);
@@ -61,6 +62,15 @@ impl Fit<'_> {
         }
         let z = -median / robust::error_of_median(self.sigma, again.len());
         (robust::confidence(z, suspects) >= CONFIDENCE_MIN).then_some(true)
+    }
+}
+
+/// Below which residual a retest shows the effect. Of a group, whose trunk is faster the fewer cross it at a
+/// time, it is enough that it is slow.
+fn shown_below(effect: &Effect) -> f64 {
+    match effect.subject.place {
+        Place::Group { .. } | Place::Groups { .. } => (effect.log / 2.0).max(RATIO_MAX.ln()),
+        _ => effect.log / 2.0,
     }
 }
 

@@ -101,7 +101,7 @@ impl Plan<'_> {
         let is_of = |node: usize, meeting: &Meeting| meeting.from == node || meeting.to == node;
         let met = |node: &usize| self.meetings.iter().filter(|one| is_of(*node, one)).count();
         ones.sort_by_cached_key(met);
-        // A node that is at fault itself has no clean meeting.
+        // A node that is at fault itself has no clean meeting, but it crosses the trunk of its group.
         for one in ones.into_iter().take(TURNS * TURNS) {
             if self.meet_a_good_one(one, subject, &is_other) {
                 return;
@@ -110,15 +110,20 @@ impl Plan<'_> {
     }
 
     /// A meeting with a node that is part of no other finding; of the suspect itself it is, or not,
-    /// as the caller asks for with `fits`. Without such a node there is none.
+    /// as the caller asks for with `fits`. Without such a node there is none. What is found about `one`
+    /// itself does not matter for a group, of which as many nodes as possible are to take part at a time.
     fn meet_a_good_one(
         &mut self,
         one: usize,
         subject: Subject,
         fits: impl Fn(usize) -> bool,
     ) -> bool {
+        let is_of_group = matches!(subject.place, Place::Group { .. } | Place::Groups { .. });
+        let is_in_the_way = |found: &&Subject| {
+            **found != subject && !(is_of_group && found.touches(one, one, self.groups))
+        };
         let good = self.nodes_from_next().find(|&other| {
-            let others = self.found.iter().filter(|found| **found != subject);
+            let others = self.found.iter().filter(is_in_the_way);
             let touches = |found: &Subject| found.touches(one, other, self.groups);
             other != one && fits(other) && !others.copied().any(|found| touches(&found))
         });

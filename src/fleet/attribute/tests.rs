@@ -261,6 +261,44 @@ fn all_nodes_behind_a_suspected_trunk_can_cross_it_at_a_time() {
 }
 
 #[test]
+fn a_slow_trunk_before_slow_rails_is_retested_by_four_pairs_at_a_time() {
+    let names: Vec<String> = (0..16).map(|node| node.to_string()).collect();
+    let groups = Groups::of(&names, |name| {
+        Some((name.parse::<usize>().ok()? / 4).to_string())
+    });
+    let is_crossing = |from: usize, to: usize| (from < 12) != (to < 12);
+    let is_slow_rail =
+        |from, to, rail| rail == 1 && [13, 14].iter().any(|node| [from, to].contains(node));
+    let trunk = |share: f64| {
+        mesh(16, 4, |from, to, rail| {
+            slow(is_crossing(from, to), share) * slow(is_slow_rail(from, to, rail), 0.5)
+        })
+    };
+    let first = trunk(0.28);
+    let suspected = attribute(&first, &[], &groups);
+    let group = Place::Group { group: 3 };
+    assert_eq!(suspected.findings[0].subject.place, group, "{suspected:#?}");
+    assert!(suspected.findings.len() > 1, "{suspected:#?}");
+    let meetings = retests(&suspected, 16, &groups, 64);
+    let round = &crate::schedule::disjoint(&meetings)[0];
+    let crossing = round
+        .meetings
+        .iter()
+        .filter(|one| is_crossing(one.from, one.to));
+    assert_eq!(crossing.count(), 4, "{meetings:?}");
+    // Only two crossed it at a time.
+    let met = |cell: &&Cell| {
+        meetings
+            .iter()
+            .any(|one| [one.from, one.to] == [cell.from.min(cell.to), cell.from.max(cell.to)])
+    };
+    let again: Vec<Cell> = trunk(0.56).iter().filter(met).copied().collect();
+    let confirmed = attribute(&first, &again, &groups);
+    assert_eq!(confirmed.findings[0].subject.place, group);
+    assert_eq!(confirmed.findings[0].standing, Standing::Confirmed);
+}
+
+#[test]
 fn one_direction_of_one_rail_of_a_pair_is_retested_often_enough_to_be_confirmed() {
     let lane = |from, to, rail| slow((from, to, rail) == (3, 1, 0), 0.5);
     let (first, groups) = (mesh(16, 4, lane), Groups::default());
