@@ -8,12 +8,13 @@
 use crate::Error;
 use crate::blob::{Blob, Claim, Right};
 use crate::connection::{
-    Connection, Home, LocalPiece, Lost, MESSAGES_MAX, NOTES_MAX, OPERATIONS_MAX, Ours, PROVEN_MAX,
-    Peer, Pull, Starter, bytes_of, lost, messages_of, push,
+    Connection, Home, Lost, MESSAGES_MAX, NOTES_MAX, OPERATIONS_MAX, PROVEN_MAX, Peer, lost,
 };
 use crate::lane::{Finished, Job, Part};
 use crate::memory::Held;
 use crate::message::{Message, RemotePiece};
+use crate::pending::{Ours, Pull, Starter};
+use crate::pieces::{LocalPiece, bytes_of, messages_of, push};
 use crate::shared_lane::SharedLane;
 use crate::together::scatter;
 
@@ -61,27 +62,7 @@ impl Connection {
                 op,
                 together,
                 pieces,
-            } => {
-                self.check_new(op)?;
-                let landing = together.then(|| self.together_len(&pieces)).transpose()?;
-                let landing = landing.map(|len| self.staging.take(len)).transpose();
-                match (self.claimed(&pieces, Right::Write, home), landing) {
-                    (Ok(pieces), Ok(None)) => self.pull(op, &pieces, Pull::default()),
-                    (Ok(pieces), Ok(Some(staged))) => {
-                        let into = [staged.clone()];
-                        let staged = Some((staged, pieces));
-                        self.pull(
-                            op,
-                            &into,
-                            Pull {
-                                staged,
-                                ..Pull::default()
-                            },
-                        );
-                    }
-                    (Err(why), _) | (_, Err(why)) => self.refuse("write", op, why, home),
-                }
-            }
+            } => self.ask_for(op, together, &pieces, home)?,
             Message::Offer { op, len } => {
                 self.check_new(op)?;
                 self.offers.push_back((op, len));
@@ -179,6 +160,37 @@ impl Connection {
                 }
                 self.refuse("read", op, why, home);
             }
+        }
+        Ok(())
+    }
+
+    /// Asks for the data of a write of the peer.
+    fn ask_for(
+        &mut self,
+        op: u64,
+        together: bool,
+        pieces: &[RemotePiece],
+        home: &Home<'_>,
+    ) -> Result<(), Lost> {
+        self.check_new(op)?;
+        let len = together.then(|| self.together_len(pieces)).transpose()?;
+        let claimed = self.claimed(pieces, Right::Write, home);
+        let ready = claimed.and_then(|pieces| {
+            let Some(len) = len else {
+                return Ok((pieces, None));
+            };
+            let staged = self.staging.take(len)?;
+            Ok((vec![staged.clone()], Some((staged, pieces))))
+        });
+        match ready {
+            Ok((into, staged)) => {
+                let pull = Pull {
+                    staged,
+                    ..Pull::default()
+                };
+                self.pull(op, &into, pull);
+            }
+            Err(why) => self.refuse("write", op, why, home),
         }
         Ok(())
     }

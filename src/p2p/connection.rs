@@ -5,12 +5,14 @@
 use crate::Error;
 use crate::blob::{Blob, Claim, Right, Seal};
 use crate::hash_table::HashTable;
-use crate::lane::{Finished, Job, Part};
+use crate::lane::{Finished, Part};
 use crate::memory::{Held, Memory};
-use crate::message::{Message, PIECES_MAX, RemotePiece};
+use crate::message::{Message, PIECES_MAX};
+use crate::pending::{Operation, Ours, Pull, Starter};
+use crate::pieces::{LocalPiece, bytes_of, messages_of, push};
 use crate::shared_lane::SharedLane;
 use crate::shown::Channels;
-use crate::together::{Staging, Together, Waiting};
+use crate::together::{Staging, Waiting};
 use crate::transfer::{Completion, Reply};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -34,95 +36,6 @@ pub(crate) const MANY: usize = 4;
 pub(crate) const PROVEN_MAX: usize = PIECES_MAX;
 /// Reading stops while as many bytes wait to be sent.
 const QUEUED_MAX: usize = 1 << 20;
-
-/// A part of a registration.
-#[derive(Debug, Clone)]
-pub(crate) struct LocalPiece {
-    pub(crate) held: Held,
-    pub(crate) offset: usize,
-    pub(crate) len: usize,
-}
-
-/// An operation that the program starts.
-#[derive(Debug)]
-pub(crate) enum Operation {
-    Read(Vec<LocalPiece>, Vec<RemotePiece>),
-    Write(Vec<LocalPiece>, Vec<RemotePiece>),
-    Send(LocalPiece),
-    Receive(LocalPiece),
-    Notify(Vec<u8>),
-}
-
-/// An operation that was started here and that the peer knows.
-pub(crate) struct Ours {
-    pub(crate) what: &'static str,
-    /// What to send once the peer pulls; the lengths add up to `bytes`.
-    pub(crate) data: Vec<LocalPiece>,
-    pub(crate) bytes: u64,
-    /// Messages that are not done.
-    pub(crate) left: usize,
-    /// Whether the plugin reported another size for one of them.
-    pub(crate) differs: bool,
-    /// Whether it counts as a small request.
-    pub(crate) is_small: bool,
-    /// The peer's answer.
-    pub(crate) answer: Option<Result<(), String>>,
-    pub(crate) starter: Starter,
-}
-
-/// Who learns that an operation is over.
-pub(crate) enum Starter {
-    Alone(Completion),
-    Together(Together),
-}
-
-impl Starter {
-    fn into_completions(self) -> impl Iterator<Item = Completion> {
-        let (alone, together) = match self {
-            Self::Alone(completion) => (Some(completion), None),
-            Self::Together(together) => (None, Some(together.into_completions())),
-        };
-        alone.into_iter().chain(together.into_iter().flatten())
-    }
-}
-
-impl Ours {
-    pub(crate) fn new(what: &'static str, bytes: u64, starter: Starter) -> Self {
-        Self {
-            what,
-            data: Vec::new(),
-            bytes,
-            left: 0,
-            differs: false,
-            is_small: matches!(starter, Starter::Together(_)),
-            answer: None,
-            starter,
-        }
-    }
-
-    /// The operation, for people.
-    fn describe(&self, op: u64) -> String {
-        let (what, bytes) = (self.what, self.bytes);
-        match &self.starter {
-            Starter::Alone(_) => format!("{what} {op} of {bytes} bytes"),
-            Starter::Together(all) => {
-                format!("{what} {op} of {} pieces, {bytes} bytes", all.len())
-            }
-        }
-    }
-}
-
-/// Data of the peer that is on its way into memory here.
-#[derive(Default)]
-pub(crate) struct Pull {
-    pub(crate) left: usize,
-    pub(crate) bytes: u64,
-    pub(crate) differs: bool,
-    /// Of the receive that it fills; a write has none.
-    pub(crate) completion: Option<Completion>,
-    /// The buffer in which small writes arrive together, and where they belong.
-    pub(crate) staged: Option<(LocalPiece, Vec<LocalPiece>)>,
-}
 
 /// What the driver tells a connection about its endpoint.
 pub(crate) struct Home<'a> {
@@ -518,44 +431,6 @@ impl Connection {
             completion.finish(Err(Error::Connection { peer, why }));
         }
     }
-}
-
-pub(crate) fn bytes_of(pieces: &[LocalPiece]) -> u64 {
-    pieces.iter().map(|piece| piece.len as u64).sum()
-}
-
-/// Messages of pieces with these lengths.
-pub(crate) fn messages_of(lens: impl Iterator<Item = u64>, chunk: usize) -> u64 {
-    lens.fold(0, |sum: u64, len| {
-        sum.saturating_add(len.div_ceil(chunk as u64))
-    })
-}
-
-/// Gives the messages of some pieces to the lanes in turn; returns how many there are.
-pub(crate) fn push(
-    lanes: &mut [SharedLane],
-    first_lane: u16,
-    pieces: &[LocalPiece],
-    chunk: usize,
-    part: Part,
-) -> usize {
-    let mut lane = usize::from(first_lane) % lanes.len();
-    let mut messages = 0;
-    for piece in pieces {
-        for start in (0..piece.len).step_by(chunk) {
-            let len = chunk.min(piece.len - start);
-            let (held, offset) = (piece.held.clone(), piece.offset + start);
-            lanes[lane].push(Job {
-                part,
-                held,
-                offset,
-                len,
-            });
-            lane = (lane + 1) % lanes.len();
-            messages += 1;
-        }
-    }
-    messages
 }
 
 pub(crate) fn lost(error: &std::io::Error) -> Lost {

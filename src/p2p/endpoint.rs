@@ -4,12 +4,13 @@
 
 use crate::accept::{self, Terms};
 use crate::blob::Seal;
-use crate::connection::{LocalPiece, Peer};
+use crate::connection::Peer;
 use crate::driver::Driver;
 use crate::gpu::Movable;
 use crate::loaded::Named;
 use crate::memory::Memory;
 use crate::message::Message;
+use crate::pieces::LocalPiece;
 use crate::shared::{Accepted, Command, Shared, Start};
 use crate::{Error, Loaded, Metadata, Settings, helper, loaded};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};

@@ -18,6 +18,8 @@
 //! | `accept` | the thread that waits for peers, and the steps to a connection |
 //! | `joining` | the plugin's listens, connects and accepts of a connection's lanes |
 //! | `connection` | the operations of one connection that were started here |
+//! | `pending` | operations that are not over |
+//! | `pieces` | parts of registered memory, and the messages that carry them |
 //! | `answers` | what the peer says: its reads, writes, sends and answers |
 //! | `together` | small reads and writes that travel as one |
 //! | `lane` | one comm and the messages on it |
@@ -57,6 +59,8 @@ mod memory;
 mod message;
 mod metadata;
 mod operations;
+mod pending;
+mod pieces;
 mod settings;
 mod shared;
 mod shared_lane;

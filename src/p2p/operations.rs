@@ -5,9 +5,11 @@
 )]
 
 use crate::blob::{Blob, Claim, Right, Rights};
-use crate::connection::{LocalPiece, MESSAGES_MAX, Operation, messages_of};
+use crate::connection::MESSAGES_MAX;
 use crate::memory::Held;
 use crate::message::{NOTE_MAX, PIECES_MAX, RemotePiece};
+use crate::pending::Operation;
+use crate::pieces::{LocalPiece, messages_of};
 use crate::shared::Command;
 use crate::transfer::begin;
 use crate::{Endpoint, Error, Transfer};

@@ -4,12 +4,14 @@
 
 use crate::Error;
 use crate::blob::Seal;
-use crate::connection::{Arrival, LocalPiece, NOTES_MAX, Operation, Peer};
+use crate::connection::{Arrival, NOTES_MAX, Peer};
 use crate::fork::Origin;
 use crate::joining::Joining;
 use crate::loaded::Loaded;
 use crate::memory::{Memory, Registration};
 use crate::message::Message;
+use crate::pending::Operation;
+use crate::pieces::LocalPiece;
 use crate::transfer::{Completion, Reply};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};

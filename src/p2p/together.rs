@@ -12,10 +12,12 @@
 #![forbid(unsafe_code)]
 
 use crate::blob::Right;
-use crate::connection::{Connection, LocalPiece, Lost, Operation, Ours, Starter, push};
+use crate::connection::{Connection, Lost};
 use crate::lane::Part;
 use crate::memory::{Held, Registration, copy};
 use crate::message::{Message, RemotePiece};
+use crate::pending::{Operation, Ours, Starter};
+use crate::pieces::{LocalPiece, push};
 use crate::transfer::Completion;
 use std::sync::Arc;
 use tcpx_engine::gpu::{DeviceMemory, HostMemory};
