@@ -45,6 +45,21 @@ impl Process {
     }
 }
 
+impl Process {
+    fn signal(&self, signal: rustix::process::Signal) -> rustix::process::Pid {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).expect("a child");
+        pid
+    }
+
+    fn stop(&self) {
+        let pid = self.signal(rustix::process::Signal::STOP);
+        // The signal stops one thread after the other.
+        let stopped = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED);
+        assert!(stopped.is_ok_and(|state| state.is_some_and(|(_, state)| state.stopped())));
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -209,11 +224,7 @@ fn a_peer_that_is_stopped_is_given_up() {
     let endpoint = endpoint.expect("an endpoint");
     let into = register(&endpoint, &mut buffer);
     let (connection, blob) = reach(&endpoint, &mut server);
-    let pid = rustix::process::Pid::from_child(&server.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("a child");
-    // The signal stops one thread after the other.
-    let stopped = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED);
-    assert!(stopped.is_ok_and(|state| state.is_some_and(|(_, state)| state.stopped())));
+    server.stop();
     let remote = Remote {
         blob: &blob,
         offset: 0,
@@ -236,6 +247,45 @@ fn a_peer_that_is_stopped_is_given_up() {
         "{said:?}"
     );
     endpoint.deregister(into.registration).expect("free");
+}
+
+#[test]
+fn small_reads_that_wait_for_each_other_are_one_message() {
+    const PAGES: usize = 256;
+    // SAFETY: before the first endpoint, and each test of this file sets the same value.
+    unsafe { std::env::set_var("TCPXSOFT_SOCKET_IFNAME", "lo") };
+    let mut server = Process::run("serves");
+    let mut buffer = vec![0; PAGES * 4096];
+    let endpoint = endpoint("reader");
+    let whole = register(&endpoint, &mut buffer);
+    let (connection, blob) = reach(&endpoint, &mut server);
+    server.stop();
+    let read = |page: usize| {
+        let into = Local {
+            address: whole.address + page * 4096,
+            len: 4096,
+            ..whole
+        };
+        let remote = Remote {
+            blob: &blob,
+            offset: (page * 4096) as u64,
+        };
+        endpoint
+            .read(connection, &[(into, remote)])
+            .expect("starts")
+    };
+    let reads: Vec<_> = (0..PAGES).map(read).collect();
+    server.signal(rustix::process::Signal::CONT);
+    for read in &reads {
+        assert_eq!(read.wait(AMPLE), Ok(4096));
+    }
+    let content = std::hint::black_box(&buffer);
+    assert!((0..content.len()).all(|at| content[at] == pattern(at)));
+    let channels = shown().channels;
+    let receives = channels.iter().filter(|one| one.role == Role::Recv);
+    let messages: u64 = receives.map(|one| one.posted).sum();
+    // Sixteen fill a message. At most four had none to wait for.
+    assert!((16..=20).contains(&messages), "{messages} messages");
 }
 
 #[test]
