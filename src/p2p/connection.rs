@@ -341,17 +341,13 @@ impl Connection {
 
     /// Does what can be done now: drives the lanes, answers, sends. Returns whether anything advanced.
     pub(crate) fn turn(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
-        let mut moved = self.has_heard;
         self.start_few();
-        let Self {
-            sends,
-            recvs,
-            finished,
-            ..
-        } = self;
-        for lane in sends.iter_mut().chain(recvs) {
-            moved |= lane.turn(home.net, finished)?;
+        let driven = self.drive_lanes(home.net);
+        if driven.is_err() {
+            // The end of the peer explains more than that of a lane, and what it said last still more.
+            self.hear(home)?;
         }
+        let mut moved = driven? | self.has_heard;
         if self.has_listened && !self.has_heard && self.in_flight() > MANY {
             self.deaf = if moved { DEAF_MOVING } else { DEAF_WAITING };
         }
@@ -378,6 +374,14 @@ impl Connection {
         }
         if moved {
             self.moved_at = Instant::now();
+        }
+        Ok(moved)
+    }
+
+    fn drive_lanes(&mut self, net: &dyn Net) -> Result<bool, Lost> {
+        let mut moved = false;
+        for lane in self.sends.iter_mut().chain(&mut self.recvs) {
+            moved |= lane.turn(net, &mut self.finished)?;
         }
         Ok(moved)
     }
