@@ -282,3 +282,62 @@ impl Connection {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_engine::gpu::Region;
+
+    fn piece(memory: &Held, offset: usize, len: usize) -> LocalPiece {
+        let held = memory.clone();
+        LocalPiece { held, offset, len }
+    }
+
+    fn with<R>(region: &Arc<Region>, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        let whole = region.span(0, region.len()).expect("inside");
+        region.with_bytes(whole, f).expect("not lent")
+    }
+
+    #[test]
+    fn pieces_are_put_into_a_buffer_and_come_out_at_their_places() {
+        let region = HostMemory::host().allocate(4096).expect("memory");
+        with(&region, |bytes| {
+            (0..100).for_each(|at| bytes[at] = at as u8)
+        });
+        let memory = Held::own(Arc::clone(&region));
+        let mut staging = Staging::default();
+        let from = [piece(&memory, 90, 10), piece(&memory, 0, 3)];
+        let staged = staging.gather(from.iter()).expect("a buffer");
+        assert_eq!(staged.len, 13);
+        let into = [piece(&memory, 200, 9), piece(&memory, 300, 4)];
+        scatter(&staged, into.iter()).expect("inside");
+        with(&region, |bytes| {
+            assert_eq!(bytes[200..210], [90, 91, 92, 93, 94, 95, 96, 97, 98, 0]);
+            assert_eq!(bytes[299..305], [0, 99, 0, 1, 2, 0]);
+        });
+        let outside = piece(&memory, region.len() - 1, 2);
+        assert!(staging.gather([outside].iter()).is_err());
+    }
+
+    #[test]
+    fn memory_of_a_gpu_is_not_copied() {
+        let device = HostMemory::device_stand_in().allocate(4096);
+        let memory = Held::own(device.expect("memory"));
+        let refused = Staging::default().gather([piece(&memory, 0, 8)].iter());
+        assert!(refused.is_err());
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_once_nothing_holds_it_and_there_is_a_bound() {
+        let mut staging = Staging::default();
+        let first = staging.take(8).expect("a buffer");
+        let second = staging.take(8).expect("a buffer");
+        assert_ne!(first.held.number, second.held.number);
+        let number = first.held.number;
+        drop(first);
+        assert_eq!(staging.take(8).expect("a buffer").held.number, number);
+        let held: Vec<_> = (1..BUFFERS_MAX).map(|_| staging.take(8)).collect();
+        assert!(held.iter().all(Result::is_ok));
+        assert!(staging.take(8).is_err());
+    }
+}
