@@ -1,0 +1,233 @@
+//! What the words of an error mean, whatever the program is that writes them.
+//!
+//! A line that no signature explains mostly has words of the system, such as `Connection refused`, or
+//! words that all programs use alike, such as `heartbeat` or `must be divisible by`. They tell what to
+//! look at. The system's words also tell more than a signature of lines that name no cause.
+#![forbid(unsafe_code)]
+
+mod nccl;
+mod programs;
+mod system;
+
+use crate::report::{STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
+use crate::signature::{Role, Signature};
+use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS};
+use programs::OF_PROGRAMS;
+use regex::{RegexSet, RegexSetBuilder};
+use std::sync::LazyLock;
+use system::OF_SYSTEM;
+
+/// An error of the system.
+struct Reason {
+    /// Its words, as a regex; case does not decide.
+    words: &'static str,
+    /// The likeliest first.
+    causes: &'static [&'static str],
+    next: &'static str,
+}
+
+/// Bytes of the cache of the search for words.
+const CACHE_MAX: usize = 256 << 10;
+
+static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
+    let words = all().map(|(reason, kind)| match kind {
+        Kind::Source => format!("{}\\d+ NCCL WARN ", reason.words),
+        _ => format!("(?i){}", reason.words),
+    });
+    let set = RegexSetBuilder::new(words)
+        .dfa_size_limit(CACHE_MAX)
+        .build();
+    set.expect("sound regexes")
+});
+
+/// All reasons, in the order in which they count.
+fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
+    fn of(reasons: &'static [Reason], kind: Kind) -> impl Iterator<Item = (&'static Reason, Kind)> {
+        reasons.iter().map(move |reason| (reason, kind))
+    }
+    of(&OF_RDMA, Kind::Rdma)
+        .chain(of(&OF_SYSTEM, Kind::System))
+        .chain(of(&OF_NCCL, Kind::Source))
+        .chain(of(&OF_RESULTS, Kind::Result))
+        .chain(of(&OF_PROGRAMS, Kind::Other))
+}
+
+/// Gives findings on lines that no signature explains the causes of the words in them. Where a
+/// signature names no cause, those of the system's words are before its own.
+pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature]) {
+    for finding in findings {
+        let name = finding.signature.as_str();
+        let signature = signatures.iter().find(|one| one.name == name);
+        let is_unexplained = matches!(name, UNKNOWN_WARNING | STATED_ERROR)
+            || signature.is_some_and(|one| one.fallback);
+        let names_no_cause = signature.is_some_and(|one| one.role != Role::Cause);
+        let Some((reason, kind)) = of(&finding.sample) else {
+            continue;
+        };
+        let causes = reason.causes.iter().map(|cause| (*cause).to_owned());
+        let is_first = finding.role == Role::General;
+        if is_unexplained {
+            finding.causes = causes.collect();
+            finding.next_step = Some(reason.next.to_owned());
+            continue;
+        }
+        // A signature that quotes a program's error knows less than the words of the error.
+        let has = |place: &str| signature.is_some_and(|one| one.meaning.contains(place));
+        let quotes = has("{error}") || has("{event}");
+        let is_told_by_words = match kind {
+            Kind::Rdma => names_no_cause || quotes,
+            Kind::System => names_no_cause,
+            Kind::Result => names_no_cause && is_first,
+            Kind::Source | Kind::Other => false,
+        };
+        if is_told_by_words {
+            finding.causes.splice(0..0, causes);
+        }
+    }
+}
+
+/// Whose words they are.
+#[derive(Clone, Copy)]
+enum Kind {
+    Rdma,
+    System,
+    /// A source file of NCCL.
+    Source,
+    /// A result of NCCL.
+    Result,
+    Other,
+}
+
+/// The reason in a line, and whose words tell it.
+fn of(line: &str) -> Option<(&'static Reason, Kind)> {
+    let number = WORDS.matches(line).iter().next()?;
+    all().nth(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LogFilter, LogReader, SignatureCatalogue};
+    use tcpx_run_model::chinese::chinese;
+
+    #[test]
+    fn the_words_of_the_system_are_found_in_lines_of_any_program() {
+        let check = |line: &str, part: Option<&str>| {
+            let cause = of(line).map(|(reason, _)| reason.causes[0]);
+            let is_right = match part {
+                Some(part) => cause.is_some_and(|cause| cause.contains(part)),
+                None => cause.is_none(),
+            };
+            assert!(is_right, "{line}: {cause:?}");
+        };
+        check(
+            "dial tcp 10.0.1.25:8080: connect: connection refused",
+            Some("nothing listens"),
+        );
+        check(
+            "RuntimeError: connect() timed out. Original timeout was 60000 ms.",
+            Some("no answer"),
+        );
+        check(
+            "store->get('0') got error: Connection reset by peer",
+            Some("other end"),
+        );
+        check(
+            "dial tcp: lookup node-b on 10.0.0.2:53: no such host",
+            Some("name of a host"),
+        );
+        check("/etc/start.sh: 11: /opt/kubectl: not found", Some("path"));
+        check("OSError: [Errno 28] No space left on device", Some("full"));
+        check(
+            "[Errno 13] Permission denied: '/dev/infiniband/uverbs0'",
+            Some("right"),
+        );
+        check("the page was not found in the cache", None);
+        check("a step timed out after 30 s", Some("in time"));
+        check(
+            "nvidia-container-cli: initialization error: driver error: failed to process request: unknown.",
+            Some("GPU driver"),
+        );
+        check(
+            "command terminated with exit code 137",
+            Some("out of memory"),
+        );
+        check("read body failed, error msg:End of file", Some("other end"));
+        check(
+            "shmat(shmid=1073709056) failed: Identifier removed",
+            Some("shared memory"),
+        );
+        check("NameError: name 'modle' is not defined", Some("own code"));
+        check(
+            "This thread has been waiting for the clique and may be stuck",
+            Some("in time"),
+        );
+        check("This node has been marked as dead", Some("heartbeats"));
+        check(
+            "the batch size must be divisible by the number of ranks",
+            Some("must fit"),
+        );
+        check(
+            "Failed to mount the segment due to rpc error",
+            Some("not reached"),
+        );
+        check("AssertionError", Some("a check within"));
+        check("KeyError: 'lm_head.weight'", Some("looks up"));
+        check(
+            "NCCL WARN Cuda failure 1 'invalid argument'",
+            Some("a call refused a value"),
+        );
+        check(
+            "NET/IB : mlx5_0:1 Got async event : local catastrophic error",
+            Some("firmware"),
+        );
+        check(
+            "Process failed for slice (local_nic: mlx5_0): local protection error",
+            Some("not registered"),
+        );
+        check(
+            "10-shadow.sh: line 70: 71 Broken pipe             yes",
+            None,
+        );
+        check(
+            "RuntimeError: NCCL error in: a.hpp:82, invalid argument, NCCL version 2.4.8",
+            Some("an argument that it refuses"),
+        );
+        check(
+            "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)",
+            Some("two ranks on one GPU"),
+        );
+        check("all ranks joined", None);
+        check(
+            "node-a:7:7 [1] transport/nvls.cc:254 NCCL WARN Cuda failure 401 'the state'",
+            Some("multicast"),
+        );
+        check(
+            "node-a:7:7 [1] proxy.cc:1111 NCCL WARN [Service thread] Unknown command 7",
+            Some("proxy thread"),
+        );
+        check("node-a:7:7 [1] NCCL INFO transport/nvls.cc:409 -> 1", None);
+    }
+
+    #[test]
+    fn an_exception_with_such_words_is_told_by_them() {
+        let catalogue = SignatureCatalogue::embedded().unwrap();
+        let filter = LogFilter::default();
+        let mut reader = LogReader::new(&catalogue, &filter);
+        let text = "RuntimeError: store->get('0') got error: Connection reset by peer\n";
+        reader.source("a", text.as_bytes(), text.as_bytes());
+        let report = reader.report();
+        let finding = &report.findings[0];
+        assert_eq!(finding.signature, "python-exception");
+        assert!(finding.causes[0].contains("other end"), "{finding:?}");
+        let next = finding.next_step.as_deref().unwrap();
+        assert!(next.contains("other end"), "{next}");
+    }
+
+    #[test]
+    fn each_has_chinese() {
+        let texts = all().flat_map(|(one, _)| one.causes.iter().chain([&one.next]));
+        let missing: Vec<&&str> = texts.filter(|text| chinese(text).is_none()).collect();
+        assert!(missing.is_empty(), "add to chinese-logs.toml: {missing:#?}");
+    }
+}
