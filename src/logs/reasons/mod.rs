@@ -21,8 +21,7 @@ use system::OF_SYSTEM;
 struct Reason {
     /// Its words, as a regex; case does not decide.
     words: &'static str,
-    /// The likeliest first.
-    causes: &'static [&'static str],
+    cause: &'static str,
     next: &'static str,
 }
 
@@ -45,11 +44,11 @@ fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
     fn of(reasons: &'static [Reason], kind: Kind) -> impl Iterator<Item = (&'static Reason, Kind)> {
         reasons.iter().map(move |reason| (reason, kind))
     }
-    of(&OF_RDMA, Kind::Rdma)
-        .chain(of(&OF_SYSTEM, Kind::System))
-        .chain(of(&OF_NCCL, Kind::Source))
-        .chain(of(&OF_RESULTS, Kind::Result))
-        .chain(of(&OF_PROGRAMS, Kind::Other))
+    of(OF_RDMA, Kind::Rdma)
+        .chain(of(OF_SYSTEM, Kind::System))
+        .chain(of(OF_NCCL, Kind::Source))
+        .chain(of(OF_RESULTS, Kind::Result))
+        .chain(of(OF_PROGRAMS, Kind::Other))
 }
 
 /// Gives findings on lines that no signature explains the causes of the words in them. Where a
@@ -64,10 +63,10 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
         let Some((reason, kind)) = of(&finding.sample) else {
             continue;
         };
-        let causes = reason.causes.iter().map(|cause| (*cause).to_owned());
+        let cause = reason.cause.to_owned();
         let is_first = finding.role == Role::General;
         if is_unexplained {
-            finding.causes = causes.collect();
+            finding.causes = vec![cause];
             finding.next_step = Some(reason.next.to_owned());
             continue;
         }
@@ -81,7 +80,7 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
             Kind::Source | Kind::Other => false,
         };
         if is_told_by_words {
-            finding.causes.splice(0..0, causes);
+            finding.causes.insert(0, cause);
         }
     }
 }
@@ -113,7 +112,7 @@ mod tests {
     #[test]
     fn the_words_of_the_system_are_found_in_lines_of_any_program() {
         let check = |line: &str, part: Option<&str>| {
-            let cause = of(line).map(|(reason, _)| reason.causes[0]);
+            let cause = of(line).map(|(reason, _)| reason.cause);
             let is_right = match part {
                 Some(part) => cause.is_some_and(|cause| cause.contains(part)),
                 None => cause.is_none(),
@@ -226,8 +225,8 @@ mod tests {
 
     #[test]
     fn each_has_chinese() {
-        let texts = all().flat_map(|(one, _)| one.causes.iter().chain([&one.next]));
-        let missing: Vec<&&str> = texts.filter(|text| chinese(text).is_none()).collect();
+        let texts = all().flat_map(|(one, _)| [one.cause, one.next]);
+        let missing: Vec<&str> = texts.filter(|text| chinese(text).is_none()).collect();
         assert!(missing.is_empty(), "add to chinese-logs.toml: {missing:#?}");
     }
 }

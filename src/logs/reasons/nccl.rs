@@ -4,147 +4,113 @@
 use super::Reason;
 
 /// The source files of NCCL whose warnings are about one part of it.
-pub(super) const OF_NCCL: [Reason; 8] = [
+pub(super) const OF_NCCL: &[Reason] = &[
     Reason {
         words: r"transport/nvls\.cc:",
-        causes: &[
-            "multicast over NVLink (NVLS) was not set up: the fabric manager does not run or lost its state, or the container hides GPUs",
-        ],
+        cause: "multicast over NVLink (NVLS) was not set up: the fabric manager does not run or lost its state, or the container hides GPUs",
         next: "`systemctl status nvidia-fabricmanager` and `nvidia-smi -q | grep -A2 Fabric` on the node; NCCL_NVLS_ENABLE=0 goes without it",
     },
     Reason {
         words: r"(?:include/shm\.h|shmutils\.cc|transport/shm\.(?:cc|cu)):",
-        causes: &[
-            "shared memory between processes of one node was not set up: /dev/shm is too small, or the containers do not share it",
-        ],
+        cause: "shared memory between processes of one node was not set up: /dev/shm is too small, or the containers do not share it",
         next: "`df -h /dev/shm` in the container; NCCL_SHM_DISABLE=1 goes without it",
     },
     Reason {
         words: r"transport/p2p\.(?:cc|cu):",
-        causes: &[
-            "GPUs of one node cannot access each other's memory: separate containers, an IOMMU or ACS, or hidden devices",
-        ],
+        cause: "GPUs of one node cannot access each other's memory: separate containers, an IOMMU or ACS, or hidden devices",
         next: "`nvidia-smi topo -p2p r` in the container; NCCL_P2P_DISABLE=1 goes without it",
     },
     Reason {
         words: r"(?:misc/ibv\w+|transport/net_ib\w*(?:/\w+)?)\.(?:cc|cu|h):",
-        causes: &[
-            "an InfiniBand or RoCE NIC refused a call: its port is down, its GID does not fit, or the container lacks its device or locked memory",
-        ],
+        cause: "an InfiniBand or RoCE NIC refused a call: its port is down, its GID does not fit, or the container lacks its device or locked memory",
         next: "`ibv_devinfo`, `show_gids` and `ulimit -l` in the container",
     },
     Reason {
         words: r"graph/\w+\.(?:cc|cu|h):",
-        causes: &[
-            "NCCL does not understand the machine's topology: a virtual machine, a container, or a file of NCCL_TOPO_FILE",
-        ],
+        cause: "NCCL does not understand the machine's topology: a virtual machine, a container, or a file of NCCL_TOPO_FILE",
         next: "`nvidia-smi topo -m` on the host and in the container; unset NCCL_TOPO_FILE",
     },
     Reason {
         words: r"proxy\.(?:cc|cu):",
-        causes: &[
-            "NCCL's proxy thread got what it did not expect: another rank had ended, or a program that is not NCCL connected to its port",
-        ],
+        cause: "NCCL's proxy thread got what it did not expect: another rank had ended, or a program that is not NCCL connected to its port",
         next: "read the first failure of the other ranks of this node; look for port scanners",
     },
     Reason {
         words: r"(?:bootstrap|misc/socket|include/socket)\.(?:cc|cu|h):",
-        causes: &[
-            "the connections between ranks failed: a rank ended, or they use another network",
-        ],
+        cause: "the connections between ranks failed: a rank ended, or they use another network",
         next: "read the first failure of the other ranks; set NCCL_SOCKET_IFNAME to the interface that all nodes share",
     },
     Reason {
         words: r"(?:misc/argcheck|enqueue|group)\.(?:cc|cu):",
-        causes: &["the program called NCCL with wrong arguments or in a wrong order"],
+        cause: "the program called NCCL with wrong arguments or in a wrong order",
         next: "compare the calls of all ranks: operation, count, type, communicator",
     },
 ];
 
 /// What an RDMA device says of a request that failed, in the words of libibverbs and of what uses it.
-pub(super) const OF_RDMA: [Reason; 6] = [
+pub(super) const OF_RDMA: &[Reason] = &[
     Reason {
         words: r"transport retry counter exceeded|retry exceeded error",
-        causes: &[
-            "the peer's NIC does not answer: packets are lost on the path, the rails, GIDs or MTUs differ, or the peer has ended",
-        ],
+        cause: "the peer's NIC does not answer: packets are lost on the path, the rails, GIDs or MTUs differ, or the peer has ended",
         next: "`ib_write_bw` between the two NICs; the counters of both ports; the peer's log of the same time",
     },
     Reason {
         words: r"local catastrophic error",
-        causes: &["the NIC, its firmware or its driver failed"],
+        cause: "the NIC, its firmware or its driver failed",
         next: "`dmesg -T | grep mlx5` on this node; restart or replace the NIC",
     },
     Reason {
         words: r"rnr retry counter exceeded",
-        causes: &["the peer posted no receive in time: it is slow, stuck or has ended"],
+        cause: "the peer posted no receive in time: it is slow, stuck or has ended",
         next: "read the peer's log of the same time",
     },
     Reason {
         words: r"local protection error|local access (?:violation|error)",
-        causes: &[
-            "the memory of the request is not registered with this NIC, or was deregistered or freed before the request ended",
-        ],
+        cause: "the memory of the request is not registered with this NIC, or was deregistered or freed before the request ended",
         next: "compare the address and the length in the line with the program's registrations on this NIC",
     },
     Reason {
         words: r"remote access error|remote invalid request|remote protection error",
-        causes: &[
-            "the peer does not allow access to this memory: another key, a range beyond its registration, or it was deregistered",
-        ],
+        cause: "the peer does not allow access to this memory: another key, a range beyond its registration, or it was deregistered",
         next: "compare the key and the address in the line with the peer's registrations",
     },
     Reason {
         words: r"work request flushed|wr flushed|flushed error",
-        causes: &[
-            "the queue pair was closed before this request: an earlier error of the connection, or the peer has ended",
-        ],
+        cause: "the queue pair was closed before this request: an earlier error of the connection, or the peer has ended",
         next: "read the first error of the same connection, and the peer's log before this time",
     },
 ];
 
 /// The words of NCCL's results, of which programs log nothing else where NCCL_DEBUG is unset.
-pub(super) const OF_RESULTS: [Reason; 6] = [
+pub(super) const OF_RESULTS: &[Reason] = &[
     Reason {
         words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}invalid usage",
-        causes: &[
-            "the program used NCCL wrongly: two ranks on one GPU, ranks that disagree on a communicator, or a GPU that is not visible",
-        ],
+        cause: "the program used NCCL wrongly: two ranks on one GPU, ranks that disagree on a communicator, or a GPU that is not visible",
         next: "compare CUDA_VISIBLE_DEVICES and the GPU of each rank; NCCL_DEBUG=WARN names the rule that was broken",
     },
     Reason {
         words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}invalid argument",
-        causes: &[
-            "the program passed NCCL an argument that it refuses: a rank, a count, a GPU, or memory of another GPU",
-        ],
+        cause: "the program passed NCCL an argument that it refuses: a rank, a count, a GPU, or memory of another GPU",
         next: "compare the world size and the GPU of each rank; NCCL_DEBUG=WARN names the argument",
     },
     Reason {
         words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}unhandled cuda error",
-        causes: &[
-            "a CUDA call inside NCCL failed: memory is full, GPUs cannot access each other, the driver does not fit, or an earlier kernel failed",
-        ],
+        cause: "a CUDA call inside NCCL failed: memory is full, GPUs cannot access each other, the driver does not fit, or an earlier kernel failed",
         next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the CUDA error",
     },
     Reason {
         words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}unhandled system error",
-        causes: &[
-            "a call of the system inside NCCL failed: a socket, an RDMA device, or shared memory",
-        ],
+        cause: "a call of the system inside NCCL failed: a socket, an RDMA device, or shared memory",
         next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the call",
     },
     Reason {
         words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}internal error",
-        causes: &[
-            "NCCL found a state that should not be: ranks with different settings or versions, or a topology that it does not understand",
-        ],
+        cause: "NCCL found a state that should not be: ranks with different settings or versions, or a topology that it does not understand",
         next: "set NCCL_DEBUG=WARN on all ranks and run again; compare NCCL's version on all nodes",
     },
     Reason {
         words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}remote process exited",
-        causes: &[
-            "another rank ended first, or the network to it failed: its own log has the reason",
-        ],
+        cause: "another rank ended first, or the network to it failed: its own log has the reason",
         next: "read the first failure of the rank that ended first",
     },
 ];

@@ -4,113 +4,95 @@
 use super::Reason;
 
 /// Words that programs use alike; they tell less than a signature. The first counts.
-pub(super) const OF_PROGRAMS: [Reason; 18] = [
+pub(super) const OF_PROGRAMS: &[Reason] = &[
     Reason {
         words: r"undefined symbol|read past end of buffer|symbol lookup error|version .?(?:glibc|cxxabi)|cannot import name|no module named|has no attribute|unexpected keyword argument|incompatible (?:version|release)|version mismatch",
-        causes: &[
-            "a program and a library that it loads are of releases that do not fit, or the library is not installed",
-        ],
+        cause: "a program and a library that it loads are of releases that do not fit, or the library is not installed",
         next: "compare the versions in the image and on every node: `pip list`, `ldd`, LD_LIBRARY_PATH, PYTHONPATH",
     },
     Reason {
         words: r"unrecognized (?:argument|option)|invalid choice|(?:arguments|options) are required|(?:unknown|no such) option|unexpected argument",
-        causes: &["the command line does not fit this release of the program"],
+        cause: "the command line does not fit this release of the program",
         next: "compare the options with `--help` of the same release",
     },
     Reason {
         words: r"\bnameerror|is not defined\b|syntaxerror|indentationerror|unboundlocalerror",
-        causes: &["a mistake in the program's own code, at the place above the line"],
+        cause: "a mistake in the program's own code, at the place above the line",
         next: "read the code at the place above the line",
     },
     Reason {
         words: r"environment variable .{0,80}(?:not set|not found|missing|required|expected)|expected, but not set",
-        causes: &["a variable that the launcher should set is missing"],
+        cause: "a variable that the launcher should set is missing",
         next: "compare `env` of every rank: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT",
     },
     Reason {
         words: r"unable to allocate resources|requested node configuration|invalid (?:account|partition|qos)|more processors requested",
-        causes: &[
-            "Slurm cannot give what the job asks for: a partition, an account, nodes, GPUs or a limit",
-        ],
+        cause: "Slurm cannot give what the job asks for: a partition, an account, nodes, GPUs or a limit",
         next: "compare the job's #SBATCH lines with `sinfo` and `scontrol show partition`",
     },
     Reason {
         words: r"err_?image_?pull|image_?pull_?back_?off|pull access denied|manifest unknown|failed to pull image",
-        causes: &["the image cannot be fetched: its name, its tag, or the right to read it"],
+        cause: "the image cannot be fetched: its name, its tag, or the right to read it",
         next: "pull the same image by hand on the node, with the same credentials",
     },
     Reason {
         words: r"too many requests|rate limit|quota|\b429\b|service unavailable|bad gateway|\b50[0234] server error",
-        causes: &[
-            "a service that the program asks refuses for now: it is overloaded, limits its users, or is down",
-        ],
+        cause: "a service that the program asks refuses for now: it is overloaded, limits its users, or is down",
         next: "look at the state of the service in the line; try the same request by hand",
     },
     Reason {
         words: r"checksum|corrupt|invalid magic|bad magic|header ?too ?large|invalid header|jsondecodeerror|unpickling|is truncated",
-        causes: &["a file or a message is damaged, incomplete, or of another format"],
+        cause: "a file or a message is damaged, incomplete, or of another format",
         next: "compare the size and the checksum of the file with its source",
     },
     Reason {
         words: r"divisible|must be (?:equal|greater|less|at least|positive|the same|set)|should be (?:equal|the same)|(?:must|does not|do not|doesn't|should) match|mismatch|expected .{1,80}\b(?:got|found|received)\b|inconsistent|different values",
-        causes: &["two values that must fit do not: sizes, ranks, devices or settings in the line"],
+        cause: "two values that must fit do not: sizes, ranks, devices or settings in the line",
         next: "compare the two values in the line on every rank, and where the configuration sets them",
     },
     Reason {
         words: r"heartbeat|marked (?:as )?dead|node .{0,80}\b(?:died|dead|failed|removed)\b",
-        causes: &[
-            "a process or a node stopped sending heartbeats: it ended, is overloaded, or the network to it is cut",
-        ],
+        cause: "a process or a node stopped sending heartbeats: it ended, is overloaded, or the network to it is cut",
         next: "read the last lines of the process or node in the line, and `dmesg -T` there",
     },
     Reason {
         words: r"(?:failed|unable|cannot|could not|couldn't|can't|not able) to (?:re)?connect|unable to complete .{0,20}connection|connect\w* (?:to \S+ )?failed|connection (?:failed|error|lost)|lost connection|unreachable|handshake|\brpc\b.{0,30}(?:error|fail)|fail.{0,40}\brpc\b",
-        causes: &[
-            "the other program was not reached: it is not up, listens on another address, or a firewall is between",
-        ],
+        cause: "the other program was not reached: it is not up, listens on another address, or a firewall is between",
         next: "read the other program's log; `nc -vz HOST PORT` from this node, with the address in the line or above it",
     },
     Reason {
         words: r"timed? ?-?out|deadline exceeded|may be stuck|not all of them arrived|gave up waiting|errors? while waiting for|faulty rank|did not (?:respond|answer|arrive|join|reply)|no response",
-        causes: &[
-            "another process did not come, answer or finish in time: it did not start, ended, is slow, or waits itself",
-        ],
+        cause: "another process did not come, answer or finish in time: it did not start, ended, is slow, or waits itself",
         next: "find the process that the line waits for: one without this line, or whose log ends first",
     },
     Reason {
         words: r"insufficient|not enough|exceeds|exceeded|out of range|too (?:large|big|small|long|many|few)|larger than|greater than",
-        causes: &["the program asks for more than there is: the line names what is short"],
+        cause: "the program asks for more than there is: the line names what is short",
         next: "compare the two numbers in the line or above it; lower what the program asks for",
     },
     Reason {
         words: r"not supported|unsupported|not implemented|notimplementederror|not compiled|not built|compiled without|without .{1,30}support",
-        causes: &["this build, device or driver lacks what the program asks for"],
+        cause: "this build, device or driver lacks what the program asks for",
         next: "compare the release and the build of the program in the line with its documentation",
     },
     Reason {
         words: r"already (?:exists|initialized|registered|bound|running|in use)|duplicate",
-        causes: &["an earlier run or another process still has the name or the thing"],
+        cause: "an earlier run or another process still has the name or the thing",
         next: "look for processes and files of an earlier run on this node",
     },
     Reason {
         words: r"\bkeyerror|missing (?:key|required|field)|required (?:key|field|parameter)|is missing\b",
-        causes: &[
-            "a value that the program looks up is missing in its configuration, environment or checkpoint",
-        ],
+        cause: "a value that the program looks up is missing in its configuration, environment or checkpoint",
         next: "look for the name in the line in the configuration that this run reads",
     },
     Reason {
         words: r"invalid (?:argument|usage|parameter|value|configuration)|\bEINVAL\b",
-        causes: &[
-            "a call refused a value: a wrong setting, or a library and a driver of releases that do not fit",
-        ],
+        cause: "a call refused a value: a wrong setting, or a library and a driver of releases that do not fit",
         next: "compare the settings of the call in the line with its documentation, and the releases of library and driver",
     },
     Reason {
         words: r"assert(?:ion|ed|ionerror)?\b|check failed|internal (?:error|server error)|\bbug\b",
-        causes: &[
-            "a check within the program failed: a bug, a wrong setting, or what an earlier error left",
-        ],
+        cause: "a check within the program failed: a bug, a wrong setting, or what an earlier error left",
         next: "read the earlier lines of this process; search the program's issues for the line",
     },
 ];

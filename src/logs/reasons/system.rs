@@ -5,149 +5,121 @@ use super::Reason;
 
 /// The words of the system. The first whose words are in a line counts: what names an object is
 /// before what names a call.
-pub(super) const OF_SYSTEM: [Reason; 23] = [
+pub(super) const OF_SYSTEM: &[Reason] = &[
     Reason {
         words: r"nvidia-container-cli|nvml error: driver|nvidia driver is not loaded|communicate with the nvidia driver|could not select device driver",
-        causes: &[
-            "the container cannot use the GPU driver of this node: it is not loaded, not found, or of another release",
-        ],
+        cause: "the container cannot use the GPU driver of this node: it is not loaded, not found, or of another release",
         next: "`nvidia-smi` on the node itself, outside of any container; then the container toolkit's log and configuration",
     },
     Reason {
         words: r"\bSIGKILL\b|\bsignal 9\b|exit(?:ed|s)?(?: with)?(?: (?:exit|return))?[ _]?(?:code|status)?[ :=]*(?:137|-9)\b|oom[-_ ]?kill|tasks? \S+: killed|\d\s+killed\b|^killed$",
-        causes: &[
-            "the process was killed from outside, mostly because the node or its container was out of memory",
-        ],
+        cause: "the process was killed from outside, mostly because the node or its container was out of memory",
         next: "`dmesg -T | grep -i -e oom -e killed` on its node, and the memory limit of the container",
     },
     Reason {
         words: r"\bidentifier removed|\bEIDRM\b|shmat|shm_open|shared memory (?:error|segment)",
-        causes: &[
-            "a segment of shared memory is gone or cannot be attached: its owner ended, or the containers of the node do not share it",
-        ],
+        cause: "a segment of shared memory is gone or cannot be attached: its owner ended, or the containers of the node do not share it",
         next: "`df -h /dev/shm` and `ipcs -m` in both containers; containers of one node need one IPC namespace",
     },
     Reason {
         words: r"name or service not known|name resolution|could not resolve host|no such host|nodename nor servname|gaierror",
-        causes: &[
-            "the name of a host has no address on this node: it is misspelt, of another domain, or DNS does not answer",
-        ],
+        cause: "the name of a host has no address on this node: it is misspelt, of another domain, or DNS does not answer",
         next: "`getent hosts NAME` on this node, with the name in the line",
     },
     Reason {
         words: r"\bconnection refused|\bECONNREFUSED\b",
-        causes: &[
-            "nothing listens at the address: its program did not start, has ended, or listens on another port",
-        ],
+        cause: "nothing listens at the address: its program did not start, has ended, or listens on another port",
         next: "read the log of the program that should listen there; `ss -ltnp` on its node shows what does",
     },
     Reason {
         words: r"\bconnection timed out|\bconnect\(\) timed out|\boperation timed out|\bETIMEDOUT\b|timed out .*\bconnect",
-        causes: &[
-            "no answer came from the address: a firewall, another network, or a node that is down",
-        ],
+        cause: "no answer came from the address: a firewall, another network, or a node that is down",
         next: "`nc -vz HOST PORT` from this node, with the address in the line or above it",
     },
     Reason {
         words: r"no route to host|network is unreachable|host is unreachable|\bEHOSTUNREACH\b",
-        causes: &[
-            "this node has no route to the address: another network, an interface that is down, or a firewall",
-        ],
+        cause: "this node has no route to the address: another network, an interface that is down, or a firewall",
         next: "`ip route get ADDRESS` on this node, with the address in the line or above it",
     },
     Reason {
         words: r"connection (?:was )?(?:reset|aborted|closed by)|connection to \S+ closed by|\bbroken pipe(?:$|[^ ]| [^ ])|connection abort|\bECONNRESET\b|remote end closed connection|socket closed|\bend of file\b|\bEOF\b|remote_disconnect|disconnected",
-        causes: &[
-            "the program at the other end of the connection ended or was ended: its own log has the reason",
-        ],
+        cause: "the program at the other end of the connection ended or was ended: its own log has the reason",
         next: "read the last lines of the program at the other end, before this time",
     },
     Reason {
         words: r"address already in use|failed to bind|check failed: bind\(|\bEADDRINUSE\b",
-        causes: &["another process has the port, often one of an earlier job"],
+        cause: "another process has the port, often one of an earlier job",
         next: "`ss -ltnp` on this node shows which process has the port",
     },
     Reason {
         words: r"cannot assign requested address|\bEADDRNOTAVAIL\b",
-        causes: &["the address is not one of this node"],
+        cause: "the address is not one of this node",
         next: "compare the address with `ip -br addr` on this node",
     },
     Reason {
         words: r"\bno space left on device|\bENOSPC\b",
-        causes: &["a file system is full: the disk, /tmp, or /dev/shm of the container"],
+        cause: "a file system is full: the disk, /tmp, or /dev/shm of the container",
         next: "`df -h` and `df -i` on this node, in the container",
     },
     Reason {
         words: r"\btoo many open files|\bEMFILE\b",
-        causes: &["the process has as many open files as its limit allows"],
+        cause: "the process has as many open files as its limit allows",
         next: "`ulimit -n` where the program starts; raise it",
     },
     Reason {
         words: r"cannot allocate memory|\bENOMEM\b|std::bad_alloc|\bMemoryError\b|\bout of memory\b",
-        causes: &[
-            "memory is used up: of the GPU, of the node, of the container, or of what a process may lock",
-        ],
+        cause: "memory is used up: of the GPU, of the node, of the container, or of what a process may lock",
         next: "`nvidia-smi`, `free -g`, `ulimit -l` and the memory limit of the container on this node",
     },
     Reason {
         // A call of accept that found no peer within its time is no limit.
         words: r"accept failed:? resource temporarily unavailable",
-        causes: &[
-            "no peer came to the socket before it was closed: this process is being aborted, or another rank of the node ended",
-        ],
+        cause: "no peer came to the socket before it was closed: this process is being aborted, or another rank of the node ended",
         next: "read the first failure of the other ranks of this node",
     },
     Reason {
         words: r"resource temporarily unavailable|can't start new thread|\bEAGAIN\b",
-        causes: &["a limit on processes or threads is reached"],
+        cause: "a limit on processes or threads is reached",
         next: "`ulimit -u` and the pids limit of the container",
     },
     Reason {
         words: r"read-only file system|\bEROFS\b",
-        causes: &["the file system is mounted read-only"],
+        cause: "the file system is mounted read-only",
         next: "`findmnt -T PATH` on this node, with the path in the line",
     },
     Reason {
         words: r"\bpermission denied|operation not permitted|\bEACCES\b|\bEPERM\b|insufficient permission",
-        causes: &[
-            "the user of the process lacks a right: a mode of a file, a key of ssh, or a capability or device of the container",
-        ],
+        cause: "the user of the process lacks a right: a mode of a file, a key of ssh, or a capability or device of the container",
         next: "compare the user, the groups and the capabilities of the process with what the line asks for",
     },
     Reason {
         words: r"\b40[13] (?:client error|unauthorized|forbidden)|\bunauthorized\b|gated ?repo|invalid token|authentication failed",
-        causes: &["the credentials are missing, expired, or lack the right"],
+        cause: "the credentials are missing, expired, or lack the right",
         next: "check the token or the key that this process has, and what it may do",
     },
     Reason {
         words: r"certificate (?:verify failed|has expired)|\bx509:",
-        causes: &[
-            "the certificate is not trusted here, has expired, or the clock of this node is wrong",
-        ],
+        cause: "the certificate is not trusted here, has expired, or the clock of this node is wrong",
         next: "`date` on this node, and the list of trusted certificates of the image",
     },
     Reason {
         words: r"no such file or directory|executable file not found|command not found|: not found$|\bENOENT\b|cannot open shared object file",
-        causes: &[
-            "the path does not exist on this node or in this image, or its search path lacks the folder",
-        ],
+        cause: "the path does not exist on this node or in this image, or its search path lacks the folder",
         next: "look for the path on this node, in the container; compare PATH and LD_LIBRARY_PATH",
     },
     Reason {
         words: r"exec format error",
-        causes: &["the program was built for another kind of processor"],
+        cause: "the program was built for another kind of processor",
         next: "compare `file PROGRAM` with `uname -m` on this node",
     },
     Reason {
         words: r"\bno such device|\bENODEV\b|device or resource busy",
-        causes: &[
-            "the device is missing on this node or in this container, or another process has it",
-        ],
+        cause: "the device is missing on this node or in this container, or another process has it",
         next: "`nvidia-smi -L`, `ibv_devices` and `ls /dev` in the container",
     },
     Reason {
         words: r"input/output error|remote i/o error|stale file handle|transport endpoint is not connected",
-        causes: &["a device or a network file system failed"],
+        cause: "a device or a network file system failed",
         next: "`dmesg -T | tail` on this node, from the time of the line on",
     },
 ];
