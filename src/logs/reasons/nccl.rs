@@ -79,38 +79,43 @@ pub(super) const OF_RDMA: &[Reason] = &[
         cause: "the queue pair was closed before this request: an earlier error of the connection, or the peer has ended",
         next: "read the first error of the same connection, and the peer's log before this time",
     },
+    Reason {
+        words: r"(?:create|modify|open|query|post|alloc)\w*.{0,24}\b(?:qp|cq|srq|pd|ah|queue pair|address handle|completion queue|device context)\b.{0,60}fail|fail.{0,40}\b(?:create|modify|open|query|post|alloc)\w*.{0,24}\b(?:qp|cq|srq|pd|queue pair|address handle|completion queue|device context)\b|ibv_\w+ (?:failed|returned)|\bgid\b.{0,40}(?:not found|invalid|fail)",
+        cause: "the RDMA device refused to make a connection: a port is down, the GID does not fit, or the container lacks its device or locked memory",
+        next: "`ibv_devinfo`, `show_gids` and `ulimit -l` in the container",
+    },
 ];
 
 /// The words of NCCL's results, of which programs log nothing else where NCCL_DEBUG is unset.
 pub(super) const OF_RESULTS: &[Reason] = &[
     Reason {
-        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}invalid usage",
+        words: r"(?:nccl error|nccl failure|nccl operation|nccl\w+ failed).{0,200}invalid usage",
         cause: "the program used NCCL wrongly: two ranks on one GPU, ranks that disagree on a communicator, or a GPU that is not visible",
         next: "compare CUDA_VISIBLE_DEVICES and the GPU of each rank; NCCL_DEBUG=WARN names the rule that was broken",
     },
     Reason {
-        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}invalid argument",
+        words: r"(?:nccl error|nccl failure|nccl operation|nccl\w+ failed).{0,200}invalid argument",
         cause: "the program passed NCCL an argument that it refuses: a rank, a count, a GPU, or memory of another GPU",
         next: "compare the world size and the GPU of each rank; NCCL_DEBUG=WARN names the argument",
     },
     Reason {
-        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}unhandled cuda error",
-        cause: "a CUDA call inside NCCL failed: memory is full, GPUs cannot access each other, the driver does not fit, or an earlier kernel failed",
-        next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the CUDA error",
-    },
-    Reason {
-        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}unhandled system error",
+        words: r"unhandled system error",
         cause: "a call of the system inside NCCL failed: a socket, an RDMA device, or shared memory",
         next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the call",
     },
     Reason {
-        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}internal error",
+        words: r"internal error - please report this issue to the nccl|(?:nccl error|nccl failure|nccl operation|nccl\w+ failed).{0,200}internal error",
         cause: "NCCL found a state that should not be: ranks with different settings or versions, or a topology that it does not understand",
         next: "set NCCL_DEBUG=WARN on all ranks and run again; compare NCCL's version on all nodes",
     },
     Reason {
-        words: r"(?:nccl error|nccl operation|nccl\w+ failed).{0,200}remote process exited",
+        words: r"(?:nccl error|nccl failure|nccl operation|nccl\w+ failed).{0,200}remote process exited",
         cause: "another rank ended first, or the network to it failed: its own log has the reason",
         next: "read the first failure of the rank that ended first",
+    },
+    Reason {
+        words: r"communicator (?:was |is )?aborted|communicator .{0,60}aborted|nccl.{0,40}was aborted",
+        cause: "PyTorch aborted the communicator because a collective failed or timed out on some rank",
+        next: "read the first error of any rank before this line; NCCL_DEBUG=WARN names the reason",
     },
 ];

@@ -26,11 +26,6 @@ pub(super) const OF_PROGRAMS: &[Reason] = &[
         next: "compare `env` of every rank: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT",
     },
     Reason {
-        words: r"unable to allocate resources|requested node configuration|invalid (?:account|partition|qos)|more processors requested",
-        cause: "Slurm cannot give what the job asks for: a partition, an account, nodes, GPUs or a limit",
-        next: "compare the job's #SBATCH lines with `sinfo` and `scontrol show partition`",
-    },
-    Reason {
         words: r"err_?image_?pull|image_?pull_?back_?off|pull access denied|manifest unknown|failed to pull image",
         cause: "the image cannot be fetched: its name, its tag, or the right to read it",
         next: "pull the same image by hand on the node, with the same credentials",

@@ -3,18 +3,81 @@
 
 use super::Reason;
 
+/// A process that ended by a signal: its name, its number, or the exit code that tells it, as a
+/// shell (128 and the number) or a launcher (negative) writes it.
+macro_rules! ended_by {
+    ($name:literal, $number:literal, $codes:literal) => {
+        concat!(
+            r"\b",
+            $name,
+            r"\b|\bsignal:? ",
+            $number,
+            r"\b|exit(?:ed|s)?(?: with)?(?: (?:exit|return|error))?[ _]?(?:code|status)?[ :=(]*(?:",
+            $codes,
+            r")\b"
+        )
+    };
+}
+
 /// The words of the system. The first whose words are in a line counts: what names an object is
 /// before what names a call.
 pub(super) const OF_SYSTEM: &[Reason] = &[
+    Reason {
+        words: r"unable to allocate resources|requested node configuration|invalid (?:account|partition|qos)|more processors requested",
+        cause: "Slurm cannot give what the job asks for: a partition, an account, nodes, GPUs or a limit",
+        next: "compare the job's #SBATCH lines with `sinfo` and `scontrol show partition`",
+    },
     Reason {
         words: r"nvidia-container-cli|nvml error: driver|nvidia driver is not loaded|communicate with the nvidia driver|could not select device driver",
         cause: "the container cannot use the GPU driver of this node: it is not loaded, not found, or of another release",
         next: "`nvidia-smi` on the node itself, outside of any container; then the container toolkit's log and configuration",
     },
     Reason {
-        words: r"\bSIGKILL\b|\bsignal 9\b|exit(?:ed|s)?(?: with)?(?: (?:exit|return))?[ _]?(?:code|status)?[ :=]*(?:137|-9)\b|oom[-_ ]?kill|tasks? \S+: killed|\d\s+killed\b|^killed$",
+        words: concat!(
+            ended_by!("SIGKILL", "9", "137|-9"),
+            r"|oom[-_ ]?kill|tasks? \S+: killed|\d\s+killed\b|^killed$"
+        ),
         cause: "the process was killed from outside, mostly because the node or its container was out of memory",
         next: "`dmesg -T | grep -i -e oom -e killed` on its node, and the memory limit of the container",
+    },
+    Reason {
+        words: ended_by!("SIGTERM", "15", "143|-15"),
+        cause: "the process was told to end (SIGTERM): by its launcher or scheduler after another process had failed, for a time limit or a preemption, or by a person",
+        next: "read the launcher's and the scheduler's lines of the same second, and the first failure of any other process",
+    },
+    Reason {
+        words: concat!(
+            ended_by!("SIGSEGV", "11", "139|-11"),
+            r"|segmentation fault|\bsegfault\b"
+        ),
+        cause: "the process crashed in native code: a bug, or libraries of releases that do not fit",
+        next: "run with PYTHONFAULTHANDLER=1 or under gdb to see the call; compare the releases of the libraries that it loads",
+    },
+    Reason {
+        words: concat!(ended_by!("SIGBUS", "7", "135|-7"), r"|\bbus error\b"),
+        cause: "memory behind a mapped file could not be had: mostly /dev/shm of the container is full",
+        next: "`df -h /dev/shm` in the container; start it with a larger --shm-size, or with the host's IPC",
+    },
+    Reason {
+        words: concat!(
+            ended_by!("SIGILL", "4", "132|-4"),
+            r"|illegal instruction \(core"
+        ),
+        cause: "the program was built for another processor than that of this node",
+        next: "compare `lscpu` of this node with the one that the program was built on",
+    },
+    Reason {
+        words: concat!(
+            ended_by!("SIGINT", "2", "130|-2"),
+            r"|\bkeyboardinterrupt\b"
+        ),
+        cause: "a person or a launcher interrupted the process (SIGINT)",
+        next: "read what the process did before: if it hung, its last lines show where",
+    },
+    Reason {
+        words: ended_by!("SIGHUP", "1", "129"),
+        cause: "the terminal or the ssh session of the process ended (SIGHUP)",
+        next: "start it with nohup, tmux or a scheduler",
     },
     Reason {
         words: r"\bidentifier removed|\bEIDRM\b|shmat|shm_open|shared memory (?:error|segment)",
@@ -37,12 +100,12 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
         next: "`nc -vz HOST PORT` from this node, with the address in the line or above it",
     },
     Reason {
-        words: r"no route to host|network is unreachable|host is unreachable|\bEHOSTUNREACH\b",
+        words: r"no route to host|network is unreachable|host is unreachable|\bEHOSTUNREACH\b|network is down|\bENETDOWN\b",
         cause: "this node has no route to the address: another network, an interface that is down, or a firewall",
         next: "`ip route get ADDRESS` on this node, with the address in the line or above it",
     },
     Reason {
-        words: r"connection (?:was )?(?:reset|aborted|closed by)|connection to \S+ closed by|\bbroken pipe(?:$|[^ ]| [^ ])|connection abort|\bECONNRESET\b|remote end closed connection|socket closed|\bend of file\b|\bEOF\b|remote_disconnect|disconnected",
+        words: r"connection (?:was )?(?:reset|aborted|closed by)|connection to \S+ closed by|\bbroken pipe(?:$|[^ ]| [^ ])|connection abort|\bECONNRESET\b|remote end closed connection|socket closed|\bend of file\b|\bEOF\b|\beoferror\b|closed (?:the )?connection|connection closed|\bHUP on\b|software caused connection abort|remote_disconnect|disconnected",
         cause: "the program at the other end of the connection ended or was ended: its own log has the reason",
         next: "read the last lines of the program at the other end, before this time",
     },
@@ -57,7 +120,7 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
         next: "compare the address with `ip -br addr` on this node",
     },
     Reason {
-        words: r"\bno space left on device|\bENOSPC\b",
+        words: r"\bno space left on device|\bENOSPC\b|disk quota exceeded|\bEDQUOT\b|\bover \d+ ?% full|\bdisk (?:is )?full|\b(?:ran|running|run) out of (?:disk|space)",
         cause: "a file system is full: the disk, /tmp, or /dev/shm of the container",
         next: "`df -h` and `df -i` on this node, in the container",
     },
@@ -121,5 +184,55 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
         words: r"input/output error|remote i/o error|stale file handle|transport endpoint is not connected",
         cause: "a device or a network file system failed",
         next: "`dmesg -T | tail` on this node, from the time of the line on",
+    },
+    Reason {
+        words: r"bad file descriptor|\bEBADF\b",
+        cause: "the program used a socket or a file that it had already closed: an earlier failure or an end closed it",
+        next: "read the earlier lines of this process, and the first failure of the others",
+    },
+    Reason {
+        words: r"function not implemented|\bENOSYS\b",
+        cause: "the kernel lacks this system call, or the container's seccomp profile forbids it",
+        next: "compare `uname -r` with what the program needs; try a container without its seccomp profile",
+    },
+    Reason {
+        words: r"address family not supported|protocol not supported|\bEAFNOSUPPORT\b|\bEPROTONOSUPPORT\b",
+        cause: "this node or container lacks the kind of network that the program asks for, mostly IPv6",
+        next: "`ip -br addr` and `sysctl net.ipv6.conf.all.disable_ipv6` in the container",
+    },
+    Reason {
+        words: r"message too long|\bEMSGSIZE\b",
+        cause: "a packet is larger than the network allows: the MTUs of the path differ",
+        next: "`ping -M do -s 8972 HOST` to the peer; compare the MTU of all interfaces of the path",
+    },
+    Reason {
+        words: r"no buffer space available|\bENOBUFS\b",
+        cause: "the kernel has no memory left for sockets, or a queue of the NIC is full",
+        next: "`sysctl net.core.rmem_max net.core.wmem_max net.ipv4.tcp_mem`; `ip -s link`",
+    },
+    Reason {
+        words: r"\bno such process|\bESRCH\b|no child processes|\bECHILD\b",
+        cause: "the process that it asks for has already ended",
+        next: "read the last lines of the process that the line names",
+    },
+    Reason {
+        words: r"\bfile exists|\bEEXIST\b|not a directory|is a directory|directory not empty|file name too long",
+        cause: "the path is not what the program expects: left by an earlier run, or given wrongly",
+        next: "`ls -ld PATH` on this node, with the path in the line",
+    },
+    Reason {
+        words: r"\bbad address|\bEFAULT\b",
+        cause: "a call was given memory that is not mapped, or that the device cannot reach",
+        next: "`lsmod | grep -e nvidia_peermem -e gdrdrv` where the memory is a GPU's; otherwise look for memory that was freed",
+    },
+    Reason {
+        words: r"operation canceled|\bECANCELED\b",
+        cause: "a request was canceled because its connection or its program was being closed",
+        next: "read the first failure before this line",
+    },
+    Reason {
+        words: r"argument list too long|\bE2BIG\b",
+        cause: "the command line and the environment together are too large",
+        next: "`env | wc -c` where the program starts; pass long lists in a file",
     },
 ];
