@@ -185,8 +185,15 @@ impl Compose<'_> {
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
         follow_ends(&mut report.findings);
-        order(&mut report.findings);
-        order(&mut report.benign);
+        let signatures = &self.catalogue.signatures;
+        let vague = report.findings.iter();
+        let vague: Vec<bool> = vague
+            .map(|one| super::reasons::is_vague(one, signatures))
+            .collect();
+        order(&mut report.findings, |number| {
+            vague.get(number) == Some(&true)
+        });
+        order(&mut report.benign, |_| false);
     }
 
     /// Lines that state an error in words, unless a finding names a cause. If all findings
@@ -208,7 +215,8 @@ impl Compose<'_> {
         report.stated = lines.filter(precedes).collect();
         let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
         let first = match report.findings.is_empty() {
-            false => report.findings.iter().all(has_followed).then_some(0),
+            false if report.findings.iter().all(has_followed) => Some(0),
+            false => self.tells_why_before(report),
             true => self.ends_in_an_error(&report.stated),
         };
         if let Some(first) = first.filter(|first| *first < report.stated.len()) {
@@ -217,8 +225,23 @@ impl Compose<'_> {
         }
     }
 
-    /// The first of the lines that state an error with which a file ends: hardly anything comes
-    /// behind them, so what failed was not got over.
+    /// The first of the lines that tell why something failed, right before the first finding, if
+    /// that one only says that something failed.
+    fn tells_why_before(&self, report: &LogReport) -> Option<usize> {
+        let findings = report.findings.iter();
+        let failures = findings.filter(|one| one.role != Role::Consequence);
+        let first = failures.min_by_key(|one| &one.first)?;
+        let tells = |line: &StatedLine| {
+            first.first.line.saturating_sub(line.place.line) <= ENDING_LINES
+                && !super::stated::is_warning(&line.sample)
+                && super::reasons::tells_why(&line.sample)
+        };
+        let number = report.stated.iter().position(tells);
+        number.filter(|_| super::reasons::is_vague(first, &self.catalogue.signatures))
+    }
+
+    /// The first of the lines that state an error with which a file ends, or of those of them that
+    /// tell why: hardly anything comes behind them, so what failed was not got over.
     fn ends_in_an_error(&self, stated: &[StatedLine]) -> Option<usize> {
         let mut first = None;
         for (number, line) in stated.iter().enumerate().rev() {
@@ -239,7 +262,10 @@ impl Compose<'_> {
             }
             first = Some(number);
         }
-        first
+        let fails = |number: &usize| !super::stated::is_warning(&stated[*number].sample);
+        let tells = |number: &usize| super::reasons::tells_why(&stated[*number].sample);
+        let mut at_end = (first?..stated.len()).filter(fails);
+        at_end.clone().find(tells).or_else(|| at_end.next())
     }
 
     /// Whether every process with these lines initialized a communicator afterwards, or the job has
@@ -826,7 +852,7 @@ fn stated_finding(line: StatedLine) -> SignatureFinding {
 }
 
 /// Most lines of a text that begins with a line that only opens it, such as `error: {`.
-const TEXT_LINES: u64 = 10;
+const TEXT_LINES: u64 = 64;
 
 /// Drops unknown lines that only open a text in which another finding is: that one tells more.
 fn drop_heads(findings: &mut Vec<SignatureFinding>) {
@@ -894,7 +920,8 @@ fn follow_ends(findings: &mut [SignatureFinding]) {
     let ends = findings.iter().filter(is_end).map(|one| one.first.clone());
     let ends: Vec<LinePlace> = ends.collect();
     for finding in findings {
-        let is_unknown = finding.signature == UNKNOWN_WARNING && finding.causes.is_empty();
+        let is_unknown =
+            finding.signature == UNKNOWN_WARNING && !super::reasons::tells_why(&finding.sample);
         if is_unknown && ends.iter().any(|end| is_later(&finding.first, end)) {
             finding.role = Role::Consequence;
         }
@@ -902,14 +929,27 @@ fn follow_ends(findings: &mut [SignatureFinding]) {
 }
 
 /// Orders findings: what failed first, then failures without a reason, warnings, and what
-/// followed, mere warnings last. Lines of one file are in the order of the file unless all have a time.
-fn order(findings: &mut [SignatureFinding]) {
+/// followed, mere warnings last. Lines of one file are in the order of the file unless all have a
+/// time. A line that only says that something failed is behind a line next to it that says why.
+fn order(findings: &mut Vec<SignatureFinding>, is_vague: impl Fn(usize) -> bool) {
     let have_times = have_clocks(findings);
-    findings.sort_by_cached_key(|finding| {
+    let told = findings.iter().enumerate();
+    let told = told.filter(|(number, one)| one.role == Role::General && !is_vague(*number));
+    let told: Vec<LinePlace> = told.map(|(_, one)| one.first.clone()).collect();
+    let is_near = |one: &LinePlace, other: &LinePlace| {
+        one.file == other.file && one.line.abs_diff(other.line) <= ENDING_LINES
+    };
+    let key = |(number, finding): &(usize, SignatureFinding)| {
         let at = finding.first.at.clone().filter(|_| have_times);
         let is_mild = finding.role == Role::Consequence && finding.severity >= Severity::Warning;
-        (finding.order(), is_mild, at, finding.first.clone())
-    });
+        let yields = finding.role == Role::General
+            && is_vague(*number)
+            && told.iter().any(|other| is_near(&finding.first, other));
+        (finding.order(), is_mild, yields, at, finding.first.clone())
+    };
+    let mut numbered: Vec<_> = std::mem::take(findings).into_iter().enumerate().collect();
+    numbered.sort_by_cached_key(key);
+    findings.extend(numbered.into_iter().map(|(_, finding)| finding));
 }
 
 /// Most microseconds by which a later line of a file is earlier: ranks write late, and clocks

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 24] = [
+pub(super) const PIECES: [&[u8]; 25] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -40,6 +40,7 @@ pub(super) const PIECES: [&[u8]; 24] = [
     b"closed by ",
     b"mismatch for ",
     b"nrecognized ",
+    b"losed conn",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -50,13 +51,13 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed (?:the )?connection|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
     )
 });
-/// Lines of stack traces and tables, and notices of a logger.
+/// Lines of stack traces and tables, and what a logger says below a warning.
 static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^\s*(?:#|[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|^\[?[IDW]\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug|WARNING|WARN)\b|:(?:INFO|DEBUG|WARNING):"#,
+        r#"^\s*(?:#|[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID]\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug)\b|:(?:INFO|DEBUG):"#,
     )
 });
 /// Sentences that advise, or that say that all is well.
@@ -68,6 +69,10 @@ static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
         r"|\(or |timeout (?:is|set|of|to|in|value|seconds|ms)\b|(?:[Ss]et|[Uu]sing|with|[Dd]efault) (?:\w+ )?timeout",
     ))
 });
+
+/// A line that a logger calls a warning: healthy jobs log such failures, so they are only told.
+static WARNING: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"^\[?W\d{3,4} |(?:^|[\s\[(|<"])(?:WARNING|WARN)\b|:WARNING:"#));
 
 static SENTENCE_END: LazyLock<Finder> = LazyLock::new(|| Finder::new(". "));
 
@@ -84,6 +89,11 @@ pub(super) fn stated(line: &[u8]) -> Option<&[u8]> {
     });
     let is_stated = sentences.any(states) && !OTHER_LINES.is_match(front);
     is_stated.then(|| line.trim_ascii())
+}
+
+/// Whether a stated failure is no more than a warning.
+pub(super) fn is_warning(line: &str) -> bool {
+    WARNING.is_match(line.as_bytes())
 }
 
 /// The first and the last lines, those that differ in their numbers once.
@@ -216,6 +226,11 @@ mod tests {
             "2026-11-20 08:14:04 - train - INFO - download failed, trying the mirror",
             false,
         );
+        check(
+            "ERROR 11-20 [core.py:134]     return self.call(method, timeout, \"failed\")",
+            false,
+        );
+        check("ERROR 11-20 [core.py:134]            ^^^^^^^ failed", false);
         check("if it failed, read the manual", false);
         check("This may indicate that a node failed", false);
         check("ran /opt/error/failed.sh", false);
@@ -250,7 +265,7 @@ mod tests {
             true,
         );
         check("train:INFO:download failed, trying the mirror", false);
-        check("2026-11-20 [WARNING] import failed", false);
+        check("2026-11-20 [WARNING] import failed", true);
         check("no active ports (or it was unable to use them)", false);
     }
 
@@ -260,6 +275,15 @@ mod tests {
             line: number,
         };
         lines.add(place, text.as_bytes());
+    }
+
+    #[test]
+    fn a_failure_may_be_no_more_than_a_warning() {
+        assert!(is_warning("2026-11-20 [WARNING] import failed"));
+        assert!(is_warning(
+            "cache WARNING: the remote end closed the connection"
+        ));
+        assert!(!is_warning("the import failed"));
     }
 
     #[test]

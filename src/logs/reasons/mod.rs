@@ -9,15 +9,18 @@ mod cuda;
 mod nccl;
 mod programs;
 mod system;
+mod vague;
 
 use crate::report::{STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
 use crate::signature::{Role, Signature};
 use cuda::OF_CUDA;
 use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS};
 use programs::OF_PROGRAMS;
+use regex::Regex;
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 use system::OF_SYSTEM;
+use vague::VAGUE;
 
 /// An error of the system.
 struct Reason {
@@ -55,6 +58,7 @@ fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
         .chain(of(OF_NCCL, Kind::Source))
         .chain(of(OF_RESULTS, Kind::Result))
         .chain(of(OF_PROGRAMS, Kind::Other))
+        .chain(of(VAGUE, Kind::Vague))
 }
 
 /// Gives findings on lines that no signature explains the causes of the words in them. Where a
@@ -63,12 +67,15 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
     for finding in findings {
         let name = finding.signature.as_str();
         let signature = signatures.iter().find(|one| one.name == name);
-        let is_unexplained = matches!(name, UNKNOWN_WARNING | STATED_ERROR)
-            || signature.is_some_and(|one| one.fallback);
+        let only_quotes = only_quotes(name, signature);
+        let is_unexplained = only_quotes || signature.is_some_and(|one| one.fallback);
         let names_no_cause = signature.is_some_and(|one| one.role != Role::Cause);
         let Some((reason, kind)) = of(&finding.sample) else {
             continue;
         };
+        if matches!(kind, Kind::Vague) && !only_quotes {
+            continue;
+        }
         let cause = reason.cause.to_owned();
         let is_first = finding.role == Role::General;
         if is_unexplained {
@@ -83,7 +90,8 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
             Kind::Rdma => names_no_cause || quotes,
             Kind::System | Kind::Cuda => names_no_cause,
             Kind::Result => names_no_cause && is_first,
-            Kind::Source | Kind::Other => false,
+            Kind::Other => names_no_cause && is_first && quotes,
+            Kind::Source | Kind::Vague => false,
         };
         if is_told_by_words {
             finding.causes.insert(0, cause);
@@ -102,12 +110,41 @@ enum Kind {
     /// A result of NCCL.
     Result,
     Other,
+    /// They tell what kind of call failed, and not why.
+    Vague,
 }
 
-/// The reason in a line, and whose words tell it.
+/// Where a text goes on with what may have happened, or with advice.
+static SUPPOSES: LazyLock<Regex> = LazyLock::new(|| {
+    let words = r"\. (?:There are some potential|This (?:may|might|could|can|usually|error may)|It (?:may|might|could)|Possible (?:causes|reasons)|(?:To|For) (?:debug|troubleshoot|more)|Please )";
+    Regex::new(words).expect("a sound regex")
+});
+
+/// The reason in what a line states, and whose words tell it.
 fn of(line: &str) -> Option<(&'static Reason, Kind)> {
-    let number = WORDS.matches(line.as_bytes()).iter().next()?;
+    let end = SUPPOSES
+        .find(line)
+        .map_or(line.len(), |found| found.start());
+    let number = WORDS.matches(&line.as_bytes()[..end]).iter().next()?;
     all().nth(number)
+}
+
+/// Whether a finding only quotes what a program says: `signature` is none, or that of any exception.
+fn only_quotes(name: &str, signature: Option<&Signature>) -> bool {
+    let quotes = |one: &Signature| one.fallback && one.meaning.contains("{error}");
+    matches!(name, UNKNOWN_WARNING | STATED_ERROR) || signature.is_some_and(quotes)
+}
+
+/// Whether a finding says that something failed, and not why.
+pub(super) fn is_vague(finding: &SignatureFinding, signatures: &[Signature]) -> bool {
+    let name = finding.signature.as_str();
+    let signature = signatures.iter().find(|one| one.name == name);
+    only_quotes(name, signature) && !tells_why(&finding.sample)
+}
+
+/// Whether the words of a line tell why something failed.
+pub(super) fn tells_why(line: &str) -> bool {
+    of(line).is_some_and(|(_, kind)| !matches!(kind, Kind::Vague))
 }
 
 #[cfg(test)]
@@ -119,7 +156,8 @@ mod tests {
     #[test]
     fn the_words_of_the_system_are_found_in_lines_of_any_program() {
         let check = |line: &str, part: Option<&str>| {
-            let cause = of(line).map(|(reason, _)| reason.cause);
+            let why = of(line).filter(|(_, kind)| !matches!(kind, Kind::Vague));
+            let cause = why.map(|(reason, _)| reason.cause);
             let is_right = match part {
                 Some(part) => cause.is_some_and(|cause| cause.contains(part)),
                 None => cause.is_none(),
@@ -228,6 +266,86 @@ mod tests {
         assert!(finding.causes[0].contains("other end"), "{finding:?}");
         let next = finding.next_step.as_deref().unwrap();
         assert!(next.contains("other end"), "{next}");
+    }
+
+    fn first_of(text: &str) -> (u64, Option<String>) {
+        let catalogue = SignatureCatalogue::embedded().unwrap();
+        let filter = LogFilter::default();
+        let mut reader = LogReader::new(&catalogue, &filter);
+        reader.source("a", text.as_bytes(), text.as_bytes());
+        let report = reader.report();
+        let first = report.findings.first();
+        let line = first.map_or(0, |one| one.first.line);
+        (line, first.and_then(|one| one.causes.first().cloned()))
+    }
+
+    #[test]
+    fn a_line_that_tells_why_is_before_one_next_to_it_that_does_not() {
+        let check = |text: &str, line: u64, part: &str| {
+            let (first, cause) = first_of(text);
+            let is_right = cause.is_some_and(|cause| cause.contains(part));
+            assert!(first == line && is_right, "{text}");
+        };
+        let error = "slurmd[53]: error: ";
+        check(
+            &format!(
+                "{error}couldn't execute enroot command\n{error}mkdir: /data: Permission denied\n"
+            ),
+            2,
+            "lacks a right",
+        );
+        check(
+            "/bin/bash: line 1: /usr/sbin/sshd: No such file or directory\n[ERROR] Job a failed: no success:\n",
+            1,
+            "does not exist",
+        );
+        check(
+            "Exception in thread KeepAlive_0:\nTraceback (most recent call last):\n  File \"a.py\"\nMemoryError: std::bad_alloc\n",
+            4,
+            "memory is used up",
+        );
+        // Far away, the order of the file counts.
+        let far = format!(
+            "{error}it ended\n{}{error}b: Permission denied\n",
+            "step\n".repeat(40)
+        );
+        assert_eq!(first_of(&far).0, 1);
+    }
+
+    #[test]
+    fn what_a_text_supposes_is_no_reason() {
+        let check = |line: &str, expected: bool| assert_eq!(tells_why(line), expected, "{line}");
+        check(
+            "the worker ended. There are some potential root causes. (1) SIGKILL by the OOM killer",
+            false,
+        );
+        check(
+            "the worker got SIGTERM. This may be due to a full disk",
+            true,
+        );
+        check("failed to load the model", false);
+    }
+
+    #[test]
+    fn words_of_kinds_of_calls_are_the_last_resort() {
+        let check = |line: &str, part: &str| {
+            let cause = of(line).map_or("", |(reason, _)| reason.cause);
+            assert!(cause.contains(part), "{line}: {cause}");
+        };
+        check("EtcdKeyNotFound: Key not found : /store", "is not there");
+        check("could not load the tokenizer", "could not be read");
+        check("transfer of block 7 failed", "did not get to or from");
+        check("Container failed !!!", "its own log has the reason");
+        check("exits with return code = -15", "SIGTERM");
+        check("killed by signal 11", "crashed in native code");
+        check(
+            "response code: 404 body: metadata not found",
+            "asks a service for",
+        );
+        check(
+            "Unable to allocate resources: Connection timed out",
+            "Slurm",
+        );
     }
 
     #[test]
