@@ -869,10 +869,20 @@ fn drop_heads(findings: &mut Vec<SignatureFinding>) {
     });
 }
 
+/// Errors of the system with which causes begin: such a cause is of lines with that error.
+const SYSTEM_ERRORS: [&str; 5] = ["refused", "timed out", "no route", "reset", "aborted"];
+
 /// The causes of a signature with the values of a line. A cause that begins with codes, as in
 /// `4, 9 or 10: `, is the line's own only if one of them is its code; the others come last.
 fn causes(signature: &Signature, values: &Values) -> Vec<String> {
+    let error = values.get("error").map(str::to_ascii_lowercase);
     let is_of_others = |cause: &String| {
+        let (head, _) = cause.split_once(": ").unwrap_or_default();
+        if let Some(error) = &error
+            && SYSTEM_ERRORS.contains(&head)
+        {
+            return !error.contains(head);
+        }
         let codes = cause.split_once(": ").map_or("", |(codes, _)| codes);
         let mut codes = codes
             .split([',', ' '])

@@ -24,7 +24,7 @@ use super::networks::{self, Proof};
 use super::order::InOrder;
 use super::parser::{Found, ParsedLine, ParsedRecord, Parser};
 use super::shape::{self, Level, Record};
-use super::signature::Fact;
+use super::signature::{Fact, Severity};
 use super::tally::{Around, CountedLine, Group, Place, Tally, Wait};
 use super::time::Years;
 use memchr::{memchr, memchr_iter, memrchr};
@@ -373,7 +373,14 @@ impl Counter<'_> {
             at: parsed.at,
             around,
         };
-        if parsed.found.is_empty() {
+        let names_line = |found: &Found| {
+            let signature = &self.catalogue.signatures[found.signature];
+            let only_network = signature.fallback && signature.network.is_some();
+            !(only_network && signature.severity == Severity::Info)
+        };
+        // A signature that only tells whose line it is does not explain a warning.
+        let is_unexplained = level == Some(Level::Warn) && !parsed.found.iter().any(names_line);
+        if parsed.found.is_empty() || is_unexplained {
             let said = match level {
                 Some(Level::Warn) => {
                     let is_notice = shape::is_of_ras(text, record.message);
@@ -395,6 +402,8 @@ impl Counter<'_> {
                     self.tally.transport(speaker, name, Proof::Up, place);
                 }
             }
+        }
+        if parsed.found.is_empty() {
             return;
         }
         let speaker = self.tally.speaker(record, self.file);

@@ -131,7 +131,9 @@ fn of(line: &str) -> Option<(&'static Reason, Kind)> {
 
 /// Whether a finding only quotes what a program says: `signature` is none, or that of any exception.
 fn only_quotes(name: &str, signature: Option<&Signature>) -> bool {
-    let quotes = |one: &Signature| one.fallback && one.meaning.contains("{error}");
+    let quotes = |one: &Signature| {
+        one.fallback && one.role == Role::General && one.meaning.contains("{error}")
+    };
     matches!(name, UNKNOWN_WARNING | STATED_ERROR) || signature.is_some_and(quotes)
 }
 

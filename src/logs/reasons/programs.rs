@@ -96,7 +96,7 @@ pub(super) const OF_PROGRAMS: &[Reason] = &[
         next: "compare the two values in the line on every rank, and where the configuration sets them",
     },
     Reason {
-        words: r"heartbeat|marked (?:as )?dead|node .{0,80}\b(?:died|dead|failed|removed|crashed)\b",
+        words: r"heartbeat|marked (?:as )?dead|node .{0,80}\b(?:died|dead|failed|removed|crashed)\b|\bnode fail(?:ure|ed)\b",
         cause: "a process or a node stopped sending heartbeats: it ended, is overloaded, or the network to it is cut",
         next: "read the last lines of the process or node in the line, and `dmesg -T` there",
     },
