@@ -78,8 +78,9 @@ fn shown_below(effect: &Effect) -> f64 {
 struct Tail {
     /// Ascending.
     residuals: Vec<f64>,
-    /// The pairs that were measured again: at least as many as there were suspects.
-    pairs: usize,
+    /// How many directions of a pair and rail were measured again. Each may be low by chance, also those that
+    /// were not suspected before: parts are looked for in all rates together.
+    again: usize,
 }
 
 impl Tail {
@@ -89,14 +90,14 @@ impl Tail {
         let mut residuals: Vec<f64> = healthy.map(|(at, _)| fit.residuals[at]).collect();
         residuals.sort_unstable_by(f64::total_cmp);
         let again = rates().filter(|(_, rate)| rate.is_retest);
-        let pairs: BTreeSet<[usize; 2]> = again
-            .map(|(_, rate)| [rate.from.min(rate.to), rate.from.max(rate.to)])
+        let again: BTreeSet<[usize; 3]> = again
+            .map(|(_, rate)| [rate.from, rate.to, rate.rail])
             .collect();
-        let pairs = pairs.len();
-        Self { residuals, pairs }
+        let again = again.len();
+        Self { residuals, again }
     }
 
-    /// How likely it is that chance makes none of all suspects as low as these, each time again.
+    /// How likely it is that chance makes nothing that was measured again as low as these, each time again.
     fn confidence(&self, again: &[f64]) -> f64 {
         let weakest = again.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let below = self
@@ -105,7 +106,7 @@ impl Tail {
         // One more, because the rarest residuals may be missing in this run.
         let share = (below + 1) as f64 / (self.residuals.len() + 1) as f64;
         let chance = share.powi(i32::try_from(again.len()).unwrap_or(i32::MAX));
-        (1.0 - self.pairs as f64 * chance).max(0.0)
+        (1.0 - self.again as f64 * chance).max(0.0)
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
             residuals: (0..999)
                 .map(|at| lowest * (1.0 - f64::from(at) / 500.0))
                 .collect(),
-            pairs: 100,
+            again: 100,
         };
         let again = [-0.6, -0.5, -0.7];
         assert!(tail(-0.4).confidence(&again) > 0.999_99);
