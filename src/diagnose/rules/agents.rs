@@ -50,7 +50,13 @@ fn lost(evidence: &Evidence) -> Vec<Found> {
     if is_bad && (some_left || some_lost && !said.is_empty()) {
         return vec![agents_ended(evidence, &silent, &said)];
     }
-    silent.into_iter().map(control_lost).collect()
+    let mut by_node: BTreeMap<NodeId, Vec<&EvidenceNode>> = BTreeMap::new();
+    for worker in silent {
+        by_node.entry(worker.subject.node).or_default().push(worker);
+    }
+    let lost = by_node.into_values();
+    lost.map(|workers| control_lost(evidence, &workers))
+        .collect()
 }
 
 /// What the launcher said, and which agents ended when.
@@ -137,14 +143,22 @@ fn silent(evidence: &Evidence) -> Vec<&EvidenceNode> {
         .collect()
 }
 
-fn control_lost(node: &EvidenceNode) -> Found {
-    let last = node
-        .sampled_ms
+/// An agent that is lost with its workers, at least one.
+fn control_lost(evidence: &Evidence, workers: &[&EvidenceNode]) -> Found {
+    let agent = evidence.agent_name(workers[0]);
+    let sampled = workers.iter().filter_map(|worker| worker.sampled_ms);
+    let last = sampled
+        .reduce(f64::max)
         .map_or("it never sent counters".to_owned(), |at_ms| {
             format!("its last counters are of {:.1} s", at_ms / 1e3)
         });
-    let why = format!("the agent of {} stopped sending; {last}", node.name());
-    Found::at(Condition::ControlLost, node, 0.9, why).unseen("what its worker did after that")
+    let why = format!("the agent of {agent} stopped sending; {last}");
+    let mut found = Found::at(Condition::ControlLost, workers[0], 0.9, why);
+    if let (true, Some(subject)) = (workers.len() > 1, &mut found.node) {
+        subject.pair = None;
+        subject.name = agent.to_owned();
+    }
+    found.unseen("what its worker did after that")
 }
 
 #[cfg(test)]
@@ -224,6 +238,26 @@ pub(super) mod cases {
             })
             .collect();
         evidence
+    }
+
+    #[test]
+    fn an_agent_that_is_lost_with_several_workers_is_one_finding() {
+        let mut evidence = cut_off();
+        let mut other = evidence.nodes[1].clone();
+        other.sampled_ms = Some(7000.0);
+        evidence.nodes.push(other);
+        evidence.agents = vec![agent(0, None), agent(1, None)];
+        let [found] = &lost(&evidence)[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(
+            found.node.as_ref().map(|node| (node.pair, &*node.name)),
+            Some((None, "node1"))
+        );
+        assert!(
+            found.because[0]
+                .contains("the agent of node1 stopped sending; its last counters are of")
+        );
     }
 
     #[test]
