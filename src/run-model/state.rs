@@ -45,6 +45,9 @@ pub struct RunState {
     pub stall_after_ms: u64,
     /// Display names of nodes and pairs.
     pub names: Names,
+    /// The first pair that measures again what is suspect: pairs are told once before all rounds, and
+    /// again with these.
+    pub first_retest: Option<PairId>,
     /// The command's start, nanoseconds since 1970, computed from the first event.
     pub began_ns: Option<u64>,
     /// Time of the newest event, milliseconds since the command started.
@@ -118,6 +121,7 @@ impl Default for RunState {
             scenario: None,
             stall_after_ms: STALL_AFTER_MS,
             names: Names::default(),
+            first_retest: None,
             began_ns: None,
             now_ms: 0.0,
             progress_ms: 0.0,
@@ -171,6 +175,10 @@ impl RunState {
                     .collect();
             }
             (EventKind::Pairs(pairs), _) => {
+                let known = self.names.pairs.len();
+                if known > 0 && known < pairs.len() {
+                    self.first_retest = u32::try_from(known).ok().map(PairId);
+                }
                 self.names.pairs = pairs.iter().take(WORKERS_MAX).cloned().collect();
             }
             (EventKind::Note(text), _) => {

@@ -22,7 +22,11 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     let inside = frame(buffer, area, state, "findings", &findings.len().to_string());
     let mut row = 0;
     if findings.is_empty() {
-        Pen::at(buffer, state.theme, inside, 0).write(Ink::Faint, " none so far");
+        let none = match state.shows_matrix(scene.model) {
+            true => " none about single pairs so far; slow parts are listed below the matrix",
+            false => " none so far",
+        };
+        Pen::at(buffer, state.theme, inside, 0).write(Ink::Faint, none);
     }
     for finding in findings {
         for (ink, text) in lines(finding) {

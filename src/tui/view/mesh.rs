@@ -17,7 +17,7 @@ use tcpx_words::units::counted;
 
 /// Lines of the header that names the columns by their last letters.
 const HEADS: u16 = 2;
-/// Lines below the matrix: the pair under the cursor, and a few suspects.
+/// Fewest lines below the matrix: the pair under the cursor, and a few suspects.
 const BELOW: u16 = 5;
 /// Longest name of a row.
 const NAME_MAX: usize = 16;
@@ -31,8 +31,10 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewS
     let title = format!("mesh: {} of {} pairs{median}", now.ended, now.pairs);
     let running = format!("{} running, {} failed", now.running, now.failed);
     let inside = frame(buffer, area, state, &title, &running);
-    let below = BELOW.min(inside.height / 3);
-    let [matrix, below] = split(inside, inside.height - below);
+    let room = inside.height - BELOW.min(inside.height / 3);
+    let nodes = model.state().names.nodes.len();
+    let needed = HEADS.saturating_add(u16::try_from(nodes).unwrap_or(u16::MAX));
+    let [matrix, below] = split(inside, room.min(needed));
     cells(buffer, matrix, model, state);
     about(buffer, below, model, state);
 }
@@ -43,7 +45,12 @@ pub(super) fn banner(buffer: &mut Buffer, area: Rect, model: &Model, state: &Vie
     let now = model.mesh();
     let (ink, text) = match &model.state().ended {
         Some(ended) if ended.outcome == Outcome::Passed => {
-            (Ink::GoodBanner, format!("PASSED  {} pairs", now.pairs))
+            let (ink, found) = match now.suspects.len() {
+                0 => (Ink::GoodBanner, String::new()),
+                1 => (Ink::WarnBanner, ", 1 part stands out".to_owned()),
+                parts => (Ink::WarnBanner, format!(", {parts} parts stand out")),
+            };
+            (ink, format!("PASSED  {} pairs{found}", now.pairs))
         }
         Some(ended) => {
             let word = ended.outcome.to_string().to_uppercase();
@@ -93,12 +100,14 @@ fn cells(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
     let block = block_size(names.len(), rows, room / wide);
     let blocks = names.len().div_ceil(block);
     let (at_row, at_column) = (state.mesh_at.0 / block, state.mesh_at.1 / block);
+    let shared = shared_start(&names);
     for line in 0..HEADS.min(area.height) {
         let mut pen = Pen::at(buffer, state.theme, area, line);
         pen.write(Ink::Faint, " ".repeat(label + 3));
         for column in 0..blocks {
-            let mut letters = names[column * block].chars().rev();
-            let letter = letters.nth(usize::from(HEADS - 1 - line)).unwrap_or(' ');
+            let own: Vec<char> = names[column * block].chars().skip(shared).collect();
+            let place = own.len().checked_sub(usize::from(HEADS - line));
+            let letter = place.map_or(' ', |place| own[place]);
             let letter = if letter.is_alphanumeric() {
                 letter
             } else {
@@ -129,6 +138,25 @@ fn cells(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
             pen.write(ink, format!("{glyph:<wide$}"));
         }
     }
+}
+
+/// How many letters all names begin with, without those of a number.
+fn shared_start(names: &[&str]) -> usize {
+    let Some((first, rest)) = names.split_first() else {
+        return 0;
+    };
+    let pairs = |name: &&str| {
+        name.chars()
+            .zip(first.chars())
+            .take_while(|(one, other)| one == other)
+            .count()
+    };
+    let alike = rest.iter().map(pairs).min().unwrap_or(0);
+    let shared: String = first.chars().take(alike).collect();
+    shared
+        .trim_end_matches(|letter: char| letter.is_ascii_digit())
+        .chars()
+        .count()
 }
 
 /// The worst direction of a block; `None` for a node with itself.
@@ -198,7 +226,8 @@ fn about(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
     }
     for (row, suspect) in (1..).zip(now.suspects.iter().take(shown)) {
         let mut pen = Pen::at(buffer, state.theme, area, row);
-        pen.write(Ink::Bad, format!(" {suspect}"));
+        let standing = suspect.finding.standing;
+        pen.write(Ink::Bad, format!(" {standing} : {}", suspect.words));
         if usize::from(row) == shown && now.suspects.len() > shown {
             pen.write(
                 Ink::Faint,
@@ -228,7 +257,15 @@ fn about(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
 
 #[cfg(test)]
 mod tests {
-    use super::block_size;
+    use super::{block_size, shared_start};
+
+    #[test]
+    fn columns_are_headed_by_what_tells_the_names_apart() {
+        assert_eq!(shared_start(&["node0", "node1", "node15"]), 4);
+        assert_eq!(shared_start(&["a3-1", "a3-10"]), 3);
+        assert_eq!(shared_start(&["a", "b"]), 0);
+        assert_eq!(shared_start(&[]), 0);
+    }
 
     #[test]
     fn nodes_that_do_not_fit_share_a_cell() {

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 use tcpx_run_model::ids::{NodeId, PairId};
-use tcpx_run_model::record::{MeshAttribution, MeshCell, median_rate, node_groups, rail_names};
+use tcpx_run_model::record::{
+    MeshAttribution, MeshCell, MeshFinding, median_rate, node_groups, rail_names,
+};
 use tcpx_run_model::state::{PairProgress, RunState};
 
 /// Time between two computations, by the events' clock.
@@ -64,8 +66,8 @@ pub(crate) struct MeshNow {
     pub(crate) directions: BTreeMap<(NodeId, NodeId), MeshDirection>,
     /// The name of each rail.
     pub(crate) rails: Vec<String>,
-    /// Parts that are slow or dead so far, one sentence each.
-    pub(crate) suspects: Vec<String>,
+    /// Parts that are slow or dead so far, with those that were measured again as confirmed.
+    pub(crate) suspects: Vec<MeshFinding>,
     computed_ms: Option<f64>,
 }
 
@@ -98,7 +100,7 @@ impl MeshNow {
             ),
             ..Self::default()
         };
-        let mut rates: Vec<MeshCell> = Vec::new();
+        let (mut rates, mut again): (Vec<MeshCell>, Vec<MeshCell>) = Default::default();
         for (id, pair) in (0..).map(PairId).zip(&state.names.pairs) {
             let (progress, measured) = state.pair_rates(id, pair);
             now.ended += usize::from(progress >= PairProgress::Measured);
@@ -113,13 +115,16 @@ impl MeshNow {
                 });
                 direction.is_running |= is_running;
             }
-            rates.extend(measured);
+            match state.first_retest.is_some_and(|first| id >= first) {
+                true => again.extend(measured),
+                false => rates.extend(measured),
+            }
         }
         now.median = median_rate(&rates);
         let medians: Vec<Option<f64>> = (0..now.rails.len() as u32)
             .map(|rail| median_rate(rates.iter().filter(|one| one.rail == rail)))
             .collect();
-        for cell in &rates {
+        for cell in rates.iter().chain(&again) {
             let median = medians.get(cell.rail as usize).copied().flatten();
             let share = |rate: f64| match median.filter(|median| *median > 0.0) {
                 Some(median) => rate / median,
@@ -131,17 +136,16 @@ impl MeshNow {
             }
         }
         if is_over || rates.len() <= CELLS_MAX {
-            now.suspects = suspects(state, rates, &now.rails);
+            now.suspects = suspects(state, [rates, again], &now.rails);
         }
         now
     }
 }
 
-fn suspects(state: &RunState, rates: Vec<MeshCell>, rails: &[String]) -> Vec<String> {
+fn suspects(state: &RunState, rates: [Vec<MeshCell>; 2], rails: &[String]) -> Vec<MeshFinding> {
     let facts = |node| state.node(node).and_then(|node| node.facts.as_deref());
     let groups = node_groups(&state.names, facts, &BTreeMap::new());
     let nodes = state.names.nodes.iter().map(|node| node.name.clone());
     let nodes: Vec<String> = nodes.collect();
-    let found = MeshAttribution::of(&[rates, Vec::new()], &nodes, rails, &groups);
-    found.findings.into_iter().map(|one| one.words).collect()
+    MeshAttribution::of(&rates, &nodes, rails, &groups).findings
 }
