@@ -78,13 +78,14 @@ pub(super) fn scan(
         harness.take(file, lines, &part);
         lines += u64::from(part.lines);
     });
+    let threads = threads.clamp(1, THREADS_MAX);
     let work = || {
         let _guard = in_order.guard();
-        Worker::new(catalogue, filter, file).run(&blocks, |index, part: BlockLines| {
+        Worker::new(catalogue, filter, file, threads).run(&blocks, |index, part: BlockLines| {
             in_order.hand_over(index, part.bytes(), part);
         })
     };
-    let others = threads.clamp(1, THREADS_MAX) - 1;
+    let others = threads - 1;
     let done: Vec<Done> = std::thread::scope(|scope| {
         let started: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
         let mine = work();
@@ -166,7 +167,12 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(catalogue: &'a SignatureCatalogue, filter: &'a LogFilter, file: u32) -> Self {
+    fn new(
+        catalogue: &'a SignatureCatalogue,
+        filter: &'a LogFilter,
+        file: u32,
+        threads: usize,
+    ) -> Self {
         Self {
             catalogue,
             pace: Pace::default(),
@@ -176,7 +182,7 @@ impl<'a> Worker<'a> {
                 filter,
                 years: Years::default(),
                 file,
-                tally: Tally::default(),
+                tally: Tally::of_one_of(threads),
                 harness: BlockLines::default(),
             },
         }
@@ -565,7 +571,7 @@ mod tests {
         let filter = LogFilter::default();
         let mut done = Vec::new();
         for number in 0..threads {
-            let (mut worker, mut counts) = (Worker::new(&CATALOGUE, &filter, 0), Vec::new());
+            let (mut worker, mut counts) = (Worker::new(&CATALOGUE, &filter, 0, 1), Vec::new());
             worker.pace.wait = if threads == 1 { u32::MAX } else { 0 };
             let mine = blocks.iter().enumerate();
             for (index, (lines, _)) in mine.filter(|(_, (_, of))| of % threads == number) {

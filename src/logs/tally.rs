@@ -20,7 +20,8 @@ use std::net::Ipv4Addr;
 type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
 const SPEAKERS_MAX: usize = 4096;
-/// Most bytes of the lines of signatures by process; each thread that scans has as many.
+/// Most bytes of the lines of signatures by process. Each of two threads that scan has as many, and
+/// each of more threads a share of what two have, so that memory does not grow with the threads.
 const SEEN_BYTES_MAX: usize = 6 << 20;
 const SHAPES_MAX: usize = 256;
 /// With its index, 4 MiB at most for each thread.
@@ -244,6 +245,8 @@ pub(super) struct Tally {
     pub seen: HashMap<(u32, u32), SeenLines>,
     /// The bytes of `seen`.
     seen_bytes: usize,
+    /// Threads that scan one stream, each with a tally of its own.
+    threads: usize,
     pub shapes: HashMap<Vec<u8>, SeenShape>,
     /// Lines that state an error in words.
     pub stated: StatedLines,
@@ -273,6 +276,19 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// The tally of one of several threads.
+    pub(super) fn of_one_of(threads: usize) -> Self {
+        Self {
+            threads,
+            ..Self::default()
+        }
+    }
+
+    /// What this tally may keep of something of which two threads may keep twice `max`.
+    fn share(&self, max: usize) -> usize {
+        2 * max / self.threads.max(2)
+    }
+
     /// The number of the speaker of a record.
     pub(super) fn speaker(&mut self, record: &Record<'_>, file: u32) -> u32 {
         let last = record
@@ -335,9 +351,10 @@ impl Tally {
         polls: Option<Polls>,
         line: CountedLine<'_>,
     ) {
+        let seen_max = self.share(SEEN_BYTES_MAX);
         if let Some(seen) = self.seen.get_mut(&(signature, speaker)) {
             // A function takes memory.
-            let site = line.site.filter(|_| self.seen_bytes < SEEN_BYTES_MAX);
+            let site = line.site.filter(|_| self.seen_bytes < seen_max);
             self.seen_bytes += seen.again(CountedLine { site, ..line }, polls);
             return;
         }
@@ -345,14 +362,14 @@ impl Tally {
     }
 
     fn add_seen(&mut self, key: (u32, u32), mut seen: SeenLines) {
-        if self.seen_bytes >= SEEN_BYTES_MAX {
+        if self.seen_bytes >= self.share(SEEN_BYTES_MAX) {
             seen.sites.clear();
         }
         if let Some(other) = self.seen.get_mut(&key) {
             self.seen_bytes += other.merge(seen);
             return;
         }
-        if self.seen_bytes + seen.bytes() <= SEEN_BYTES_MAX {
+        if self.seen_bytes + seen.bytes() <= self.share(SEEN_BYTES_MAX) {
             self.seen_bytes += seen.bytes();
             self.seen.insert(key, seen);
             return;
@@ -552,7 +569,7 @@ impl Tally {
     }
 
     fn flow_of(&mut self, key: FlowKey) -> Option<&mut FlowSeen> {
-        if self.flows.len() < FLOWS_MAX {
+        if self.flows.len() < self.share(FLOWS_MAX) {
             return Some(self.flows.entry(key).or_default());
         }
         let known = self.flows.get_mut(&key);
@@ -912,6 +929,13 @@ mod tests {
         assert!(one.seen.len() > 5000, "{}", one.seen.len());
         let counts = one.seen.values().map(|seen| seen.count);
         assert_eq!(counts.sum::<u64>(), 30_000);
+    }
+
+    #[test]
+    fn many_threads_together_keep_as_much_as_two() {
+        let kept = |threads| threads * Tally::of_one_of(threads).share(SEEN_BYTES_MAX);
+        assert_eq!([kept(1), kept(2)], [SEEN_BYTES_MAX, 2 * SEEN_BYTES_MAX]);
+        assert_eq!([kept(4), kept(8)], [2 * SEEN_BYTES_MAX; 2]);
     }
 
     #[test]
