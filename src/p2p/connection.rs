@@ -34,6 +34,8 @@ const DEAF_WAITING: u8 = 1;
 pub(crate) const MANY: usize = 4;
 /// Blobs of a connection that are known to be of this endpoint.
 pub(crate) const PROVEN_MAX: usize = PIECES_MAX;
+/// How long the peer's end of the connection is waited for after a lane has failed.
+const EXPLAINED_WITHIN: Duration = Duration::from_millis(100);
 /// Reading stops while as many bytes wait to be sent.
 const QUEUED_MAX: usize = 1 << 20;
 
@@ -88,6 +90,9 @@ pub(crate) struct Connection {
     has_listened: bool,
     has_heard: bool,
     outgoing: Vec<u8>,
+    /// Why a lane failed, and when. The end of the peer, or what it said last, explains more, and may
+    /// be seen later.
+    failed: Option<(Lost, Instant)>,
     /// When something advanced.
     moved_at: Instant,
 }
@@ -151,6 +156,7 @@ impl Connection {
             has_listened: false,
             has_heard: false,
             outgoing: Vec::new(),
+            failed: None,
             moved_at: Instant::now(),
         }
     }
@@ -341,13 +347,22 @@ impl Connection {
 
     /// Does what can be done now: drives the lanes, answers, sends. Returns whether anything advanced.
     pub(crate) fn turn(&mut self, home: &Home<'_>) -> Result<bool, Lost> {
-        self.start_few();
-        let driven = self.drive_lanes(home.net);
-        if driven.is_err() {
-            // The end of the peer explains more than that of a lane, and what it said last still more.
-            self.hear(home)?;
+        if let Some((why, at)) = &self.failed {
+            return match at.elapsed() < EXPLAINED_WITHIN {
+                true => Ok(false),
+                false => Err(why.clone()),
+            };
         }
-        let mut moved = driven? | self.has_heard;
+        self.start_few();
+        let mut moved = self.has_heard;
+        match self.drive_lanes(home.net) {
+            Ok(driven) => moved |= driven,
+            Err(why) => {
+                self.failed = Some((why, Instant::now()));
+                self.deaf = 0;
+                return Ok(true);
+            }
+        }
         if self.has_listened && !self.has_heard && self.in_flight() > MANY {
             self.deaf = if moved { DEAF_MOVING } else { DEAF_WAITING };
         }
