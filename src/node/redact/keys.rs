@@ -221,7 +221,8 @@ pub(super) fn may_be_secret(name: &str) -> bool {
     .collect();
     match parts.as_slice() {
         [only] => ALONE.contains(&only.as_str()),
-        [.., before, last] => last == "key" && !OPEN_KEYS.contains(&before.as_str()),
+        [.., before, last] if last == "key" => !OPEN_KEYS.contains(&before.as_str()),
+        [.., last] => last == "auth",
         [] => false,
     }
 }

@@ -41,19 +41,26 @@ const STEMS: [&str; 22] = [
 const VALUE_BYTES_MAX: usize = 16 << 10;
 /// Most escapes before a quote: JSON in a string of JSON in a string of JSON.
 const ESCAPES_MAX: usize = 15;
+/// Most arguments of a call, and most columns of a file with commas.
+const ARGUMENTS_MAX: usize = 8;
+const COLUMNS_MAX: usize = 64;
 /// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 64;
-/// Quotes in HTML, once and twice escaped.
-const QUOTES: [&str; 6] = [
+/// Quotes in HTML, once and twice escaped, and in URLs.
+const QUOTES: [&str; 8] = [
     "&quot;",
     "&#34;",
     "&#39;",
     "&apos;",
     "&amp;quot;",
     "&amp;#34;",
+    "%22",
+    "%27",
 ];
-/// Spaces that are not ASCII: no-break and zero-width ones.
-const SPACES: [&str; 5] = ["\u{a0}", "\u{200b}", "\u{feff}", "\u{2060}", "\u{3000}"];
+/// Spaces that are not ASCII, no-break and zero-width ones, and that of URLs.
+const SPACES: [&str; 6] = [
+    "\u{a0}", "\u{200b}", "\u{feff}", "\u{2060}", "\u{3000}", "%20",
+];
 /// Lines between the cells of a table.
 const BARS: [char; 4] = ['|', '\u{2502}', '\u{2503}', '\u{2551}'];
 /// Commands of shells and files that stand before a variable and its value.
@@ -261,7 +268,15 @@ impl Layout<'_> {
             return self.one(spaced, true, found);
         }
         let is_column = gap.contains('\t') || gap.len() > 1;
-        if keys::is_variable(name) && (is_column || rest.starts_with(',')) {
+        if rest.starts_with('(') {
+            return self.arguments(spaced, found);
+        }
+        let count = found.len();
+        if rest.starts_with(',') {
+            self.named_value(spaced + 1, found);
+        }
+        self.csv_column(found);
+        if found.len() == count && keys::is_variable(name) && (is_column || rest.starts_with(',')) {
             let at = self.skip_spaces(spaced + usize::from(rest.starts_with(',')));
             return self.one(at, true, found);
         }
@@ -288,6 +303,9 @@ impl Layout<'_> {
         let block = rest.starts_with(['|', '>']) && separator == ":";
         if block && length(rest, ends_line) <= 3 {
             return self.block(line, at, found);
+        }
+        if rest.starts_with('(') {
+            return self.arguments(at, found);
         }
         if rest.starts_with('[') {
             let end = at + length(rest, |byte| byte == b']');
@@ -432,6 +450,60 @@ impl Layout<'_> {
         let at = self.skip_spaces(self.skip_quotes(self.text.len() - behind.len()));
         if let Some(separator) = separator(&self.text[at..]) {
             self.one(self.skip_spaces(at + separator.len()), true, found);
+        }
+    }
+
+    /// The strings of a call or of a tuple that look chosen: `BasicAuth("bob", "VALUE")`,
+    /// `auth=("bob", "VALUE")`.
+    fn arguments(&self, at: usize, found: &mut Vec<Value>) {
+        let mut at = at + 1;
+        for _ in 0..ARGUMENTS_MAX {
+            at = self.skip_white(at);
+            let Some(quote) = quote(&self.text[at..]) else {
+                return;
+            };
+            let from = at + quote.len();
+            let end = self.end_of_string(from, quote);
+            if keys::is_chosen(&self.text[from..end]) {
+                self.push(from..end, true, found);
+            }
+            if !self.text[end..].starts_with(quote) {
+                return;
+            }
+            at = self.skip_white(end + quote.len());
+            if !self.text[at..].starts_with(',') {
+                return;
+            }
+            at += 1;
+        }
+    }
+
+    /// The cells of a column of a file with commas, whose first line has the name.
+    fn csv_column(&self, found: &mut Vec<Value>) {
+        let begin_of = |end: usize| self.text[..end].rfind('\n').map_or(0, |end| end + 1);
+        let begin = begin_of(self.name.start);
+        let mut lines = self.text[begin..].split_inclusive('\n');
+        let header = lines.next().unwrap_or_default();
+        let names: Vec<&str> = header.trim_end().split(',').take(COLUMNS_MAX + 1).collect();
+        let is_name = |cell: &&str| !cell.is_empty() && cell.bytes().all(is_of_name);
+        // The line before the first has another number of cells.
+        let before = &self.text[begin_of(begin.saturating_sub(1))..begin];
+        let is_row = begin > 0 && before.split(',').count() == names.len();
+        if !(2..=COLUMNS_MAX).contains(&names.len()) || !names.iter().all(is_name) || is_row {
+            return;
+        }
+        let column = self.text[begin..self.name.start].matches(',').count();
+        let mut at = begin + header.len();
+        for line in lines {
+            let cells: Vec<&str> = line.trim_end().split(',').collect();
+            if cells.len() != names.len() {
+                return;
+            }
+            let before: usize = cells[..column].iter().map(|cell| cell.len() + 1).sum();
+            let cell = cells[column].trim_matches('"');
+            let from = at + before + cells[column].find(cell).unwrap_or(0);
+            self.push(from..from + cell.len(), keys::is_chosen(cell), found);
+            at += line.len();
         }
     }
 

@@ -59,8 +59,8 @@ pub(super) fn chosen_behind(text: &str, at: usize) -> Option<Range<usize>> {
         if is_chosen(word) {
             return Some(at + from..at + from + word.len());
         }
-        // The sentence ends.
-        if rest[from..from + length].ends_with('.') {
+        // The sentence ends; dots alone lead to the value.
+        if !word.is_empty() && rest[from..from + length].ends_with('.') {
             return None;
         }
         begin = from + length;

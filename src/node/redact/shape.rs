@@ -159,6 +159,7 @@ fn v6(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
         .iter()
         .take_while(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
         .count();
+    let behind = bytes.get(at + run);
     let run = word.get(at..at + run)?;
     if run.bytes().filter(|byte| *byte == b':').count() < 2 {
         return None;
@@ -166,7 +167,10 @@ fn v6(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     // A full stop or a port may follow the address.
     let mut text = run.trim_end_matches('.');
     loop {
-        if let Ok(address) = text.parse::<Ipv6Addr>() {
+        // `c10::DistBackendError` begins like an address.
+        let is_name = text.len() == run.len()
+            && behind.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+        if !is_name && let Ok(address) = text.parse::<Ipv6Addr>() {
             let plain = address.is_loopback() || address.is_unspecified();
             return (!plain).then_some((at + text.len(), Shape::V6(address)));
         }

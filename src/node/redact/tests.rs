@@ -239,6 +239,9 @@ fn ordinary_text_is_kept() {
         "HF_TOKEN=$HF_TOKEN tcpxctl run a.toml",
         "| HF_TOKEN | - | SECRET |",
         "PWD=/work/tcpxctl",
+        "RuntimeError: c10::DistBackendError at c10d::Work",
+        "auth(1, 2) checked; token (\"the first\", \"the last\")",
+        "grant_type=refresh_token&refresh_token=SECRET&client_id=web",
         "_ZN7tcpxctl6worker4load17h0123456789abcdefE",
         "/usr/local/Lib64/GPUDirectTCPX_v7/Build2024/libnccl-net.so.0",
         "getty@tty1.service memcpy@GLIBC_2.14 libnccl@2.19",
@@ -432,6 +435,16 @@ fn secrets_of_configuration_files_and_commands_are_replaced() {
         (
             "mc alias set s3 https://x AKID quiet7ly3secret9",
             "quiet7ly3secret9",
+        ),
+        ("api_token ........ quiet_7Burning", "quiet_7Burning"),
+        ("body=%7B%22password%22%3A%22quietly%22%7D", "quietly"),
+        ("- {name: UPLOAD_TOKEN, value: \"quietly\"}", "quietly"),
+        ("auth=(\"ada\", \"quiet_7Burning\")", "quiet_7Burning"),
+        ("HTTPBasicAuth('ada', 'quiet_7Burning')", "quiet_7Burning"),
+        ("user,password,age\nada,quietly,3\nbob,candle,4", "candle"),
+        (
+            "ada:$apr1$F3eZOARz$nqXascqXflNqWCSBtgtYdE",
+            "nqXascqXflNqWCSBtgtYdE",
         ),
     ] {
         let out = Redactor::default().redact(text);

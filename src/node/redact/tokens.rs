@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// Beginnings that only tokens and keys have: GitHub, GitLab, AWS, Google, Slack, npm, PyPI,
 /// Docker, DigitalOcean, Databricks, NVIDIA, Stripe, Vault, Azure DevOps, JWT, SSH keys and
 /// hashed passwords.
-const PREFIXES: [&str; 59] = [
+const PREFIXES: [&str; 62] = [
     "ghp_",
     "gho_",
     "ghs_",
@@ -67,6 +67,9 @@ const PREFIXES: [&str; 59] = [
     "AAAAE2VjZHNh",
     "AGE-SECRET-KEY-",
     "$1$",
+    "$apr1$",
+    "$2a$",
+    "{SSHA",
     "$5$",
     "$6$",
     "$y$",

@@ -193,6 +193,14 @@ mod tests {
                 "the value of a secret's name",
             ),
             (
+                "%22password%22%3A%22hunter2%22".to_owned(),
+                "the value of a secret's name",
+            ),
+            (
+                "api_token ..... hunter2".to_owned(),
+                "the value of a secret's name",
+            ),
+            (
                 "\"password\": \"hunter2\"".to_owned(),
                 "the value of a secret's name",
             ),
@@ -248,6 +256,8 @@ mod tests {
         for text in [
             "HF_TOKEN=SECRET password: \"SECRET\" --token SECRET",
             "| HF_TOKEN | - | SECRET |",
+            "password: Some(\"SECRET\") in ada:SECRET:19000:0:99999",
+            "c10::DistBackendError",
             "node0 at 198.18.0.25, 2001:db8::1, 02:00:00:00:00:01, 127.0.0.1, email0",
             "sha256 3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88",
             "00000000-0000-4000-8000-000000000001",

@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let name = r"(?:passw(?:or)?d|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization|auth[_-]?token|cookie)";
     let tail = r"(?:_(?:value|id|base|old|new|\d+))?";
-    let behind = r"(?:&quot;|[\x22'`*\\])*";
-    let sign = r"\s*(?:=|:|\|)\s*(?:(?:bearer|basic)\s+)?";
+    let behind = r"(?:&quot;|%2[27]|Some\(|[\x22'`*\\])*";
+    let sign = r"\s*(?:=|:|\||%3[AaDd]|\.{2,})\s*(?:(?:bearer|basic)\s+)?";
     let list = r"[\x22']\s*,\s*(?:[\x22']value[\x22']\s*:\s*)?[\x22']";
     let cell = r"\s*(?:</\w+>\s*)+(?:<\w[^>]*>\s*)+";
     let option = r"\s+";
@@ -29,7 +29,8 @@ pub(super) fn find(line: &str) -> Vec<Found> {
     for name in named.find_iter(line) {
         // The placeholder is no name, but a variable may be called so.
         let is_placeholder = name.as_str().starts_with("SECRET");
-        if is_placeholder && !name.as_str().contains(['=', ':']) {
+        let is_value = line[..name.start()].ends_with(':');
+        if is_placeholder && (is_value || !name.as_str().contains(['=', ':'])) {
             continue;
         }
         let before = line[..name.end()].trim_end();
@@ -51,7 +52,7 @@ fn found(at: Range<usize>) -> Found {
 
 /// The word at `at`, unless it is a placeholder or a part of a sentence.
 fn word(line: &str, at: usize) -> Option<Range<usize>> {
-    let ends = |letter: char| letter.is_whitespace() || "\"'`<>|,;\\&)}]".contains(letter);
+    let ends = |letter: char| letter.is_whitespace() || "\"'`<>|,;\\&)}]%".contains(letter);
     let rest = &line[at..];
     let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
     let is_reference = word.starts_with(['$', '%', '{']);
