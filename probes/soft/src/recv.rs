@@ -474,7 +474,7 @@ impl Comm {
         if self.not_unpacked.is_power_of_two() {
             warning!(
                 c"softIrecvConsumed",
-                "{PRODUCT} : irecvConsumed of a receive that is not unpacked: {wrong} of {size} bytes at {:p} differ from its pages, the first at {first}; receive {} of this kind, {}",
+                "{PRODUCT} : irecvConsumed of a receive whose destination differs from its pages: {wrong} of {size} bytes at {:p}, the first at {first}; receive {} of this kind, {}",
                 request.data,
                 self.not_unpacked,
                 self.ctrl.flow

@@ -141,7 +141,7 @@ fn a_receive_that_is_consumed_without_its_bytes_is_told_on_demand() {
     let half = told(&check, 4500);
     assert!(
         half[0]
-            .starts_with("WARN NET/TCPXSoft : irecvConsumed of a receive that is not unpacked: ")
+            .starts_with("WARN NET/TCPXSoft : irecvConsumed of a receive whose destination differs from its pages: ")
             && half[0].contains(" of 9000 bytes at ")
             && half[0].contains("the first at 4500; receive 1 of this kind"),
         "{half:?}"
