@@ -52,9 +52,9 @@ fn died(evidence: &Evidence) -> Vec<Found> {
                 one.unseen("why: its plugin logged no warning and its process printed nothing")
             }
             (line, None) => one.and_line(line),
-            (line, Some(text)) => one
-                .and_line(line)
-                .and(format!("the last line that it printed: {text}")),
+            (line, Some(text)) => one.and_line(line).and(format!(
+                "the last line that it printed, apart from stack frames: {text}"
+            )),
         });
     }
     found

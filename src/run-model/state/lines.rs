@@ -60,7 +60,7 @@ impl KeptLine {
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeptLines {
     kept: Vec<KeptLine>,
-    /// The newest line of output that is not blank, also of a kind too many.
+    /// The newest line of output that is neither blank nor a stack frame, also of a kind too many.
     last_printed: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl KeptLines {
     }
 
     pub(super) fn printed(&mut self, at_ms: f64, stream: &str, text: &str, phase: Option<Phase>) {
-        if !text.trim().is_empty() {
+        if !text.trim().is_empty() && !is_stack_frame(text) {
             self.last_printed = Some(text.chars().take(TEXT_CHARS_MAX).collect());
         }
         self.take(at_ms, LineSource::Output(stream.to_owned()), text, phase);
@@ -133,5 +133,64 @@ fn is_same(one: &LineSource, other: &LineSource) -> bool {
         ) => (level, function, line) == (other_level, other_function, other_line),
         (LineSource::Output(one), LineSource::Output(other)) => one == other,
         _ => false,
+    }
+}
+
+/// Whether a line is one frame of a stack, or the heading of its frames, as abseil, glog, glibc,
+/// sanitizers and debuggers print them.
+fn is_stack_frame(text: &str) -> bool {
+    let text = text.trim();
+    let is_address = |word: &str| {
+        let digits = word.strip_prefix("0x").unwrap_or_default();
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        word == "(nil)" || (!digits.is_empty() && is_hex)
+    };
+    let mut words = text.split_whitespace();
+    let (first, second) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    // `@ 0x55f1 main`, `#0 0x55f1 in main`.
+    let number = first.strip_prefix('#').unwrap_or_default();
+    let is_numbered = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_marked = (first == "@" || is_numbered) && is_address(second);
+    // `/lib/libc.so.6(abort+0x12b) [0x7f6f]`.
+    let is_bracketed = text
+        .strip_suffix(']')
+        .and_then(|rest| rest.rsplit_once(" ["))
+        .is_some_and(|(_, address)| is_address(address));
+    let is_heading = text.starts_with("***") && text.to_ascii_lowercase().contains("stack trace");
+    is_marked || is_bracketed || is_heading
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_printed_line_is_what_was_said_before_the_stack() {
+        let mut lines = KeptLines::default();
+        let said = "F1125 13:38:14.580 17 transport.cc:64] Check failed: devices > 0 ";
+        for text in [
+            said,
+            "*** Check failure stack trace: ***",
+            "    @     0x7f6ffb96f17f  uccl::Init()",
+            "    @              (nil)  (unknown)",
+            "    #0 0x55d1e in main /src/main.cc:12:5",
+            "/lib/x86_64-linux-gnu/libc.so.6(abort+0x12b) [0x7f6ffb4452]",
+            "",
+        ] {
+            lines.printed(1.0, "stderr", text, None);
+        }
+        assert_eq!(lines.last_printed(), Some(said));
+        for text in [
+            "# 3 devices",
+            "@home",
+            "read [0xzz]",
+            "*** stack smashing detected ***",
+        ] {
+            lines.printed(1.0, "stderr", text, None);
+            assert_eq!(lines.last_printed(), Some(text));
+        }
     }
 }
