@@ -205,10 +205,13 @@ fn slow_one(
     let far_from_it = if slower >= 2.0 * least { 0.15 } else { 0.0 };
     let confidence = (0.6 + far_from_it + 0.1 * agree.len().min(2) as f64).min(0.95);
     let fact = format!(
-        "{} -> {}: a receive over {nic} takes {recvs:.0} us (median), {slower:.1} times as long as over the {} other rails",
+        "{} -> {}: a receive over {nic} takes {recvs:.0} us (median), {slower:.1} times as long as over {}",
         from.name(),
         to.name(),
-        other_recvs.len()
+        match other_recvs.len() {
+            1 => "the other rail".to_owned(),
+            count => format!("the {count} other rails"),
+        }
     );
     let found = Found::at(Condition::RailSlowerThanOthers, to, confidence, fact);
     Some(agree.into_iter().fold(found, Found::and))

@@ -1,7 +1,7 @@
 //! Which process ended first, and what the other end saw of it.
 #![forbid(unsafe_code)]
 
-use super::{Found, Rule, said, with_line};
+use super::{Found, Rule, refusals, said, with_line};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, SignatureLines, Spot, Timed};
 use tcpx_logs::Severity;
@@ -98,7 +98,9 @@ fn peer_first(evidence: &Evidence) -> Vec<Found> {
 const SAME_MOMENT_MS: f64 = 2000.0;
 
 fn first_failure_seen(node: &EvidenceNode) -> Option<Timed<String>> {
-    let failed = node.failure.as_ref().map(|failure| Timed {
+    // A failure of its own is no sign of the other end.
+    let failure = node.failure.as_ref().filter(|failure| failure.what.follows);
+    let failed = failure.map(|failure| Timed {
         at_ms: failure.at_ms,
         what: failure.what.message.clone(),
     });
@@ -136,14 +138,17 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
         Some(Outcome::NotRun | Outcome::PeerLost) => evidence.nodes.iter().any(is_lost),
         _ => false,
     };
-    let by_code = evidence.spots().filter(|spot| {
-        !was_interrupted && {
-            spot.channel
-                .failed_with(&["test", "isend", "irecv"], SYSTEM_ERROR)
-                && spot.channel.in_flight() > 0
-        }
-    });
-    let found: Vec<Found> = by_code.map(|spot| premature(evidence, spot)).collect();
+    let by_code = evidence
+        .spots()
+        .filter(|spot| !was_interrupted && has_lost(*spot) && spot.channel.in_flight() > 0);
+    let found: Vec<Found> = match is_close_seen(evidence) {
+        true => by_code.map(|spot| premature(evidence, spot)).collect(),
+        // The code alone tells of no connection: any failure of the system has it.
+        false => by_code
+            .filter(|spot| spot.channel.failed_with(&["test"], SYSTEM_ERROR))
+            .map(refusals::of_code)
+            .collect(),
+    };
     if !found.is_empty() {
         return found;
     }
@@ -169,6 +174,27 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
         Found::at(name, node, if standing { 0.8 } else { 0.5 }, said(line))
     });
     found.collect()
+}
+
+/// Whether a call that moves bytes returned what TCPX returns when a connection is lost.
+fn has_lost(spot: Spot<'_>) -> bool {
+    let calls = &["test", "isend", "irecv"];
+    spot.channel.failed_with(calls, SYSTEM_ERROR)
+}
+
+/// Whether anything but the code of a call shows that a connection was closed: a line of a plugin,
+/// both ends of a channel, or a socket.
+fn is_close_seen(evidence: &Evidence) -> bool {
+    let is_line = |line: &SignatureLines| line.severity != Severity::Benign;
+    let has_line = with_line(evidence, CLOSED).any(|(_, line)| is_line(line));
+    let at_both = |spot: Spot<'_>| has_lost(spot) && spot.other_end().is_some_and(has_lost);
+    let is_closing = |node: &EvidenceNode| {
+        let frame = node.frame.as_deref();
+        let sockets = frame.and_then(|frame| frame.sockets.known());
+        let mut sockets = sockets.into_iter().flatten();
+        sockets.any(|one| one.state.starts_with("FIN-WAIT") || one.state == "CLOSE-WAIT")
+    };
+    has_line || evidence.spots().any(at_both) || evidence.nodes.iter().any(is_closing)
 }
 
 /// A connection that this end closed while requests were in flight.
@@ -201,7 +227,10 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
     let found = found.and_line(spot.node.any_line(CLOSED));
     match evidence.opposite(spot.node) {
         Some(other) => found.and(format!("the process of {} had not ended", other.name())),
-        None => found.unseen("the other end: whether its process had ended"),
+        None => Found {
+            confidence: 0.6,
+            ..found.unseen("the other end: whether its process had ended")
+        },
     }
 }
 
@@ -219,6 +248,7 @@ pub(super) mod cases {
         (Condition::PluginExit, plugin_exit),
         (Condition::ProcessKilled, killed_inside_a_call),
         (Condition::PrematureClose, reset_in_flight),
+        (Condition::CallRefused, failed_for_no_known_reason),
         (Condition::ConnectionReset, reset_only),
     ];
 
@@ -272,6 +302,35 @@ pub(super) mod cases {
             "Connection closed by remote peer",
         )];
         evidence
+    }
+
+    /// `test` failed at one end, and nothing shows that a connection was closed.
+    fn failed_for_no_known_reason() -> Evidence {
+        let mut evidence = reset_in_flight();
+        evidence.nodes[1].lines.clear();
+        evidence
+    }
+
+    #[test]
+    fn a_code_is_called_a_closed_connection_only_if_something_else_shows_it() {
+        let mut evidence = failed_for_no_known_reason();
+        let names = |evidence: &Evidence| -> Vec<Condition> {
+            closed(evidence)
+                .into_iter()
+                .map(|one| one.condition)
+                .collect()
+        };
+        assert_eq!(names(&evidence), [Condition::CallRefused]);
+        evidence.nodes[0].channels[0].now.last_error = Some(("test".into(), 2));
+        assert_eq!(names(&evidence), [Condition::PrematureClose; 2]);
+    }
+
+    #[test]
+    fn a_failure_of_its_own_did_not_see_the_other_end() {
+        let mut evidence = plugin_exit();
+        assert_eq!(peer_first(&evidence).len(), 1);
+        evidence.nodes[0].failure = failure(Phase::Measuring, "3 wrong bytes", false);
+        assert!(peer_first(&evidence).is_empty());
     }
 
     fn reset_only() -> Evidence {

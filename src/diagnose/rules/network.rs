@@ -27,12 +27,12 @@ fn far_end<'a>(
     evidence: &'a Evidence,
     node: &'a EvidenceNode,
     socket: &TcpSocket,
-) -> Option<&'a TcpSocket> {
+) -> Option<(&'a EvidenceNode, &'a TcpSocket)> {
     let (local, peer) = (socket.local, socket.peer);
     let is = move |far: &&TcpSocket| far.local == peer && far.peer == local;
     evidence
         .others(node)
-        .find_map(|other| sockets_of(other).find(is))
+        .find_map(|other| Some((other, sockets_of(other).find(is)?)))
 }
 
 fn sockets(evidence: &Evidence) -> Vec<Found> {
@@ -52,7 +52,7 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
 fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket) -> Option<Found> {
     let flow = socket.flow?;
     let far = far_end(evidence, node, socket);
-    let far_is_full = far.is_some_and(|far| far.recv_queue > 0);
+    let far_is_full = far.is_some_and(|(_, far)| far.recv_queue > 0);
     let queued = format!(
         "{}: {} bytes are queued on {} -> {}",
         node.name(),
@@ -68,9 +68,12 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
             flow.rto_us / 1000
         ))
     } else if far_is_full || flow.probes > 0 {
-        let reader = evidence.others(node).next().unwrap_or(node);
+        let reader = match far {
+            Some((reader, _)) => reader,
+            None => evidence.opposite(node).unwrap_or(node),
+        };
         let unread = match far {
-            Some(far) => format!(
+            Some((_, far)) => format!(
                 "{}: {} bytes are unread on {}",
                 reader.name(),
                 far.recv_queue,
@@ -358,6 +361,26 @@ pub(super) mod cases {
         let taken = frame(vec![lossy], "up");
         evidence.nodes[0].earlier_frames = taken.into_iter().map(|frame| *frame).collect();
         evidence
+    }
+
+    #[test]
+    fn unread_bytes_are_those_of_the_node_that_has_the_socket() {
+        let mut evidence = network_loss();
+        let unread = socket("10.0.0.226:50000", "10.0.1.25:40000", [7000, 0], 0);
+        evidence.nodes[1].frame = frame(vec![unread], "up");
+        // A node of another pair stands before it.
+        let mut third = node("third gpu 1", Vec::new());
+        third.subject.node = tcpx_run_model::ids::NodeId(2);
+        evidence.nodes.insert(1, third);
+        let [found] = &sockets(&evidence)[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(found.condition, Condition::ZeroWindowAtPeer);
+        assert_eq!(
+            found.because[0],
+            "peer: 7000 bytes are unread on 10.0.0.226:50000"
+        );
+        assert_eq!(found.node, Some(evidence.nodes[2].subject.clone()));
     }
 
     fn link_down() -> Evidence {

@@ -102,8 +102,12 @@ fn with_threads(found: Found, spot: Spot<'_>) -> Found {
     match frame.threads.known() {
         Some(threads) => {
             let busy = threads.iter().filter(|thread| thread.state == 'R').count();
+            if busy == threads.len() {
+                return found.and(format!("all of its {busy} threads run"));
+            }
             let waits: Vec<&str> = threads
                 .iter()
+                .filter(|thread| thread.state != 'R')
                 .filter_map(|thread| thread.waits_in.known())
                 .map(String::as_str)
                 .collect();
@@ -259,11 +263,16 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
             ahead.now.side, ahead.now.index, ahead.now.done
         )));
     }
-    let found = Found::on(Condition::LocalLoopStarved, spot, confidence);
-    Some(
-        found
-            .and("no channel of this process is tested: its progress loop is blocked or has ended"),
-    )
+    let most = spot
+        .siblings()
+        .filter_map(EvidenceChannel::polls_per_s)
+        .fold(rate, f64::max);
+    let why = match most >= 0.5 {
+        true => format!("no channel of this process is tested more than {most:.0} times/s"),
+        false => "no channel of this process is tested: its progress loop is blocked or has ended"
+            .to_owned(),
+    };
+    Some(Found::on(Condition::LocalLoopStarved, spot, confidence).and(why))
 }
 
 /// Whether the channel receives and every receive in flight is done.
@@ -370,7 +379,7 @@ fn put_off(found: Found, spot: Spot<'_>) -> Found {
         "irecv"
     };
     let why = format!(
-        "its plugin answers \"try again\": {call} returned 0 and no request {times} times, with 0 in flight"
+        "its plugin answers \"try again\": {call} returned 0 and no request {times} times so far, and nothing is in flight"
     );
     let next_step = format!(
         "look at the plugin on {node}, not at its program: {call} keeps returning success without a request although \

@@ -40,12 +40,19 @@ fn on_channel(spot: Spot<'_>, evidence: &Evidence) -> Option<Found> {
     if is_named {
         return None;
     }
-    let mut found = Found::on(Condition::CallRefused, spot, 0.8);
-    found.because.push(format!("{call} returned {code}"));
-    found.next_step = remedy(call).map(str::to_owned);
+    Some(of_code(spot))
+}
+
+/// A channel whose last call failed, and what its plugin said of it.
+pub(super) fn of_code(spot: Spot<'_>) -> Found {
+    let (call, code) = spot.channel.now.last_error.clone().unwrap_or_default();
+    let found = Found {
+        next_step: remedy(&call).map(str::to_owned),
+        ..Found::on(Condition::CallRefused, spot, 0.8)
+    };
     let mut lines = spot.node.lines.iter().rev();
     let line = lines.find(|line| line.severity.is_finding());
-    Some(found.and_line(line))
+    found.and(format!("{call} returned {code}")).and_line(line)
 }
 
 /// The failure of a worker, in a call that no channel counted.

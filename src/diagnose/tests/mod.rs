@@ -272,7 +272,9 @@ fn an_end_whose_plugin_says_try_again_for_ever_is_told_to_look_at_the_plugin() {
             (condition, Some(node)),
             "{found:#?}"
         );
-        let why = format!("{call} returned 0 and no request 21995 times, with 0 in flight");
+        let why = format!(
+            "{call} returned 0 and no request 21995 times so far, and nothing is in flight"
+        );
         assert_eq!(
             found.because.iter().any(|fact| fact.contains(&why)),
             is_put_off,
@@ -420,7 +422,7 @@ fn a_worker_that_ended_with_its_agent_is_not_said_to_have_closed_early() {
     evidence.outcome = Some(Outcome::NotRun);
     assert_eq!(diagnose(&evidence), []);
     evidence.outcome = Some(Outcome::Failed);
-    assert_eq!(names(&diagnose(&evidence)), ["premature-close"]);
+    assert_eq!(names(&diagnose(&evidence)), ["call-refused"]);
 }
 
 #[test]
