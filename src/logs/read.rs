@@ -30,7 +30,7 @@ const PARTS_WAITING: usize = 16;
 pub struct LogReader<'a> {
     catalogue: &'a SignatureCatalogue,
     filter: &'a LogFilter,
-    threads: usize,
+    pub(super) threads: usize,
     tally: Tally,
     harness: Harness,
     files: Vec<String>,
