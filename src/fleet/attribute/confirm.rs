@@ -1,9 +1,10 @@
 //! Whether the retests of a slow part show what its first measurements did.
 #![forbid(unsafe_code)]
 
+use super::CONFIRMED_MIN;
 use super::fit::{CONFIDENCE_MIN, Effect, Fit, RATIO_MAX};
 use super::robust;
-use super::subject::Place;
+use super::subject::{Place, Subject};
 use std::collections::BTreeSet;
 
 /// Fewer retests that show an effect can be chance.
@@ -50,7 +51,9 @@ impl Fit<'_> {
         let shows = |residual: f64| residual < shown_below(&effect);
         let median = robust::median(&mut again);
         if !shows(median) {
-            return Some(false);
+            // A trunk is slow only where several cross it at a time, which a retest cannot promise.
+            let stays = is_of_group(effect.subject) && effect.confidence >= CONFIRMED_MIN;
+            return (!stays).then_some(false);
         }
         // Of the fewest, all must show it, not only their median.
         let are_few = again.len() == AGAIN_MIN;
@@ -68,10 +71,14 @@ impl Fit<'_> {
 /// Below which residual a retest shows the effect. Of a group, whose trunk is faster the fewer cross it at a
 /// time, it is enough that it is slow.
 fn shown_below(effect: &Effect) -> f64 {
-    match effect.subject.place {
-        Place::Group { .. } | Place::Groups { .. } => (effect.log / 2.0).max(RATIO_MAX.ln()),
-        _ => effect.log / 2.0,
+    match is_of_group(effect.subject) {
+        true => (effect.log / 2.0).max(RATIO_MAX.ln()),
+        false => effect.log / 2.0,
     }
+}
+
+fn is_of_group(subject: Subject) -> bool {
+    matches!(subject.place, Place::Group { .. } | Place::Groups { .. })
 }
 
 /// How low rates are that no slow part is on.

@@ -286,16 +286,20 @@ fn a_slow_trunk_before_slow_rails_is_retested_by_four_pairs_at_a_time() {
         .iter()
         .filter(|one| is_crossing(one.from, one.to));
     assert_eq!(crossing.count(), 4, "{meetings:?}");
-    // Only two crossed it at a time.
+    // Fewer crossed it at a time.
     let met = |cell: &&Cell| {
         meetings
             .iter()
             .any(|one| [one.from, one.to] == [cell.from.min(cell.to), cell.from.max(cell.to)])
     };
-    let again: Vec<Cell> = trunk(0.56).iter().filter(met).copied().collect();
-    let confirmed = attribute(&first, &again, &groups);
-    assert_eq!(confirmed.findings[0].subject.place, group);
-    assert_eq!(confirmed.findings[0].standing, Standing::Confirmed);
+    for (share, standing) in [(0.56, Standing::Confirmed), (1.0, Standing::Suspected)] {
+        let again: Vec<Cell> = trunk(share).iter().filter(met).copied().collect();
+        let found = attribute(&first, &again, &groups).findings;
+        assert_eq!(
+            (found[0].subject.place, found[0].standing),
+            (group, standing)
+        );
+    }
 }
 
 #[test]
