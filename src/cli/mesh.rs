@@ -9,14 +9,15 @@ use super::run_table::{kv, together};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use tcpx_coord::reach::Transport;
 use tcpx_coord::{OnFailure, WORKERS_MAX, one_pair};
-use tcpx_fleet::attribute::retests;
+use tcpx_fleet::attribute::{Standing, retests};
 use tcpx_fleet::exclude::ExcludeFormat;
 use tcpx_fleet::groups::{self, Groups};
 use tcpx_fleet::schedule::{self, Round};
-use tcpx_run_model::ids::Names;
+use tcpx_run_model::ids::{Names, PairId, WorkerId};
 use tcpx_run_model::record::{
     MeshAttribution, MeshCell, MeshFinding, RunRecord, attributed, median_rate, nothing_found,
 };
@@ -225,11 +226,15 @@ const SLOWEST_MAX: usize = 5;
 
 /// The rates of a mesh: a line per rail, the slowest directions, and what failed or was not run.
 pub(crate) fn table(run: &RunRecord) -> String {
+    if run.pairs.iter().all(|pair| pair.round.is_none()) {
+        // No pair was planned: the error says why.
+        return format!("#\n{}", not_run(run));
+    }
     let [cells, _] = run.rates();
     let names = run.names();
     let rails = run.rail_names();
     let rail_name = |rail: u32| rails.get(rail as usize).map_or("?", String::as_str);
-    let mut columns = Columns::new(&["rail", "directions", "failed", "median", "min", "max"]);
+    let mut columns = Columns::new(&["rail", "directions", "failed", "median GB/s", "min", "max"]);
     for rail in 0..rails.len() as u32 {
         let of_rail = || cells.iter().filter(move |cell| cell.rail == rail);
         if of_rail().next().is_none() {
@@ -268,53 +273,121 @@ pub(crate) fn table(run: &RunRecord) -> String {
     text
 }
 
-/// Most pairs that a line about failed ones lists.
+/// Most pairs of nodes that a line about failed ones lists.
 const FAILED_MAX: usize = 4;
 
-/// The pairs that failed, those whose reasons differ in numbers at most on one line.
-fn failed(run: &RunRecord, names: &Names) -> String {
-    // The last value is whether the numbers of a later one differ.
-    let mut by_reason: Vec<(String, Vec<String>, bool)> = Vec::new();
-    let pairs = run.pairs.iter();
-    for pair in pairs.filter(|pair| pair.outcome != Outcome::Passed) {
-        let [first, second] = pair.nodes.map(|node| names.node(node));
-        let rail = pair.rail.as_ref().map(|rail| format!(" {rail}"));
-        let ends = format!("{first} with {second}{}", rail.unwrap_or_default());
-        let reason = pair.reason.as_ref().map(|reason| format!(", {reason}"));
-        let why = format!("{}{}", pair.outcome, reason.unwrap_or_default());
-        let is_like_it = |known: &str| without_numbers(known) == without_numbers(&why);
-        match by_reason.iter_mut().find(|(known, ..)| is_like_it(known)) {
-            Some((known, pairs, differs)) => {
-                *differs |= *known != why;
-                pairs.push(ends);
-            }
-            None => by_reason.push((why, vec![ends], false)),
-        }
+/// Most lines about failed pairs.
+const FAILED_LINES_MAX: usize = 4;
+
+/// Pairs of nodes that failed for the same reason.
+struct FailedPairs {
+    /// That of the first.
+    why: String,
+    /// Whether the numbers of another one differ.
+    differs: bool,
+    /// Each pair of nodes once, with its rails.
+    pairs: Vec<(String, Vec<String>)>,
+}
+
+impl FailedPairs {
+    fn add(&mut self, nodes: String, rail: Option<String>) {
+        let known = self.pairs.iter().position(|(known, _)| *known == nodes);
+        let at = known.unwrap_or_else(|| {
+            self.pairs.push((nodes, Vec::new()));
+            self.pairs.len() - 1
+        });
+        let rails = &mut self.pairs[at].1;
+        // A pair that was measured again failed twice.
+        rails.extend(rail.filter(|rail| !rails.contains(rail)));
     }
-    let lines = by_reason.into_iter().map(|(why, pairs, differs)| {
-        let shown = pairs[..pairs.len().min(FAILED_MAX)].join(", ");
-        let more = match pairs.len().saturating_sub(FAILED_MAX) {
+
+    fn line(&self) -> String {
+        let one = |(nodes, rails): &(String, Vec<String>)| match rails[..] {
+            [] => nodes.clone(),
+            _ => format!("{nodes} ({})", rails.join(", ")),
+        };
+        let shown: Vec<String> = self.pairs.iter().take(FAILED_MAX).map(one).collect();
+        let more = match self.pairs.len().saturating_sub(FAILED_MAX) {
             0 => String::new(),
             more => format!(" and {}", counted(more, "more pair")),
         };
-        let numbers = match differs {
+        let numbers = match self.differs {
             true => " (numbers of the first)",
             false => "",
         };
-        format!("# Failed : {shown}{more} : {why}{numbers}\n")
-    });
-    lines.collect()
+        format!(
+            "# Failed : {}{more} : {}{numbers}\n",
+            shown.join(", "),
+            self.why
+        )
+    }
 }
 
-/// The words of a text without its numbers. Names of nodes and addresses stay.
+/// The pairs that failed, those whose reasons differ in numbers at most on one line.
+fn failed(run: &RunRecord, names: &Names) -> String {
+    let mut by_reason: Vec<FailedPairs> = Vec::new();
+    let pairs = (0..).map(PairId).zip(&run.pairs);
+    for (id, pair) in pairs.filter(|(_, pair)| pair.outcome != Outcome::Passed) {
+        let [first, second] = pair.nodes.map(|node| names.node(node));
+        let reason = pair.reason.as_deref().unwrap_or_default();
+        // The line begins with the pair: its reason need not.
+        let own = pair
+            .nodes
+            .map(|node| names.worker(WorkerId::of_pair(node, id)));
+        let rest = own
+            .iter()
+            .find_map(|own| reason.strip_prefix(own.as_str())?.strip_prefix(", "));
+        let why = match rest.unwrap_or(reason) {
+            "" => pair.outcome.to_string(),
+            reason => format!("{}, {reason}", pair.outcome),
+        };
+        let is_like_it = |known: &FailedPairs| without_numbers(&known.why) == without_numbers(&why);
+        let known = by_reason.iter().position(is_like_it);
+        let at = known.unwrap_or_else(|| {
+            by_reason.push(FailedPairs {
+                why: why.clone(),
+                differs: false,
+                pairs: Vec::new(),
+            });
+            by_reason.len() - 1
+        });
+        by_reason[at].differs |= by_reason[at].why != why;
+        by_reason[at].add(
+            format!("{first} with {second}"),
+            pair.rail.as_ref().map(ToString::to_string),
+        );
+    }
+    // The reason of most pairs first.
+    by_reason.sort_by_key(|failed| std::cmp::Reverse(failed.pairs.len()));
+    let shown = by_reason.iter().take(FAILED_LINES_MAX);
+    let mut text: String = shown.map(FailedPairs::line).collect();
+    let others = by_reason.iter().skip(FAILED_LINES_MAX);
+    let pairs: usize = others.clone().map(|failed| failed.pairs.len()).sum();
+    if pairs > 0 {
+        let (pairs, reasons) = (
+            counted(pairs, "more pair"),
+            counted(others.count(), "other reason"),
+        );
+        text.push_str(&format!(
+            "# Failed : {pairs} for {reasons}: run.json has them\n"
+        ));
+    }
+    text
+}
+
+/// The words of a text without its numbers, and without addresses with a port, which each connection has
+/// of its own. Names of nodes and other addresses stay.
 fn without_numbers(text: &str) -> Vec<&str> {
     let is_number = |word: &&str| {
         let word = word.trim_matches([',', ';', ':', '(', ')']);
-        word.parse::<f64>().is_ok()
+        word.parse::<f64>().is_ok() || word.parse::<SocketAddr>().is_ok()
     };
     let words = text.split_whitespace();
     words.filter(|word| !is_number(word)).collect()
 }
+
+/// Most parts that are listed although they are only suspected.
+const SUSPECTED_MAX: usize = 8;
 
 /// The parts that explain what is slow or failed: those that were measured again, then the others.
 fn suspects(found: &MeshAttribution) -> String {
@@ -322,9 +395,27 @@ fn suspects(found: &MeshAttribution) -> String {
         let words = nothing_found(found.measured, found.scatter);
         return format!("#\n# {words}\n#\n");
     }
-    let line = |one: &MeshFinding| format!("# {} : {}\n", one.finding.standing, one.words);
-    let lines: String = found.findings.iter().map(line).collect();
-    format!("#\n{lines}#\n")
+    let line = |one: &&MeshFinding| format!("# {} : {}\n", one.finding.standing, one.words);
+    let is_confirmed = |one: &&MeshFinding| one.finding.standing == Standing::Confirmed;
+    let confirmed: String = found
+        .findings
+        .iter()
+        .filter(is_confirmed)
+        .map(|one| line(&one))
+        .collect();
+    let suspected = || found.findings.iter().filter(|one| !is_confirmed(one));
+    let shown: String = suspected()
+        .take(SUSPECTED_MAX)
+        .map(|one| line(&one))
+        .collect();
+    let more = match suspected().count().saturating_sub(SUSPECTED_MAX) {
+        0 => String::new(),
+        more => format!(
+            "# suspected : {}, in run.json and the report\n",
+            counted(more, "more part")
+        ),
+    };
+    format!("#\n{confirmed}{shown}{more}#\n")
 }
 
 pub(super) fn without_name<'a>(reason: &'a str, node: &str) -> &'a str {
@@ -381,6 +472,10 @@ mod tests {
             "the agent of node5 is gone"
         ));
         assert!(!alike("cannot reach 10.0.1.25", "cannot reach 10.0.0.226"));
+        assert!(alike(
+            "bootstrap with 10.0.1.25:54026, the two ends disagree",
+            "bootstrap with 10.0.0.226:1234, the two ends disagree"
+        ));
     }
 
     #[test]

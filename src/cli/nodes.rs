@@ -183,7 +183,7 @@ impl Nodes {
     pub(crate) fn transports_of(&self, list: &str) -> Result<Vec<Box<dyn Transport>>, ReachError> {
         let boot = LazyCell::new(|| self.boot());
         if let Some(file) = list_file(list) {
-            let hosts = read(file, list)?;
+            let hosts = read(file, "--hosts")?;
             return hosts
                 .into_iter()
                 .map(|host| self.transport_to_host(host, &boot))
@@ -199,7 +199,7 @@ impl Nodes {
     /// The names of the nodes of a list, for launchers that have their own way to a host.
     pub(crate) fn names_of(&self, list: &str) -> Result<Vec<String>, ReachError> {
         if let Some(file) = list_file(list) {
-            let hosts = read(file, list)?;
+            let hosts = read(file, "--hosts")?;
             return Ok(hosts.into_iter().map(|host| host.host).collect());
         }
         let wrong = |why: String| ReachError::new("--hosts", Outcome::Usage, why);
