@@ -15,7 +15,7 @@
 use foldhash::fast::RandomState;
 use memchr::memmem;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 /// Sizes of pieces in bytes. Teddy compares four; longer pieces have fewer false hits.
 const SIZES: [usize; 3] = [8, 6, 4];
@@ -35,52 +35,74 @@ pub(super) struct Anchor<'a> {
 
 /// Anchors such that every literal belongs to exactly one. `examples` are lines with hits.
 pub(super) fn anchors<'a>(literals: &[&'a [u8]], examples: &[&[u8]]) -> Vec<Anchor<'a>> {
-    let (ordinary, often) = (Ordinary::new(), often(examples));
-    let mut left: BTreeSet<usize> = (0..literals.len()).collect();
-    let mut pieces = BTreeMap::<&'a [u8], BTreeSet<usize>>::new();
+    let ordinary = Ordinary::new();
+    let mut pieces = HashMap::<&[u8], Piece, RandomState>::default();
     for (index, literal) in literals.iter().enumerate() {
-        for piece in candidates(literal, &ordinary) {
-            pieces.entry(piece).or_default().insert(index);
+        for text in candidates(literal, &ordinary) {
+            let of = &mut pieces.entry(text).or_default().of;
+            if of.last() != Some(&index) {
+                of.push(index);
+            }
         }
     }
+    count(&mut pieces, examples);
+    let rank = |text: &'a [u8], piece: &Piece| {
+        let rarity = Reverse(piece.often);
+        (piece.of.len(), rarity, text.len(), Reverse(text))
+    };
+    let ranked = pieces.iter().map(|(text, piece)| rank(text, piece));
+    // A rank may be that of before, when more of its literals remained.
+    let mut ranks: BinaryHeap<_> = ranked.collect();
+    let mut is_left = vec![true; literals.len()];
     let mut chosen = Vec::new();
-    while !left.is_empty() {
-        let rarity = |piece: &[u8]| Reverse(often.get(piece).copied().unwrap_or_default());
-        let best = pieces
-            .iter()
-            .max_by_key(|(piece, of)| (of.len(), rarity(piece), piece.len(), Reverse(**piece)));
-        let Some((&piece, of)) = best else { break };
-        let of = of.clone();
+    while let Some((count, .., Reverse(text))) = ranks.pop() {
+        let Some(piece) = pieces.get_mut(text) else {
+            continue;
+        };
+        piece.of.retain(|index| is_left[*index]);
+        if piece.of.len() < count {
+            ranks.extend((!piece.of.is_empty()).then(|| rank(text, piece)));
+            continue;
+        }
+        let of = std::mem::take(&mut piece.of);
         let of_all = |one: &&[u8]| {
             let mut others = of.iter().map(|index| literals[*index]);
             others.all(|literal| memmem::find(literal, one).is_some())
         };
         let first = of.first().map(|index| literals[*index]).unwrap_or_default();
         let variants = candidates(first, &ordinary).into_iter().filter(of_all);
+        let variants = variants.collect();
+        of.iter().for_each(|index| is_left[*index] = false);
         chosen.push(Anchor {
-            text: piece,
-            variants: variants.collect(),
-            literals: of.iter().copied().collect(),
-        });
-        left.retain(|index| !of.contains(index));
-        pieces.retain(|_, others| {
-            others.retain(|index| !of.contains(index));
-            !others.is_empty()
+            text,
+            variants,
+            literals: of,
         });
     }
     chosen
 }
 
-/// How often each piece occurs in `lines`.
-fn often<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize, RandomState> {
-    let mut often = HashMap::default();
-    for piece in lines
-        .iter()
-        .flat_map(|line| SIZES.iter().flat_map(|size| line.windows(*size)))
-    {
-        *often.entry(piece).or_default() += 1;
+/// What is known of a piece.
+#[derive(Default)]
+struct Piece {
+    /// How often it occurs in the examples.
+    often: usize,
+    /// The literals that contain it, in order, without those that have an anchor.
+    of: Vec<usize>,
+}
+
+/// Counts how often each piece occurs in `lines`.
+fn count(pieces: &mut HashMap<&[u8], Piece, RandomState>, lines: &[&[u8]]) {
+    let windows = |line| {
+        SIZES
+            .iter()
+            .flat_map(move |size| <[u8]>::windows(line, *size))
+    };
+    for text in lines.iter().copied().flat_map(windows) {
+        if let Some(piece) = pieces.get_mut(text) {
+            piece.often += 1;
+        }
     }
-    often
 }
 
 /// The pieces of a literal that no ordinary line contains, or the literal itself.
@@ -90,7 +112,7 @@ fn candidates<'a>(literal: &'a [u8], ordinary: &Ordinary) -> Vec<&'a [u8]> {
     if rare.is_empty() { vec![literal] } else { rare }
 }
 
-struct Ordinary(BTreeSet<&'static [u8]>);
+struct Ordinary(HashSet<&'static [u8], RandomState>);
 
 impl Ordinary {
     fn new() -> Self {
@@ -111,6 +133,7 @@ impl Ordinary {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn check(literals: &[&[u8]]) {
         let anchors = anchors(literals, &[]);

@@ -53,10 +53,10 @@ fn fill<'a>(anchors: &[Anchor<'a>], count: usize, shares: &Shares) -> Vec<Vec<Ch
         let size = anchors.len() / count + usize::from(number < anchors.len() % count);
         let mut halves = Halves::default();
         while bucket.len() < size {
+            let passing = Passing::new(&halves, shares);
             // The variant of an anchor that lets the fewest places of the text pass.
             let best_variant = |index: &usize| {
-                let passed =
-                    |variant: &&'a [u8]| (halves.with(variant).passed(shares), *index, *variant);
+                let passed = |variant: &&'a [u8]| (passing.with(variant), *index, *variant);
                 let variants = anchors[*index].variants.iter().map(passed);
                 variants.min_by(|a, b| a.0.total_cmp(&b.0))
             };
@@ -90,12 +90,22 @@ impl Halves {
         }
         self
     }
+}
+
+/// What a bucket with one string more would let pass: for each of its first bytes and each value of it, the
+/// share of bytes in a text.
+struct Passing([[f64; 256]; KNOWN]);
+
+impl Passing {
+    fn new(halves: &Halves, shares: &Shares) -> Self {
+        Self(halves.0.map(|(low, high)| shares.with_each(low, high)))
+    }
 
     /// The share of places in a text that are candidates, as if its bytes were independent.
-    fn passed(&self, shares: &Shares) -> f64 {
-        self.0
-            .iter()
-            .map(|(low, high)| shares.of(*low, *high))
+    fn with(&self, string: &[u8]) -> f64 {
+        let known = self.0.iter().zip(string);
+        known
+            .map(|(shares, byte)| shares[usize::from(*byte)])
             .product()
     }
 }
@@ -113,21 +123,29 @@ impl Shares {
         Self(counts.map(|row| row.map(|count| count as f64 / (text.len() + 256) as f64)))
     }
 
-    /// The share of bytes whose halves are both in these sets.
-    fn of(&self, low: u16, high: u16) -> f64 {
-        let rows = bits(high).map(|row| &self.0[row]);
-        rows.map(|row| bits(low).map(|column| row[column]).sum::<f64>())
-            .sum()
+    /// For each byte value: the share of bytes whose halves are both in these sets and its own.
+    fn with_each(&self, low: u16, high: u16) -> [f64; 256] {
+        let row = |row: usize| bits(low).map(|column| self.0[row][column]).sum::<f64>();
+        let rows: [f64; 16] = std::array::from_fn(row);
+        let column = |column: usize| bits(high).map(|row| self.0[row][column]).sum::<f64>();
+        let columns: [f64; 16] = std::array::from_fn(column);
+        let now: f64 = bits(high).map(|row| rows[row]).sum();
+        let is_in = |set: u16, bit: usize| set >> bit & 1 == 1;
+        std::array::from_fn(|byte| {
+            let (row, column) = (byte >> 4, byte & 15);
+            now + match (is_in(high, row), is_in(low, column)) {
+                (true, true) => 0.0,
+                (true, false) => columns[column],
+                (false, true) => rows[row],
+                (false, false) => rows[row] + columns[column] + self.0[row][column],
+            }
+        })
     }
 }
 
 /// The indices of the bits that are set.
-fn bits(mut set: u16) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lowest = (set != 0).then(|| set.trailing_zeros() as usize)?;
-        set &= set - 1;
-        Some(lowest)
-    })
+fn bits(set: u16) -> impl Iterator<Item = usize> {
+    (0..16).filter(move |bit| set >> bit & 1 == 1)
 }
 
 #[cfg(test)]
@@ -184,6 +202,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_share_with_a_byte_more_is_that_of_both_sets(low: u16, high: u16, text: Vec<u8>) {
+            let shares = Shares::new(&text);
+            let with_each = shares.with_each(low, high);
+            for byte in 0..=u8::MAX {
+                let (low, high) = (low | 1 << (byte & 15), high | 1 << (byte >> 4));
+                let of_row = |row: usize| bits(low).map(|column| shares.0[row][column]).sum::<f64>();
+                let expected: f64 = bits(high).map(of_row).sum();
+                prop_assert!((with_each[usize::from(byte)] - expected).abs() < 1e-12);
+            }
+        }
+
         #[test]
         fn every_anchor_has_one_place(strings in prop::collection::vec("[a-e ]{4,9}", 1..150)) {
             let strings: Vec<&[u8]> = strings.iter().map(String::as_bytes).collect();
