@@ -16,8 +16,7 @@ use crate::signature::{Role, Signature};
 use cuda::OF_CUDA;
 use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS};
 use programs::OF_PROGRAMS;
-use regex::Regex;
-use regex::bytes::{RegexSet, RegexSetBuilder};
+use regex::bytes::{Regex, RegexBuilder};
 use std::sync::LazyLock;
 use system::OF_SYSTEM;
 use vague::VAGUE;
@@ -30,21 +29,26 @@ struct Reason {
     next: &'static str,
 }
 
-/// Bytes of the cache of the search for words.
-const CACHE_MAX: usize = 256 << 10;
+/// Bytes of the cache of the search for a reason's words.
+const CACHE_MAX: usize = 64 << 10;
 
-static WORDS: LazyLock<RegexSet> = LazyLock::new(|| {
-    let words = all().map(|(reason, kind)| match kind {
-        Kind::Source => format!("(?-i){}\\d+ NCCL WARN ", reason.words),
-        _ => reason.words.to_owned(),
-    });
-    // With ASCII only, the automaton is a tenth as large.
-    let set = RegexSetBuilder::new(words)
-        .unicode(false)
-        .case_insensitive(true)
-        .dfa_size_limit(CACHE_MAX)
-        .build();
-    set.expect("sound regexes")
+/// For each of [`all`], its words. One search for all of them would need an automaton with more states than
+/// any cache holds, because most say that two words are near each other.
+static WORDS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    let words = |(reason, kind): (&Reason, Kind)| {
+        let words = match kind {
+            Kind::Source => format!("(?-i){}\\d+ NCCL WARN ", reason.words),
+            _ => reason.words.to_owned(),
+        };
+        // With ASCII only, the automaton is a tenth as large.
+        let regex = RegexBuilder::new(&words)
+            .unicode(false)
+            .case_insensitive(true)
+            .dfa_size_limit(CACHE_MAX)
+            .build();
+        regex.expect("a sound regex")
+    };
+    all().map(words).collect()
 });
 
 /// All reasons, in the order in which they count.
@@ -122,10 +126,11 @@ static SUPPOSES: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The reason in what a line states, and whose words tell it.
 fn of(line: &str) -> Option<(&'static Reason, Kind)> {
-    let end = SUPPOSES
-        .find(line)
-        .map_or(line.len(), |found| found.start());
-    let number = WORDS.matches(&line.as_bytes()[..end]).iter().next()?;
+    let stated = match SUPPOSES.find(line.as_bytes()) {
+        Some(supposed) => &line.as_bytes()[..supposed.start()],
+        None => line.as_bytes(),
+    };
+    let number = WORDS.iter().position(|words| words.is_match(stated))?;
     all().nth(number)
 }
 
