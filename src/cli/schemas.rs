@@ -358,6 +358,9 @@ pub(super) struct Run {
     started: String,
     /// RFC 3339, UTC.
     finished: String,
+    /// When the last event happened, since the start; absent in records of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events_until_ms: Option<f64>,
     tcpxctl_version: String,
     outcome: OutcomeWord,
     exit_code: u8,

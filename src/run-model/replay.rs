@@ -128,7 +128,8 @@ impl RunFiles {
                 .filter_map(|(_, _, worker)| worker.frame.as_deref());
             let unwritten = record.unwritten.as_deref();
             let when = [&*record.started, &record.finished];
-            damaged.extend(self.lost(when, unwritten, frames, state.now_ms));
+            let until_ms = events_until_ms(record.events_until_ms, when);
+            damaged.extend(self.lost(until_ms, unwritten, frames, state.now_ms));
             state.conclude(record);
         }
         Ok(Replayed {
@@ -153,17 +154,18 @@ impl RunFiles {
     }
 
     /// What the run could not write, and what its folder no longer has, in words: events up to its
-    /// end, and these freeze-frames. The last event is at `last_ms`.
+    /// end, and these freeze-frames. The run wrote events until `until_ms`, and the last one that is
+    /// left is at `last_ms`.
     pub fn lost<'a>(
         &self,
-        [started, finished]: [&str; 2],
+        until_ms: Option<f64>,
         unwritten: Option<&str>,
         frames: impl Iterator<Item = &'a str>,
         last_ms: f64,
     ) -> Vec<String> {
         let missing = frames.filter(|name| self.size(name).is_none());
         let missing = missing.map(|name| format!("{} is missing", printable(name)));
-        let events = lost_events(started, finished, last_ms);
+        let events = until_ms.and_then(|until_ms| lost_events(until_ms, last_ms));
         let unwritten =
             unwritten.map(|what| format!("the run could not write {}", printable(what)));
         let all = unwritten.into_iter().chain(events);
@@ -203,19 +205,26 @@ impl RunFiles {
     }
 }
 
-/// Longest time between the last event and the end of a run, milliseconds.
+/// Longest time between the last event that is written and one that a run does not write, milliseconds.
 const EVENTS_END_MS: f64 = 1000.0;
 
-/// What an event stream whose last event is at `last_ms` lacks at its end, in words. The
-/// coordinator writes events until a moment before `finished`.
-fn lost_events(started: &str, finished: &str, last_ms: f64) -> Option<String> {
-    let [began, ended] = [started, finished].map(parse_utc_ns);
-    let lasted_ms = ended?.checked_sub(began?)? as f64 / 1e6;
-    (lasted_ms - last_ms > EVENTS_END_MS).then(|| {
+/// Until when a run wrote events, milliseconds since its start: as it recorded it or, if it is older than
+/// that, until its end.
+pub fn events_until_ms(recorded: Option<f64>, [started, finished]: [&str; 2]) -> Option<f64> {
+    let of_times = || {
+        let [began, ended] = [started, finished].map(parse_utc_ns);
+        Some(ended?.checked_sub(began?)? as f64 / 1e6)
+    };
+    recorded.or_else(of_times)
+}
+
+/// What an event stream whose last event is at `last_ms` lacks at its end, in words.
+fn lost_events(until_ms: f64, last_ms: f64) -> Option<String> {
+    (until_ms - last_ms > EVENTS_END_MS).then(|| {
         format!(
             "events.jsonl ends after {:.1} s of the {:.1} s of the run",
             last_ms.max(0.0) / 1e3,
-            lasted_ms / 1e3
+            until_ms / 1e3
         )
     })
 }
@@ -375,6 +384,16 @@ mod tests {
         assert_eq!(for_each_event(&line[..], |_| ()).expect("read"), 1);
         let (_, skimmed) = skim(reader(), &mut RunState::default()).expect("read");
         assert_eq!(skimmed, STRANGE_LINES_MAX);
+    }
+
+    #[test]
+    fn a_stream_is_short_of_what_the_run_wrote_and_not_of_the_time_it_took_to_end() {
+        let when = ["2026-11-25T10:00:00.000Z", "2026-11-25T10:00:09.500Z"];
+        let lost = |recorded| lost_events(events_until_ms(recorded, when)?, 4000.0);
+        assert_eq!(lost(Some(4000.25)), None);
+        let of = |seconds| format!("events.jsonl ends after 4.0 s of the {seconds} s of the run");
+        assert_eq!(lost(Some(9000.0)), Some(of("9.0")));
+        assert_eq!(lost(None), Some(of("9.5")));
     }
 
     fn counters(posted: u64) -> Vec<ChannelNow> {

@@ -10,7 +10,7 @@ use std::process::Command;
 /// Every key of `run.json`, which scripts rely on. The node's facts and the resolved scenario have
 /// separate documents.
 const KEYS: &str = "
-    command exit_code findings finished id next_step nodes nodes[].address nodes[].clock
+    command events_until_ms exit_code findings finished id next_step nodes nodes[].address nodes[].clock
     nodes[].clock.offset_us nodes[].clock.round_trip_us nodes[].facts nodes[].host nodes[].name outcome
     pairs pairs[].lanes pairs[].nodes pairs[].outcome pairs[].workers pairs[].workers[].driving
     pairs[].workers[].driving.bytes pairs[].workers[].driving.context_switches

@@ -37,6 +37,7 @@ pub fn conclude(id: &str, started: &str, scenario: &Scenario, run: &RunOutcome) 
         id: id.into(),
         started: started.into(),
         finished: tcpx_words::units::now_utc(),
+        events_until_ms: Some(run.state.now_ms),
         tcpxctl_version: env!("CARGO_PKG_VERSION").into(),
         outcome: decisive.outcome,
         exit_code: decisive.outcome.exit_code(),

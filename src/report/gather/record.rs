@@ -13,7 +13,7 @@ use tcpx_run_model::ids::{Names, NodeIntro, PairIntro};
 use tcpx_run_model::record::{
     RecordError, RunFiles, Sums, TransferRecord, Unfinished, record_value,
 };
-use tcpx_run_model::replay::RECORD_BYTES_MAX;
+use tcpx_run_model::replay::{RECORD_BYTES_MAX, events_until_ms};
 use tcpx_run_model::scenario;
 use tcpx_words::error::NextStep;
 use tcpx_words::units::parse_utc_ns;
@@ -111,7 +111,8 @@ pub(super) fn lost(files: &RunFiles, record: &Value, last_ms: f64) -> Vec<String
     let workers = pairs.flat_map(|pair| pair["workers"].as_array().into_iter().flatten());
     let frames = workers.filter_map(|worker| worker["frame"].as_str());
     let when = [text("started"), text("finished")];
-    files.lost(when, record["unwritten"].as_str(), frames, last_ms)
+    let until_ms = events_until_ms(record["events_until_ms"].as_f64(), when);
+    files.lost(until_ms, record["unwritten"].as_str(), frames, last_ms)
 }
 
 fn add_result(record: &Value, story: &mut Story) {

@@ -38,6 +38,9 @@ pub struct RunRecord {
     /// End of the command, RFC 3339, UTC.
     #[serde(default)]
     pub finished: String,
+    /// When its last event happened, milliseconds since the start of the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events_until_ms: Option<f64>,
     /// Version of the coordinator.
     #[serde(default)]
     pub tcpxctl_version: String,
