@@ -168,6 +168,8 @@ fn a_run_with_a_killed_coordinator_is_reported_from_its_event_stream() {
     told(run, &["diagnose", "RUN"], 0)
         .says(&["killed before it wrote run.json, and events.jsonl has no usable events"]);
     std::fs::remove_file(events).unwrap();
+    // The kill may have come before the first file of a node.
+    std::fs::create_dir_all(run.join("nodes")).unwrap();
     told(run, &["diagnose", "RUN"], 2).says(&["cannot read events.jsonl of"]);
     std::fs::remove_dir_all(run.join("nodes")).unwrap();
     let ended = told(run, &["diagnose", "RUN"], 2);
