@@ -8,10 +8,10 @@
 use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use tcpx_run_model::counters::PathUse;
-use tcpx_run_model::scenario::Scenario;
+use tcpx_run_model::ids::{NodeId, PairId};
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
 
@@ -41,8 +41,6 @@ const CHANNEL_TIMES: f64 = 4.0;
 const CHANNEL_DEVIATIONS: f64 = 8.0;
 /// Fewest channels over one interface that are compared.
 const CHANNELS_MIN: usize = 4;
-/// Fewest pairs of a mesh that tell a slow rail from a slow pair.
-const MESH_PAIRS_MIN: usize = 3;
 /// Retransmits that are reported, and their share of all segments. On a loaded machine without a
 /// fault up to 0.3 % were seen.
 const RETRANSMITS_MIN: u64 = 30;
@@ -133,30 +131,61 @@ fn times(number: Option<f64>, others: &[f64]) -> Option<f64> {
     Some(number? / middle)
 }
 
+/// A rail that is slow in one direction of a pair.
+struct SlowRail<'a> {
+    ends: [&'a EvidenceNode; 2],
+    nic: &'a str,
+    found: Found,
+}
+
+impl SlowRail<'_> {
+    fn touches(&self, node: NodeId) -> bool {
+        self.ends.iter().any(|end| end.subject.node == node)
+    }
+
+    fn pair(&self) -> Option<PairId> {
+        self.ends[0].subject.pair
+    }
+}
+
 fn slow_rail(evidence: &Evidence) -> Vec<Found> {
-    if !has_ended(evidence) || is_judged_by_mesh(evidence) {
+    if !has_ended(evidence) {
         return Vec::new();
     }
     let both_ways = evidence
         .pairs()
-        .flat_map(|(one, other)| [(one, other), (other, one)]);
-    let mut found = Vec::new();
-    for (from, to) in both_ways {
-        let rails = rails(from, to);
-        found.extend(
-            rails
-                .keys()
-                .filter_map(|nic| slow_one(&rails, nic, from, to)),
-        );
+        .flat_map(|(one, other)| [[one, other], [other, one]]);
+    let mut slow = Vec::new();
+    for ends in both_ways {
+        let rails = rails(ends[0], ends[1]);
+        slow.extend(rails.keys().filter_map(|nic| {
+            let found = slow_one(&rails, nic, ends[0], ends[1])?;
+            Some(SlowRail { ends, nic, found })
+        }));
     }
-    found
+    let recurs: Vec<bool> = slow
+        .iter()
+        .map(|one| recurs(evidence, &slow, one))
+        .collect();
+    let named = slow.into_iter().zip(recurs).filter(|(_, recurs)| *recurs);
+    named.map(|(one, _)| one.found).collect()
 }
 
-/// Whether a mesh compares the rails: those of all its pairs with each other, and the slow ones again. Of
-/// hundreds of rails in a run, some are slow by chance in one measurement.
-fn is_judged_by_mesh(evidence: &Evidence) -> bool {
-    let is_mesh = |scenario: &Scenario| scenario.mesh.is_some();
-    evidence.scenario.as_ref().is_some_and(is_mesh) && evidence.pairs().count() >= MESH_PAIRS_MIN
+/// Whether one of the ends that are in several pairs has this slow rail in half of them. Of hundreds of
+/// rails in a mesh, some are slow once by chance.
+fn recurs(evidence: &Evidence, slow: &[SlowRail<'_>], one: &SlowRail<'_>) -> bool {
+    let shares = one.ends.map(|end| {
+        let node = end.subject.node;
+        let workers = evidence.nodes.iter();
+        let of_node = workers.filter(|worker| worker.subject.node == node);
+        let pairs: BTreeSet<_> = of_node.map(|worker| worker.subject.pair).collect();
+        let slow = slow.iter();
+        let alike = slow.filter(|other| other.nic == one.nic && other.touches(node));
+        let slow_pairs: BTreeSet<_> = alike.map(SlowRail::pair).collect();
+        (slow_pairs.len(), pairs.len())
+    });
+    let mut of_several = shares.iter().filter(|(_, pairs)| *pairs > 1).peekable();
+    of_several.peek().is_none() || of_several.any(|(slow, pairs)| *slow > 1 && 2 * slow >= *pairs)
 }
 
 fn slow_one(
@@ -402,8 +431,7 @@ pub(super) mod cases {
 mod tests {
     use super::*;
     use crate::diagnose;
-    use tcpx_run_model::ids::PairId;
-    use tcpx_run_model::scenario::Mesh;
+    use tcpx_run_model::finding::Finding;
 
     #[test]
     fn rails_of_a_healthy_run_on_two_busy_cores_are_not_told_apart() {
@@ -427,31 +455,37 @@ mod tests {
     }
 
     #[test]
-    fn a_mesh_judges_the_rails_of_its_pairs_together() {
-        let mut evidence = cases::run(&[
+    fn a_rail_of_a_node_with_several_pairs_is_named_if_it_is_slow_in_half_of_them() {
+        let slow = cases::run(&[
             ("eth1", [4980.7, 15_204.4], 2252, 8),
             ("eth2", [48_234.5, 65_011.7], 32_918, 8),
             ("eth3", [30_408.7, 28_311.6], 4121, 16),
         ]);
-        let is_named = |evidence: &Evidence| {
-            let found = diagnose(evidence);
-            found
-                .iter()
-                .any(|one| one.condition == "rail-slower-than-others")
+        let healthy = cases::run(&[
+            ("eth1", [4980.7, 15_204.4], 2252, 8),
+            ("eth2", [30_408.7, 28_311.6], 4121, 16),
+            ("eth3", [30_408.7, 28_311.6], 4121, 16),
+        ]);
+        // The first node of each pair is the same.
+        let named = |pairs: &[&Evidence]| {
+            let mut all = slow.clone();
+            all.nodes.clear();
+            for (number, pair) in (0..).zip(pairs) {
+                let mut nodes = pair.nodes.clone();
+                nodes[1].subject.node = NodeId(number + 1);
+                nodes
+                    .iter_mut()
+                    .for_each(|node| node.subject.pair = Some(PairId(number)));
+                all.nodes.extend(nodes);
+            }
+            let found = diagnose(&all);
+            let is = |one: &&Finding| one.condition == "rail-slower-than-others";
+            found.iter().filter(is).count()
         };
-        let scenario = evidence.scenario.get_or_insert_default();
-        scenario.mesh = Some(Mesh::default());
-        assert!(is_named(&evidence), "two nodes have one pair");
-        let pair = evidence.nodes.clone();
-        for number in 1..3 {
-            evidence.nodes.extend(pair.iter().cloned().map(|mut node| {
-                node.subject.pair = Some(PairId(number));
-                node
-            }));
-        }
-        assert!(!is_named(&evidence));
-        evidence.scenario = None;
-        assert!(is_named(&evidence));
+        assert_eq!(named(&[&slow]), 1);
+        assert_eq!(named(&[&slow, &slow, &healthy, &healthy]), 2);
+        assert_eq!(named(&[&slow, &slow, &healthy, &healthy, &healthy]), 0);
+        assert_eq!(named(&[&slow, &healthy]), 0);
     }
 
     #[test]
