@@ -168,6 +168,8 @@ const TICK: Duration = Duration::from_millis(200);
 const LAUNCHER_LINES_MAX: usize = 8;
 /// How long a launcher may take to say why agents have ended: on a busy node srun needs more than a second.
 const LAUNCHER_EXPLAINS_MAX: Duration = Duration::from_secs(5);
+/// The same where the user has ended the run, which explains more, and waits.
+const LAUNCHER_EXPLAINS_INTERRUPTED_MAX: Duration = Duration::from_secs(1);
 /// After its last line and so long a pause, it has said all.
 const LAUNCHER_QUIET: Duration = Duration::from_millis(200);
 const LAUNCHER_LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -271,6 +273,7 @@ pub fn run(request: &RunRequest<'_>, observe: &mut dyn FnMut(&Event, &RunState))
         stepped: Duration::ZERO,
         waited: waited_so_far(&Root::live()),
         launcher_lines: 0,
+        explained_at: None,
     };
     drive.plan();
     drive.stepped = drive.now().elapsed;
@@ -348,6 +351,8 @@ struct Drive<'a> {
     waited: Duration,
     /// Lines of the launcher that are events already.
     launcher_lines: usize,
+    /// When it printed its last line after an agent had ended.
+    explained_at: Option<Instant>,
 }
 
 impl Drive<'_> {
@@ -650,6 +655,9 @@ impl Drive<'_> {
         for line in lines.into_iter().skip(self.launcher_lines) {
             self.launcher_lines += 1;
             self.step(RunInput::LauncherSaid(line));
+            if self.run.has_lost_agents() {
+                self.explained_at = Some(Instant::now());
+            }
         }
     }
 
@@ -663,15 +671,17 @@ impl Drive<'_> {
         if !self.run.has_lost_agents() || self.launcher_said().is_none() {
             return;
         }
-        let until = Instant::now() + LAUNCHER_EXPLAINS_MAX;
-        let mut quiet_at = until;
-        while Instant::now() < quiet_at.min(until) {
+        let most = match self.request.interrupted.load(Ordering::Relaxed) {
+            true => LAUNCHER_EXPLAINS_INTERRUPTED_MAX,
+            false => LAUNCHER_EXPLAINS_MAX,
+        };
+        let until = Instant::now() + most;
+        let has_said_all = |explained_at: Option<Instant>| {
+            explained_at.is_some_and(|at| at.elapsed() >= LAUNCHER_QUIET)
+        };
+        while Instant::now() < until && !has_said_all(self.explained_at) {
             std::thread::sleep(LAUNCHER_LOOK_EVERY);
-            let known = self.launcher_lines;
             self.hear_launcher();
-            if self.launcher_lines > known {
-                quiet_at = Instant::now() + LAUNCHER_QUIET;
-            }
         }
     }
 
