@@ -1,0 +1,518 @@
+//! Turns a tally into a report: findings and their phases here, and the rest in the files beside this one.
+#![forbid(unsafe_code)]
+
+mod connections;
+mod ranking;
+mod stated;
+mod transport;
+
+use self::ranking::{drop_heads, follow, follow_ends, order};
+use super::catalogue::{SignatureCatalogue, Values};
+use super::fields::Polls;
+use super::input::InputProblem;
+use super::networks::kind;
+use super::report::{
+    CollectiveWait, LinePlace, LogReport, PollRate, Setting, SignatureFinding, UNKNOWN_WARNING,
+    UnknownWarning,
+};
+use super::signature::{Fact, Need, Phase, Role, Severity, Signature};
+use super::tally::{Place, SeenLines, SeenShape, Speaker, Tally, Wait};
+use super::time;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Processes that are named of a finding.
+const NAMED_MAX: usize = 64;
+/// Most WARN lines without a signature that are findings.
+const UNKNOWN_MAX: usize = 16;
+
+/// What the files said.
+pub(super) fn compose(
+    catalogue: &SignatureCatalogue,
+    tally: &Tally,
+    files: &[String],
+) -> LogReport {
+    let compose = Compose {
+        catalogue,
+        tally,
+        files,
+    };
+    let mut report = LogReport {
+        schema: "tcpxctl.logs/1",
+        ..LogReport::default()
+    };
+    (report.inputs.lines, report.inputs.matched_lines) = (tally.lines, tally.matched_lines);
+    report.inputs.filtered_records = tally.filtered_records;
+    report.own_signatures = catalogue.own.clone();
+    report.transport = compose.transport();
+    report.settings = compose.settings();
+    compose.findings(&mut report);
+    report.first_failure = super::first::first_failure(catalogue, tally, files, &report.findings);
+    report.waits = compose.waits();
+    report.gaps = super::gaps::gaps(tally, |speaker| compose.name(speaker));
+    report.comms = compose.comms();
+    report.builds = compose.builds();
+    for (kind, count) in &tally.too_many {
+        let problem =
+            format!("too many {kind}: {count} were counted under a common name or left out");
+        report.problems.push(InputProblem {
+            path: String::new(),
+            problem,
+        });
+    }
+    report
+}
+
+/// Text of a log as one line without control characters.
+pub(super) fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect::<String>()
+        .trim()
+        .to_owned()
+}
+
+/// As [`shown`], with the blanks at its start: they tell lines of a stack trace.
+fn shown_whole(text: &[u8]) -> String {
+    let blanks = text.iter().take_while(|byte| **byte == b' ').count();
+    format!("{:blanks$}{}", "", shown(text))
+}
+
+/// Most lines behind an error with which a log ends.
+const ENDING_LINES: u64 = 10;
+
+pub(super) struct Compose<'a> {
+    catalogue: &'a SignatureCatalogue,
+    pub(super) tally: &'a Tally,
+    pub(super) files: &'a [String],
+}
+
+impl Compose<'_> {
+    pub(super) fn name(&self, speaker: u32) -> String {
+        let file = |file: u32| self.files.get(file as usize).cloned().unwrap_or_default();
+        match self.tally.speakers.get(speaker as usize) {
+            Some(Speaker::Process {
+                host,
+                pid: Some(pid),
+            }) => format!("{}:{pid}", shown(host)),
+            Some(Speaker::Process { host, pid: None }) => shown(host),
+            Some(Speaker::Rank { file: of, rank }) => format!("{} rank {rank}", file(*of)),
+            Some(Speaker::File(of)) => file(*of),
+            Some(Speaker::Others) | None => "(others)".to_owned(),
+        }
+    }
+
+    fn host(&self, speaker: u32) -> String {
+        match self.tally.speakers.get(speaker as usize) {
+            Some(Speaker::Process { host, .. }) => shown(host),
+            _ => self.name(speaker),
+        }
+    }
+
+    pub(super) fn place(&self, place: Place, time_us: Option<i64>) -> LinePlace {
+        let file = self
+            .files
+            .get(place.file as usize)
+            .cloned()
+            .unwrap_or_default();
+        LinePlace {
+            file,
+            line: place.line,
+            at: time_us.and_then(time::shown),
+        }
+    }
+
+    // ---- findings ----------------------------------------------------------
+
+    fn findings(&self, report: &mut LogReport) {
+        let phases = self.phases();
+        // By signature, and whether its lines are harmless in their phase.
+        let mut kinds = BTreeMap::<(u32, bool), Vec<(u32, &SeenLines, Option<Phase>)>>::new();
+        for ((number, speaker), seen) in &self.tally.seen {
+            let Some(signature) = self.catalogue.signatures.get(*number as usize) else {
+                continue;
+            };
+            let phase = phases.get(speaker).and_then(|ends| ends.phase_of(seen));
+            let harmless = phase.is_some_and(|phase| signature.benign.contains(&phase));
+            kinds
+                .entry((*number, harmless))
+                .or_default()
+                .push((*speaker, seen, phase));
+        }
+        let context = self.context(report);
+        let mut follow_ups = Vec::new();
+        for ((number, harmless), parts) in kinds {
+            let Some(signature) = self.catalogue.signatures.get(number as usize) else {
+                continue;
+            };
+            let finding = self.finding(number, signature, &parts);
+            match signature.severity {
+                Severity::Info => report.seen.push(finding),
+                Severity::Benign if self.any_seen(&signature.unless) => match signature.role {
+                    Role::Cause => report.findings.push(SignatureFinding {
+                        severity: Severity::Error,
+                        ..finding
+                    }),
+                    Role::General | Role::Consequence => report.seen.push(finding),
+                },
+                Severity::Benign => report.benign.push(finding),
+                _ if harmless => report.benign.push(finding),
+                _ if signature.needs == Some(Need::OtherFindings) => follow_ups.push(finding),
+                _ if signature.needs == Some(Need::UnfinishedInit) && self.was_got_over(&parts) => {
+                    report.seen.push(finding);
+                }
+                _ if signature.needs.is_some_and(|need| !context.has(need)) => {
+                    report.seen.push(finding);
+                }
+                _ => report.findings.push(finding),
+            }
+        }
+        let company = if report.findings.is_empty() {
+            &mut report.seen
+        } else {
+            &mut report.findings
+        };
+        company.append(&mut follow_ups);
+        report.findings.extend(self.mixed());
+        report.findings.extend(self.plugin_on_some_hosts());
+        report.unknown = self.unknown();
+        let unknown = report.unknown.iter().filter(|one| !one.is_harmless());
+        report
+            .findings
+            .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
+        drop_heads(&mut report.findings);
+        follow(&mut report.findings);
+        self.state(report);
+        super::waits_at_end::add(self, report);
+        super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
+        follow_ends(&mut report.findings);
+        let signatures = &self.catalogue.signatures;
+        let vague = report.findings.iter();
+        let vague: Vec<bool> = vague
+            .map(|one| super::reasons::is_vague(one, signatures))
+            .collect();
+        order(&mut report.findings, |number| {
+            vague.get(number) == Some(&true)
+        });
+        order(&mut report.benign, |_| false);
+    }
+
+    /// Whether every process with these lines initialized a communicator afterwards, or the job has
+    /// one node.
+    fn was_got_over(&self, parts: &[(u32, &SeenLines, Option<Phase>)]) -> bool {
+        let complete = &self.tally.init_complete;
+        let nodes = &self.tally.nodes;
+        let is_one_node = !nodes.is_empty() && nodes.values().all(|nodes| *nodes <= 1);
+        let mut parts = parts.iter();
+        is_one_node
+            || parts
+                .all(|(speaker, seen, _)| complete.get(speaker).is_some_and(|at| *at > seen.first))
+    }
+
+    /// Whether the log has lines of a program that drives the plugin itself.
+    pub(super) fn has_harness(&self) -> bool {
+        let fact = |number: u32| self.catalogue.signatures.get(number as usize)?.fact;
+        let mut seen = self.tally.seen.keys();
+        seen.any(|(number, _)| fact(*number) == Some(Fact::Harness))
+    }
+
+    /// Whether the log has lines of any of these signatures.
+    fn any_seen(&self, names: &[String]) -> bool {
+        let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
+        let mut seen = self
+            .tally
+            .seen
+            .keys()
+            .filter_map(|(number, _)| name(*number));
+        !names.is_empty() && seen.any(|name| names.contains(name))
+    }
+
+    /// What the log shows beside the lines of a signature.
+    fn context(&self, report: &LogReport) -> Context {
+        let names_tcpx = |text: &str| text.to_ascii_lowercase().contains("tcpx");
+        let settings = report.settings.iter();
+        let several = |nodes: &u32| *nodes > 1;
+        Context {
+            tcpx_expected: report
+                .transport
+                .named
+                .keys()
+                .any(|name| kind(name) == "tcpx")
+                || !report.transport.versions.is_empty()
+                || settings
+                    .into_iter()
+                    .any(|one| names_tcpx(&one.key) || names_tcpx(&one.value)),
+            several_nodes: self.tally.nodes.is_empty() || self.tally.nodes.values().any(several),
+            has_network: report.transport.verdict != "unknown",
+        }
+    }
+
+    fn finding(
+        &self,
+        number: u32,
+        signature: &Signature,
+        parts: &[(u32, &SeenLines, Option<Phase>)],
+    ) -> SignatureFinding {
+        let seen = || parts.iter().map(|(_, seen, _)| *seen);
+        // Lines of several ranks are in the order of their clocks if all have one.
+        let have_clocks = seen().all(|seen| seen.first_line_us.is_some());
+        let first =
+            // Several processes may have written one line.
+            seen().min_by_key(|seen| {
+                let clock = seen.first_line_us.filter(|_| have_clocks);
+                (clock, seen.first, &seen.sample)
+            });
+        let last = seen().max_by_key(|seen| (seen.last_us, seen.last));
+        let first_us = seen().filter_map(|seen| seen.first_us).min();
+        let last_us = seen().filter_map(|seen| seen.last_us).max();
+        let slowest = seen()
+            .filter_map(|seen| seen.slowest)
+            .min_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+        let longest = seen()
+            .filter_map(|seen| seen.longest)
+            .max_by_key(|polls: &Polls| polls.nanoseconds);
+        let phases: BTreeSet<_> = parts
+            .iter()
+            .map(|(_, _, phase)| phase.map(|phase| phase as u8))
+            .collect();
+        let mut processes: Vec<String> = parts
+            .iter()
+            .map(|(speaker, ..)| self.name(*speaker))
+            .collect();
+        processes.sort();
+        processes.truncate(NAMED_MAX);
+        let sample = first.map(|seen| seen.sample.as_slice()).unwrap_or_default();
+        let values = self.catalogue.values(number as usize, sample);
+        SignatureFinding {
+            signature: signature.name.clone(),
+            severity: signature.severity,
+            role: signature.role,
+            count: seen().map(|seen| seen.count).sum(),
+            processes,
+            first: self.place(first.map(|seen| seen.first).unwrap_or_default(), first_us),
+            last: self.place(last.map(|seen| seen.last).unwrap_or_default(), last_us),
+            phase: parts
+                .first()
+                .and_then(|(_, _, phase)| *phase)
+                .filter(|_| phases.len() == 1),
+            meaning: values.fill(&signature.meaning),
+            causes: causes(signature, &values),
+            next_step: signature.next.as_deref().map(|next| values.fill(next)),
+            versions: signature.versions.clone(),
+            polls: slowest
+                .zip(longest)
+                .map(|(slowest, longest)| PollRate::new(slowest, longest)),
+            sample: shown(sample),
+            before: Vec::new(),
+            after: None,
+        }
+    }
+
+    /// The phases of each process, by its own lines.
+    fn phases(&self) -> BTreeMap<u32, Ends> {
+        let mut phases = BTreeMap::<u32, Ends>::new();
+        for ((number, speaker), seen) in &self.tally.seen {
+            let ends = phases.entry(*speaker).or_default();
+            match self
+                .catalogue
+                .signatures
+                .get(*number as usize)
+                .and_then(|signature| signature.marks)
+            {
+                Some(Phase::Setup) => ends.setup = ends.setup.max(Some(seen.last)),
+                Some(Phase::Close) => {
+                    ends.close = Some(ends.close.map_or(seen.first, |first| first.min(seen.first)))
+                }
+                Some(Phase::Transfer) | None => {}
+            }
+        }
+        phases
+    }
+
+    fn unknown(&self) -> Vec<UnknownWarning> {
+        let complete = &self.tally.init_complete;
+        let has_survived = |(speaker, place): (&u32, &Place)| {
+            let complete = complete.get(speaker);
+            complete.is_some_and(|complete| complete > place)
+        };
+        let unknown = |(text, shape): (&Vec<u8>, &SeenShape)| {
+            let (seen, last) = (&shape.lines, &shape.last);
+            UnknownWarning {
+                survived: !shape.lacks_speakers && last.iter().all(has_survived),
+                notice: shape.is_notice,
+                processes: last
+                    .keys()
+                    .take(NAMED_MAX)
+                    .map(|one| self.name(*one))
+                    .collect(),
+                shape: shown(text),
+                count: seen.count,
+                first: self.place(seen.first, seen.first_us),
+                last: self.place(seen.last, seen.last_us),
+                sample: shown(&seen.sample),
+                before: shape
+                    .context
+                    .before
+                    .iter()
+                    .map(|line| shown_whole(line))
+                    .collect(),
+                after: shape.context.after.as_deref().map(shown_whole),
+            }
+        };
+        let mut all: Vec<UnknownWarning> = self.tally.shapes.iter().map(unknown).collect();
+        all.sort_by_cached_key(|one| (one.is_harmless(), one.first.clone(), one.shape.clone()));
+        all
+    }
+
+    // ---- waits, settings ------------------------------------------------------------------
+
+    /// Ranks by the collective that they wait for.
+    fn waits(&self) -> Vec<CollectiveWait> {
+        let mut by = BTreeMap::<&Wait, Vec<u32>>::new();
+        for (speaker, (_, wait)) in &self.tally.collectives {
+            if let Some(Speaker::Rank { rank, .. }) = self.tally.speakers.get(*speaker as usize) {
+                by.entry(wait).or_default().push(*rank);
+            }
+        }
+        let wait = |(wait, mut ranks): (&Wait, Vec<u32>)| {
+            ranks.sort_unstable();
+            CollectiveWait {
+                group: shown(&wait.group),
+                sequence: wait.sequence,
+                operation: shown(&wait.operation),
+                ranks,
+            }
+        };
+        by.into_iter().map(wait).collect()
+    }
+
+    /// One row if all processes have the same value, otherwise one row per value.
+    fn settings(&self) -> Vec<Setting> {
+        let mut by = BTreeMap::<&Vec<u8>, BTreeMap<&Vec<u8>, Vec<u32>>>::new();
+        for ((speaker, key), values) in &self.tally.settings {
+            let of_key = by.entry(key).or_default();
+            values
+                .iter()
+                .for_each(|value| of_key.entry(value).or_default().push(*speaker));
+        }
+        let rows = by.into_iter().flat_map(|(key, values)| {
+            let agree = values.len() == 1;
+            values.into_iter().map(move |(value, speakers)| {
+                let processes = if agree {
+                    Vec::new()
+                } else {
+                    speakers.iter().map(|one| self.name(*one)).collect()
+                };
+                Setting {
+                    key: shown(key),
+                    value: shown(value),
+                    processes,
+                }
+            })
+        });
+        rows.collect()
+    }
+}
+
+/// A warning without a signature as a finding, so that none goes unmentioned.
+fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
+    SignatureFinding {
+        signature: UNKNOWN_WARNING.to_owned(),
+        severity: Severity::Warning,
+        role: Role::General,
+        count: warning.count,
+        processes: warning.processes.clone(),
+        first: warning.first.clone(),
+        last: warning.last.clone(),
+        phase: None,
+        meaning: "a warning or an error that tcpxctl has no signature for".to_owned(),
+        causes: Vec::new(),
+        next_step: Some(read_around(&warning.first)),
+        versions: String::new(),
+        polls: None,
+        sample: warning.sample.clone(),
+        before: warning.before.clone(),
+        after: warning.after.clone(),
+    }
+}
+
+/// How to read the lines around one that no signature explains.
+fn read_around(place: &LinePlace) -> String {
+    let (from, to) = (place.line.saturating_sub(30).max(1), place.line);
+    format!(
+        "read what its program did before: lines {from} to {to} of {}; `tcpxctl topic own-signatures` \
+         shows how to teach tcpxctl this line",
+        place.file
+    )
+}
+
+/// Errors of the system with which causes begin: such a cause is of lines with that error.
+const SYSTEM_ERRORS: [&str; 5] = ["refused", "timed out", "no route", "reset", "aborted"];
+
+/// The causes of a signature with the values of a line. A cause that begins with codes, as in
+/// `4, 9 or 10: `, is the line's own only if one of them is its code; the others come last.
+fn causes(signature: &Signature, values: &Values) -> Vec<String> {
+    let error = values.get("error").map(str::to_ascii_lowercase);
+    let is_of_others = |cause: &String| {
+        let (head, _) = cause.split_once(": ").unwrap_or_default();
+        if let Some(error) = &error
+            && SYSTEM_ERRORS.contains(&head)
+        {
+            return !error.contains(head);
+        }
+        let codes = cause.split_once(": ").map_or("", |(codes, _)| codes);
+        let mut codes = codes
+            .split([',', ' '])
+            .filter(|one| !one.is_empty() && *one != "or")
+            .peekable();
+        let is_number = |one: &&str| one.bytes().all(|byte| byte.is_ascii_digit());
+        codes.peek().is_some_and(is_number) && codes.all(|one| Some(one) != values.get("code"))
+    };
+    let filled = signature.causes.iter().map(|cause| values.fill(cause));
+    let (others, mut own): (Vec<_>, Vec<_>) = filled.partition(is_of_others);
+    own.extend(others);
+    own
+}
+
+/// What a log shows beside the lines of a signature.
+struct Context {
+    tcpx_expected: bool,
+    several_nodes: bool,
+    has_network: bool,
+}
+
+impl Context {
+    fn has(&self, need: Need) -> bool {
+        match need {
+            Need::TcpxExpected => self.tcpx_expected,
+            Need::SeveralNodes => self.several_nodes,
+            Need::NoNetwork => !self.has_network,
+            // These are decided where all lines are known.
+            Need::OtherFindings | Need::UnfinishedInit => true,
+        }
+    }
+}
+
+/// The last line of a process's setup, and the first of its close.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ends {
+    setup: Option<Place>,
+    close: Option<Place>,
+}
+
+impl Ends {
+    /// The phase that all of these lines are in; `None` if they span phases or no line marks
+    /// one.
+    fn phase_of(self, seen: &SeenLines) -> Option<Phase> {
+        let (setup, close) = (self.setup, self.close);
+        if setup.is_some_and(|end| seen.last <= end) {
+            return Some(Phase::Setup);
+        }
+        if close.is_some_and(|begin| seen.first >= begin) {
+            return Some(Phase::Close);
+        }
+        let after = setup.is_some_and(|end| seen.first > end);
+        let before = close.is_none_or(|begin| seen.last < begin);
+        (after && before).then_some(Phase::Transfer)
+    }
+}

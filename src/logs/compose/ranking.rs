@@ -1,0 +1,112 @@
+//! Which finding is first: what failed, before what followed from it.
+#![forbid(unsafe_code)]
+
+use super::ENDING_LINES;
+use crate::report::{LinePlace, SignatureFinding, UNKNOWN_WARNING};
+use crate::signature::{Role, Severity};
+use crate::time;
+
+/// Most lines of a text that begins with a line that only opens it, such as `error: {`.
+const TEXT_LINES: u64 = 64;
+
+/// Drops unknown lines that only open a text in which another finding is: that one tells more.
+pub(super) fn drop_heads(findings: &mut Vec<SignatureFinding>) {
+    let others = findings.iter();
+    let others = others.filter(|one| one.signature != UNKNOWN_WARNING);
+    let known: Vec<LinePlace> = others.map(|one| one.first.clone()).collect();
+    findings.retain(|one| {
+        let opens = one.sample.ends_with(['{', '[', '(', ':']);
+        let is_within = |other: &LinePlace| {
+            let behind = other.line.saturating_sub(one.first.line);
+            other.file == one.first.file && (1..=TEXT_LINES).contains(&behind)
+        };
+        !(one.signature == UNKNOWN_WARNING && opens && known.iter().any(is_within))
+    });
+}
+
+/// Whether a line is later than another, as far as their times or their file show it.
+pub(super) fn is_later(one: &LinePlace, other: &LinePlace) -> bool {
+    match (&one.at, &other.at) {
+        (Some(one), Some(other)) if one != other => one > other,
+        _ => one.file == other.file && one.line > other.line,
+    }
+}
+
+/// A failure without a reason that is logged after a named one follows it.
+pub(super) fn follow(findings: &mut [SignatureFinding]) {
+    let is_named =
+        |one: &&SignatureFinding| one.role == Role::Cause && one.severity < Severity::Warning;
+    let named = findings
+        .iter()
+        .filter(is_named)
+        .map(|one| one.first.clone());
+    let named: Vec<LinePlace> = named.collect();
+    for finding in findings {
+        let is_general = finding.role == Role::General && finding.signature != UNKNOWN_WARNING;
+        if is_general && named.iter().any(|cause| is_later(&finding.first, cause)) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
+/// An unknown line whose words name no reason, behind a line that says that a process failed or
+/// was ended, follows it too.
+pub(super) fn follow_ends(findings: &mut [SignatureFinding]) {
+    let is_end =
+        |one: &&SignatureFinding| one.role == Role::Consequence && one.severity < Severity::Warning;
+    let ends = findings.iter().filter(is_end).map(|one| one.first.clone());
+    let ends: Vec<LinePlace> = ends.collect();
+    for finding in findings {
+        let is_unknown =
+            finding.signature == UNKNOWN_WARNING && !crate::reasons::tells_why(&finding.sample);
+        if is_unknown && ends.iter().any(|end| is_later(&finding.first, end)) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
+/// Orders findings: what failed first, then failures without a reason, warnings, and what
+/// followed, mere warnings last. Lines of one file are in the order of the file unless all have a
+/// time. A line that only says that something failed is behind a line next to it that says why.
+pub(super) fn order(findings: &mut Vec<SignatureFinding>, is_vague: impl Fn(usize) -> bool) {
+    let have_times = have_clocks(findings);
+    let told = findings.iter().enumerate();
+    let told = told.filter(|(number, one)| one.role == Role::General && !is_vague(*number));
+    let told: Vec<LinePlace> = told.map(|(_, one)| one.first.clone()).collect();
+    let is_near = |one: &LinePlace, other: &LinePlace| {
+        one.file == other.file && one.line.abs_diff(other.line) <= ENDING_LINES
+    };
+    let key = |(number, finding): &(usize, SignatureFinding)| {
+        let at = finding.first.at.clone().filter(|_| have_times);
+        let is_mild = finding.role == Role::Consequence && finding.severity >= Severity::Warning;
+        let yields = finding.role == Role::General
+            && is_vague(*number)
+            && told.iter().any(|other| is_near(&finding.first, other));
+        (finding.order(), is_mild, yields, at, finding.first.clone())
+    };
+    let mut numbered: Vec<_> = std::mem::take(findings).into_iter().enumerate().collect();
+    numbered.sort_by_cached_key(key);
+    findings.extend(numbered.into_iter().map(|(_, finding)| finding));
+}
+
+/// Most microseconds by which a later line of a file is earlier: ranks write late, and clocks
+/// differ a little.
+const BACK_MAX_US: i64 = 24 * 3600 * 1_000_000;
+
+/// Whether the times of all lines tell their order. They do not if one is missing, or if a later
+/// line of a file is a day earlier: glog's times have no year.
+fn have_clocks(findings: &[SignatureFinding]) -> bool {
+    let of = |finding: &SignatureFinding| {
+        let at = finding.first.at.as_deref().and_then(time::typed)?;
+        Some((finding.first.file.clone(), finding.first.line, at))
+    };
+    let Some(mut all) = findings.iter().map(of).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    all.sort_unstable();
+    let goes_on = |pair: &[(String, u64, i64)]| match pair {
+        [(file, _, at), (other, _, next)] => file != other || at - next < BACK_MAX_US,
+        _ => true,
+    };
+    all.windows(2).all(goes_on)
+}

@@ -1,0 +1,105 @@
+//! A line that states an error in words as a finding, if no other line tells what failed.
+#![forbid(unsafe_code)]
+
+use super::ranking::is_later;
+use super::{Compose, ENDING_LINES, read_around, shown};
+use crate::report::{LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine};
+use crate::signature::{Role, Severity};
+
+impl Compose<'_> {
+    /// Lines that state an error in words, unless a finding names a cause. If all findings
+    /// followed something, the first of the lines before them is what failed.
+    pub(super) fn state(&self, report: &mut LogReport) {
+        let is_cause =
+            |one: &SignatureFinding| one.role == Role::Cause && one.severity < Severity::Warning;
+        if report.findings.iter().any(is_cause) {
+            return;
+        }
+        let lines = self.tally.stated.lines().map(|(place, text)| StatedLine {
+            place: self.place(place, None),
+            sample: shown(text),
+        });
+        let precedes = |line: &StatedLine| {
+            let mut findings = report.findings.iter();
+            findings.all(|one| is_later(&one.first, &line.place))
+        };
+        report.stated = lines.filter(precedes).collect();
+        let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
+        let first = match report.findings.is_empty() {
+            false if report.findings.iter().all(has_followed) => Some(0),
+            false => self.tells_why_before(report),
+            true => self.ends_in_an_error(&report.stated),
+        };
+        if let Some(first) = first.filter(|first| *first < report.stated.len()) {
+            let first = report.stated.remove(first);
+            report.findings.push(stated_finding(first));
+        }
+    }
+
+    /// The first of the lines that tell why something failed, right before the first finding, if
+    /// that one only says that something failed.
+    fn tells_why_before(&self, report: &LogReport) -> Option<usize> {
+        let findings = report.findings.iter();
+        let failures = findings.filter(|one| one.role != Role::Consequence);
+        let first = failures.min_by_key(|one| &one.first)?;
+        let tells = |line: &StatedLine| {
+            first.first.line.saturating_sub(line.place.line) <= ENDING_LINES
+                && !crate::stated::is_warning(&line.sample)
+                && crate::reasons::tells_why(&line.sample)
+        };
+        let number = report.stated.iter().position(tells);
+        number.filter(|_| crate::reasons::is_vague(first, &self.catalogue.signatures))
+    }
+
+    /// The first of the lines that state an error with which a file ends, or of those of them that
+    /// tell why: hardly anything comes behind them, so what failed was not got over.
+    fn ends_in_an_error(&self, stated: &[StatedLine]) -> Option<usize> {
+        let mut first = None;
+        for (number, line) in stated.iter().enumerate().rev() {
+            let of_next = |next: usize| {
+                let next: &LinePlace = &stated[next].place;
+                (next.file == line.place.file).then_some(next.line)
+            };
+            let last = || {
+                let of_file = |(file, last): (&u32, &u64)| {
+                    let is_same = self.files.get(*file as usize) == Some(&line.place.file);
+                    is_same.then_some(*last)
+                };
+                self.tally.ends.last_lines().find_map(of_file)
+            };
+            let behind = first.and_then(of_next).or_else(last);
+            if behind.is_none_or(|behind| behind.saturating_sub(line.place.line) > ENDING_LINES) {
+                break;
+            }
+            first = Some(number);
+        }
+        let fails = |number: &usize| !crate::stated::is_warning(&stated[*number].sample);
+        let tells = |number: &usize| crate::reasons::tells_why(&stated[*number].sample);
+        let mut at_end = (first?..stated.len()).filter(fails);
+        at_end.clone().find(tells).or_else(|| at_end.next())
+    }
+}
+
+/// A line that states an error in words as a finding.
+fn stated_finding(line: StatedLine) -> SignatureFinding {
+    SignatureFinding {
+        signature: STATED_ERROR.to_owned(),
+        severity: Severity::Warning,
+        role: Role::General,
+        count: 1,
+        processes: vec![line.place.file.clone()],
+        first: line.place.clone(),
+        last: line.place.clone(),
+        phase: None,
+        meaning:
+            "the first line before the end that states an error; tcpxctl has no signature for it"
+                .to_owned(),
+        causes: Vec::new(),
+        next_step: Some(read_around(&line.place)),
+        versions: String::new(),
+        polls: None,
+        sample: line.sample,
+        before: Vec::new(),
+        after: None,
+    }
+}

@@ -1,0 +1,224 @@
+//! Which network each process uses, and hosts of one job that differ in it.
+#![forbid(unsafe_code)]
+
+use super::{Compose, shown};
+use crate::networks::{Proof, kind, preference};
+use crate::report::{LinePlace, SignatureFinding, Transport};
+use crate::signature::{Role, Severity, Signature};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Hosts that are named of each network.
+const HOSTS_NAMED: usize = 4;
+
+impl Compose<'_> {
+    pub(super) fn transport(&self) -> Transport {
+        let by_value = |from: &BTreeMap<u32, BTreeSet<Vec<u8>>>| {
+            let mut by = BTreeMap::<String, Vec<String>>::new();
+            for (speaker, values) in from {
+                values.iter().for_each(|value| {
+                    by.entry(shown(value))
+                        .or_default()
+                        .push(self.name(*speaker))
+                });
+            }
+            by
+        };
+        let (mut named, versions) = (
+            BTreeMap::<String, Vec<String>>::new(),
+            by_value(&self.tally.versions),
+        );
+        let networks = self.networks();
+        let proof = networks.iter().map(|(_, _, proof)| *proof).max();
+        for (speaker, name, _) in &networks {
+            named
+                .entry(shown(name))
+                .or_default()
+                .push(self.name(*speaker));
+        }
+        let says = match proof {
+            Some(Proof::Used) => "channels use",
+            Some(Proof::Chosen) => "NCCL names",
+            _ => "no line says which network NCCL chose; lines show that this one is up:",
+        };
+        let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
+        let (verdict, because) = match (kinds.len(), kinds.first()) {
+            (1, Some(kind)) => (*kind, format!("{says} {}", list(named.keys()))),
+            (0, _) if !self.tally.flows.is_empty() => (
+                "tcpx",
+                "the plugin connected flows; no line of NCCL names the network".to_owned(),
+            ),
+            (0, _) if !versions.is_empty() => (
+                "unknown",
+                "the plugin was initialised, but no line shows that it was used".to_owned(),
+            ),
+            (0, _) => (
+                "unknown",
+                "no line names a network; NCCL logs it at INFO only".to_owned(),
+            ),
+            _ => ("mixed", format!("{says} {}", list(named.keys()))),
+        };
+        Transport {
+            verdict,
+            because,
+            named,
+            versions,
+        }
+    }
+
+    /// The networks of each process by its strongest lines. Weak lines count only if no
+    /// process has stronger ones.
+    fn networks(&self) -> Vec<(u32, &[u8], Proof)> {
+        let mut of = BTreeMap::<u32, Vec<(&[u8], Proof)>>::new();
+        for (speaker, names) in &self.tally.transports {
+            let names = names
+                .iter()
+                .map(|(name, (proof, _))| (name.as_slice(), *proof));
+            of.entry(*speaker).or_default().extend(names);
+        }
+        for (number, speaker) in self.tally.seen.keys() {
+            let signature = self.catalogue.signatures.get(*number as usize);
+            if let Some(name) = signature.and_then(|signature| signature.network.as_deref()) {
+                of.entry(*speaker)
+                    .or_default()
+                    .push((name.as_bytes(), Proof::Up));
+            }
+        }
+        let strongest = of.values().flatten().map(|(_, proof)| *proof).max();
+        let mut all = Vec::new();
+        for (speaker, names) in of {
+            let proof = names.iter().map(|(_, proof)| *proof).max();
+            let is_weak = proof <= Some(Proof::Up) && proof < strongest;
+            if is_weak {
+                continue;
+            }
+            let names = names.into_iter().filter(|one| Some(one.1) == proof);
+            all.extend(names.map(|(name, proof)| (speaker, name, proof)));
+        }
+        if strongest == Some(Proof::Loaded) && self.fails() {
+            return Vec::new();
+        }
+        if strongest <= Some(Proof::Up) {
+            let rank = |name: &[u8]| preference(&shown(name));
+            let best = all.iter().map(|(_, name, _)| rank(name)).min();
+            all.retain(|(_, name, _)| Some(rank(name)) == best);
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Whether the log names something that failed.
+    fn fails(&self) -> bool {
+        let signature = |number: u32| self.catalogue.signatures.get(number as usize);
+        let is_error = |one: &Signature| one.severity <= Severity::Error && one.needs.is_none();
+        let mut seen = self
+            .tally
+            .seen
+            .keys()
+            .filter_map(|(number, _)| signature(*number));
+        seen.any(is_error)
+    }
+
+    /// Hosts whose channels or communicators use networks of different kinds.
+    pub(super) fn mixed(&self) -> Option<SignatureFinding> {
+        let mut hosts = BTreeMap::<&'static str, BTreeSet<String>>::new();
+        for (speaker, name, proof) in self.networks() {
+            if proof > Proof::Up {
+                hosts
+                    .entry(kind(&shown(name)))
+                    .or_default()
+                    .insert(self.host(speaker));
+            }
+        }
+        let (first, others) = hosts.values().next().zip(hosts.values().nth(1))?;
+        if !first.is_disjoint(others) {
+            return None;
+        }
+        let places = self.tally.transports.values().flat_map(BTreeMap::values);
+        let place = places
+            .filter(|(proof, _)| *proof > Proof::Up)
+            .map(|(_, place)| *place)
+            .min();
+        let place = self.place(place.unwrap_or_default(), None);
+        let of_host = |(kind, hosts): (&&'static str, &BTreeSet<String>)| {
+            format!("{kind} on {}", list(hosts.iter().take(HOSTS_NAMED)))
+        };
+        let hosts: Vec<String> = hosts.iter().map(of_host).collect();
+        let hosts = hosts.join("; ");
+        Some(SignatureFinding {
+            meaning: format!("the hosts of one job use different networks: {hosts}"),
+            sample: hosts,
+            ..hosts_differ("networks-mixed", place)
+        })
+    }
+
+    /// Hosts that have an external network plugin beside hosts that do not find one.
+    pub(super) fn plugin_on_some_hosts(&self) -> Option<SignatureFinding> {
+        let hosts = |name: &str| {
+            let number = self
+                .catalogue
+                .signatures
+                .iter()
+                .position(|one| one.name == name);
+            let of = |(signature, _): &&(u32, u32)| Some(*signature as usize) == number;
+            let seen = self.tally.seen.keys().filter(of);
+            seen.map(|(_, speaker)| self.host(*speaker))
+                .collect::<BTreeSet<String>>()
+        };
+        let (with, without) = (hosts("nccl-plugin-path"), hosts("nccl-plugin-not-found"));
+        if with.is_empty() || without.is_empty() || !with.is_disjoint(&without) {
+            return None;
+        }
+        let name =
+            |signature: &u32| Some(&self.catalogue.signatures.get(*signature as usize)?.name);
+        let lines = self.tally.seen.iter();
+        let of_none = lines
+            .filter(|((one, _), _)| name(one).is_some_and(|one| one == "nccl-plugin-not-found"));
+        let first = of_none
+            .map(|(_, seen)| seen)
+            .min_by_key(|seen| seen.first)?;
+        let place = self.place(first.first, first.first_line_us);
+        let named = |hosts: &BTreeSet<String>| list(hosts.iter().take(HOSTS_NAMED));
+        Some(SignatureFinding {
+            processes: without.iter().cloned().collect(),
+            meaning: format!(
+                "the hosts of one job have different network plugins: an external one on {}, none on {}",
+                named(&with),
+                named(&without)
+            ),
+            sample: shown(&first.sample),
+            ..hosts_differ("plugin-on-some-hosts", place)
+        })
+    }
+}
+
+/// A finding on hosts of one job that use different networks; what differs is to be added.
+fn hosts_differ(signature: &str, place: LinePlace) -> SignatureFinding {
+    SignatureFinding {
+        signature: signature.to_owned(),
+        severity: Severity::Error,
+        role: Role::Cause,
+        count: 1,
+        processes: Vec::new(),
+        first: place.clone(),
+        last: place,
+        phase: None,
+        meaning: String::new(),
+        causes: vec![
+            "the plugin is missing or failed on some hosts".to_owned(),
+            "the environment or the image differs between hosts".to_owned(),
+        ],
+        next_step: Some(
+            "compare NCCL_NET, NCCL_NET_PLUGIN and LD_LIBRARY_PATH of the hosts".to_owned(),
+        ),
+        versions: "any NCCL".to_owned(),
+        polls: None,
+        sample: String::new(),
+        before: Vec::new(),
+        after: None,
+    }
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.cloned().collect::<Vec<_>>().join(", ")
+}
