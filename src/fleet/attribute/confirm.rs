@@ -55,16 +55,22 @@ impl Fit<'_> {
             let stays = is_of_group(effect.subject) && effect.confidence >= CONFIRMED_MIN;
             return (!stays).then_some(false);
         }
+        if again.len() < AGAIN_MIN {
+            return None;
+        }
         // Of the fewest, all must show it, not only their median.
-        let are_few = again.len() == AGAIN_MIN;
-        if again.len() < AGAIN_MIN || are_few && !again.iter().all(|&residual| shows(residual)) {
-            return None;
-        }
-        if is_picked && tail.confidence(&again) < PICKED_CONFIDENCE_MIN {
-            return None;
-        }
+        let are_enough = again.len() > AGAIN_MIN || again.iter().all(|&residual| shows(residual));
+        let is_beyond_tail = || tail.confidence(&again) >= PICKED_CONFIDENCE_MIN;
         let z = -median / robust::error_of_median(self.sigma, again.len());
-        (robust::confidence(z, suspects) >= CONFIDENCE_MIN).then_some(true)
+        let is_shown = are_enough
+            && (!is_picked || is_beyond_tail())
+            && robust::confidence(z, suspects) >= CONFIDENCE_MIN;
+        match is_shown {
+            true => Some(true),
+            // It was picked by chance: rates of this mesh are as low without a cause.
+            false if is_picked => Some(false),
+            false => None,
+        }
     }
 }
 

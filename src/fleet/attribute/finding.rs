@@ -10,7 +10,7 @@ word_set! {
     pub enum Standing {
         /// Retests with good partners show it, too.
         Confirmed = "confirmed",
-        /// It was not measured again.
+        /// It was not measured again, or not often enough.
         Suspected = "suspected",
     }
 }

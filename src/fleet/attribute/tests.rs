@@ -324,6 +324,38 @@ fn one_direction_of_one_rail_of_a_pair_is_retested_often_enough_to_be_confirmed(
 }
 
 #[test]
+fn a_lane_that_is_low_again_as_many_of_its_mesh_are_by_chance_is_not_suspected() {
+    // Every sixth rate is at 91 %. One lane is lower at first, and hardly lower than these again.
+    let lane = |share: f64| {
+        move |from, to, rail| match (from, to, rail) {
+            (3, 1, 0) => share,
+            _ => slow(((from * 16 + to) * 4 + rail) % 6 == 0, 0.91),
+        }
+    };
+    let (first, groups) = (mesh(16, 4, lane(0.86)), Groups::default());
+    let suspected = attribute(&first, &[], &groups);
+    assert_eq!(suspected.findings.len(), 1, "{suspected:#?}");
+    let meetings = retests(&suspected, 16, &groups, 64);
+    assert_eq!(meetings, [Meeting { from: 1, to: 3 }; 3]);
+    let again = |shares: [f64; 3]| {
+        let of_pair = |share: f64| {
+            let mut all = mesh(16, 4, lane(share));
+            all.retain(|cell| (cell.from.min(cell.to), cell.from.max(cell.to)) == (1, 3));
+            all
+        };
+        let again: Vec<Cell> = shares.into_iter().flat_map(of_pair).collect();
+        attribute(&first, &again, &groups)
+    };
+    let by_chance = again([0.87, 0.87, 0.91]);
+    assert_eq!(words(16, &by_chance), [""; 0], "{by_chance:#?}");
+    assert_eq!(by_chance.cleared.len(), 1, "{by_chance:#?}");
+    let shown = again([0.86; 3]);
+    let lane = "rail eth1 from a3-3 to a3-1 runs at 87 % of the others";
+    assert_eq!(words(16, &shown), [lane]);
+    assert_eq!(shown.findings[0].standing, Standing::Confirmed);
+}
+
+#[test]
 fn a_dead_pair_is_measured_again_once_because_each_time_costs_a_time_limit() {
     let is_dead = |from: usize, to: usize| (from.min(to), from.max(to)) == (1, 15);
     let mut first = mesh(16, 4, |_, _, _| 1.0);

@@ -77,7 +77,7 @@ fn findings(page: &mut Page, mesh: &StoryMesh) {
     for cleared in &mesh.cleared {
         page.tag(
             "p class=\"soft\"",
-            &format!("Not seen again in a second measurement: {cleared}."),
+            &format!("Not shown by a second measurement: {cleared}."),
         );
     }
 }
