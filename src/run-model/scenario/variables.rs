@@ -138,6 +138,8 @@ impl<'de> Deserialize<'de> for Variables {
                                 map.next_value()?;
                             variables.node = nodes
                                 .into_iter()
+                                // A node without variables is not written out, so it is not kept either.
+                                .filter(|(_, table)| !table.is_empty())
                                 .map(|(name, table)| (name, plain(table)))
                                 .collect();
                         }
