@@ -5,7 +5,7 @@ use super::CONFIRMED_MIN;
 use super::fit::{CONFIDENCE_MIN, Effect, Fit, RATIO_MAX};
 use super::robust;
 use super::subject::{Place, Subject};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Fewer retests that show an effect can be chance.
 const AGAIN_MIN: usize = 3;
@@ -14,29 +14,55 @@ const AGAIN_MIN: usize = 3;
 const PICKED: usize = 2;
 /// The confidence for such parts: of each run, many are picked.
 const PICKED_CONFIDENCE_MIN: f64 = 0.99;
+/// If so many rates were low once for each one that is low again, and for one more, then low ones that were not
+/// measured again are so by chance.
+const LOW_ONCE: usize = 8;
 
 impl Fit<'_> {
-    /// The effects, with whether their retests alone show them, too; `None` without a retest.
+    /// The effects, with whether their retests alone show them, too; `None` without enough retests.
     pub(super) fn into_effects(mut self) -> Vec<(Effect, Option<bool>)> {
         let kept = (0..self.effects.len()).filter(|&at| self.effects[at].is_slow());
         let mut kept: Vec<usize> = kept.collect();
         kept.sort_by(|&one, &other| self.effects[other].gain.total_cmp(&self.effects[one].gain));
         let suspects = kept.len();
         let tail = Tail::of(&self);
-        let confirmed = kept.into_iter().map(|at| {
-            let is_confirmed = self.is_confirmed(at, suspects, &tail);
-            (self.effects[at], is_confirmed)
-        });
-        confirmed.collect()
+        let (mut found, mut picked_again, mut picked_once) = (Vec::new(), 0, Vec::new());
+        for at in kept {
+            let effect = self.effects[at];
+            let (first, again) = self.first_and_again(effect.subject);
+            let is_picked = first <= PICKED;
+            let is_confirmed = self.is_confirmed(at, suspects, again, is_picked.then_some(&tail));
+            match is_confirmed {
+                Some(true) if is_picked => picked_again += 1,
+                None if is_picked => picked_once.push(found.len()),
+                _ => {}
+            }
+            found.push((effect, is_confirmed));
+        }
+        if tail.low_once >= LOW_ONCE * (1 + tail.low_again + picked_again) {
+            picked_once.iter().for_each(|at| found[*at].1 = Some(false));
+        }
+        found
     }
 
-    fn is_confirmed(&mut self, at: usize, suspects: usize, tail: &Tail) -> Option<bool> {
-        let effect = self.effects[at];
+    /// How many first measurements a part has, and its retests.
+    fn first_and_again(&self, subject: Subject) -> (usize, Vec<usize>) {
         let mut rates = Vec::new();
-        self.table.rates_of(effect.subject, &mut rates);
+        self.table.rates_of(subject, &mut rates);
         let all = rates.len();
         rates.retain(|&rate| self.table.rates[rate].is_retest);
-        let is_picked = all - rates.len() <= PICKED;
+        (all - rates.len(), rates)
+    }
+
+    /// `tail` for a part that was picked.
+    fn is_confirmed(
+        &mut self,
+        at: usize,
+        suspects: usize,
+        rates: Vec<usize>,
+        tail: Option<&Tail>,
+    ) -> Option<bool> {
+        let effect = self.effects[at];
         if rates.is_empty() {
             return None;
         }
@@ -60,16 +86,15 @@ impl Fit<'_> {
         }
         // Of the fewest, all must show it, not only their median.
         let are_enough = again.len() > AGAIN_MIN || again.iter().all(|&residual| shows(residual));
-        let is_beyond_tail = || tail.confidence(&again) >= PICKED_CONFIDENCE_MIN;
+        let is_beyond = |tail: &Tail| tail.confidence(&again) >= PICKED_CONFIDENCE_MIN;
         let z = -median / robust::error_of_median(self.sigma, again.len());
         let is_shown = are_enough
-            && (!is_picked || is_beyond_tail())
+            && tail.is_none_or(is_beyond)
             && robust::confidence(z, suspects) >= CONFIDENCE_MIN;
         match is_shown {
             true => Some(true),
             // It was picked by chance: rates of this mesh are as low without a cause.
-            false if is_picked => Some(false),
-            false => None,
+            false => tail.map(|_| false),
         }
     }
 }
@@ -94,6 +119,10 @@ struct Tail {
     /// How many directions of a pair and rail were measured again. Each may be low by chance, also those that
     /// were not suspected before: parts are looked for in all rates together.
     again: usize,
+    /// Directions of a pair and rail that were low and, measured again, were not.
+    low_once: usize,
+    /// Those that were low each time, and no part explains it.
+    low_again: usize,
 }
 
 impl Tail {
@@ -102,12 +131,27 @@ impl Tail {
         let healthy = rates().filter(|(at, rate)| !rate.is_retest && fit.causes[*at].is_free());
         let mut residuals: Vec<f64> = healthy.map(|(at, _)| fit.residuals[at]).collect();
         residuals.sort_unstable_by(f64::total_cmp);
-        let again = rates().filter(|(_, rate)| rate.is_retest);
-        let again: BTreeSet<[usize; 3]> = again
-            .map(|(_, rate)| [rate.from, rate.to, rate.rail])
-            .collect();
-        let again = again.len();
-        Self { residuals, again }
+        let mut again = BTreeMap::<[usize; 3], Vec<f64>>::new();
+        for (at, rate) in rates().filter(|(_, rate)| rate.is_retest) {
+            let of_direction = again.entry([rate.from, rate.to, rate.rail]).or_default();
+            of_direction.push(fit.residuals[at]);
+        }
+        let is_low = |residual: f64| residual <= RATIO_MAX.ln();
+        let low = rates().filter(|(at, rate)| !rate.is_retest && is_low(fit.residuals[*at]));
+        let (mut low_once, mut low_again) = (0, 0);
+        for (_, rate) in low {
+            match again.get(&[rate.from, rate.to, rate.rail]) {
+                Some(again) if is_low(robust::median(&mut again.clone())) => low_again += 1,
+                Some(_) => low_once += 1,
+                None => {}
+            }
+        }
+        Self {
+            residuals,
+            again: again.len(),
+            low_once,
+            low_again,
+        }
     }
 
     /// How likely it is that chance makes nothing that was measured again as low as these, each time again.
@@ -134,6 +178,8 @@ mod tests {
                 .map(|at| lowest * (1.0 - f64::from(at) / 500.0))
                 .collect(),
             again: 100,
+            low_once: 0,
+            low_again: 0,
         };
         let again = [-0.6, -0.5, -0.7];
         assert!(tail(-0.4).confidence(&again) > 0.999_99);

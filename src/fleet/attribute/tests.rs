@@ -356,6 +356,47 @@ fn a_lane_that_is_low_again_as_many_of_its_mesh_are_by_chance_is_not_suspected()
 }
 
 #[test]
+fn lanes_that_nobody_measured_again_are_no_suspects_if_hardly_any_other_was_low_again() {
+    // The machine is busy: each twentieth rate is low once.
+    let at = |from: usize, to: usize, rail: usize| (from * 16 + to) * 4 + rail;
+    let first = mesh(16, 4, |from, to, rail| {
+        slow(at(from, to, rail) % 20 == 0, 0.8)
+    });
+    let groups = Groups::default();
+    let suspected = attribute(&first, &[], &groups);
+    assert_eq!(suspected.findings.len(), 24, "{suspected:#?}");
+    let meetings = retests(&suspected, 16, &groups, 30);
+    assert_eq!(meetings.len(), 27);
+    let again = |share: f64| {
+        let all = mesh(16, 4, |from, to, rail| {
+            slow(at(from, to, rail) % 20 == 0, share)
+        });
+        let of_pair = |meeting: &Meeting| {
+            let pair = (meeting.from, meeting.to);
+            let is_of_pair =
+                move |cell: &&Cell| (cell.from.min(cell.to), cell.from.max(cell.to)) == pair;
+            all.iter().filter(is_of_pair).copied().collect::<Vec<_>>()
+        };
+        let again: Vec<Cell> = meetings.iter().flat_map(of_pair).collect();
+        attribute(&first, &again, &groups)
+    };
+    assert_eq!(words(16, &again(1.0)), [""; 0]);
+    let shown = again(0.8);
+    let are = |standing: Standing| {
+        shown
+            .findings
+            .iter()
+            .filter(move |one| one.standing == standing)
+            .count()
+    };
+    assert_eq!(
+        (are(Standing::Confirmed), are(Standing::Suspected)),
+        (9, 15),
+        "{shown:#?}"
+    );
+}
+
+#[test]
 fn a_dead_pair_is_measured_again_once_because_each_time_costs_a_time_limit() {
     let is_dead = |from: usize, to: usize| (from.min(to), from.max(to)) == (1, 15);
     let mut first = mesh(16, 4, |_, _, _| 1.0);

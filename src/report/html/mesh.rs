@@ -77,7 +77,7 @@ fn findings(page: &mut Page, mesh: &StoryMesh) {
     for cleared in &mesh.cleared {
         page.tag(
             "p class=\"soft\"",
-            &format!("Not shown by a second measurement: {cleared}."),
+            &format!("Looked so once, which second measurements do not bear out: {cleared}."),
         );
     }
 }
