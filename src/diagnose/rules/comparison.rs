@@ -39,6 +39,9 @@ const ROUND_TRIP_MIN_US: f64 = 500.0;
 /// many standard deviations from their median.
 const CHANNEL_TIMES: f64 = 4.0;
 const CHANNEL_DEVIATIONS: f64 = 8.0;
+/// Channels that moved bytes for a shorter time are not compared: on a machine with too few CPUs, one
+/// of them waits for its CPU for so long.
+const CHANNELS_MIN_S: f64 = 1.0;
 /// Fewest channels over one interface that are compared.
 const CHANNELS_MIN: usize = 4;
 /// Retransmits that are reported, and their share of all segments. On a loaded machine without a
@@ -266,6 +269,9 @@ fn slow_channel(evidence: &Evidence) -> Vec<Found> {
         .pairs()
         .flat_map(|(one, other)| [(one, other), (other, one)]);
     for (from, to) in both_ways {
+        if moved_for(evidence, from, to).is_some_and(|seconds| seconds < CHANNELS_MIN_S) {
+            continue;
+        }
         for recv in of_side(to, Side::Recv) {
             let send = of_side(from, Side::Send).find(|send| send.now.index == recv.now.index);
             let slower = [send.and_then(|send| outlier(from, send)), outlier(to, recv)];
@@ -289,6 +295,14 @@ fn slow_channel(evidence: &Evidence) -> Vec<Found> {
         }
     }
     found
+}
+
+/// The measured seconds of one direction of a pair.
+fn moved_for(evidence: &Evidence, from: &EvidenceNode, to: &EvidenceNode) -> Option<f64> {
+    let ends = (from.subject.pair, from.subject.node, to.subject.node);
+    let mut moved = evidence.moved.iter();
+    let of_ends = moved.find(|one| (Some(one.pair), one.from, one.to) == ends);
+    of_ends.map(|moved| moved.seconds)
 }
 
 /// How many times slower a channel is than the others of its node, side and interface, if it is
@@ -413,7 +427,7 @@ pub(super) mod cases {
         ])
     }
 
-    fn one_slow_channel() -> Evidence {
+    pub(super) fn one_slow_channel() -> Evidence {
         let mut channels = [("eth1", [9000.0, 20_000.0], 3000, 10); 4];
         for (index, channel) in channels.iter_mut().enumerate() {
             channel.1[1] += 1000.0 * index as f64;
@@ -452,6 +466,27 @@ mod tests {
         ] {
             assert_eq!(diagnose(&cases::run(&channels)), []);
         }
+    }
+
+    #[test]
+    fn channels_of_a_short_measurement_are_not_compared() {
+        let named = |seconds: f64| {
+            let mut evidence = cases::one_slow_channel();
+            let [from, to] = [0, 1].map(|end| evidence.nodes[end].subject.clone());
+            evidence.moved = vec![crate::evidence::Moved {
+                pair: from.pair.expect("a pair"),
+                from: from.node,
+                to: to.node,
+                bytes: 1 << 30,
+                seconds,
+            }];
+            diagnose(&evidence)
+                .iter()
+                .map(|one| one.condition.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(named(0.4), [""; 0]);
+        assert_eq!(named(1.4), ["channel-slower-than-others"]);
     }
 
     #[test]
