@@ -339,6 +339,7 @@ fn failed(run: &RunRecord, names: &Names) -> String {
             .find_map(|own| reason.strip_prefix(own.as_str())?.strip_prefix(", "));
         let why = match rest.unwrap_or(reason) {
             "" => pair.outcome.to_string(),
+            reason if reason == pair.outcome.to_string() => reason.to_owned(),
             reason => format!("{}, {reason}", pair.outcome),
         };
         let is_like_it = |known: &FailedPairs| without_numbers(&known.why) == without_numbers(&why);

@@ -6,6 +6,7 @@ use super::assign::{self, AssignError, RailChoice};
 use super::conclude::rates;
 use super::differences::{self, NodeTraits};
 use super::launch::{Agent, AgentEvent, Greeting, LaunchError, ReceivedMessage};
+use super::launcher_lines;
 use super::pair::{Absence, Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
 use super::run::{Now, OnFailure, Run, RunEffect, RunInput};
@@ -164,8 +165,6 @@ impl RunOutcome {
 /// Most messages handled between two checks of the deadlines.
 const EVENTS_MAX: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
-/// Most lines of a launcher in the record; all are in the events.
-const LAUNCHER_LINES_MAX: usize = 8;
 /// How long a launcher may take to say why agents have ended: on a busy node srun needs more than a second.
 const LAUNCHER_EXPLAINS_MAX: Duration = Duration::from_secs(5);
 /// The same where the user has ended the run, which explains more, and waits.
@@ -723,8 +722,7 @@ impl Drive<'_> {
     fn conclude(mut self) -> RunOutcome {
         self.hear_launcher();
         self.hear_why_agents_ended();
-        let mut launcher_said = self.launcher_said().unwrap_or_default();
-        launcher_said.truncate(LAUNCHER_LINES_MAX);
+        let launcher_said = launcher_lines::folded(&self.launcher_said().unwrap_or_default());
         // All are told before any is waited for: they end at the same time.
         self.agents.iter_mut().flatten().for_each(Agent::close);
         let agents = self.agents.iter_mut().flatten();

@@ -20,6 +20,7 @@ pub(crate) mod drive;
 mod edge;
 mod end;
 pub(crate) mod launch;
+mod launcher_lines;
 pub(crate) mod pair;
 mod pulse;
 mod require;
