@@ -15,7 +15,7 @@
 use super::Common;
 use super::doctor_table::{Paint, Section, wrapped};
 use super::failure::{Ended, Ending, Failure};
-use super::mesh::without_name;
+use super::mesh::{missing_lines, without_name};
 use super::nodes::{Nodes, node_at};
 use super::output::{print, print_json, stdout_colors};
 use serde::Serialize;
@@ -207,10 +207,10 @@ fn text(sections: &[Section], missing: &[MissingOfFleet], paint: Paint) -> Strin
         "# tcpxctl {}  doctor of {all} nodes\n",
         env!("CARGO_PKG_VERSION")
     );
-    for one in missing {
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "# Missing : {}: {}", one.node, one.reason);
-    }
+    let missing = missing
+        .iter()
+        .map(|one| (one.node.clone(), one.reason.clone()));
+    text.push_str(&missing_lines(missing));
     text.push_str("#\n");
     let told = told(sections);
     let width = told
@@ -250,6 +250,7 @@ fn text(sections: &[Section], missing: &[MissingOfFleet], paint: Paint) -> Strin
         .flat_map(|section| section.checks.iter().map(|row| row.id.as_str()))
         .collect();
     let rest = same.len() - told.len();
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "#\n# {rest} of {} checks pass on all {} nodes",

@@ -16,6 +16,7 @@ use tcpx_coord::{OnFailure, WORKERS_MAX, one_pair};
 use tcpx_fleet::attribute::{Standing, retests};
 use tcpx_fleet::exclude::ExcludeFormat;
 use tcpx_fleet::groups::{self, Groups};
+use tcpx_fleet::node_list;
 use tcpx_fleet::schedule::{self, Round};
 use tcpx_run_model::ids::{Names, PairId, WorkerId};
 use tcpx_run_model::record::{
@@ -426,20 +427,33 @@ pub(super) fn without_name<'a>(reason: &'a str, node: &str) -> &'a str {
     rest.unwrap_or(reason)
 }
 
+/// Nodes that did not come and why, those with one reason on one line.
+pub(super) fn missing_lines(missing: impl Iterator<Item = (String, String)>) -> String {
+    let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
+    for (node, reason) in missing {
+        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, nodes)) => nodes.push(node),
+            None => by_reason.push((reason, vec![node])),
+        }
+    }
+    let line = |(reason, nodes): &(String, Vec<String>)| {
+        format!("# Missing : {}: {reason}\n", node_list::fold(nodes))
+    };
+    by_reason.iter().map(line).collect()
+}
+
 fn not_run(run: &RunRecord) -> String {
     let Some(mesh) = &run.mesh else {
         return String::new();
     };
     let names = run.names();
     let mut text = String::new();
-    for missing in &mesh.missing {
+    text.push_str(&missing_lines(mesh.missing.iter().map(|missing| {
         let node = names.node(missing.node);
         // The reason begins with the name as it was typed.
-        text.push_str(&format!(
-            "# Missing : {node}: {}\n",
-            without_name(&missing.reason, &node)
-        ));
-    }
+        let reason = without_name(&missing.reason, &node).to_owned();
+        (node, reason)
+    })));
     for difference in &mesh.differences {
         text.push_str(&format!("# Differs : {difference}\n"));
     }
@@ -477,6 +491,22 @@ mod tests {
             "bootstrap with 10.0.1.25:54026, the two ends disagree",
             "bootstrap with 10.0.0.226:1234, the two ends disagree"
         ));
+    }
+
+    #[test]
+    fn nodes_that_are_missing_for_one_reason_are_on_one_line() {
+        let missing = (0..16).map(|node| {
+            let reason = if node == 3 {
+                "unknown host"
+            } else {
+                "no answer"
+            };
+            (format!("a3-{node}"), reason.to_owned())
+        });
+        assert_eq!(
+            missing_lines(missing),
+            "# Missing : a3-[0-2,4-15]: no answer\n# Missing : a3-3: unknown host\n"
+        );
     }
 
     #[test]

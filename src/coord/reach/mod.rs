@@ -23,6 +23,7 @@ pub mod child;
 pub mod install;
 pub mod join;
 pub mod kubectl;
+mod last_words;
 pub mod mpirun;
 pub mod rsh;
 pub mod serve;

@@ -11,6 +11,7 @@
 
 use super::call_in::{Call, Roll, listen, own_addresses};
 use super::install::{ANSWER_PREFIX, Boot, refused};
+use super::last_words::LastWords;
 use super::rsh::Rsh;
 use super::{AgentLink, Opening, ReachError, Transport, Unheard, Until, lines};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -55,6 +56,12 @@ pub trait Launcher: Send + Sync {
 
     /// The words before `sh -c LINE` that run a line on one node, which `{}` stands for.
     fn one(&self) -> String;
+
+    /// What to do after it ended too early and said this last.
+    fn next_step(&self, _last: &str) -> String {
+        let name = self.name();
+        format!("check that `{name}` can start a command on this node, such as `true`")
+    }
 
     /// The command that copies a file of this machine to a path on every node.
     fn broadcast(&self, from: &Path, to: &Path) -> Option<Command>;
@@ -217,36 +224,37 @@ fn follow(
 ) {
     let for_stderr = Arc::clone(roll);
     let stderr = thread::spawn(move || {
-        let lines = stderr.into_iter().flatten();
-        lines.filter_map(|line| keep(line, &for_stderr)).last()
+        let mut words = LastWords::default();
+        for line in stderr.into_iter().flatten() {
+            keep(line, &mut words, &for_stderr);
+        }
+        words.into_words()
     });
-    let mut last = None;
+    let mut words = LastWords::default();
     for line in stdout {
         let answer = line.strip_prefix(ANSWER_PREFIX).map(str::trim);
         match answer.and_then(|answer| answer.split_once(' ')) {
             Some((node, answer)) => roll.change(|calls| {
                 calls.answers.insert(node.to_owned(), answer.to_owned());
             }),
-            None => last = keep(line, roll).or(last),
+            None => keep(line, &mut words, roll),
         }
     }
     // stdout has ended, so the launcher has: what it says about that is on stderr.
-    let last = stderr.join().ok().flatten().or(last);
-    let last = last.map(|line| format!("; the last line of output is: {line}"));
+    let last = stderr.join().ok().flatten().or(words.into_words());
+    let last = last.map(|words| format!("; its last words are: {words}"));
     roll.change(|calls| calls.ended = Some(last.unwrap_or_default()));
 }
 
 /// Keeps a line, unless it is empty or the frame of other lines.
-fn keep(line: String, roll: &Roll) -> Option<String> {
-    if line.chars().all(|c| c == '-' || c == ' ') {
-        return None;
+fn keep(line: String, words: &mut LastWords, roll: &Roll) {
+    if words.hear(&line) {
+        roll.change(|calls| {
+            if calls.said.len() < SAID_MAX {
+                calls.said.push(line);
+            }
+        });
     }
-    roll.change(|calls| {
-        if calls.said.len() < SAID_MAX {
-            calls.said.push(line.clone());
-        }
-    });
-    Some(line)
 }
 
 /// What the roll says of a node.
@@ -318,7 +326,7 @@ impl Transport for TaskOfNode {
             Ok(Heard::LauncherEnded(last)) => Err(lost(format!(
                 "{name} ended before the agent of this node called in{last}"
             ))
-            .next(format!("check that `{name}` can start a command on this node, such as `true`"))),
+            .next(self.tasks.launcher.next_step(&last))),
             Err(Unheard::Interrupted) => Err(ReachError::interrupted(&self.node)),
             Err(Unheard::Late | Unheard::Ended) => Err(lost(format!(
                 "its agent did not call in within {} s",
