@@ -21,6 +21,8 @@ pub(super) static PANE: Pane = Pane {
 
 /// Screens of at least this width show the findings beside the log.
 const WIDE: u16 = 150;
+/// Most characters of a worker's name, on narrow screens and on wide ones.
+const NAME_MAX: [usize; 2] = [16, 24];
 
 fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     if area.width < WIDE || scene.model.state().findings.is_empty() {
@@ -74,7 +76,8 @@ fn log(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
         .saturating_sub(state.lines_back)
         .max(usize::from(inside.height).min(rows.len()));
     let first = last.saturating_sub(inside.height.into());
-    let width = model.names_width().min(16);
+    let name_max = NAME_MAX[usize::from(inside.width >= WIDE / 2)];
+    let width = model.names_width().min(name_max);
     for ((line, count), row) in rows[first..last].iter().zip(0..) {
         draw_line(
             Pen::at(buffer, state.theme, inside, row),

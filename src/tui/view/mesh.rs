@@ -187,6 +187,23 @@ fn glyph(theme: Theme, now: Option<DirectionNow>) -> (&'static str, Ink) {
     }
 }
 
+/// `0.01 GB/s 51 %, again 50, 52 %` if it was measured again.
+fn rates_of_rail(rates: &[Option<(f64, f64)>]) -> String {
+    let percent = |share: f64| format!("{:.0}", share * 100.0);
+    let first = match rates.first() {
+        Some(Some((rate, share))) => format!("{rate:.2} GB/s {} %", percent(*share)),
+        _ => "failed".to_owned(),
+    };
+    let again = rates.iter().skip(1);
+    let again: Vec<String> = again
+        .map(|rate| rate.map_or("failed".to_owned(), |(_, share)| percent(share)))
+        .collect();
+    match again.is_empty() {
+        true => first,
+        false => format!("{first}, again {} %", again.join(", ")),
+    }
+}
+
 /// The pair under the cursor, the suspects so far, and the legend.
 fn about(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
     let now = model.mesh();
@@ -204,14 +221,10 @@ fn about(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
         None if from == to => pen.write(Ink::Faint, "  the same node"),
         None => pen.write(Ink::Faint, "  not in the plan"),
         Some(direction) => {
-            for (rail, rate) in &direction.rails {
-                let name = now.rails.get(*rail as usize).map_or("?", String::as_str);
-                let text = match rate {
-                    Some((rate, share)) => format!("{rate:.2} GB/s {:.0} %", share * 100.0),
-                    None => "failed".to_owned(),
-                };
+            for (rail, rates) in direction.by_rail() {
+                let name = now.rails.get(rail as usize).map_or("?", String::as_str);
                 pen.write(Ink::Faint, format!("  {name} "))
-                    .write(Ink::Plain, text);
+                    .write(Ink::Plain, rates_of_rail(&rates));
             }
             match direction.now() {
                 DirectionNow::Waiting => pen.write(Ink::Faint, "  waits"),
@@ -257,7 +270,7 @@ fn about(buffer: &mut Buffer, area: Rect, model: &Model, state: &ViewState) {
 
 #[cfg(test)]
 mod tests {
-    use super::{block_size, shared_start};
+    use super::{block_size, rates_of_rail, shared_start};
 
     #[test]
     fn columns_are_headed_by_what_tells_the_names_apart() {
@@ -273,5 +286,17 @@ mod tests {
         assert_eq!(block_size(64, 20, 70), 4);
         assert_eq!(block_size(1024, 40, 200), 26);
         assert_eq!(block_size(5, 0, 0), 5);
+    }
+
+    #[test]
+    fn a_rail_that_was_measured_again_is_told_once() {
+        let half = Some((0.061, 0.51));
+        assert_eq!(rates_of_rail(&[half]), "0.06 GB/s 51 %");
+        let again = [half, Some((0.06, 0.5)), None, Some((0.06, 0.52))];
+        assert_eq!(
+            rates_of_rail(&again),
+            "0.06 GB/s 51 %, again 50, failed, 52 %"
+        );
+        assert_eq!(rates_of_rail(&[None]), "failed");
     }
 }

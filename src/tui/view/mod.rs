@@ -102,7 +102,7 @@ pub(crate) fn view(
     if is_matrix {
         mesh::draw(buffer, table, model, state);
     } else {
-        let without = match state.pair.is_some_and(|ends| model.mesh().waits(ends)) {
+        let without = match picture.waits {
             true => "this pair has not started: its round comes later",
             false => "no channel yet",
         };

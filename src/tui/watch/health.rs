@@ -164,6 +164,7 @@ impl Health {
             .iter()
             .find_map(|one| Some((one.name, one.ended.as_ref()?)));
         let (word, why) = match (nodes.is_empty(), picture.rows.is_empty(), ended) {
+            (true, ..) if picture.waits => ("WAITS", "its round comes later".to_owned()),
             (true, ..) => ("NO PROCESS", "no process with a recorder yet".to_owned()),
             (_, _, Some((node, how))) => ("ENDED", format!("{node}: {how}{}", in_flight(picture))),
             (_, true, _) => ("STARTING", "no channel yet".to_owned()),

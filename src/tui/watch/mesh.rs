@@ -35,6 +35,15 @@ pub(crate) enum DirectionNow {
 }
 
 impl MeshDirection {
+    /// The rates of each rail, in the order in which they were measured.
+    pub(crate) fn by_rail(&self) -> BTreeMap<u32, Vec<Option<(f64, f64)>>> {
+        let mut rails = BTreeMap::<u32, Vec<Option<(f64, f64)>>>::new();
+        for (rail, rate) in &self.rails {
+            rails.entry(*rail).or_default().push(*rate);
+        }
+        rails
+    }
+
     /// The worst of its rails.
     pub(crate) fn now(&self) -> DirectionNow {
         if self.rails.iter().any(|(_, rate)| rate.is_none()) {

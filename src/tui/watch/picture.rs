@@ -85,6 +85,8 @@ pub(crate) struct WorkerPicture<'a> {
 #[derive(Debug)]
 pub(crate) struct Picture<'a> {
     pub(crate) at_ns: u64,
+    /// Whether these two nodes of a mesh have not begun.
+    pub(crate) waits: bool,
     /// Every worker, in the order of the ids.
     pub(crate) nodes: Vec<WorkerPicture<'a>>,
     /// Every channel, by worker, in the order of the worker's sample.
@@ -102,6 +104,7 @@ impl<'a> Picture<'a> {
     pub(crate) fn of(model: &'a Model, at_ns: u64, only: Option<[NodeId; 2]>) -> Self {
         let mut picture = Self {
             at_ns,
+            waits: only.is_some_and(|ends| model.mesh().waits(ends)),
             nodes: Vec::new(),
             rows: Vec::new(),
         };
