@@ -74,10 +74,13 @@ fn findings(page: &mut Page, mesh: &StoryMesh) {
     if left > 0 {
         page.tag("p", &format!("{left} more are in the JSON report."));
     }
-    for cleared in &mesh.cleared {
+    if !mesh.cleared.is_empty() {
         page.tag(
             "p class=\"soft\"",
-            &format!("Looked so once, which second measurements do not bear out: {cleared}."),
+            &format!(
+                "Looked so once, which second measurements do not bear out: {}.",
+                mesh.cleared.join("; ")
+            ),
         );
     }
 }
