@@ -359,6 +359,7 @@ fn normal(numbers: &mut Numbers) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attribute::Finding;
 
     fn mesh(nodes: usize, pattern: Pattern, noise: Noise) -> Mesh {
         Mesh {
@@ -411,6 +412,31 @@ mod tests {
             (0, 0),
             "planted {planted:?}, found {found:#?}"
         );
+    }
+
+    #[test]
+    fn retests_of_others_make_nothing_suspect() {
+        let mesh = mesh(16, Pattern::Pairs, Noise::HeavyTails);
+        let schedule = rounds(mesh.pattern, mesh.nodes, 0, 0);
+        for seed in 0..20 {
+            let mut run = Run::new(&mesh, seed);
+            run.plant(&[Fault::Node], 1, &schedule);
+            let meetings: Vec<Meeting> = schedule
+                .iter()
+                .flat_map(|round| round.meetings.clone())
+                .collect();
+            let cells = run.measure(&meetings);
+            let first = attribute(&cells, &[], &run.groups);
+            let again = retests(&first, mesh.nodes, &run.groups, 4);
+            let second = attribute(&cells, &run.measure(&again), &run.groups);
+            let was_suspected = |finding: &&Finding| {
+                let mut before = first.findings.iter();
+                before.any(|one| one.subject == finding.subject)
+            };
+            let few = second.findings.iter().filter(|one| one.measurements <= 2);
+            let new: Vec<&Finding> = few.filter(|one| !was_suspected(one)).collect();
+            assert!(new.is_empty(), "seed {seed}: {new:#?}");
+        }
     }
 
     #[test]

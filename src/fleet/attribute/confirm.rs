@@ -19,9 +19,25 @@ const PICKED_CONFIDENCE_MIN: f64 = 0.99;
 const LOW_ONCE: usize = 8;
 
 impl Fit<'_> {
+    /// The parts of its effects.
+    pub(super) fn into_suspects(self) -> Vec<Subject> {
+        let slow = self.effects.iter().filter(|effect| effect.is_slow());
+        slow.map(|effect| effect.subject).collect()
+    }
+
     /// The effects, with whether their retests alone show them, too; `None` without enough retests.
-    pub(super) fn into_effects(mut self) -> Vec<(Effect, Option<bool>)> {
-        let kept = (0..self.effects.len()).filter(|&at| self.effects[at].is_slow());
+    ///
+    /// `at_first` are the suspects of the first measurements alone. The fewest measurements of another part are no
+    /// reason to suspect it because retests of others moved the fit a little.
+    pub(super) fn into_effects(
+        mut self,
+        at_first: Option<&[Subject]>,
+    ) -> Vec<(Effect, Option<bool>)> {
+        let is_new = |effect: &Effect| {
+            effect.rates <= PICKED && at_first.is_some_and(|first| !first.contains(&effect.subject))
+        };
+        let is_kept = |effect: &Effect| effect.is_slow() && !is_new(effect);
+        let kept = (0..self.effects.len()).filter(|&at| is_kept(&self.effects[at]));
         let mut kept: Vec<usize> = kept.collect();
         kept.sort_by(|&one, &other| self.effects[other].gain.total_cmp(&self.effects[one].gain));
         let suspects = kept.len();

@@ -94,8 +94,10 @@ pub fn attribute(cells: &[Cell], retests: &[Cell], groups: &Groups) -> Attributi
         place.push(Finding::of_dead(dead));
     }
     let scatter = fit.sigma.exp_m1();
+    let at_first =
+        (!retests.is_empty()).then(|| fit::fit(&Table::new(cells, &[], groups)).into_suspects());
     let (gone, slow): (Vec<_>, Vec<_>) = fit
-        .into_effects()
+        .into_effects(at_first.as_deref())
         .into_iter()
         .partition(|(_, is_confirmed)| *is_confirmed == Some(false));
     let (lossy, lossy_once): (Vec<_>, Vec<_>) = lossy::lossy_parts(&table)
