@@ -3,7 +3,9 @@
 //! `subject` has the parts, `finding` what is said about them, `fit` finds slow ones, `dead` those whose measurements are missing, and
 //! `lossy` those that lose segments, also where the rate is hardly lower.
 //! A part that is found is suspected: it is measured again with partners known to be good, and named
-//! if that shows the same.
+//! if that shows the same. One or two rates are low by chance in any large mesh, so a lane or a direction of a
+//! pair is no suspect any more if its retest is no lower than others of the mesh, or if it has no retest and nearly
+//! all low rates that have one were not low again (`confirm`).
 #![forbid(unsafe_code)]
 
 mod causes;
