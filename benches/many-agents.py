@@ -95,6 +95,7 @@ class Agent:
         self.connection, self.scripts, self.pending = connection, scripts, b""
         self.name, self.number, self.script, self.queue, self.beat = None, 0, None, [], 0.0
         self.measures, self.held, self.stopped = False, False, False
+        self.looks_per_sample, self.looks = 1, 0
 
     def say(self, text, number=None):
         us = time.time_ns() // 1000
@@ -123,6 +124,8 @@ class Agent:
         elif order.startswith('{"launch"'):
             self.number = int(line[1:line.index(",")])
             listens = '"listen":null' not in order
+            # The recorded pair sent a sample at each look.
+            self.looks_per_sample = int(re.search(r'"looks_per_sample":(\d+)|$', order)[1] or 1)
             self.script = next(one for one in self.scripts if one.listens == listens)
             self.queue = [(now + after, text) for after, text in self.script.before]
         elif '"measure"' in order and not self.measures:
@@ -139,6 +142,13 @@ class Agent:
         self.queue = [(now + after, text) for after, text in self.script.while_it]
         self.queue.append((now + self.script.lasts, None))
 
+    def is_sent(self, text):
+        """Of samples, what a real agent that was launched so sends."""
+        if not text.startswith('{"sample"'):
+            return True
+        self.looks += 1
+        return self.looks % self.looks_per_sample == 0
+
     def tick(self, now):
         if self.name is not None and now >= self.beat:
             self.beat = now + 1
@@ -147,7 +157,7 @@ class Agent:
             _, text = self.queue.pop(0)
             if text is None:
                 self.repeat(now)
-            else:
+            elif self.is_sent(text):
                 self.say(text)
         if self.script and not self.queue and not self.measures and not self.held:
             self.held = True

@@ -86,6 +86,7 @@ struct Running {
     stall: StallWatch,
     no_cpu: NoCpu,
     looks: usize,
+    looks_per_sample: usize,
     kill_at: Option<Instant>,
     killed: bool,
     fault: Option<ProcessOrder>,
@@ -400,6 +401,7 @@ impl Agent {
                     stall: StallWatch::new(Duration::from_millis(launch.stall_after_ms)),
                     no_cpu: NoCpu::default(),
                     looks: 0,
+                    looks_per_sample: launch.looks_per_sample,
                     kill_at: None,
                     killed: false,
                     fault: launch.fault,
@@ -524,6 +526,8 @@ impl Agent {
 /// A worker with at most this many channels has every sample sent; with more, samples are
 /// skipped so that sending costs the same.
 const CHANNELS_PER_LOOK: usize = 16;
+/// Most looks for each sample.
+const LOOKS_MAX: usize = 10;
 
 impl Running {
     fn stop_if_due(&mut self, now: Instant) {
@@ -535,8 +539,9 @@ impl Running {
     /// Whether to send this sample.
     fn is_due(&mut self, channels: usize) -> bool {
         self.looks += 1;
-        self.looks
-            .is_multiple_of(channels.div_ceil(CHANNELS_PER_LOOK).clamp(1, 10))
+        let looks = channels.div_ceil(CHANNELS_PER_LOOK).max(1);
+        let looks = looks.saturating_mul(self.looks_per_sample);
+        self.looks.is_multiple_of(looks.clamp(1, LOOKS_MAX))
     }
 
     fn now(&mut self) -> Vec<ChannelNow> {

@@ -99,6 +99,7 @@ mod tests {
             env: BTreeMap::new(),
             task: Task::Pair(Box::new(task)),
             stall_after_ms: 3000,
+            looks_per_sample: 1,
             fault: None,
             sends_every_recording: true,
         }

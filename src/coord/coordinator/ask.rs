@@ -176,6 +176,7 @@ impl TaskNode {
                     env: env.clone(),
                     task,
                     stall_after_ms: u64::MAX,
+                    looks_per_sample: 1,
                     fault: None,
                     sends_every_recording: true,
                 };

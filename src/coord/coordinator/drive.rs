@@ -10,7 +10,7 @@ use super::launcher_lines;
 use super::pair::{Absence, Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
 use super::run::{Now, OnFailure, Run, RunEffect, RunInput};
-use crate::protocol::limits::OVERSLEPT;
+use crate::protocol::limits::{OVERSLEPT, looks_per_sample};
 use crate::protocol::message::{NO_RECORDER, Work};
 use crate::reach::Transport;
 use crate::reach::child::Local;
@@ -473,6 +473,7 @@ impl Drive<'_> {
             work: request.work.clone(),
             run_id: request.run_id.to_owned(),
             preflight: request.preflight,
+            looks_per_sample: looks_per_sample(request.transports.len()),
         };
         Pair::new(setup, now.elapsed)
     }

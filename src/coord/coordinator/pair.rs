@@ -76,6 +76,8 @@ pub(super) struct PairSetup {
     pub(super) work: Work,
     pub(super) run_id: String,
     pub(super) preflight: bool,
+    /// Of its agents: [`crate::protocol::limits::looks_per_sample`].
+    pub(super) looks_per_sample: usize,
     /// Whether each end is on the machine where the command was typed.
     pub(super) is_here: [bool; 2],
 }
@@ -312,6 +314,7 @@ impl Pair {
                 env: plan.env,
                 task: Task::Pair(Box::new(task)),
                 stall_after_ms,
+                looks_per_sample: self.setup.looks_per_sample,
                 fault,
                 // A mesh has thousands of pairs, and a recorder file some megabytes.
                 sends_every_recording: self.setup.scenario.mesh.is_none(),

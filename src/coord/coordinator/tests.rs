@@ -33,6 +33,7 @@ fn setup(number: u32, nodes: [u32; 2]) -> PairSetup {
         work: Work::Transfer,
         run_id: "test".into(),
         preflight: false,
+        looks_per_sample: 1,
         is_here: [false; 2],
     }
 }

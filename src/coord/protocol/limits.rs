@@ -13,6 +13,12 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// that missing messages and progress in that time prove nothing.
 pub(crate) const OVERSLEPT: Duration = Duration::from_secs(2);
 
+/// At how many looks of an agent at a worker's counters it sends one sample, in a run with so many agents: a
+/// coordinator of hundreds gets about as many in a second as one of a hundred.
+pub(crate) fn looks_per_sample(agents: usize) -> usize {
+    agents.div_ceil(100).clamp(1, 5)
+}
+
 /// Time in which connect and accept may return success without a comm: the scenario's limit, or
 /// twice the plugin's own fixed waits if those are longer. TCPX sleeps 100 ms per socket on both
 /// ends, then waits for flow steering (5 s by default). `variable` reads the worker's environment.
@@ -39,6 +45,11 @@ pub(crate) fn connecting(limits: &Limits, variable: impl Fn(&str) -> Option<Stri
 mod tests {
     use super::*;
     use tcpx_words::units::TimeSpan;
+
+    #[test]
+    fn each_of_many_agents_sends_fewer_samples() {
+        assert_eq!([2, 100, 256, 1024].map(looks_per_sample), [1, 1, 3, 5]);
+    }
 
     #[test]
     fn the_limit_covers_the_fixed_waits_of_the_plugin() {

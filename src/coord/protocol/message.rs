@@ -30,7 +30,7 @@ use tcpx_words::error::NextStep;
 use tcpx_words::log::{LogLine, LogSummary};
 
 /// Version of everything in this file.
-pub(crate) const PROTOCOL: u32 = 11;
+pub(crate) const PROTOCOL: u32 = 12;
 
 /// How a line begins that says why a worker has no flight recorder.
 pub(crate) const NO_RECORDER: &str = "no counters";
@@ -79,6 +79,9 @@ pub(crate) struct Launch {
     pub task: Task,
     /// Milliseconds without a state change that are a stall.
     pub stall_after_ms: u64,
+    /// How many looks at its counters there are for each sample that is sent:
+    /// [`super::limits::looks_per_sample`].
+    pub looks_per_sample: usize,
     /// The process fault to inject.
     pub fault: Option<ProcessOrder>,
     /// Whether the recorder file of a worker that succeeded is sent too.
