@@ -107,10 +107,11 @@ impl Fit<'_> {
         let is_shown = are_enough
             && tail.is_none_or(is_beyond)
             && robust::confidence(z, suspects) >= CONFIDENCE_MIN;
+        // It was picked by chance if rates of this mesh are as low without a cause.
+        let is_chance = || tail.is_some_and(|tail| tail.as_low_as(&again) > 0);
         match is_shown {
             true => Some(true),
-            // It was picked by chance: rates of this mesh are as low without a cause.
-            false => tail.map(|_| false),
+            false => is_chance().then_some(false),
         }
     }
 }
@@ -170,14 +171,17 @@ impl Tail {
         }
     }
 
+    /// How many residuals are as low as the highest of these.
+    fn as_low_as(&self, again: &[f64]) -> usize {
+        let weakest = again.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        self.residuals
+            .partition_point(|residual| *residual <= weakest)
+    }
+
     /// How likely it is that chance makes nothing that was measured again as low as these, each time again.
     fn confidence(&self, again: &[f64]) -> f64 {
-        let weakest = again.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let below = self
-            .residuals
-            .partition_point(|residual| *residual <= weakest);
         // One more, because the rarest residuals may be missing in this run.
-        let share = (below + 1) as f64 / (self.residuals.len() + 1) as f64;
+        let share = (self.as_low_as(again) + 1) as f64 / (self.residuals.len() + 1) as f64;
         let chance = share.powi(i32::try_from(again.len()).unwrap_or(i32::MAX));
         (1.0 - self.again as f64 * chance).max(0.0)
     }

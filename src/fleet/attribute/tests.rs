@@ -356,6 +356,16 @@ fn a_lane_that_is_low_again_as_many_of_its_mesh_are_by_chance_is_not_suspected()
 }
 
 #[test]
+fn one_direction_of_a_rail_of_two_nodes_stays_suspected_if_nothing_else_is_as_low() {
+    let lane = |from, _, rail| slow((from, rail) == (0, 0), 0.5);
+    let (first, groups) = (mesh(2, 4, lane), Groups::default());
+    let again: Vec<Cell> = [(); 3].iter().flat_map(|()| mesh(2, 4, lane)).collect();
+    let found = attribute(&first, &again, &groups);
+    let said = "rail eth1 from a3-0 to a3-1 runs at 50 % of the others";
+    assert_eq!(words(2, &found), [said], "{found:#?}");
+}
+
+#[test]
 fn lanes_that_nobody_measured_again_are_no_suspects_if_hardly_any_other_was_low_again() {
     // The machine is busy: each twentieth rate is low once.
     let at = |from: usize, to: usize, rail: usize| (from * 16 + to) * 4 + rail;
