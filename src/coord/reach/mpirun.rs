@@ -70,15 +70,11 @@ impl Launcher for Mpirun {
         format!("mpirun {words} --host {{}} -n 1 env --")
     }
 
-    fn next_step(&self, last: &str) -> String {
-        match last.contains("run as root") {
-            true => {
-                "add `--launcher-options --allow-run-as-root`, or run it as another user".into()
-            }
-            false => {
-                "check that `mpirun` can start a command on these nodes, such as `true`".into()
-            }
-        }
+    fn remedy(&self, last_words: &str) -> Option<String> {
+        let is_root = last_words.contains("run as root");
+        is_root.then(|| {
+            "add `--launcher-options --allow-run-as-root`, or run it as another user".into()
+        })
     }
 
     fn broadcast(&self, _from: &Path, _to: &Path) -> Option<Command> {

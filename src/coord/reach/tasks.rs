@@ -57,10 +57,9 @@ pub trait Launcher: Send + Sync {
     /// The words before `sh -c LINE` that run a line on one node, which `{}` stands for.
     fn one(&self) -> String;
 
-    /// What to do after it ended too early and said this last.
-    fn next_step(&self, _last: &str) -> String {
-        let name = self.name();
-        format!("check that `{name}` can start a command on this node, such as `true`")
+    /// What to do after it ended too early with these last words, if they tell.
+    fn remedy(&self, _last_words: &str) -> Option<String> {
+        None
     }
 
     /// The command that copies a file of this machine to a path on every node.
@@ -323,10 +322,12 @@ impl Transport for TaskOfNode {
                 let why = why.strip_prefix("failed ").unwrap_or(&why);
                 Err(refused(&self.node, why))
             }
-            Ok(Heard::LauncherEnded(last)) => Err(lost(format!(
-                "{name} ended before the agent of this node called in{last}"
-            ))
-            .next(self.tasks.launcher.next_step(&last))),
+            Ok(Heard::LauncherEnded(last)) => {
+                let check = || format!("check that `{name}` can start a command on this node, such as `true`");
+                let remedy = self.tasks.launcher.remedy(&last).unwrap_or_else(check);
+                let what = format!("{name} ended before the agent of this node called in{last}");
+                Err(lost(what).next(remedy))
+            }
             Err(Unheard::Interrupted) => Err(ReachError::interrupted(&self.node)),
             Err(Unheard::Late | Unheard::Ended) => Err(lost(format!(
                 "its agent did not call in within {} s",
