@@ -49,6 +49,17 @@ fn slow(is_slow: bool, share: f64) -> f64 {
     if is_slow { share } else { 1.0 }
 }
 
+/// What retests measure of a mesh that is now like this.
+fn measured_again(meetings: &[Meeting], now: &[Cell]) -> Vec<Cell> {
+    let of_pair = |meeting: &Meeting| {
+        let pair = (meeting.from, meeting.to);
+        let is_of_pair =
+            move |cell: &&Cell| (cell.from.min(cell.to), cell.from.max(cell.to)) == pair;
+        now.iter().filter(is_of_pair).copied()
+    };
+    meetings.iter().flat_map(of_pair).collect()
+}
+
 #[test]
 fn of_two_nodes_neither_is_blamed() {
     let rail = |_, _, rail| slow(rail == 2, 0.13);
@@ -307,14 +318,7 @@ fn one_direction_of_one_rail_of_a_pair_is_retested_often_enough_to_be_confirmed(
     let lane = |from, to, rail| slow((from, to, rail) == (3, 1, 0), 0.5);
     let (first, groups) = (mesh(16, 4, lane), Groups::default());
     let suspected = attribute(&first, &[], &groups);
-    let mut again = Vec::new();
-    for meeting in retests(&suspected, 16, &groups, 64) {
-        let is_of_it = |cell: &&Cell| {
-            let ends = (cell.from.min(cell.to), cell.from.max(cell.to));
-            ends == (meeting.from, meeting.to)
-        };
-        again.extend(first.iter().filter(is_of_it).copied());
-    }
+    let again = measured_again(&retests(&suspected, 16, &groups, 64), &first);
     let confirmed = attribute(&first, &again, &groups);
     assert_eq!(
         words(16, &confirmed),
@@ -338,12 +342,10 @@ fn a_lane_that_is_low_again_as_many_of_its_mesh_are_by_chance_is_not_suspected()
     let meetings = retests(&suspected, 16, &groups, 64);
     assert_eq!(meetings, [Meeting { from: 1, to: 3 }; 3]);
     let again = |shares: [f64; 3]| {
-        let of_pair = |share: f64| {
-            let mut all = mesh(16, 4, lane(share));
-            all.retain(|cell| (cell.from.min(cell.to), cell.from.max(cell.to)) == (1, 3));
-            all
+        let turn = |(meeting, share): (&Meeting, f64)| {
+            measured_again(&[*meeting], &mesh(16, 4, lane(share)))
         };
-        let again: Vec<Cell> = shares.into_iter().flat_map(of_pair).collect();
+        let again: Vec<Cell> = meetings.iter().zip(shares).flat_map(turn).collect();
         attribute(&first, &again, &groups)
     };
     let by_chance = again([0.87, 0.87, 0.91]);
@@ -366,7 +368,7 @@ fn one_direction_of_a_rail_of_two_nodes_stays_suspected_if_nothing_else_is_as_lo
 }
 
 #[test]
-fn lanes_that_nobody_measured_again_are_no_suspects_if_hardly_any_other_was_low_again() {
+fn lanes_without_a_retest_are_no_suspects_if_hardly_any_retest_was_low() {
     // The machine is busy: each twentieth rate is low once.
     let at = |from: usize, to: usize, rail: usize| (from * 16 + to) * 4 + rail;
     let first = mesh(16, 4, |from, to, rail| {
@@ -381,13 +383,7 @@ fn lanes_that_nobody_measured_again_are_no_suspects_if_hardly_any_other_was_low_
         let all = mesh(16, 4, |from, to, rail| {
             slow(at(from, to, rail) % 20 == 0, share)
         });
-        let of_pair = |meeting: &Meeting| {
-            let pair = (meeting.from, meeting.to);
-            let is_of_pair =
-                move |cell: &&Cell| (cell.from.min(cell.to), cell.from.max(cell.to)) == pair;
-            all.iter().filter(is_of_pair).copied().collect::<Vec<_>>()
-        };
-        let again: Vec<Cell> = meetings.iter().flat_map(of_pair).collect();
+        let again = measured_again(&meetings, &all);
         attribute(&first, &again, &groups)
     };
     assert_eq!(words(16, &again(1.0)), [""; 0]);
