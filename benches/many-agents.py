@@ -143,7 +143,7 @@ class Agent:
         self.queue.append((now + self.script.lasts, None))
 
     def is_sent(self, text):
-        """Of samples, what a real agent that was launched so sends."""
+        """Whether a real agent with this launch order sends it: it skips samples."""
         if not text.startswith('{"sample"'):
             return True
         self.looks += 1

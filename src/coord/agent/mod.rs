@@ -526,7 +526,7 @@ impl Agent {
 /// A worker with at most this many channels has every sample sent; with more, samples are
 /// skipped so that sending costs the same.
 const CHANNELS_PER_LOOK: usize = 16;
-/// Most looks for each sample.
+/// Most looks per sample.
 const LOOKS_MAX: usize = 10;
 
 impl Running {

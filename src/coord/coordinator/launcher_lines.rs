@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 /// Most lines that a run keeps of what its launcher printed.
 const LINES_MAX: usize = 8;
 
-/// The first of all lines that differ in numbers only, in the order of the first ones, with how many more
-/// there are.
+/// Of lines that differ in numbers only, the first, with the number of the others. In the order of the first lines.
 pub(super) fn folded(lines: &[String]) -> Vec<String> {
     let mut kinds = BTreeMap::<String, usize>::new();
     let mut firsts: Vec<(&String, usize)> = Vec::new();

@@ -13,8 +13,8 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// that missing messages and progress in that time prove nothing.
 pub(crate) const OVERSLEPT: Duration = Duration::from_secs(2);
 
-/// At how many looks of an agent at a worker's counters it sends one sample, in a run with so many agents: a
-/// coordinator of hundreds gets about as many in a second as one of a hundred.
+/// An agent of a run with this many agents sends one sample per this many looks at a worker's counters, so that
+/// hundreds of agents send their coordinator about as many samples per second as a hundred.
 pub(crate) fn looks_per_sample(agents: usize) -> usize {
     agents.div_ceil(100).clamp(1, 5)
 }

@@ -79,8 +79,7 @@ pub(crate) struct Launch {
     pub task: Task,
     /// Milliseconds without a state change that are a stall.
     pub stall_after_ms: u64,
-    /// How many looks at its counters there are for each sample that is sent:
-    /// [`super::limits::looks_per_sample`].
+    /// Looks at its counters per sample that is sent: [`super::limits::looks_per_sample`].
     pub looks_per_sample: usize,
     /// The process fault to inject.
     pub fault: Option<ProcessOrder>,

@@ -39,8 +39,8 @@ const ROUND_TRIP_MIN_US: f64 = 500.0;
 /// many standard deviations from their median.
 const CHANNEL_TIMES: f64 = 4.0;
 const CHANNEL_DEVIATIONS: f64 = 8.0;
-/// Channels that moved bytes for a shorter time are not compared: on a machine with too few CPUs, one
-/// of them waits for its CPU for so long.
+/// Channels are not compared if their pair measured for a shorter time, in seconds: on a machine with too few
+/// CPUs, a channel's thread can wait that long for a CPU.
 const CHANNELS_MIN_S: f64 = 1.0;
 /// Fewest channels over one interface that are compared.
 const CHANNELS_MIN: usize = 4;

@@ -14,8 +14,8 @@ const AGAIN_MIN: usize = 3;
 const PICKED: usize = 2;
 /// The confidence for such parts: of each run, many are picked.
 const PICKED_CONFIDENCE_MIN: f64 = 0.99;
-/// If so many rates were low once for each one that is low again, and for one more, then low ones that were not
-/// measured again are so by chance.
+/// Low rates without a retest are low by chance if, of those with a retest, this many were not low again for each
+/// that was. One is added to those that were, because few retests prove little.
 const LOW_ONCE: usize = 8;
 
 impl Fit<'_> {
@@ -27,8 +27,8 @@ impl Fit<'_> {
 
     /// The effects, with whether their retests alone show them, too; `None` without enough retests.
     ///
-    /// `at_first` are the suspects of the first measurements alone. The fewest measurements of another part are no
-    /// reason to suspect it because retests of others moved the fit a little.
+    /// `at_first` are the suspects of the first measurements alone. A part with the fewest measurements that is not
+    /// among them is left out: only retests of other parts moved the fit a little.
     pub(super) fn into_effects(
         mut self,
         at_first: Option<&[Subject]>,
@@ -70,7 +70,7 @@ impl Fit<'_> {
         (all - rates.len(), rates)
     }
 
-    /// `tail` for a part that was picked.
+    /// `tail` is given for a part that was picked.
     fn is_confirmed(
         &mut self,
         at: usize,

@@ -62,7 +62,8 @@ pub struct Finding {
 pub struct Attribution {
     /// The part that explains most first; dead ones before all others.
     pub findings: Vec<Finding>,
-    /// Parts that looked slow at first: they, or nearly all that were measured again, are not slow again.
+    /// Parts that looked slow at first, and that second measurements do not confirm: of the part itself, or of
+    /// nearly all others like it.
     pub cleared: Vec<Finding>,
     /// How much measurements scatter without any of this: 0.1 is 10 %.
     pub scatter: f64,

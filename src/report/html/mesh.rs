@@ -78,7 +78,7 @@ fn findings(page: &mut Page, mesh: &StoryMesh) {
         page.tag(
             "p class=\"soft\"",
             &format!(
-                "Looked so once, which second measurements do not bear out: {}.",
+                "Not confirmed by second measurements: {}.",
                 mesh.cleared.join("; ")
             ),
         );

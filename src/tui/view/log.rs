@@ -21,8 +21,11 @@ pub(super) static PANE: Pane = Pane {
 
 /// Screens of at least this width show the findings beside the log.
 const WIDE: u16 = 150;
-/// Most characters of a worker's name, on narrow screens and on wide ones.
-const NAME_MAX: [usize; 2] = [16, 24];
+/// Most characters of a worker's name.
+const NAME_MAX: usize = 24;
+/// The same on screens that are narrower than [`NARROW`].
+const NAME_MAX_NARROW: usize = 16;
+const NARROW: u16 = 75;
 
 fn draw(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
     if area.width < WIDE || scene.model.state().findings.is_empty() {
@@ -76,7 +79,10 @@ fn log(buffer: &mut Buffer, area: Rect, scene: &Scene<'_>) {
         .saturating_sub(state.lines_back)
         .max(usize::from(inside.height).min(rows.len()));
     let first = last.saturating_sub(inside.height.into());
-    let name_max = NAME_MAX[usize::from(inside.width >= WIDE / 2)];
+    let name_max = match inside.width < NARROW {
+        true => NAME_MAX_NARROW,
+        false => NAME_MAX,
+    };
     let width = model.names_width().min(name_max);
     for ((line, count), row) in rows[first..last].iter().zip(0..) {
         draw_line(
