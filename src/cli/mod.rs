@@ -52,6 +52,7 @@ mod selftest;
 mod serve;
 mod shrink;
 mod signals;
+mod stacks;
 mod tap;
 mod topic;
 mod trace;
@@ -176,7 +177,7 @@ pub fn main() -> ExitCode {
     let code = match parsed {
         Ok(cli) => {
             let common = cli.common.clone();
-            let ended = dispatch(cli);
+            let ended = stacks::check().and_then(|()| dispatch(cli));
             ended.map_or_else(|failure| failure.print(&common), |ending| ending.0)
         }
         Err(answer) if !answer.use_stderr() => {

@@ -347,3 +347,10 @@ fn ends_with_different_plugin_files_are_refused() {
         .ends_with(2);
     ended.says(&["disagree", "sha256"]);
 }
+
+#[test]
+fn threads_that_would_overflow_their_stack_are_refused_before_they_start() {
+    let ended = Tool::run(&[]).env("RUST_MIN_STACK", "1").ends_with(2);
+    ended.says(&["RUST_MIN_STACK=1", "unset RUST_MIN_STACK"]);
+    Tool::run(&[]).env("RUST_MIN_STACK", "524288").ends_with(0);
+}
