@@ -192,11 +192,14 @@ pub(crate) struct EvidenceNode {
 }
 
 /// A process that is gone, of which a recording is left.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Gone {
     /// How it ended; `None` if the recording does not tell when, so that nothing is known of the
     /// time after the last change.
     pub(crate) how: Option<String>,
+    /// Number of the signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signal: Option<i32>,
 }
 
 /// One channel of one end.
@@ -442,11 +445,15 @@ impl EvidenceNode {
     /// The requests in flight of a process that is gone and of which it is not known when it ended;
     /// `None` if there are none.
     fn without_an_end(&self) -> Option<u64> {
+        let is_unknown = self.gone.as_ref().is_some_and(|gone| gone.how.is_none());
+        Some(self.in_flight()).filter(|in_flight| is_unknown && *in_flight > 0)
+    }
+
+    /// Requests that are posted on its open channels and not yet handed back.
+    pub(crate) fn in_flight(&self) -> u64 {
         let open = self.channels.iter().filter(|channel| !channel.now.closed);
-        let in_flight = open
-            .map(EvidenceChannel::in_flight)
-            .fold(0, u64::saturating_add);
-        (self.gone == Some(Gone { how: None }) && in_flight > 0).then_some(in_flight)
+        open.map(EvidenceChannel::in_flight)
+            .fold(0, u64::saturating_add)
     }
 
     /// A node of which only the name is known.

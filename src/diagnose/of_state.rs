@@ -258,6 +258,14 @@ fn lanes(state: &RunState, worker: &WorkerState) -> Vec<Lane> {
     state.lanes(pair).iter().map(own).collect()
 }
 
+fn gone(worker: &WorkerState) -> Option<Gone> {
+    let process = worker.process.as_ref().filter(|process| process.is_gone)?;
+    Some(Gone {
+        how: process.ended.clone(),
+        signal: process.signal,
+    })
+}
+
 fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> EvidenceNode {
     let (sampled_ms, counters) = worker.judged();
     let of_node = state.node(worker.id.node);
@@ -272,12 +280,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         phase_ms: worker.phase_ms,
         sampled_ms,
         channels: channels(worker, counters, &worker.looks, sampled_ms.unwrap_or(0.0)),
-        gone: worker.is_gone().then(|| Gone {
-            how: worker
-                .process
-                .as_ref()
-                .and_then(|process| process.ended.clone()),
-        }),
+        gone: gone(worker),
         setup: worker
             .process
             .as_ref()

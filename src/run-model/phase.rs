@@ -99,9 +99,13 @@ impl Exit {
     /// Whether a signal ended it that other processes send and a crash does not: what the plugin
     /// logged before says nothing about it.
     pub fn is_from_outside(&self) -> bool {
-        let outside = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
-        self.code.is_none() && self.signal.is_some_and(|signal| outside.contains(&signal))
+        self.code.is_none() && self.signal.is_some_and(is_sent)
     }
+}
+
+/// Whether other processes send this signal and a crash does not.
+pub fn is_sent(signal: i32) -> bool {
+    [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP].contains(&signal)
 }
 
 /// How a process ended, from its exit status: `called exit(1)`.

@@ -507,6 +507,37 @@ fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
 }
 
 #[test]
+fn a_recording_of_a_program_that_was_killed_while_it_moved_bytes_says_so() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for (signal, condition) in [
+        (Signal::TERM, "process-killed"),
+        (Signal::KILL, "process-killed"),
+        (Signal::ABORT, "plugin-crash"),
+    ] {
+        let tool = tool(&["--plugin", "soft"], &["2000000", "4096", "2"], &[]);
+        let recordings = tool.folder().join("rec");
+        let mut running = tool.start();
+        let mut found = None;
+        running.until("movement", |_| {
+            found = list(&recordings).unwrap().into_iter().next();
+            let snapshot = found.as_ref().map(|one| Reader::open(&one.path));
+            let snapshot = snapshot.and_then(|reader| reader.ok()?.snapshot().ok());
+            snapshot.is_some_and(|now| now.channels.iter().any(|channel| channel.consumed > 100))
+        });
+        let one = found.unwrap();
+        let pid = one.header.unwrap().writer.pid.cast_signed();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        let tapped = running.ended();
+        let (first, ended) = diagnosed(one.path.to_str().unwrap());
+        assert_eq!(first.as_deref(), Some(condition), "{ended}{tapped}");
+        ended.says(&[
+            &format!("was killed by signal {}", signal.as_raw()),
+            "requests in flight",
+        ]);
+    }
+}
+
+#[test]
 fn a_stopped_process_is_named_also_where_it_has_nothing_in_flight() {
     use rustix::process::{Pid, Signal, kill_process};
     let pause = [("EXCHANGE_PAUSE", "60")];

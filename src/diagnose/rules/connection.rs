@@ -299,6 +299,7 @@ pub(super) mod cases {
         });
         one.gone = Some(Gone {
             how: Some("called exit(1)".into()),
+            signal: None,
         });
         one.setup = Some(SetupCalls {
             last: "connect".into(),

@@ -6,10 +6,10 @@ use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, SignatureLines, Spot, Timed};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
-use tcpx_run_model::phase::Phase;
+use tcpx_run_model::phase::{Phase, how_ended, is_sent};
 use tcpx_words::error::Outcome;
 
-pub(super) const RULES: &[Rule] = &[died, peer_first, closed];
+pub(super) const RULES: &[Rule] = &[died, recorded_died, peer_first, closed];
 
 fn died(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
@@ -55,6 +55,44 @@ fn died(evidence: &Evidence) -> Vec<Found> {
             (line, Some(text)) => one.and_line(line).and(format!(
                 "the last line that it printed, apart from stack frames: {text}"
             )),
+        });
+    }
+    found
+}
+
+/// A recorded program that a signal ended while bytes moved. Of a program whose channels all stood
+/// still by then, the stall is the finding, and a likely reason for the signal.
+fn recorded_died(evidence: &Evidence) -> Vec<Found> {
+    let mut found = Vec::new();
+    for node in &evidence.nodes {
+        let Some(signal) = node.gone.as_ref().and_then(|gone| gone.signal) else {
+            continue;
+        };
+        let is_open = |spot: &Spot<'_>| !spot.channel.now.closed && spot.channel.in_flight() > 0;
+        let of_node = |spot: &Spot<'_>| spot.node.subject == node.subject;
+        let mut open = evidence.spots().filter(of_node).filter(is_open).peekable();
+        if open.peek().is_none() || open.all(|spot| spot.stands()) {
+            continue;
+        }
+        let mut in_calls = node
+            .channels
+            .iter()
+            .filter_map(|one| one.now.in_call.as_deref());
+        let inside = node.inside.as_deref().or(in_calls.next_back());
+        let fact = format!(
+            "{}: its process {} with {} requests in flight{}",
+            node.name(),
+            how_ended(None, Some(signal)),
+            node.in_flight(),
+            inside.map_or_else(String::new, |call| format!(", inside {call}"))
+        );
+        found.push(match (is_sent(signal), inside) {
+            (true, _) => {
+                Found::at(Condition::ProcessKilled, node, 0.9, fact).unseen("who sent the signal")
+            }
+            (false, Some(_)) => Found::at(Condition::PluginCrash, node, 0.9, fact),
+            (false, None) => Found::at(Condition::PluginCrash, node, 0.5, fact)
+                .unseen("what crashed: the program was inside no call of the plugin"),
         });
     }
     found
@@ -237,7 +275,7 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
-    use crate::evidence::Watched;
+    use crate::evidence::{Gone, Watched};
     use crate::tests::Case;
     use crate::tests::builders::*;
     use tcpx_run_model::finding::Subject;
@@ -286,6 +324,42 @@ pub(super) mod cases {
         gone.channels = vec![inside];
         evidence.nodes[1].channels = vec![channel(Side::Recv, [44, 28, 28], 20)];
         evidence
+    }
+
+    /// A recording of a program whose channels moved bytes until this signal ended it.
+    fn recorded(signal: i32, quiet_ms: u64) -> Evidence {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 28, 28], 10),
+            channel(Side::Recv, [44, 28, 28], quiet_ms),
+        );
+        let mut receiver = evidence.nodes.remove(1);
+        receiver.subject.pair = None;
+        receiver.gone = Some(Gone {
+            how: Some(how_ended(None, Some(signal))),
+            signal: Some(signal),
+        });
+        evidence.nodes = vec![receiver];
+        evidence
+    }
+
+    #[test]
+    fn a_signal_that_ended_a_recorded_program_is_told_unless_it_stood_still() {
+        let found = |evidence: &Evidence| {
+            let found = recorded_died(evidence).into_iter();
+            let found = found.map(|one| (one.condition, one.confidence));
+            found.collect::<Vec<_>>()
+        };
+        for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGINT, libc::SIGHUP] {
+            let moving = recorded(signal, 10);
+            assert_eq!(found(&moving), [(Condition::ProcessKilled, 0.9)]);
+            assert_eq!(found(&recorded(signal, 60_000)), []);
+        }
+        let mut crash = recorded(libc::SIGSEGV, 10);
+        assert_eq!(found(&crash), [(Condition::PluginCrash, 0.5)]);
+        crash.nodes[0].channels[0].now.in_call = Some("test".into());
+        assert_eq!(found(&crash), [(Condition::PluginCrash, 0.9)]);
+        crash.nodes[0].channels[0].now.consumed = 44;
+        assert_eq!(found(&crash), [], "nothing was in flight");
     }
 
     fn reset_in_flight() -> Evidence {

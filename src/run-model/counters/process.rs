@@ -23,6 +23,9 @@ pub struct ProcessFacts {
     /// are those of their last change, and for how long they stood still is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// Number of the signal that ended it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
     /// Its set-up calls, if it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<SetupCalls>,
@@ -88,6 +91,7 @@ impl ProcessFacts {
                 .collect(),
             is_gone: self.is_gone,
             ended: self.ended.map(|how| printable(&how)),
+            signal: self.signal,
             setup: self.setup.map(|setup| SetupCalls {
                 last: printable(&setup.last),
                 ..setup

@@ -439,12 +439,8 @@ impl Watched {
         };
         let mut tell =
             |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
-        let ended = match snapshot.header.ended.map(|ended| ended.how) {
-            Some(EndedHow::Exited(code)) => Some(how_ended(Some(code), None)),
-            Some(EndedHow::Killed(signal)) => Some(how_ended(None, Some(signal))),
-            Some(EndedHow::Unknown) => Some(how_ended(None, None)),
-            None => (self.ended && !was_gone).then(|| how_ended(None, None)),
-        };
+        let noted = snapshot.header.ended.map(|ended| ended.how);
+        let ended = noted.or((self.ended && !was_gone).then_some(EndedHow::Unknown));
         let facts = facts(&snapshot, self.ended, ended);
         if self.facts.as_ref() != Some(&facts) {
             self.facts = Some(facts.clone());
@@ -547,8 +543,13 @@ fn wall_ns(snapshot: &Snapshot, ns: u64) -> u64 {
     u64::try_from(i128::from(header.created_wall_ns) + since).unwrap_or(header.created_wall_ns)
 }
 
-fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<String>) -> ProcessFacts {
+fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<EndedHow>) -> ProcessFacts {
     let header = &snapshot.header;
+    let (code, signal) = match ended {
+        Some(EndedHow::Exited(code)) => (Some(code), None),
+        Some(EndedHow::Killed(signal)) => (None, Some(signal)),
+        Some(EndedHow::Unknown) | None => (None, None),
+    };
     let nics = header
         .devices
         .iter()
@@ -562,7 +563,8 @@ fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<String>) -> ProcessFa
         plugin: header.plugin.clone(),
         nics: nics.collect(),
         is_gone,
-        ended,
+        ended: ended.map(|_| how_ended(code, signal)),
+        signal,
         setup: header
             .setup_call
             .filter(|_| is_gone && !lacks_channels)
