@@ -43,25 +43,29 @@ def count_of(programs: Programs, size: int, total: int) -> int:
 def large(programs: Programs, pairs: int) -> None:
     """Endpoints over `tcpxctl run` with as many connections, and over plain sockets: 64 MiB, two in flight, verify off"""
     # A run goes round in 8 MiB per connection, which a cache holds, and an endpoint in its program's buffer: what that
-    # costs is shown by plain sockets in as much memory, in the same turns.
+    # costs is shown by a run and by plain sockets in as much memory, in the same turns.
     total = programs.bytes(4 * GIB)
     count = count_of(programs, LARGE, 4 * GIB)
     goals = {"send": 0.95, "read": 0.9, "write": 0.9}
     for lanes in connections(programs):
+        def run(label: str, chunk: int, windows: tuple[int, int]) -> Side:
+            return Side(f"tcpxctl run{label}", lambda: programs.transfer(lanes, chunk=chunk, windows=windows))
+
         def plain(label: str, buffers: int) -> Side:
             return Side(f"plain sockets in {label}", lambda: programs.control_transfer(lanes, total, buffers=buffers))
 
         def endpoint(mode: str) -> Side:
             return Side("endpoint", lambda: two(programs, mode, LARGE, count, depth=2, lanes=lanes))
 
-        run = Side("tcpxctl run", lambda: programs.transfer(lanes, chunk=CHUNK))
+        usual, same = run("", CHUNK, (12, 16)), run(" in 64 MiB", LARGE // lanes // 16, (16, 16))
         few, as_much = plain("8 MiB each", 8 * MIB // CHUNK), plain("64 MiB", LARGE // CHUNK // lanes)
-        sides = [run, few, as_much, *map(endpoint, goals)]
-        taken = dict(enumerate(zip((side.name for side in sides), take_turns(pairs, sides))))
-        print_row(f"what memory costs, {lanes} connections", taken[2], taken[1], Row("gb_per_s", None))
-        for place, (mode, goal) in enumerate(goals.items(), start=3):
-            for other in (taken[0], taken[2]):
-                print_row(f"{mode}, {lanes} connections", taken[place], other, Row("gb_per_s", at_least(goal)))
+        sides = [usual, same, few, as_much, *map(endpoint, goals)]
+        taken = dict(zip([*"usual same few as_much".split(), *goals],
+                         zip((side.name for side in sides), take_turns(pairs, sides))))
+        print_row(f"what memory costs, {lanes} connections", taken["as_much"], taken["few"], Row("gb_per_s", None))
+        for mode, goal in goals.items():
+            for other in ("usual", "same", "as_much"):
+                print_row(f"{mode}, {lanes} connections", taken[mode], taken[other], Row("gb_per_s", at_least(goal)))
 
 
 def small(programs: Programs, pairs: int) -> None:
