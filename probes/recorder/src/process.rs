@@ -26,7 +26,7 @@ pub enum Liveness {
     Alive,
     /// It has ended.
     Dead,
-    /// It is or was in another pid namespace.
+    /// It is or was in a pid namespace that this process does not see.
     Unknown,
 }
 
@@ -44,22 +44,89 @@ impl Identity {
 
     /// Whether it still runs.
     pub fn liveness(&self) -> Liveness {
-        self.seen_from(&Self::own(), start_ticks(self.pid))
+        self.looked_up().0
     }
 
-    fn seen_from(&self, observer: &Self, start_ticks_now: Option<u64>) -> Liveness {
-        if self.boot_id_hash != observer.boot_id_hash {
-            return Liveness::Dead;
-        }
-        if self.pid_namespace != observer.pid_namespace {
-            return Liveness::Unknown;
-        }
-        if start_ticks_now == Some(self.start_ticks) {
-            Liveness::Alive
-        } else {
-            Liveness::Dead
+    /// Its process id as this process sees it, if it runs: another than its own if it is in a pid
+    /// namespace below.
+    pub fn pid_here(&self) -> Option<u32> {
+        self.looked_up().1
+    }
+
+    fn looked_up(&self) -> (Liveness, Option<u32>) {
+        let own = Self::own();
+        let is_inside =
+            self.boot_id_hash == own.boot_id_hash && self.pid_namespace != own.pid_namespace;
+        match is_inside {
+            true => self.among(&inner_processes(self.pid), own.pid_namespace),
+            false => self.seen_from(&own, start_ticks(self.pid)),
         }
     }
+
+    /// For a process of the same pid namespace, or of another boot.
+    fn seen_from(&self, observer: &Self, start_ticks_now: Option<u64>) -> (Liveness, Option<u32>) {
+        let is_it =
+            self.boot_id_hash == observer.boot_id_hash && start_ticks_now == Some(self.start_ticks);
+        match is_it {
+            true => (Liveness::Alive, Some(self.pid)),
+            false => (Liveness::Dead, None),
+        }
+    }
+
+    /// For a process of another pid namespace: it is one of `inner`, or has ended if all namespaces
+    /// are seen from `own_namespace`.
+    fn among(&self, inner: &[InnerProcess], own_namespace: u64) -> (Liveness, Option<u32>) {
+        let is_it = |one: &&InnerProcess| {
+            one.namespace == Some(self.pid_namespace) && one.start_ticks == Some(self.start_ticks)
+        };
+        let may_be_it = |one: &InnerProcess| one.namespace.is_none();
+        match inner.iter().find(is_it) {
+            Some(one) => (Liveness::Alive, Some(one.pid_here)),
+            None if own_namespace == FIRST_NAMESPACE && !inner.iter().any(may_be_it) => {
+                (Liveness::Dead, None)
+            }
+            None => (Liveness::Unknown, None),
+        }
+    }
+}
+
+/// Inode of the first pid namespace of every Linux kernel (`PROC_PID_INIT_INO`), which sees the
+/// processes of all others.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// A process of a pid namespace below that of this process.
+#[derive(Debug, Clone, Copy)]
+struct InnerProcess {
+    pid_here: u32,
+    /// Inode of its namespace; `None` if that cannot be read.
+    namespace: Option<u64>,
+    start_ticks: Option<u64>,
+}
+
+/// The processes of namespaces below that have this id in their own.
+fn inner_processes(pid: u32) -> Vec<InnerProcess> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let here = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let inner = here.filter_map(|pid_here| {
+        let status = fs::read_to_string(format!("/proc/{pid_here}/status")).ok()?;
+        (innermost_pid(&status)? == pid).then(|| InnerProcess {
+            pid_here,
+            namespace: fs::metadata(format!("/proc/{pid_here}/ns/pid"))
+                .ok()
+                .map(|meta| meta.ino()),
+            start_ticks: start_ticks(pid_here),
+        })
+    });
+    inner.collect()
+}
+
+/// The last id of the line `NSpid` of `/proc/PID/status`, that in its own namespace; `None` if it has
+/// only one, so that its namespace is that of the reader.
+fn innermost_pid(status: &str) -> Option<u32> {
+    let ids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_ascii_whitespace().skip(1).last()?.parse().ok()
 }
 
 /// Start time of the process with this pid. `None` if there is none or it is a zombie, which
@@ -130,30 +197,50 @@ mod tests {
     fn a_pid_alone_does_not_identify_a_process() {
         let own = Identity::own();
         let now = Some(own.start_ticks);
+        let dead = (Liveness::Dead, None);
+        let other_start = Identity {
+            start_ticks: 1,
+            ..own
+        };
+        assert_eq!(other_start.seen_from(&own, now), dead);
+        let other_boot = Identity {
+            boot_id_hash: 1,
+            ..own
+        };
+        assert_eq!(other_boot.seen_from(&own, now), dead);
+        assert_eq!(own.seen_from(&own, None), dead);
+        assert_eq!(own.seen_from(&own, now), (Liveness::Alive, Some(own.pid)));
+    }
+
+    #[test]
+    fn a_process_of_another_pid_namespace_is_known_by_its_namespace_and_start() {
+        let own = Identity::own();
+        let of = |namespace, start_ticks| InnerProcess {
+            pid_here: 4242,
+            namespace,
+            start_ticks,
+        };
+        let (space, now) = (Some(own.pid_namespace), Some(own.start_ticks));
+        let seen = |inner: &[InnerProcess]| own.among(inner, FIRST_NAMESPACE);
+        assert_eq!(seen(&[of(space, now)]), (Liveness::Alive, Some(4242)));
+        assert_eq!(seen(&[]), (Liveness::Dead, None));
+        assert_eq!(seen(&[of(Some(1), now)]), (Liveness::Dead, None));
+        assert_eq!(seen(&[of(space, Some(1))]), (Liveness::Dead, None));
+        assert_eq!(seen(&[of(space, None)]), (Liveness::Dead, None), "a zombie");
+        assert_eq!(seen(&[of(None, now)]), (Liveness::Unknown, None));
         assert_eq!(
-            Identity {
-                start_ticks: 1,
-                ..own
-            }
-            .seen_from(&own, now),
-            Liveness::Dead
+            own.among(&[], 1),
+            (Liveness::Unknown, None),
+            "not all are seen"
         );
-        assert_eq!(
-            Identity {
-                boot_id_hash: 1,
-                ..own
-            }
-            .seen_from(&own, now),
-            Liveness::Dead
-        );
-        assert_eq!(
-            Identity {
-                pid_namespace: 1,
-                ..own
-            }
-            .seen_from(&own, now),
-            Liveness::Unknown
-        );
-        assert_eq!(own.seen_from(&own, None), Liveness::Dead);
+    }
+
+    #[test]
+    fn the_innermost_id_is_the_last() {
+        let status = |ids: &str| format!("Name:\tx\nNSpid:\t{ids}\nNSpgid:\t1\n");
+        assert_eq!(innermost_pid(&status("77\t5\t2")), Some(2));
+        assert_eq!(innermost_pid(&status("77")), None);
+        assert_eq!(innermost_pid(&status("")), None);
+        assert_eq!(innermost_pid("Name:\tx\n"), None);
     }
 }
