@@ -4,13 +4,11 @@
 
 use super::evidence::Evidence;
 use super::rank::diagnose;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tcpx_run_model::counters::Frame;
 use tcpx_run_model::event::Event;
 use tcpx_run_model::finding::Finding;
-use tcpx_run_model::ids::{Names, Unit};
+use tcpx_run_model::ids::Names;
 use tcpx_run_model::record::{RecordError, RunFiles};
 use tcpx_run_model::replay::ReplayError;
 use tcpx_run_model::state::{RunState, WorkerState};
@@ -135,41 +133,5 @@ pub fn evidence_from_recorders<E>(
         }
         std::thread::sleep(SAMPLE_EVERY);
     }
-    // Freeze-frames can be taken of processes on this node only.
-    let is_here = state.names.nodes.len() <= 1;
-    let standing = if is_here {
-        standing_processes(&Evidence::from_state(&state))
-    } else {
-        BTreeSet::new()
-    };
-    for worker in state.workers.values_mut() {
-        let Unit::Process { pid, .. } = worker.id.unit else {
-            continue;
-        };
-        // The id of a process that is gone may be another one's now.
-        if worker.is_gone() || !standing.contains(&pid) {
-            continue;
-        }
-        let devices = worker
-            .process
-            .iter()
-            .flat_map(|process| process.nics.values());
-        let nics: Vec<String> = devices
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .cloned()
-            .collect();
-        let frame = Frame::take(pid, &nics, worker.channels.clone(), None);
-        let at_ms = worker.sampled_ms.unwrap_or(0.0);
-        worker.take_frame(at_ms, &frame);
-    }
     Ok(Evidence::from_state(&state))
-}
-
-/// Ids of the processes with a channel that stands still.
-fn standing_processes(evidence: &Evidence) -> BTreeSet<u32> {
-    evidence
-        .standing()
-        .filter_map(|spot| spot.node.subject.pid)
-        .collect()
 }

@@ -537,6 +537,67 @@ fn a_recording_of_a_program_that_was_killed_while_it_moved_bytes_says_so() {
     }
 }
 
+/// Whether this user may make pid namespaces, as containers have them.
+fn may_have_containers() -> bool {
+    let tried = Command::new("unshare")
+        .args(IN_CONTAINER)
+        .arg("true")
+        .output();
+    let may = tried.is_ok_and(|ended| ended.status.success());
+    if !may {
+        assert_ne!(std::env::var("TCPXCTL_LAB").as_deref(), Ok("require"));
+        println!("no test with another pid namespace: unshare does not work here");
+    }
+    may
+}
+
+const IN_CONTAINER: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+
+#[test]
+fn a_process_of_another_pid_namespace_is_not_taken_for_one_with_its_number_here() {
+    if !may_have_containers() {
+        return;
+    }
+    let folder = [
+        "tap", "--folder", "rec", "--plugin", "soft", "--", "unshare",
+    ];
+    let program = [exchange().to_str().unwrap(), "200", "4096", "2"];
+    let tool = Tool::new(&[&folder[..], &IN_CONTAINER, &program].concat());
+    let tool = tool.env("EXCHANGE_HANG", "consume");
+    let tool = SETTINGS
+        .iter()
+        .fold(tool, |tool, (name, value)| tool.env(name, value));
+    let recordings = tool.folder().join("rec");
+    std::fs::create_dir(&recordings).unwrap();
+    let mut running = tool.start();
+    let mut file = String::new();
+    running.until("the stall", |_| {
+        let one = list(&recordings).unwrap().into_iter().next();
+        file = one.map_or_else(String::new, |one| one.path.to_str().unwrap().to_owned());
+        !file.is_empty() && diagnosed(&file).0.as_deref() == Some("window-never-consumed")
+    });
+    let header = Reader::open(Path::new(&file)).unwrap().header().unwrap();
+    let here = header.writer.pid_here().unwrap();
+    assert_ne!(here, header.writer.pid);
+    assert_eq!(
+        std::fs::read_link(format!("/proc/{here}/exe")).unwrap(),
+        exchange()
+    );
+    let by_id = Tool::new(&["diagnose", &here.to_string()]).ends_with(4);
+    by_id.says(&["window-never-consumed"]);
+    let pid = rustix::process::Pid::from_raw(here.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let tapped = running.ended();
+    let (after, ended) = diagnosed(&file);
+    assert_eq!(
+        after.as_deref(),
+        Some("window-never-consumed"),
+        "{ended}{tapped}"
+    );
+    let seen = Tool::new(&["watch", &file, "--once", "--size", "150x30"]).ends_with(0);
+    seen.says(&[" over"]);
+}
+
 #[test]
 fn a_stopped_process_is_named_also_where_it_has_nothing_in_flight() {
     use rustix::process::{Pid, Signal, kill_process};

@@ -4,7 +4,7 @@
 use super::ChannelNow;
 use std::time::{Duration, Instant};
 use tcpx_node::{CpuWait, Root};
-use tcpx_recorder::{Identity, Liveness};
+use tcpx_recorder::Identity;
 
 /// Time between two looks, which read a small file per thread. It begins before a channel is quiet:
 /// later, this process may have no CPU either.
@@ -19,8 +19,8 @@ pub(crate) struct CpuWatch {
 }
 
 impl CpuWatch {
-    /// Sets `no_cpu_ms` of the channels that stand still. Of a process in another pid namespace
-    /// nothing is known.
+    /// Sets `no_cpu_ms` of the channels that stand still. Of a process in a pid namespace that
+    /// is not seen here, nothing is known.
     pub(crate) fn note(&mut self, writer: &Identity, channels: &mut [ChannelNow], now: Instant) {
         let is_quiet =
             |one: &ChannelNow| !one.closed && Duration::from_millis(one.quiet_ms) >= QUIET;
@@ -31,8 +31,10 @@ impl CpuWatch {
             LOOKS_APART
         };
         let is_due = |looked: Instant| now.saturating_duration_since(looked) >= apart;
-        if self.meter.looked().is_none_or(is_due) && writer.liveness() == Liveness::Alive {
-            self.meter.look(&Root::live(), writer.pid, now);
+        if self.meter.looked().is_none_or(is_due)
+            && let Some(pid) = writer.pid_here()
+        {
+            self.meter.look(&Root::live(), pid, now);
         }
         for channel in channels.iter_mut().filter(|one| is_quiet(one)) {
             let since = now.checked_sub(Duration::from_millis(channel.quiet_ms));

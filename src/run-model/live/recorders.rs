@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use tcpx_node::{Root, Thread};
 use tcpx_recorder::format::FILE_SUFFIX;
 use tcpx_recorder::{
-    EndedHow, Identity, Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list, monotonic_ns,
+    EndedHow, Header, Identity, Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list,
+    monotonic_ns,
 };
 use tcpx_words::log::LogLine;
 use tcpx_words::units::printable;
@@ -69,6 +70,12 @@ pub struct Recorders {
 /// there are still 10 samples.
 const CHANNELS_PER_LOOK: usize = 256;
 
+/// A channel that stands still for so long is worth a freeze-frame.
+const FRAME_AFTER_MS: u64 = 1000;
+/// A process that is not seen here, as it is in another container, is taken for gone if its file has had
+/// no sign of it for so long: programs that wait test their requests.
+const UNSEEN_AFTER_NS: u64 = 10_000_000_000;
+
 struct Watched {
     path: PathBuf,
     worker: WorkerId,
@@ -81,8 +88,12 @@ struct Watched {
     alive_ns: u64,
     last: Option<Snapshot>,
     cpu: CpuWatch,
+    /// Its writer is not seen here, and did nothing for long: whether it runs is not known.
+    is_unseen: bool,
     /// Whether all threads of the writer were stopped when it was last looked at.
     is_stopped: bool,
+    /// Whether a channel stood still then.
+    has_stood: bool,
 }
 
 impl Recorders {
@@ -299,7 +310,9 @@ impl Recorders {
                 alive_ns: 0,
                 last: None,
                 cpu: CpuWatch::default(),
+                is_unseen: false,
                 is_stopped: false,
+                has_stood: false,
             });
         }
     }
@@ -321,7 +334,9 @@ fn running(wanted: Option<u32>, mapping: &[u32]) -> Vec<(PathBuf, Identity)> {
     });
     let mut found: Vec<(PathBuf, Identity)> = Vec::new();
     for (path, writer) in listed.chain(mapped) {
-        let is_wanted = wanted.is_none_or(|wanted| wanted == writer.pid);
+        // A process of a container has another id here.
+        let is_wanted =
+            wanted.is_none_or(|wanted| wanted == writer.pid_here().unwrap_or(writer.pid));
         let is_new = found.iter().all(|(other, _)| *other != path);
         if is_wanted && is_new && writer.liveness() != Liveness::Dead {
             found.push((path, writer));
@@ -407,11 +422,21 @@ fn event(at_ns: u64, began_ns: u64, worker: WorkerId, kind: EventKind) -> Event 
     }
 }
 
+/// Whether the writer has ended: as far as is seen here, or by a mark that `tap` left.
+fn is_over(header: &Header) -> bool {
+    header.ended.is_some() || header.writer.liveness() == Liveness::Dead
+}
+
+fn is_unseen(snapshot: &Snapshot) -> bool {
+    let quiet_ns = monotonic_ns().saturating_sub(snapshot.last_sign_ns());
+    snapshot.header.writer.liveness() == Liveness::Unknown && quiet_ns >= UNSEEN_AFTER_NS
+}
+
 impl Watched {
     /// When the file was made, nanoseconds since 1970; `None` while its writer runs.
     fn created_before_its_end(&mut self) -> Option<u64> {
         let header = self.reader.header().ok()?;
-        (header.writer.liveness() == Liveness::Dead).then_some(header.created_wall_ns)
+        is_over(&header).then_some(header.created_wall_ns)
     }
 
     fn look(&mut self, clock: &Clock, ask_liveness: bool, events: &mut Vec<Event>) {
@@ -423,10 +448,12 @@ impl Watched {
             return;
         };
         if ask_liveness {
-            self.ended = snapshot.header.writer.liveness() == Liveness::Dead;
+            self.ended = is_over(&snapshot.header);
+            self.is_unseen = !self.ended && is_unseen(&snapshot);
         }
-        let was_gone = self.ended && self.last.is_none();
-        let now_ns = if self.ended {
+        let is_gone = self.ended || self.is_unseen;
+        let was_gone = is_gone && self.last.is_none();
+        let now_ns = if is_gone {
             snapshot.last_sign_ns().max(self.alive_ns)
         } else {
             monotonic_ns()
@@ -441,7 +468,7 @@ impl Watched {
             |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
         let noted = snapshot.header.ended.map(|ended| ended.how);
         let ended = noted.or((self.ended && !was_gone).then_some(EndedHow::Unknown));
-        let facts = facts(&snapshot, self.ended, ended);
+        let facts = facts(&snapshot, is_gone, ended);
         if self.facts.as_ref() != Some(&facts) {
             self.facts = Some(facts.clone());
             tell(unix_ns(now_ns), EventKind::Process(facts));
@@ -450,12 +477,12 @@ impl Watched {
             tell(unix_ns(then_ns), EventKind::Sample(then));
         }
         let mut all = channels(&snapshot, now_ns);
-        if !self.ended {
+        if !is_gone {
             self.cpu
                 .note(&snapshot.header.writer, &mut all, Instant::now());
         }
-        let frame = match ask_liveness && !self.ended {
-            true => self.stopped_or_resumed(&snapshot.header.writer, &all),
+        let frame = match ask_liveness && !is_gone {
+            true => self.frame_if_due(&snapshot.header.writer, &all),
             false => None,
         };
         let mut tell =
@@ -487,27 +514,29 @@ impl Watched {
     }
 
     /// A freeze-frame of a process that a signal has stopped, or that goes on, since it was last looked
-    /// at. Its counters do not tell: they stand still too while it has nothing to do. Workers of a run
-    /// have an agent for that.
-    fn stopped_or_resumed(
-        &mut self,
-        writer: &Identity,
-        channels: &[ChannelNow],
-    ) -> Option<Box<Frame>> {
-        let is_process = matches!(self.worker.unit, Unit::Process { .. });
-        if !is_process || writer.liveness() != Liveness::Alive {
+    /// at, and one of each time that a channel stands still. Its counters do not tell: they stand still
+    /// too while it has nothing to do. Workers of a run have an agent for that.
+    fn frame_if_due(&mut self, writer: &Identity, channels: &[ChannelNow]) -> Option<Box<Frame>> {
+        if !matches!(self.worker.unit, Unit::Process { .. }) {
             return None;
         }
-        let threads = Thread::read_all(&Root::live(), writer.pid);
+        let pid = writer.pid_here()?;
+        let threads = Thread::read_all(&Root::live(), pid);
         let threads = threads.known().filter(|threads| !threads.is_empty())?;
         let is_stopped = threads.iter().all(Thread::is_stopped);
-        if std::mem::replace(&mut self.is_stopped, is_stopped) == is_stopped {
+        let has_changed = std::mem::replace(&mut self.is_stopped, is_stopped) != is_stopped;
+        let stands = channels
+            .iter()
+            .any(|now| !now.closed && now.posted > now.consumed && now.quiet_ms >= FRAME_AFTER_MS);
+        let stands_anew = stands && !std::mem::replace(&mut self.has_stood, stands);
+        self.has_stood = stands;
+        if !has_changed && !stands_anew {
             return None;
         }
         let nics = self.facts.iter().flat_map(|facts| facts.nics.values());
         let nics: BTreeSet<String> = nics.cloned().collect();
         let nics: Vec<String> = nics.into_iter().collect();
-        let frame = Frame::take(writer.pid, &nics, channels.to_vec(), None);
+        let frame = Frame::take(pid, &nics, channels.to_vec(), None);
         Some(Box::new(frame))
     }
 
@@ -530,7 +559,7 @@ impl Watched {
             wanted.clone(),
             at_ns,
             nic.as_deref(),
-            !self.ended,
+            !self.ended && !self.is_unseen,
         ))
     }
 }
