@@ -235,7 +235,7 @@ fn rate(transfer: &TransferRecord, names: &Names) -> String {
         Lane::Gpus(first, second) => format!(", GPU {first} -> GPU {second}"),
     };
     if transfer.iterations == 0 {
-        return format!("# {from} -> {to}{gpu} : no worker reported a measured iteration\n");
+        return format!("# {from} -> {to}{gpu} : no worker reported its results\n");
     }
     let first = transfer
         .first_iteration_seconds

@@ -235,7 +235,7 @@ fn standstill(text: &mut String, story: &Story, language: Language) {
 fn results(text: &mut String, story: &Story, language: Language) {
     heading(text, language, "Results");
     if story.transfers.is_empty() {
-        let _ = writeln!(text, "Nothing was measured.\n");
+        let _ = writeln!(text, "No worker reported its results.\n");
         return;
     }
     let rows: Vec<ResultRow<'_>> = match story.mesh {

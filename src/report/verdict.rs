@@ -139,7 +139,7 @@ fn rate_range(measured: &[&StoryTransfer], language: Language) -> String {
 fn moved(story: &Story, language: Language) -> String {
     if story.transfers.is_empty() {
         return language
-            .pick("Nothing was measured.", "没有测量结果。")
+            .pick("No worker reported its results.", "没有 worker 报告结果。")
             .to_owned();
     }
     let verified = ByteCount(story.verified_bytes()).about();
@@ -168,8 +168,8 @@ fn moved(story: &Story, language: Language) -> String {
         })
         .collect();
     let rates = match (rates.as_slice(), language) {
-        ([], Language::English) => "no worker reported a measured iteration".to_owned(),
-        ([], Language::Chinese) => "没有 worker 报告计时迭代".to_owned(),
+        ([], Language::English) => "no worker reported its results".to_owned(),
+        ([], Language::Chinese) => "没有 worker 报告结果".to_owned(),
         (rates, Language::English) => format!("median {}", rates.join(", ")),
         (rates, Language::Chinese) => format!("中位数 {}", rates.join("，")),
     };

@@ -99,6 +99,7 @@ pub(super) fn seen_from_here(mut theirs: Event, node: NodeId, ms: f64) -> Option
             line.function = printable(&line.function);
         }
         EventKind::Detail(detail) => detail.channel.worker.node = node,
+        EventKind::Frame(_) => {}
         _ => return None,
     }
     Some(theirs)
@@ -107,7 +108,7 @@ pub(super) fn seen_from_here(mut theirs: Event, node: NodeId, ms: f64) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tcpx_run_model::counters::ProcessFacts;
+    use tcpx_run_model::counters::{Frame, ProcessFacts};
     use tcpx_run_model::ids::{Unit, Who, WorkerId};
     use tcpx_words::log::LogLine;
 
@@ -144,6 +145,9 @@ mod tests {
         };
         let event = seen(EventKind::Process(facts)).expect("facts");
         assert!(matches!(event.kind, EventKind::Process(facts) if facts.plugin == "x"));
+        let frame = Frame::take(std::process::id(), &[], Vec::new(), None);
+        let event = seen(EventKind::Frame(Box::new(frame))).expect("its freeze-frame");
+        assert_eq!(event.node, Some(NodeId(1)));
         assert_eq!(seen(EventKind::Note("I am the coordinator".into())), None);
     }
 

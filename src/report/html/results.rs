@@ -25,7 +25,7 @@ const ROWS_OPEN: usize = 16;
 pub(super) fn results(page: &mut Page, story: &Story) {
     page.section("results", "Results");
     if story.transfers.is_empty() {
-        page.tag("p", "Nothing was measured.");
+        page.tag("p", "No worker reported its results.");
     } else {
         transfers(page, story);
         kv(page, story);
