@@ -67,6 +67,8 @@
 enum { SUCCESS = 0, SYSTEM_ERROR = 2, INTERNAL_ERROR = 3 };
 enum { PTR_HOST = 1, PTR_CUDA = 2 };
 enum { DEVICE_UNPACK = 1, UNPACK_VERSION = 7 };
+/* Requests of a comm; a plugin that is made of this one may grant fewer. */
+static unsigned strict_slots = 16;
 enum { REQUESTS = 16, TASKS = 6, LANES = 8, DEVICES = 16, HEADERS = 8 };
 enum { SETUP_PAUSE_MS = 10, SETUP_LIMIT_MS = 60000, REFUSED_RETRIES = 2000 };
 
@@ -1020,7 +1022,7 @@ static int post(struct comm *comm, void *data, int size, const struct mhandle *m
         WARN("NET/Strict : mhandle is null");
         return INTERNAL_ERROR;
     }
-    if (comm->posted - comm->freed == REQUESTS) {
+    if (comm->posted - comm->freed == strict_slots) {
         WARN("NET/Strict : unable to allocate requests");
         return INTERNAL_ERROR;
     }

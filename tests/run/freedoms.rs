@@ -81,7 +81,7 @@ fn a_row_that_fails_is_reported_although_its_clean_up_would_hang() {
 
 #[test]
 fn posts_that_are_not_yet_accepted_do_not_fill_a_window() {
-    conforms("bad/again", &["slots-"]);
+    conforms("bad/again", &["slots-", "order-"]);
     works("bad/again");
 }
 
@@ -91,6 +91,27 @@ fn a_plugin_for_host_memory_owes_no_flush() {
     let flush = rows(&ended).remove(0);
     assert_eq!(flush["verdict"], "NOT SUPPORTED", "{flush}");
     works("free/hostonly");
+}
+
+#[test]
+fn a_run_that_passed_with_fewer_requests_than_its_window_has_no_finding() {
+    let path = plugin("free/hostonly");
+    let windows = [
+        "transfer.send_window=12",
+        "transfer.recv_window=16",
+        "transfer.total=4MiB",
+    ];
+    let run = Tool::run(&windows)
+        .arg("--plugin")
+        .arg(path.to_str().unwrap());
+    let ended = run.env("FREE_EIGHT", "1").ends_with(0);
+    ended.says(&["windows : 8 of 16 recv: the plugin refused another request"]);
+    assert!(!ended.out.contains("slots-exhausted"), "{ended}");
+    let record = ended.record();
+    let channels = record["transfers"][0]["channels"].as_array().unwrap();
+    for channel in channels {
+        assert_eq!(channel["consumed"], channel["posted"], "{channel}");
+    }
 }
 
 #[test]

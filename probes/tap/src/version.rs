@@ -378,6 +378,11 @@ macro_rules! tap_version {
                 }
             }
 
+            $(/// Whether the plugin has a call to hand a receive back.
+            fn is_consumer<const I: usize>() -> bool {
+                where_there_is!($device, inner::<I, _>(|net| net.irecv_consumed).is_some())
+            })?
+
             unsafe extern "C" fn accept<const I: usize>(
                 listener: *mut c_void,
                 comm: *mut *mut c_void,
@@ -387,7 +392,7 @@ macro_rules! tap_version {
                 // SAFETY: the caller's arguments, as they came.
                 let call = || unsafe { accept(listener, comm, $($device,)?) };
                 // SAFETY: asked after a delivery, when a handle that was given is filled in.
-                let unpacks = || false $(|| unsafe { $crate::book::is_unpack($device) })?;
+                let unpacks = || false $(|| is_consumer::<I>() && unsafe { $crate::book::is_unpack($device) })?;
                 // SAFETY: `comm` is the caller's to be written.
                 unsafe { book.accept(listener, comm, unpacks, call) }
             }

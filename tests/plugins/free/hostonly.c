@@ -1,7 +1,7 @@
 /*
  * Allowed: a plugin for host memory only. It has no flush to offer, since NCCL flushes GPU memory
  * alone, its requests need not be consumed, and it keeps a descriptor from its first registration
- * on. Not allowed: with FREE_LEAK, it keeps one of each registration.
+ * on. With FREE_EIGHT, a comm has eight requests. Not allowed: with FREE_LEAK, it keeps one of each registration.
  */
 #include "../bad/bad.h"
 static int host_properties(int dev, struct properties *properties)
@@ -34,6 +34,8 @@ static int host_reg_mr(void *comm, void *data, int size, int type, void **mhandl
 }
 static void misbehave(void)
 {
+    if (getenv("FREE_EIGHT") != NULL)
+        strict_slots = 8;
     strict_table.get_properties = host_properties;
     strict_table.iflush = host_flush;
     strict_table.test = host_test;
