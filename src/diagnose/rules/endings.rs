@@ -61,7 +61,8 @@ fn died(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// A recorded program that a signal ended while bytes moved. Of a program whose channels all stood
-/// still by then, the stall is the finding, and a likely reason for the signal.
+/// still by then, the stall is the finding, and a likely reason for the signal, unless the other
+/// end lost its connections by it.
 fn recorded_died(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in &evidence.nodes {
@@ -71,7 +72,8 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
         let is_open = |spot: &Spot<'_>| !spot.channel.now.closed && spot.channel.in_flight() > 0;
         let of_node = |spot: &Spot<'_>| spot.node.subject == node.subject;
         let mut open = evidence.spots().filter(of_node).filter(is_open).peekable();
-        if open.peek().is_none() || open.all(|spot| spot.stands()) {
+        let is_stall = |spot: Spot<'_>| spot.stands() && !spot.other_end().is_some_and(has_noticed);
+        if open.peek().is_none() || open.all(is_stall) {
             continue;
         }
         let mut in_calls = node
@@ -180,7 +182,7 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
         .spots()
         .filter(|spot| !was_interrupted && has_lost(*spot) && spot.channel.in_flight() > 0);
     let found: Vec<Found> = match is_close_seen(evidence) {
-        true => by_code.map(|spot| premature(evidence, spot)).collect(),
+        true => by_code.map(|spot| lost(evidence, spot)).collect(),
         // The code alone tells of no connection: any failure of the system has it.
         false => by_code
             .filter(|spot| spot.channel.failed_with(&["test"], SYSTEM_ERROR))
@@ -204,6 +206,14 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     let lines = with_line(evidence, CLOSED)
         .filter(|(_, line)| early(line) && line.severity != Severity::Benign);
     let found = lines.map(|(node, line)| {
+        let own = evidence
+            .spots()
+            .filter(|spot| spot.node.subject == node.subject);
+        let mut others = own.filter_map(|spot| spot.other_end());
+        if let Some(other) = others.find(|other| has_left(*other)) {
+            return Found::at(Condition::PeerExitedFirst, node, 0.9, left(other))
+                .and_line(Some(line));
+        }
         let name = if standing || node.failure.is_some() {
             Condition::PrematureClose
         } else {
@@ -220,10 +230,17 @@ fn has_lost(spot: Spot<'_>) -> bool {
     spot.channel.failed_with(calls, SYSTEM_ERROR)
 }
 
+/// Whether a connection was lost at this end: by a call, or by a line of its plugin.
+fn has_noticed(spot: Spot<'_>) -> bool {
+    has_lost(spot) || spot.node.any_line(CLOSED).is_some()
+}
+
 /// Whether anything but the code of a call shows that a connection was closed: a line of a plugin,
 /// both ends of a channel, or a socket.
 fn is_close_seen(evidence: &Evidence) -> bool {
-    let is_line = |line: &SignatureLines| line.severity != Severity::Benign;
+    // Of a program it is not known whether it was closing: that these lines are benign then is no
+    // reason to doubt a call that failed.
+    let is_line = |line: &SignatureLines| line.severity != Severity::Benign || line.phase.is_none();
     let has_line = with_line(evidence, CLOSED).any(|(_, line)| is_line(line));
     let at_both = |spot: Spot<'_>| has_lost(spot) && spot.other_end().is_some_and(has_lost);
     let is_closing = |node: &EvidenceNode| {
@@ -232,7 +249,54 @@ fn is_close_seen(evidence: &Evidence) -> bool {
         let mut sockets = sockets.into_iter().flatten();
         sockets.any(|one| one.state.starts_with("FIN-WAIT") || one.state == "CLOSE-WAIT")
     };
-    has_line || evidence.spots().any(at_both) || evidence.nodes.iter().any(is_closing)
+    let is_left = |spot: Spot<'_>| {
+        has_lost(spot)
+            && spot
+                .other_end()
+                .is_some_and(|other| has_left(other) || other.channel.now.closed)
+    };
+    has_line
+        || evidence.spots().any(|spot| at_both(spot) || is_left(spot))
+        || evidence.nodes.iter().any(is_closing)
+}
+
+/// Whether it is of a recorded program that ended while its comm was open.
+fn has_left(spot: Spot<'_>) -> bool {
+    let how = spot.node.gone.as_ref().and_then(|gone| gone.how.as_ref());
+    how.is_some() && !spot.channel.now.closed && !has_lost(spot)
+}
+
+/// How the program of a spot that has left ended, as a fact.
+fn left(spot: Spot<'_>) -> String {
+    let how = spot.node.gone.as_ref().and_then(|gone| gone.how.as_deref());
+    format!(
+        "{}: its process {} with {} requests in flight",
+        spot.node.name(),
+        how.unwrap_or("ended"),
+        spot.node.in_flight()
+    )
+}
+
+/// A channel that lost its connection: because the program at the other end had ended, because
+/// it closed the channel, or for a reason that neither end shows.
+fn lost(evidence: &Evidence, spot: Spot<'_>) -> Found {
+    let (call, code) = spot.channel.now.last_error.clone().unwrap_or_default();
+    let saw = format!(
+        "{} saw it: {call} returned {code} with {} requests in flight",
+        spot.node.name(),
+        spot.channel.in_flight()
+    );
+    match spot.other_end() {
+        Some(other) if has_left(other) => {
+            Found::at(Condition::PeerExitedFirst, spot.node, 0.9, left(other)).and(saw)
+        }
+        Some(other) if other.channel.now.closed && !has_lost(other) => {
+            Found::on(Condition::PrematureClose, other, 0.9)
+                .and("it closed this channel".to_owned())
+                .and(saw)
+        }
+        _ => premature(evidence, spot),
+    }
 }
 
 /// A connection that this end closed while requests were in flight.
@@ -263,7 +327,8 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
         spot.channel.in_flight()
     ));
     let found = found.and_line(spot.node.any_line(CLOSED));
-    match evidence.opposite(spot.node) {
+    let other = spot.other_end().map(|other| other.node);
+    match other.or_else(|| evidence.opposite(spot.node)) {
         Some(other) => found.and(format!("the process of {} had not ended", other.name())),
         None => Found {
             confidence: 0.6,
@@ -360,6 +425,48 @@ pub(super) mod cases {
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.9)]);
         crash.nodes[0].channels[0].now.consumed = 44;
         assert_eq!(found(&crash), [], "nothing was in flight");
+    }
+
+    /// Recordings of a program that ended with requests in flight, and of its peer.
+    fn left_alone(how: Option<i32>, closed: bool) -> Evidence {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 28, 28], 10),
+            channel(Side::Recv, [44, 28, 28], 10),
+        );
+        for node in &mut evidence.nodes {
+            node.subject.pair = None;
+            node.gone = Some(Gone {
+                how: Some(how_ended(how, None)),
+                signal: None,
+            });
+        }
+        let addresses = ["10.0.1.25:4000", "10.0.0.226:5000"].map(str::to_owned);
+        for (node, own) in [(0, 0), (1, 1)] {
+            let now = &mut evidence.nodes[node].channels[0].now;
+            now.local = Some(addresses[own].clone());
+            now.peer = Some(addresses[1 - own].clone());
+        }
+        evidence.nodes[0].channels[0].now.last_error = Some(("test".into(), 2));
+        evidence.nodes[1].channels[0].now.closed = closed;
+        evidence
+    }
+
+    #[test]
+    fn the_end_that_left_first_is_named_not_the_one_that_saw_it() {
+        let first = |evidence: &Evidence| {
+            let found = closed(evidence).into_iter().next();
+            found.map(|one| (one.condition, one.node.map(|node| node.name)))
+        };
+        let (sender, receiver) = (Some("local".to_owned()), Some("peer".to_owned()));
+        let exited = left_alone(Some(7), false);
+        assert_eq!(first(&exited), Some((Condition::PeerExitedFirst, sender)));
+        let because = &closed(&exited)[0].because;
+        assert!(
+            because[0].contains("called exit(7) with 16 requests"),
+            "{because:?}"
+        );
+        let closes = left_alone(Some(0), true);
+        assert_eq!(first(&closes), Some((Condition::PrematureClose, receiver)));
     }
 
     fn reset_in_flight() -> Evidence {
