@@ -223,6 +223,9 @@ pub(crate) struct Watched {
     pub(crate) ms: f64,
     /// Calls of `test` that returned in it.
     pub(crate) tests: u64,
+    /// How many of these may have returned before it: a recording notes the time of few.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) tests_in_doubt: u64,
     /// Posts in it that returned success and no request: "try again".
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) null_requests: u64,
@@ -546,13 +549,21 @@ impl EvidenceChannel {
         self.now.side == Side::Send
     }
 
-    /// Calls of `test` per second since the last change; `None` if it was watched too shortly.
+    /// Calls of `test` per second since the last change; `None` if it was watched too shortly. Of a
+    /// process that is gone, the least that it may have been.
     pub(crate) fn polls_per_s(&self) -> Option<f64> {
-        let watched = self
-            .watched
-            .as_ref()
-            .filter(|watched| watched.ms >= WATCHED_MIN_MS)?;
-        Some(watched.tests as f64 * 1e3 / watched.ms)
+        self.rate_of(|watched| watched.tests.saturating_sub(watched.tests_in_doubt))
+    }
+
+    /// The most that `polls_per_s` may have been.
+    pub(crate) fn most_polls_per_s(&self) -> Option<f64> {
+        self.rate_of(|watched| watched.tests)
+    }
+
+    fn rate_of(&self, tests: impl Fn(&Watched) -> u64) -> Option<f64> {
+        let watched = self.watched.as_ref();
+        let watched = watched.filter(|watched| watched.ms >= WATCHED_MIN_MS)?;
+        Some(tests(watched) as f64 * 1e3 / watched.ms)
     }
 
     /// Whether nothing is in flight because the plugin answers every post with "try again":
@@ -687,7 +698,7 @@ impl<'a> Spot<'a> {
         } else {
             format!(", consumed {}", one.consumed)
         };
-        let polled = match self.channel.polls_per_s() {
+        let polled = match self.channel.most_polls_per_s() {
             // Of a process that is gone, only an upper bound is known.
             Some(rate) if self.node.gone.is_some() => {
                 format!(", tested at most {:.0} times/s", rate.ceil())

@@ -16,6 +16,7 @@ use tcpx_node::NodeFacts;
 use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId, WorkerId};
+use tcpx_run_model::live::TESTS_PER_NOTE;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::RunRecord;
 use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, NodeState, RunState, WorkerState};
@@ -331,9 +332,13 @@ fn channels(
     looks: &VecDeque<CallSample>,
     at_ms: f64,
 ) -> Vec<EvidenceChannel> {
+    let in_doubt = if worker.is_gone() { TESTS_PER_NOTE } else { 0 };
     let channel = |(place, now): (usize, &ChannelNow)| EvidenceChannel {
         nic: worker.nic(now.device).map(printable).unwrap_or_default(),
-        watched: watched(looks, place, now, at_ms),
+        watched: watched(looks, place, now, at_ms).map(|watched| Watched {
+            tests_in_doubt: watched.tests.min(in_doubt),
+            ..watched
+        }),
         now: now.clone(),
     };
     counters.iter().enumerate().map(channel).collect()
@@ -355,6 +360,7 @@ fn watched(
     Some(Watched {
         ms: at_ms - oldest.at_ms,
         tests: after.tests.saturating_sub(before.tests),
+        tests_in_doubt: 0,
         null_requests: after.null_requests.saturating_sub(before.null_requests),
         in_one_call: before.in_call && after.in_call && before.calls == after.calls,
     })

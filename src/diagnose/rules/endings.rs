@@ -72,7 +72,10 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
         let is_open = |spot: &Spot<'_>| !spot.channel.now.closed && spot.channel.in_flight() > 0;
         let of_node = |spot: &Spot<'_>| spot.node.subject == node.subject;
         let mut open = evidence.spots().filter(of_node).filter(is_open).peekable();
-        let is_stall = |spot: Spot<'_>| spot.stands() && !spot.other_end().is_some_and(has_noticed);
+        let is_stall = |spot: Spot<'_>| {
+            let other = spot.other_end();
+            spot.stands() && !other.is_some_and(|other| has_noticed(other, spot))
+        };
         if open.peek().is_none() || open.all(is_stall) {
             continue;
         }
@@ -208,11 +211,10 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     let found = lines.map(|(node, line)| {
         let own = evidence
             .spots()
-            .filter(|spot| spot.node.subject == node.subject);
-        let mut others = own.filter_map(|spot| spot.other_end());
-        if let Some(other) = others.find(|other| has_left(*other)) {
-            return Found::at(Condition::PeerExitedFirst, node, 0.9, left(other))
-                .and_line(Some(line));
+            .filter(|spot| spot.node.subject == node.subject && spot.channel.in_flight() > 0);
+        let mut left = own.filter_map(|spot| who_left(spot, spot.other_end()?));
+        if let Some(found) = left.next() {
+            return found.and_line(Some(line));
         }
         let name = if standing || node.failure.is_some() {
             Condition::PrematureClose
@@ -230,9 +232,18 @@ fn has_lost(spot: Spot<'_>) -> bool {
     spot.channel.failed_with(calls, SYSTEM_ERROR)
 }
 
-/// Whether a connection was lost at this end: by a call, or by a line of its plugin.
-fn has_noticed(spot: Spot<'_>) -> bool {
-    has_lost(spot) || spot.node.any_line(CLOSED).is_some()
+/// Whether an end lost its connection because the program of the other one had left: its plugin said
+/// so, or a call failed and the other end did nothing after the last change. A call that has failed for
+/// long before failed for another reason.
+fn has_noticed(here: Spot<'_>, left: Spot<'_>) -> bool {
+    let last_change =
+        |spot: Spot<'_>| Some(spot.node.sampled_ms? - spot.channel.now.quiet_ms as f64);
+    let is_later = || {
+        let (here, left) = (last_change(here), left.node.sampled_ms);
+        here.zip(left)
+            .is_none_or(|(here, left)| left <= here + SAME_MOMENT_MS)
+    };
+    here.node.any_line(CLOSED).is_some() || (has_lost(here) && is_later())
 }
 
 /// Whether anything but the code of a call shows that a connection was closed: a line of a plugin,
@@ -253,7 +264,7 @@ fn is_close_seen(evidence: &Evidence) -> bool {
         has_lost(spot)
             && spot
                 .other_end()
-                .is_some_and(|other| has_left(other) || other.channel.now.closed)
+                .is_some_and(|other| who_left(spot, other).is_some())
     };
     has_line
         || evidence.spots().any(|spot| at_both(spot) || is_left(spot))
@@ -277,26 +288,33 @@ fn left(spot: Spot<'_>) -> String {
     )
 }
 
-/// A channel that lost its connection: because the program at the other end had ended, because
-/// it closed the channel, or for a reason that neither end shows.
+/// The finding on an end that left while this one had requests in flight: the program ended, or it
+/// closed the channel. `None` if neither is known.
+fn who_left(here: Spot<'_>, other: Spot<'_>) -> Option<Found> {
+    if has_left(other) && has_noticed(here, other) {
+        let why = left(other);
+        return Some(Found::at(Condition::PeerExitedFirst, here.node, 0.9, why));
+    }
+    let is_first = other.channel.now.closed && !here.channel.now.closed && !has_lost(other);
+    is_first.then(|| {
+        Found::on(Condition::PrematureClose, other, 0.9).and("it closed this channel".to_owned())
+    })
+}
+
+/// A channel that lost its connection, as a call of this end shows.
 fn lost(evidence: &Evidence, spot: Spot<'_>) -> Found {
     let (call, code) = spot.channel.now.last_error.clone().unwrap_or_default();
-    let saw = format!(
-        "{} saw it: {call} returned {code} with {} requests in flight",
-        spot.node.name(),
-        spot.channel.in_flight()
-    );
-    match spot.other_end() {
-        Some(other) if has_left(other) => {
-            Found::at(Condition::PeerExitedFirst, spot.node, 0.9, left(other)).and(saw)
-        }
-        Some(other) if other.channel.now.closed && !has_lost(other) => {
-            Found::on(Condition::PrematureClose, other, 0.9)
-                .and("it closed this channel".to_owned())
-                .and(saw)
-        }
-        _ => premature(evidence, spot),
-    }
+    let left = spot.other_end().and_then(|other| who_left(spot, other));
+    left.map_or_else(
+        || premature(evidence, spot),
+        |found| {
+            found.and(format!(
+                "{} saw it: {call} returned {code} with {} requests in flight",
+                spot.node.name(),
+                spot.channel.in_flight()
+            ))
+        },
+    )
 }
 
 /// A connection that this end closed while requests were in flight.
@@ -329,6 +347,7 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
     let found = found.and_line(spot.node.any_line(CLOSED));
     let other = spot.other_end().map(|other| other.node);
     match other.or_else(|| evidence.opposite(spot.node)) {
+        Some(other) if other.gone.is_some() => found,
         Some(other) => found.and(format!("the process of {} had not ended", other.name())),
         None => Found {
             confidence: 0.6,

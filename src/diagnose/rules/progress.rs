@@ -216,7 +216,8 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
         // Every receive is done, so there is nothing to test.
         return None;
     }
-    let confidence = if rate == 0.0 { 0.95 } else { 0.7 };
+    let is_sure = spot.channel.most_polls_per_s() == Some(0.0);
+    let confidence = if is_sure { 0.95 } else { 0.7 };
     let scenario = evidence.scenario.as_ref();
     if scenario.is_some_and(|scenario| scenario.progress.policy == Policy::WindowFullOnly) {
         let found = Found::on(Condition::WindowFullOnlyProgress, spot, 0.9);

@@ -6,6 +6,7 @@ use super::slots::{INTERNAL_ERROR, SLOTS, SYSTEM_ERROR};
 use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, Spot};
+use tcpx_logs::Severity;
 use tcpx_words::error::Outcome;
 
 pub(super) const RULES: &[Rule] = &[refused];
@@ -51,7 +52,11 @@ pub(super) fn of_code(spot: Spot<'_>) -> Found {
         ..Found::on(Condition::CallRefused, spot, 0.8)
     };
     let mut lines = spot.node.lines.iter().rev();
-    let line = lines.find(|line| line.severity.is_finding());
+    // A known line that is no error, such as one of a setting, is not why the call failed.
+    let line = lines.find(|line| match line.signature {
+        Some(_) => line.severity < Severity::Warning,
+        None => line.severity.is_finding(),
+    });
     found.and(format!("{call} returned {code}")).and_line(line)
 }
 

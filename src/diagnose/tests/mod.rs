@@ -362,6 +362,27 @@ fn a_receive_that_is_never_tested_is_named_if_its_own_send_waits_for_it() {
 }
 
 #[test]
+fn a_test_that_may_have_been_earlier_does_not_show_that_a_channel_is_tested() {
+    let found = |tests_in_doubt| {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 28, 28], 8000),
+            channel(Side::Recv, [44, 28, 28], 8000),
+        );
+        evidence.nodes.truncate(1);
+        let channel = &mut evidence.nodes[0].channels[0];
+        channel.watched = Some(Watched {
+            ms: 8000.0,
+            tests: 200,
+            tests_in_doubt,
+            ..Watched::default()
+        });
+        diagnose(&evidence)[0].condition.clone()
+    };
+    assert_eq!(found(200), "local-loop-starved");
+    assert_ne!(found(0), "local-loop-starved");
+}
+
+#[test]
 fn a_loop_that_waits_for_another_channel_is_not_blamed_for_this_one() {
     // The peer is stopped or gone, or each call on channel 1 is refused: the loop of the inspected
     // process waits there and never comes to channel 0.

@@ -8,4 +8,5 @@ mod detail;
 mod past;
 mod recorders;
 
+pub use past::TESTS_PER_NOTE;
 pub use recorders::{FILES_MAX, RecorderFilter, Recorders, recorders_of, torn, why_unrecorded};

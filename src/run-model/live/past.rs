@@ -9,7 +9,8 @@
 
 use crate::counters::ChannelNow;
 use crate::counters::sample::channels;
-use tcpx_recorder::format::{Call, TESTS_PER_NOTE};
+use tcpx_recorder::format::Call;
+pub use tcpx_recorder::format::TESTS_PER_NOTE;
 use tcpx_recorder::{ChannelSample, Polls, Snapshot, State};
 
 /// Shortest time without a change that is told apart, nanoseconds.
@@ -60,7 +61,11 @@ fn inside_since_the_change(channel: &ChannelSample) -> bool {
 fn tests_at(channel: &ChannelSample, at_ns: u64) -> Option<u64> {
     let Some(polls) = channel.polls else {
         let is_noted = channel.tests_not_done < TESTS_PER_NOTE;
-        return is_noted.then(|| channel.tests.saturating_sub(channel.tests_not_done));
+        // Tests that fail are not noted either.
+        let failed = channel.last_error.filter(|error| error.call == Call::Test);
+        let failed = failed.map_or(0, |_| channel.rc_errors());
+        let later = channel.tests_not_done.saturating_add(failed);
+        return is_noted.then(|| channel.tests.saturating_sub(later));
     };
     let Polls {
         from_ns,
@@ -134,6 +139,33 @@ mod tests {
             );
         }
         assert_eq!(tested(&[(12, None)]), None);
+    }
+
+    #[test]
+    fn tests_that_fail_are_not_taken_to_be_earlier() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let recorder =
+            Recorder::create_in(parent.path(), &Options::new("past")).expect("a recorder");
+        let opening = Opening {
+            role: Role::Recv,
+            device: 0,
+            comm: 1,
+            retires_consumed: true,
+            addresses: Addresses::default(),
+        };
+        let key = recorder.open(&opening).expect("a slot");
+        let slot = recorder.slot(key).expect("a slot");
+        let began = recorder.now_ns();
+        slot.post(64, began);
+        for _ in 0..100_000 {
+            slot.tested();
+            slot.error(Call::Test, 2, began + SECOND);
+        }
+        let snapshot = Reader::open(&recorder.path())
+            .and_then(|mut reader| reader.snapshot())
+            .expect("read");
+        let (_, channels) = before_the_end(&snapshot, began + 12 * SECOND).expect("it stands");
+        assert_eq!(channels[0].tests, 0);
     }
 
     #[test]
