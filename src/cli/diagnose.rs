@@ -86,6 +86,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let outcome = match exit_of(&findings, logs.as_ref()) {
         _ if findings.is_empty() && !evidence.damaged.is_empty() => Outcome::NotRun,
         Outcome::Passed if findings.is_empty() && evidence.is_undecided() => Outcome::NotRun,
+        Outcome::Passed if findings.is_empty() => evidence.failure().unwrap_or(Outcome::Passed),
         outcome => outcome,
     };
     if common.json {
@@ -201,6 +202,7 @@ fn text(
         text.push_str(match (logs, evidence.damaged.is_empty()) {
             (_, false) => "# nothing found in what could be read\n",
             (_, true) if evidence.is_undecided() => UNDECIDED,
+            (_, true) if evidence.failure().is_some() => UNEXPLAINED,
             (None, true) => "# nothing found\n",
             (Some(_), true) => "# nothing found in the recordings\n",
         });
@@ -219,6 +221,11 @@ fn text(
 /// What is said of copies that were taken while their programs ran.
 const UNDECIDED: &str = "# undecided : a copy has requests in flight and does not tell whether they stood still when it was taken
 # next : judge the program while it runs (`tcpxctl diagnose PID` there), or let `tcpxctl tap --on-stall report` take its own report
+";
+
+/// What is said of a run that did not pass and of which no rule knows why.
+const UNEXPLAINED: &str = "# nothing found that explains why the run did not pass
+# next : read the reason that it ended with: `tcpxctl report RUN --short`
 ";
 
 /// The evidence, and where it is from.

@@ -330,6 +330,12 @@ impl Evidence {
         }
     }
 
+    /// How the run ended, if it neither passed nor was interrupted.
+    pub fn failure(&self) -> Option<Outcome> {
+        let ended_well = [Outcome::Passed, Outcome::Interrupted];
+        self.outcome.filter(|outcome| !ended_well.contains(outcome))
+    }
+
     /// Whether the run has not passed. No channel of a run that passed stands still.
     pub(crate) fn is_bad(&self) -> bool {
         self.outcome != Some(Outcome::Passed)

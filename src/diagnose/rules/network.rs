@@ -67,7 +67,7 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
             flow.timeouts,
             flow.rto_us / 1000
         ))
-    } else if far_is_full || flow.probes > 0 {
+    } else if far_is_full || (far.is_none() && flow.probes > 0) {
         let reader = match far {
             Some((reader, _)) => reader,
             None => evidence.opposite(node).unwrap_or(node),

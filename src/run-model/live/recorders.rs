@@ -26,7 +26,7 @@ use tcpx_recorder::{
     monotonic_ns,
 };
 use tcpx_words::log::LogLine;
-use tcpx_words::units::printable;
+use tcpx_words::units::{printable, utc_of_us};
 
 /// Time between two listings of the folders, and between two checks whether writers are alive.
 const LIST_EVERY: Duration = Duration::from_secs(1);
@@ -417,6 +417,8 @@ fn event(at_ns: u64, began_ns: u64, worker: WorkerId, kind: EventKind) -> Event 
     // A log line may be older than the first poll.
     let ms = at_ns.wrapping_sub(began_ns).cast_signed() as f64 / 1e6;
     Event {
+        // Not the time at which it is read: that is later if the writer is gone.
+        at: utc_of_us(at_ns / 1000),
         node_us: Some(at_ns / 1000),
         ..Event::new(ms, Who::Worker(worker), kind)
     }
@@ -616,6 +618,26 @@ mod tests {
     use tcpx_recorder::format::Role;
     use tcpx_recorder::{Addresses, Device, Opening, Options, Recorder};
     use tcpx_words::side::Side;
+
+    #[test]
+    fn an_event_has_the_time_of_what_it_tells() {
+        let id = Unit::Process {
+            pid: 7,
+            recorder: 0,
+        };
+        let worker = WorkerId {
+            node: NodeId(0),
+            unit: id,
+        };
+        let at_ns = 1_795_000_000_123_000_000;
+        let told = event(
+            at_ns,
+            at_ns - 5_000_000,
+            worker,
+            EventKind::Sample(Vec::new()),
+        );
+        assert_eq!((told.at_ns(), told.ms), (Some(at_ns), 5.0));
+    }
 
     fn recorder(parent: &Path) -> Recorder {
         let recorder = Recorder::create_in(

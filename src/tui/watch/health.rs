@@ -162,11 +162,15 @@ impl Health {
         }
         let ended = nodes
             .iter()
-            .find_map(|one| Some((one.name, one.ended.as_ref()?)));
+            .enumerate()
+            .find_map(|(node, one)| Some((node, one.name, one.ended.as_ref()?)));
         let (word, why) = match (nodes.is_empty(), picture.rows.is_empty(), ended) {
             (true, ..) if picture.waits => ("WAITS", "its round comes later".to_owned()),
             (true, ..) => ("NO PROCESS", "no process with a recorder yet".to_owned()),
-            (_, _, Some((node, how))) => ("ENDED", format!("{node}: {how}{}", in_flight(picture))),
+            (_, _, Some((node, name, how))) => (
+                "ENDED",
+                format!("{name}: {how}{}", in_flight(picture, node)),
+            ),
             (_, true, _) => ("STARTING", "no channel yet".to_owned()),
             _ => ("IDLE", "nothing in flight on any channel".to_owned()),
         };
@@ -178,11 +182,12 @@ impl Health {
     }
 }
 
-/// What was still in flight, if anything was.
-fn in_flight(picture: &Picture<'_>) -> String {
-    let open = picture.rows.iter().filter(|row| !row.now.closed);
-    let requests: u64 = open
-        .map(|row| row.now.posted.saturating_sub(row.now.consumed))
+/// What a node still had in flight, if anything.
+fn in_flight(picture: &Picture<'_>, node: usize) -> String {
+    let of_node = picture.rows.iter().filter(|row| row.node == node);
+    let open = of_node.filter(|row| !row.now.closed);
+    let requests = open
+        .map(ChannelPicture::in_flight)
         .fold(0, u64::saturating_add);
     match requests {
         0 => String::new(),
