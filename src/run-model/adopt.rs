@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_recorder::ReadError;
 use tcpx_words::error::NextStep;
-use tcpx_words::units::{file_name, now_us};
+use tcpx_words::units::{file_name, now_us, utc_of_us};
 
 /// How long recordings of running programs are sampled, and how often.
 const SAMPLE_FOR: Duration = Duration::from_millis(700);
@@ -125,11 +125,11 @@ pub fn adopt(
         schema: "tcpxctl.adopted/1",
         files: Vec::new(),
     };
-    folder.event(&Event::new(
-        0.0,
-        Who::Run,
-        EventKind::Nodes(names.nodes.clone()),
-    ));
+    let began_us = recorders.began_ns().map_or_else(now_us, |ns| ns / 1000);
+    folder.event(&Event {
+        at: utc_of_us(began_us),
+        ..Event::new(0.0, Who::Run, EventKind::Nodes(names.nodes.clone()))
+    });
     events.iter().for_each(|event| folder.event(event));
     for (worker, from) in recorders.files() {
         for (offset, bytes) in Sampler::new(from.to_owned()).pieces() {

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 use tcpx_recorder::format::{Call, EventKind, Role};
 use tcpx_recorder::{Reader, Snapshot, list};
+use tcpx_words::units::now_utc;
 use tempfile::TempDir;
 
 fn exchange() -> &'static Path {
@@ -534,6 +535,14 @@ fn a_recording_of_a_program_that_was_killed_while_it_moved_bytes_says_so() {
             &format!("was killed by signal {}", signal.as_raw()),
             "requests in flight",
         ]);
+        // Times in an adopted run are those of the program, not of its adoption.
+        let before = now_utc();
+        let adopted = Tool::new(&["adopt", one.path.to_str().unwrap()]).ends_with(0);
+        let events = adopted.run_folders()[0].join("events.jsonl");
+        for line in std::fs::read_to_string(events).unwrap().lines() {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(event["at"].as_str().unwrap() < &*before, "{event} {before}");
+        }
     }
 }
 

@@ -286,6 +286,12 @@ impl Recorders {
             .collect()
     }
 
+    /// The moment that the events count from, nanoseconds since 1970; `None` before the first
+    /// poll.
+    pub fn began_ns(&self) -> Option<u64> {
+        self.began_ns
+    }
+
     /// Every file with its process.
     pub fn files(&self) -> impl Iterator<Item = (WorkerId, &Path)> {
         self.files
