@@ -1,8 +1,9 @@
 //! Rails, channels and paths of one run compared with each other.
 //!
 //! A run that passes may still have a rail that is several times slower than the others. A rail is
-//! named only if its receives are slow compared with every other rail and another measure agrees:
-//! on a machine with too few cores, one measure alone differs by several times in healthy runs.
+//! named only if its receives are slow compared with every other rail, and another measure agrees or
+//! they are far slower: on a machine with too few cores, one measure alone differs by several times in
+//! healthy runs.
 #![forbid(unsafe_code)]
 
 use super::{Found, Rule};
@@ -29,6 +30,11 @@ const AGREED_TIMES_MEDIAN: f64 = 1.6;
 const AGREED_TIMES_NEXT: f64 = 1.4;
 /// The same where there is only one other rail.
 const RAIL_TIMES_ONE: f64 = 3.0;
+/// The same where no other measure agrees, of two or more other rails in a run that measured for so
+/// many seconds: bursts that are shorter than a queue on the path do not raise the round-trip time.
+const ALONE_TIMES_MEDIAN: f64 = 8.0;
+const ALONE_TIMES_NEXT: f64 = 4.0;
+const ALONE_MIN_S: f64 = 1.0;
 /// A second measure agrees if it is this many times that of the other rails: latency of the sends,
 /// and round-trip time.
 const SENDS_TIMES: f64 = 2.0;
@@ -162,7 +168,7 @@ fn slow_rail(evidence: &Evidence) -> Vec<Found> {
     for ends in both_ways {
         let rails = rails(ends[0], ends[1]);
         slow.extend(rails.keys().filter_map(|nic| {
-            let found = slow_one(&rails, nic, ends[0], ends[1])?;
+            let found = slow_one(evidence, &rails, nic, ends[0], ends[1])?;
             Some(SlowRail { ends, nic, found })
         }));
     }
@@ -192,6 +198,7 @@ fn recurs(evidence: &Evidence, slow: &[SlowRail<'_>], one: &SlowRail<'_>) -> boo
 }
 
 fn slow_one(
+    evidence: &Evidence,
     rails: &BTreeMap<&str, Rail<'_>>,
     nic: &str,
     from: &EvidenceNode,
@@ -235,7 +242,9 @@ fn slow_one(
             agree.push(resent(node, path));
         }
     }
+    let is_long = moved_for(evidence, from, to).is_some_and(|seconds| seconds >= ALONE_MIN_S);
     let (least, least_next) = match (other_recvs.len(), agree.len()) {
+        (2.., 0) if is_long => (ALONE_TIMES_MEDIAN, ALONE_TIMES_NEXT),
         (_, 0) => return None,
         (1, _) => (RAIL_TIMES_ONE, RAIL_TIMES_ONE),
         (_, 1) => (RAIL_TIMES_MEDIAN, RAIL_TIMES_NEXT),
@@ -468,25 +477,41 @@ mod tests {
         }
     }
 
+    /// What is found in a run that measured for so many seconds.
+    fn found_after(seconds: f64, mut evidence: Evidence) -> Vec<String> {
+        let [from, to] = [0, 1].map(|end| evidence.nodes[end].subject.clone());
+        evidence.moved = vec![crate::evidence::Moved {
+            pair: from.pair.expect("a pair"),
+            from: from.node,
+            to: to.node,
+            bytes: 1 << 30,
+            seconds,
+        }];
+        let found = diagnose(&evidence).into_iter();
+        found.map(|one| one.condition).collect()
+    }
+
     #[test]
     fn channels_of_a_short_measurement_are_not_compared() {
-        let named = |seconds: f64| {
-            let mut evidence = cases::one_slow_channel();
-            let [from, to] = [0, 1].map(|end| evidence.nodes[end].subject.clone());
-            evidence.moved = vec![crate::evidence::Moved {
-                pair: from.pair.expect("a pair"),
-                from: from.node,
-                to: to.node,
-                bytes: 1 << 30,
-                seconds,
-            }];
-            diagnose(&evidence)
-                .iter()
-                .map(|one| one.condition.clone())
-                .collect::<Vec<_>>()
+        let found = |seconds| found_after(seconds, cases::one_slow_channel());
+        assert_eq!(found(0.4), [""; 0]);
+        assert_eq!(found(1.4), ["channel-slower-than-others"]);
+    }
+
+    #[test]
+    fn a_rail_is_named_by_its_receives_alone_only_if_they_are_far_slower() {
+        // 500 Mbit/s on eth3, in iterations of 4 MiB: the path's queue holds each burst.
+        let run = |recvs| {
+            cases::run(&[
+                ("eth1", [753.7, 1507.3], 5543, 0),
+                ("eth2", [819.2, 1376.3], 6314, 0),
+                ("eth3", [753.7, recvs], 6350, 0),
+                ("eth4", [688.1, 1015.8], 5463, 0),
+            ])
         };
-        assert_eq!(named(0.4), [""; 0]);
-        assert_eq!(named(1.4), ["channel-slower-than-others"]);
+        assert_eq!(found_after(1.4, run(32_505.9)), ["rail-slower-than-others"]);
+        assert_eq!(found_after(1.4, run(5505.0)), [""; 0]);
+        assert_eq!(found_after(0.4, run(32_505.9)), [""; 0]);
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Found {
 /// A line of the plugin's log, quoted as a fact.
 fn said(line: &SignatureLines) -> String {
     let times = if line.count > 1 {
-        format!(" ({} times)", line.count)
+        format!(" (logged {} times)", line.count)
     } else {
         String::new()
     };

@@ -97,6 +97,10 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
 /// Adds the thread states of the freeze-frame.
 fn with_threads(found: Found, spot: Spot<'_>) -> Found {
     let Some(frame) = spot.node.frame.as_deref() else {
+        let found = Found {
+            confidence: 0.7,
+            ..found
+        };
         return found.unseen("thread states: no freeze-frame was taken");
     };
     match frame.threads.known() {
