@@ -760,6 +760,22 @@ fn a_run_is_followed_until_its_record_is_written() {
 }
 
 #[test]
+fn a_run_whose_record_ends_while_channels_move_is_not_said_to_move() {
+    let mut events = ring();
+    events.retain(|event| event.pair != Some(PairId(1)));
+    let run = folder(&events, None);
+    let shown = || Screen::new(read(run.path()).0, PLAIN, (110, 30)).text();
+    let text = shown();
+    assert!(
+        text.contains("NO END") && !text.contains("MOVING"),
+        "{text}"
+    );
+    let _lock = coordinated(run.path());
+    let text = shown();
+    assert!(text.contains("MOVING"), "{text}");
+}
+
+#[test]
 fn a_damaged_record_is_noted_and_a_future_version_is_an_error() {
     let damaged = folder(&ring(), Some("{\"schema\":"));
     let (model, _source) = read(damaged.path());

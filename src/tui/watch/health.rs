@@ -74,14 +74,21 @@ impl Health {
             };
         }
         let is_over = picture.nodes.iter().all(|one| one.ended.is_some());
-        match !is_over
-            && picture
-                .rows
-                .iter()
-                .any(|row| row.state == ChannelState::Moving)
-        {
+        let moves = |row: &ChannelPicture<'_>| row.state == ChannelState::Moving;
+        let has_no_end = model.clock == Clock::Over && picture.at_ns >= model.last_ns();
+        match !is_over && picture.rows.iter().any(moves) {
+            true if has_no_end => Self::cut_short(),
             true => Self::moving(picture),
             false => Self::quiet(picture),
+        }
+    }
+
+    /// The last moment of a run whose record has no end.
+    fn cut_short() -> Self {
+        Self {
+            level: HealthLevel::Failed,
+            word: "NO END".into(),
+            why: "the record ends here while channels move: its coordinator was killed".into(),
         }
     }
 
