@@ -1,8 +1,10 @@
 //! Names that their surroundings reveal: users of home folders and before `@`, hosts with an
-//! internal domain or before NCCL's process ids, projects, buckets, containers.
+//! internal domain or before NCCL's process ids, projects, buckets, pods, containers.
 #![forbid(unsafe_code)]
 
+use super::keys::is_absent;
 use super::literals::Literals;
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
@@ -14,6 +16,8 @@ pub(super) enum Kind {
     Project,
     Bucket,
     Container,
+    Namespace,
+    Machine,
 }
 
 impl Kind {
@@ -24,6 +28,8 @@ impl Kind {
             Self::Project => "project",
             Self::Bucket => "bucket",
             Self::Container => "container",
+            Self::Namespace => "namespace",
+            Self::Machine => "machine",
         }
     }
 }
@@ -31,7 +37,25 @@ impl Kind {
 /// Domains of internal host names.
 const DOMAINS: [&str; 5] = [".internal", ".local", ".lan", ".corp", ".intranet"];
 /// What stands before a name of each kind.
-const BEFORE: [(&str, Kind); 13] = [
+const BEFORE: [(&str, Kind); 30] = [
+    // Also with the escapes of JSON.
+    ("\\Users\\", Kind::User),
+    ("/scratch/", Kind::User),
+    ("/data/users/", Kind::User),
+    ("sudo -u ", Kind::User),
+    ("sudo -iu ", Kind::User),
+    ("su - ", Kind::User),
+    ("su -l ", Kind::User),
+    ("runuser -u ", Kind::User),
+    ("for user ", Kind::User),
+    ("Accepted publickey for ", Kind::User),
+    ("Accepted password for ", Kind::User),
+    ("oss://", Kind::Bucket),
+    ("s3a://", Kind::Bucket),
+    ("obs://", Kind::Bucket),
+    ("cos://", Kind::Bucket),
+    ("pod/", Kind::Node),
+    ("pods/", Kind::Node),
     ("/home/", Kind::User),
     ("/Users/", Kind::User),
     ("gs://", Kind::Bucket),
@@ -60,20 +84,103 @@ const OF_PROJECT: [&str; 11] = [
     "subscriptions",
     "networks",
 ];
-/// Ends of keys whose value is a name.
-const KEYS: [(&str, Kind); 12] = [
-    ("GOOGLE_CLOUD_PROJECT", Kind::Project),
-    ("GCLOUD_PROJECT", Kind::Project),
-    ("GCP_PROJECT", Kind::Project),
-    ("CLOUDSDK_CORE_PROJECT", Kind::Project),
-    ("PROJECT_ID", Kind::Project),
-    ("PROJECT_NUMBER", Kind::Project),
-    ("BUCKET", Kind::Bucket),
-    ("BUCKET_NAME", Kind::Bucket),
-    ("HOSTNAME", Kind::Node),
-    ("POD_NAME", Kind::Node),
-    ("NODE_NAME", Kind::Node),
-    ("NODENAME", Kind::Node),
+/// Names of folders for all users, which are no names of users.
+const FOLDERS: [&str; 31] = [
+    "all",
+    "apps",
+    "bin",
+    "cache",
+    "checkpoints",
+    "ckpt",
+    "common",
+    "data",
+    "datasets",
+    "home",
+    "jobs",
+    "lib",
+    "logs",
+    "log",
+    "models",
+    "opt",
+    "out",
+    "output",
+    "project",
+    "projects",
+    "public",
+    "results",
+    "runs",
+    "shared",
+    "share",
+    "software",
+    "src",
+    "team",
+    "temp",
+    "tmp",
+    "users",
+];
+/// Domains of storage in which a bucket is the first part: where the domain begins, and what it has.
+const STORAGE: [(&str, &str); 7] = [
+    (".storage.googleapis.com", ""),
+    (".s3.", ".amazonaws.com"),
+    (".s3-", ".amazonaws.com"),
+    (".blob.core.windows.net", ""),
+    (".dfs.core.windows.net", ""),
+    (".oss-", ".aliyuncs.com"),
+    (".cos.", ".myqcloud.com"),
+];
+
+/// How much of a key has to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    /// Its end: `TPU_PROJECT_ID`.
+    End,
+    /// All of it.
+    Yes,
+    /// All of it, in capitals: `user` is written before much that is no user.
+    Variable,
+}
+/// Keys whose value is a name, without signs between words.
+const KEYS: [(&str, Kind, Whole); 20] = [
+    ("CLOUDPROJECT", Kind::Project, Whole::End),
+    ("GCLOUDPROJECT", Kind::Project, Whole::End),
+    ("GCPPROJECT", Kind::Project, Whole::End),
+    ("COREPROJECT", Kind::Project, Whole::End),
+    ("PROJECTID", Kind::Project, Whole::End),
+    ("PROJECTNUMBER", Kind::Project, Whole::End),
+    ("PROJECT", Kind::Project, Whole::Yes),
+    ("BUCKET", Kind::Bucket, Whole::End),
+    ("BUCKETNAME", Kind::Bucket, Whole::End),
+    ("HOSTNAME", Kind::Node, Whole::End),
+    ("PODNAME", Kind::Node, Whole::End),
+    ("NODENAME", Kind::Node, Whole::End),
+    ("NAMESPACE", Kind::Namespace, Whole::End),
+    ("NAMESPACE", Kind::Namespace, Whole::Yes),
+    ("MACHINEID", Kind::Machine, Whole::Yes),
+    ("BOOTID", Kind::Machine, Whole::Yes),
+    ("USER", Kind::User, Whole::Variable),
+    ("USERNAME", Kind::User, Whole::Variable),
+    ("LOGNAME", Kind::User, Whole::Variable),
+    ("SUDOUSER", Kind::User, Whole::Variable),
+];
+/// Something that every key contains.
+const STEMS: [&str; 17] = [
+    "project",
+    "bucket",
+    "hostname",
+    "pod_name",
+    "pod-name",
+    "podname",
+    "node_name",
+    "nodename",
+    "namespace",
+    "_id",
+    "user",
+    "logname",
+    "machine-id",
+    "machineid",
+    "machine id",
+    "boot-id",
+    "boot id",
 ];
 
 fn is_of_name(letter: char) -> bool {
@@ -82,16 +189,67 @@ fn is_of_name(letter: char) -> bool {
 
 /// The kind of name that is the value of a key.
 pub(super) fn kind_of_value(key: &str) -> Option<Kind> {
-    let key = key
-        .trim_start_matches('-')
-        .replace('-', "_")
-        .to_ascii_uppercase();
-    let is_end = |end: &str| {
-        key.strip_suffix(end)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with(['_', '.']))
+    let is_sign = |letter: char| "_-. ".contains(letter);
+    let upper = key.to_ascii_uppercase();
+    let plain = upper.replace(is_sign, "");
+    let is_known = |end: &str, whole: Whole| match whole {
+        Whole::Yes => plain == end,
+        Whole::Variable => plain == end && upper == key,
+        // A part begins behind a sign, or with a capital: `myBucket`.
+        Whole::End => {
+            plain.ends_with(end) && {
+                let mut left = end.len();
+                let begin = key.char_indices().rev().find(|(_, letter)| {
+                    left -= usize::from(!is_sign(*letter));
+                    left == 0
+                });
+                let begin = begin.map_or(0, |(at, _)| at);
+                let before = key[..begin].chars().next_back();
+                before.is_none_or(|before| {
+                    is_sign(before)
+                        || key[begin..].starts_with(char::is_uppercase) && before.is_lowercase()
+                })
+            }
+        }
     };
-    let known = KEYS.iter().find(|(end, _)| is_end(end));
-    known.map(|(_, kind)| *kind)
+    let mut known = KEYS.iter().filter(|(end, _, whole)| is_known(end, *whole));
+    known.next().map(|(_, kind, _)| *kind)
+}
+
+/// Whether a text may be the name of this kind that a key has.
+pub(super) fn may_be_name(kind: Kind, name: &str) -> bool {
+    let lower = name.bytes().all(|byte| !byte.is_ascii_uppercase());
+    let begins = name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    if is_absent(name) {
+        return false;
+    }
+    match kind {
+        Kind::Machine => name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        Kind::Bucket => {
+            lower
+                && begins
+                && name.len() >= 5
+                && !name.starts_with(|letter: char| letter.is_ascii_digit())
+        }
+        Kind::Namespace => {
+            let common = [
+                "default",
+                "system",
+                "global",
+                "local",
+                "std",
+                "detail",
+                "monitoring",
+            ];
+            lower
+                && begins
+                && name.len() >= 4
+                && !name.starts_with("kube-")
+                && !common.contains(&name)
+        }
+        Kind::Project => lower && begins && name.len() >= 5,
+        _ => true,
+    }
 }
 
 /// Calls `found` with every name that a text reveals.
@@ -100,15 +258,24 @@ pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
         LazyLock::new(|| Literals::new(BEFORE.map(|(before, _)| before)));
     for (which, at) in FINDER.find(text) {
         let (before, kind) = BEFORE[which];
-        let name = name_at(text, at + before.len());
+        let behind = at + before.len();
+        let escapes = usize::from(before.ends_with('\\') && text[behind..].starts_with('\\'));
+        let name = name_at(text, behind + escapes);
         let is_hash =
             name.len() >= 64 && name.bytes().take(64).all(|byte| byte.is_ascii_hexdigit());
         match kind {
             Kind::Container if is_hash => found(kind, &name[..64]),
             Kind::Container => {}
+            // `kubepods/`, and the ids of pods, which are UUIDs.
+            Kind::Node
+                if is_behind_letter(text, at)
+                    || name.matches('-').count() == 4 && name.len() == 36 => {}
+            Kind::User if FOLDERS.contains(&name) => {}
             _ => found(kind, name),
         }
     }
+    storage(text, &mut found);
+    accounts(text, &mut found);
     projects(text, &mut found);
     values(text, &mut found);
     users(text, &mut found);
@@ -130,7 +297,8 @@ fn projects<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
         let name = name_at(text, at + "projects/".len());
         let behind = &text[at + "projects/".len() + name.len()..];
         let next = behind.strip_prefix('/').map_or("", |rest| name_at(rest, 0));
-        if OF_PROJECT.contains(&next) {
+        let is_number = name.len() >= 9 && name.bytes().all(|byte| byte.is_ascii_digit());
+        if OF_PROJECT.contains(&next) || is_number {
             found(Kind::Project, name);
         }
     }
@@ -147,29 +315,140 @@ fn projects<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
     }
 }
 
-/// The option of gcloud.
-const PROJECT: &str = "--project";
+fn is_behind_letter(text: &str, at: usize) -> bool {
+    text[..at].ends_with(|letter: char| letter.is_alphanumeric())
+}
 
-/// Names behind a variable or an option: `GOOGLE_CLOUD_PROJECT=x`, `--project x`.
-fn values<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
+/// `acme-logs.s3.us-east-1.amazonaws.com`, and what `gcsfuse` mounts.
+fn storage<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
     static FINDER: LazyLock<Literals> =
-        LazyLock::new(|| Literals::new(KEYS.map(|(key, _)| key).into_iter().chain([PROJECT])));
+        LazyLock::new(|| Literals::new(STORAGE.map(|(begin, _)| begin)));
+    static MOUNT: LazyLock<Literals> = LazyLock::new(|| Literals::new(["gcsfuse "]));
     for (which, at) in FINDER.find(text) {
-        let (key, kind) = *KEYS.get(which).unwrap_or(&(PROJECT, Kind::Project));
-        let behind = &text[at + key.len()..];
-        let value = behind.trim_start_matches(['"', '\'', '=', ':', '\\']);
-        let value = value
-            .trim_start_matches(' ')
-            .trim_start_matches(['"', '\'', '\\']);
-        let is_option = key.starts_with('-') && behind.starts_with(' ');
-        let is_assigned = behind
-            .trim_start_matches(['"', '\'', '\\'])
-            .starts_with(['=', ':']);
-        if is_option || is_assigned {
-            found(kind, name_at(value, 0));
+        let domain = name_at(text, at + 1);
+        let begin = text[..at].rfind(|letter| !is_of_name(letter));
+        let begin = begin.map_or(0, |end| {
+            end + text[end..].chars().next().map_or(1, char::len_utf8)
+        });
+        if domain.contains(STORAGE[which].1.trim_start_matches('.')) && begin < at {
+            found(Kind::Bucket, &text[begin..at]);
+        }
+    }
+    for (_, at) in MOUNT.find(text) {
+        let line = text[at..].lines().next().unwrap_or_default();
+        let words = line.split_ascii_whitespace().skip(1);
+        let name = words.take(OPTIONS_MAX).find(|word| !word.starts_with('-'));
+        // A path behind it is where it is mounted; without one, this is a sentence.
+        let is_command = line
+            .split_ascii_whitespace()
+            .any(|word| word.starts_with(['/', '.']));
+        if let Some(name) = name.filter(|name| is_command || name.contains(['-', '_', '.'])) {
+            found(Kind::Bucket, name_at(name, 0));
         }
     }
 }
+
+/// Most options of a command before its first argument.
+const OPTIONS_MAX: usize = 16;
+
+/// `arn:aws:iam::NUMBER:role/x`, `uid=1001(ada)`, `~ada/x`.
+fn accounts<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
+    static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(["arn:aws", "uid="]));
+    for (which, at) in FINDER.find(text) {
+        if which == 0 {
+            let number = text[at..].split(':').nth(4).unwrap_or_default();
+            if number.len() == 12 && number.bytes().all(|byte| byte.is_ascii_digit()) {
+                found(Kind::Project, number);
+            }
+            continue;
+        }
+        let behind =
+            text[at + "uid=".len()..].trim_start_matches(|letter: char| letter.is_ascii_digit());
+        if let Some(name) = behind.strip_prefix('(') {
+            found(Kind::User, name_at(name, 0));
+        }
+    }
+    for at in memchr::memchr_iter(b'~', text.as_bytes()) {
+        let name = name_at(text, at + 1);
+        let is_folder = text[at + 1 + name.len()..].starts_with('/');
+        let begins = name.starts_with(|letter: char| letter.is_ascii_lowercase());
+        let is_word = text[..at].ends_with(|letter: char| !" \t\n\"'`=:(".contains(letter));
+        if is_folder && begins && !is_word {
+            found(Kind::User, name);
+        }
+    }
+}
+
+/// Names behind a variable, a key or an option: `GOOGLE_CLOUD_PROJECT=x`, `"bucket": "x"`, `--project x`.
+fn values<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
+    static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+        let mut builder = AhoCorasickBuilder::new();
+        builder.ascii_case_insensitive(true).build(STEMS).ok()
+    });
+    let Some(finder) = &*FINDER else { return };
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    for stem in finder.find_iter(text) {
+        if stem.start() < from {
+            continue;
+        }
+        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
+        let before = bytes[..stem.start()]
+            .iter()
+            .rev()
+            .take(KEY_BYTES_MAX)
+            .take_while(is_part);
+        let begin = stem.start() - before.count();
+        let end = stem.end()
+            + bytes[stem.end()..]
+                .iter()
+                .take(KEY_BYTES_MAX)
+                .take_while(is_part)
+                .count();
+        from = end;
+        let behind = &text[end..];
+        let is_quote = |letter: char| "\"'\\".contains(letter);
+        let unquoted = behind.trim_start_matches(is_quote);
+        let is_quoted = unquoted.len() < behind.len();
+        let spaced = unquoted.trim_start_matches(' ');
+        let key = &text[begin..end];
+        let is_option = key.starts_with("--") && behind.starts_with(' ');
+        let value = match spaced.strip_prefix(['=', ':']) {
+            Some(value) if unquoted.len() - spaced.len() <= 1 => value,
+            None if is_option => spaced,
+            _ => continue,
+        };
+        let Some(kind) = kind_of_value(key.trim_start_matches('-')) else {
+            continue;
+        };
+        if kind == Kind::Namespace && key.contains('.') {
+            continue;
+        }
+        let name = name_at(
+            value.trim_start_matches(' ').trim_start_matches(is_quote),
+            0,
+        );
+        let after = &text[name.as_ptr() as usize - text.as_ptr() as usize + name.len()..];
+        // A call, an element or an address; the path behind `user@hostname:`.
+        let is_code = after.starts_with(['(', '[']) || after.starts_with("://");
+        if is_code || text[..begin].ends_with('@') {
+            continue;
+        }
+        // The word alone is also written before a title.
+        let is_word = key.eq_ignore_ascii_case("project") && !is_quoted;
+        if may_be_name(kind, name)
+            && (!is_word || name.contains(['-', '_']) || spaced.starts_with('='))
+        {
+            found(kind, name);
+        }
+    }
+}
+
+/// Longest key that is looked at.
+const KEY_BYTES_MAX: usize = 64;
+
+/// Commands that a user and a host follow.
+const LOGINS: [&str; 6] = ["ssh ", "scp ", "sftp ", "rsync ", "mosh ", "ssh-copy-id "];
 
 /// `ada@10.0.1.25` and `ada@node7`: users of ssh. Mail addresses are replaced whole.
 fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
@@ -180,7 +459,19 @@ fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
                 end + text[end..].chars().next().map_or(1, char::len_utf8)
             });
         let host = name_at(text, at + 1);
-        let is_host = host.parse::<IpAddr>().is_ok() || (!host.contains('.') && host.contains('-'));
+        let line = text[..begin].rfind('\n').map_or(0, |end| end + 1);
+        let before = &text[line..begin];
+        let is_command = before.ends_with(' ')
+            && LOGINS.iter().any(|login| {
+                let at = before.rfind(login);
+                at.is_some_and(|at| !is_behind_letter(before, at))
+            });
+        // The prompt of a shell.
+        let behind = &text[at + 1 + host.len()..];
+        let is_prompt = behind.starts_with(":~") || behind.starts_with(":/");
+        let is_host = host.parse::<IpAddr>().is_ok()
+            || (!host.contains('.') && host.contains('-'))
+            || (!host.is_empty() && (is_command || is_prompt));
         if is_host {
             found(Kind::User, &text[begin..at]);
         }

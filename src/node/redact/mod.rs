@@ -9,9 +9,9 @@
 //! A name or a secret is replaced if it was given or learned. Call [`Redactor::learn_file`] on
 //! every file first, so that what one file shows is replaced in all.
 //!
-//! * `pairs.rs` finds secrets by their names (`keys.rs`), `sentences.rs` and `commands.rs` by the
-//!   words around them, `tokens.rs` and `random.rs` by their shapes, and `learned.rs` by their values, through the
-//!   escapes that `view.rs` removes.
+//! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`), `sentences.rs` and `commands.rs`
+//!   by the words around them, `tokens.rs`, `random.rs` and `spelling.rs` by their shapes, and
+//!   `learned.rs` by their values, through the escapes that `view.rs` removes.
 //! * `context.rs` finds names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
@@ -27,6 +27,8 @@ mod file;
 pub mod fuzzing;
 mod json;
 mod keys;
+#[cfg(test)]
+mod layouts;
 mod learned;
 mod literals;
 mod outlet;
@@ -70,8 +72,9 @@ const HOST_CHARS_MIN: usize = 2;
 const NAMES_MAX: usize = 4096;
 /// Names that are not replaced: common user and host names, and this program's names for
 /// the two ends.
-const COMMON_NAMES: [&str; 15] = [
+const COMMON_NAMES: [&str; 16] = [
     "root",
+    "user",
     "localhost",
     "local",
     "peer",
@@ -221,7 +224,9 @@ impl Redactor {
 
     /// Adds the value of a variable or of a key, if it is a name or a secret.
     pub fn learn_pair(&mut self, key: &str, value: &str) {
-        if let Some(kind) = context::kind_of_value(key) {
+        if let Some(kind) = context::kind_of_value(key)
+            && context::may_be_name(kind, value)
+        {
             self.learn_name(kind, value);
         }
         if keys::is_secret_pair(key, value) {
