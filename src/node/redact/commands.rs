@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{is_absent, is_chosen, is_words};
+use super::spelling;
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -18,12 +19,21 @@ enum Carries {
     AfterColon,
     /// What follows the percent sign of `user%VALUE`.
     AfterPercent,
+    /// What follows the second sign of `--from-literal=key=VALUE`.
+    AfterSign,
     /// Any word of the command that looks chosen.
     Chosen,
+    /// A word of 40 hexadecimal digits, which otherwise is a hash.
+    Hash,
 }
 
 /// Programs, or a program and its subcommand, and their options.
-const PROGRAMS: [(&str, &[&str], Carries); 28] = [
+const PROGRAMS: [(&str, &[&str], Carries); 33] = [
+    ("huggingface-cli login", &["--token"], Carries::Chosen),
+    ("ngc config", &[], Carries::Chosen),
+    ("ftp", &[], Carries::Chosen),
+    ("wandb:", &[], Carries::Hash),
+    ("--from-literal", &[], Carries::AfterSign),
     (
         "curl",
         &["-u", "--user", "-U", "--proxy-user"],
@@ -109,8 +119,23 @@ fn command(
     let mut is_next = false;
     for place in words(text, at) {
         let word = &text[place.clone()];
+        if carries == Carries::AfterSign {
+            let value = word.strip_prefix('=').unwrap_or(word);
+            let behind = value.split_once('=').map(|(_, behind)| behind);
+            if let Some(behind) = behind.filter(|behind| !is_absent(behind)) {
+                places.push(place.end - behind.len()..place.end);
+            }
+            return;
+        }
+        if carries == Carries::Hash {
+            let is_hash = word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+            places.extend(is_hash.then_some(place));
+            return;
+        }
         if carries == Carries::Chosen {
-            let is_secret = is_chosen(word) || (word.len() >= 20 && !is_words(word));
+            let is_secret = is_chosen(word)
+                || (word.len() >= 20 && !is_words(word))
+                || spelling::is_likely_random(word);
             if is_secret && !word.starts_with(['/', '\\', '-', '.']) {
                 places.push(place);
             }
@@ -135,7 +160,7 @@ fn command(
         let sign = match carries {
             Carries::AfterColon => Some(':'),
             Carries::AfterPercent => Some('%'),
-            Carries::Value | Carries::Attached | Carries::Chosen => None,
+            _ => None,
         };
         let value = match sign.map(|sign| text[value.clone()].find(sign)) {
             Some(Some(at)) => value.start + at + 1..value.end,

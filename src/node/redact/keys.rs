@@ -1,18 +1,24 @@
 //! Which names stand for secrets: `HF_TOKEN`, `--password`, `spring.datasource.password`,
 //! `X-Api-Key`, `authToken`, `PGPASSWORD`. Which values are none: `unset`, `$HF_TOKEN`, plain words.
 //!
-//! A name such as `APP_KEY`, `PASS` or `auth` may stand for anything, so its value is a secret only
-//! if it looks chosen.
+//! A name such as `APP_KEY`, `PASS` or `auth` may stand for anything, so what its value looks like
+//! decides ([`Weak`]).
 #![forbid(unsafe_code)]
 
+use super::spelling;
 use std::iter::Peekable;
 
 /// Longest name that is looked at.
 pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// Parts that make a name that of a secret, wherever they stand in it.
-const PARTS: [&str; 25] = [
+const PARTS: [&str; 30] = [
+    "senha",
     "token",
+    "psw",
+    "passwort",
+    "kennwort",
+    "contrasena",
     "password",
     "passwd",
     "passphrase",
@@ -102,8 +108,29 @@ const OPEN_KEYS: [&str; 12] = [
     "sort",
     "store",
 ];
-/// Names of one part whose value is a secret if it looks chosen.
-const ALONE: [&str; 5] = ["pass", "pw", "pwd", "auth", "mnemonic"];
+/// Parts before `token` in the names of tokens of a language.
+const OPEN_TOKENS: [&str; 14] = [
+    "bos", "class", "cls", "eos", "image", "mask", "next", "pad", "prompt", "sep", "special",
+    "stop", "text", "unk",
+];
+/// Names of one part whose value is a secret unless it is a plain word or a number.
+const ALONE: [&str; 5] = ["auth", "bearer", "key", "mnemonic", "pin"];
+/// Ends of names whose value is a secret unless a word of `OF_TESTS` or a small number.
+const PASSES: [&str; 3] = ["pass", "pw", "pwd"];
+/// What follows `pass:` where tests, compilers and training steps are told.
+const OF_TESTS: [&str; 16] = [
+    "all", "backward", "error", "fail", "failed", "first", "forward", "ok", "pass", "passed",
+    "prefill", "decode", "second", "skip", "skipped", "through",
+];
+/// Names before the colon of `user:VALUE`.
+const LOGINS: [&str; 6] = [
+    "login",
+    "auth",
+    "basicauth",
+    "basic",
+    "credentials",
+    "userpass",
+];
 /// Last parts of names whose value describes a secret and is not secret itself.
 const HARMLESS: [&str; 32] = [
     "file",
@@ -185,6 +212,12 @@ pub(super) fn is_secret(name: &str) -> bool {
         // A webhook's address is its secret.
         return parts.iter().any(|part| part == "webhook") && last == "url";
     }
+    if let [.., before, last] = parts.as_slice()
+        && last == "token"
+        && OPEN_TOKENS.contains(&before.as_str())
+    {
+        return false;
+    }
     let is_part = |part: &String| {
         let ends = |end: &&str| part.ends_with(*end);
         PARTS.contains(&part.as_str()) || ENDS.iter().any(ends) || is_owned(part)
@@ -200,7 +233,19 @@ pub(super) fn is_secret(name: &str) -> bool {
 
 /// Whether this value of this name is a secret.
 pub(super) fn is_secret_pair(name: &str, value: &str) -> bool {
-    is_secret(name) || (may_be_secret(name) && is_chosen(value))
+    match is_secret(name) {
+        true => !is_other(name, value),
+        false => weak(name).is_some_and(|weak| weak.is_secret(value)),
+    }
+}
+
+/// Whether this value says that the name stands for something else: a number of tokens, a flag, or
+/// the current folder.
+pub(super) fn is_other(name: &str, value: &str) -> bool {
+    let name = name.trim_start_matches('-').to_ascii_lowercase();
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_count = name.ends_with("token") && value.len() < COUNT_DIGITS_MIN;
+    (is_number && (is_count || value.len() == 1)) || (name == "pwd" && value.starts_with('/'))
 }
 
 /// `sshpass`, `rootpw`.
@@ -209,22 +254,99 @@ fn is_owned(part: &str) -> bool {
     owner.is_some_and(|owner| OWNERS.contains(&owner))
 }
 
-/// Whether a value that looks chosen would be a secret behind this name: `APP_KEY`, `PASS`,
-/// `"auth"`, `wandb_key`.
-pub(super) fn may_be_secret(name: &str) -> bool {
+/// A name that may stand for a secret or for something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weak {
+    /// `pass`: anything but a word that tests and compilers write.
+    Pass,
+    /// `auth`, `key`, `pin`: what no person would write as a name.
+    Alone,
+    /// `APP_KEY`, `wandb_key`: as above, and no number.
+    Part,
+    /// `login`: what follows the colon of `user:VALUE`.
+    Login,
+}
+
+impl Weak {
+    /// Whether this value is a secret.
+    pub(super) fn is_secret(self, value: &str) -> bool {
+        let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+        let begins = ["/", ".", "$", "<", "{", "[", "(", "0x", "~", "%"];
+        if is_number || begins.iter().any(|begin| value.starts_with(begin)) {
+            return is_number && value.len() >= COUNT_DIGITS_MIN && self != Self::Part;
+        }
+        if value.len() > VALUE_BYTES_MAX || value.contains(char::is_whitespace) {
+            return false;
+        }
+        match self {
+            Self::Pass => {
+                let is_of_test = OF_TESTS.iter().any(|word| value.eq_ignore_ascii_case(word))
+                    || value.starts_with("test")
+                    || value.contains("::");
+                value.len() >= PASS_BYTES_MIN
+                    && !is_of_test
+                    && !value.contains("://")
+                    && !value.ends_with(':')
+            }
+            // The name of a variable is the value of `key` in many a document.
+            Self::Alone | Self::Part if is_variable(value) => false,
+            Self::Alone | Self::Part => {
+                let mut parts = value.split([':', '-', '_', '.', '/']);
+                let is_random = parts.clone().any(spelling::is_likely_random);
+                let is_plain =
+                    |part: &str| is_words(part) || part.bytes().all(|byte| byte.is_ascii_digit());
+                is_random || (is_chosen(value) && !parts.all(is_plain))
+            }
+            Self::Login => login(value).is_some(),
+        }
+    }
+}
+
+/// What follows the colon of `user:VALUE`, unless it is a port, a folder or the time.
+pub(super) fn login(value: &str) -> Option<&str> {
+    let (user, password) = value.split_once(':')?;
+    let is_of_user = |letter: char| letter.is_alphanumeric() || "._-@".contains(letter);
+    let is_user = !user.is_empty() && user.chars().all(is_of_user);
+    let is_number = password
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b':');
+    let begins = ['/', '\\', '$', ':'];
+    (is_user && password.len() >= PASS_BYTES_MIN && !is_number && !password.starts_with(begins))
+        .then_some(password)
+}
+
+/// Fewest digits of a number that may be a secret.
+const COUNT_DIGITS_MIN: usize = 6;
+/// Shortest value of a name such as `pass`.
+const PASS_BYTES_MIN: usize = 5;
+
+/// How a name may stand for a secret: `APP_KEY`, `PASS`, `"auth"`, `wandb_key`.
+pub(super) fn weak(name: &str) -> Option<Weak> {
     if name.len() > NAME_BYTES_MAX {
-        return false;
+        return None;
     }
     let parts: Vec<String> = Parts {
         letters: name.chars().peekable(),
     }
     .collect();
+    let is_login = LOGINS.contains(&parts.concat().as_str());
     match parts.as_slice() {
-        [only] => ALONE.contains(&only.as_str()),
-        [.., before, last] if last == "key" => !OPEN_KEYS.contains(&before.as_str()),
-        [.., last] => last == "auth",
-        [] => false,
+        [only] if PASSES.contains(&only.as_str()) => Some(Weak::Pass),
+        [only] if ALONE.contains(&only.as_str()) => Some(Weak::Alone),
+        _ if is_login => Some(Weak::Login),
+        [.., before, last] if last == "key" => {
+            (!OPEN_KEYS.contains(&before.as_str())).then_some(Weak::Part)
+        }
+        [.., last] => (PASSES.contains(&last.as_str()) || last == "auth").then_some(Weak::Part),
+        [] => None,
     }
+}
+
+/// Whether a word before `key` makes a name of two words of it: `API key`.
+pub(super) fn is_before_key(word: &str) -> bool {
+    BEFORE_KEY
+        .iter()
+        .any(|before| word.eq_ignore_ascii_case(before))
 }
 
 /// Whether a value looks like a password or a token: letters mixed with digits, and neither words,
@@ -359,15 +481,16 @@ mod tests {
             assert!(!is_secret(name), "{name}");
         }
         for (name, expected) in [
-            ("APP_KEY", true),
-            ("wandb_key", true),
-            ("PWD", true),
-            ("auth", true),
-            ("PUBLIC_KEY", false),
-            ("key", false),
-            ("forward_pass", false),
+            ("APP_KEY", Some(Weak::Part)),
+            ("wandb_key", Some(Weak::Part)),
+            ("PWD", Some(Weak::Pass)),
+            ("auth", Some(Weak::Alone)),
+            ("PUBLIC_KEY", None),
+            ("key", Some(Weak::Alone)),
+            ("forward_pass", Some(Weak::Part)),
+            ("basic-auth", Some(Weak::Login)),
         ] {
-            assert_eq!(may_be_secret(name), expected, "{name}");
+            assert_eq!(weak(name), expected, "{name}");
         }
     }
 

@@ -1,21 +1,69 @@
-//! Tables of layouts with random names of several kinds. The second look is tried on the same
-//! tables.
+//! Tables of layouts with random secrets and names of several kinds, and of ordinary lines. The
+//! second look is tried on the same tables.
 
 use super::Redactor;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::string::string_regex;
 use proptest::test_runner::TestRunner;
 
+const SECRETS: &str = include_str!("../../../probes/node/redact/secrets.txt");
 const NAMES: &str = include_str!("../../../probes/node/redact/names.txt");
+const ORDINARY: &str = include_str!("../../../probes/node/redact/ordinary.txt");
+/// Values of several kinds: letters, a word with signs and digits, letters and digits, a hash.
+const KINDS: [&str; 4] = [
+    "[a-z]{12}",
+    "[A-Z][a-z]{5}%[0-9]{4}",
+    "[A-Za-z0-9]{20}",
+    "[0-9a-f]{40}",
+];
 const NAME_KINDS: [&str; 2] = ["[a-z]{8}", "[a-z]{5}-[a-z]{5}-[0-9]{2}"];
+const TRIES: usize = 60;
+/// By chance, letters are spelled like a word.
+const MISSED_MAX: usize = 3;
+
+fn lines(table: &str) -> impl Iterator<Item = String> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.replace('~', "\n"))
+}
+
+/// The layouts in which the redaction leaves more than a few values.
+fn remaining(layouts: &[String], kinds: &[&str], tries: usize) -> Vec<String> {
+    let mut runner = TestRunner::deterministic();
+    let mut left = Vec::new();
+    for kind in kinds {
+        let values = string_regex(kind).expect("a kind");
+        for layout in layouts {
+            let mut missed = Vec::new();
+            for _ in 0..tries {
+                let value = values.new_tree(&mut runner).expect("a value").current();
+                let text = layout.replace("VALUE", &value);
+                let redacted = Redactor::default().redact(&text);
+                if redacted.contains(&value) {
+                    missed.push(redacted);
+                }
+            }
+            if missed.len() > MISSED_MAX {
+                left.push(format!("{} {kind}: {}", missed.len(), missed[0]));
+            }
+        }
+    }
+    left
+}
+
+#[test]
+fn a_secret_of_any_kind_is_replaced_in_every_layout() {
+    let left = remaining(&lines(SECRETS).collect::<Vec<_>>(), &KINDS, TRIES);
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
 
 #[test]
 fn a_name_is_replaced_in_every_layout() {
+    let table = NAMES;
     let mut runner = TestRunner::deterministic();
     let mut left = Vec::new();
     for kind in NAME_KINDS {
         let values = string_regex(kind).expect("a kind");
-        for layout in NAMES.lines().filter(|line| !line.starts_with('#')) {
+        for layout in table.lines().filter(|line| !line.starts_with('#')) {
             let value = values.new_tree(&mut runner).expect("a value").current();
             let redacted = Redactor::default().redact(&layout.replace("VALUE", &value));
             if redacted.contains(&value) {
@@ -24,4 +72,31 @@ fn a_name_is_replaced_in_every_layout() {
         }
     }
     assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn bytes_of_a_dump_behind_the_name_of_a_secret_are_replaced() {
+    for layout in [
+        "password bytes: DUMP",
+        "secret: DUMP  |x|",
+        "token =\n00000000  DUMP",
+    ] {
+        let dump = "6f 6f 61 61 6b 67 6d 6a 79 6c 78 6c";
+        let redacted = Redactor::default().redact(&layout.replace("DUMP", dump));
+        assert!(!redacted.contains("61 6b 67"), "{redacted}");
+    }
+}
+
+#[test]
+fn ordinary_lines_are_kept() {
+    let changed: Vec<String> = ORDINARY
+        .lines()
+        .filter_map(|line| {
+            let redacted = Redactor::default().redact(line);
+            (redacted != line).then(|| format!("{line}\n  {redacted}"))
+        })
+        .collect();
+    assert!(changed.is_empty(), "{}", changed.join("\n"));
+    // Together, what one line shows is learned for the others.
+    assert_eq!(Redactor::default().redact(ORDINARY), ORDINARY);
 }

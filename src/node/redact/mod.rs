@@ -23,6 +23,7 @@
 mod commands;
 mod context;
 mod file;
+mod foreign;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod json;
@@ -37,6 +38,7 @@ mod random;
 mod recorder;
 mod sentences;
 mod shape;
+mod spelling;
 #[cfg(test)]
 mod tests;
 mod tokens;

@@ -5,15 +5,21 @@
 //! A layout that is not certain ends with the line. The value of a certain one may have lines.
 #![forbid(unsafe_code)]
 
-use super::keys::{self, NAME_BYTES_MAX};
+use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
-use super::{SECRET, commands, sentences};
+use super::{SECRET, commands, foreign, sentences};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Something that every secret name contains, in lower case.
-const STEMS: [&str; 22] = [
+const STEMS: [&str; 28] = [
+    "bearer",
+    "kennwort",
+    "contrasena",
+    "senha",
+    "psw",
+    "login",
     "token",
     "pass",
     "pwd",
@@ -115,29 +121,17 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         let word = &text[name.clone()];
         let is_secret = match before.ends_with(['?', '&']) || before.ends_with("&amp;") {
             true => keys::is_secret_in_url(word),
-            false => keys::is_secret(word),
+            false => keys::is_secret(word) || is_key_of_two_words(before, word),
         };
-        let count = found.len();
         if is_secret {
-            let end = name.end;
-            Layout { text, name }.values(&mut found);
-            if found.len() == count && word != SECRET {
-                let chosen = sentences::chosen_behind(text, end);
-                found.extend(chosen.map(|at| Value {
-                    at,
-                    is_certain: false,
-                }));
-            }
-        } else if keys::may_be_secret(word) {
-            Layout { text, name }.values(&mut found);
-            let maybe = found.split_off(count);
-            let chosen = |value: &Value| keys::is_chosen(&text[value.at.clone()]);
-            found.extend(maybe.into_iter().filter(chosen));
+            secret(Layout { text, name }, &mut found);
+        } else if let Some(weak) = keys::weak(word).filter(|weak| stands_alone(before, *weak)) {
+            weak_name(Layout { text, name }, weak, &mut found);
         }
     }
+    foreign::names(text, |name| secret(Layout { text, name }, &mut found));
     schemes(text, &mut found);
     let mut places = Vec::new();
-    sentences::places(text, &mut places);
     commands::places(text, &mut places);
     found.extend(places.into_iter().map(|at| Value {
         at,
@@ -146,6 +140,100 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
     found.sort_by_key(|value| value.at.start);
     found
+}
+
+/// The values of a name that always stands for a secret.
+fn secret(layout: Layout<'_>, found: &mut Vec<Value>) {
+    let (text, name) = (layout.text, layout.name.clone());
+    let count = found.len();
+    layout.values(found);
+    let word = &text[name.clone()];
+    found.extend(sentences::dump_behind(text, name.end).map(|at| Value {
+        at,
+        is_certain: false,
+    }));
+    if found.len() == count && word != SECRET {
+        let told = sentences::behind(text, name.end, true);
+        found.extend(told.map(|at| Value {
+            at,
+            is_certain: false,
+        }));
+    }
+    let values = found.split_off(count);
+    let is_other = |value: &Value| keys::is_other(word, &text[value.at.clone()]);
+    found.extend(values.into_iter().filter(|value| !is_other(value)));
+}
+
+/// The values of a name that may stand for a secret, which what they look like decides.
+fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
+    let (text, end) = (layout.text, layout.name.end);
+    let count = found.len();
+    layout.values(found);
+    for mut value in found.split_off(count) {
+        // Of the rest of a line, the first word.
+        let first = text[value.at.clone()].split(char::is_whitespace).next();
+        let first = first.map(|first| first.trim_end_matches([',', ';', ')']));
+        value.at.end = value.at.start + first.map_or(0, str::len);
+        let written = &text[value.at.clone()];
+        // The next string of a list, and the first word of a sentence.
+        let between = text.get(end..value.at.start).unwrap_or_default();
+        let is_list =
+            !between.contains(['=', ':', '\u{ff1a}', '\u{ff1d}']) && between.contains(',');
+        let is_sentence = between.ends_with(": ")
+            && text[value.at.end..].starts_with(' ')
+            && text[value.at.end..]
+                .trim_start()
+                .starts_with(|letter: char| letter.is_lowercase());
+        let weak = match weak {
+            Weak::Pass if is_list || is_sentence => Weak::Alone,
+            other => other,
+        };
+        if !weak.is_secret(written) {
+            continue;
+        }
+        if let (Weak::Login, Some(password)) = (weak, keys::login(written)) {
+            value.at.start = value.at.end - password.len();
+        }
+        found.push(value);
+    }
+    if found.len() == count {
+        let told = match weak {
+            Weak::Login => sentences::login_behind(text, end),
+            Weak::Pass | Weak::Alone => sentences::behind(text, end, false),
+            Weak::Part => None,
+        };
+        found.extend(told.map(|at| Value {
+            at,
+            is_certain: false,
+        }));
+    }
+}
+
+/// `API key`, `access key`.
+fn is_key_of_two_words(before: &str, word: &str) -> bool {
+    let is_key = word.eq_ignore_ascii_case("key") || word.eq_ignore_ascii_case("keys");
+    let words = before.strip_suffix([' ', '-']).filter(|_| is_key);
+    let last = words.and_then(|words| {
+        words
+            .rsplit(|letter: char| !letter.is_alphanumeric())
+            .next()
+    });
+    last.is_some_and(keys::is_before_key)
+}
+
+/// Whether a name of one word is no part of a longer one, such as `comm key`.
+fn stands_alone(before: &str, weak: Weak) -> bool {
+    const SETTERS: [&str; 8] = ["export", "env", "set", "-e", "with", "and", "the", "using"];
+    let is_behind_word = before.ends_with(' ')
+        && before
+            .trim_end()
+            .ends_with(|letter: char| letter.is_alphanumeric());
+    let last = before
+        .trim_end()
+        .rsplit(char::is_whitespace)
+        .next()
+        .unwrap_or_default();
+    weak != Weak::Alone || !is_behind_word || SETTERS.contains(&last)
 }
 
 /// As they are written before credentials.
@@ -300,6 +388,10 @@ impl Layout<'_> {
         let at = self.skip_spaces(behind);
         let rest = &self.text[at..];
         let is_certain = is_certain || is_query || is_header;
+        if separator != "=" && rest.starts_with(['\n', '\r']) {
+            let is_quoted = self.skip_quotes(self.name.end) > self.name.end;
+            return self.next_line(line, at, is_quoted, found);
+        }
         let block = rest.starts_with(['|', '>']) && separator == ":";
         if block && length(rest, ends_line) <= 3 {
             return self.block(line, at, found);
@@ -323,6 +415,30 @@ impl Layout<'_> {
             return self.push(at..at + end, true, found);
         }
         self.one(at, is_certain || separator != ":", found);
+    }
+
+    /// A value on the line behind that of its name: in quotes, an item of a list, or one word that
+    /// is indented further.
+    fn next_line(&self, line: usize, at: usize, is_quoted: bool, found: &mut Vec<Value>) {
+        let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
+        let own = indent(&self.text[line..]);
+        let begin = at + length(&self.text[at..], |byte| byte == b'\n') + 1;
+        let Some(next) = self.text.get(begin..) else {
+            return;
+        };
+        let body = &next[indent(next)..];
+        let is_item = body.starts_with("- ");
+        let from = begin + indent(next) + if is_item { 2 } else { 0 };
+        let is_further = indent(next) > own || is_item;
+        let rest = &self.text[from..];
+        let is_string = quote(rest).is_some() && (is_further || is_quoted);
+        let written = &rest[..length(rest, ends_line)];
+        // Another key, or a sentence.
+        let is_word =
+            !written.trim_end().contains(char::is_whitespace) && !written.trim_end().ends_with(':');
+        if is_string && !written.trim_end().ends_with(':') || (is_further && is_word) {
+            self.one(from, false, found);
+        }
     }
 
     /// One value: in quotes, or up to the next space.
@@ -632,6 +748,10 @@ fn separator(text: &str) -> Option<&'static str> {
         "set to",
         "is set to",
     ];
+    // A path of Rust or C++.
+    if text.starts_with("::") {
+        return None;
+    }
     let begins = SEPARATORS
         .iter()
         .find(|written| text.starts_with(**written));

@@ -1,72 +1,216 @@
 //! Secrets in sentences and messages: `the password is VALUE`, `password 'VALUE' rejected`,
 //! `IDENTIFIED BY 'VALUE'`, and the same in other languages.
 //!
-//! A sentence about a password seldom holds one, so only a word that looks chosen is a secret.
+//! A sentence about a password seldom holds one, so what a word looks like decides: it is chosen,
+//! not spelled like a word, in quotes, or the last word of `the password is VALUE`.
 #![forbid(unsafe_code)]
 
-use super::keys::is_chosen;
-use aho_corasick::AhoCorasick;
+use super::keys::{self, is_chosen};
+use super::spelling;
 use std::ops::Range;
-use std::sync::LazyLock;
 
-/// Words for a secret that are no names of ASCII letters, or that have other meanings alone.
-const PHRASES: [&str; 17] = [
-    "identified by",
-    "IDENTIFIED BY",
-    "Passwort",
-    "passwort",
-    "Kennwort",
-    "kennwort",
-    "mot de passe",
-    "Mot de passe",
-    "contraseña",
-    "Contraseña",
-    "пароль",
-    "Пароль",
-    "密码",
-    "口令",
-    "令牌",
-    "密钥",
-    "パスワード",
-];
 /// Most words between the name of a secret and its value.
 const WORDS_MAX: usize = 6;
+/// Most words before one that is a secret for its spelling alone: `password for deploy`.
+const SPELLED_WORDS_MAX: usize = 3;
 /// Most bytes between them.
 const BYTES_MAX: usize = 160;
+/// Shortest value in quotes, and shortest last word of a sentence.
+const TOLD_BYTES_MIN: usize = 5;
+/// Words that a value follows.
+const COPULAS: [&str; 9] = ["is", "was", "ist", "est", "es", "=", "\u{2014}", "to", "as"];
+/// What a sentence says of a secret without telling it, apart from participles.
+const TOLD: [&str; 40] = [
+    "absent",
+    "bad",
+    "blank",
+    "correct",
+    "default",
+    "empty",
+    "enough",
+    "false",
+    "file",
+    "fine",
+    "given",
+    "good",
+    "here",
+    "hidden",
+    "incorrect",
+    "invalid",
+    "known",
+    "long",
+    "manager",
+    "missing",
+    "mandatory",
+    "necessary",
+    "none",
+    "null",
+    "okay",
+    "optional",
+    "present",
+    "prompt",
+    "ready",
+    "right",
+    "safe",
+    "sent",
+    "short",
+    "stale",
+    "there",
+    "too",
+    "true",
+    "unknown",
+    "valid",
+    "wrong",
+];
+/// Ends of words that say something of a secret: `expired`, `required`, `missing`.
+const ENDS: [&str; 9] = [
+    "ed", "ing", "able", "ible", "ory", "ly", "ive", "ent", "set",
+];
 
-static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(PHRASES).ok());
-
-/// The places of values behind the words of `PHRASES`, in order.
-pub(super) fn places(text: &str, places: &mut Vec<Range<usize>>) {
-    let Some(finder) = &*FINDER else { return };
-    let phrases = finder.find_iter(text);
-    places.extend(phrases.filter_map(|phrase| chosen_behind(text, phrase.end())));
-}
-
-/// The first word that looks chosen among the next words of the line.
-pub(super) fn chosen_behind(text: &str, at: usize) -> Option<Range<usize>> {
+/// The value that a sentence tells behind a name. `is_strong` says that the name can be that of
+/// a secret only.
+pub(super) fn behind(text: &str, at: usize, is_strong: bool) -> Option<Range<usize>> {
     let rest = &text[at..];
     let most = rest.floor_char_boundary(BYTES_MAX.min(rest.len()));
     let line = rest[..most].split(['\n', '\r', '\0']).next()?;
     // A word that begins at the bound is cut there, and is read to its end.
     let mut begin = 0;
     let mut words = 0;
+    let mut is_behind = false;
+    let mut is_behind_to = false;
     while words < WORDS_MAX && begin < line.len() {
         let gap = line[begin..].find(|letter| !ends_word(letter))?;
         let from = begin + gap;
         let length = rest[from..].find(ends_word).unwrap_or(rest.len() - from);
         let word = rest[from..from + length].trim_end_matches(['.', ':', '!', '?', ']', '}']);
-        if is_chosen(word) {
-            return Some(at + from..at + from + word.len());
+        let place = at + from..at + from + word.len();
+        let is_behind_copula =
+            is_behind || line[begin..from].contains(['为', '是', 'は', '：', '＝']);
+        let is_next = words == 0 || is_behind_copula;
+        let is_random = words < SPELLED_WORDS_MAX && spelling::is_random(word);
+        let is_quoted = is_in_quotes(&line[begin..from], &rest[from + length..]);
+        let is_last = is_behind_copula && !is_behind_to && is_last(&rest[from + length..]);
+        let is_given = is_chosen(word) || is_random;
+        let is_told = match is_strong {
+            true => {
+                is_given
+                    || (is_next && is_quoted && is_quotable(word))
+                    || (is_last && is_value(word))
+            }
+            false => is_next && is_given && !word.contains('/'),
+        };
+        if is_told {
+            return Some(place);
         }
         // The sentence ends; dots alone lead to the value.
         if !word.is_empty() && rest[from..from + length].ends_with('.') {
             return None;
         }
+        // An infinitive may follow `to`.
+        is_behind_to = matches!(word, "to" | "as");
+        is_behind = COPULAS.contains(&word) && words < SPELLED_WORDS_MAX;
         begin = from + length;
         words += 1;
     }
     None
+}
+
+/// The password of `user:VALUE` in the next word.
+pub(super) fn login_behind(text: &str, at: usize) -> Option<Range<usize>> {
+    let rest = text[at..].strip_prefix(' ')?;
+    let word = rest
+        .split(|letter: char| letter.is_whitespace() || "\"'`,;".contains(letter))
+        .next()?;
+    let password = keys::login(word)?;
+    let is_secret = is_chosen(password) || spelling::is_likely_random(password);
+    let end = at + 1 + word.len();
+    is_secret.then_some(end - password.len()..end)
+}
+
+/// Fewest bytes of a dump.
+const DUMP_BYTES_MIN: usize = 6;
+/// Most bytes between a name and its dump.
+const DUMP_DISTANCE_MAX: usize = 24;
+
+/// Bytes in hexadecimal with spaces between them, `70 61 73 73`, on the line of a name or on the next.
+pub(super) fn dump_behind(text: &str, at: usize) -> Option<Range<usize>> {
+    let rest = &text[at..];
+    let near = &rest[..rest.floor_char_boundary(DUMP_DISTANCE_MAX.min(rest.len()))];
+    let is_byte = |word: &str| word.len() == 2 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Something that is two digits, a space and two digits.
+    let bytes = near.as_bytes();
+    let begin = bytes.windows(6).position(|window| {
+        let [before, one, two, gap, three, four] = *window else {
+            return false;
+        };
+        let is_digit = |byte: u8| byte.is_ascii_hexdigit();
+        !before.is_ascii_alphanumeric()
+            && is_digit(one)
+            && is_digit(two)
+            && gap == b' '
+            && is_digit(three)
+            && is_digit(four)
+    })? + 1;
+    let mut end = begin;
+    let mut count = 0;
+    // Rows have an offset before their bytes, and letters behind.
+    for line in rest[begin..].split_inclusive('\n') {
+        let mut from = 0;
+        let mut row = 0;
+        for word in line.split_inclusive(' ') {
+            let written = word.trim_end();
+            from += word.len();
+            if is_byte(written) {
+                row += 1;
+                count += 1;
+                end = begin.max(
+                    line.as_ptr() as usize - rest.as_ptr() as usize + from
+                        - (word.len() - written.len()),
+                );
+            } else if row > 0 && !written.is_empty() {
+                break;
+            }
+        }
+        if row == 0 {
+            break;
+        }
+    }
+    (count >= DUMP_BYTES_MIN).then_some(at + begin..at + end)
+}
+
+/// Whether a word is alone in quotes, with nothing but spaces between it and what stands before.
+fn is_in_quotes(before: &str, behind: &str) -> bool {
+    const QUOTES: [char; 7] = [
+        '"', '\'', '`', '\u{201c}', '\u{201d}', '\u{300c}', '\u{300d}',
+    ];
+    let gap = before.strip_suffix(QUOTES);
+    gap.is_some_and(|gap| gap.trim().is_empty() && gap.starts_with(' '))
+        && behind.starts_with(QUOTES)
+}
+
+/// Whether a word in quotes may be a secret: not the name of a variable.
+fn is_quotable(word: &str) -> bool {
+    word.len() >= TOLD_BYTES_MIN && !(word.contains('_') && keys::is_words(word))
+}
+
+/// Whether nothing but a full stop follows on the line.
+fn is_last(behind: &str) -> bool {
+    behind
+        .split(['\n', '\r', '\0'])
+        .next()
+        .is_some_and(|rest| rest.trim().trim_end_matches('.').is_empty())
+}
+
+/// Whether the last word of `the password is VALUE` may be its value.
+fn is_value(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    word.len() >= TOLD_BYTES_MIN
+        && word.is_ascii()
+        && !word.bytes().all(|byte| byte.is_ascii_digit())
+        && !word.starts_with(['/', '<', '$', '*', '-'])
+        && !word.starts_with("0x")
+        && !TOLD.contains(&lower.as_str())
+        && !ENDS.iter().any(|end| lower.ends_with(end))
 }
 
 fn ends_word(letter: char) -> bool {
