@@ -8,6 +8,7 @@ use proptest::test_runner::TestRunner;
 
 const SECRETS: &str = include_str!("../../../probes/node/redact/secrets.txt");
 const NAMES: &str = include_str!("../../../probes/node/redact/names.txt");
+const SHAPES: &str = include_str!("../../../probes/node/redact/shapes.txt");
 const ORDINARY: &str = include_str!("../../../probes/node/redact/ordinary.txt");
 /// Values of several kinds: letters, a word with signs and digits, letters and digits, a hash.
 const KINDS: [&str; 4] = [
@@ -70,6 +71,16 @@ fn a_name_is_replaced_in_every_layout() {
                 left.push(redacted);
             }
         }
+    }
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn a_secret_is_replaced_for_its_shape() {
+    let mut left = Vec::new();
+    for line in lines(SHAPES) {
+        let (kind, layout) = line.split_once('\t').expect("a kind and a layout");
+        left.extend(remaining(&[layout.to_owned()], &[kind], TRIES));
     }
     assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
 }

@@ -13,9 +13,11 @@ use std::ops::Range;
 
 /// Shortest word that is a secret because it looks random, with signs of base64 in it.
 const WITH_SIGNS_MIN: usize = 32;
-/// Shortest run of letters and digits of one case, and of both, that is one.
+/// Shortest run of letters and digits of one case, and of both, that is one. A shorter one of both
+/// alternates more.
 const ONE_CASE_MIN: usize = 24;
-const BOTH_CASES_MIN: usize = 20;
+const BOTH_CASES_MIN: usize = 16;
+const BOTH_CASES_LONG: usize = 20;
 /// Fewest hexadecimal digits behind a prefix that are a key.
 const HEX_MIN: usize = 32;
 /// Shortest and longest word that may be `user:password` in base64.
@@ -174,7 +176,7 @@ fn counts(word: &str) -> Counts {
 }
 
 /// Whether a word of base64 looks random: digits and letters of both cases, which alternate.
-fn is_random(word: &str) -> bool {
+pub(super) fn is_random(word: &str) -> bool {
     let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/~".contains(&byte);
     let Counts {
         digits,
@@ -204,11 +206,15 @@ fn is_random_run(run: &str) -> bool {
     let counts = counts(run);
     let is_both = counts.upper >= 3 && counts.lower >= 3;
     match is_both {
+        true if run.len() < BOTH_CASES_LONG => {
+            counts.changes * 2 >= run.len() && counts.spelled * 3 < run.len() && counts.digits >= 2
+        }
         true => {
             counts.changes * 5 >= run.len() * 2
                 && counts.spelled * 2 < run.len()
                 && counts.digits >= 2
         }
+        false if run.len() < BOTH_CASES_LONG => false,
         false if counts.lower == 0 => counts.digits >= 3 && counts.changes >= 6,
         // Half of the digits of hexadecimal numbers alternate, and a third of those of base 36.
         false => run.len() >= ONE_CASE_MIN && counts.digits >= 3 && counts.changes * 4 >= run.len(),

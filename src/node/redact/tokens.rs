@@ -4,7 +4,7 @@
 
 use super::keys::{is_absent, is_chosen, is_words};
 use super::literals::Literals;
-use super::random;
+use super::{random, spelling};
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -12,7 +12,8 @@ use std::sync::LazyLock;
 /// Beginnings that only tokens and keys have: GitHub, GitLab, AWS, Google, Slack, npm, PyPI,
 /// Docker, DigitalOcean, Databricks, NVIDIA, Stripe, Vault, Azure DevOps, JWT, SSH keys and
 /// hashed passwords.
-const PREFIXES: [&str; 62] = [
+const PREFIXES: [&str; 63] = [
+    "tskey-",
     "ghp_",
     "gho_",
     "ghs_",
@@ -84,7 +85,9 @@ const CHARS_MIN: usize = 12;
 /// Longest PEM block.
 const PEM_BYTES_MAX: usize = 64 << 10;
 /// Addresses that are secrets themselves.
-const WEBHOOKS: [&str; 11] = [
+const WEBHOOKS: [&str; 13] = [
+    "events.pagerduty.com/integration/",
+    "events.eu.pagerduty.com/integration/",
     "hooks.slack.com/",
     "discord.com/api/webhooks/",
     "discordapp.com/api/webhooks/",
@@ -108,8 +111,10 @@ pub(super) fn places(text: &str) -> Vec<Range<usize>> {
     random::places(text, &mut places);
     logins(text, &mut places);
     pem(text, &mut places);
+    pem_tail(text, &mut places);
     passwords(text, &mut places);
     webhooks(text, &mut places);
+    cluster_secrets(text, &mut places);
     databases(text, &mut places);
     places
 }
@@ -161,6 +166,78 @@ fn pem(text: &str, places: &mut Vec<Range<usize>>) {
         places.push(begin..begin + length);
         from = begin + length.max(1);
     }
+}
+
+/// The rest of a block whose beginning is not in the text: lines of base64 before `-----END`, or
+/// beside a line of 64 random digits.
+fn pem_tail(text: &str, places: &mut Vec<Range<usize>>) {
+    let is_line = |line: &str| {
+        (4..=PEM_LINE_BYTES_MAX).contains(&line.len())
+            && line
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte))
+    };
+    let mut block: Option<Range<usize>> = None;
+    let (mut from, mut is_key) = (0, false);
+    for line in text.split_inclusive('\n') {
+        let written = line.trim();
+        let begin = from + (line.len() - line.trim_start().len());
+        from += line.len();
+        if is_line(written) {
+            is_key |= written.len() >= PEM_LINE_BYTES && random::is_random(written);
+            let end = begin + written.len();
+            let whole = block.take().map_or(begin..end, |block| block.start..end);
+            block = Some(whole);
+            continue;
+        }
+        is_key |= block.is_some() && written.starts_with("-----END ");
+        places.extend(block.take().filter(|_| is_key));
+        is_key = false;
+    }
+    places.extend(block.filter(|_| is_key));
+}
+
+/// Length of the lines of a block, and of the longest ones.
+const PEM_LINE_BYTES: usize = 64;
+const PEM_LINE_BYTES_MAX: usize = 80;
+
+/// The values of a secret of Kubernetes, which are in base64: the lines below `data:`.
+fn cluster_secrets(text: &str, places: &mut Vec<Range<usize>>) {
+    static DATA: LazyLock<Literals> = LazyLock::new(|| Literals::new(["data:\n", "data:\r\n"]));
+    for (which, at) in DATA.find(text) {
+        let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        let own = at - line;
+        let is_key = text[line..at].bytes().all(|byte| byte == b' ');
+        let mut from = at + if which == 0 { 6 } else { 7 };
+        for next in text[from..].split_inclusive('\n').take_while(|_| is_key) {
+            let indent = next.len() - next.trim_start_matches(' ').len();
+            let Some((_, value)) = next.trim_end().split_once(": ").filter(|_| indent > own) else {
+                break;
+            };
+            let value = value.trim().trim_matches(['"', '\'']);
+            if is_base64(value) {
+                let begin = from + next.rfind(value).unwrap_or(0);
+                places.push(begin..begin + value.len());
+            }
+            from += next.len();
+        }
+    }
+}
+
+/// Whether a value is in base64, and no word or number.
+fn is_base64(value: &str) -> bool {
+    let digits = value.trim_end_matches('=');
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_word =
+        digits.len() == value.len() && is_words(value) && !spelling::is_likely_random(value);
+    value.len() >= 4
+        && value.len().is_multiple_of(4)
+        && value.len() - digits.len() <= 2
+        && digits
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
+        && !is_number
+        && !is_word
 }
 
 /// Passwords in URLs: `https://user:PASSWORD@host`.
