@@ -5,6 +5,8 @@ use super::Found;
 
 /// Shortest word whose entropy says something.
 const BYTES_MIN: usize = 24;
+/// Shortest word whose letters and digits alternate as in no name.
+const SHORT_BYTES_MIN: usize = 16;
 /// Bits per byte above which a word in base64 is in doubt. Random ones of 24 letters have 4.2,
 /// names of programs 3.7.
 const BITS_MIN: f64 = 4.05;
@@ -40,8 +42,12 @@ pub(super) fn find(line: &str) -> Vec<Found> {
 
 fn is_random(word: &str) -> bool {
     let word = without_stamp(word);
-    if word.len() < BYTES_MIN {
+    // The name of a function of C++.
+    if word.len() < SHORT_BYTES_MIN || word.starts_with("_Z") {
         return false;
+    }
+    if word.len() < BYTES_MIN {
+        return is_short_random(word);
     }
     if word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         // A number, or a hash of a file or a comm.
@@ -57,6 +63,23 @@ fn is_random(word: &str) -> bool {
     let is_mixed =
         has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     (is_mixed && bits(word) > BITS_MIN && !is_spelled(word)) || is_of_one_case(word)
+}
+
+/// Whether digits and letters of both cases alternate at every second byte.
+fn is_short_random(word: &str) -> bool {
+    let class = |byte: u8| match byte {
+        b'0'..=b'9' => 0,
+        b'A'..=b'Z' => 1,
+        _ => 2,
+    };
+    let count = |of: i32| word.bytes().filter(|byte| class(*byte) == of).count();
+    let neighbours = word.as_bytes().windows(2);
+    let changes = neighbours.filter(|pair| class(pair[0]) != class(pair[1]));
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && count(0) >= 2
+        && count(1) >= 3
+        && count(2) >= 3
+        && changes.count() * 2 + 1 >= word.len()
 }
 
 /// Whether letters of one case and digits alternate often, as in base 36.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 /// What a text looks like, its format, and whether a match is a placeholder or ordinary.
 type Format = (&'static str, &'static str, fn(&str) -> bool);
 
-const FORMATS: [Format; 34] = [
+const FORMATS: [Format; 47] = [
     (
         "a GitHub token",
         r"\b(?:gh[a-z]_[0-9A-Za-z]{20,}|github_pat_\w{20,})",
@@ -142,8 +142,68 @@ const FORMATS: [Format; 34] = [
     ),
     (
         "a bucket",
-        r"\b(?:gs|s3)://[a-z0-9][\w.-]+",
+        r"\b(?:gs|s3a?|oss|obs|cos)://[a-z0-9][\w.-]+",
         is_placeholder_path,
+    ),
+    (
+        "a bucket",
+        r"\bstorage\.(?:googleapis|cloud\.google)\.com/[a-z0-9][\w.-]+|\bgcsfuse(?:\s+-\S+)*\s+[a-z0-9][\w.-]+",
+        is_placeholder_name,
+    ),
+    (
+        "a bucket",
+        r"\b[a-z0-9][\w-]*\.(?:storage\.googleapis\.com|s3[.-](?:[\w-]+\.)?amazonaws\.com|(?:blob|dfs)\.core\.windows\.net|oss-[\w-]+\.aliyuncs\.com)",
+        |text| super::is_placeholder(text.split('.').next().unwrap_or_default()),
+    ),
+    (
+        "the name of a project, a bucket or a namespace",
+        r"(?:(?i:project[_-]?id|project[_-]?number|bucket|namespace)\b|_PROJECT\b|[\x22']project)[\x22'\\]*\s{0,2}[:=]\s{0,2}[\x22'\\]*[a-z][a-z0-9._-]{4,}",
+        is_placeholder_name,
+    ),
+    (
+        "the name of a project, a bucket or a namespace",
+        r"--(?:project|namespace|bucket)[= ][a-z][a-z0-9-]{4,}",
+        is_placeholder_name,
+    ),
+    (
+        "a Kubernetes pod",
+        r"\bpods?/[a-z][a-z0-9-]{4,}|\bPOD_NAME[\x22']?[:=]\s?[\x22']?[a-z][a-z0-9-]{4,}",
+        is_placeholder_name,
+    ),
+    (
+        "a user",
+        r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER)=[a-z][\w.-]{2,}|\bsudo -i?u [a-z][\w.-]+|\bsu (?:-l?|-) [a-z][\w.-]+|\buid=\d+\([a-z][\w.-]+|\\Users\\+\w[\w.-]+|/(?:scratch|data/users)/[a-z][\w.-]+|(?:^|[\s='\x22])~[a-z][\w.-]*/|\bopened for user [a-z][\w.-]+",
+        is_placeholder_name,
+    ),
+    (
+        "a user",
+        r"\b(?:ssh|scp|sftp|rsync)\s(?:\S+\s){0,6}[\w.-]+@[\w-]|\b[a-z][\w.-]*@[\w-]+:[~/]",
+        |text| {
+            let before = text.split('@').next().unwrap_or_default();
+            is_placeholder_name(before)
+        },
+    ),
+    (
+        "an account",
+        r"\barn:aws[\w-]*:[\w-]*:[\w-]*:\d{12}\b|\bprojects/\d{9,}",
+        never,
+    ),
+    (
+        "the id of a machine",
+        r"(?i)\b(?:machine|boot)[ _-]?id[\x22']?\s*[:=]\s*[\x22']?[0-9a-f]{32}\b",
+        never,
+    ),
+    (
+        "a webhook",
+        r"\bevents\.(?:eu\.)?pagerduty\.com/integration/\w{16,}",
+        never,
+    ),
+    ("a Tailscale key", r"\btskey-[\w-]{12,}", never),
+    ("a Weights & Biases key", r"\bwandb: [0-9a-f]{40}\b", never),
+    (
+        "a part of a key in PEM",
+        r"^\s*[A-Za-z0-9+/]{64}\s*$|-----END [A-Z0-9 ]+-----",
+        |text| text.trim().bytes().all(|byte| byte.is_ascii_hexdigit()),
     ),
     (
         "a project",
@@ -268,6 +328,32 @@ fn is_placeholder_mac(text: &str) -> bool {
 
 fn is_placeholder_uuid(text: &str) -> bool {
     text.starts_with("00000000-0000-4000-8000-")
+}
+
+/// The name at the end of a text, which is a placeholder or no name of a person or a customer.
+fn is_placeholder_name(text: &str) -> bool {
+    const COMMON: [&str; 16] = [
+        "root",
+        "default",
+        "tmp",
+        "temp",
+        "data",
+        "models",
+        "datasets",
+        "logs",
+        "checkpoints",
+        "cache",
+        "shared",
+        "public",
+        "kube-system",
+        "ubuntu",
+        "system",
+        "monitoring",
+    ];
+    let is_end = |letter: char| !(letter.is_alphanumeric() || "_.-".contains(letter));
+    let text = text.trim_end_matches('/');
+    let name = text.rsplit(is_end).next().unwrap_or_default();
+    super::is_placeholder(name) || COMMON.contains(&name) || name.len() < 3
 }
 
 fn is_placeholder_path(text: &str) -> bool {

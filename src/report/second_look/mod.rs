@@ -2,8 +2,8 @@
 //!
 //! It shares neither code nor tables with `tcpx_node::redact`, so a layout or a kind of token
 //! that the redaction misses is found here by another rule: the published formats of tokens
-//! (`formats.rs`), names of secrets with a value (`named.rs`), and words of high entropy
-//! (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
+//! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
+//! (`told.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
 //! Where it is in doubt, it tells.
 //!
 //! Not here: replacing anything.
@@ -11,7 +11,10 @@
 
 mod entropy;
 mod formats;
+#[cfg(test)]
+mod layouts;
 mod named;
+mod told;
 
 use flate2::read::MultiGzDecoder;
 use std::io::Read;
@@ -81,6 +84,7 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
     let is_binary = bytes.contains(&0);
     let mut doubts = Vec::new();
     let mut offset = 0;
+    let mut before = told::Before::default();
     let is_end = |byte: &u8| match is_binary {
         true => !(0x20..0x7f).contains(byte),
         false => *byte == b'\n',
@@ -94,7 +98,12 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
         let mut begin = from;
         for piece in line.chunks(LINE_BYTES_MAX) {
             let text = String::from_utf8_lossy(piece);
-            for found in of_line(&text) {
+            let mut found = of_line(&text);
+            let told = before.find(&text);
+            if found.is_empty() {
+                found.extend(told);
+            }
+            for found in found {
                 doubts.push(Doubt {
                     what: found.what.to_owned(),
                     line: if is_binary { 0 } else { number + 1 },
@@ -116,6 +125,7 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
 fn of_line(line: &str) -> Vec<Found> {
     let mut found = formats::find(line);
     found.extend(named::find(line));
+    found.extend(told::find(line));
     found.extend(entropy::find(line));
     found.sort_by_key(|one| one.at.start);
     let mut end = 0;
@@ -147,6 +157,8 @@ fn is_placeholder(text: &str) -> bool {
             | "project"
             | "bucket"
             | "container"
+            | "namespace"
+            | "machine"
             | "null"
             | "none"
             | "true"

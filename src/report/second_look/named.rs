@@ -11,7 +11,7 @@ static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let name = r"(?:passw(?:or)?d|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization|auth[_-]?token|cookie)";
     let tail = r"(?:_(?:value|id|base|old|new|\d+))?";
     let behind = r"(?:&quot;|%2[27]|Some\(|[\x22'`*\\])*";
-    let sign = r"\s*(?:=|:|\||%3[AaDd]|\.{2,})\s*(?:(?:bearer|basic)\s+)?";
+    let sign = r"\s*(?:=|:|\||\x{ff1a}|\x{ff1d}|%3[AaDd]|\.{2,})\s*(?:(?:bearer|basic)\s+)?";
     let list = r"[\x22']\s*,\s*(?:[\x22']value[\x22']\s*:\s*)?[\x22']";
     let cell = r"\s*(?:</\w+>\s*)+(?:<\w[^>]*>\s*)+";
     let option = r"\s+";
@@ -36,11 +36,19 @@ pub(super) fn find(line: &str) -> Vec<Found> {
         let before = line[..name.end()].trim_end();
         if before.ends_with('|') || before.ends_with('>') {
             cells(line, name.end(), &mut all);
-        } else if let Some(place) = word(line, name.end()) {
+        } else if let Some(place) = word(line, name.end())
+            // The shell's variable of the current folder.
+            && !(line[place.clone()].starts_with('/') && is_of_folder(name.as_str()))
+        {
             all.push(found(place));
         }
     }
     all
+}
+
+fn is_of_folder(name: &str) -> bool {
+    let name = name.trim_end_matches(|letter: char| !letter.is_alphanumeric());
+    name.to_ascii_lowercase().ends_with("pwd")
 }
 
 fn found(at: Range<usize>) -> Found {
@@ -58,6 +66,7 @@ fn word(line: &str, at: usize) -> Option<Range<usize>> {
     let is_reference = word.starts_with(['$', '%', '{']);
     let is_sentence = word.bytes().all(|byte| byte.is_ascii_lowercase())
         && rest[word.len()..].starts_with([' ', ','])
+        && !super::told::is_given(word)
         && !line[..at].ends_with('=');
     let is_doubt = word.len() > 1 && !is_placeholder(word) && !is_reference && !is_sentence;
     is_doubt.then_some(at..at + word.len())

@@ -1,0 +1,84 @@
+//! The tables of the redaction's tests: each layout is doubted, and no ordinary line is.
+
+use super::doubts;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::string::string_regex;
+use proptest::test_runner::TestRunner;
+
+const SECRETS: &str = include_str!("../../../probes/node/redact/secrets.txt");
+const SHAPES: &str = include_str!("../../../probes/node/redact/shapes.txt");
+const NAMES: &str = include_str!("../../../probes/node/redact/names.txt");
+const ORDINARY: &str = include_str!("../../../probes/node/redact/ordinary.txt");
+/// Letters, a word with signs and digits, letters and digits, a hash.
+const KINDS: [&str; 4] = [
+    "[a-z]{12}",
+    "[A-Z][a-z]{5}%[0-9]{4}",
+    "[A-Za-z0-9]{20}",
+    "[0-9a-f]{40}",
+];
+const NAME_KINDS: [&str; 2] = ["[a-z]{8}", "[a-z]{5}-[a-z]{5}-[0-9]{2}"];
+const TRIES: usize = 60;
+/// By chance, letters can be pronounced.
+const MISSED_MAX: usize = 8;
+
+fn lines(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().filter(|line| !line.starts_with('#'))
+}
+
+/// A text of this layout in which nothing is doubted, if that happens more than a few times.
+fn undoubted(layout: &str, kind: &str, runner: &mut TestRunner) -> Option<String> {
+    let values = string_regex(kind).expect("a kind");
+    let texts = (0..TRIES).map(|_| {
+        let value = values.new_tree(runner).expect("a value").current();
+        layout.replace("VALUE", &value)
+    });
+    let missed: Vec<String> = texts
+        .filter(|text| doubts(text.as_bytes()).is_empty())
+        .collect();
+    (missed.len() > MISSED_MAX).then(|| format!("{} {}", missed.len(), missed[0]))
+}
+
+#[test]
+fn a_secret_of_any_kind_is_doubted_in_every_layout() {
+    let mut runner = TestRunner::deterministic();
+    let mut left = Vec::new();
+    for layout in lines(SECRETS) {
+        let layout = layout.replace('~', "\n");
+        left.extend(
+            KINDS
+                .iter()
+                .filter_map(|kind| undoubted(&layout, kind, &mut runner)),
+        );
+    }
+    for line in lines(SHAPES) {
+        let (kind, layout) = line.split_once('\t').expect("a kind and a layout");
+        left.extend(undoubted(&layout.replace('~', "\n"), kind, &mut runner));
+    }
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn a_name_is_doubted_in_every_layout() {
+    let mut runner = TestRunner::deterministic();
+    let mut left = Vec::new();
+    for layout in lines(NAMES) {
+        left.extend(
+            NAME_KINDS
+                .iter()
+                .filter_map(|kind| undoubted(layout, kind, &mut runner)),
+        );
+    }
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn ordinary_lines_are_not_doubted() {
+    let told: Vec<String> = lines(ORDINARY)
+        .flat_map(|line| {
+            doubts(line.as_bytes())
+                .into_iter()
+                .map(move |doubt| format!("{line}\n  {}", doubt.told("")))
+        })
+        .collect();
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}
