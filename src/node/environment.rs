@@ -1,7 +1,8 @@
 //! The variables that matter for a transfer. All others may hold secrets, and never enter a
-//! run folder.
+//! run folder. One of these whose name is that of a secret is kept without its value.
 #![forbid(unsafe_code)]
 
+use crate::redact::is_secret_variable;
 use crate::{Fact, Root, printable};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,13 +18,25 @@ pub(crate) fn read(root: &Root) -> Fact<BTreeMap<String, String>> {
     root.ask("environment", || Fact::Known(captured(std::env::vars_os())))
 }
 
+/// Stands for the value of a secret.
+const MASK: &str = "***";
+
 /// The allow-listed variables of `all` (usually `std::env::vars_os()`), by name.
 pub fn captured(all: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
     let allowed = all.into_iter().filter_map(|(name, value)| {
         let name = name.into_string().ok().filter(|name| is_allowed(name))?;
         Some((name, printable(&value.to_string_lossy())))
     });
-    allowed.take(VARIABLES_MAX).collect()
+    masked(allowed.take(VARIABLES_MAX).collect())
+}
+
+/// The variables with `***` for the values of secrets.
+pub(crate) fn masked(mut all: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let secrets = all
+        .iter_mut()
+        .filter(|(name, value)| is_secret_variable(name, value));
+    secrets.for_each(|(_, value)| MASK.clone_into(value));
+    all
 }
 
 /// Parts of the names of variables that may differ between two nodes.
@@ -70,6 +83,21 @@ mod tests {
             shared.into_keys().collect::<Vec<_>>(),
             ["NCCL_NSOCKS_PERTHREAD"]
         );
+    }
+
+    #[test]
+    fn the_value_of_a_secret_is_not_captured() {
+        let all = [
+            ("NCCL_APP_PASSWORD", "quietly"),
+            ("NCCL_APP_TOKEN", "quietly"),
+            ("NCCL_API_KEY", "quietly"),
+            ("TCPX_PASS", "quietly"),
+            ("NCCL_DEBUG", "INFO"),
+            ("NCCL_TOKEN_FILE", "/run/x"),
+        ];
+        let captured = captured(all.map(|(name, value)| (name.into(), value.into())));
+        let values: Vec<&str> = captured.values().map(String::as_str).collect();
+        assert_eq!(values, ["***", "***", "***", "INFO", "/run/x", "***"]);
     }
 
     #[test]

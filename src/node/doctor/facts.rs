@@ -103,7 +103,8 @@ impl DoctorFacts {
 
     /// As [`DoctorFacts::read`], if the facts of the node are already read.
     pub(crate) fn about(root: &Root, mut node: NodeFacts, scope: Scope<'_>) -> Self {
-        node.environment.extend(scope.environment.clone());
+        node.environment
+            .extend(environment::masked(scope.environment.clone()));
         let judged = node.environment.clone();
         let variable = |name: &str| judged.get(name).cloned();
         let all = scope.depth == Depth::All;

@@ -460,6 +460,11 @@ impl Redactor {
     }
 }
 
+/// Whether the value of a variable is a secret.
+pub(crate) fn is_secret_variable(name: &str, value: &str) -> bool {
+    keys::is_secret_pair(name, value) && !keys::is_absent(value)
+}
+
 /// Writes the placeholder of a secret, and as many line ends as the secret had.
 fn replace_secret(secret: &str, out: &mut String) {
     out.push_str(SECRET);
