@@ -144,11 +144,16 @@ impl Failure {
                 }
             }
         }
-        let exit_code = self.outcome.exit_code();
+        let outcome = if tcpx_words::input::was_given_up() {
+            Outcome::Interrupted
+        } else {
+            self.outcome
+        };
+        let exit_code = outcome.exit_code();
         if common.json && !self.is_in_result {
             print_json_line(&ErrorDocument {
                 schema: "tcpxctl.error/1",
-                outcome: self.outcome,
+                outcome,
                 exit_code,
                 message: &self.message,
                 next_step: self.next_step.as_deref(),

@@ -293,7 +293,7 @@ struct JunitFile<'a> {
 
 impl<'a> JunitFile<'a> {
     fn create(path: &'a Path) -> Result<Self, Failure> {
-        match File::create(path) {
+        match tcpx_words::output::create(path) {
             Ok(file) => Ok(Self { path, file }),
             Err(error) => Err(cannot_write(path, &error)),
         }

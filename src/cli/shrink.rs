@@ -25,6 +25,7 @@ use crate::shrink::shrink;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
+use std::io::Write;
 use std::path::PathBuf;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_words::error::Outcome;
@@ -127,7 +128,8 @@ fn write(
         shrunk.runs + 1
     );
     let text = toml::to_string_pretty(&shrunk.scenario).unwrap_or_default();
-    std::fs::write(&path, head + &text)
+    tcpx_words::output::create(&path)
+        .and_then(|mut file| file.write_all((head + &text).as_bytes()))
         .with_context(|| format!("cannot write {}", path.display()))
         .map_err(|error| Failure::from(error).next("choose another file with --out FILE"))?;
     if common.json {

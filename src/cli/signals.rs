@@ -18,6 +18,7 @@ pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
         return Ok(Arc::clone(flag));
     }
     let flag = register().context("cannot catch signals")?;
+    tcpx_words::input::end_waits_with(Arc::clone(&flag));
     *known = Some(Arc::clone(&flag));
     Ok(flag)
 }

@@ -27,6 +27,7 @@ use clap::Args;
 use serde::Serialize;
 use std::cell::Cell;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tcpx_run_model::record::RunRecord;
@@ -258,7 +259,8 @@ fn write(
         texts(knobs, &tuned.settings)
     );
     let text = toml::to_string_pretty(&with(scenario, knobs, &tuned.settings)).unwrap_or_default();
-    std::fs::write(&path, head + &text)
+    tcpx_words::output::create(&path)
+        .and_then(|mut file| file.write_all((head + &text).as_bytes()))
         .with_context(|| format!("cannot write {}", path.display()))
         .map_err(|error| Failure::from(error).next("choose another file with --out FILE"))?;
     Ok(path)

@@ -172,7 +172,9 @@ fn once(arguments: &Arguments, source: &mut dyn Source, look: ViewOptions) -> En
         Some("ans") => tui::ansi(&frame),
         _ => tui::text(&frame),
     };
-    std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))?;
+    tcpx_words::output::create(path)
+        .and_then(|mut file| file.write_all(content.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Ending::PASSED)
 }
 

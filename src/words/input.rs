@@ -3,6 +3,7 @@
 //! Pipes are read like files. A named pipe that is silent for [`PIPE_SILENCE_MAX`] is an error: opening
 //! or reading one without a writer would never return. A pipe that a shell passes as a file
 //! (`<(command)`) has a writer or ends, so it may be silent as long as its command runs, like stdin.
+//! A wait for a named pipe also ends with the signal that [`end_waits_with`] is told of.
 #![forbid(unsafe_code)]
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,10 +12,45 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Longest time that a named pipe may be silent.
 pub const PIPE_SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Time between two looks at the flag of [`end_waits_with`]: a signal may arrive in another thread.
+const LOOKS_APART: Duration = Duration::from_millis(50);
+
+/// Set by a signal, if this process catches signals.
+static SIGNAL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// Whether a wait has ended because of the signal.
+static WAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Waits for named pipes end once `signal` is set. Only the first call has an effect.
+pub fn end_waits_with(signal: Arc<AtomicBool>) {
+    let _ = SIGNAL.set(signal);
+}
+
+/// Whether a wait for a named pipe has ended because of the signal.
+pub fn was_given_up() -> bool {
+    WAS_GIVEN_UP.load(Ordering::Relaxed)
+}
+
+pub(crate) fn is_interrupted() -> bool {
+    is_set(SIGNAL.get())
+}
+
+fn is_set(signal: Option<&Arc<AtomicBool>>) -> bool {
+    signal.is_some_and(|signal| signal.load(Ordering::Relaxed))
+}
+
+/// The error of a wait that ends with the signal. It has not the kind `Interrupted`, after which a
+/// read is tried again.
+pub(crate) fn given_up() -> io::Error {
+    WAS_GIVEN_UP.store(true, Ordering::Relaxed);
+    io::Error::other("it is a named pipe, and a signal ended the wait for it")
+}
 
 /// The type of the file system of pipes without a name: PIPEFS_MAGIC of linux/magic.h.
 const PIPE_OF_SHELL: rustix::fs::FsWord = 0x5049_5045;
@@ -24,6 +60,7 @@ const PIPE_OF_SHELL: rustix::fs::FsWord = 0x5049_5045;
 pub struct Input {
     file: File,
     silence_max: Option<Duration>,
+    signal: Option<Arc<AtomicBool>>,
 }
 
 /// Opens a file to read it, without a wait for the writer of a named pipe.
@@ -48,6 +85,7 @@ fn opened(path: &Path, silence_max: Duration) -> io::Result<Input> {
     Ok(Input {
         file,
         silence_max: (is_pipe && !is_of_shell).then_some(silence_max),
+        signal: SIGNAL.get().cloned(),
     })
 }
 
@@ -64,10 +102,14 @@ impl Input {
     fn wait(&self, silence_max: Duration) -> io::Result<()> {
         let deadline = Instant::now() + silence_max;
         loop {
+            if is_set(self.signal.as_ref()) {
+                return Err(given_up());
+            }
             let left = deadline.saturating_duration_since(Instant::now());
-            let left = Timespec::try_from(left).map_err(io::Error::other)?;
+            let until = Timespec::try_from(left.min(LOOKS_APART)).map_err(io::Error::other)?;
             let mut pipe = [PollFd::new(&self.file, PollFlags::IN)];
-            match poll(&mut pipe, Some(&left)) {
+            match poll(&mut pipe, Some(&until)) {
+                Ok(0) if left > LOOKS_APART => {}
                 Ok(0) => {
                     let silence = format!(
                         "it is a named pipe, and nothing was written to it for {} s",
@@ -113,6 +155,20 @@ mod tests {
         let mut input = opened(&path, Duration::from_millis(1)).expect("opened");
         let error = input.read(&mut [0; 8]).expect_err("nothing was written");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        std::fs::remove_file(path).expect("removed");
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait() {
+        let path = pipe("signal");
+        let mut input = opened(&path, Duration::from_secs(3600)).expect("opened");
+        let signal = Arc::new(AtomicBool::new(false));
+        input.signal = Some(Arc::clone(&signal));
+        let later = std::thread::spawn(move || signal.store(true, Ordering::Relaxed));
+        let error = input.read_to_end(&mut Vec::new()).expect_err("a signal");
+        assert!(error.to_string().contains("a signal ended"), "{error}");
+        assert!(was_given_up());
+        later.join().expect("no panic");
         std::fs::remove_file(path).expect("removed");
     }
 

@@ -4,7 +4,7 @@
 //! Once a reader is there, it may be as slow as it likes: it is a pager, or a program that works.
 #![forbid(unsafe_code)]
 
-use crate::input::PIPE_SILENCE_MAX;
+use crate::input::{self, PIPE_SILENCE_MAX};
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,18 +20,24 @@ const LOOKS_APART: Duration = Duration::from_millis(20);
 /// # Errors
 /// It cannot be opened, or nothing reads it.
 pub fn open(path: &Path) -> io::Result<File> {
-    opened(path, PIPE_SILENCE_MAX)
+    opened(OpenOptions::new().write(true), path, PIPE_SILENCE_MAX)
 }
 
-fn opened(path: &Path, reader_within: Duration) -> io::Result<File> {
+/// As [`open`]; a file is made if there is none, and emptied if there is one.
+///
+/// # Errors
+/// As for [`open`].
+pub fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    opened(&mut options, path, PIPE_SILENCE_MAX)
+}
+
+fn opened(options: &mut OpenOptions, path: &Path, reader_within: Duration) -> io::Result<File> {
     let deadline = Instant::now() + reader_within;
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     loop {
-        match OpenOptions::new()
-            .write(true)
-            .custom_flags(flags)
-            .open(path)
-        {
+        match options.open(path) {
             Err(error) if error.raw_os_error() == Some(NO_READER) => {}
             opened => {
                 let file = opened?;
@@ -45,6 +51,9 @@ fn opened(path: &Path, reader_within: Duration) -> io::Result<File> {
                 reader_within.as_secs()
             );
             return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        if input::is_interrupted() {
+            return Err(input::given_up());
         }
         std::thread::sleep(LOOKS_APART);
     }
@@ -63,7 +72,12 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tcpxctl-output-{}", std::process::id()));
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
         rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a named pipe");
-        let error = opened(&path, Duration::from_millis(1)).expect_err("nothing reads it");
+        let error = opened(
+            OpenOptions::new().write(true),
+            &path,
+            Duration::from_millis(1),
+        )
+        .expect_err("nothing reads it");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let reading = path.clone();
         let reader = std::thread::spawn(move || {
@@ -77,6 +91,17 @@ mod tests {
         to.write_all(&[b'x'; 1 << 18]).expect("written");
         drop(to);
         assert_eq!(reader.join().expect("no panic").len(), 1 << 18);
+        std::fs::remove_file(path).expect("removed");
+    }
+
+    #[test]
+    fn a_file_is_made_or_emptied() {
+        let path = std::env::temp_dir().join(format!("tcpxctl-created-{}", std::process::id()));
+        for text in ["a long text", "short"] {
+            let mut to = create(&path).expect("opened");
+            to.write_all(text.as_bytes()).expect("written");
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "short");
         std::fs::remove_file(path).expect("removed");
     }
 }
