@@ -9,13 +9,15 @@ use super::entry::{OTHER_VERSION, RunEntry};
 use crate::write_whole;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tcpx_words::error::{NextStep, Outcome};
 
 /// File name of the index, beside the runs. No run's name starts with a dot.
 const INDEX: &str = ".history.json";
+/// Why something in the place of the index is neither read nor written.
+const NO_FILE: &str = "it is no regular file";
 /// Earlier versions are not used: 1 lists runs of `tcpxctl.run/2` as damaged, 2 has no wrong bytes
 /// of runs that verified nothing, 3 has no rate of all directions.
 const VERSION: u32 = 4;
@@ -126,12 +128,22 @@ fn seen(run: &Path) -> Option<(u64, i64)> {
 }
 
 fn known(folder: &Path) -> Vec<RunEntry> {
-    let file = std::fs::read(folder.join(INDEX))
+    let file = read_index(&folder.join(INDEX))
         .ok()
         .and_then(|bytes| serde_json::from_slice::<IndexFile>(&bytes).ok());
     file.filter(|file| file.version == VERSION)
         .map(|file| file.runs)
         .unwrap_or_default()
+}
+
+fn read_index(path: &Path) -> io::Result<Vec<u8>> {
+    let (file, mut bytes) = (tcpx_words::input::open(path)?, Vec::new());
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::other(NO_FILE));
+    }
+    file.take(meta.len()).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn read_all(folder: &Path, fresh: &[(String, Option<(u64, i64)>)]) -> Vec<RunEntry> {
@@ -165,7 +177,12 @@ fn keep(folder: &Path, runs: &[RunEntry]) -> Option<String> {
         version: VERSION,
         runs,
     };
-    let written = write_whole(&folder.join(INDEX), |to| {
+    let path = folder.join(INDEX);
+    // A pipe or a device would be written, and is not what was left here.
+    if std::fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
+        return Some(format!("cannot write {}: {NO_FILE}", path.display()));
+    }
+    let written = write_whole(&path, |to| {
         serde_json::to_writer(to, &file).map_err(Into::into)
     });
     written.err().map(|error| error.to_string())

@@ -63,6 +63,21 @@ fn every_run_is_listed_and_only_changed_runs_are_read_again() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_the_index_is_neither_read_nor_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    run(at, "20261120T101500Z-4conn", "passed", 20.0);
+    let made = std::process::Command::new("mkfifo")
+        .arg(at.join(".history.json"))
+        .status();
+    assert!(made.expect("mkfifo").success());
+    let history = read(at).expect("listed");
+    assert_eq!(history.runs.len(), 1);
+    let unkept = history.unkept.expect("not kept");
+    assert!(unkept.ends_with("it is no regular file"), "{unkept}");
+}
+
+#[test]
 fn a_run_without_a_record_is_running_killed_or_examined() {
     let folder = tempfile::tempdir().expect("a folder");
     let stamp = |minute: u32| format!("20261120T10{minute}00Z");
