@@ -10,6 +10,7 @@ use super::signature::{Fact, OwnSignature, Severity, Signature};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::io::Read;
 use std::path::Path;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -68,7 +69,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<(String, String)>, SignatureCata
         path: path.to_owned(),
         problem: problem.to_string(),
     };
-    if folder.is_file() {
+    if !folder.is_dir() && folder.exists() {
         return Ok(vec![read_one(folder)?]);
     }
     let entries = std::fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
@@ -100,13 +101,14 @@ fn read_one(path: &Path) -> Result<(String, String), SignatureCatalogueError> {
         path: path.to_owned(),
         problem,
     };
-    let size = std::fs::metadata(path)
-        .map_err(|error| unreadable(error.to_string()))?
-        .len();
-    if size > FILE_BYTES_MAX {
+    let mut bytes = Vec::new();
+    tcpx_words::input::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(unreadable(format!("larger than {FILE_BYTES_MAX} bytes")));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
     Ok((path.display().to_string(), text))
 }
 
