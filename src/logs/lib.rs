@@ -37,6 +37,7 @@ mod loggers;
 mod matcher;
 mod networks;
 mod order;
+mod own_events;
 mod packed;
 mod parser;
 mod read;

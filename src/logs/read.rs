@@ -6,6 +6,7 @@ use super::compose::compose;
 use super::filter::LogFilter;
 use super::harness::Harness;
 use super::input::{self, InputProblem, Source, problem};
+use super::own_events;
 use super::report::LogReport;
 use super::scan::{Scanned, Stream, scan};
 use super::tally::Tally;
@@ -141,6 +142,13 @@ impl<'a> LogReader<'a> {
 
     /// Reads lines of a file of which `before` lines were read earlier. Returns their number.
     fn lines(&mut self, file: u32, before: u64, source: impl Read + Send) -> u64 {
+        let source = match own_events::log_lines(source) {
+            Ok(source) => source,
+            Err(error) => {
+                self.in_part(file, error);
+                return 0;
+            }
+        };
         let stream = Stream {
             source,
             file,
@@ -166,13 +174,15 @@ impl<'a> LogReader<'a> {
         self.tally.merge(tally);
         self.bytes += bytes;
         if let Err(error) = result {
-            let name = self.files.get(file as usize).cloned().unwrap_or_default();
-            self.problems.push(problem(
-                Path::new(&name),
-                format!("read only in part: {error}"),
-            ));
+            self.in_part(file, error);
         }
         lines
+    }
+
+    fn in_part(&mut self, file: u32, error: io::Error) {
+        let name = self.files.get(file as usize).cloned().unwrap_or_default();
+        let problem = problem(Path::new(&name), format!("read only in part: {error}"));
+        self.problems.push(problem);
     }
 
     /// The report of everything read so far.

@@ -36,7 +36,7 @@ const MARKER: &[u8; 10] = b"NCCL WARN ";
 const OWN_LOGGER: &[u8] = b"[ncclNet:";
 
 /// Start of a line of `events.jsonl`.
-const OWN_EVENT: &[u8] = br#"{"at":""#;
+pub(super) const OWN_EVENT: &[u8] = br#"{"at":""#;
 
 /// The level of a record, if the line has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
