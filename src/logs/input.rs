@@ -2,18 +2,22 @@
 #![forbid(unsafe_code)]
 
 use super::packed::Packing;
+use std::ffi::OsStr;
 use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 use tcpx_recorder::format::FILE_SUFFIX;
 use tcpx_recorder::format::MAGIC;
 use tcpx_run_model::adopt::LOGS;
-use tcpx_run_model::record::RunFiles;
+use tcpx_run_model::record::{ADOPTED, DOCTOR, RunFiles};
 
 /// Most files of a folder, including its subfolders.
 const FILES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 16;
 /// Bytes from which the kind of a file is detected.
 const HEAD: usize = 4096;
+/// The note on a pipe, a socket or a device in a folder.
+const NO_FILE: &str = "is a pipe, a socket or a device, and was not read: name it to read it";
+
 /// An input that was not read, or only in part.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct InputProblem {
@@ -36,6 +40,14 @@ pub(super) fn expand(paths: &[PathBuf], problems: &mut Vec<InputProblem>) -> Vec
     files
 }
 
+/// Files of a run folder.
+const EVENTS: &str = "events.jsonl";
+const RECORD: &str = "run.json";
+const SCENARIO: &str = "scenario.toml";
+/// The note on a run folder.
+const OF_RUN: &str = "is a run of tcpxctl: of its events the lines of the plugin and of programs were \
+    read, of its other files only logs";
+
 fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Vec<InputProblem>) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -43,7 +55,13 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
     };
     let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
+    if is_run(folder) {
+        entries.retain(|entry| !is_of_run(&entry.file_name()));
+        problems.push(problem(folder, OF_RUN));
+    }
+    // One note a kind and folder: there may be many.
+    let (mut special, mut links, mut deep) = <(Passed, Passed, Passed)>::default();
+    for entry in &entries {
         let Ok(kind) = entry.file_type() else {
             continue;
         };
@@ -57,7 +75,42 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
                 ));
             }
             files.push(entry.path());
+        } else if !kind.is_dir() && !kind.is_symlink() {
+            // Nothing says that a pipe in a folder is a log, or that it ends.
+            special.add(entry);
+        } else if kind.is_dir() {
+            deep.add(entry);
+        } else {
+            links.add(entry);
         }
+    }
+    let too_deep = format!("is below {DEPTH_MAX} folders, and was not read");
+    problems.extend(special.note(NO_FILE));
+    problems.extend(links.note("is a link, and was not followed: name it to read it"));
+    problems.extend(deep.note(&too_deep));
+}
+
+/// Entries of a folder that are not read for one reason.
+#[derive(Default)]
+struct Passed {
+    first: Option<PathBuf>,
+    others: usize,
+}
+
+impl Passed {
+    fn add(&mut self, entry: &std::fs::DirEntry) {
+        match self.first {
+            Some(_) => self.others += 1,
+            None => self.first = Some(entry.path()),
+        }
+    }
+
+    fn note(self, why: &str) -> Option<InputProblem> {
+        let more = match self.others {
+            0 => String::new(),
+            others => format!(" (and {others} more in this folder)"),
+        };
+        Some(problem(&self.first?, format!("{why}{more}")))
     }
 }
 
@@ -71,9 +124,23 @@ pub(super) fn bundle(path: &Path) -> Option<RunFiles> {
 
 /// Whether a file of a bundle holds log lines; reports in it only quote them.
 pub(super) fn is_log(name: &str) -> bool {
-    let folders = ["nodes/", LOGS];
-    let is_below = folders.iter().any(|folder| name.starts_with(folder));
-    !name.ends_with(FILE_SUFFIX) && (name == "events.jsonl" || is_below)
+    !name.ends_with(FILE_SUFFIX) && (name == EVENTS || name.starts_with(LOGS))
+}
+
+/// Whether a folder is that of a run.
+fn is_run(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).is_file();
+    has(EVENTS) && [RECORD, SCENARIO, ADOPTED].into_iter().any(has)
+}
+
+/// Whether a file or folder in a run folder is tcpxctl's own and holds no log: the record, the
+/// recordings, and reports, which quote lines.
+fn is_of_run(name: &OsStr) -> bool {
+    let own = [RECORD, SCENARIO, ADOPTED, DOCTOR, "nodes"];
+    let made = ["report", "trace", "SUMMARY"];
+    let stem = Path::new(name).file_stem();
+    own.iter().any(|own| name == *own)
+        || stem.is_some_and(|stem| made.iter().any(|made| stem == *made))
 }
 
 pub(super) fn problem(path: &Path, problem: impl std::fmt::Display) -> InputProblem {
@@ -222,9 +289,15 @@ fn flight_recorder(head: &[u8]) -> Option<&'static str> {
 pub(super) fn no_log(head: &[u8]) -> Option<&'static str> {
     let recording = "is a recording of a tap or of a run, which is no log; `tcpxctl diagnose FILE`, \
         `tcpxctl watch FILE` and `tcpxctl report FILE` read it";
+    let record = "is the record of a run, which is no log: `tcpxctl report RUN` and `tcpxctl diagnose \
+        RUN` read its folder, and so does `tcpxctl logs RUN`";
     let is_recording = head.starts_with(&MAGIC);
+    let front = &head[..head.len().min(64)];
+    let is_record = memchr::memmem::find(front, br#""schema": "tcpxctl.run/"#)
+        .or_else(|| memchr::memmem::find(front, br#""schema":"tcpxctl.run/"#));
     is_recording
         .then_some(recording)
+        .or(is_record.map(|_| record))
         .or_else(|| flight_recorder(head))
 }
 

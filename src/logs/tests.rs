@@ -608,6 +608,72 @@ fn compressed_damaged_and_nested_files_are_read_as_far_as_possible() {
     assert!(report.problems[0].path.ends_with("c.zst"));
 }
 
+#[test]
+fn what_is_passed_over_in_a_folder_is_told_and_a_pipe_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = |name: &str| {
+        let path = folder.path().join(name);
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success());
+    };
+    pipe("a");
+    pipe("b");
+    std::os::unix::fs::symlink("a", folder.path().join("latest")).unwrap();
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let mut reader = LogReader::new(&catalogue, &filter);
+    reader.paths(&[folder.path().to_owned()]);
+    let problems: Vec<String> = reader
+        .report()
+        .problems
+        .into_iter()
+        .map(|one| one.problem)
+        .collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].starts_with("is a pipe") && problems[0].contains("1 more"));
+    assert!(problems[1].starts_with("is a link"), "{problems:?}");
+}
+
+#[test]
+fn of_a_run_folder_only_what_the_plugin_and_programs_said_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let event = |rest: &str| {
+        format!(
+            "{{\"at\":\"2026-11-20T14:07:30.522Z\",\"ms\":19.1,\"node\":0,\"pair\":0,{rest}}}\n"
+        )
+    };
+    let events = [
+        event(r#""preflight":{"passed":7,"failed":[],"open":[],"ms":5.5}"#),
+        event(
+            r#""plugin-line":{"level":2,"function":"f","line":4,"text":"mhandle is null","count":1}"#,
+        ),
+        event(r#""exited":{"code":0,"note":"a call failed: mhandle is null"}"#),
+    ];
+    std::fs::write(at("events.jsonl"), events.concat()).unwrap();
+    let own = "mhandle is null\nssh: connect to host b port 22: Connection refused\n";
+    for name in ["run.json", "scenario.toml", "report.html", "report.md"] {
+        std::fs::write(at(name), own).unwrap();
+    }
+    std::fs::create_dir_all(at("nodes/local")).unwrap();
+    std::fs::write(at("nodes/local/frame.json"), own).unwrap();
+    std::fs::create_dir(at("logs")).unwrap();
+    std::fs::write(at("logs/a.log"), "mhandle is null\n").unwrap();
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let mut reader = LogReader::new(&catalogue, &filter);
+    reader.paths(&[folder.path().to_owned()]);
+    let report = reader.report();
+    assert_eq!(names(&report.findings), ["null-mhandle"]);
+    assert_eq!(report.findings[0].count, 2);
+    assert_eq!((report.inputs.files, report.inputs.lines), (2, 4));
+    assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+}
+
 /// `head -c 2M` of one line repeated, by `xz` and by two calls of `zstd`, so that the second
 /// file has two frames.
 #[test]
