@@ -14,7 +14,7 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{print_json, print_warning, say};
+use super::output::{path_text, print_json, print_warning, say};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             files: &adopted.files,
         });
     } else {
-        say(&format!("# next : tcpxctl report {}\n", run.display()));
+        say(&format!("# next : tcpxctl report {}\n", path_text(&run)));
     }
     Ok(Ending::PASSED)
 }
@@ -170,7 +170,7 @@ fn make(
         "# adopt : {} and {} in {}\n",
         counted(adopted.files.len() - logs, "recording"),
         counted(logs, "log"),
-        run.display()
+        path_text(&run)
     ));
     Ok((run, adopted))
 }

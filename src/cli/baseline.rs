@@ -13,7 +13,7 @@
 use super::Common;
 use super::compare::measured;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{Columns, print, print_json};
+use super::output::{Columns, path_text, print, print_json};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::Path;
@@ -80,7 +80,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
                     saved: name,
                     path: &path,
                 }),
-                false => print(&format!("# Baseline : {name} in {}\n", path.display())),
+                false => print(&format!("# Baseline : {name} in {}\n", path_text(&path))),
             }
             return Ok(Ending::PASSED);
         }

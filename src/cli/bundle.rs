@@ -15,7 +15,7 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{print, print_error, print_json, say};
+use super::output::{path_text, print, print_error, print_json, say};
 use super::report::{beside, keep_map, open, warn_of_revealing};
 use clap::Args;
 use serde::Serialize;
@@ -134,7 +134,7 @@ pub(crate) fn write(
     let how = if redact { "redacted" } else { "NOT redacted" };
     tell(&format!(
         "# Bundle : {} ({} files, {}, {how})\n",
-        out.display(),
+        path_text(&out),
         bundled.files.len(),
         ByteCount(bytes).about()
     ));

@@ -16,7 +16,7 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{Columns, json_text, print, say};
+use super::output::{Columns, json_text, path_text, print, say};
 use super::report::{beside, keep_map};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -133,7 +133,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             } else {
                 "NOT redacted"
             };
-            say(&format!("# Comparison : {} ({how})\n", path.display()));
+            say(&format!("# Comparison : {} ({how})\n", path_text(path)));
             keep_map(&beside(path), &outlet)?;
         }
     }

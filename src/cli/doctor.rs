@@ -19,7 +19,7 @@ use super::doctor_fleet::{FleetCheck, fleet};
 use super::doctor_table::{Paint, Report, Section};
 use super::failure::{Ended, Ending, Failure};
 use super::nodes::{Nodes, node_at};
-use super::output::{print, print_json, say, stdout_colors};
+use super::output::{path_text, print, print_json, say, stdout_colors};
 use super::plugin_arguments::PluginArguments;
 use super::report::{beside, keep_map};
 use super::scenario::first_point;
@@ -408,7 +408,7 @@ fn captured(path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<DoctorFacts
     let how = if as_it_is { "NOT redacted" } else { "redacted" };
     say(&format!(
         "# Capture : {} ({entries} entries, {how})\n",
-        path.display()
+        path_text(path)
     ));
     keep_map(&beside(path), &outlet)?;
     Ok(facts)

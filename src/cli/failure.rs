@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::Common;
-use super::output::{colors, cut_short, print_error, print_json_line, say};
+use super::output::{colors, cut_short, print_error, print_json_line, say_in_color};
 use crate::interpose::InterposeError;
 use serde::Serialize;
 use std::fmt::Display;
@@ -136,7 +136,7 @@ impl Failure {
             }
             Shown::Scenario(error) => {
                 let text = error.render(colors(common));
-                say(&format!("{}\n", text.trim_end()));
+                say_in_color(&format!("{}\n", text.trim_end()));
             }
             Shown::Usage(error) => {
                 if let Err(error) = error.print() {

@@ -9,7 +9,7 @@
 
 use super::Common;
 use super::failure::{Ended, Ending};
-use super::output::{print, print_json};
+use super::output::{path_text, print, print_json};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -69,7 +69,7 @@ pub(crate) fn man(common: &Common, arguments: &ManArguments, mut command: Comman
         false => print(&format!(
             "# Pages : {} in {}\n",
             pages.len(),
-            folder.display()
+            path_text(folder)
         )),
     }
     Ok(Ending::PASSED)

@@ -43,7 +43,7 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{print, print_json, say};
+use super::output::{path_text, print, print_json, say};
 use super::signals::interrupted;
 use super::{logs_harness, logs_text};
 use clap::{Args, ValueEnum};
@@ -238,7 +238,7 @@ fn check(common: &Common, folder: &Path) -> Ended {
         print(&logs_text::replaced(&own));
         say(&format!(
             "# {signatures} signatures in {}, {} mistakes\n",
-            folder.display(),
+            path_text(folder),
             mistakes.len()
         ));
     }

@@ -6,9 +6,11 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tcpx_words::error::Outcome;
+use tcpx_words::units::printable;
 use textwrap::core::display_width;
 
 /// Whether stderr is printed in colour.
@@ -80,10 +82,20 @@ pub(crate) fn json_text(document: &impl Serialize) -> String {
     }
 }
 
-/// Writes to stderr.
+/// Writes to stderr, without control characters: names of files may have them.
 pub(crate) fn say(text: &str) {
+    say_in_color(&without_controls(text));
+}
+
+/// As [`say`], for text that moves the cursor or has colours, and no names as they are.
+pub(crate) fn say_in_color(text: &str) {
     // stderr may be closed, and there is no other place for the text.
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// A path in a line of the terminal.
+pub(crate) fn path_text(path: &Path) -> String {
+    printable(&path.display().to_string())
 }
 
 /// Writes one JSON document to stdout as one line, which also fits the end of a stream of lines.

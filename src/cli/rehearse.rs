@@ -17,7 +17,7 @@
 use super::Common;
 use super::child::ChildRuns;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{Columns, print, print_error, print_json};
+use super::output::{Columns, path_text, print, print_error, print_json};
 use super::signals::interrupted;
 use crate::rehearse::{Rehearsal, RehearsalRow, Stopwatch, rehearsal_row, rehearsals};
 use clap::Args;
@@ -85,7 +85,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         print(&format!(
             "# {passed} of {} passed : {}\n",
             chosen.len(),
-            runs.folder().display()
+            path_text(runs.folder())
         ));
     }
     let outcome = match (runs.is_interrupted(), passed == chosen.len()) {

@@ -19,7 +19,7 @@ use super::adopt::runs;
 use super::failure::{Ended, Ending, Failure};
 use super::mesh::{self, ExcludeWord};
 use super::nodes::Nodes;
-use super::output::{print, print_error, say};
+use super::output::{path_text, print, print_error, say};
 use super::{Common, collect};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -287,7 +287,7 @@ pub(crate) fn keep_map(path: &Path, outlet: &Outlet) -> Result<(), WriteError> {
     })?;
     say(&format!(
         "# Map : {} (the real names: do not send it)\n",
-        path.display()
+        path_text(path)
     ));
     Ok(())
 }
@@ -352,7 +352,7 @@ fn write(story: &Story, cleared: &Cleared, path: &Path) -> Result<(), WriteError
     };
     say(&format!(
         "# Report : {} ({how}; {} kB)\n",
-        path.display(),
+        path_text(path),
         cleared.bytes().len().div_ceil(1000)
     ));
     Ok(())

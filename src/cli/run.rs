@@ -17,7 +17,7 @@ use super::mesh::{self, Meeting, MeshArguments};
 use super::nixlbench::Like;
 use super::nixlbench_table;
 use super::nodes::{Nodes, upload};
-use super::output::{print, print_error, print_json, say};
+use super::output::{path_text, print, print_error, print_json, say};
 use super::plugin_arguments::PluginArguments;
 use super::run_table::{Progress, header, summary, table};
 use super::scenario::{EnvironmentArguments, add_flags, must_be_runnable, points};
@@ -277,7 +277,7 @@ fn run_point(
     print_reason(common, &run, show);
     match folder.finish(&mut run) {
         Ok(path) => {
-            show(&format!("# Record : {}\n", path.display()));
+            show(&format!("# Record : {}\n", path_text(&path)));
             if arguments.report_on_fail && (run.exit_code != 0 || run.outcome != Outcome::Passed) {
                 report_failure(common, arguments, &path);
             }

@@ -17,7 +17,7 @@
 use super::Common;
 use super::child::ChildRuns;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{print, print_json, print_warning, say};
+use super::output::{path_text, print, print_json, print_warning, say};
 use super::plugin_arguments::PluginArguments;
 use super::scenario::{must_be_runnable, points_of};
 use super::signals::interrupted;
@@ -148,7 +148,7 @@ fn write(
             "# {} runs : {}, {}\n",
             shrunk.runs + 1,
             described(&shrunk.scenario),
-            path.display()
+            path_text(&path)
         ));
     }
     if !shrunk.is_smallest {

@@ -25,7 +25,7 @@
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::on_stall::{OnStall, ReportedStall, StallReporter};
-use super::output::{print_json, print_warning, say};
+use super::output::{path_text, print_json, print_warning, say};
 use crate::interpose::{
     Exports, InterposeError, PrivateFolder, Program, ProgramEnding, ProgramEnvironment, RealPlugin,
     Recording, TapLibrary, exports, fixed_paths, real_plugin, tap_library,
@@ -165,7 +165,7 @@ fn adopted(reports: &Path, watched: &Watched) -> Result<PathBuf, Failure> {
     let (run, _) = adopt(reports, &stamp_utc(), "tap", &files, tcpx_logs::unpack)?;
     say(&format!(
         "# recordings : {0}\n# next : tcpxctl report {0}\n",
-        run.display()
+        path_text(&run)
     ));
     Ok(run)
 }

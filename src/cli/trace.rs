@@ -13,7 +13,7 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{print_json, print_warning, say};
+use super::output::{path_text, print_json, print_warning, say};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
@@ -129,7 +129,7 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
     };
     say(&format!(
         "# trace : {events} events of {channels} channels in {}{gone}\n",
-        out.display()
+        path_text(out)
     ));
     if trace.workers.is_empty() {
         say("# note : the run has no recorder file; the timeline has its samples only\n");
