@@ -46,6 +46,7 @@ mod crypto;
 mod duplex;
 mod error;
 mod exchange;
+mod families;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod handshake;
@@ -67,6 +68,7 @@ pub use connect::connect;
 pub use duplex::Duplex;
 pub use error::{BootstrapError, Cause};
 pub use exchange::PeerLink;
+pub use families::{listen_at, of_its_family};
 pub use join::{call, join};
 pub use listen::Listener;
 pub use message::{Handle, PROTOCOL_VERSION};

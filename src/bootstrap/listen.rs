@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Connections that the kernel queues until `accept` runs. When the queue is full, the peer's
 /// first packet is dropped and sent again a second later. The kernel's own limit
 /// (`net.core.somaxconn`) may be lower.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 
 /// A bound port that waits for its one peer.
 #[derive(Debug)]

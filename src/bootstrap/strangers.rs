@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::error::{Cause, Rejections};
+use super::families::of_its_family;
 use super::handshake::{Handshake, Step, refusal};
 use super::message::{Message, Role};
 use super::noise::Purpose;
@@ -114,6 +115,7 @@ impl<'a> Strangers<'a> {
         for _ in 0..self.limits.at_once_max.max(1) {
             match self.listener.accept() {
                 Ok((stream, from)) => {
+                    let from = of_its_family(from);
                     self.make_room();
                     // Setting up the socket fails if the other end has already closed it.
                     match Wire::new(stream) {

@@ -13,6 +13,7 @@
 
 use super::duplex::Duplex;
 use super::error::{BootstrapError, Cause};
+use super::families::of_its_family;
 use super::message::{BODY_MAX, HEADER_LEN, Message};
 use super::noise::{Session, sealed_len};
 use super::stream::{Reader, Writer};
@@ -91,7 +92,7 @@ impl Wire {
     }
 
     pub(super) fn peer(&self) -> io::Result<SocketAddr> {
-        self.stream.peer_addr()
+        self.stream.peer_addr().map(of_its_family)
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {

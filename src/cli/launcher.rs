@@ -7,7 +7,7 @@ use super::nodes::Nodes;
 use super::signals::interrupted;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 use tcpx_coord::reach::allocation::{Allocation, of_many_tasks};
@@ -267,13 +267,14 @@ impl LauncherArguments {
         let secret = nodes.secret("--launcher join")?;
         let at = self
             .listen
-            .unwrap_or((Ipv4Addr::UNSPECIFIED, CALL_PORT).into());
+            .unwrap_or((Ipv6Addr::UNSPECIFIED, CALL_PORT).into());
+        let (listener, at) = super::serve::listen(at)?;
         let wait = self.wait.map_or(JOIN_MAX, Duration::from);
         super::output::say(&format!(
             "# Waiting up to {} s for {count} nodes that call in on {at}\n",
             wait.as_secs()
         ));
-        let called = callers(count, at, secret, wait, &*interrupted()?)?;
+        let called = callers(count, listener, secret, wait, &*interrupted()?)?;
         Ok((
             called,
             Some(format!("join, {count} nodes that call in on {at}")),

@@ -26,15 +26,15 @@ use clap::Args;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use tcpx_bootstrap::secret_file;
+use tcpx_bootstrap::{listen_at, secret_file};
 use tcpx_coord::reach::call_out::{CallOut, Calling};
 use tcpx_coord::reach::serve::{self, Serving};
 use tcpx_words::error::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Address and port to listen on.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:18500")]
+    /// Address and port to listen on; `[::]` is every address, of IPv4 too.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:18500")]
     listen: SocketAddr,
     /// Secret that both nodes share; it encrypts the connection, and a user who has it can run
     /// plugins on this node. If the file does not exist, it is created with mode 0600.
@@ -58,9 +58,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
     let (secret, is_new) = secret_file::read_or_make(&arguments.secret_file)
         .map_err(|why| Failure::new(Outcome::Usage, why))?;
-    let listener = TcpListener::bind(arguments.listen)
-        .with_context(|| format!("cannot listen on {}", arguments.listen))
-        .map_err(|error| Failure::from(error).next("give another --listen ADDRESS:PORT"))?;
+    let (listener, address) = listen(arguments.listen)?;
     let stop = interrupted()?;
     // Under --json, stdout is for an error alone.
     let tell = if common.json { say } else { print };
@@ -70,7 +68,6 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             "# Made the secret {file}: copy it to the other node, readable by you alone\n"
         ));
     }
-    let address = listener.local_addr().unwrap_or(arguments.listen);
     tell(&format!(
         "# Waiting on {address} for a coordinator with this secret; the connection is encrypted\n"
     ));
@@ -106,6 +103,20 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             format!("cannot go on waiting on {address}: {error}"),
         )),
     }
+}
+
+/// Listens at an address. Also returns where, in words: `[::]:18500 (IPv4 and IPv6)`.
+pub(super) fn listen(at: SocketAddr) -> Result<(TcpListener, String), Failure> {
+    let listener = listen_at(at)
+        .with_context(|| format!("cannot listen on {at}"))
+        .map_err(|error| Failure::from(error).next("give another --listen ADDRESS:PORT"))?;
+    let at = listener.local_addr().unwrap_or(at);
+    let families = match at {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => " (IPv4 only)",
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => " (IPv4 and IPv6)",
+        _ => "",
+    };
+    Ok((listener, format!("{at}{families}")))
 }
 
 /// Calls a coordinator until it is there, and again after it has left.

@@ -7,7 +7,7 @@
 use super::{AgentLink, LOOK_EVERY, Unheard, Until, line};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -93,9 +93,12 @@ impl Roll {
 /// Takes calls until the last owner of the roll is gone. Returns the port.
 ///
 /// # Errors
-/// The address cannot be listened on.
-pub(super) fn listen(at: SocketAddr, secret: Secret, roll: &Arc<Roll>) -> io::Result<u16> {
-    let listener = TcpListener::bind(at)?;
+/// The listener cannot be used.
+pub(super) fn take_calls(
+    listener: TcpListener,
+    secret: Secret,
+    roll: &Arc<Roll>,
+) -> io::Result<u16> {
     listener.set_nonblocking(true)?;
     let port = listener.local_addr()?.port();
     let roll = Arc::downgrade(roll);

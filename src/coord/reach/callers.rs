@@ -4,9 +4,9 @@
 //! starts its agent when the coordinator speaks to it, so it may wait for the others.
 #![forbid(unsafe_code)]
 
-use super::call_in::{Roll, listen};
+use super::call_in::{Roll, take_calls};
 use super::{AgentLink, Opening, ReachError, Transport, Unheard, Until};
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -25,17 +25,17 @@ pub struct Caller {
 /// called first, in the order of their names.
 ///
 /// # Errors
-/// The address cannot be listened on, or the user interrupts.
+/// The listener cannot be used, or the user interrupts.
 pub fn callers(
     count: usize,
-    at: SocketAddr,
+    listener: TcpListener,
     secret: Secret,
     call_max: Duration,
     interrupted: &AtomicBool,
 ) -> Result<Vec<Box<dyn Transport>>, ReachError> {
     let roll = Arc::new(Roll::default());
-    listen(at, secret, &roll).map_err(|error| {
-        let what = format!("cannot listen on {at}: {error}");
+    take_calls(listener, secret, &roll).map_err(|error| {
+        let what = format!("cannot listen: {error}");
         ReachError::new("--listen", Outcome::NotRun, what)
             .next("give another --listen ADDRESS:PORT")
     })?;

@@ -8,7 +8,7 @@ use super::{Addresses, AgentLink, Half, Hold, Opening, REACH_MAX, ReachError, Tr
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
-use tcpx_bootstrap::{BootstrapError, Cause, Deadline, Reader, Secret, Writer};
+use tcpx_bootstrap::{BootstrapError, Cause, Deadline, Reader, Secret, Writer, of_its_family};
 use tcpx_words::error::Outcome;
 
 /// A node where `tcpxctl serve` runs.
@@ -98,8 +98,8 @@ impl Transport for Join {
 pub(super) fn link(reader: Reader, writer: Writer) -> io::Result<AgentLink> {
     let connection = writer.connection()?;
     let addresses = Addresses {
-        here: Some(connection.local_addr()?.ip()),
-        there: Some(connection.peer_addr()?.ip()),
+        here: Some(of_its_family(connection.local_addr()?).ip()),
+        there: Some(of_its_family(connection.peer_addr()?).ip()),
     };
     Ok(AgentLink {
         to_agent: Box::new(Half(writer)),

@@ -9,14 +9,14 @@
 //! or the coordinator was killed. The launcher ends after its tasks; what does not is killed.
 #![forbid(unsafe_code)]
 
-use super::call_in::{Call, Roll, listen, own_addresses};
+use super::call_in::{Call, Roll, own_addresses, take_calls};
 use super::install::{ANSWER_PREFIX, Boot, refused};
 use super::last_words::LastWords;
 use super::rsh::Rsh;
 use super::{AgentLink, Opening, ReachError, Transport, Unheard, Until, lines};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -24,7 +24,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
-use tcpx_bootstrap::Secret;
+use tcpx_bootstrap::{Secret, listen_at};
 use tcpx_words::error::Outcome;
 
 /// The variable that carries the secret to a task, where the launcher passes variables on.
@@ -105,7 +105,7 @@ impl Tasks {
             launcher,
             nodes: nodes.clone(),
             boot,
-            at: at.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into()),
+            at: at.unwrap_or_else(|| (Ipv6Addr::UNSPECIFIED, 0).into()),
             call_max,
             started: OnceLock::new(),
             brought: Mutex::new(false),
@@ -128,7 +128,9 @@ impl Tasks {
         let secret = Secret::generate()
             .map_err(|error| cannot(format!("cannot generate a secret: {error}")))?;
         let roll = Arc::new(Roll::default());
-        let port = listen(self.at, secret.clone(), &roll).map_err(|error| {
+        let listening = listen_at(self.at);
+        let port = listening.and_then(|listener| take_calls(listener, secret.clone(), &roll));
+        let port = port.map_err(|error| {
             cannot(format!(
                 "cannot listen for the agents on {}: {error}",
                 self.at
