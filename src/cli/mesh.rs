@@ -437,7 +437,12 @@ pub(super) fn missing_lines(missing: impl Iterator<Item = (String, String)>) -> 
         }
     }
     let line = |(reason, nodes): &(String, Vec<String>)| {
-        format!("# Missing : {}: {reason}\n", node_list::fold(nodes))
+        // Nodes that have not said their names are told apart by words, which are no list.
+        let nodes = match nodes.iter().all(|node| node_list::is_name(node)) {
+            true => node_list::fold(nodes),
+            false => nodes.join(", "),
+        };
+        format!("# Missing : {nodes}: {reason}\n")
     };
     by_reason.iter().map(line).collect()
 }
@@ -506,6 +511,11 @@ mod tests {
         assert_eq!(
             missing_lines(missing),
             "# Missing : a3-[0-2,4-15]: no answer\n# Missing : a3-3: unknown host\n"
+        );
+        let missing = (1..3).map(|node| (format!("node {node} of 2"), "no call".to_owned()));
+        assert_eq!(
+            missing_lines(missing),
+            "# Missing : node 1 of 2, node 2 of 2: no call\n"
         );
     }
 
