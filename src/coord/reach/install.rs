@@ -304,11 +304,12 @@ impl Dialogue<'_> {
                 Err(error) => to_caller.send(Upload::Failed(error)),
             };
         });
-        let mut taken = 0;
+        // Handed to the transport, which holds some of it back: what the node has is not known.
+        let mut sent_so_far = 0;
         loop {
             match hear(&news, Until::after(piece_max), self.interrupted) {
                 Ok(Upload::Sent(sent)) => {
-                    taken = sent;
+                    sent_so_far = sent;
                     (opening.progress)(sent, size);
                 }
                 Ok(Upload::Done(to)) => return Ok(to),
@@ -320,9 +321,9 @@ impl Dialogue<'_> {
                 Err(why) => {
                     hold.finish(Duration::ZERO);
                     let what = format!(
-                        "the node took {} of {} of tcpxctl and then nothing for {} s",
-                        ByteCount(taken),
-                        ByteCount(size),
+                        "{} of {} of tcpxctl were sent, and then the node took nothing for {} s",
+                        ByteCount(sent_so_far).about(),
+                        ByteCount(size).about(),
                         piece_max.as_secs()
                     );
                     return Err(self.unheard(why, &what));
@@ -640,7 +641,10 @@ mod tests {
     fn a_node_that_takes_no_more_bytes_is_given_up() {
         let (what, outcome) = bring_to_a_still_node(&AtomicBool::new(false));
         assert_eq!(outcome, Outcome::PeerLost);
-        assert!(what.contains("took 64KiB of 300000B of tcpxctl"), "{what}");
+        assert!(
+            what.contains("64.0 KiB of 293.0 KiB of tcpxctl were sent"),
+            "{what}"
+        );
     }
 
     #[test]
