@@ -33,13 +33,12 @@ impl WriteError {
 
 impl NextStep for WriteError {
     fn next_step(&self) -> Option<String> {
-        Some(
-            match self.source.kind() {
-                io::ErrorKind::TimedOut => "choose another path",
-                _ => "free disk space there, or choose another path",
-            }
-            .into(),
-        )
+        let limit = tcpx_words::output::limit_to_raise(&self.source);
+        let otherwise = match self.source.kind() {
+            io::ErrorKind::TimedOut => "choose another path",
+            _ => "free disk space there, or choose another path",
+        };
+        Some(limit.unwrap_or(otherwise).into())
     }
 }
 

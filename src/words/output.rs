@@ -59,6 +59,18 @@ fn opened(options: &mut OpenOptions, path: &Path, reader_within: Duration) -> io
     }
 }
 
+/// What to do about an error of a limit of this process, which is the same for every place.
+pub fn limit_to_raise(error: &io::Error) -> Option<&'static str> {
+    Some(match rustix::io::Errno::from_io_error(error)? {
+        rustix::io::Errno::FBIG => "raise the limit on the size of files (`ulimit -f unlimited`)",
+        rustix::io::Errno::MFILE => "raise the limit on open files (`ulimit -n`)",
+        rustix::io::Errno::NFILE => {
+            "close files of other processes: the system's table of open files is full (fs.file-max)"
+        }
+        _ => return None,
+    })
+}
+
 /// What opening a pipe without a reader answers.
 const NO_READER: i32 = rustix::io::Errno::NXIO.raw_os_error();
 

@@ -268,7 +268,7 @@ fn a_run_folder_that_is_removed_during_the_run_is_noticed() {
     std::fs::remove_dir_all(run.folder().join("reports")).unwrap();
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(3), "{ended}");
-    ended.says(&["# Outcome : passed", "removed during the run"]);
+    ended.says(&["# Outcome : passed", "removed or moved during the run"]);
     assert!(!ended.err.contains("free disk space"), "{ended}");
     assert!(!ended.folder().join("reports").exists(), "{ended}");
 }

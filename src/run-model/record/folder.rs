@@ -19,6 +19,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tcpx_words::error::NextStep;
+use tcpx_words::output::limit_to_raise;
 
 /// Most run folders of one scenario and second.
 const SAME_SECOND_MAX: u32 = 1000;
@@ -33,7 +34,12 @@ pub struct FolderError {
 
 impl NextStep for FolderError {
     fn next_step(&self) -> Option<String> {
-        Some("choose another place with --reports DIR".into())
+        let limit = limit_to_raise(&self.source);
+        Some(
+            limit
+                .unwrap_or("choose another place with --reports DIR")
+                .into(),
+        )
     }
 }
 
@@ -66,6 +72,9 @@ pub struct Unwritten {
 
 impl NextStep for Unwritten {
     fn next_step(&self) -> Option<String> {
+        if let Some(limit) = limit_to_raise(&self.source) {
+            return Some(limit.to_owned());
+        }
         let elsewhere = "choose another place with --reports DIR";
         Some(match is_full(&self.source) {
             true => format!("free disk space, or {elsewhere}"),
@@ -256,7 +265,7 @@ impl RunFolder {
             // This explains every other error.
             self.failed = Some(Unwritten {
                 file: "the run folder".to_owned(),
-                source: io::Error::other("removed during the run"),
+                source: io::Error::other("removed or moved during the run"),
             });
         }
         let Some(failed) = self.failed.take() else {
@@ -390,7 +399,7 @@ fn is_full(error: &io::Error) -> bool {
 /// Makes the folders of a file below the run folder; that one is not made again once it is removed.
 fn below(run: &Path, file: &Path) -> io::Result<()> {
     if !run.is_dir() {
-        return Err(io::Error::other("removed during the run"));
+        return Err(io::Error::other("removed or moved during the run"));
     }
     DirBuilder::new()
         .recursive(true)
@@ -440,6 +449,30 @@ mod tests {
                 "20261120T101500Z-4conn-3"
             ]
         );
+    }
+
+    #[test]
+    fn a_limit_of_the_process_is_raised_and_no_other_place_is_advised() {
+        for (errno, expected) in [
+            (libc::EFBIG, "ulimit -f"),
+            (libc::EMFILE, "ulimit -n"),
+            (libc::EACCES, "--reports DIR"),
+        ] {
+            let source = || io::Error::from_raw_os_error(errno);
+            let file = "events.jsonl".to_owned();
+            let source_of_file = source();
+            let unwritten = Unwritten {
+                file,
+                source: source_of_file,
+            };
+            let none = FolderError {
+                parent: "reports".into(),
+                source: source(),
+            };
+            for step in [unwritten.next_step(), none.next_step()] {
+                assert!(step.expect("one").contains(expected));
+            }
+        }
     }
 
     #[test]
