@@ -17,7 +17,7 @@ use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
 use tcpx_words::error::Outcome;
 use tcpx_words::payload::Unit;
 use tcpx_words::side::Side;
-use tcpx_words::units::ByteCount;
+use tcpx_words::units::{ByteCount, counted};
 
 /// The first lines of the output: the run's id and its settings.
 pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
@@ -26,19 +26,20 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
     if is_sweep {
         text.push_str(&format!("# Point : {}\n", point.point));
     }
+    let connections = counted(transfer.connections as usize, "connection");
     let verify = if transfer.verify { "on" } else { "off" };
     if let Some(kv) = &point.scenario.traffic {
         text.push_str(&format!(
             "# KV cache : {} of {}, seed {}\n\
              # {}, {} of each in flight, {}\n\
-             # {} connections, chunk {}, {} requests of {} per iteration, {} iterations after {} warm-up, verify {verify}\n",
+             # {}, chunk {}, {} requests of {} per iteration, {} iterations after {} warm-up, verify {verify}\n",
             kv.op,
             kv.what(),
             kv.seed,
             kv.cut(),
             kv.depth,
             kv.arrives(),
-            transfer.connections,
+            connections,
             transfer.chunk,
             kv.requests,
             ByteCount(point.scenario.iteration_bytes()),
@@ -48,8 +49,8 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
         return text;
     }
     text.push_str(&format!(
-        "# {} connections, chunk {}, {} per iteration, {} iterations after {} warm-up, windows {} recv / {} send, {}, verify {verify}\n",
-        transfer.connections,
+        "# {}, chunk {}, {} per iteration, {} iterations after {} warm-up, windows {} recv / {} send, {}, verify {verify}\n",
+        connections,
         transfer.chunk,
         transfer.total,
         transfer.iterations,
@@ -216,7 +217,11 @@ fn channels(transfer: &TransferRecord) -> String {
         direction: "",
         channel,
     });
-    render(columns::channels(TablePlace::Terminal, rows))
+    let mut text = render(columns::channels(TablePlace::Terminal, rows));
+    if let Some(note) = columns::uncounted(&transfer.channels) {
+        text.push_str(&format!("# note : {note}\n"));
+    }
+    text
 }
 
 fn render(table: TextTable) -> String {

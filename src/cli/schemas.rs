@@ -716,6 +716,9 @@ struct Channel {
     null_requests: u64,
     /// Post to done.
     latency_us: Option<LatencyUs>,
+    /// The worker's recorder had no memory for this channel: its counters, except `bytes`, are not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    uncounted: bool,
 }
 
 #[derive(JsonSchema, Serialize)]

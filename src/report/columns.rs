@@ -191,34 +191,57 @@ const CHANNELS: &[ChannelColumn] = &[
     words(on_terminal("side", |row| row.channel.side.to_string())),
     on_terminal("chan", |row| row.channel.id.to_string()),
     words(both("nic", "interface", |row| row.channel.dev.clone())),
-    both("posted", "posted", |row| row.channel.posted.to_string()),
-    both("done", "done", |row| row.channel.done.to_string()),
+    both("posted", "posted", |row| counted(row, row.channel.posted)),
+    both("done", "done", |row| counted(row, row.channel.done)),
     both("consumed", "consumed", |row| {
-        row.channel.consumed.to_string()
+        counted(row, row.channel.consumed)
     }),
     both("bytes", "bytes", |row| row.channel.bytes.to_string()),
     both("high", "max in flight", |row| {
-        row.channel.in_flight_high_water.to_string()
+        counted(row, row.channel.in_flight_high_water)
     }),
-    both("tests", "tests", |row| row.channel.tests.to_string()),
+    both("tests", "tests", |row| counted(row, row.channel.tests)),
     on_terminal("not-done", |row| {
         let (not_done, tests) = (
             row.channel.tests_not_done as f64,
             row.channel.tests.max(1) as f64,
         );
-        format!("{:.0}%", 100.0 * not_done / tests)
+        match row.channel.uncounted {
+            true => NOTHING.to_owned(),
+            false => format!("{:.0}%", 100.0 * not_done / tests),
+        }
     }),
     in_report("tests not done", |row| {
-        row.channel.tests_not_done.to_string()
+        counted(row, row.channel.tests_not_done)
     }),
     both("rc!=0", "rc errors", |row| {
-        row.channel.rc_errors.to_string()
+        counted(row, row.channel.rc_errors)
     }),
     both("p50(us)", "p50 µs", |row| latency(row, |us| us.p50)),
     both("p99", "p99 µs", |row| latency(row, |us| us.p99)),
     on_terminal("p99.9", |row| latency(row, |us| us.p999)),
     on_terminal("max", |row| latency(row, |us| us.max)),
 ];
+
+/// A counter, if the worker's recorder counted.
+fn counted(row: &ChannelRow<'_>, counter: u64) -> String {
+    match row.channel.uncounted {
+        true => NOTHING.to_owned(),
+        false => counter.to_string(),
+    }
+}
+
+/// What the counters table cannot tell of these channels, and why.
+pub fn uncounted<'a>(channels: impl IntoIterator<Item = &'a ChannelRecord>) -> Option<String> {
+    let count = channels.into_iter().filter(|one| one.uncounted).count();
+    (count > 0).then(|| {
+        format!(
+            "counters of {} are not known, except bytes: their worker had no flight recorder, or no \
+             memory for them in it (`df /dev/shm`)",
+            tcpx_words::units::counted(count, "channel end")
+        )
+    })
+}
 
 /// A rate in GB/s, if at least one iteration was measured.
 fn rate(transfer: &TransferRecord, gb_per_s: f64) -> String {
@@ -449,4 +472,30 @@ fn table<F>(
             .for_each(|(row, cell)| row.push(cell));
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_that_no_recorder_kept_are_not_shown_as_zeros() {
+        let mut channel: ChannelRecord = serde_json::from_value(serde_json::json!({
+            "id": 0, "dev": "eth0", "side": "recv", "posted": 0, "done": 0, "consumed": 0, "bytes": 201_326_592,
+            "in_flight_high_water": 0, "tests": 0, "tests_not_done": 0, "rc_errors": 0, "null_requests": 0,
+            "latency_us": null, "uncounted": true,
+        }))
+        .expect("a channel");
+        let row = |channel: &ChannelRecord| {
+            let direction = "local->peer";
+            let shown = channels(TablePlace::Terminal, [ChannelRow { direction, channel }]);
+            shown.rows[0].join(" ")
+        };
+        assert_eq!(row(&channel), "recv 0 eth0 - - - 201326592 - - - - - - - -");
+        let note = uncounted([&channel]).expect("a note");
+        assert!(note.contains("1 channel end are not known"), "{note}");
+        channel.uncounted = false;
+        assert!(row(&channel).starts_with("recv 0 eth0 0 0 0 201326592 0 0 0% 0"));
+        assert_eq!(uncounted([&channel]), None);
+    }
 }

@@ -435,6 +435,7 @@ fn last_seen(counters: &ChannelNow, devices: &[PluginDevice]) -> ChannelRecord {
         rc_errors: counters.rc_errors,
         null_requests: 0,
         latency_us: counters.latency_us,
+        uncounted: false,
     }
 }
 
@@ -454,6 +455,7 @@ fn channel(result: &ChannelResult) -> ChannelRecord {
         rc_errors: counters.rc_errors,
         null_requests: result.tally.null_requests,
         latency_us: counters.latency_us,
+        uncounted: result.counters.is_none(),
     }
 }
 

@@ -423,4 +423,8 @@ fn counters(page: &mut Page, story: &Story) {
         let title = format!("Counters of {count} channel ends, warm-up included");
         page.folded(&title, count <= ROWS_OPEN, |page| page.columns(table));
     }
+    let channels = story.transfers.iter().flat_map(|one| &one.record.channels);
+    if let Some(note) = columns::uncounted(channels) {
+        page.tag("p class=\"soft\"", &format!("The {note}."));
+    }
 }

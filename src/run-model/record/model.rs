@@ -295,6 +295,10 @@ pub struct ChannelRecord {
     pub null_requests: u64,
     /// Time from post to done.
     pub latency_us: Option<LatencyUs>,
+    /// Whether the worker's flight recorder had no memory for this channel: of its counters only the
+    /// bytes are known, and the others are 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncounted: bool,
 }
 
 /// Why a `run.json` cannot be read.
