@@ -2,10 +2,11 @@
 //! program may use for its plugin, and the variables that select these links.
 //!
 //! The link names follow NCCL, which searches the loader's path for `libnccl-net-NAME.so` or
-//! `libnccl-net.so`. The only other file in the folder is the report, to which every tap appends
-//! the path of its recorder file.
+//! `libnccl-net.so`. Other files in the folder are the report, to which every tap appends
+//! the path of its recorder file, and the identity of the process that made the folder.
 #![forbid(unsafe_code)]
 
+use super::abandoned::{PREFIX, remove_abandoned, sign};
 use super::error::InterposeError;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
@@ -62,11 +63,13 @@ impl PrivateFolder {
             parent: parent.to_owned(),
             source,
         };
+        remove_abandoned(parent);
         let tap = tap.canonicalize().map_err(failed)?;
         let folder = Self {
             path: make(parent).map_err(failed)?,
             keep: false,
         };
+        sign(&folder.path).map_err(failed)?;
         let mut names = vec!["tcpx".to_owned(), LINK.to_owned()];
         names.extend(plain_names(net_plugin.unwrap_or_default()));
         names.sort();
@@ -165,7 +168,7 @@ fn plain_names(list: &str) -> impl Iterator<Item = String> {
 
 fn make(parent: &Path) -> io::Result<PathBuf> {
     for attempt in 0..ATTEMPTS {
-        let path = parent.join(format!("tcpxctl-tap-{}-{attempt}", std::process::id()));
+        let path = parent.join(format!("{PREFIX}{}-{attempt}", std::process::id()));
         // An existing entry is never reused, even if it is a link made by another user.
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
@@ -216,6 +219,7 @@ mod tests {
             "libnccl-net-tcpx.so",
             "libnccl-net-tcpxtap.so",
             "libnccl-net.so",
+            "owner",
             "report",
         ];
         assert_eq!(names(&folder), expected);

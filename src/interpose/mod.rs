@@ -5,6 +5,7 @@
 //! Only the environment and a folder of links redirect the program; its files and the plugin's
 //! are not changed. Fixed paths, which no variable redirects, are reported.
 
+mod abandoned;
 mod environment;
 mod error;
 mod exports;

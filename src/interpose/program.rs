@@ -115,20 +115,26 @@ impl Program {
     /// Processes of the program that have mapped the plugin but not the tap: they opened the
     /// plugin by a fixed path.
     pub(crate) fn bypassing(&self, folder: &Path, real: &Path, tap: &Path) -> Vec<u32> {
-        let marker = folder.as_os_str().as_encoded_bytes();
-        let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter(|pid| {
-            let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            if memchr(&environ, marker).is_none() {
-                return false;
-            }
-            let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-            let has = |path: &Path| memchr(&maps, path.as_os_str().as_encoded_bytes()).is_some();
-            has(real) && !has(tap)
-        })
-        .collect()
+        with_in_environment(folder)
+            .filter(|pid| {
+                let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+                let has =
+                    |path: &Path| memchr(&maps, path.as_os_str().as_encoded_bytes()).is_some();
+                has(real) && !has(tap)
+            })
+            .collect()
     }
+}
+
+/// Processes of this user that have a path in their environment.
+pub(super) fn with_in_environment(path: &Path) -> impl Iterator<Item = u32> {
+    let marker = path.as_os_str().as_encoded_bytes();
+    let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(move |pid| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        memchr(&environ, marker).is_some()
+    })
 }
 
 /// Ends this process by the signal that killed the program, without a core file.
