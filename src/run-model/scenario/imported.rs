@@ -7,9 +7,10 @@
 #![forbid(unsafe_code)]
 
 use super::file;
-use super::shell::assignments;
+use super::shell::{Value, assignments};
 use super::{ScenarioError, error::printable};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// Prefixes of the variables that a script is read for; the others are its own.
@@ -76,7 +77,14 @@ impl Imported {
             ScenarioError::Unreadable { path, source, .. } => {
                 ScenarioError::UnreadableScript { path, source }
             }
-            error => error,
+            error => ScenarioError::UnreadableScript {
+                path: path.to_owned(),
+                source: io::Error::other(match error {
+                    ScenarioError::TooLarge { limit, .. } => format!("larger than {limit} bytes"),
+                    ScenarioError::NotText { offset, .. } => format!("byte {offset} is no text"),
+                    _ => "it is a folder".to_owned(),
+                }),
+            },
         })?;
         let shown = printable(&path.to_string_lossy(), NAME_CHARS_MAX);
         let mut lines: BTreeMap<String, (usize, String)> = BTreeMap::new();
@@ -90,7 +98,13 @@ impl Imported {
         for one in found {
             let at = format!("{shown}:{}", one.line);
             match one.value {
-                Ok(value) => {
+                Value::Known(value) => {
+                    if one.conditional {
+                        self.notes.push(format!(
+                            "{at}: {} is set on a condition, which is not evaluated: it is taken",
+                            one.name
+                        ));
+                    }
                     let earlier = lines.insert(one.name.clone(), (one.line, value.clone()));
                     if let Some((line, before)) = earlier.filter(|(_, before)| *before != value) {
                         self.notes.push(format!(
@@ -102,9 +116,22 @@ impl Imported {
                     }
                     self.add(&at, &one.name, &value);
                 }
-                Err(why) => self
+                Value::Unknown(why) => self
                     .notes
                     .push(format!("{at}: {} is not taken: {why}", one.name)),
+                Value::Unset if one.conditional => self.notes.push(format!(
+                    "{at}: {} is unset on a condition, which is not evaluated: it is kept",
+                    one.name
+                )),
+                Value::Unset => {
+                    if let Some((line, _)) = lines.remove(&one.name) {
+                        self.remove(&shown, &one.name);
+                        self.notes.push(format!(
+                            "{at}: {} is unset here: its value on line {line} does not count",
+                            one.name
+                        ));
+                    }
+                }
             }
         }
         Ok(())
@@ -136,6 +163,16 @@ impl Imported {
             self.add("this environment", &name, &value);
         }
         Ok(())
+    }
+
+    /// Removes what a file set a variable to.
+    fn remove(&mut self, file: &str, name: &str) {
+        let (of_file, as_key) = (format!("{file}:"), format!(" {name}"));
+        let as_variable = format!("env.{name}=");
+        self.settings.retain(|(at, setting)| {
+            let is_of_name = at.ends_with(&as_key) || setting.starts_with(&as_variable);
+            !(at.starts_with(&of_file) && is_of_name)
+        });
     }
 
     fn add(&mut self, at: &str, name: &str, value: &str) {
@@ -217,7 +254,7 @@ mod tests {
         assert_eq!(
             inputs.imported.notes,
             [
-                "run.sh:3: UCCL_TCPX_CHUNK_BYTES is not taken: a command computes it",
+                "run.sh:3: UCCL_TCPX_CHUNK_BYTES is not taken: arithmetic is not computed",
                 "run.sh:6: UCCL_TCPX_BOOTSTRAP_PORT_BASE is not taken: use --bootstrap-port",
             ]
         );
@@ -228,7 +265,10 @@ mod tests {
         let imported = imported("NCCL_A=1\nif x; then\nNCCL_A=2\nfi\nUCCL_TCPX_NUM_CHANNELS=2");
         assert_eq!(
             imported.notes,
-            ["run.sh:3: NCCL_A is `2` here and `1` on line 1: the last one counts"]
+            [
+                "run.sh:3: NCCL_A is set on a condition, which is not evaluated: it is taken",
+                "run.sh:3: NCCL_A is `2` here and `1` on line 1: the last one counts"
+            ]
         );
         let flags = vec![("--set".into(), "transfer.connections=5".into())];
         let inputs = Inputs {
@@ -239,6 +279,36 @@ mod tests {
         let run = &resolve(&inputs).expect("resolves")[0];
         assert_eq!(run.scenario.transfer.connections, 5);
         assert_eq!(run.scenario.env.all["NCCL_A"], "2");
+    }
+
+    #[test]
+    fn what_a_script_unsets_is_not_taken() {
+        let read = imported(
+            "NCCL_A=1 UCCL_TCPX_NUM_CHANNELS=2 NCCL_AB=3\nunset NCCL_A UCCL_TCPX_NUM_CHANNELS NCCL_C",
+        );
+        let settings = [("run.sh:1".to_owned(), "env.NCCL_AB=\"3\"".to_owned())];
+        assert_eq!(read.settings, settings);
+        assert_eq!(
+            read.notes,
+            [
+                "run.sh:2: NCCL_A is unset here: its value on line 1 does not count",
+                "run.sh:2: UCCL_TCPX_NUM_CHANNELS is unset here: its value on line 1 does not count"
+            ]
+        );
+        let read = imported("NCCL_A=1\nx && unset NCCL_A");
+        assert_eq!(read.settings.len(), 1);
+        assert!(read.notes[0].ends_with("it is kept"), "{:?}", read.notes);
+    }
+
+    #[test]
+    fn a_file_without_end_is_no_script() {
+        let mut imported = Imported::default();
+        let error = imported.add_file(Path::new("/dev/zero"), |_| None);
+        let error = error.expect_err("refused").to_string();
+        assert!(
+            error.contains("larger than") && !error.contains("scenario"),
+            "{error}"
+        );
     }
 
     #[test]

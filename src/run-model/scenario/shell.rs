@@ -4,6 +4,7 @@
 //! `mpirun -x NAME=VALUE`, `docker run -e NAME=VALUE`, or lines of an env file. Quotes, comments,
 //! continued lines and `${NAME:-default}` are understood. What only a shell can tell, such as
 //! `$(nproc)` and `$1`, is not guessed: the assignment is returned with that reason.
+//! Conditions are not evaluated: what is behind one is marked.
 //!
 //! Not here: which of the variables matter (`imported`).
 #![forbid(unsafe_code)]
@@ -16,8 +17,26 @@ pub(super) struct Assignment {
     /// Line of the script, from 1.
     pub line: usize,
     pub name: String,
-    /// The value, or what it would take to know it.
-    pub value: Result<String, String>,
+    pub value: Value,
+    /// Whether the script gets there only on a condition: behind `&&` or `||`, or within `if`, a loop or
+    /// `case`.
+    pub conditional: bool,
+}
+
+/// What a variable becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    Known(String),
+    /// What it would take to know it.
+    Unknown(String),
+    /// `unset NAME`.
+    Unset,
+}
+
+impl From<Result<String, String>> for Value {
+    fn from(expanded: Result<String, String>) -> Self {
+        expanded.map_or_else(Self::Unknown, Self::Known)
+    }
 }
 
 /// Every assignment in the order of the script. `variable` reads the environment in which the
@@ -26,25 +45,130 @@ pub(super) fn assignments(
     script: &str,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Vec<Assignment> {
-    let mut known: BTreeMap<String, Result<String, String>> = BTreeMap::new();
-    let mut all = Vec::new();
+    let mut known: BTreeMap<String, Value> = BTreeMap::new();
+    let (mut all, mut place) = (Vec::new(), Place::default());
     let mut words = Words::new(script);
     while let Some((line, word)) = words.next() {
-        let Some((name, raw)) = split(&word) else {
-            continue;
-        };
-        let expanded = expand(&raw, &|name| match known.get(name) {
-            Some(value) => Some(value.clone()),
+        let is_command = place.enter(&word, words.before);
+        let found = |known: &BTreeMap<String, Value>, name: &str| match known.get(name) {
+            Some(Value::Known(value)) => Some(Ok(value.clone())),
+            Some(Value::Unknown(why)) => Some(Err(why.clone())),
+            Some(Value::Unset) => None,
             None => variable(name).map(Ok),
-        });
-        known.insert(name.to_owned(), expanded.clone());
-        all.push(Assignment {
-            line,
-            name: name.to_owned(),
-            value: expanded,
-        });
+        };
+        let mut set = Vec::new();
+        for (name, is_of_empty_too, text) in defaults(&word) {
+            let now = found(&known, &name);
+            let is_empty = now.as_ref().is_some_and(|now| now.as_deref() == Ok(""));
+            if now.is_none() || is_empty && is_of_empty_too {
+                let value = expand(&text, &|name| found(&known, name)).into();
+                known.insert(name.clone(), Value::clone(&value));
+                set.push((name, value));
+            }
+        }
+        if place.unsets {
+            if !is_command && is_name(&word) {
+                set.push((word, Value::Unset));
+            }
+        } else if let Some((name, raw)) = split(&word) {
+            let value = expand(&raw, &|name| found(&known, name)).into();
+            set.push((name.to_owned(), value));
+        }
+        for (name, value) in set {
+            known.insert(name.clone(), value.clone());
+            all.push(Assignment {
+                line,
+                name,
+                value,
+                conditional: place.is_conditional(),
+            });
+        }
     }
     all
+}
+
+/// Where in a script a word is.
+#[derive(Default)]
+struct Place {
+    /// `if`, loops and `case` that are open.
+    depth: usize,
+    /// Whether the command is behind `&&` or `||`.
+    is_chained: bool,
+    /// Whether the word is an argument of `unset`.
+    unsets: bool,
+    /// Whether the next word is the command: a word such as `then` was before it.
+    begins: bool,
+}
+
+impl Place {
+    /// Goes on to a word. Returns whether it is a command, or a word of the shell such as `then`.
+    fn enter(&mut self, word: &str, before: Before) -> bool {
+        if let Before::Space = before
+            && !self.begins
+        {
+            return false;
+        }
+        (self.unsets, self.begins) = (false, false);
+        match before {
+            Before::Space => {}
+            Before::Command => self.is_chained = false,
+            Before::Condition => self.is_chained = true,
+        }
+        match word {
+            "if" | "while" | "until" | "for" | "case" | "select" => {
+                self.depth += 1;
+                self.begins = !matches!(word, "for" | "case" | "select");
+            }
+            "fi" | "done" | "esac" => self.depth = self.depth.saturating_sub(1),
+            "then" | "do" | "else" | "elif" | "!" | "{" => self.begins = true,
+            "unset" => self.unsets = true,
+            _ => {}
+        }
+        true
+    }
+
+    fn is_conditional(&self) -> bool {
+        self.depth > 0 || self.is_chained
+    }
+}
+
+/// `${NAME:=TEXT}` and `${NAME=TEXT}` of a word, which set a variable: name, whether an empty one is set
+/// too, and the text.
+fn defaults(word: &str) -> Vec<(String, bool, String)> {
+    let (mut all, mut from) = (Vec::new(), 0);
+    while let Some(at) = word[from..].find("${").map(|at| from + at) {
+        from = at + 2;
+        let is_literal = word[..at].ends_with('\\') || word.starts_with('\'');
+        let Some((inner, _)) = braced(&word[from..]).filter(|_| !is_literal) else {
+            continue;
+        };
+        let end = name_end(inner);
+        let (name, operator) = inner.split_at(end);
+        let text = operator.strip_prefix(":=").map(|text| (true, text));
+        let text = text.or_else(|| Some((false, operator.strip_prefix('=')?)));
+        if let Some((is_of_empty_too, text)) = text.filter(|_| is_name(name)) {
+            all.push((name.to_owned(), is_of_empty_too, text.to_owned()));
+        }
+    }
+    all
+}
+
+/// The text up to the brace that closes it, and the rest.
+fn braced(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 1;
+    for (at, c) in text.char_indices() {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        if depth == 0 {
+            return Some((&text[..at], &text[at + 1..]));
+        }
+    }
+    None
+}
+
+/// Where the name ends that a text begins with.
+fn name_end(text: &str) -> usize {
+    let other = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    other.unwrap_or(text.len())
 }
 
 /// Name and raw value of a word such as `NAME=VALUE`, `--env=NAME=VALUE` or `"NAME=VALUE"`.
@@ -69,6 +193,19 @@ fn is_name(text: &str) -> bool {
 struct Words<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     line: usize,
+    /// What is before the last word.
+    before: Before,
+    has_begun: bool,
+}
+
+/// What separates a word from the one before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Space,
+    /// The end of a command.
+    Command,
+    /// `&&` or `||`.
+    Condition,
 }
 
 impl<'a> Words<'a> {
@@ -76,12 +213,17 @@ impl<'a> Words<'a> {
         Self {
             rest: script.chars().peekable(),
             line: 1,
+            before: Before::Command,
+            has_begun: false,
         }
     }
 
     fn next(&mut self) -> Option<(usize, String)> {
+        if std::mem::replace(&mut self.has_begun, true) {
+            self.before = Before::Space;
+        }
         self.skip_space();
-        let (line, mut word) = (self.line, String::new());
+        let (mut line, mut word) = (self.line, String::new());
         // Brackets that are open, innermost last, as their closing characters; quotes too.
         let mut open: Vec<char> = Vec::new();
         while let Some(&c) = self.rest.peek() {
@@ -89,8 +231,9 @@ impl<'a> Words<'a> {
             let ends = c.is_whitespace() || matches!(c, ';' | '&' | '|' | '<' | '>');
             if open.is_empty() && (ends || c == ')') {
                 if word.is_empty() {
-                    self.take();
+                    self.separator();
                     self.skip_space();
+                    line = self.line;
                     continue;
                 }
                 break;
@@ -121,6 +264,20 @@ impl<'a> Words<'a> {
         (!word.is_empty()).then_some((line, word))
     }
 
+    /// Takes the end of a command, or a part of a redirection.
+    fn separator(&mut self) {
+        let taken = self.take();
+        let is_twice = self.rest.peek().copied() == taken;
+        self.before = match taken {
+            Some('&' | '|') if is_twice => {
+                self.take();
+                Before::Condition
+            }
+            Some('<' | '>') => self.before,
+            _ => Before::Command,
+        };
+    }
+
     fn take(&mut self) -> Option<char> {
         let c = self.rest.next();
         self.line += usize::from(c == Some('\n'));
@@ -143,6 +300,13 @@ impl<'a> Words<'a> {
                     }
                     self.take();
                     self.take();
+                }
+                '\n' => {
+                    self.take();
+                    // A command may go on in the line behind `&&`.
+                    if self.before == Before::Space {
+                        self.before = Before::Command;
+                    }
                 }
                 c if c.is_whitespace() => drop(self.take()),
                 _ => return,
@@ -186,7 +350,13 @@ fn reference(
 ) -> Result<String, String> {
     let mut name = String::new();
     match rest.peek() {
-        Some('(') => return Err("a command computes it".to_owned()),
+        Some('(') => {
+            rest.next();
+            return Err(match rest.peek() {
+                Some('(') => "arithmetic is not computed".to_owned(),
+                _ => "a command computes it".to_owned(),
+            });
+        }
         Some('{') => {
             rest.next();
             let (mut depth, mut inner) = (1, String::new());
@@ -197,10 +367,7 @@ fn reference(
                 }
                 inner.push(c);
             }
-            let end = inner
-                .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-                .unwrap_or(inner.len());
-            let (name, operator) = inner.split_at(end);
+            let (name, operator) = inner.split_at(name_end(&inner));
             let found = variable(name);
             if operator.is_empty() {
                 return named(name, found);
@@ -241,8 +408,13 @@ mod tests {
     fn said(script: &str) -> String {
         let here = |name: &str| (name == "HOME").then(|| "/root".to_owned());
         let shown = assignments(script, here).into_iter().map(|one| {
-            let value = one.value.unwrap_or_else(|why| format!("({why})"));
-            format!("{} {}={value}", one.line, one.name)
+            let value = match one.value {
+                Value::Known(value) => value,
+                Value::Unknown(why) => format!("({why})"),
+                Value::Unset => "unset".to_owned(),
+            };
+            let condition = if one.conditional { "?" } else { "" };
+            format!("{} {}{condition}={value}", one.line, one.name)
         });
         shown.collect::<Vec<_>>().join("\n")
     }
@@ -260,7 +432,7 @@ mod tests {
             "docker run -e A=1 --env B=2 --env=C=3 -e \"D=4 5\" image",
             "1 A=1\n1 B=2\n1 C=3\n1 D=4 5",
         );
-        check("if true; then A=1; fi", "1 A=1");
+        check("if true; then A=1; fi; B=2", "1 A?=1\n1 B=2");
         check("# A=1\n\nB=2", "3 B=2");
         check("A=a\\ b", "1 A=a b");
         check("A=", "1 A=");
@@ -284,6 +456,32 @@ mod tests {
             "A=$(echo \"b c\" | wc) B=2",
             "1 A=(a command computes it)\n1 B=2",
         );
+    }
+
+    #[test]
+    fn conditions_defaults_arithmetic_and_unset_are_told_apart() {
+        let check = |script: &str, expected: &str| assert_eq!(said(script), expected, "{script}");
+        check("A=$((64*1024))", "1 A=(arithmetic is not computed)");
+        check("A=\"$(( 1 << 20 ))\"", "1 A=(arithmetic is not computed)");
+        check(
+            "[ -n \"$X\" ] && export A=1 B=2\nC=3",
+            "1 A?=1\n1 B?=2\n2 C=3",
+        );
+        check("x ||\n  A=1; B=2", "2 A?=1\n2 B=2");
+        check("A=1 ./prog 2>&1 | tee log && B=2", "1 A=1\n1 B?=2");
+        check(
+            "for i in 1 2; do\nA=$i\ndone\nB=2",
+            "2 A?=($i is not set here)\n4 B=2",
+        );
+        check("case $1 in x) A=1;; esac; B=2", "1 A?=1\n1 B=2");
+        check(": ${A:=3}; B=$A", "1 A=3\n1 B=3");
+        check(": \"${HOME:=/x}\" ${A=4} '${C:=5}'", "1 A=4");
+        check("A=; : ${A=1}; : ${A:=2}", "1 A=\n1 A=2");
+        check(
+            "A=1\nunset A -v\nB=${A:-9} C=$A",
+            "1 A=1\n2 A=unset\n3 B=9\n3 C=($A is not set here)",
+        );
+        check("echo unset A; if x; then unset B; fi", "1 B?=unset");
     }
 
     proptest! {
