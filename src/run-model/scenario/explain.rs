@@ -104,7 +104,11 @@ pub(super) fn mistyped(error: &toml::de::Error, index: &Index, sources: &Sources
                 (title.to_owned(), label.to_owned())
             }),
         None => (
-            format!("`{key}` cannot be {marked}"),
+            // A table without brackets, `a.b.c = 1`, has the place of its name.
+            match index.0.get(key).is_some_and(|spot| spot.key == span) {
+                true => format!("`{key}` cannot be a table"),
+                false => format!("`{key}` cannot be {marked}"),
+            },
             expected(key, &message, &candidates),
         ),
     };

@@ -235,3 +235,9 @@ fn kv_traffic_that_cannot_be_is_refused_with_the_key_and_what_is_possible() {
     let all: String = all.iter().map(|keys| refused(keys)).collect();
     insta::assert_snapshot!(all);
 }
+
+#[test]
+fn a_table_in_the_place_of_a_value_is_called_one() {
+    let text = said("name = \"x\"\ntopology.nics.local = [\"eth0\"]\n", &[]);
+    assert!(text.contains("`topology.nics` cannot be a table"), "{text}");
+}
