@@ -163,7 +163,8 @@ pub(crate) fn measured(name: &str, redactor: Option<&mut Redactor>) -> Result<Me
         }
         return Measured::of_run(&story).map_err(|error| Failure::because(Outcome::NotRun, &error));
     }
-    if path.is_file() {
+    // A pipe of a shell is one of another tool's results.
+    if path.exists() {
         return read(path, redactor).map_err(|error| Failure::because(Outcome::Usage, &error));
     }
     let baselines = Baselines::of_user(|name| std::env::var_os(name));
