@@ -96,6 +96,15 @@ fn verify_names_changed_added_and_missing_files() {
         problems,
         "more has no checksum; run.json does not match its checksum; SUMMARY.md is missing"
     );
+    let RunFiles::Bundle { archive, .. } = &mut sent else {
+        panic!("a bundle")
+    };
+    archive.files.remove("SHA256SUMS");
+    let problems = verify(&sent).problems;
+    assert!(
+        problems.len() == 1 && problems[0].contains("has no SHA256SUMS"),
+        "{problems:?}"
+    );
 }
 
 #[test]
