@@ -8,7 +8,7 @@
 //! Not here: reading a bundle (`record::RunFiles`), and saving the map of replaced names.
 #![forbid(unsafe_code)]
 
-use super::second_look::{doubts, revealing};
+use super::second_look::{revealing, told};
 use super::{Format, Language, Story, render, short};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -323,13 +323,14 @@ pub struct Verified {
     /// Files that are changed, missing or unlisted, one sentence each.
     pub problems: Vec<String>,
     /// File, line and offset of text that looks like an address, a name or a secret, masked; at
-    /// most 20.
+    /// most 20 of a file, and then that there may be more.
     pub revealing: Vec<String>,
     /// Whether the bundle's report is marked as redacted.
     pub redacted: bool,
 }
 
-const REVEALING_MAX: usize = 20;
+/// Once there are so many places, no further file is looked at.
+const REVEALING_MAX: usize = 200;
 
 /// Checks every file of a bundle against its checksum, and takes a second look at a redacted
 /// bundle for what must not leave.
@@ -375,12 +376,13 @@ pub fn verify(files: &RunFiles) -> Verified {
             None if has_sums => verified.problems.push(format!("{name} has no checksum")),
             None => {}
         }
-        if verified.redacted {
-            let room = REVEALING_MAX.saturating_sub(verified.revealing.len());
-            let doubts = doubts(&bytes).into_iter().take(room);
-            verified
-                .revealing
-                .extend(doubts.map(|doubt| doubt.told(name)));
+        if verified.redacted && verified.revealing.len() < REVEALING_MAX {
+            verified.revealing.extend(told(name, &bytes));
+            if verified.revealing.len() >= REVEALING_MAX {
+                let end =
+                    format!("the search ended with {name}: the other files were not looked at");
+                verified.revealing.push(end);
+            }
         }
     }
     let gone = sums

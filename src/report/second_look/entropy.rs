@@ -41,7 +41,7 @@ pub(super) fn find(line: &str) -> Vec<Found> {
 }
 
 fn is_random(word: &str) -> bool {
-    let word = without_stamp(word);
+    let word = without_pointer(without_stamp(word));
     // The name of a function of C++.
     if word.len() < SHORT_BYTES_MIN || word.starts_with("_Z") {
         return false;
@@ -92,6 +92,15 @@ fn is_of_one_case(word: &str) -> bool {
     is_one
         && word.bytes().all(|byte| byte.is_ascii_alphanumeric())
         && changes.count() * 4 >= word.len()
+}
+
+/// A word without the address that a log line writes at its end: `softCommProgress0x55b694a97408`.
+fn without_pointer(word: &str) -> &str {
+    let (name, digits) = word.rsplit_once("0x").unwrap_or((word, ""));
+    let is_pointer = (8..=16).contains(&digits.len())
+        && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if is_pointer { name } else { word }
 }
 
 /// A run's id without its time: the digits of some times look random beside a short name.

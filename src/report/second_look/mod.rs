@@ -63,8 +63,19 @@ struct Found {
 /// What a file that is about to leave may reveal, one sentence each: place, what it looks like,
 /// and its masked text.
 pub fn revealing(file: &str, cleared: &Cleared) -> Vec<String> {
-    let doubts = doubts(cleared.bytes());
-    doubts.iter().map(|doubt| doubt.told(file)).collect()
+    told(file, cleared.bytes())
+}
+
+/// As [`revealing`], of a file in a bundle.
+pub(crate) fn told(file: &str, bytes: &[u8]) -> Vec<String> {
+    let doubts = doubts(bytes);
+    let mut told: Vec<String> = doubts.iter().map(|doubt| doubt.told(file)).collect();
+    if doubts.len() == DOUBTS_MAX {
+        told.push(format!(
+            "{file}: the search of this file ended here, after {DOUBTS_MAX} such places: there may be more"
+        ));
+    }
+    told
 }
 
 /// Everything in a file that may reveal something.
@@ -179,6 +190,16 @@ mod tests {
             .iter()
             .map(|doubt| doubt.what.clone())
             .collect()
+    }
+
+    #[test]
+    fn a_search_that_ends_early_says_so() {
+        let line = "HF_TOKEN=hunter2\n";
+        let of_lines = |count| super::told("a.log", line.repeat(count).as_bytes());
+        assert_eq!(of_lines(DOUBTS_MAX - 1).len(), DOUBTS_MAX - 1);
+        let told = of_lines(DOUBTS_MAX + 10);
+        assert_eq!(told.len(), DOUBTS_MAX + 1);
+        assert!(told[DOUBTS_MAX].ends_with("there may be more"), "{told:?}");
     }
 
     #[test]
