@@ -472,8 +472,17 @@ fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
         let is_host = host.parse::<IpAddr>().is_ok()
             || (!host.contains('.') && host.contains('-'))
             || (!host.is_empty() && (is_command || is_prompt));
+        let user = &text[begin..at];
+        // What a launcher writes before a line: `[rank0@node7]`.
+        let number = user.strip_prefix("rank").unwrap_or_default();
+        if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
+            if text[..begin].ends_with('[') {
+                found(Kind::Node, host);
+            }
+            continue;
+        }
         if is_host {
-            found(Kind::User, &text[begin..at]);
+            found(Kind::User, user);
         }
     }
 }
@@ -506,4 +515,18 @@ fn hosts(text: &str) -> impl Iterator<Item = &str> {
             .flatten()
     });
     internal.chain(nccl)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_launcher_writes_before_a_line_is_a_rank_of_a_node() {
+        let mut found = Vec::new();
+        names("[rank0@node-b]: x\n[rank0]: y", |kind, name| {
+            found.push((kind, name))
+        });
+        assert_eq!(found, [(Kind::Node, "node-b")]);
+    }
 }

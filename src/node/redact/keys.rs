@@ -132,7 +132,7 @@ const LOGINS: [&str; 6] = [
     "userpass",
 ];
 /// Last parts of names whose value describes a secret and is not secret itself.
-const HARMLESS: [&str; 32] = [
+const HARMLESS: [&str; 33] = [
     "file",
     "path",
     "dir",
@@ -165,6 +165,7 @@ const HARMLESS: [&str; 32] = [
     "format",
     "bytes",
     "rate",
+    "budget",
 ];
 
 /// Shortest value that looks chosen.
@@ -212,7 +213,12 @@ pub(super) fn is_secret(name: &str) -> bool {
         // A webhook's address is its secret.
         return parts.iter().any(|part| part == "webhook") && last == "url";
     }
-    if let [.., before, last] = parts.as_slice()
+    // `eos_token`, `pad_token_id`.
+    let token = match parts.as_slice() {
+        [before @ .., last] if last == "id" || last == "ids" => before,
+        all => all,
+    };
+    if let [.., before, last] = token
         && last == "token"
         && OPEN_TOKENS.contains(&before.as_str())
     {
@@ -290,6 +296,7 @@ impl Weak {
             }
             // The name of a variable is the value of `key` in many a document.
             Self::Alone | Self::Part if is_variable(value) => false,
+            Self::Alone | Self::Part if is_dotted(value) => false,
             Self::Alone | Self::Part => {
                 let mut parts = value.split([':', '-', '_', '.', '/']);
                 let is_random = parts.clone().any(spelling::is_likely_random);
@@ -313,6 +320,11 @@ pub(super) fn login(value: &str) -> Option<&str> {
     let begins = ['/', '\\', '$', ':'];
     (is_user && password.len() >= PASS_BYTES_MIN && !is_number && !password.starts_with(begins))
         .then_some(password)
+}
+
+/// Whether a value is a path to a parameter: `layers.0.attn.k_proj.weight`.
+pub(super) fn is_dotted(value: &str) -> bool {
+    value.matches('.').count() >= 3
 }
 
 /// Fewest digits of a number that may be a secret.

@@ -127,9 +127,18 @@ fn push(text: &str, place: Range<usize>, places: &mut Vec<Range<usize>>) {
     places.push(place.start..place.end + if is_sign { 0 } else { padding });
 }
 
-/// Runs of letters and digits.
+/// Runs of letters and digits, without a pointer at their end: `softCommProgress0x55b694a97408`.
 fn runs(word: &str) -> impl Iterator<Item = &str> {
-    word.split(|letter: char| !letter.is_ascii_alphanumeric())
+    let runs = word.split(|letter: char| !letter.is_ascii_alphanumeric());
+    runs.map(|run| match run.rsplit_once("0x") {
+        Some((before, pointer)) if is_pointer(pointer) => before,
+        _ => run,
+    })
+}
+
+/// Whether a text is the digits of an address in memory.
+fn is_pointer(digits: &str) -> bool {
+    (8..=16).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[derive(Debug, Default)]

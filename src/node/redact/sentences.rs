@@ -97,7 +97,7 @@ pub(super) fn behind(text: &str, at: usize, is_strong: bool) -> Option<Range<usi
                     || (is_next && is_quoted && is_quotable(word))
                     || (is_last && is_value(word))
             }
-            false => is_next && is_given && !word.contains('/'),
+            false => is_next && is_given && !word.contains('/') && !keys::is_dotted(word),
         };
         if is_told {
             return Some(place);
