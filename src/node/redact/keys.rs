@@ -12,7 +12,7 @@ use std::iter::Peekable;
 pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// Parts that make a name that of a secret, wherever they stand in it.
-const PARTS: [&str; 30] = [
+const PARTS: [&str; 31] = [
     "senha",
     "token",
     "psw",
@@ -20,6 +20,7 @@ const PARTS: [&str; 30] = [
     "kennwort",
     "contrasena",
     "password",
+    "passwords",
     "passwd",
     "passphrase",
     "passcode",

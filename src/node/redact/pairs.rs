@@ -7,7 +7,7 @@
 
 use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
-use super::{SECRET, commands, foreign, sentences};
+use super::{SECRET, commands, foreign, sentences, spelling};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -418,7 +418,7 @@ impl Layout<'_> {
     }
 
     /// A value on the line behind that of its name: in quotes, an item of a list, or one word that
-    /// is indented further.
+    /// is indented further or that no person would write in a sentence.
     fn next_line(&self, line: usize, at: usize, is_quoted: bool, found: &mut Vec<Value>) {
         let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
         let own = indent(&self.text[line..]);
@@ -436,7 +436,9 @@ impl Layout<'_> {
         // Another key, or a sentence.
         let is_word =
             !written.trim_end().contains(char::is_whitespace) && !written.trim_end().ends_with(':');
-        if is_string && !written.trim_end().ends_with(':') || (is_further && is_word) {
+        let is_told =
+            keys::is_chosen(written.trim_end()) || spelling::is_likely_random(written.trim_end());
+        if is_string && !written.trim_end().ends_with(':') || (is_word && (is_further || is_told)) {
             self.one(from, false, found);
         }
     }
