@@ -37,7 +37,7 @@ impl Kind {
 /// Domains of internal host names.
 const DOMAINS: [&str; 5] = [".internal", ".local", ".lan", ".corp", ".intranet"];
 /// What stands before a name of each kind.
-const BEFORE: [(&str, Kind); 30] = [
+const BEFORE: [(&str, Kind); 33] = [
     // Also with the escapes of JSON.
     ("\\Users\\", Kind::User),
     ("/scratch/", Kind::User),
@@ -56,6 +56,9 @@ const BEFORE: [(&str, Kind); 30] = [
     ("cos://", Kind::Bucket),
     ("pod/", Kind::Node),
     ("pods/", Kind::Node),
+    ("connect to host ", Kind::Node),
+    ("resolve hostname ", Kind::Node),
+    ("Connection to host ", Kind::Node),
     ("/home/", Kind::User),
     ("/Users/", Kind::User),
     ("gs://", Kind::Bucket),
@@ -140,7 +143,7 @@ enum Whole {
     Variable,
 }
 /// Keys whose value is a name, without signs between words.
-const KEYS: [(&str, Kind, Whole); 20] = [
+const KEYS: [(&str, Kind, Whole); 22] = [
     ("CLOUDPROJECT", Kind::Project, Whole::End),
     ("GCLOUDPROJECT", Kind::Project, Whole::End),
     ("GCPPROJECT", Kind::Project, Whole::End),
@@ -153,6 +156,8 @@ const KEYS: [(&str, Kind, Whole); 20] = [
     ("HOSTNAME", Kind::Node, Whole::End),
     ("PODNAME", Kind::Node, Whole::End),
     ("NODENAME", Kind::Node, Whole::End),
+    ("MASTERADDR", Kind::Node, Whole::Yes),
+    ("SUBMITHOST", Kind::Node, Whole::End),
     ("NAMESPACE", Kind::Namespace, Whole::End),
     ("NAMESPACE", Kind::Namespace, Whole::Yes),
     ("MACHINEID", Kind::Machine, Whole::Yes),
@@ -163,7 +168,7 @@ const KEYS: [(&str, Kind, Whole); 20] = [
     ("SUDOUSER", Kind::User, Whole::Variable),
 ];
 /// Something that every key contains.
-const STEMS: [&str; 17] = [
+const STEMS: [&str; 19] = [
     "project",
     "bucket",
     "hostname",
@@ -172,6 +177,8 @@ const STEMS: [&str; 17] = [
     "podname",
     "node_name",
     "nodename",
+    "master_addr",
+    "submit_host",
     "namespace",
     "_id",
     "user",
@@ -528,5 +535,16 @@ mod tests {
             found.push((kind, name))
         });
         assert_eq!(found, [(Kind::Node, "node-b")]);
+    }
+
+    #[test]
+    fn hosts_that_a_job_and_ssh_name_are_found() {
+        let mut found = Vec::new();
+        let text = "MASTER_ADDR=train-b\nSLURM_SUBMIT_HOST=front-a\n\
+            ssh: connect to host train-c port 22: Connection refused\nMASTER_PORT=29500";
+        names(text, |kind, name| found.push((kind, name)));
+        found.sort_by_key(|(_, name)| *name);
+        let nodes = ["front-a", "train-b", "train-c"].map(|name| (Kind::Node, name));
+        assert_eq!(found, nodes);
     }
 }

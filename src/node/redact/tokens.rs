@@ -201,21 +201,24 @@ fn pem_tail(text: &str, places: &mut Vec<Range<usize>>) {
 const PEM_LINE_BYTES: usize = 64;
 const PEM_LINE_BYTES_MAX: usize = 80;
 
-/// The values of a secret of Kubernetes, which are in base64: the lines below `data:`.
+/// The values of a secret of Kubernetes: the lines below `data:`, which are in base64, and below
+/// `stringData:`, which are not.
 fn cluster_secrets(text: &str, places: &mut Vec<Range<usize>>) {
-    static DATA: LazyLock<Literals> = LazyLock::new(|| Literals::new(["data:\n", "data:\r\n"]));
+    static DATA: LazyLock<Literals> = LazyLock::new(|| Literals::new(["ata:\n", "ata:\r\n"]));
     for (which, at) in DATA.find(text) {
         let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
-        let own = at - line;
-        let is_key = text[line..at].bytes().all(|byte| byte == b' ');
-        let mut from = at + if which == 0 { 6 } else { 7 };
+        let key = text[line..at].trim_start_matches(' ');
+        let own = at - line - key.len();
+        let is_plain = key == "stringD";
+        let is_key = is_plain || key == "d";
+        let mut from = at + if which == 0 { 5 } else { 6 };
         for next in text[from..].split_inclusive('\n').take_while(|_| is_key) {
             let indent = next.len() - next.trim_start_matches(' ').len();
             let Some((_, value)) = next.trim_end().split_once(": ").filter(|_| indent > own) else {
                 break;
             };
             let value = value.trim().trim_matches(['"', '\'']);
-            if is_base64(value) {
+            if is_base64(value) || (is_plain && value.len() >= PLAIN_BYTES_MIN) {
                 let begin = from + next.rfind(value).unwrap_or(0);
                 places.push(begin..begin + value.len());
             }
@@ -223,6 +226,9 @@ fn cluster_secrets(text: &str, places: &mut Vec<Range<usize>>) {
         }
     }
 }
+
+/// Shortest value below `stringData:` that is taken.
+const PLAIN_BYTES_MIN: usize = 4;
 
 /// Whether a value is in base64, and no word or number.
 fn is_base64(value: &str) -> bool {
@@ -339,5 +345,19 @@ fn webhooks(text: &str, places: &mut Vec<Range<usize>>) {
         if length > 0 {
             places.push(from..from + length);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_secret_of_kubernetes_are_found_plain_and_in_base64() {
+        let text = "kind: Secret\nstringData:\n  user: wren\n  pin: 'abc'\ndata:\n  key: b2N0b3B1cw==\nspec:\n  a: wren\n";
+        let mut found = Vec::new();
+        cluster_secrets(text, &mut found);
+        let found: Vec<&str> = found.into_iter().map(|at| &text[at]).collect();
+        assert_eq!(found, ["wren", "b2N0b3B1cw=="]);
     }
 }
