@@ -92,6 +92,23 @@ mod tests {
     use tcpx_recorder::{Addresses, Opening, Options, Reader, Recorder};
 
     const SECOND: u64 = 1_000_000_000;
+    const RECV: Opening = Opening {
+        role: Role::Recv,
+        device: 0,
+        comm: 1,
+        retires_consumed: true,
+        addresses: Addresses {
+            local: None,
+            peer: None,
+            ctrl: None,
+        },
+    };
+
+    fn snapshot(recorder: &Recorder) -> Snapshot {
+        Reader::open(&recorder.path())
+            .and_then(|mut reader| reader.snapshot())
+            .expect("read")
+    }
 
     /// Receive channels with one receive posted at `posted_s` each, tested every `test_ns` until
     /// the tenth second; the process ends at the twelfth.
@@ -101,14 +118,7 @@ mod tests {
             Recorder::create_in(parent.path(), &Options::new("past")).expect("a recorder");
         let began = recorder.now_ns();
         for (posted_s, test_ns) in channels {
-            let opening = Opening {
-                role: Role::Recv,
-                device: 0,
-                comm: 1,
-                retires_consumed: true,
-                addresses: Addresses::default(),
-            };
-            let key = recorder.open(&opening).expect("a slot");
+            let key = recorder.open(&RECV).expect("a slot");
             let slot = recorder.slot(key).expect("a slot");
             let mut at_ns = began + posted_s * SECOND;
             slot.post(64, at_ns);
@@ -120,9 +130,7 @@ mod tests {
                 slot.not_done(|| at_ns);
             }
         }
-        let snapshot = Reader::open(&recorder.path())
-            .and_then(|mut reader| reader.snapshot())
-            .expect("read");
+        let snapshot = snapshot(&recorder);
         before_the_end(&snapshot, began + 12 * SECOND)
             .map(|(at_ns, channels)| (at_ns - began, channels))
     }
@@ -146,14 +154,7 @@ mod tests {
         let parent = tempfile::tempdir().expect("a folder");
         let recorder =
             Recorder::create_in(parent.path(), &Options::new("past")).expect("a recorder");
-        let opening = Opening {
-            role: Role::Recv,
-            device: 0,
-            comm: 1,
-            retires_consumed: true,
-            addresses: Addresses::default(),
-        };
-        let key = recorder.open(&opening).expect("a slot");
+        let key = recorder.open(&RECV).expect("a slot");
         let slot = recorder.slot(key).expect("a slot");
         let began = recorder.now_ns();
         slot.post(64, began);
@@ -161,9 +162,7 @@ mod tests {
             slot.tested();
             slot.error(Call::Test, 2, began + SECOND);
         }
-        let snapshot = Reader::open(&recorder.path())
-            .and_then(|mut reader| reader.snapshot())
-            .expect("read");
+        let snapshot = snapshot(&recorder);
         let (_, channels) = before_the_end(&snapshot, began + 12 * SECOND).expect("it stands");
         assert_eq!(channels[0].tests, 0);
     }

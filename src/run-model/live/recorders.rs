@@ -536,7 +536,7 @@ impl Watched {
         let stands = channels
             .iter()
             .any(|now| !now.closed && now.posted > now.consumed && now.quiet_ms >= FRAME_AFTER_MS);
-        let stands_anew = stands && !std::mem::replace(&mut self.has_stood, stands);
+        let stands_anew = stands && !self.has_stood;
         self.has_stood = stands;
         if !has_changed && !stands_anew {
             return None;
