@@ -192,7 +192,7 @@ pub(crate) struct EvidenceNode {
 }
 
 /// A process that is gone, of which a recording is left.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Gone {
     /// How it ended; `None` if the recording does not tell when, so that nothing is known of the
     /// time after the last change.

@@ -6,7 +6,7 @@ use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, SignatureLines, Spot, Timed};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
-use tcpx_run_model::phase::{Phase, how_ended, is_sent};
+use tcpx_run_model::phase::{Phase, is_sent};
 use tcpx_words::error::Outcome;
 
 pub(super) const RULES: &[Rule] = &[died, recorded_died, peer_first, closed];
@@ -84,13 +84,8 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
             .iter()
             .filter_map(|one| one.now.in_call.as_deref());
         let inside = node.inside.as_deref().or(in_calls.next_back());
-        let fact = format!(
-            "{}: its process {} with {} requests in flight{}",
-            node.name(),
-            how_ended(None, Some(signal)),
-            node.in_flight(),
-            inside.map_or_else(String::new, |call| format!(", inside {call}"))
-        );
+        let inside_call = inside.map_or_else(String::new, |call| format!(", inside {call}"));
+        let fact = left(node) + &inside_call;
         found.push(match (is_sent(signal), inside) {
             (true, _) => {
                 Found::at(Condition::ProcessKilled, node, 0.9, fact).unseen("who sent the signal")
@@ -236,14 +231,12 @@ fn has_lost(spot: Spot<'_>) -> bool {
 /// so, or a call failed and the other end did nothing after the last change. A call that has failed for
 /// long before failed for another reason.
 fn has_noticed(here: Spot<'_>, left: Spot<'_>) -> bool {
-    let last_change =
-        |spot: Spot<'_>| Some(spot.node.sampled_ms? - spot.channel.now.quiet_ms as f64);
-    let is_later = || {
-        let (here, left) = (last_change(here), left.node.sampled_ms);
-        here.zip(left)
-            .is_none_or(|(here, left)| left <= here + SAME_MOMENT_MS)
+    let quiet_ms = here.channel.now.quiet_ms as f64;
+    let ended_by_then = || match (here.node.sampled_ms, left.node.sampled_ms) {
+        (Some(now), Some(end)) => end <= now - quiet_ms + SAME_MOMENT_MS,
+        _ => true,
     };
-    here.node.any_line(CLOSED).is_some() || (has_lost(here) && is_later())
+    here.node.any_line(CLOSED).is_some() || (has_lost(here) && ended_by_then())
 }
 
 /// Whether anything but the code of a call shows that a connection was closed: a line of a plugin,
@@ -277,14 +270,14 @@ fn has_left(spot: Spot<'_>) -> bool {
     how.is_some() && !spot.channel.now.closed && !has_lost(spot)
 }
 
-/// How the program of a spot that has left ended, as a fact.
-fn left(spot: Spot<'_>) -> String {
-    let how = spot.node.gone.as_ref().and_then(|gone| gone.how.as_deref());
+/// How a recorded program that is gone ended, as a fact.
+fn left(node: &EvidenceNode) -> String {
+    let how = node.gone.as_ref().and_then(|gone| gone.how.as_deref());
     format!(
         "{}: its process {} with {} requests in flight",
-        spot.node.name(),
+        node.name(),
         how.unwrap_or("ended"),
-        spot.node.in_flight()
+        node.in_flight()
     )
 }
 
@@ -292,7 +285,7 @@ fn left(spot: Spot<'_>) -> String {
 /// closed the channel. `None` if neither is known.
 fn who_left(here: Spot<'_>, other: Spot<'_>) -> Option<Found> {
     if has_left(other) && has_noticed(here, other) {
-        let why = left(other);
+        let why = left(other.node);
         return Some(Found::at(Condition::PeerExitedFirst, here.node, 0.9, why));
     }
     let is_first = other.channel.now.closed && !here.channel.now.closed && !has_lost(other);
@@ -364,6 +357,7 @@ pub(super) mod cases {
     use crate::tests::builders::*;
     use tcpx_run_model::finding::Subject;
     use tcpx_run_model::ids::NodeId;
+    use tcpx_run_model::phase::how_ended;
     use tcpx_words::side::Side;
 
     pub(crate) const CASES: &[Case] = &[
