@@ -138,9 +138,12 @@ pub(crate) struct EvidenceNode {
     /// It is a process that is gone; with how it ended, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gone: Option<Gone>,
-    /// Its set-up calls, if it is a process that is gone.
+    /// Its set-up calls, if it is a process that is gone or that has made none for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) setup: Option<SetupCalls>,
+    /// When the last of them returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) setup_ms: Option<f64>,
     /// The call it is inside of, if that call belongs to no channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<String>,
@@ -476,6 +479,7 @@ impl EvidenceNode {
             channels: Vec::new(),
             gone: None,
             setup: None,
+            setup_ms: None,
             inside: None,
             lines: Vec::new(),
             last_printed: None,

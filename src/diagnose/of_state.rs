@@ -275,6 +275,10 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         .exit
         .as_ref()
         .and_then(|exit| exit.what.in_call.clone());
+    let setup = worker
+        .process
+        .as_ref()
+        .and_then(|process| process.setup.as_ref());
     let mut node = EvidenceNode {
         lanes: lanes(state, worker),
         phase: worker.phase,
@@ -282,10 +286,8 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         sampled_ms,
         channels: channels(worker, counters, &worker.looks, sampled_ms.unwrap_or(0.0)),
         gone: gone(worker),
-        setup: worker
-            .process
-            .as_ref()
-            .and_then(|process| process.setup.clone()),
+        setup: setup.cloned(),
+        setup_ms: setup.and_then(|calls| Some(state.ms(calls.left_ns?))),
         inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
         lines: known.lines(worker),
         last_printed: worker

@@ -404,6 +404,11 @@ impl RunState {
             .saturating_add_signed((ms * 1e6) as i64)
     }
 
+    /// Milliseconds from the start to a time in nanoseconds since 1970; negative before it.
+    pub fn ms(&self, at_ns: u64) -> f64 {
+        (i128::from(at_ns) - i128::from(self.began_ns.unwrap_or(0))) as f64 / 1e6
+    }
+
     fn node_mut(&mut self, node: NodeId) -> Option<&mut NodeState> {
         grown(&mut self.nodes, node.index(), NODES_MAX)
     }

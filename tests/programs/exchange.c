@@ -19,8 +19,9 @@
  * EXCHANGE_LOG=null passes no logger to the plugin; EXCHANGE_HANG=consume stops consuming
  * after half the messages, =test stops testing the last pair's receives then; either goes on
  * polling the rest until it is killed, for at most 60 seconds. EXCHANGE_CONNECT_ONCE=1 takes
- * a first connect without a comm for a failure. EXCHANGE_MANGLED=1 connects and accepts by the C++
- * names of the functions, where the plugin has them, and prints whether it does.
+ * a first connect without a comm for a failure, =wait does nothing more then for 60 seconds.
+ * EXCHANGE_MANGLED=1 connects and accepts by the C++ names of the functions, where the plugin
+ * has them, and prints whether it does.
  *
  * Exit code: 0, or 3 without a plugin, 4 when a call failed, 5 for wrong bytes.
  */
@@ -208,9 +209,13 @@ static void join(struct pair *pair, size_t bytes) {
     struct device_handle *device = &pair->device, *none = NULL;
     check(net->listen(0, handle, &listener), "listen");
     double deadline = now() + 30;
+    const char *once = getenv("EXCHANGE_CONNECT_ONCE");
     while ((pair->send.comm == NULL || pair->recv.comm == NULL) && now() < deadline) {
         if (pair->send.comm == NULL) check(net->connect(0, handle, &pair->send.comm, &none), "connect");
-        if (pair->send.comm == NULL && getenv("EXCHANGE_CONNECT_ONCE") != NULL) check(-1, "no comm");
+        if (pair->send.comm == NULL && once != NULL) {
+            if (strcmp(once, "wait") == 0) sleep(60);
+            check(-1, "no comm");
+        }
         if (pair->recv.comm == NULL) check(net->accept(listener, &pair->recv.comm, &device), "accept");
     }
     if (now() >= deadline) check(-1, "no connection within 30 s");

@@ -724,6 +724,31 @@ fn a_program_that_calls_connect_once_is_told_from_its_recording() {
     assert_eq!(diagnosed(recording.to_str().unwrap()).0, None);
 }
 
+#[test]
+fn a_program_that_calls_connect_once_and_goes_on_is_told_while_it_runs() {
+    let tool = tool(
+        &["--plugin", "soft"],
+        &["5", "100", "1"],
+        &[("EXCHANGE_CONNECT_ONCE", "wait")],
+    );
+    let recordings = tool.folder().join("rec");
+    let mut running = tool.start();
+    let mut told = None;
+    running.until("connect-called-once", |_| {
+        let pid = list(&recordings).unwrap().first().and_then(|one| {
+            let header = one.header.as_ref().ok()?;
+            header.setup_call.map(|_| header.writer.pid)
+        });
+        let (first, ended) = pid.map(|pid| diagnosed(&pid.to_string())).unzip();
+        told = ended;
+        first.flatten().as_deref() == Some("connect-called-once")
+    });
+    told.unwrap().says(&["it has made none for"]);
+    // The program that waits is stopped with it.
+    running.signal(rustix::process::Signal::TERM);
+    running.ended();
+}
+
 /// Checks the run folder of a recording, and its bundle.
 fn check_adopted(run: &Path, condition: &str) {
     let place = run.to_str().unwrap();

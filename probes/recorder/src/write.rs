@@ -483,8 +483,9 @@ impl Recorder {
     /// true, a failed one unless it repeats the last failure.
     pub fn leave_setup(&self, token: SetupToken, code: i32, worth: bool) {
         let SetupToken { call, entered_ns } = token;
-        self.word(header::SETUP_CALLS_LEFT).fetch_add(1, Release);
         let now_ns = self.now_ns();
+        self.word(header::SETUP_LEFT_NS).store(now_ns, Relaxed);
+        self.word(header::SETUP_CALLS_LEFT).fetch_add(1, Release);
         if code == 0 {
             if worth {
                 self.setup_event(

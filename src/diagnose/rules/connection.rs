@@ -52,6 +52,19 @@ const SETUP_CALLS_MAX: u64 = 16;
 fn connect_once(evidence: &Evidence) -> Vec<Found> {
     let found = evidence.nodes.iter().filter_map(|node| {
         let setup = node.setup.as_ref()?;
+        let then = match &node.gone {
+            Some(gone) => {
+                let how = gone.how.as_deref().unwrap_or("ended");
+                format!("then the process {how}")
+            }
+            None => {
+                let quiet_ms = evidence.now_ms - node.setup_ms?;
+                if quiet_ms < evidence.stall_after_ms as f64 {
+                    return None;
+                }
+                format!("it has made none for {:.1} s since", quiet_ms / 1e3)
+            }
+        };
         let is_it = setup.last == "connect"
             && setup.failed == 0
             && setup.count <= SETUP_CALLS_MAX
@@ -63,9 +76,7 @@ fn connect_once(evidence: &Evidence) -> Vec<Found> {
                 node.name(),
                 setup.count
             );
-            let how = node.gone.as_ref().and_then(|gone| gone.how.as_deref());
-            Found::at(Condition::ConnectCalledOnce, node, 0.8, why)
-                .and(format!("then the process {}", how.unwrap_or("ended")))
+            Found::at(Condition::ConnectCalledOnce, node, 0.8, why).and(then)
         })
     });
     found.collect()
@@ -305,6 +316,7 @@ pub(super) mod cases {
             last: "connect".into(),
             count: 5,
             failed: 0,
+            left_ns: None,
         });
         Evidence {
             stall_after_ms: 3000,
@@ -322,6 +334,7 @@ pub(super) mod cases {
             last: last.into(),
             count,
             failed,
+            left_ns: None,
         };
         for other in [
             calls("connect", SETUP_CALLS_MAX + 1, 0),
@@ -337,6 +350,19 @@ pub(super) mod cases {
         evidence = connect_called_once();
         evidence.nodes[0].inside = Some("connect".into());
         assert!(connect_once(&evidence).is_empty());
+    }
+
+    #[test]
+    fn a_running_program_is_blamed_once_it_has_made_no_call_for_the_stall_limit() {
+        let mut evidence = connect_called_once();
+        evidence.nodes[0].gone = None;
+        let mut found = |setup_ms| {
+            evidence.nodes[0].setup_ms = setup_ms;
+            connect_once(&evidence).len()
+        };
+        assert_eq!(found(None), 0, "a recorder that does not tell");
+        assert_eq!([6001.0, 6000.0].map(|ms| found(Some(ms))), [0, 1]);
+        assert_eq!(found(Some(-60_000.0)), 1, "before the first look");
     }
 
     #[test]

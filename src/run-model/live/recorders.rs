@@ -32,6 +32,9 @@ use tcpx_words::units::{printable, utc_of_us};
 const LIST_EVERY: Duration = Duration::from_secs(1);
 /// Time between two detailed readings of the wanted channel.
 const DETAIL_EVERY: Duration = Duration::from_millis(200);
+/// A process that has made no set-up call for so long is not setting up, and its calls are told. Not
+/// earlier: a process that polls connect would be told anew with each poll.
+const SETUP_QUIET_NS: u64 = 1_000_000_000;
 /// Log lines read from one file per poll.
 const LINES_MAX: usize = 256;
 /// Most files that are polled.
@@ -476,7 +479,11 @@ impl Watched {
             |at_ns: u64, kind| events.push(event(at_ns, clock.began_ns, self.worker, kind));
         let noted = snapshot.header.ended.map(|ended| ended.how);
         let ended = noted.or((self.ended && !was_gone).then_some(EndedHow::Unknown));
-        let facts = facts(&snapshot, is_gone, ended);
+        let setup = setup(&snapshot, is_gone, now_ns).map(|calls| SetupCalls {
+            left_ns: calls.left_ns.map(unix_ns),
+            ..calls
+        });
+        let facts = facts(&snapshot, is_gone, ended, setup);
         if self.facts.as_ref() != Some(&facts) {
             self.facts = Some(facts.clone());
             tell(unix_ns(now_ns), EventKind::Process(facts));
@@ -580,7 +587,36 @@ fn wall_ns(snapshot: &Snapshot, ns: u64) -> u64 {
     u64::try_from(i128::from(header.created_wall_ns) + since).unwrap_or(header.created_wall_ns)
 }
 
-fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<EndedHow>) -> ProcessFacts {
+/// The set-up calls of a process that is gone, or that has returned from its last one a while ago,
+/// with the time of its own clock.
+fn setup(snapshot: &Snapshot, is_gone: bool, now_ns: u64) -> Option<SetupCalls> {
+    let header = &snapshot.header;
+    // Without its channels, the calls would look as if they had made none.
+    let lacks_channels =
+        snapshot.truncated && snapshot.channels.len() < header.channel_count as usize;
+    let is_quiet = || {
+        header.setup_calls_inside == 0
+            && header
+                .setup_left_ns
+                .is_some_and(|left_ns| now_ns.saturating_sub(left_ns) >= SETUP_QUIET_NS)
+    };
+    header
+        .setup_call
+        .filter(|_| !lacks_channels && (is_gone || is_quiet()))
+        .map(|last| SetupCalls {
+            last: last.name().to_owned(),
+            count: header.setup_calls,
+            failed: header.setup_errors,
+            left_ns: header.setup_left_ns,
+        })
+}
+
+fn facts(
+    snapshot: &Snapshot,
+    is_gone: bool,
+    ended: Option<EndedHow>,
+    setup: Option<SetupCalls>,
+) -> ProcessFacts {
     let header = &snapshot.header;
     let (code, signal) = match ended {
         Some(EndedHow::Exited(code)) => (Some(code), None),
@@ -592,9 +628,6 @@ fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<EndedHow>) -> Process
         .iter()
         .zip(0..)
         .filter_map(|(facts, device)| Some((device, facts.as_ref()?.name.clone())));
-    // Without its channels, the calls would look as if they had made none.
-    let lacks_channels =
-        snapshot.truncated && snapshot.channels.len() < header.channel_count as usize;
     ProcessFacts {
         role: header.role.clone(),
         plugin: header.plugin.clone(),
@@ -602,14 +635,7 @@ fn facts(snapshot: &Snapshot, is_gone: bool, ended: Option<EndedHow>) -> Process
         is_gone,
         ended: ended.map(|_| how_ended(code, signal)),
         signal,
-        setup: header
-            .setup_call
-            .filter(|_| is_gone && !lacks_channels)
-            .map(|last| SetupCalls {
-                last: last.name().to_owned(),
-                count: header.setup_calls,
-                failed: header.setup_errors,
-            }),
+        setup,
         inside: header
             .setup_call
             .filter(|_| header.setup_calls_inside > 0)
