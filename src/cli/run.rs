@@ -27,6 +27,7 @@ use super::{Common, bundle};
 use clap::Args;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, mpsc};
@@ -393,16 +394,18 @@ fn live(
             let _ = to_view.send(ViewUpdate::Over(Box::new(run.clone())));
             (outcome, run)
         });
-        let left = tcpx_tui::run(&mut source, look);
+        let left = catch_unwind(AssertUnwindSafe(|| tcpx_tui::run(&mut source, look)));
         is_shown.store(false, Ordering::Relaxed);
         match left {
-            Ok(ViewExit::Quit) => {}
-            Ok(ViewExit::Interrupted) => request.interrupted.store(true, Ordering::Relaxed),
-            Err(error) if error.is_hang_up() => request.interrupted.store(true, Ordering::Relaxed),
-            // The run continues without a view.
-            Err(error) => print_error(common, error, None),
+            Ok(Ok(ViewExit::Quit)) => {}
+            Ok(Ok(ViewExit::Interrupted)) => request.interrupted.store(true, Ordering::Relaxed),
+            Ok(Err(error)) if error.is_hang_up() => {
+                request.interrupted.store(true, Ordering::Relaxed);
+            }
+            // The run continues without a view. Of a panic, the hook has told.
+            Ok(Err(error)) => print_error(common, error, None),
+            Err(_) => {}
         }
-        runs.join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        runs.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
