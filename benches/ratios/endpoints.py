@@ -10,6 +10,8 @@ from .turns import Row, Side, at_least, at_most, compare, print_row, take_turns
 
 LANES = 4
 LARGE = 64 * MIB
+# Messages of an endpoint that are in flight.
+IN_FLIGHT = 2
 PYTHON = "python"
 # A network of its own, in which ended connections keep few ports.
 PORTS = """ip link set lo up
@@ -43,28 +45,35 @@ def count_of(programs: Programs, size: int, total: int) -> int:
 def large(programs: Programs, pairs: int) -> None:
     """Endpoints over `tcpxctl run` with as many connections, and over plain sockets: 64 MiB, two in flight, verify off"""
     # A run goes round in 8 MiB per connection, which a cache holds, and an endpoint in its program's buffer: what that
-    # costs is shown by a run and by plain sockets in as much memory, in the same turns.
-    total = programs.bytes(4 * GIB)
-    count = count_of(programs, LARGE, 4 * GIB)
+    # costs is shown by a run and by plain sockets in as much memory, in the same turns. The connections of a run need not
+    # keep pace, while those of an endpoint share every message: that is shown by a run that ends an iteration where an
+    # endpoint's two messages end.
+    total = programs.bytes(8 * GIB, IN_FLIGHT * LARGE)
+    count = total // LARGE
     goals = {"send": 0.95, "read": 0.9, "write": 0.9}
     for lanes in connections(programs):
-        def run(label: str, chunk: int, windows: tuple[int, int]) -> Side:
-            return Side(f"tcpxctl run{label}", lambda: programs.transfer(lanes, chunk=chunk, windows=windows))
+        own = LARGE // lanes // 16
+
+        def run(label: str, chunk: int, windows: tuple[int, int], iteration: int = total // 2) -> Side:
+            return Side(f"tcpxctl run{label}", lambda: programs.transfer(
+                lanes, chunk=chunk, windows=windows, total=iteration, iterations=total // iteration))
 
         def plain(label: str, buffers: int) -> Side:
             return Side(f"plain sockets in {label}", lambda: programs.control_transfer(lanes, total, buffers=buffers))
 
         def endpoint(mode: str) -> Side:
-            return Side("endpoint", lambda: two(programs, mode, LARGE, count, depth=2, lanes=lanes))
+            return Side("endpoint", lambda: two(programs, mode, LARGE, count, depth=IN_FLIGHT, lanes=lanes))
 
-        usual, same = run("", CHUNK, (12, 16)), run(" in 64 MiB", LARGE // lanes // 16, (16, 16))
+        usual, same = run("", CHUNK, (12, 16)), run(" in 64 MiB", own, (16, 16))
+        paced = run(" in 64 MiB, paced", own, (16, 16), IN_FLIGHT * LARGE)
         few, as_much = plain("8 MiB each", 8 * MIB // CHUNK), plain("64 MiB", LARGE // CHUNK // lanes)
-        sides = [usual, same, few, as_much, *map(endpoint, goals)]
-        taken = dict(zip([*"usual same few as_much".split(), *goals],
+        sides = [usual, same, paced, few, as_much, *map(endpoint, goals)]
+        taken = dict(zip([*"usual same paced few as_much".split(), *goals],
                          zip((side.name for side in sides), take_turns(pairs, sides))))
         print_row(f"what memory costs, {lanes} connections", taken["as_much"], taken["few"], Row("gb_per_s", None))
+        print_row(f"what pace costs, {lanes} connections", taken["paced"], taken["same"], Row("gb_per_s", None))
         for mode, goal in goals.items():
-            for other in ("usual", "same", "as_much"):
+            for other in ("usual", "same", "paced", "as_much"):
                 print_row(f"{mode}, {lanes} connections", taken[mode], taken[other], Row("gb_per_s", at_least(goal)))
 
 
