@@ -199,6 +199,10 @@ pub struct Signature {
     /// Signatures in whose company a harmless line is not harmless.
     #[serde(default)]
     pub unless: Vec<String>,
+    /// Signatures with a later line of the same process beside which such a line is info: what it
+    /// reports was got over.
+    #[serde(default)]
+    pub settled_by: Vec<String>,
     /// Signatures that match too and are hidden by this one.
     #[serde(default)]
     pub over: Vec<String>,

@@ -157,6 +157,7 @@ impl Compose<'_> {
                 },
                 Severity::Benign => report.benign.push(finding),
                 _ if harmless => report.benign.push(finding),
+                _ if self.was_settled(signature, &parts) => report.seen.push(finding),
                 _ if signature.needs == Some(Need::OtherFindings) => follow_ups.push(finding),
                 _ if signature.needs == Some(Need::UnfinishedInit) && self.was_got_over(&parts) => {
                     report.seen.push(finding);
@@ -207,6 +208,26 @@ impl Compose<'_> {
         is_one_node
             || parts
                 .all(|(speaker, seen, _)| complete.get(speaker).is_some_and(|at| *at > seen.first))
+    }
+
+    /// Whether each process with these lines logged later that what they report was got over.
+    fn was_settled(
+        &self,
+        signature: &Signature,
+        parts: &[(u32, &SeenLines, Option<Phase>)],
+    ) -> bool {
+        let names = &signature.settled_by;
+        let settles = |number: u32| {
+            let other = self.catalogue.signatures.get(number as usize);
+            other.is_some_and(|other| names.contains(&other.name))
+        };
+        let is_settled = |(speaker, seen, _): &(u32, &SeenLines, Option<Phase>)| {
+            let mut all = self.tally.seen.iter();
+            all.any(|((number, of), later)| {
+                of == speaker && settles(*number) && later.last > seen.last
+            })
+        };
+        !names.is_empty() && parts.iter().all(is_settled)
     }
 
     /// Whether the log has lines of a program that drives the plugin itself.
