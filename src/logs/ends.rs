@@ -36,7 +36,7 @@ static WAITS: LazyLock<Regex> = LazyLock::new(|| {
         r"|\bjoining (?:\w+ )?(?:rendezvous|cluster|group|quorum)|\bnot yet (?:ready|available|started|joined|connected)\b",
         r"|\b(?:is|are|still|remains?) pending\b|\bpending (?:placement|creation|until|for)\b",
         r"|\b(?:re-?)?try(?:ing)? (?:again|in \d|to (?:re)?(?:connect|join|reach))|\bretrying\b|\bwill retry\b",
-        r"|\b(?:re)?connecting to\b",
+        r"|\b(?:re)?connecting to\b|\bno available shared memory broadcast block\b",
         r"|\binitializing (?:torch ?distributed|torch ?backend|distributed|(?:default |the )?process group)",
     ))
 });

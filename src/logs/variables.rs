@@ -14,7 +14,7 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 12] = [
+const OF_FRAMEWORKS: [(&str, &str); 13] = [
     ("GLOO_SOCKET_IFNAME", "PyTorch"),
     ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "PyTorch"),
     ("MASTER_ADDR", "PyTorch"),
@@ -24,6 +24,7 @@ const OF_FRAMEWORKS: [(&str, &str); 12] = [
     ("UCX_LOG_LEVEL", "UCX"),
     ("NIXL_LOG_LEVEL", "NIXL"),
     ("FI_LOG_LEVEL", "libfabric"),
+    ("VLLM_HOST_IP", "vLLM"),
     ("NVSHMEM_DEBUG", "NVSHMEM"),
     ("NVSHMEM_HCA_LIST", "NVSHMEM"),
     ("NVSHMEM_IB_GID_INDEX", "NVSHMEM"),
