@@ -14,13 +14,16 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 13] = [
+const OF_FRAMEWORKS: [(&str, &str); 16] = [
     ("GLOO_SOCKET_IFNAME", "PyTorch"),
     ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "PyTorch"),
+    ("TORCH_DISTRIBUTED_DEBUG", "PyTorch"),
     ("MASTER_ADDR", "PyTorch"),
     ("MASTER_PORT", "PyTorch"),
     ("LD_PRELOAD", "glibc"),
     ("UCX_NET_DEVICES", "UCX"),
+    ("UCX_TLS", "UCX"),
+    ("UCX_IB_GID_INDEX", "UCX"),
     ("UCX_LOG_LEVEL", "UCX"),
     ("NIXL_LOG_LEVEL", "NIXL"),
     ("FI_LOG_LEVEL", "libfabric"),
@@ -87,17 +90,22 @@ fn every_variable_that_a_signature_names_is_read_by_a_program() {
     let catalogue = SignatureCatalogue::embedded().unwrap();
     let (read, families) = read_names();
     let mut unread = BTreeSet::new();
-    for signature in catalogue.signatures() {
-        let texts = signature.causes.iter().chain(&signature.next);
-        for name in texts
-            .chain([&signature.meaning])
-            .flat_map(|text| variables(text))
-        {
+    let mut check = |of: &str, text: &str| {
+        for name in variables(text) {
             let of_family = families.iter().any(|prefix| name.starts_with(prefix));
             if !read.contains(name) && !of_family {
-                unread.insert(format!("{}: {name}", signature.name));
+                unread.insert(format!("{of}: {name}"));
             }
         }
+    };
+    for signature in catalogue.signatures() {
+        let texts = signature.causes.iter().chain(&signature.next);
+        for text in texts.chain([&signature.meaning]) {
+            check(&signature.name, text);
+        }
+    }
+    for text in super::reasons::texts() {
+        check("a reason", text);
     }
     assert!(unread.is_empty(), "{unread:#?}");
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod cuda;
+mod exact;
 mod nccl;
 mod programs;
 mod system;
@@ -21,9 +22,9 @@ use std::sync::LazyLock;
 use system::OF_SYSTEM;
 use vague::VAGUE;
 
-/// An error of the system.
+/// An error and what it means.
 struct Reason {
-    /// Its words, as a regex; case does not decide.
+    /// Its words, as a regex or, in `exact`, as plain text; case does not decide.
     words: &'static str,
     cause: &'static str,
     next: &'static str,
@@ -51,7 +52,7 @@ static WORDS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     all().map(words).collect()
 });
 
-/// All reasons, in the order in which they count.
+/// All reasons whose words are a regex, in the order in which they count. Exact wordings are before them.
 fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
     fn of(reasons: &'static [Reason], kind: Kind) -> impl Iterator<Item = (&'static Reason, Kind)> {
         reasons.iter().map(move |reason| (reason, kind))
@@ -87,6 +88,13 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
             finding.next_step = Some(reason.next.to_owned());
             continue;
         }
+        if matches!(kind, Kind::Exact) {
+            if !finding.causes.contains(&cause) {
+                finding.causes.insert(0, cause);
+                finding.next_step = Some(reason.next.to_owned());
+            }
+            continue;
+        }
         // A signature that quotes a program's error knows less than the words of the error.
         let has = |place: &str| signature.is_some_and(|one| one.meaning.contains(place));
         let quotes = has("{error}") || has("{event}");
@@ -95,7 +103,7 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
             Kind::System | Kind::Cuda => names_no_cause,
             Kind::Result => names_no_cause && is_first,
             Kind::Other => names_no_cause && is_first && quotes,
-            Kind::Source | Kind::Vague => false,
+            Kind::Source | Kind::Vague | Kind::Exact => false,
         };
         if is_told_by_words {
             finding.causes.insert(0, cause);
@@ -106,6 +114,8 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
 /// Whose words they are.
 #[derive(Clone, Copy)]
 enum Kind {
+    /// A wording that names one failure.
+    Exact,
     Rdma,
     System,
     Cuda,
@@ -130,6 +140,9 @@ fn of(line: &str) -> Option<(&'static Reason, Kind)> {
         Some(supposed) => &line.as_bytes()[..supposed.start()],
         None => line.as_bytes(),
     };
+    if let Some(reason) = exact::of(stated) {
+        return Some((reason, Kind::Exact));
+    }
     let number = WORDS.iter().position(|words| words.is_match(stated))?;
     all().nth(number)
 }
@@ -152,6 +165,13 @@ pub(super) fn is_vague(finding: &SignatureFinding, signatures: &[Signature]) -> 
 /// Whether the words of a line tell why something failed.
 pub(super) fn tells_why(line: &str) -> bool {
     of(line).is_some_and(|(_, kind)| !matches!(kind, Kind::Vague))
+}
+
+/// Every cause and every next step.
+#[cfg(test)]
+pub(super) fn texts() -> impl Iterator<Item = &'static str> {
+    let all = all().map(|(one, _)| one).chain(exact::all());
+    all.flat_map(|one| [one.cause, one.next])
 }
 
 #[cfg(test)]
@@ -357,8 +377,7 @@ mod tests {
 
     #[test]
     fn each_has_chinese() {
-        let texts = all().flat_map(|(one, _)| [one.cause, one.next]);
-        let missing: Vec<&str> = texts.filter(|text| chinese(text).is_none()).collect();
+        let missing: Vec<&str> = texts().filter(|text| chinese(text).is_none()).collect();
         assert!(missing.is_empty(), "add to chinese-logs.toml: {missing:#?}");
     }
 }

@@ -1,0 +1,102 @@
+//! Wordings of NCCL's warnings.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+pub(super) const WORDINGS: &[Reason] = &[
+    Reason {
+        words: "invalid nccl_comm_id|net : no interface found in the same subnet|no usable listening interface",
+        cause: "NCCL_COMM_ID names an address that is not of this node's networks, or has not the form ADDRESS:PORT",
+        next: "unset NCCL_COMM_ID where a launcher such as torchrun starts the job; otherwise set it to an address of rank 0 that all nodes reach",
+    },
+    Reason {
+        words: "mnnvl*not supported|mnnvl*not working|mnnvl*clique*miss|mnnvl*fail|imex channel|caps-imex-channels|fabric handle",
+        cause: "the NVLink domain of several nodes (MNNVL) is not usable: a process has no IMEX channel, the IMEX daemons do not reach each other, or a GPU is not in the domain",
+        next: "`nvidia-imex-ctl -N`, and `ls /dev/nvidia-caps-imex-channels` in the container; NCCL_MNNVL_ENABLE=0 goes without it",
+    },
+    Reason {
+        words: "cuda failure 800|cumemcreate*operation not permitted|cumemcreate*not permitted|cu failure: 800|cuda error: operation not permitted",
+        cause: "the process may not allocate memory that other nodes or containers can map: it has no IMEX channel",
+        next: "`ls /dev/nvidia-caps-imex-channels` on the node and in the container; NCCL_MNNVL_ENABLE=0 and NCCL_CUMEM_ENABLE=0 go without such memory",
+    },
+    Reason {
+        words: "p2p.cc:*invalid device ordinal|importshareablehandle|importfromshareablehandle|openmemhandle*fail|ipcopenmemhandle|cumemsetaccess|cumulticast",
+        cause: "a process cannot map the memory of another process's GPU: its container does not see that GPU, or has no IMEX channel",
+        next: "give all containers of the job all GPUs of the node, and the host's namespaces of processes and IPC; NCCL_P2P_DISABLE=1 and NCCL_MNNVL_ENABLE=0 go without it",
+    },
+    Reason {
+        words: "xml error|could not open xml|xml import|xml topology",
+        cause: "the file of NCCL_TOPO_FILE is missing on this node, or is no complete description of a machine",
+        next: "unset NCCL_TOPO_FILE, or copy the file for this kind of machine to every node",
+    },
+    Reason {
+        words: "nccl_algo*was set|nccl_proto*was set|invalid*nccl_algo|invalid*nccl_proto|nccl_algo*invalid|nccl_proto*invalid",
+        cause: "NCCL_ALGO or NCCL_PROTO asks for what this NCCL, this job or this collective does not have",
+        next: "unset NCCL_ALGO and NCCL_PROTO",
+    },
+    Reason {
+        words: "is not a valid pointer",
+        cause: "a buffer is not memory of a GPU, or was freed before the call",
+        next: "check the device and the lifetime of the buffer before the call that the line names",
+    },
+    Reason {
+        words: "allocated on device*nccl device",
+        cause: "a buffer is on another GPU than the communicator: the rank made it before it had chosen its GPU",
+        next: "choose the rank's GPU before anything else, as `torch.cuda.set_device(local_rank)` does",
+    },
+    Reason {
+        words: "not in a group call|blocking and nonblocking",
+        cause: "calls of a group do not fit: an end without a start, or communicators that block beside some that do not",
+        next: "read the program's calls of ncclGroupStart and ncclGroupEnd, and how it configures its communicators",
+    },
+    Reason {
+        words: "invalid rank requested",
+        cause: "a rank is not below the number of ranks: the launcher's values of rank and world size do not fit",
+        next: "print RANK and WORLD_SIZE of each process at its start",
+    },
+    Reason {
+        words: "mismatched nccl version",
+        cause: "ranks load different releases of NCCL",
+        next: "compare the lines `NCCL version` of all ranks",
+    },
+    Reason {
+        words: "has already been destroyed|comm argument is corrupted|comm*is corrupted|corrupted or uninitialized",
+        cause: "the program uses a communicator that it had destroyed, or that was never made",
+        next: "read where the program destroys its communicators; check the result of the call that made this one",
+    },
+    Reason {
+        words: "gdr_open|gdr_pin|gdr_map|gdrdrv",
+        cause: "GDRCopy is not usable: its driver gdrdrv is not loaded, or its device is not in the container",
+        next: "`lsmod | grep gdrdrv` and `ls -l /dev/gdrdrv`; NCCL_GDRCOPY_ENABLE=0 goes without it",
+    },
+    Reason {
+        words: "error: network*not found|nccl_net*no plugin|nccl_net*not available",
+        cause: "NCCL_NET names a network that no plugin which NCCL loaded has",
+        next: "unset NCCL_NET, or put the folder of that network's plugin on LD_LIBRARY_PATH",
+    },
+    Reason {
+        words: "buffer registration failed|commregister failed|windowregister failed",
+        cause: "NCCL cannot register a buffer of the program: its allocator or the GPUs do not allow access by other ranks",
+        next: "NCCL_LOCAL_REGISTER=0 goes without it; otherwise allocate the buffer with ncclMemAlloc",
+    },
+    Reason {
+        words: "tuner/plugin*fail|tuner*failed to init|profiler/plugin*fail",
+        cause: "NCCL's plugin for tuning or profiling does not start: it is of another release, or lacks its configuration",
+        next: "unset NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN, and look for libnccl-tuner.so on LD_LIBRARY_PATH",
+    },
+    Reason {
+        words: "incompatible devices|incompatible with the local|different link layer",
+        cause: "the job mixes NICs of different kinds: InfiniBand and RoCE, or different speeds",
+        next: "choose NICs of one kind on all nodes with NCCL_IB_HCA",
+    },
+    Reason {
+        words: "ibv_poll_cq fail|ibv_post_send fail|ibv_post_recv fail",
+        cause: "the NIC reports a broken queue: it was reset, its driver failed, or the queue is full",
+        next: "`dmesg -T | grep mlx5` on this node, at the time of the line",
+    },
+    Reason {
+        words: "could not allocate proxy shm|proxy shm",
+        cause: "/dev/shm has no room, or the processes of this node do not share it",
+        next: "`df -h /dev/shm` in the container; start it with --shm-size=1g or --ipc=host",
+    },
+];
