@@ -3,7 +3,10 @@
 //! They are plain text in lower case, since a regex for each would have to be compiled at every start.
 #![forbid(unsafe_code)]
 
+mod cuda;
 mod nccl;
+mod rdma;
+mod torch;
 
 use super::Reason;
 use memchr::memmem;
@@ -12,6 +15,9 @@ use memchr::memmem;
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
     let tables = [
         nccl::WORDINGS,
+        torch::WORDINGS,
+        cuda::WORDINGS,
+        rdma::WORDINGS,
     ];
     tables.into_iter().flatten()
 }

@@ -1,0 +1,47 @@
+//! Wordings of CUDA, ROCm and their drivers.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+pub(super) const WORDINGS: &[Reason] = &[
+    Reason {
+        words: "no hip gpus are available|hiperrornodevice|hiperrorinvaliddevice|no rocm-capable device",
+        cause: "the process sees no AMD GPU: the container lacks /dev/kfd and /dev/dri, or the user is not in the groups video and render",
+        next: "`rocminfo` in the container; start it with `--device=/dev/kfd --device=/dev/dri --group-add video`",
+    },
+    Reason {
+        words: "hip*invalid device function|hip*no kernel image|hip*no binary for gpu|hiperrornobinaryforgpu|status_error_invalid_isa",
+        cause: "the program, or RCCL, is not built for this kind of AMD GPU",
+        next: "compare `rocminfo | grep gfx` with the kinds of GPUs that the program and RCCL were built for",
+    },
+    Reason {
+        words: "hip failure*invalid device pointer|hip failure*invalid argument|hip failure*invalid value|hip error: invalid argument",
+        cause: "the HIP runtime does not know the memory it was given: ROCm and RCCL are of releases that do not fit, or the memory was freed",
+        next: "compare the releases of ROCm on the node, in the container and of RCCL; try the next patch release of ROCm",
+    },
+    Reason {
+        words: "mps client|mpsconnectionfailed|mps server|mps control daemon",
+        cause: "the server of MPS on this node does not run, failed, or belongs to another user",
+        next: "`ps -ef | grep mps` on the node; start nvidia-cuda-mps-control as the user of the job, or run without MPS",
+    },
+    Reason {
+        words: "invalid resource handle",
+        cause: "a stream, an event or memory of another GPU was used, or one of an earlier call that had failed",
+        next: "choose the rank's GPU before any other call of CUDA; read the first CUDA error of this process",
+    },
+    Reason {
+        words: "stream is capturing",
+        cause: "a call that a CUDA graph cannot hold was made while one was captured",
+        next: "run without CUDA graphs (`--enforce-eager` in vLLM, `--disable-cuda-graph` in SGLang) to see the call",
+    },
+    Reason {
+        words: "uncorrectable nvlink|nvlink error|nvlink: fatal",
+        cause: "an NVLink of the GPU failed: the link, an NVSwitch or the GPU itself",
+        next: "`nvidia-smi nvlink -e` and `dmesg -T | grep -i -e xid -e sxid`; take the node out",
+    },
+    Reason {
+        words: "invalid permissions for mapped object",
+        cause: "native code touched memory of a GPU as if it were memory of the host: a library without CUDA support, such as a UCX of the system",
+        next: "`ucx_info -v` of the library that the process loads, and the frames of the backtrace",
+    },
+];

@@ -1,0 +1,67 @@
+//! Wordings of UCX, NVSHMEM, libfabric and the drivers of NICs.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+pub(super) const WORDINGS: &[Reason] = &[
+    Reason {
+        words: "no active messages transport|no am bcopy|no remote memory access transport|- destination is unreachable",
+        cause: "UCX has no transport that reaches the peer: UCX_TLS or UCX_NET_DEVICES leaves the network out, or the NICs of the two nodes differ",
+        next: "unset UCX_TLS and UCX_NET_DEVICES; compare `ucx_info -d | grep Transport` on both nodes",
+    },
+    Reason {
+        words: "tcp_ep*send(*failed|tcp_ep*recv(*failed|tcp_ep*connect*failed|ucx error: endpoint timeout",
+        cause: "UCX lost its TCP connection to the peer: the peer ended, or its address is of an interface that this node does not reach",
+        next: "read the peer's log of the same time; set UCX_NET_DEVICES to the interface that both nodes share",
+    },
+    Reason {
+        words: "modify_qp(*fail|ibv_modify_qp failed (|invalid gid|gid is invalid|modify qp*rtr|qp to rtr",
+        cause: "the NIC refused to connect a queue pair: the entry of its GID is empty or not that of a RoCE v2 address, its port is down, or the MTUs differ",
+        next: "`show_gids` and `ibv_devinfo` on both nodes; choose the entry with the NIC's IPv4 address: NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or NVSHMEM_IB_GID_INDEX",
+    },
+    Reason {
+        words: "unable to create ah|ibv_create_ah",
+        cause: "the NIC does not take the peer's address: the GID is not of a RoCE v2 network that reaches it, or the NIC lacks the feature",
+        next: "`show_gids` on both nodes, and `ib_write_bw` between them; set NVSHMEM_IB_GID_INDEX",
+    },
+    Reason {
+        words: "could not insert 'nvidia_peermem'|nvidia-peermem*error|nvidia_peermem*error|nv_peer_mem*error",
+        cause: "nvidia-peermem, with which RDMA reaches GPU memory, is not usable: it does not fit the installed RDMA driver",
+        next: "`modprobe nvidia-peermem; dmesg | tail`; reinstall the GPU's driver after the RDMA driver",
+    },
+    Reason {
+        words: "fi_hmem_cuda",
+        cause: "libfabric cannot use CUDA: the container lacks the GPU's driver library, or CUDA failed in it",
+        next: "`nvidia-smi` and `fi_info -p efa` in the container",
+    },
+    Reason {
+        words: "efa*failed to process command",
+        cause: "the EFA device refused a command: its resources are used up, or its driver is old",
+        next: "look for processes of earlier jobs on the instance; `modinfo efa | grep version`",
+    },
+    Reason {
+        words: "mlx5_cmd_out_err|cmd_work_handler|mlx5_cmd_check",
+        cause: "the NIC's firmware refused a command: a value that it does not allow, too many resources, or a driver that does not fit",
+        next: "`mlxfwmanager` or `ethtool -i` shows the firmware; compare it with a node that works",
+    },
+    Reason {
+        words: "fabricmanager*mismatch|fabricmanager*failed|fabric manager*mismatch|fabric manager*failed to",
+        cause: "the fabric manager of the NVSwitches does not run, or is of another release than the driver",
+        next: "`systemctl status nvidia-fabricmanager` and `nvidia-smi -q | grep -A2 Fabric` on the node",
+    },
+    Reason {
+        words: "got completion with error",
+        cause: "a request of the NIC failed: the peer ended, the path lost its packets, or memory is not registered",
+        next: "read the lines of the program above it, and the peer's log of the same time",
+    },
+    Reason {
+        words: "number of gpus detected*not equal",
+        cause: "the receive manager does not see all GPUs of the node: its container lacks a device, or another network has the slot of a GPU's NIC",
+        next: "`ls /dev/nvidia*` in the manager's container; compare the networks of the node pool with the NICs of the GPUs",
+    },
+    Reason {
+        words: "rxdm is not ready",
+        cause: "the receive manager does not run on this node, failed, or is not reached from the job's container",
+        next: "read the receive manager's log on this node; check that both containers share its folder of sockets",
+    },
+];

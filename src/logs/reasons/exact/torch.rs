@@ -1,0 +1,52 @@
+//! Wordings of PyTorch's distributed parts.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+pub(super) const WORDINGS: &[Reason] = &[
+    Reason {
+        words: "distributed package doesn't have nccl",
+        cause: "this PyTorch was built without NCCL: it is the build for the CPU, or for another system",
+        next: "`python -c 'import torch; print(torch.version.cuda)'`; install the build for CUDA",
+    },
+    Reason {
+        words: "no backend type associated with device type",
+        cause: "a tensor is on a device for which the process group has no backend: NCCL takes tensors of GPUs only",
+        next: "move the tensor to the GPU, or initialize the group with `cpu:gloo,cuda:nccl`",
+    },
+    Reason {
+        words: "default process group twice",
+        cause: "the program initializes PyTorch's process group although it is already initialized",
+        next: "ask torch.distributed.is_initialized() before init_process_group",
+    },
+    Reason {
+        words: "unable to find address for: |ifa != nullptr|unable to resolve hostname to a (local) address",
+        cause: "GLOO_SOCKET_IFNAME names an interface that this node lacks, or the node's own name has no address",
+        next: "`ip -br addr`; set GLOO_SOCKET_IFNAME to the interface that all nodes share",
+    },
+    Reason {
+        words: "found no nvidia driver",
+        cause: "the process finds no NVIDIA driver: the container was started without GPUs, or the node has none",
+        next: "`nvidia-smi` on the node and in the container; start the container with GPUs",
+    },
+    Reason {
+        words: "ddp expects same model|inconsistent*params",
+        cause: "the ranks have different models: other code, configuration or checkpoint",
+        next: "print the number of parameters on every rank; compare code and configuration of the nodes",
+    },
+    Reason {
+        words: "received 0 items of ancdata",
+        cause: "the limit of open files is too low for the tensors that workers of the data loader share",
+        next: "raise `ulimit -n` where the program starts",
+    },
+    Reason {
+        words: "dataloader worker*killed by signal: killed",
+        cause: "the process was killed from outside, mostly because the node or its container was out of memory",
+        next: "`dmesg -T | grep -i oom` on the node; fewer workers of the data loader",
+    },
+    Reason {
+        words: "size mismatch for*copying a param|missing key(s) in state_dict|unexpected key(s) in state_dict",
+        cause: "the checkpoint is of another model, or was saved with other parallel sizes",
+        next: "compare the configuration of the checkpoint with that of this run",
+    },
+];
