@@ -6,6 +6,7 @@
 mod cuda;
 mod nccl;
 mod rdma;
+mod serving;
 mod torch;
 
 use super::Reason;
@@ -18,6 +19,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
         torch::WORDINGS,
         cuda::WORDINGS,
         rdma::WORDINGS,
+        serving::WORDINGS,
     ];
     tables.into_iter().flatten()
 }

@@ -1,0 +1,82 @@
+//! Wordings of vLLM, SGLang, Ray, DeepSpeed, Megatron and TensorRT-LLM.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+pub(super) const WORDINGS: &[Reason] = &[
+    Reason {
+        words: "unique ip address",
+        cause: "two nodes report the same address: VLLM_HOST_IP is equal on both, or the interface that Ray takes",
+        next: "give each node its own VLLM_HOST_IP, on the network that all nodes share",
+    },
+    Reason {
+        words: "no available node types can fulfill|number of required gpus exceeds|cannot provide a placement group|current node has no gpu|larger than the number of available gpus|actorunschedulable|total resources available",
+        cause: "the job asks Ray for more GPUs than its nodes have, or for a node by an address that Ray does not know",
+        next: "`ray status`: compare its GPUs with tensor times pipeline parallel size, and its addresses with VLLM_HOST_IP",
+    },
+    Reason {
+        words: "less than desired gpu memory utilization|memory capacity is unbalanced",
+        cause: "another process, or one of an earlier run, holds memory of a GPU",
+        next: "`nvidia-smi` on the node lists the processes; end them, or lower the program's share of the memory",
+    },
+    Reason {
+        words: "no available memory for the cache blocks|kv cache is needed|available kv cache memory|that can be stored in kv cache|runtimeerror: not enough memory",
+        cause: "no GPU memory is left for the KV cache beside the model's weights",
+        next: "more GPUs for each model, a smaller maximum length (`--max-model-len`, `--context-length`), or a larger share of the memory",
+    },
+    Reason {
+        words: "attention heads*divisible|divisible by*parallel|not divisible by*parallel|divisible by tp|not divisible by tensor",
+        cause: "a parallel size does not divide the number of ranks, heads or layers",
+        next: "choose tensor, pipeline and expert parallel sizes that divide the numbers in the line",
+    },
+    Reason {
+        words: "could not find any running ray instance|failed to connect to gcs|unable to connect to gcs|can't connect to gcs|could not connect to ray|ray is trying to start at",
+        cause: "no Ray cluster answers at the address: `ray start` was not run on this node, has ended, or another cluster is there",
+        next: "`ray status` on the head node and on this one; `ray stop`, then `ray start --address=HEAD:6379`",
+    },
+    Reason {
+        words: "failed to unpickle serialized exception",
+        cause: "a worker failed with an exception that this process cannot read, because packages of the nodes differ",
+        next: "read the worker's own log for the exception; compare `pip list` on all nodes",
+    },
+    Reason {
+        words: "get timed out: some object",
+        cause: "a task or an actor of Ray did not answer in time: it hangs, or waits for resources",
+        next: "`ray list actors` and `ray stack` on the nodes show what it does",
+    },
+    Reason {
+        words: "its node has died|node*has died|owner's node",
+        cause: "the node of the actor was lost: its raylet ended, it was out of memory, or the network to it is cut",
+        next: "read raylet.out and `dmesg -T` of that node",
+    },
+    Reason {
+        words: "check batch related parameters",
+        cause: "DeepSpeed's batch sizes do not fit the number of ranks: the whole batch is the micro batch times accumulation times ranks",
+        next: "correct or omit one of the three values in the configuration; compare the number of ranks with the launcher's",
+    },
+    Reason {
+        words: "not reachable via ssh|ssh -o passwordauthentication=no|ssh exited with exit code 255|setup passwordless ssh",
+        cause: "the launcher cannot log in to the node by ssh without a password",
+        next: "`ssh -o BatchMode=yes HOST true` as the same user, from the same container; the node's host key and authorized_keys",
+    },
+    Reason {
+        words: "mpisize == tp|mpi size*tp*pp|world size*must be equal to*tp",
+        cause: "the number of MPI processes is not the one that the engine was built for: tensor times pipeline parallel size",
+        next: "start it with `mpirun -n N`, N being that number",
+    },
+    Reason {
+        words: "shared memory broadcast block|rpc call to*timed out|waiting for engine core",
+        cause: "a worker of the engine does not answer: it hangs in a collective or a kernel, or has ended",
+        next: "`py-spy dump` of each worker; read the first error of every worker's log",
+    },
+    Reason {
+        words: "current loss scale already at minimum",
+        cause: "the numbers of the training left their range",
+        next: "look at loss and gradient norm of the steps before; compare the ranks: one alone points at its GPU or its data",
+    },
+    Reason {
+        words: "cluster was started with:",
+        cause: "this process has another release of Ray or Python than the cluster",
+        next: "use one image on all nodes; compare `ray --version` and `python --version`",
+    },
+];
