@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 mod cuda;
+mod launch;
 mod nccl;
+mod programs;
 mod rdma;
 mod serving;
 mod torch;
@@ -20,6 +22,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
         cuda::WORDINGS,
         rdma::WORDINGS,
         serving::WORDINGS,
+        launch::WORDINGS,
+        programs::WORDINGS,
     ];
     tables.into_iter().flatten()
 }

@@ -1,0 +1,72 @@
+//! Wordings of Slurm, Kubernetes and container runtimes.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+pub(super) const WORDINGS: &[Reason] = &[
+    Reason {
+        words: "command not found: nvidia-container-cli|could not select device driver|nvidia-container-cli*no such file|nvidia-container-runtime*not found",
+        cause: "the NVIDIA container toolkit is not installed on this node, so no container gets its GPUs",
+        next: "install nvidia-container-toolkit on the node; `nvidia-container-cli info` must list the GPUs",
+    },
+    Reason {
+        words: "unsatisfied condition: cuda|unsatisfied condition: driver|unsatisfied condition: brand",
+        cause: "the image asks for a newer driver than this node has",
+        next: "update the node's driver, or use an image for the CUDA release of the driver",
+    },
+    Reason {
+        words: "nvidia-container-cli: mount error*file exists|libnvidia-ml.so*file exists",
+        cause: "the image holds files of the GPU's driver, in the places where the container toolkit mounts the node's",
+        next: "remove libcuda and libnvidia files from the image",
+    },
+    Reason {
+        words: "ldcache error|ldconfig*terminated with signal",
+        cause: "ldconfig fails in the image, so the GPU's driver is not mounted: the image is damaged or of another kind of processor, or a limit of the node ended it",
+        next: "run `ldconfig` in the image without the container toolkit; try another image on the same node",
+    },
+    Reason {
+        words: "ucx cannot be selected|no components were able to be opened",
+        cause: "Open MPI cannot use the component that it was asked for, mostly UCX: this build lacks it, or it finds no usable device",
+        next: "`ompi_info | grep ucx` and `ucx_info -d` in the container; `--mca pml ob1 --mca btl tcp,self` goes without it",
+    },
+    Reason {
+        words: "specified plugin name for mpi|cannot create context for mpi|mpi/pmix*not found",
+        cause: "this Slurm has no MPI plugin of the name that the job asks for",
+        next: "`srun --mpi=list` shows the plugins; choose one of them",
+    },
+    Reason {
+        words: "generic resource (gres)|invalid gres|gres*not available",
+        cause: "Slurm cannot give the GPUs as the job asks for them: their name, type or number is not that of the partition",
+        next: "`sinfo -o '%P %N %G'` shows the GPUs of each partition",
+    },
+    Reason {
+        words: "invalid job id specified|job/step already completing",
+        cause: "the Slurm job has already ended",
+        next: "`sacct -j JOB -o jobid,state,exitcode,end`",
+    },
+    Reason {
+        words: "is not writeable|is not writable|not a writable directory",
+        cause: "the process may not write to the folder that the line names, or it is missing on this node",
+        next: "`ls -ld` and `findmnt -T` for the folder, on this node and in the container",
+    },
+    Reason {
+        words: "socket timed out on send/recv",
+        cause: "the node's slurmd or slurmctld did not answer in time: it imports a large container image, or is overloaded",
+        next: "import the image before the job (`enroot import`); read slurmd's log on the node; raise Slurm's MessageTimeout",
+    },
+    Reason {
+        words: "closed by remote host",
+        cause: "the ssh session to a node ended from its side: its sshd, its container or the node itself went away",
+        next: "read the log of the container and `dmesg -T` of that node; `ssh HOST true` from here",
+    },
+    Reason {
+        words: "requested number of devices unavailable|devices unavailable for nvidia.com/gpu",
+        cause: "the node has fewer usable GPUs than Kubernetes believes: one failed, or another pod holds it",
+        next: "`nvidia-smi -L` and `dmesg -T | grep -i xid` on the node; restart the device plugin's pod there",
+    },
+    Reason {
+        words: "was unable to reliably start|orte was unable|prte was unable|daemon*has failed to start",
+        cause: "mpirun could not start its daemons on the other nodes: ssh failed, or orted or prted is not in PATH there",
+        next: "run `ssh NODE which orted` for every node, and set --mca oob_tcp_if_include to the interface that all nodes share",
+    },
+];

@@ -1,0 +1,37 @@
+//! Wordings of Python, of the dynamic loader and of what programs fetch.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+pub(super) const WORDINGS: &[Reason] = &[
+    Reason {
+        words: "version `glibc|version `cxxabi|glibcxx_|version 'glibc|version `gomp",
+        cause: "the library was built for a newer distribution: glibc or libstdc++ of this image is older",
+        next: "use the library's build for this distribution (`ldd --version`); do not mount the host's libraries into the container",
+    },
+    Reason {
+        words: "couldn't connect to 'https|offline mode|localentrynotfound|max retries exceeded with url|name resolution*huggingface",
+        cause: "the node does not reach the server of models or data, and its cache lacks the files",
+        next: "fetch the files before the job to a folder of all nodes, or set the proxy; `curl -I URL` from this node",
+    },
+    Reason {
+        words: "ran out of input|invalid load key|metadataincompletebuffer|failed finding central directory|header too large",
+        cause: "a file is incomplete or is no file of this format: its writing was interrupted, or it is a pointer of git-lfs",
+        next: "compare the size and the checksum of the file with its source; fetch it again",
+    },
+    Reason {
+        words: "unable to load nccl|libnccl.so*cannot open|could not load*libnccl.so|failed to load*libnccl.so",
+        cause: "libnccl was not found or cannot be loaded: it is not installed in this image, or LD_LIBRARY_PATH lacks its folder",
+        next: "`ldconfig -p | grep nccl` and `pip list | grep nccl` in the container; `ldd` of the library that needs it",
+    },
+    Reason {
+        words: "unicodedecodeerror|codec can't decode",
+        cause: "bytes were read as text and are none: a file or a message of another format, or packages of releases that do not fit",
+        next: "read the traceback above the line; compare `pip list` with what the program asks for",
+    },
+    Reason {
+        words: "cuda is required*none was|torch not compiled with cuda",
+        cause: "this PyTorch is the build for the CPU",
+        next: "`python -c 'import torch; print(torch.version.cuda)'`; install the build for CUDA",
+    },
+];
