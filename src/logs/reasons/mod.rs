@@ -5,6 +5,7 @@
 //! look at. The system's words also tell more than a signature of lines that name no cause.
 #![forbid(unsafe_code)]
 
+mod codes;
 mod cuda;
 mod exact;
 mod nccl;
@@ -140,10 +141,22 @@ fn of(line: &str) -> Option<(&'static Reason, Kind)> {
         Some(supposed) => &line.as_bytes()[..supposed.start()],
         None => line.as_bytes(),
     };
-    if let Some(reason) = exact::of(stated) {
+    let found = reason_in(stated);
+    match &found {
+        // The number of an error tells more than words that programs use alike.
+        None | Some((_, Kind::Other | Kind::Vague)) => codes::words(stated)
+            .and_then(|words| reason_in(words.as_bytes()))
+            .or(found),
+        Some(_) => found,
+    }
+}
+
+/// The reason in the words of a text.
+fn reason_in(text: &[u8]) -> Option<(&'static Reason, Kind)> {
+    if let Some(reason) = exact::of(text) {
         return Some((reason, Kind::Exact));
     }
-    let number = WORDS.iter().position(|words| words.is_match(stated))?;
+    let number = WORDS.iter().position(|words| words.is_match(text))?;
     all().nth(number)
 }
 
