@@ -8,7 +8,7 @@ use std::fmt::Write;
 use tcpx_logs::{
     Comm, HarnessState, LogEnd, LogReport, OwnSignature, Role, Severity, SignatureFinding,
 };
-use tcpx_words::units::printable;
+use tcpx_words::units::{counted, printable};
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;
@@ -39,12 +39,19 @@ pub(crate) fn render(report: &LogReport, verbose: bool) -> String {
     text
 }
 
+/// `1 line`, `2 lines`.
+fn many(count: impl TryInto<usize>, what: &str) -> String {
+    counted(count.try_into().unwrap_or(usize::MAX), what)
+}
+
 fn head(report: &LogReport) -> String {
     let inputs = &report.inputs;
-    let (files, lines, matched) = (inputs.files, inputs.lines, inputs.matched_lines);
     let mut text = format!(
-        "# logs : {files} files, {lines} lines, {} bytes; {matched} lines of known kinds\n",
-        inputs.bytes
+        "# logs : {}, {}, {} bytes; {} of known kinds\n",
+        many(inputs.files, "file"),
+        many(inputs.lines, "line"),
+        inputs.bytes,
+        many(inputs.matched_lines, "line")
     );
     if inputs.filtered_records > 0 {
         let _ = writeln!(
@@ -282,10 +289,10 @@ fn ranks(ranks: &[u32]) -> String {
 /// One finding, with what it means and what to do.
 pub(crate) fn finding(finding: &SignatureFinding) -> String {
     let mut text = format!(
-        "{} {} : {} lines, {}, {}\n  {}\n",
+        "{} {} : {}, {}, {}\n  {}\n",
         finding.severity.name().to_uppercase(),
         finding.signature,
-        finding.count,
+        many(finding.count, "line"),
         times(finding),
         named(&finding.processes),
         finding.meaning

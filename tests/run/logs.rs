@@ -23,7 +23,7 @@ fn logs(arguments: &[&str], text: &str) -> Tool {
 fn a_file_yields_findings_transport_and_unknown_lines() {
     let ended = logs(&["x.log"], &[USED, NULL, ODD].concat()).ends_with(0);
     ended.says(&[
-        "# logs : 1 files, 3 lines",
+        "# logs : 1 file, 3 lines",
         "# transport : tcpx",
         "null-mhandle",
         "something odd #",
