@@ -11,6 +11,7 @@ use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
 use super::input::InputProblem;
 use super::networks::kind;
+use super::reasons::Telling;
 use super::report::{
     CollectiveWait, LinePlace, LogReport, PollRate, Setting, SignatureFinding, UNKNOWN_WARNING,
     UnknownWarning,
@@ -188,14 +189,12 @@ impl Compose<'_> {
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
         follow_ends(&mut report.findings);
         let signatures = &self.catalogue.signatures;
-        let vague = report.findings.iter();
-        let vague: Vec<bool> = vague
-            .map(|one| super::reasons::is_vague(one, signatures))
+        let telling = report.findings.iter();
+        let telling: Vec<Telling> = telling
+            .map(|one| super::reasons::telling(one, signatures))
             .collect();
-        order(&mut report.findings, |number| {
-            vague.get(number) == Some(&true)
-        });
-        order(&mut report.benign, |_| false);
+        order(&mut report.findings, &telling);
+        order(&mut report.benign, &[]);
     }
 
     /// Whether every process with these lines initialized a communicator afterwards, or the job has

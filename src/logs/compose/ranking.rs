@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::ENDING_LINES;
+use crate::reasons::Telling;
 use crate::report::{LinePlace, SignatureFinding, UNKNOWN_WARNING};
 use crate::signature::{Role, Severity};
 use crate::time;
@@ -67,21 +68,31 @@ pub(super) fn follow_ends(findings: &mut [SignatureFinding]) {
 
 /// Orders findings: what failed first, then failures without a reason, warnings, and what
 /// followed, mere warnings last. Lines of one file are in the order of the file unless all have a
-/// time. A line that only says that something failed is behind a line next to it that says why.
-pub(super) fn order(findings: &mut Vec<SignatureFinding>, is_vague: impl Fn(usize) -> bool) {
+/// time. A line that only says that something failed is behind one next to it that tells more, and
+/// a result of NCCL behind one that says why.
+pub(super) fn order(findings: &mut Vec<SignatureFinding>, telling: &[Telling]) {
     let have_times = have_clocks(findings);
-    let told = findings.iter().enumerate();
-    let told = told.filter(|(number, one)| one.role == Role::General && !is_vague(*number));
-    let told: Vec<LinePlace> = told.map(|(_, one)| one.first.clone()).collect();
+    let tells = |number: usize| telling.get(number).copied().unwrap_or(Telling::Signature);
+    let generals = findings.iter().enumerate();
+    let generals = generals.filter(|(_, one)| one.role == Role::General);
+    let generals: Vec<(Telling, LinePlace)> = generals
+        .map(|(number, one)| (tells(number), one.first.clone()))
+        .collect();
     let is_near = |one: &LinePlace, other: &LinePlace| {
         one.file == other.file && one.line.abs_diff(other.line) <= ENDING_LINES
     };
     let key = |(number, finding): &(usize, SignatureFinding)| {
         let at = finding.first.at.clone().filter(|_| have_times);
         let is_mild = finding.role == Role::Consequence && finding.severity >= Severity::Warning;
-        let yields = finding.role == Role::General
-            && is_vague(*number)
-            && told.iter().any(|other| is_near(&finding.first, other));
+        let least = match tells(*number) {
+            Telling::Failure => Some(Telling::Result),
+            Telling::Result => Some(Telling::Why),
+            Telling::Signature | Telling::Why => None,
+        };
+        let tells_more = |(telling, place): &(Telling, LinePlace)| {
+            least.is_some_and(|least| *telling >= least) && is_near(&finding.first, place)
+        };
+        let yields = finding.role == Role::General && generals.iter().any(tells_more);
         (finding.order(), is_mild, yields, at, finding.first.clone())
     };
     let mut numbered: Vec<_> = std::mem::take(findings).into_iter().enumerate().collect();

@@ -3,6 +3,7 @@
 
 use super::ranking::is_later;
 use super::{Compose, ENDING_LINES, read_around, shown};
+use crate::reasons::Telling;
 use crate::report::{LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine};
 use crate::signature::{Role, Severity};
 
@@ -48,7 +49,8 @@ impl Compose<'_> {
                 && crate::reasons::tells_why(&line.sample)
         };
         let number = report.stated.iter().position(tells);
-        number.filter(|_| crate::reasons::is_vague(first, &self.catalogue.signatures))
+        let telling = crate::reasons::telling(first, &self.catalogue.signatures);
+        number.filter(|_| telling == Telling::Failure)
     }
 
     /// The first of the lines that state an error with which a file ends, or of those of them that

@@ -60,9 +60,4 @@ pub(super) const OF_CUDA: &[Reason] = &[
         cause: "a CUDA library refused a call: its release does not fit, sizes are wrong, or an earlier kernel failed",
         next: "run with CUDA_LAUNCH_BLOCKING=1; compare the releases of the libraries with the program's",
     },
-    Reason {
-        words: r"unhandled cuda error",
-        cause: "a CUDA call inside NCCL failed: memory is full, GPUs cannot access each other, the driver does not fit, or an earlier kernel failed",
-        next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the CUDA error",
-    },
 ];

@@ -168,11 +168,29 @@ fn only_quotes(name: &str, signature: Option<&Signature>) -> bool {
     matches!(name, UNKNOWN_WARNING | STATED_ERROR) || signature.is_some_and(quotes)
 }
 
-/// Whether a finding says that something failed, and not why.
-pub(super) fn is_vague(finding: &SignatureFinding, signatures: &[Signature]) -> bool {
+/// How much the line of a finding tells, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Telling {
+    /// That something failed.
+    Failure,
+    /// That NCCL failed, and with which of its results.
+    Result,
+    /// What a signature knows of such lines.
+    Signature,
+    /// Why, in its own words.
+    Why,
+}
+
+/// How much a finding tells.
+pub(super) fn telling(finding: &SignatureFinding, signatures: &[Signature]) -> Telling {
     let name = finding.signature.as_str();
     let signature = signatures.iter().find(|one| one.name == name);
-    only_quotes(name, signature) && !tells_why(&finding.sample)
+    match of(&finding.sample) {
+        Some((_, Kind::Result)) if finding.role == Role::General => Telling::Result,
+        Some((_, kind)) if !matches!(kind, Kind::Vague) => Telling::Why,
+        _ if only_quotes(name, signature) => Telling::Failure,
+        _ => Telling::Signature,
+    }
 }
 
 /// Whether the words of a line tell why something failed.

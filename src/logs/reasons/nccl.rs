@@ -89,6 +89,11 @@ pub(super) const OF_RDMA: &[Reason] = &[
 /// The words of NCCL's results, of which programs log nothing else where NCCL_DEBUG is unset.
 pub(super) const OF_RESULTS: &[Reason] = &[
     Reason {
+        words: r"unhandled cuda error",
+        cause: "a CUDA call inside NCCL failed: memory is full, GPUs cannot access each other, the driver does not fit, or an earlier kernel failed",
+        next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the CUDA error",
+    },
+    Reason {
         words: r"(?:nccl error|nccl failure|nccl operation|nccl\w+ failed).{0,200}invalid usage",
         cause: "the program used NCCL wrongly: two ranks on one GPU, ranks that disagree on a communicator, or a GPU that is not visible",
         next: "compare CUDA_VISIBLE_DEVICES and the GPU of each rank; NCCL_DEBUG=WARN names the rule that was broken",

@@ -20,6 +20,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "compare the releases of ROCm on the node, in the container and of RCCL; try the next patch release of ROCm",
     },
     Reason {
+        words: "failed to cuda calloc|failed to cuda malloc|failed to cuda host",
+        cause: "the GPU's memory is full",
+        next: "leave memory free for NCCL: lower the batch size or the framework's memory fraction; `nvidia-smi` lists other processes",
+    },
+    Reason {
         words: "mps client|mpsconnectionfailed|mps server|mps control daemon",
         cause: "the server of MPS on this node does not run, failed, or belongs to another user",
         next: "`ps -ef | grep mps` on the node; start nvidia-cuda-mps-control as the user of the job, or run without MPS",
