@@ -444,6 +444,42 @@ impl Counter<'_> {
         }
     }
 
+    /// Adds the line behind one that announces a warning, unless it may be one of a signature.
+    fn last_warning(&mut self, speaker: u32, line: CountedLine<'_>) {
+        let block = line.around.block;
+        let behind = block.get(line.around.end + 1..).unwrap_or_default();
+        let end = memchr::memchr(b'\n', behind).unwrap_or(behind.len());
+        let next = &behind[..end];
+        let (mut is_known, catalogue) = (false, self.catalogue);
+        catalogue.hits(next, |literal, _| {
+            is_known |= catalogue.is_signature(literal)
+        });
+        // Both lines have the prefix of the same launcher.
+        let prefix = &line.text[..line.at.min(line.text.len())];
+        let message = next.strip_prefix(prefix).unwrap_or(next).trim_ascii();
+        if is_known || message.is_empty() {
+            return;
+        }
+        let place = Place {
+            line: line.place.line + 1,
+            ..line.place
+        };
+        let around = Around {
+            block,
+            start: line.around.end + 1,
+            end: line.around.end + 1 + end,
+        };
+        let said = CountedLine {
+            place,
+            site: None,
+            text: next,
+            at: 0,
+            around,
+            ..line
+        };
+        self.tally.see_unknown(speaker, message, false, said);
+    }
+
     fn note(&mut self, found: &Found, speaker: u32, record: &Record<'_>, line: CountedLine<'_>) {
         let signature = &self.catalogue.signatures[found.signature];
         // At most SIGNATURES_MAX.
@@ -455,6 +491,7 @@ impl Counter<'_> {
         let [first, second] = found.groups(line.text);
         match signature.fact {
             None | Some(Fact::Harness) => {}
+            Some(Fact::LastWarning) => self.last_warning(speaker, line),
             Some(Fact::Polls) => {
                 if let Some(flow) = found.flow(line.text) {
                     self.tally.flow(speaker, flow, |flow| {

@@ -120,6 +120,8 @@ pub enum Fact {
     Volume,
     /// A step of a program that drives the plugin itself, read by `harness`.
     Harness,
+    /// The next line is NCCL's last warning, which PyTorch quotes in an exception.
+    LastWarning,
 }
 
 impl Fact {
@@ -140,7 +142,8 @@ impl Fact {
             | Self::Flow
             | Self::Polls
             | Self::Volume
-            | Self::Harness => ["", ""],
+            | Self::Harness
+            | Self::LastWarning => ["", ""],
         }
     }
 

@@ -25,6 +25,21 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "give all containers of the job all GPUs of the node, and the host's namespaces of processes and IPC; NCCL_P2P_DISABLE=1 and NCCL_MNNVL_ENABLE=0 go without it",
     },
     Reason {
+        words: "no pollout events|socketpollconnect poll",
+        cause: "the two hosts use interfaces that do not reach each other",
+        next: "check that the peer's process runs and that this node reaches its address; set NCCL_SOCKET_IFNAME to the network that all nodes share",
+    },
+    Reason {
+        words: "error while creating shared memory segment|shared memory segment*no space left|/dev/shm*no space left|shmopen*no space left|/dev/shm*errno 28",
+        cause: "/dev/shm is full: the container's has Docker's default of 64 MiB, or ended processes left segments in it",
+        next: "start the container with --shm-size=1g or --ipc=host; in Kubernetes, mount an emptyDir of medium Memory on /dev/shm",
+    },
+    Reason {
+        words: "cuda failure*invalid argument",
+        cause: "a call refused a value: NCCL, the driver and the program's allocator do not fit, or the GPUs cannot share memory",
+        next: "try a newer release of NCCL; NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1, one at a time, tell which part it is",
+    },
+    Reason {
         words: "xml error|could not open xml|xml import|xml topology",
         cause: "the file of NCCL_TOPO_FILE is missing on this node, or is no complete description of a machine",
         next: "unset NCCL_TOPO_FILE, or copy the file for this kind of machine to every node",
