@@ -55,6 +55,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "import the image before the job (`enroot import`); read slurmd's log on the node; raise Slurm's MessageTimeout",
     },
     Reason {
+        words: "error dialing backend|unable to upgrade connection",
+        cause: "Kubernetes' API server did not reach the pod through the node's kubelet: the pod has ended, or the kubelet or its network is overloaded",
+        next: "`kubectl get nodes` and the kubelet's log on the node; start fewer `kubectl exec` at once, or use ssh between the pods",
+    },
+    Reason {
         words: "closed by remote host",
         cause: "the ssh session to a node ended from its side: its sshd, its container or the node itself went away",
         next: "read the log of the container and `dmesg -T` of that node; `ssh HOST true` from here",

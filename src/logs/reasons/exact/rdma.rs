@@ -20,6 +20,16 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`show_gids` and `ibv_devinfo` on both nodes; choose the entry with the NIC's IPv4 address: NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or NVSHMEM_IB_GID_INDEX",
     },
     Reason {
+        words: "reg_mr(*failed|failed to register region|failed to register address|failed to register user buffer|failed to register memory|memory registration failed|failed to allocate memory pool",
+        cause: "the NIC cannot register the memory: nvidia-peermem or DMA-BUF is missing for memory of a GPU, or the limit of locked memory is too small",
+        next: "`lsmod | grep nvidia_peermem` on the node and `ulimit -l` in the container",
+    },
+    Reason {
+        words: "fi_getinfo() call failed|could not find a provider|find a protocol that worked|fi_getinfo*no data available",
+        cause: "libfabric has no provider for this node: the container lacks the EFA device, or this libfabric was built without the provider",
+        next: "`fi_info -p efa` and `ls /dev/infiniband` in the container",
+    },
+    Reason {
         words: "unable to create ah|ibv_create_ah",
         cause: "the NIC does not take the peer's address: the GID is not of a RoCE v2 network that reaches it, or the NIC lacks the feature",
         next: "`show_gids` on both nodes, and `ib_write_bw` between them; set NVSHMEM_IB_GID_INDEX",

@@ -65,6 +65,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "start it with `mpirun -n N`, N being that number",
     },
     Reason {
+        words: "custom_all_reduce.cuh|custom_all_reduce*error|custom allreduce*fail",
+        cause: "vLLM's own all-reduce cannot use the memory of the other GPUs: the GPUs have no access to each other, or the allocator's memory cannot be shared",
+        next: "start with `--disable-custom-all-reduce`; `nvidia-smi topo -p2p r` shows the access",
+    },
+    Reason {
         words: "shared memory broadcast block|rpc call to*timed out|waiting for engine core",
         cause: "a worker of the engine does not answer: it hangs in a collective or a kernel, or has ended",
         next: "`py-spy dump` of each worker; read the first error of every worker's log",

@@ -15,6 +15,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "move the tensor to the GPU, or initialize the group with `cpu:gloo,cuda:nccl`",
     },
     Reason {
+        words: "rendezvous has timed out|rendezvous timed out",
+        cause: "a node did not start, or started later than the timeout",
+        next: "`nc -vz HOST PORT` from each node to the address in --rdzv_endpoint; read the log of that node",
+    },
+    Reason {
         words: "default process group twice",
         cause: "the program initializes PyTorch's process group although it is already initialized",
         next: "ask torch.distributed.is_initialized() before init_process_group",
