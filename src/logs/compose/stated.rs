@@ -27,7 +27,7 @@ impl Compose<'_> {
         report.stated = lines.filter(precedes).collect();
         let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
         let first = match report.findings.is_empty() {
-            false if report.findings.iter().all(has_followed) => Some(0),
+            false if report.findings.iter().all(has_followed) => Some(first_told(&report.stated)),
             false => self.tells_why_before(report),
             true => self.ends_in_an_error(&report.stated),
         };
@@ -50,7 +50,7 @@ impl Compose<'_> {
         };
         let number = report.stated.iter().position(tells);
         let telling = crate::reasons::telling(first, &self.catalogue.signatures);
-        number.filter(|_| telling == Telling::Failure)
+        number.filter(|_| telling != Telling::Why)
     }
 
     /// The first of the lines that state an error with which a file ends, or of those of them that
@@ -80,6 +80,21 @@ impl Compose<'_> {
         let mut at_end = (first?..stated.len()).filter(fails);
         at_end.clone().find(tells).or_else(|| at_end.next())
     }
+}
+
+/// The first line, or one next to it that tells why it failed.
+fn first_told(stated: &[StatedLine]) -> usize {
+    let is_near = |line: &&StatedLine| {
+        stated.first().is_some_and(|first| {
+            let behind = line.place.line.saturating_sub(first.place.line);
+            line.place.file == first.place.file && behind <= ENDING_LINES
+        })
+    };
+    let tells = |line: &StatedLine| {
+        !crate::stated::is_warning(&line.sample) && crate::reasons::tells_why(&line.sample)
+    };
+    let mut near = stated.iter().take_while(is_near);
+    near.position(tells).unwrap_or(0)
 }
 
 /// A line that states an error in words as a finding.
