@@ -35,6 +35,16 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`srun --mpi=list` shows the plugins; choose one of them",
     },
     Reason {
+        words: "munge*fail|munge*error|invalid authentication credential",
+        cause: "the nodes do not accept each other's credentials: munge's keys differ, its daemon does not run, or the clocks differ",
+        next: "`munge -n | ssh HOST unmunge`; compare `md5sum /etc/munge/munge.key` and `date` on all nodes",
+    },
+    Reason {
+        words: "container creation failed|mount hook function failure",
+        cause: "Apptainer cannot mount the image: the node lacks squashfuse, user namespaces or the setuid installation, or the image is damaged",
+        next: "`apptainer exec IMAGE true` on that node; `sysctl user.max_user_namespaces`",
+    },
+    Reason {
         words: "generic resource (gres)|invalid gres|gres*not available",
         cause: "Slurm cannot give the GPUs as the job asks for them: their name, type or number is not that of the partition",
         next: "`sinfo -o '%P %N %G'` shows the GPUs of each partition",

@@ -35,6 +35,16 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "start the container with --shm-size=1g or --ipc=host; in Kubernetes, mount an emptyDir of medium Memory on /dev/shm",
     },
     Reason {
+        words: "transport/nvls.cc:*cuda failure",
+        cause: "multicast over NVLink (NVLS) was not set up: the fabric manager does not run or lost its state, or the container hides GPUs",
+        next: "`systemctl status nvidia-fabricmanager` and `nvidia-smi -q | grep -A2 Fabric` on the node; NCCL_NVLS_ENABLE=0 goes without it",
+    },
+    Reason {
+        words: "transport/p2p.cc:*invalid argument",
+        cause: "GPUs of one node cannot access each other's memory: separate containers, an IOMMU or ACS, or hidden devices",
+        next: "`nvidia-smi topo -p2p r` in the container; NCCL_P2P_DISABLE=1 goes without it",
+    },
+    Reason {
         words: "cuda failure*invalid argument",
         cause: "a call refused a value: NCCL, the driver and the program's allocator do not fit, or the GPUs cannot share memory",
         next: "try a newer release of NCCL; NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1, one at a time, tell which part it is",

@@ -55,7 +55,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`mlxfwmanager` or `ethtool -i` shows the firmware; compare it with a node that works",
     },
     Reason {
-        words: "fabricmanager*mismatch|fabricmanager*failed|fabric manager*mismatch|fabric manager*failed to",
+        words: "nvlink fabric error|fabric state of gpu|fabricmanager*mismatch|fabricmanager*failed|fabric manager*mismatch|fabric manager*failed to",
         cause: "the fabric manager of the NVSwitches does not run, or is of another release than the driver",
         next: "`systemctl status nvidia-fabricmanager` and `nvidia-smi -q | grep -A2 Fabric` on the node",
     },
