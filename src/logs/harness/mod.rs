@@ -9,8 +9,11 @@
 
 mod compose;
 mod line;
+#[cfg(test)]
+mod line_tests;
 mod pair;
 mod program;
+mod readers;
 mod report;
 mod results;
 mod table;
