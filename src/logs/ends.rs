@@ -10,8 +10,8 @@
 #![forbid(unsafe_code)]
 
 use super::loggers::regex;
+use super::seen::Place;
 use super::shape::{self, Record};
-use super::tally::Place;
 use super::time::Years;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;

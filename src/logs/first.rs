@@ -8,8 +8,9 @@
 
 use super::catalogue::SignatureCatalogue;
 use super::report::{FirstFailure, SignatureFinding};
+use super::seen::{Place, SeenLines};
 use super::signature::{Role, Severity};
-use super::tally::{Place, SeenLines, Speaker, Tally};
+use super::tally::{Speaker, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Files that are named.

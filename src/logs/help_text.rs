@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::loggers::regex;
-use super::tally::Around;
+use super::seen::Around;
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::loggers::regex;
-use super::tally::Place;
+use super::seen::Place;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use std::collections::BTreeMap;

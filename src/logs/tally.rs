@@ -8,6 +8,9 @@ use super::ends::Ends;
 use super::fields::{self, CommRank, FlowText, Polls};
 use super::filter::LogFilter;
 use super::networks::Proof;
+use super::seen::{
+    CountedLine, Place, SeenLines, SeenShape, VALUE_BYTES, VALUES_MAX, add_value, cut,
+};
 use super::shape::Record;
 use super::stated::StatedLines;
 use super::time::Years;
@@ -29,32 +32,9 @@ const FLOWS_MAX: usize = 16_384;
 const SETTINGS_MAX: usize = 16_384;
 /// Most communicators and process groups of all speakers.
 const GROUPS_MAX: usize = 16_384;
-/// Most pairs of a shape and a speaker whose last line is kept; 2 MiB at most.
-const LASTS_MAX: usize = 32_768;
-/// Most functions per signature and speaker.
-const SITES_MAX: usize = 4;
 /// Size of the cache of recent speakers.
 const RECENT: usize = 32;
-/// Most values of one kind per speaker.
-const VALUES_MAX: usize = 8;
-const SAMPLE_BYTES: usize = 400;
-/// Bytes of a sample before the text that was found, if the line is too long to be whole.
-const SAMPLE_BEFORE: usize = 120;
-/// Bytes of a sample from the text that was found on, at least.
-const SAMPLE_AFTER: usize = 120;
 const SHAPE_BYTES: usize = 160;
-/// Lines that are kept before an unknown error, and bytes of each; they are searched within so many bytes.
-const CONTEXT_BEFORE: usize = 3;
-const CONTEXT_BYTES: usize = 200;
-const CONTEXT_WITHIN: usize = 4096;
-const VALUE_BYTES: usize = 200;
-
-/// The place of a line: index of the file, and line number from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Place {
-    pub file: u32,
-    pub line: u64,
-}
 
 /// The origin of a record, as far as the record names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,76 +47,6 @@ pub(super) enum Speaker {
     File(u32),
     /// All speakers beyond the limit.
     Others,
-}
-
-/// A line that is counted.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CountedLine<'a> {
-    pub place: Place,
-    pub time_us: Option<i64>,
-    /// Function and source line of a WARN.
-    pub site: Option<(&'a [u8], u32)>,
-    pub text: &'a [u8],
-    /// The offset in `text` that a sample must show.
-    pub at: usize,
-    pub around: Around<'a>,
-}
-
-/// Where a line is in its block.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Around<'a> {
-    pub block: &'a [u8],
-    pub start: usize,
-    pub end: usize,
-}
-
-impl Around<'_> {
-    /// The lines before it, and the one behind it, as far as the block has them.
-    fn lines(&self) -> Context {
-        let cut = |line: &[u8]| cut(line.trim_ascii_end(), CONTEXT_BYTES);
-        let has_text = |line: &&[u8]| !line.trim_ascii().is_empty();
-        let before = self.block.get(..self.start).unwrap_or_default();
-        let before =
-            before[before.len().saturating_sub(CONTEXT_WITHIN)..].rsplit(|byte| *byte == b'\n');
-        let mut before: Vec<Vec<u8>> = before
-            .filter(has_text)
-            .take(CONTEXT_BEFORE)
-            .map(cut)
-            .collect();
-        before.reverse();
-        let after = self.block.get(self.end..).unwrap_or_default();
-        let after = after[..after.len().min(CONTEXT_WITHIN)].split(|byte| *byte == b'\n');
-        Context {
-            before,
-            after: after.into_iter().find(has_text).map(cut),
-        }
-    }
-}
-
-/// The lines around the first line of a kind.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Context {
-    pub before: Vec<Vec<u8>>,
-    pub after: Option<Vec<u8>>,
-}
-
-/// The lines of one signature or shape.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct SeenLines {
-    pub count: u64,
-    pub first: Place,
-    pub last: Place,
-    pub first_us: Option<i64>,
-    pub last_us: Option<i64>,
-    /// The time of the first line, which orders lines of several ranks.
-    pub first_line_us: Option<i64>,
-    /// Text of the first line.
-    pub sample: Vec<u8>,
-    /// The lowest poll rate, and the longest wait.
-    pub slowest: Option<Polls>,
-    pub longest: Option<Polls>,
-    /// Functions that logged them, with their source lines.
-    pub sites: Vec<(Vec<u8>, BTreeSet<u32>)>,
 }
 
 /// An address as logged. IPv4 addresses need no allocation.
@@ -193,44 +103,6 @@ pub(super) struct Wait {
 /// A NIC's name and address.
 pub(super) type Device = (Vec<u8>, Vec<u8>);
 
-/// The WARN lines of one shape, which no signature knows.
-#[derive(Debug)]
-pub(super) struct SeenShape {
-    pub lines: SeenLines,
-    /// The lines around the first one.
-    pub context: Context,
-    /// The last line of each speaker.
-    pub last: BTreeMap<u32, Place>,
-    /// Whether `last` lacks a speaker.
-    pub lacks_speakers: bool,
-    /// Whether all lines are warnings of a program that warns in healthy jobs too.
-    pub is_notice: bool,
-}
-
-impl SeenShape {
-    fn new(lines: SeenLines, context: Context, is_notice: bool) -> Self {
-        Self {
-            lines,
-            context,
-            last: BTreeMap::new(),
-            lacks_speakers: false,
-            is_notice,
-        }
-    }
-
-    /// Keeps the last line of a speaker; `kept` counts the entries of all shapes.
-    fn said_by(&mut self, speaker: u32, place: Place, kept: &mut usize) {
-        if let Some(known) = self.last.get_mut(&speaker) {
-            *known = place.max(*known);
-        } else if *kept < LASTS_MAX {
-            *kept += 1;
-            self.last.insert(speaker, place);
-        } else {
-            self.lacks_speakers = true;
-        }
-    }
-}
-
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -253,7 +125,7 @@ pub(super) struct Tally {
     /// How files end.
     pub ends: Ends,
     /// The entries of `last` of all shapes.
-    lasts: usize,
+    pub(super) lasts: usize,
     pub settings: BTreeMap<(u32, Vec<u8>), BTreeSet<Vec<u8>>>,
     pub transports: BTreeMap<u32, BTreeMap<Vec<u8>, (Proof, Place)>>,
     /// For each speaker: the most nodes of its communicators.
@@ -319,7 +191,7 @@ impl Tally {
         number
     }
 
-    fn number(&mut self, speaker: Speaker) -> u32 {
+    pub(super) fn number(&mut self, speaker: Speaker) -> u32 {
         if let Some(&number) = self.numbers.get(&speaker) {
             return number;
         }
@@ -361,7 +233,7 @@ impl Tally {
         self.add_seen((signature, speaker), SeenLines::new(line, polls));
     }
 
-    fn add_seen(&mut self, key: (u32, u32), mut seen: SeenLines) {
+    pub(super) fn add_seen(&mut self, key: (u32, u32), mut seen: SeenLines) {
         if self.seen_bytes >= self.share(SEEN_BYTES_MAX) {
             seen.sites.clear();
         }
@@ -409,7 +281,7 @@ impl Tally {
     }
 
     /// Adds a shape whose entries of `last` are counted.
-    fn add_shape(&mut self, shape: Vec<u8>, new: SeenShape) {
+    pub(super) fn add_shape(&mut self, shape: Vec<u8>, new: SeenShape) {
         let fits = self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&shape);
         let shape = if fits { shape } else { b"(others)".to_vec() };
         match self.shapes.entry(shape) {
@@ -437,7 +309,7 @@ impl Tally {
         self.add_setting((speaker, cut(key, VALUE_BYTES)), cut(value, VALUE_BYTES));
     }
 
-    fn add_setting(&mut self, key: (u32, Vec<u8>), value: Vec<u8>) {
+    pub(super) fn add_setting(&mut self, key: (u32, Vec<u8>), value: Vec<u8>) {
         if self.settings.len() >= SETTINGS_MAX && !self.settings.contains_key(&key) {
             *self.too_many.entry("settings").or_default() += 1;
             return;
@@ -450,7 +322,7 @@ impl Tally {
         self.add_transport(speaker, &name[..name.len().min(VALUE_BYTES)], proof, place);
     }
 
-    fn add_transport(&mut self, speaker: u32, name: &[u8], proof: Proof, place: Place) {
+    pub(super) fn add_transport(&mut self, speaker: u32, name: &[u8], proof: Proof, place: Place) {
         let of_speaker = self.transports.entry(speaker).or_default();
         if let Some((known, first)) = of_speaker.get_mut(name) {
             *known = proof.max(*known);
@@ -535,7 +407,7 @@ impl Tally {
         self.add_devices(speaker, place, devices.collect());
     }
 
-    fn add_devices(&mut self, speaker: u32, place: Place, devices: Vec<Device>) {
+    pub(super) fn add_devices(&mut self, speaker: u32, place: Place, devices: Vec<Device>) {
         let (last, known) = self.devices.entry(speaker).or_default();
         if place >= *last {
             (*last, *known) = (place, devices);
@@ -568,7 +440,7 @@ impl Tally {
         }
     }
 
-    fn flow_of(&mut self, key: FlowKey) -> Option<&mut FlowSeen> {
+    pub(super) fn flow_of(&mut self, key: FlowKey) -> Option<&mut FlowSeen> {
         if self.flows.len() < self.share(FLOWS_MAX) {
             return Some(self.flows.entry(key).or_default());
         }
@@ -595,120 +467,6 @@ impl Tally {
         });
         self.ends = ends;
     }
-
-    /// Adds the tally of another thread or file.
-    pub(super) fn merge(&mut self, other: Self) {
-        let numbers: Vec<u32> = other
-            .speakers
-            .into_iter()
-            .map(|speaker| self.number(speaker))
-            .collect();
-        let number = |speaker: u32| numbers.get(speaker as usize).copied().unwrap_or_default();
-        self.lines += other.lines;
-        self.matched_lines += other.matched_lines;
-        self.filtered_records += other.filtered_records;
-        other
-            .seen
-            .into_iter()
-            .for_each(|((signature, speaker), seen)| {
-                self.add_seen((signature, number(speaker)), seen)
-            });
-        for (shape, seen) in other.shapes {
-            let mut new = SeenShape::new(seen.lines, seen.context, seen.is_notice);
-            new.lacks_speakers = seen.lacks_speakers;
-            for (speaker, place) in seen.last {
-                new.said_by(number(speaker), place, &mut self.lasts);
-            }
-            self.add_shape(shape, new);
-        }
-        self.stated.merge(other.stated);
-        self.ends.merge(other.ends, number);
-        for ((speaker, key), values) in other.settings {
-            values
-                .into_iter()
-                .for_each(|value| self.add_setting((number(speaker), key.clone()), value));
-        }
-        for (speaker, values) in other.versions {
-            let into = self.versions.entry(number(speaker)).or_default();
-            values.into_iter().for_each(|value| add_value(into, value));
-        }
-        for (speaker, names) in other.transports {
-            for (name, (proof, place)) in names {
-                self.add_transport(number(speaker), &name, proof, place);
-            }
-        }
-        for (speaker, nodes) in other.nodes {
-            self.nodes(number(speaker), nodes);
-        }
-        for (speaker, place) in other.init_complete {
-            self.init_complete(number(speaker), place);
-        }
-        for (speaker, (place, wait)) in other.collectives {
-            self.collective(number(speaker), place, wait);
-        }
-        for ((speaker, group), (place, started)) in other.progress {
-            self.progress(number(speaker), group, place, started);
-        }
-        for ((speaker, comm), (place, rank)) in other.members {
-            self.member(number(speaker), comm, place, rank);
-        }
-        for (speaker, (place, devices)) in other.devices {
-            self.add_devices(number(speaker), place, devices);
-        }
-        for (speaker, (comms, bytes)) in other.bytes_sent {
-            let (all, sum) = self.bytes_sent.entry(number(speaker)).or_default();
-            (*all, *sum) = (*all + comms, sum.saturating_add(bytes));
-        }
-        for (key, flow) in other.flows {
-            self.merge_flow(
-                FlowKey {
-                    speaker: number(key.speaker),
-                    ..key
-                },
-                flow,
-            );
-        }
-        other
-            .too_many
-            .into_iter()
-            .for_each(|(kind, count)| *self.too_many.entry(kind).or_default() += count);
-    }
-
-    fn merge_flow(&mut self, key: FlowKey, flow: FlowSeen) {
-        let Some(into) = self.flow_of(key) else {
-            return;
-        };
-        into.nic = into.nic.take().or(flow.nic);
-        into.is_control |= flow.is_control;
-        into.made += flow.made;
-        into.slow += flow.slow;
-    }
-
-    /// Turns line numbers within blocks into line numbers of the file.
-    pub(super) fn resolve(&mut self, resolved: impl Fn(Place) -> Place) {
-        self.stated.resolve(&resolved);
-        let shapes = self.shapes.values_mut().map(|shape| &mut shape.lines);
-        for seen in self.seen.values_mut().chain(shapes) {
-            (seen.first, seen.last) = (resolved(seen.first), resolved(seen.last));
-        }
-        let last = self
-            .shapes
-            .values_mut()
-            .flat_map(|shape| shape.last.values_mut());
-        let networks = self.transports.values_mut().flat_map(BTreeMap::values_mut);
-        let groups = self.progress.values_mut().map(|(place, _)| place);
-        let members = self.members.values_mut().map(|(place, _)| place);
-        let places = last
-            .chain(groups)
-            .chain(members)
-            .chain(self.init_complete.values_mut())
-            .chain(self.collectives.values_mut().map(|(place, _)| place))
-            .chain(self.devices.values_mut().map(|(place, _)| place))
-            .chain(networks.map(|(_, place)| place));
-        for place in places {
-            *place = resolved(*place);
-        }
-    }
 }
 
 fn is_same(speaker: &Speaker, record: &Record<'_>, file: u32) -> bool {
@@ -722,139 +480,9 @@ fn is_same(speaker: &Speaker, record: &Record<'_>, file: u32) -> bool {
     }
 }
 
-/// Keeps the least values, so that the order in which they come does not matter.
-fn add_value<T: Ord>(values: &mut BTreeSet<T>, value: T) {
-    if values.len() < VALUES_MAX {
-        values.insert(value);
-    } else if values.last().is_some_and(|last| value < *last) && values.insert(value) {
-        values.pop_last();
-    }
-}
-
-fn cut(text: &[u8], size: usize) -> Vec<u8> {
-    text[..text.len().min(size)].to_vec()
-}
-
-/// The part of a line around offset `at`: the whole line if it is short.
-fn sample(line: &[u8], at: usize) -> Vec<u8> {
-    let from = if at + SAMPLE_AFTER <= SAMPLE_BYTES || line.len() <= SAMPLE_BYTES {
-        0
-    } else {
-        let from = at.saturating_sub(SAMPLE_BEFORE).min(line.len());
-        let blank = line[from..].iter().position(|byte| *byte == b' ');
-        from + blank.map_or(0, |blank| blank + 1)
-    };
-    cut(line[from.min(line.len())..].trim_ascii(), SAMPLE_BYTES)
-}
-
-impl SeenLines {
-    fn new(line: CountedLine<'_>, polls: Option<Polls>) -> Self {
-        let (place, time_us, sample) = (line.place, line.time_us, sample(line.text, line.at));
-        let mut new = Self {
-            count: 1,
-            first: place,
-            last: place,
-            first_us: time_us,
-            last_us: time_us,
-            first_line_us: time_us,
-            sample,
-            slowest: polls,
-            longest: polls,
-            sites: Vec::new(),
-        };
-        new.site(line.site);
-        new
-    }
-
-    /// Bytes that it takes, with its place in a map that is half full.
-    fn bytes(&self) -> usize {
-        let sites = self.sites.iter().map(|(function, _)| site_bytes(function));
-        2 * size_of::<((u32, u32), Self)>() + self.sample.capacity() + sites.sum::<usize>()
-    }
-
-    /// Counts another line. Returns the bytes that it takes more.
-    fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) -> usize {
-        self.count += 1;
-        // A thread reads its blocks, and their lines, in order.
-        self.last = line.place;
-        self.times(line.time_us, line.time_us);
-        self.polls(polls, polls);
-        self.site(line.site)
-    }
-
-    /// Adds the place of a WARN. Returns the bytes that it takes more.
-    fn site(&mut self, site: Option<(&[u8], u32)>) -> usize {
-        let Some((function, line)) = site else {
-            return 0;
-        };
-        let function = &function[..function.len().min(VALUE_BYTES)];
-        if let Some((_, lines)) = self.sites.iter_mut().find(|(known, _)| known == function) {
-            add_value(lines, line);
-        } else if self.sites.len() < SITES_MAX {
-            // Most have one, and a vector grows to four.
-            self.sites.reserve_exact(1);
-            self.sites.push((function.to_vec(), BTreeSet::from([line])));
-            return site_bytes(function);
-        } else if let Some(last) = self
-            .sites
-            .iter_mut()
-            .max()
-            .filter(|last| *function < *last.0)
-        {
-            *last = (function.to_vec(), BTreeSet::from([line]));
-        }
-        0
-    }
-
-    fn times(&mut self, first: Option<i64>, last: Option<i64>) {
-        self.first_us = [self.first_us, first].into_iter().flatten().min();
-        self.last_us = [self.last_us, last].into_iter().flatten().max();
-    }
-
-    fn polls(&mut self, slowest: Option<Polls>, longest: Option<Polls>) {
-        if let Some(other) = slowest
-            && self
-                .slowest
-                .is_none_or(|slowest| other.per_second() < slowest.per_second())
-        {
-            self.slowest = Some(other);
-        }
-        if let Some(other) = longest
-            && self
-                .longest
-                .is_none_or(|longest| other.nanoseconds > longest.nanoseconds)
-        {
-            self.longest = Some(other);
-        }
-    }
-
-    /// Adds the lines of another thread or file. Returns the bytes that it takes more.
-    fn merge(&mut self, other: Self) -> usize {
-        self.count += other.count;
-        if other.first < self.first {
-            (self.first, self.sample) = (other.first, other.sample);
-            self.first_line_us = other.first_line_us;
-        }
-        self.last = self.last.max(other.last);
-        self.times(other.first_us, other.last_us);
-        self.polls(other.slowest, other.longest);
-        let sites = other.sites.iter();
-        let lines =
-            sites.flat_map(|(function, lines)| lines.iter().map(move |line| (function, *line)));
-        lines
-            .map(|(function, line)| self.site(Some((function, line))))
-            .sum()
-    }
-}
-
-/// Bytes of a function that logged a WARN, with the source lines.
-fn site_bytes(function: &[u8]) -> usize {
-    // A set of a few numbers is one node, of eleven numbers and a head.
-    size_of::<(Vec<u8>, BTreeSet<u32>)>() + function.len() + 64
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::seen::{Around, LASTS_MAX, SAMPLE_BYTES};
     use super::*;
 
     fn tally(shapes: u8, speakers: u32) -> Tally {

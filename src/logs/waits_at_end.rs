@@ -5,8 +5,8 @@
 use super::compose::{Compose, shown};
 use super::ends::{End, LastLine, LastWait, WaitKind};
 use super::report::{LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT, WAITS_AT_END};
+use super::seen::Place;
 use super::signature::{Role, Severity};
-use super::tally::Place;
 use std::collections::BTreeMap;
 
 /// Processes that are named of one line.

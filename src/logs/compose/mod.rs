@@ -16,8 +16,9 @@ use super::report::{
     CollectiveWait, LinePlace, LogReport, PollRate, Setting, SignatureFinding, UNKNOWN_WARNING,
     UnknownWarning,
 };
+use super::seen::{Place, SeenLines, SeenShape};
 use super::signature::{Fact, Need, Phase, Role, Severity, Signature};
-use super::tally::{Place, SeenLines, SeenShape, Speaker, Tally, Wait};
+use super::tally::{Speaker, Tally, Wait};
 use super::time;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,0 +1,268 @@
+//! The lines of one signature or of one shape: how many, where, and the first of them.
+#![forbid(unsafe_code)]
+
+use super::fields::Polls;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most pairs of a shape and a speaker whose last line is kept; 2 MiB at most.
+pub(super) const LASTS_MAX: usize = 32_768;
+/// Most functions per signature and speaker.
+const SITES_MAX: usize = 4;
+pub(super) const SAMPLE_BYTES: usize = 400;
+/// Bytes of a sample before the text that was found, if the line is too long to be whole.
+const SAMPLE_BEFORE: usize = 120;
+/// Bytes of a sample from the text that was found on, at least.
+const SAMPLE_AFTER: usize = 120;
+/// Lines that are kept before an unknown error, and bytes of each; they are searched within so many bytes.
+const CONTEXT_BEFORE: usize = 3;
+const CONTEXT_BYTES: usize = 200;
+const CONTEXT_WITHIN: usize = 4096;
+/// Most values of one kind per speaker.
+pub(super) const VALUES_MAX: usize = 8;
+pub(super) const VALUE_BYTES: usize = 200;
+
+/// The place of a line: index of the file, and line number from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Place {
+    pub file: u32,
+    pub line: u64,
+}
+
+/// A line that is counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CountedLine<'a> {
+    pub place: Place,
+    pub time_us: Option<i64>,
+    /// Function and source line of a WARN.
+    pub site: Option<(&'a [u8], u32)>,
+    pub text: &'a [u8],
+    /// The offset in `text` that a sample must show.
+    pub at: usize,
+    pub around: Around<'a>,
+}
+
+/// Where a line is in its block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Around<'a> {
+    pub block: &'a [u8],
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Around<'_> {
+    /// The lines before it, and the one behind it, as far as the block has them.
+    pub(super) fn lines(&self) -> Context {
+        let cut = |line: &[u8]| cut(line.trim_ascii_end(), CONTEXT_BYTES);
+        let has_text = |line: &&[u8]| !line.trim_ascii().is_empty();
+        let before = self.block.get(..self.start).unwrap_or_default();
+        let before =
+            before[before.len().saturating_sub(CONTEXT_WITHIN)..].rsplit(|byte| *byte == b'\n');
+        let mut before: Vec<Vec<u8>> = before
+            .filter(has_text)
+            .take(CONTEXT_BEFORE)
+            .map(cut)
+            .collect();
+        before.reverse();
+        let after = self.block.get(self.end..).unwrap_or_default();
+        let after = after[..after.len().min(CONTEXT_WITHIN)].split(|byte| *byte == b'\n');
+        Context {
+            before,
+            after: after.into_iter().find(has_text).map(cut),
+        }
+    }
+}
+
+/// The lines around the first line of a kind.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Context {
+    pub before: Vec<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
+}
+
+/// The lines of one signature or shape.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SeenLines {
+    pub count: u64,
+    pub first: Place,
+    pub last: Place,
+    pub first_us: Option<i64>,
+    pub last_us: Option<i64>,
+    /// The time of the first line, which orders lines of several ranks.
+    pub first_line_us: Option<i64>,
+    /// Text of the first line.
+    pub sample: Vec<u8>,
+    /// The lowest poll rate, and the longest wait.
+    pub slowest: Option<Polls>,
+    pub longest: Option<Polls>,
+    /// Functions that logged them, with their source lines.
+    pub sites: Vec<(Vec<u8>, BTreeSet<u32>)>,
+}
+
+/// The WARN lines of one shape, which no signature knows.
+#[derive(Debug)]
+pub(super) struct SeenShape {
+    pub lines: SeenLines,
+    /// The lines around the first one.
+    pub context: Context,
+    /// The last line of each speaker.
+    pub last: BTreeMap<u32, Place>,
+    /// Whether `last` lacks a speaker.
+    pub lacks_speakers: bool,
+    /// Whether all lines are warnings of a program that warns in healthy jobs too.
+    pub is_notice: bool,
+}
+
+impl SeenShape {
+    pub(super) fn new(lines: SeenLines, context: Context, is_notice: bool) -> Self {
+        Self {
+            lines,
+            context,
+            last: BTreeMap::new(),
+            lacks_speakers: false,
+            is_notice,
+        }
+    }
+
+    /// Keeps the last line of a speaker; `kept` counts the entries of all shapes.
+    pub(super) fn said_by(&mut self, speaker: u32, place: Place, kept: &mut usize) {
+        if let Some(known) = self.last.get_mut(&speaker) {
+            *known = place.max(*known);
+        } else if *kept < LASTS_MAX {
+            *kept += 1;
+            self.last.insert(speaker, place);
+        } else {
+            self.lacks_speakers = true;
+        }
+    }
+}
+
+pub(super) fn cut(text: &[u8], size: usize) -> Vec<u8> {
+    text[..text.len().min(size)].to_vec()
+}
+
+/// The part of a line around offset `at`: the whole line if it is short.
+fn sample(line: &[u8], at: usize) -> Vec<u8> {
+    let from = if at + SAMPLE_AFTER <= SAMPLE_BYTES || line.len() <= SAMPLE_BYTES {
+        0
+    } else {
+        let from = at.saturating_sub(SAMPLE_BEFORE).min(line.len());
+        let blank = line[from..].iter().position(|byte| *byte == b' ');
+        from + blank.map_or(0, |blank| blank + 1)
+    };
+    cut(line[from.min(line.len())..].trim_ascii(), SAMPLE_BYTES)
+}
+
+impl SeenLines {
+    pub(super) fn new(line: CountedLine<'_>, polls: Option<Polls>) -> Self {
+        let (place, time_us, sample) = (line.place, line.time_us, sample(line.text, line.at));
+        let mut new = Self {
+            count: 1,
+            first: place,
+            last: place,
+            first_us: time_us,
+            last_us: time_us,
+            first_line_us: time_us,
+            sample,
+            slowest: polls,
+            longest: polls,
+            sites: Vec::new(),
+        };
+        new.site(line.site);
+        new
+    }
+
+    /// Bytes that it takes, with its place in a map that is half full.
+    pub(super) fn bytes(&self) -> usize {
+        let sites = self.sites.iter().map(|(function, _)| site_bytes(function));
+        2 * size_of::<((u32, u32), Self)>() + self.sample.capacity() + sites.sum::<usize>()
+    }
+
+    /// Counts another line. Returns the bytes that it takes more.
+    pub(super) fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) -> usize {
+        self.count += 1;
+        // A thread reads its blocks, and their lines, in order.
+        self.last = line.place;
+        self.times(line.time_us, line.time_us);
+        self.polls(polls, polls);
+        self.site(line.site)
+    }
+
+    /// Adds the place of a WARN. Returns the bytes that it takes more.
+    fn site(&mut self, site: Option<(&[u8], u32)>) -> usize {
+        let Some((function, line)) = site else {
+            return 0;
+        };
+        let function = &function[..function.len().min(VALUE_BYTES)];
+        if let Some((_, lines)) = self.sites.iter_mut().find(|(known, _)| known == function) {
+            add_value(lines, line);
+        } else if self.sites.len() < SITES_MAX {
+            // Most have one, and a vector grows to four.
+            self.sites.reserve_exact(1);
+            self.sites.push((function.to_vec(), BTreeSet::from([line])));
+            return site_bytes(function);
+        } else if let Some(last) = self
+            .sites
+            .iter_mut()
+            .max()
+            .filter(|last| *function < *last.0)
+        {
+            *last = (function.to_vec(), BTreeSet::from([line]));
+        }
+        0
+    }
+
+    pub(super) fn times(&mut self, first: Option<i64>, last: Option<i64>) {
+        self.first_us = [self.first_us, first].into_iter().flatten().min();
+        self.last_us = [self.last_us, last].into_iter().flatten().max();
+    }
+
+    pub(super) fn polls(&mut self, slowest: Option<Polls>, longest: Option<Polls>) {
+        if let Some(other) = slowest
+            && self
+                .slowest
+                .is_none_or(|slowest| other.per_second() < slowest.per_second())
+        {
+            self.slowest = Some(other);
+        }
+        if let Some(other) = longest
+            && self
+                .longest
+                .is_none_or(|longest| other.nanoseconds > longest.nanoseconds)
+        {
+            self.longest = Some(other);
+        }
+    }
+
+    /// Adds the lines of another thread or file. Returns the bytes that it takes more.
+    pub(super) fn merge(&mut self, other: Self) -> usize {
+        self.count += other.count;
+        if other.first < self.first {
+            (self.first, self.sample) = (other.first, other.sample);
+            self.first_line_us = other.first_line_us;
+        }
+        self.last = self.last.max(other.last);
+        self.times(other.first_us, other.last_us);
+        self.polls(other.slowest, other.longest);
+        let sites = other.sites.iter();
+        let lines =
+            sites.flat_map(|(function, lines)| lines.iter().map(move |line| (function, *line)));
+        lines
+            .map(|(function, line)| self.site(Some((function, line))))
+            .sum()
+    }
+}
+
+/// Bytes of a function that logged a WARN, with the source lines.
+fn site_bytes(function: &[u8]) -> usize {
+    // A set of a few numbers is one node, of eleven numbers and a head.
+    size_of::<(Vec<u8>, BTreeSet<u32>)>() + function.len() + 64
+}
+
+/// Keeps the least values, so that the order in which they come does not matter.
+pub(super) fn add_value<T: Ord>(values: &mut BTreeSet<T>, value: T) {
+    if values.len() < VALUES_MAX {
+        values.insert(value);
+    } else if values.last().is_some_and(|last| value < *last) && values.insert(value) {
+        values.pop_last();
+    }
+}
