@@ -9,7 +9,7 @@
 //! A name or a secret is replaced if it was given or learned. Call [`Redactor::learn_file`] on
 //! every file first, so that what one file shows is replaced in all.
 //!
-//! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`), `sentences.rs` and `commands.rs`
+//! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind (`signs.rs`), `sentences.rs` and `commands.rs`
 //!   by the words around them, `tokens.rs`, `random.rs` and `spelling.rs` by their shapes, and
 //!   `learned.rs` by their values, through the escapes that `view.rs` removes.
 //! * `context.rs` finds names, `shape.rs` addresses.
@@ -38,6 +38,7 @@ mod random;
 mod recorder;
 mod sentences;
 mod shape;
+mod signs;
 mod spelling;
 #[cfg(test)]
 mod tests;
