@@ -9,8 +9,9 @@
 //! A name or a secret is replaced if it was given or learned. Call [`Redactor::learn_file`] on
 //! every file first, so that what one file shows is replaced in all.
 //!
-//! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind (`signs.rs`), `sentences.rs` and `commands.rs`
-//!   by the words around them, `tokens.rs`, `random.rs` and `spelling.rs` by their shapes, and
+//! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind them (`signs.rs`),
+//!   `rows.rs` in other cells and on other lines, `sentences.rs` and `commands.rs` by the words around
+//!   them, `tokens.rs`, `random.rs` and `spelling.rs` by their shapes, and
 //!   `learned.rs` by their values, through the escapes that `view.rs` removes.
 //! * `context.rs` finds names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
@@ -36,6 +37,7 @@ mod outlet;
 mod pairs;
 mod random;
 mod recorder;
+mod rows;
 mod sentences;
 mod shape;
 mod signs;

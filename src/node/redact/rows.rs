@@ -1,0 +1,135 @@
+//! Values in other cells than their name, in Markdown, HTML and files with commas, and on other lines.
+#![forbid(unsafe_code)]
+
+use super::pairs::{COLUMNS_MAX, Layout, VALUE_BYTES_MAX, Value, ends_line, is_of_name};
+use super::signs::{length, quote};
+use super::{keys, spelling};
+
+/// Lines between the cells of a table.
+pub(super) const BARS: [char; 4] = ['|', '\u{2502}', '\u{2503}', '\u{2551}'];
+
+impl Layout<'_> {
+    /// A value on the line behind that of its name: in quotes, an item of a list, or one word that
+    /// is indented further or that no person would write in a sentence.
+    pub(super) fn next_line(
+        &self,
+        line: usize,
+        at: usize,
+        is_quoted: bool,
+        found: &mut Vec<Value>,
+    ) {
+        let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
+        let own = indent(&self.text[line..]);
+        let begin = at + length(&self.text[at..], |byte| byte == b'\n') + 1;
+        let Some(next) = self.text.get(begin..) else {
+            return;
+        };
+        let body = &next[indent(next)..];
+        let is_item = body.starts_with("- ");
+        let from = begin + indent(next) + if is_item { 2 } else { 0 };
+        let is_further = indent(next) > own || is_item;
+        let rest = &self.text[from..];
+        let is_string = quote(rest).is_some() && (is_further || is_quoted);
+        let written = &rest[..length(rest, ends_line)];
+        // Another key, or a sentence.
+        let is_word =
+            !written.trim_end().contains(char::is_whitespace) && !written.trim_end().ends_with(':');
+        let is_told =
+            keys::is_chosen(written.trim_end()) || spelling::is_likely_random(written.trim_end());
+        if is_string && !written.trim_end().ends_with(':') || (is_word && (is_further || is_told)) {
+            self.one(from, false, found);
+        }
+    }
+
+    /// The other cells of a row in Markdown. In a string of JSON, a row ends with an escape.
+    pub(super) fn cells(&self, at: usize, found: &mut Vec<Value>) {
+        let row = &self.text[at..at + length(&self.text[at..], ends_line)];
+        let row = &row[..row.find("\\n").unwrap_or(row.len())];
+        let mut bars = row.match_indices(BARS).peekable();
+        while let Some((bar, text)) = bars.next() {
+            let from = bar + text.len();
+            let end = bars.peek().map_or(row.len(), |(next, _)| *next);
+            let inner = row[from..end].trim().trim_matches('`');
+            let begin = at + from + row[from..end].find(inner).unwrap_or(0);
+            self.push(begin..begin + inner.len(), true, found);
+        }
+    }
+
+    /// The other cells of a row in HTML, or what a definition says: up to the next row.
+    pub(super) fn html_cells(&self, at: usize, found: &mut Vec<Value>) {
+        let rest = &self.text[at..];
+        let most = rest.floor_char_boundary(VALUE_BYTES_MAX);
+        let ends = ["</tr", "<tr", "</dd", "</table", "</dl", "</li", "</p"];
+        let end = ends.iter().filter_map(|end| rest[..most].find(end)).min();
+        let row = &rest[..end.unwrap_or_else(|| length(rest, ends_line).min(most))];
+        let is_cell = ["<td", "<th", "<dd", "<code", "<span"]
+            .iter()
+            .any(|tag| row.contains(tag));
+        if !is_cell {
+            return;
+        }
+        let mut from = 0;
+        while let Some(close) = row[from..].find('>') {
+            let begin = from + close + 1;
+            let end = begin + length(&row[begin..], |byte| byte == b'<');
+            let inner = row[begin..end].trim();
+            let begin = begin + row[begin..end].find(inner).unwrap_or(0);
+            self.push(at + begin..at + begin + inner.len(), true, found);
+            from = end;
+        }
+    }
+
+    /// The cells of a column of a file with commas, whose first line has the name.
+    pub(super) fn csv_column(&self, found: &mut Vec<Value>) {
+        let begin_of = |end: usize| self.text[..end].rfind('\n').map_or(0, |end| end + 1);
+        let begin = begin_of(self.name.start);
+        let mut lines = self.text[begin..].split_inclusive('\n');
+        let header = lines.next().unwrap_or_default();
+        let names: Vec<&str> = header.trim_end().split(',').take(COLUMNS_MAX + 1).collect();
+        let is_name = |cell: &&str| !cell.is_empty() && cell.bytes().all(is_of_name);
+        // The line before the first has another number of cells.
+        let before = &self.text[begin_of(begin.saturating_sub(1))..begin];
+        let is_row = begin > 0 && before.split(',').count() == names.len();
+        if !(2..=COLUMNS_MAX).contains(&names.len()) || !names.iter().all(is_name) || is_row {
+            return;
+        }
+        let column = self.text[begin..self.name.start].matches(',').count();
+        let mut at = begin + header.len();
+        for line in lines {
+            let cells: Vec<&str> = line.trim_end().split(',').collect();
+            if cells.len() != names.len() {
+                return;
+            }
+            let before: usize = cells[..column].iter().map(|cell| cell.len() + 1).sum();
+            let cell = cells[column].trim_matches('"');
+            let from = at + before + cells[column].find(cell).unwrap_or(0);
+            self.push(from..from + cell.len(), keys::is_chosen(cell), found);
+            at += line.len();
+        }
+    }
+
+    /// A YAML block: the lines that are indented further than the line of the name.
+    pub(super) fn block(&self, line: usize, at: usize, found: &mut Vec<Value>) {
+        let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+        let own = indent(&self.text[line..]);
+        let from = at + length(&self.text[at..], ends_line);
+        let lines = self.text[from..].split_inclusive('\n');
+        let mut end = from + lines.clone().next().map_or(0, str::len);
+        for next in lines.skip(1) {
+            if !next.trim().is_empty() && indent(next) <= own {
+                break;
+            }
+            end += next.len();
+        }
+        let end = self
+            .text
+            .floor_char_boundary(end.min(from + VALUE_BYTES_MAX));
+        let mut begin = from;
+        for line in self.text[from..end.max(from)].split_inclusive('\n') {
+            let inner = line.trim();
+            let at = begin + indent(line);
+            self.push(at..at + inner.len(), true, found);
+            begin += line.len();
+        }
+    }
+}
