@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{is_absent, is_chosen, is_words};
-use super::spelling;
+use super::{ordinary, spelling};
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -135,7 +135,8 @@ fn command(
         if carries == Carries::Chosen {
             let is_secret = is_chosen(word)
                 || (word.len() >= 20 && !is_words(word))
-                || spelling::is_likely_random(word);
+                || spelling::is_likely_random(word)
+                || ordinary::is_unknown(word);
             if is_secret && !word.starts_with(['/', '\\', '-', '.']) {
                 places.push(place);
             }

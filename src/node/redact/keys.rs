@@ -5,7 +5,7 @@
 //! decides ([`Weak`]).
 #![forbid(unsafe_code)]
 
-use super::spelling;
+use super::{ordinary, spelling};
 use std::iter::Peekable;
 
 /// Longest name that is looked at.
@@ -300,10 +300,9 @@ impl Weak {
             Self::Alone | Self::Part if is_dotted(value) => false,
             Self::Alone | Self::Part => {
                 let mut parts = value.split([':', '-', '_', '.', '/']);
-                let is_random = parts.clone().any(spelling::is_likely_random);
-                let is_plain =
-                    |part: &str| is_words(part) || part.bytes().all(|byte| byte.is_ascii_digit());
-                is_random || (is_chosen(value) && !parts.all(is_plain))
+                let is_random =
+                    |part: &str| spelling::is_likely_random(part) || ordinary::is_unknown(part);
+                parts.any(is_random) || (is_chosen(value) && !ordinary::is_ordinary(value))
             }
             Self::Login => login(value).is_some(),
         }

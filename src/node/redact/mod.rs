@@ -33,6 +33,7 @@ mod keys;
 mod layouts;
 mod learned;
 mod literals;
+mod ordinary;
 mod outlet;
 mod pairs;
 mod random;

@@ -9,7 +9,7 @@ use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
 use super::rows::BARS;
 use super::signs::{length, quote, separator, space};
-use super::{SECRET, commands, foreign, sentences};
+use super::{SECRET, commands, foreign, ordinary, sentences};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -230,7 +230,9 @@ fn schemes(text: &str, found: &mut Vec<Value>) {
         let end = at + length(&text[at..], ends_word);
         let credential = &text[at..end];
         // `basic` is also an ordinary word, so a credential is long.
-        if credential.len() >= 12 && !keys::is_words(credential) {
+        if credential.len() >= 12
+            && (!keys::is_words(credential) || ordinary::is_unknown(credential))
+        {
             found.push(Value {
                 at: at..end,
                 is_certain: true,

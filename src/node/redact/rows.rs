@@ -3,7 +3,7 @@
 
 use super::pairs::{COLUMNS_MAX, Layout, VALUE_BYTES_MAX, Value, ends_line, is_of_name};
 use super::signs::{length, quote};
-use super::{keys, spelling};
+use super::{keys, ordinary, spelling};
 
 /// Lines between the cells of a table.
 pub(super) const BARS: [char; 4] = ['|', '\u{2502}', '\u{2503}', '\u{2551}'];
@@ -34,8 +34,9 @@ impl Layout<'_> {
         // Another key, or a sentence.
         let is_word =
             !written.trim_end().contains(char::is_whitespace) && !written.trim_end().ends_with(':');
+        let word = written.trim_end();
         let is_told =
-            keys::is_chosen(written.trim_end()) || spelling::is_likely_random(written.trim_end());
+            keys::is_chosen(word) || spelling::is_likely_random(word) || ordinary::is_unknown(word);
         if is_string && !written.trim_end().ends_with(':') || (is_word && (is_further || is_told)) {
             self.one(from, false, found);
         }

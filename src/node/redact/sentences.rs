@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{self, is_chosen};
-use super::spelling;
+use super::{ordinary, spelling};
 use std::ops::Range;
 
 /// Most words between the name of a secret and its value.
@@ -87,7 +87,8 @@ pub(super) fn behind(text: &str, at: usize, is_strong: bool) -> Option<Range<usi
         let is_behind_copula =
             is_behind || line[begin..from].contains(['为', '是', 'は', '：', '＝']);
         let is_next = words == 0 || is_behind_copula;
-        let is_random = words < SPELLED_WORDS_MAX && spelling::is_random(word);
+        let is_random = words < SPELLED_WORDS_MAX && spelling::is_random(word)
+            || is_next && ordinary::is_unknown(word);
         let is_quoted = is_in_quotes(&line[begin..from], &rest[from + length..]);
         let is_last = is_behind_copula && !is_behind_to && is_last(&rest[from + length..]);
         let is_given = is_chosen(word) || is_random;
@@ -122,7 +123,9 @@ pub(super) fn login_behind(text: &str, at: usize) -> Option<Range<usize>> {
         .split(|letter: char| letter.is_whitespace() || "\"'`,;".contains(letter))
         .next()?;
     let password = keys::login(word)?;
-    let is_secret = is_chosen(password) || spelling::is_likely_random(password);
+    let is_secret = is_chosen(password)
+        || spelling::is_likely_random(password)
+        || ordinary::is_unknown(password);
     let end = at + 1 + word.len();
     is_secret.then_some(end - password.len()..end)
 }

@@ -1,0 +1,198 @@
+//! Which words are ordinary: those that documentation, headers and logs have
+//! (`probes/node/redact/words.txt`), alone, joined by signs or capitals, and beside small numbers;
+//! numbers, times and measures; paths.
+//!
+//! Not here: where only such words are kept. `telling.rs` and `tables.rs` decide that.
+#![forbid(unsafe_code)]
+
+use super::keys::is_chosen;
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+const WORDS: &str = include_str!("../../../probes/node/redact/words.txt");
+/// Shorter words are ordinary.
+const BYTES_MIN: usize = 4;
+/// Shortest word that is told from one that was drawn at random.
+const UNKNOWN_BYTES_MIN: usize = 8;
+/// Longest number behind a word, as in `worker12`.
+const DIGITS_MAX: usize = 3;
+/// Beginnings of words that are written as one with another word.
+const BEFORE: [&str; 14] = [
+    "lib", "get", "set", "pre", "sub", "non", "un", "re", "dis", "net", "tcp", "gpu", "mem", "mis",
+];
+/// Ends of forms of a word, and what the word ends with instead.
+const FORMS: [(&str, &str); 15] = [
+    ("s", ""),
+    ("es", ""),
+    ("ed", ""),
+    ("d", ""),
+    ("ing", ""),
+    ("ing", "e"),
+    ("ly", ""),
+    ("er", ""),
+    ("ers", ""),
+    ("r", ""),
+    ("rs", ""),
+    ("ies", "y"),
+    ("ied", "y"),
+    ("ation", "e"),
+    ("ment", ""),
+];
+
+static KNOWN: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+    let lines = WORDS.lines().filter(|line| !line.starts_with('#'));
+    lines.flat_map(str::split_ascii_whitespace).collect()
+});
+
+/// Whether a word, which has no white space, is ordinary.
+pub(super) fn is_ordinary(word: &str) -> bool {
+    let word =
+        word.trim_matches(|letter: char| !letter.is_alphanumeric() && !"/~$<".contains(letter));
+    if word.len() < BYTES_MIN || is_number(word) {
+        return true;
+    }
+    let begins = ["/", "~/", "$", "<", "0x"];
+    if begins.iter().any(|begin| word.starts_with(begin)) {
+        return true;
+    }
+    // Signs of passwords, not of identifiers.
+    let is_odd = word.bytes().any(|byte| b"%!#^&*?~$".contains(&byte));
+    if is_odd && word.bytes().any(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
+    let is_hex = word.len() < 20 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+    if is_hex && has_digit && !is_chosen(word) {
+        return true;
+    }
+    word.split(|letter: char| !letter.is_ascii_alphanumeric())
+        .all(is_piece)
+}
+
+/// Whether letters, at least eight, are no word that is known and no two of them.
+pub(super) fn is_unknown(word: &str) -> bool {
+    word.len() >= UNKNOWN_BYTES_MIN
+        && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && !is_piece(word)
+}
+
+/// Whether a number, a time, a version or a measure is written.
+fn is_number(word: &str) -> bool {
+    let is_of_number = |letter: char| letter.is_ascii_digit() || ".,:/-+x%TZ".contains(letter);
+    let rest = word.trim_start_matches(is_of_number);
+    rest.len() < word.len()
+        && rest.len() <= 5
+        && word.starts_with(|letter: char| letter.is_ascii_digit() || "+-.".contains(letter))
+        && !rest.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// Whether letters and digits are known words, with few other letters and digits among them.
+fn is_piece(piece: &str) -> bool {
+    if piece.len() < BYTES_MIN || piece.bytes().all(|byte| byte.is_ascii_digit()) {
+        return true;
+    }
+    if is_known(piece) {
+        return true;
+    }
+    let (mut known, mut short, mut digits) = (0, 0, 0);
+    for run in runs(piece) {
+        match run.as_bytes()[0].is_ascii_digit() {
+            true => digits += run.len(),
+            false if run.len() < BYTES_MIN => short += run.len(),
+            false if is_known(run) => known += run.len(),
+            false => return false,
+        }
+    }
+    digits <= DIGITS_MAX && (short <= known || short + digits <= 2 * DIGITS_MAX && known == 0)
+}
+
+/// Runs of digits, and of letters up to the next capital that begins a word.
+fn runs(piece: &str) -> impl Iterator<Item = &str> {
+    let bytes = piece.as_bytes();
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let first = *bytes.get(from)?;
+        let mut end = from + 1;
+        while let Some(byte) = bytes.get(end) {
+            let before = bytes[end - 1];
+            let begins = byte.is_ascii_uppercase()
+                && (before.is_ascii_lowercase()
+                    || bytes.get(end + 1).is_some_and(u8::is_ascii_lowercase));
+            if byte.is_ascii_digit() != first.is_ascii_digit() || begins {
+                break;
+            }
+            end += 1;
+        }
+        let run = piece.get(from..end);
+        from = end;
+        run
+    })
+}
+
+/// Whether letters are a word that is listed, a form of one, or two of them.
+fn is_known(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    if is_listed(&word) {
+        return true;
+    }
+    let behind = |begin: &&str| {
+        word.strip_prefix(*begin)
+            .is_some_and(|rest| rest.len() >= BYTES_MIN && is_listed(rest))
+    };
+    if BEFORE.iter().any(behind) {
+        return true;
+    }
+    let mut splits = BYTES_MIN..(word.len() + 1).saturating_sub(BYTES_MIN);
+    word.is_ascii() && splits.any(|at| KNOWN.contains(&word[..at]) && is_listed(&word[at..]))
+}
+
+fn is_listed(word: &str) -> bool {
+    KNOWN.contains(word) || word.strip_suffix('s').is_some_and(is_form) || is_form(word)
+}
+
+/// Whether a word is a form of one that is listed.
+fn is_form(word: &str) -> bool {
+    KNOWN.contains(word)
+        || FORMS.iter().any(|(end, instead)| {
+            let stem = word
+                .strip_suffix(end)
+                .filter(|stem| stem.len() + instead.len() >= BYTES_MIN - 1);
+            stem.is_some_and(|stem| match instead.is_empty() {
+                // `stopped` and `running` double a letter.
+                true => {
+                    KNOWN.contains(stem)
+                        || is_doubled(stem) && KNOWN.contains(&stem[..stem.len() - 1])
+                }
+                false => KNOWN.contains(format!("{stem}{instead}").as_str()),
+            })
+        })
+}
+
+fn is_doubled(stem: &str) -> bool {
+    let bytes = stem.as_bytes();
+    stem.is_ascii() && bytes.len() > BYTES_MIN && bytes[bytes.len() - 1] == bytes[bytes.len() - 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_logs_are_ordinary_and_others_are_not() {
+        let ordinary = "password Rejected ProcessGroupNCCL.cpp:1250 DistBackendError eth0 mlx5_0:1 H100 \
+            2026-11-20T10:15:00.123Z 512KiB 12.5ms NCCL_SOCKET_IFNAME /run/secrets/x worker12 ssh2 \
+            authentication worker-3 getsockopt libnccl 3[3] x86_64 SECRET node12 user0 --password-file \
+            re-run (uid=0) tokens/s stopped don't";
+        for word in ordinary.split_whitespace() {
+            assert!(is_ordinary(word), "{word}");
+        }
+        let others = "bavotukemira qwvxzt hunter2x Wordle%2024 aB3dE5fG7hJ9kL1mN2pQ \
+            3d29f0ffb4fd4406e92eaee687d4525235ae9648 Kestrel!77 letmein7788 tuvalo-1234";
+        for word in others.split_whitespace() {
+            assert!(!is_ordinary(word), "{word}");
+        }
+        assert!(
+            is_unknown("bavotukemira") && !is_unknown("kubernetes") && !is_unknown("allreduce")
+        );
+    }
+}
