@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Words for a secret, and phrases of SQL.
-const PHRASES: [&str; 34] = [
+const PHRASES: [&str; 85] = [
     "identified by",
     "IDENTIFIED BY",
     "mot de passe",
@@ -43,6 +43,57 @@ const PHRASES: [&str; 34] = [
     "토큰",
     "비밀키",
     "비밀 키",
+    "API 키",
+    "APIキー",
+    "hasł",
+    "Hasł",
+    "HASŁO",
+    "şifre",
+    "Şifre",
+    "ŞİFRE",
+    "lösenord",
+    "Lösenord",
+    "mật khẩu",
+    "Mật khẩu",
+    "parolă",
+    "Parolă",
+    "jelszó",
+    "Jelszó",
+    "κωδικός πρόσβασης",
+    "Κωδικός πρόσβασης",
+    "κωδικός",
+    "Κωδικός",
+    "συνθηματικό",
+    "Συνθηματικό",
+    "סיסמה",
+    "סיסמא",
+    "הסיסמה",
+    "كلمة المرور",
+    "كلمة السر",
+    "رمز الدخول",
+    "पासवर्ड",
+    "कूटशब्द",
+    "รหัสผ่าน",
+    "পাসওয়ার্ড",
+    "கடவுச்சொல்",
+    "گذرواژه",
+    "رمز عبور",
+    "clé API",
+    "Clé API",
+    "clé",
+    "Clé",
+    "clef",
+    "kata sandi",
+    "Kata sandi",
+    "palavra-passe",
+    "Palavra-passe",
+    "slaptažodis",
+    "Slaptažodis",
+    "klíč",
+    "Schlüssel",
+    "API-nyckel",
+    "парола",
+    "Парола",
 ];
 static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(PHRASES).ok());
 
@@ -50,7 +101,11 @@ static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new
 pub(super) fn names(text: &str, mut found: impl FnMut(Range<usize>)) {
     let Some(finder) = &*FINDER else { return };
     for phrase in finder.find_iter(text) {
-        found(phrase.range());
+        // The end of a declined form; in other scripts, the value may follow at once.
+        let has_forms = text[..phrase.end()].ends_with(|letter: char| letter < '\u{590}');
+        let behind = &text[phrase.end()..];
+        let form = behind.trim_start_matches(|letter: char| has_forms && letter.is_alphabetic());
+        found(phrase.start()..phrase.end() + (behind.len() - form.len()));
     }
     disguised(text, &mut found);
 }

@@ -12,13 +12,9 @@ use std::iter::Peekable;
 pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// Parts that make a name that of a secret, wherever they stand in it.
-const PARTS: [&str; 31] = [
-    "senha",
+const PARTS: [&str; 27] = [
     "token",
     "psw",
-    "passwort",
-    "kennwort",
-    "contrasena",
     "password",
     "passwords",
     "passwd",
@@ -46,6 +42,42 @@ const PARTS: [&str; 31] = [
     "kubeconfig",
 ];
 /// Ends of a part that is written as one word: `PGPASSWORD`, `hubtoken`.
+/// Words for a password and a key in languages with mostly ASCII letters, in lower case. Others are in
+/// `foreign.rs`.
+pub(super) const FOREIGN: [&str; 32] = [
+    "passwort",
+    "kennwort",
+    "contrasena",
+    "contrasenya",
+    "senha",
+    "wachtwoord",
+    "haslo",
+    "sifre",
+    "parola",
+    "losenord",
+    "salasana",
+    "heslo",
+    "geslo",
+    "lozinka",
+    "adgangskode",
+    "kodeord",
+    "jelszo",
+    "katasandi",
+    "sandi",
+    "matkhau",
+    "passord",
+    "motdepasse",
+    "clave",
+    "chave",
+    "chiave",
+    "parool",
+    "slaptazodis",
+    "pasahitza",
+    "palavrapasse",
+    "sleutel",
+    "schluessel",
+    "codigo_secreto",
+];
 const ENDS: [&str; 9] = [
     "password",
     "passwd",
@@ -227,7 +259,10 @@ pub(super) fn is_secret(name: &str) -> bool {
     }
     let is_part = |part: &String| {
         let ends = |end: &&str| part.ends_with(*end);
-        PARTS.contains(&part.as_str()) || ENDS.iter().any(ends) || is_owned(part)
+        PARTS.contains(&part.as_str())
+            || FOREIGN.contains(&part.as_str())
+            || ENDS.iter().any(ends)
+            || is_owned(part)
     };
     let is_pair = |pair: &[String]| match pair[1].as_str() {
         "key" => BEFORE_KEY.contains(&pair[0].as_str()),

@@ -15,11 +15,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Something that every secret name contains, in lower case.
-const STEMS: [&str; 28] = [
+const STEMS: [&str; 25] = [
     "bearer",
-    "kennwort",
-    "contrasena",
-    "senha",
     "psw",
     "login",
     "token",
@@ -75,7 +72,8 @@ const HEADERS: [&str; 4] = [
 
 static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let mut builder = AhoCorasickBuilder::new();
-    builder.ascii_case_insensitive(true).build(STEMS).ok()
+    let stems = STEMS.iter().chain(&keys::FOREIGN);
+    builder.ascii_case_insensitive(true).build(stems).ok()
 });
 
 /// The value of a secret name.
