@@ -12,7 +12,8 @@ use std::iter::Peekable;
 pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// Parts that make a name that of a secret, wherever they stand in it.
-const PARTS: [&str; 27] = [
+const PARTS: [&str; 28] = [
+    "assword",
     "token",
     "psw",
     "password",
@@ -392,6 +393,13 @@ pub(super) fn weak(name: &str) -> Option<Weak> {
 /// Whether a word before `key` makes a name of two words of it: `API key`.
 pub(super) fn is_before_key(word: &str) -> bool {
     BEFORE_KEY
+        .iter()
+        .any(|before| word.eq_ignore_ascii_case(before))
+}
+
+/// Whether a word before `token` makes a part of a language of it: `pad token`.
+pub(super) fn is_before_token(word: &str) -> bool {
+    OPEN_TOKENS
         .iter()
         .any(|before| word.eq_ignore_ascii_case(before))
 }

@@ -13,6 +13,7 @@
 //!   `rows.rs` in other cells and on other lines, `sentences.rs` and `commands.rs` by the words around
 //!   them, `tokens.rs`, `random.rs` and `spelling.rs` by their shapes, and
 //!   `learned.rs` by their values, through the escapes that `view.rs` removes.
+//! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret.
 //! * `context.rs` finds names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
@@ -43,6 +44,7 @@ mod sentences;
 mod shape;
 mod signs;
 mod spelling;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -206,7 +208,7 @@ impl Redactor {
             self.learn_name(kind, name);
         }
         self.learn_lines(text);
-        for value in pairs::values(text) {
+        for value in self.values(text) {
             // The value of a line in a string of JSON ends with the escaped line end.
             let line = text[value.at].split("\\n").next().unwrap_or_default();
             self.secrets.add(line, value.is_certain);
@@ -285,11 +287,20 @@ impl Redactor {
         out + &text[from..]
     }
 
+    /// The values of secret names, and the words that may be secrets on lines that tell of one. There,
+    /// a name that is known is no secret.
+    fn values(&self, text: &str) -> Vec<pairs::Value> {
+        let mut values = pairs::values(text);
+        let is_name = |word: &str| self.names.contains_key(&word.to_ascii_lowercase());
+        values.retain(|value| !(value.is_of_line && is_name(&text[value.at.clone()])));
+        values
+    }
+
     /// The places of secrets, in order and without overlaps.
     fn secret_places(&mut self, text: &str) -> Vec<Range<usize>> {
         let mut places = self.secrets.places(text);
         places.extend(tokens::places(text));
-        places.extend(pairs::values(text).into_iter().map(|value| value.at));
+        places.extend(self.values(text).into_iter().map(|value| value.at));
         for place in &mut places {
             *place = text.floor_char_boundary(place.start)..text.ceil_char_boundary(place.end);
         }

@@ -9,13 +9,14 @@ use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
 use super::rows::BARS;
 use super::signs::{length, quote, separator, space};
-use super::{SECRET, commands, foreign, ordinary, sentences};
+use super::{SECRET, commands, foreign, ordinary, sentences, telling};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Something that every secret name contains, in lower case.
-const STEMS: [&str; 25] = [
+const STEMS: [&str; 26] = [
+    "assword",
     "bearer",
     "psw",
     "login",
@@ -82,6 +83,32 @@ pub(super) struct Value {
     pub(super) at: Range<usize>,
     /// Whether it cannot be a word of a sentence, such as `an` in `invalid token: an end`.
     pub(super) is_certain: bool,
+    /// Whether only its line tells that it may be one.
+    pub(super) is_of_line: bool,
+}
+
+impl Value {
+    fn certain(at: Range<usize>) -> Self {
+        Self {
+            at,
+            is_certain: true,
+            is_of_line: false,
+        }
+    }
+
+    fn likely(at: Range<usize>) -> Self {
+        Self {
+            is_certain: false,
+            ..Self::certain(at)
+        }
+    }
+
+    fn of_line(at: Range<usize>) -> Self {
+        Self {
+            is_of_line: true,
+            ..Self::likely(at)
+        }
+    }
 }
 
 /// The values of all secret names in a text, in order. They may overlap.
@@ -92,6 +119,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         return found;
     };
     let mut from = 0;
+    let mut lines = Lines::default();
     for stem in finder.find_iter(text) {
         if stem.start() < from {
             continue;
@@ -104,23 +132,60 @@ pub(super) fn values(text: &str) -> Vec<Value> {
             true => keys::is_secret_in_url(word),
             false => keys::is_secret(word) || is_key_of_two_words(before, word),
         };
+        if is_of_language(before, word) || is_kind(before, word) {
+            continue;
+        }
         if is_secret {
+            lines.name(text, &name);
             secret(Layout { text, name }, &mut found);
         } else if let Some(weak) = keys::weak(word).filter(|weak| stands_alone(before, *weak)) {
             weak_name(Layout { text, name }, weak, &mut found);
         }
     }
-    foreign::names(text, |name| secret(Layout { text, name }, &mut found));
+    foreign::names(text, |name| {
+        lines.name(text, &name);
+        secret(Layout { text, name }, &mut found);
+    });
     schemes(text, &mut found);
     let mut places = Vec::new();
     commands::places(text, &mut places);
-    found.extend(places.into_iter().map(|at| Value {
-        at,
-        is_certain: true,
-    }));
+    found.extend(places.into_iter().map(Value::certain));
+    found.extend(lines.places.into_iter().map(Value::of_line));
     found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
     found.sort_by_key(|value| value.at.start);
     found
+}
+
+/// Words on lines that tell of a secret.
+#[derive(Default)]
+struct Lines {
+    places: Vec<Range<usize>>,
+    /// Where the last such line ended.
+    end: usize,
+}
+
+impl Lines {
+    fn name(&mut self, text: &str, name: &Range<usize>) {
+        if name.start >= self.end && telling::is_strong(&text[..name.start], &text[name.clone()]) {
+            self.end = telling::around(text, name, self.end, &mut self.places);
+        }
+    }
+}
+
+/// Whether a token is one of a language: `the pad token is …`.
+fn is_of_language(before: &str, word: &str) -> bool {
+    let is_token = word.eq_ignore_ascii_case("token") || word.eq_ignore_ascii_case("tokens");
+    let last = before
+        .trim_end_matches([' ', '-'])
+        .rsplit(|letter: char| !letter.is_alphanumeric())
+        .next();
+    is_token && before.ends_with([' ', '-']) && last.is_some_and(keys::is_before_token)
+}
+
+/// Whether `Secret` is the kind of an object of Kubernetes.
+fn is_kind(before: &str, word: &str) -> bool {
+    let before = before.trim_end_matches(|letter: char| " :\"'\\".contains(letter));
+    word == "Secret" && before.ends_with("kind")
 }
 
 /// The values of a name that always stands for a secret.
@@ -129,16 +194,10 @@ fn secret(layout: Layout<'_>, found: &mut Vec<Value>) {
     let count = found.len();
     layout.values(found);
     let word = &text[name.clone()];
-    found.extend(sentences::dump_behind(text, name.end).map(|at| Value {
-        at,
-        is_certain: false,
-    }));
+    found.extend(sentences::dump_behind(text, name.end).map(Value::likely));
     if found.len() == count && word != SECRET {
         let told = sentences::behind(text, name.end, true);
-        found.extend(told.map(|at| Value {
-            at,
-            is_certain: false,
-        }));
+        found.extend(told.map(Value::likely));
     }
     let values = found.split_off(count);
     let is_other = |value: &Value| keys::is_other(word, &text[value.at.clone()]);
@@ -183,10 +242,7 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
             Weak::Pass | Weak::Alone => sentences::behind(text, end, false),
             Weak::Part => None,
         };
-        found.extend(told.map(|at| Value {
-            at,
-            is_certain: false,
-        }));
+        found.extend(told.map(Value::likely));
     }
 }
 
@@ -231,10 +287,7 @@ fn schemes(text: &str, found: &mut Vec<Value>) {
         if credential.len() >= 12
             && (!keys::is_words(credential) || ordinary::is_unknown(credential))
         {
-            found.push(Value {
-                at: at..end,
-                is_certain: true,
-            });
+            found.push(Value::certain(at..end));
         }
     }
 }
@@ -550,8 +603,8 @@ impl Layout<'_> {
         let end = self.text.floor_char_boundary(at.end);
         if at.start < end {
             found.push(Value {
-                at: at.start..end,
                 is_certain,
+                ..Value::certain(at.start..end)
             });
         }
     }

@@ -248,7 +248,7 @@ fn ordinary_text_is_kept() {
         "http://host:8080/path/x",
         "sk-learn-some-long-words hf_hub_download_timeout",
         "wrong secret from worker-12 after 12.5ms, token 0x7f00dead12 at slot12",
-        "password authentication took 3.2GB/s. See job4x7a1b for more",
+        "password authentication took 3.2GB/s.\nSee job4x7a1b for more",
         "PASS=3 FAIL=0 cache_key=3d29f0ffb4fd4406 sort_key: a1b2c3d4e5",
         "docker run -p 8080:80 image; the login was at 10:15:00.123",
     ] {

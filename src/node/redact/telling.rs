@@ -1,0 +1,221 @@
+//! Lines that tell of a password, a key or another secret: of their words, only ordinary ones stay. The
+//! same holds for the line behind a prompt, such as `Your API key is:`.
+//!
+//! So no wording has to be known. A password that is an ordinary word is not found.
+//!
+//! Not here: names of secrets with a sign and a value, which `pairs.rs` finds.
+#![forbid(unsafe_code)]
+
+use super::keys::{self, FOREIGN, is_absent};
+use super::ordinary::is_ordinary;
+use std::ops::Range;
+
+/// Names that only a secret has, in lower case. `key`, `token` and `pass` are also other things.
+const STRONG: [&str; 12] = [
+    "assword",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "secret",
+    "credential",
+    "creds",
+    "apikey",
+    "api_key",
+    "api-key",
+    "accesskey",
+    "authtoken",
+];
+/// Words of which one stands before `key`, `token` or `code`.
+const BEFORE: [&str; 21] = [
+    "api", "access", "secret", "private", "auth", "account", "bearer", "login", "session", "admin",
+    "license", "registry", "personal", "hub", "vault", "refresh", "root", "unseal", "deploy",
+    "join", "shared",
+];
+/// Words that say that a value follows on the next line.
+const FOLLOWS: [&str; 5] = ["below", "next line", "follows", "following", "as above"];
+/// Most bytes of a line before and behind a name.
+const BEFORE_BYTES_MAX: usize = 160;
+const BEHIND_BYTES_MAX: usize = 240;
+/// Most bytes between a name and the end of a prompt, and most words of a prompt without a sign.
+const PROMPT_BYTES_MAX: usize = 64;
+const TITLE_WORDS_MAX: usize = 4;
+
+/// Whether a name that stands for a secret, or the word before it, makes the line tell of one.
+pub(super) fn is_strong(before: &str, name: &str) -> bool {
+    // The placeholder, also behind the end of an escape: `%3DSECRET`.
+    if name.trim_start_matches(|letter: char| letter.is_ascii_hexdigit()) == super::SECRET {
+        return false;
+    }
+    let name = name.to_ascii_lowercase();
+    let word = before.trim_end_matches([' ', '-', '_']);
+    let last = word.rsplit(|letter: char| !letter.is_alphanumeric()).next();
+    let last = last
+        .filter(|_| word.len() < before.len())
+        .unwrap_or_default();
+    let is_two = matches!(name.as_str(), "key" | "keys" | "token" | "tokens" | "code")
+        && BEFORE
+            .iter()
+            .any(|before| last.eq_ignore_ascii_case(before));
+    is_two
+        || !name.is_ascii()
+        || STRONG
+            .iter()
+            .chain(&FOREIGN)
+            .any(|strong| name.contains(strong))
+}
+
+/// The words that may be secrets on the line of a name, and on the next one if this one asks for it.
+pub(super) fn around(
+    text: &str,
+    name: &Range<usize>,
+    from: usize,
+    places: &mut Vec<Range<usize>>,
+) -> usize {
+    let begin = line_begin(text, name.start).max(from);
+    let end = line_end(text, name.end);
+    words(text, begin..end, places);
+    if !is_prompt(&text[begin..end], &text[name.end..end]) {
+        return end;
+    }
+    below(text, end, places).unwrap_or(end)
+}
+
+/// The words that may be secrets on the first line with a word behind `at`.
+fn below(text: &str, at: usize, places: &mut Vec<Range<usize>>) -> Option<usize> {
+    let mut from = at;
+    for _ in 0..2 {
+        from += line_break(&text[from..])?;
+        let end = line_end(text, from);
+        let line = &text[from..end];
+        if line.trim().is_empty() {
+            from = end;
+            continue;
+        }
+        if !is_entry(line) {
+            words(text, from..end, places);
+        }
+        return Some(end);
+    }
+    None
+}
+
+/// Whether a line is another key with its value, or the beginning of a section.
+fn is_entry(line: &str) -> bool {
+    let key = line
+        .trim_start_matches([' ', '-', '"', '\''])
+        .split(':')
+        .next()
+        .unwrap_or_default();
+    let behind = line.split_once(':').map(|(_, behind)| behind);
+    let is_key = !key.is_empty()
+        && key
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-\"'.".contains(&byte));
+    is_key && behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(' '))
+}
+
+/// Whether a line asks for what the next one has: it ends with a colon near the name, has nothing but a
+/// few words and the name, or says that something follows.
+fn is_prompt(line: &str, behind: &str) -> bool {
+    let is_end = |letter: char| letter.is_whitespace() || "\"'`)]}>|*\\".contains(letter);
+    let trimmed = line.trim_end_matches(is_end);
+    let is_near = behind.len() <= PROMPT_BYTES_MAX;
+    let lower = line.to_ascii_lowercase();
+    let is_title = behind.trim_matches(is_end).is_empty()
+        && line.split_whitespace().count() <= TITLE_WORDS_MAX
+        && !line.contains(['=', '/', '.']);
+    // `cat password.txt` prints it.
+    let is_printed = line
+        .trim_start_matches(['$', '#', '+', ' '])
+        .starts_with("cat ");
+    is_near && (is_printed || is_title || trimmed.ends_with([':', '\u{ff1a}', '=', '?']))
+        || FOLLOWS.iter().any(|word| lower.contains(word))
+}
+
+/// The begin of the line of a byte; a line may end with an escape inside a string.
+fn line_begin(text: &str, at: usize) -> usize {
+    let least = text.floor_char_boundary(at.saturating_sub(BEFORE_BYTES_MAX));
+    let before = &text[least..at];
+    let end = before.rfind(['\n', '\r', '\0']).map_or(0, |end| end + 1);
+    let escape = before.rfind("\\n").map_or(0, |end| end + 2);
+    let begin = least + end.max(escape);
+    // A word that the bound cuts is left out.
+    match begin == least && least > 0 {
+        true => {
+            begin
+                + text[begin..at]
+                    .find(char::is_whitespace)
+                    .unwrap_or(at - begin)
+        }
+        false => begin,
+    }
+}
+
+fn line_end(text: &str, at: usize) -> usize {
+    let most = text.floor_char_boundary((at + BEHIND_BYTES_MAX).min(text.len()));
+    let behind = &text[at..most];
+    let end = behind.find(['\n', '\r', '\0']).unwrap_or(behind.len());
+    let escape = behind.find("\\n").unwrap_or(end);
+    let end = at + end.min(escape);
+    // A word that begins at the bound is read to its end.
+    match end == most {
+        true => {
+            end + text[end..]
+                .find(|letter: char| letter.is_whitespace() || "\\\0\"".contains(letter))
+                .unwrap_or(text.len() - end)
+        }
+        false => end,
+    }
+}
+
+/// The length of the line end at the beginning of a text.
+fn line_break(text: &str) -> Option<usize> {
+    let ends = ["\r\n", "\n", "\r", "\\r\\n", "\\n"];
+    ends.iter()
+        .find(|end| text.starts_with(**end))
+        .map(|end| end.len())
+}
+
+/// The words of a line that are not ordinary.
+pub(super) fn words(text: &str, line: Range<usize>, places: &mut Vec<Range<usize>>) {
+    let ends = |letter: char| {
+        letter.is_whitespace()
+            || "\"'`<>()[]{}|,;=&\\\0\u{1b}:/".contains(letter)
+            || (!letter.is_ascii() && !letter.is_alphanumeric())
+    };
+    let mut from = line.start;
+    for word in text[line].split_inclusive(ends) {
+        let written = word.trim_end_matches(ends);
+        let is_kept = written.is_empty()
+            || is_of_path(text, from)
+            || is_absent(written)
+            || is_option(written)
+            || !written.is_ascii()
+            // The name of a secret.
+            || (keys::is_variable(written) || written.bytes().all(|byte| byte.is_ascii_uppercase()))
+                && keys::is_secret(written)
+            || is_ordinary(written);
+        if !is_kept {
+            let inner = written.trim_end_matches(['.', '!', '?']);
+            places.push(from..from + inner.len());
+        }
+        from += word.len();
+    }
+}
+
+/// Whether an option with its value is written as one ordinary word: `-uroot`.
+fn is_option(word: &str) -> bool {
+    let rest = word.strip_prefix('-').unwrap_or_default();
+    rest.is_char_boundary(1) && rest.len() > 1 && is_ordinary(&rest[1..])
+}
+
+/// Whether the word at `at` is a folder of an absolute path or of an address.
+fn is_of_path(text: &str, at: usize) -> bool {
+    let before = text[..at]
+        .bytes()
+        .rev()
+        .take_while(|byte| byte.is_ascii_graphic() && !b"\"'`=([,:".contains(byte));
+    let count = before.count();
+    let word = &text[at - count..at];
+    word.starts_with(['/', '~', '.']) || word.contains("//")
+}
