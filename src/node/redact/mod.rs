@@ -13,7 +13,8 @@
 //!   `rows.rs` in other cells and on other lines, `sentences.rs` and `commands.rs` by the words around
 //!   them, `tokens.rs`, `random.rs` and `spelling.rs` by their shapes, and
 //!   `learned.rs` by their values, through the escapes that `view.rs` removes.
-//! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret.
+//! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
+//!   of a column beneath a header that does.
 //! * `context.rs` finds names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
@@ -44,6 +45,7 @@ mod sentences;
 mod shape;
 mod signs;
 mod spelling;
+mod tables;
 mod telling;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
 use super::rows::BARS;
 use super::signs::{length, quote, separator, space};
-use super::{SECRET, commands, foreign, ordinary, sentences, telling};
+use super::{SECRET, commands, foreign, ordinary, sentences, tables, telling};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -156,7 +156,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     found
 }
 
-/// Words on lines that tell of a secret.
+/// Words on lines, and in columns of tables, that tell of a secret.
 #[derive(Default)]
 struct Lines {
     places: Vec<Range<usize>>,
@@ -166,6 +166,7 @@ struct Lines {
 
 impl Lines {
     fn name(&mut self, text: &str, name: &Range<usize>) {
+        tables::column(text, name, &mut self.places);
         if name.start >= self.end && telling::is_strong(&text[..name.start], &text[name.clone()]) {
             self.end = telling::around(text, name, self.end, &mut self.places);
         }

@@ -44,7 +44,13 @@ impl Layout<'_> {
 
     /// The other cells of a row in Markdown. In a string of JSON, a row ends with an escape.
     pub(super) fn cells(&self, at: usize, found: &mut Vec<Value>) {
-        let row = &self.text[at..at + length(&self.text[at..], ends_line)];
+        let end = at + length(&self.text[at..], ends_line);
+        let next = self.text[end..].trim_start_matches(['\r', '\n', ' ']);
+        // A header, whose rows `tables.rs` reads.
+        if next.starts_with("|-") || next.starts_with("| -") || next.starts_with("|:") {
+            return;
+        }
+        let row = &self.text[at..end];
         let row = &row[..row.find("\\n").unwrap_or(row.len())];
         let mut bars = row.match_indices(BARS).peekable();
         while let Some((bar, text)) = bars.next() {

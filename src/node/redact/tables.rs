@@ -1,0 +1,120 @@
+//! Rows beneath a header with a column of secrets: `NAME  TOKEN  AGE`, and `| user | password |` in Markdown.
+#![forbid(unsafe_code)]
+
+use super::ordinary::is_ordinary;
+use super::telling;
+use std::ops::Range;
+
+/// Most rows of a table.
+const ROWS_MAX: usize = 256;
+/// Longest row.
+const ROW_BYTES_MAX: usize = 1024;
+
+/// How the cells of a row are apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    Bar,
+    Tab,
+    /// Two spaces or more.
+    Spaces,
+    /// One space: all words of the header are in capitals.
+    Space,
+}
+
+/// The words that may be secrets in the column of a name; none if the name is in no header.
+pub(super) fn column(text: &str, name: &Range<usize>, places: &mut Vec<Range<usize>>) {
+    let begin = text[..name.start].rfind('\n').map_or(0, |end| end + 1);
+    let end = text[name.end..]
+        .find('\n')
+        .map_or(text.len(), |length| name.end + length);
+    if end == text.len() || end - begin > ROW_BYTES_MAX {
+        return;
+    }
+    let header = &text[begin..end];
+    let Some(gap) = gap(header) else { return };
+    let names: Vec<Range<usize>> = cells(header, gap).collect();
+    let at = name.start - begin;
+    let Some(number) = names.iter().position(|cell| cell.contains(&at)) else {
+        return;
+    };
+    // Two words at most: `API KEY`.
+    let words = header[names[number].clone()].split_whitespace().count();
+    // A variable and its value have no such words.
+    let is_title = |word: &str| {
+        is_ordinary(word)
+            && !word
+                .bytes()
+                .any(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
+    if names.len() < 2 || words > 2 || !header.split_whitespace().all(is_title) {
+        return;
+    }
+    let start = names[number].start;
+    let mut from = end + 1;
+    for row in text[from..].split_inclusive('\n').take(ROWS_MAX) {
+        let line = row.trim_end();
+        if line.is_empty() || line.len() > ROW_BYTES_MAX {
+            return;
+        }
+        let found: Vec<Range<usize>> = cells(line, gap).collect();
+        if found.len() < 2 {
+            return;
+        }
+        let cell = match found.len() == names.len() {
+            true => found.get(number),
+            // Where cells are empty, columns are aligned.
+            false => found.iter().find(|cell| cell.contains(&start)),
+        };
+        if let Some(cell) = cell {
+            telling::words(text, from + cell.start..from + cell.end, places);
+        }
+        from += row.len();
+    }
+}
+
+/// How the cells of a header are apart; `None` if the line is no header.
+fn gap(header: &str) -> Option<Gap> {
+    if header.contains(['=', ':', '"', '{', '<', ';']) {
+        return None;
+    }
+    let line = header.trim();
+    if line.contains('|') {
+        return Some(Gap::Bar);
+    }
+    if line.contains('\t') {
+        return Some(Gap::Tab);
+    }
+    let words = line.split_whitespace();
+    let is_capital = |word: &str| !word.bytes().any(|byte| byte.is_ascii_lowercase());
+    match line.contains("  ") {
+        true => Some(Gap::Spaces),
+        false => words
+            .clone()
+            .all(is_capital)
+            .then_some(Gap::Space)
+            .filter(|_| words.count() > 1),
+    }
+}
+
+/// The places of the cells of a row, without the space around them.
+fn cells(row: &str, gap: Gap) -> impl Iterator<Item = Range<usize>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let rest = &row[from..];
+        let skipped = rest.len() - rest.trim_start_matches([' ', '\t', '|']).len();
+        let begin = from + skipped;
+        let inner = &row[begin..];
+        if inner.is_empty() {
+            return None;
+        }
+        let length = match gap {
+            Gap::Bar => inner.find('|'),
+            Gap::Tab => inner.find('\t'),
+            Gap::Spaces => inner.find("  "),
+            Gap::Space => inner.find(' '),
+        };
+        let cell = &inner[..length.unwrap_or(inner.len())];
+        from = begin + cell.len();
+        Some(begin..begin + cell.trim_end().len())
+    })
+}
