@@ -28,7 +28,12 @@ enum Carries {
 }
 
 /// Programs, or a program and its subcommand, and their options.
-const PROGRAMS: [(&str, &[&str], Carries); 33] = [
+const PROGRAMS: [(&str, &[&str], Carries); 38] = [
+    ("useradd", &["-p"], Carries::Value),
+    ("usermod", &["-p"], Carries::Value),
+    ("mkpasswd", &[], Carries::Chosen),
+    ("rclone obscure", &[], Carries::Chosen),
+    ("mosquitto_pub", &["-P"], Carries::Value),
     ("huggingface-cli login", &["--token"], Carries::Chosen),
     ("ngc config", &[], Carries::Chosen),
     ("ftp", &[], Carries::Chosen),
@@ -68,7 +73,18 @@ const PROGRAMS: [(&str, &[&str], Carries); 33] = [
     ("htpasswd", &[], Carries::Chosen),
 ];
 /// Options and programs that read a secret from stdin, which `echo` writes.
-const FROM_STDIN: [&str; 3] = ["password-stdin", "passwd --stdin", "chpasswd"];
+const FROM_STDIN: [&str; 10] = [
+    "password-stdin",
+    "passwd --stdin",
+    "chpasswd",
+    "sudo -S",
+    "sudo -k",
+    "kinit",
+    "cryptsetup",
+    "--with-token",
+    "passphrase-fd",
+    "su -",
+];
 /// Longest part of a line that is looked at.
 const LINE_BYTES_MAX: usize = 4096;
 
@@ -181,7 +197,7 @@ fn echoed(text: &str, at: usize, places: &mut Vec<Range<usize>>) {
         return;
     };
     let before = &text[line..line + pipe];
-    for writer in ["echo ", "printf "] {
+    for writer in ["echo ", "printf ", "yes "] {
         let Some(writes) = before.rfind(writer) else {
             continue;
         };

@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 /// Keys whose value names what the rest of the object is about: `"name": "HF_TOKEN"`.
 const NAMING: [&str; 4] = ["name", "key", "what", "variable"];
 
+/// The parts of a secret of Kubernetes with its values, and a key whose values are all secret.
+const CLUSTER_DATA: [&str; 2] = ["data", "stringData"];
+const SECRET_KEY: &str = "secret";
+
 impl Redactor {
     /// As [`Redactor::learn`], for every text in a document. The values of `host`, `hostname`
     /// and `address` are host names.
@@ -26,6 +30,10 @@ impl Redactor {
             }
             Value::Object(all) => {
                 let named = named(all).map(str::to_owned);
+                if all.get("kind").and_then(Value::as_str) == Some("Secret") {
+                    let parts = CLUSTER_DATA.iter().filter_map(|part| all.get(*part));
+                    parts.for_each(|part| self.learn_all(SECRET_KEY, part));
+                }
                 for (key, value) in all {
                     if let (true, Value::String(name)) = (
                         matches!(key.as_str(), "host" | "hostname" | "address"),
@@ -89,9 +97,13 @@ impl Redactor {
             }
             Value::Object(all) => {
                 let named = named(&all).map(str::to_owned);
+                let is_cluster_secret = all.get("kind").and_then(Value::as_str) == Some("Secret");
                 let mut redacted = Map::new();
                 for (inner, value) in all {
                     let key = match &named {
+                        _ if is_cluster_secret && CLUSTER_DATA.contains(&inner.as_str()) => {
+                            SECRET_KEY
+                        }
                         Some(name) if !is_naming(&inner) => name,
                         _ if keys::is_secret(key) => key,
                         _ => &inner,
@@ -127,7 +139,10 @@ impl Redactor {
 
     fn json(&mut self, text: &str, redact: fn(&mut Self, &str) -> String) -> String {
         let mut out = String::with_capacity(text.len());
-        let mut place = Place::default();
+        let mut place = Place {
+            is_cluster_secret: is_cluster_secret(text),
+            ..Place::default()
+        };
         let mut rest = text;
         while let Some(open) = rest.find('"') {
             out.push_str(&place.gap(&rest[..open]));
@@ -180,6 +195,8 @@ struct Place {
     before: Option<String>,
     /// Everything at this depth or deeper is a secret.
     secret_from: Option<usize>,
+    /// The document is a secret of Kubernetes.
+    is_cluster_secret: bool,
 }
 
 impl Place {
@@ -193,7 +210,9 @@ impl Place {
             match letter {
                 '[' | '{' => {
                     self.depth += 1;
-                    if self.key.take().is_some_and(|key| keys::is_secret(&key)) {
+                    let is_data = |key: &str| self.is_cluster_secret && CLUSTER_DATA.contains(&key);
+                    let key = self.key.take();
+                    if key.is_some_and(|key| keys::is_secret(&key) || is_data(&key)) {
                         self.secret_from.get_or_insert(self.depth);
                     }
                 }
@@ -248,6 +267,15 @@ impl Place {
                 .is_some_and(|key| keys::is_secret_pair(key, string))
             || (key.is_none() && before.as_deref().is_some_and(is_before_secret))
     }
+}
+
+/// Whether a document has an object of the kind `Secret`.
+fn is_cluster_secret(text: &str) -> bool {
+    let mut kinds = text.match_indices("\"kind\"");
+    kinds.any(|(at, kind)| {
+        let behind = text[at + kind.len()..].trim_start_matches([' ', ':']);
+        behind.starts_with("\"Secret\"")
+    })
 }
 
 fn is_naming(key: &str) -> bool {

@@ -13,6 +13,7 @@ pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// Parts that make a name that of a secret, wherever they stand in it.
 const PARTS: [&str; 28] = [
+    // A pattern for a prompt.
     "assword",
     "token",
     "psw",
@@ -42,7 +43,6 @@ const PARTS: [&str; 28] = [
     "otp",
     "kubeconfig",
 ];
-/// Ends of a part that is written as one word: `PGPASSWORD`, `hubtoken`.
 /// Words for a password and a key in languages with mostly ASCII letters, in lower case. Others are in
 /// `foreign.rs`.
 pub(super) const FOREIGN: [&str; 32] = [
@@ -79,6 +79,7 @@ pub(super) const FOREIGN: [&str; 32] = [
     "schluessel",
     "codigo_secreto",
 ];
+/// Ends of a part that is written as one word: `PGPASSWORD`, `hubtoken`.
 const ENDS: [&str; 9] = [
     "password",
     "passwd",
@@ -97,7 +98,9 @@ const OWNERS: [&str; 27] = [
     "sudo", "user", "vault", "vnc", "wifi",
 ];
 /// Parts that do so before `key`.
-const BEFORE_KEY: [&str; 14] = [
+const BEFORE_KEY: [&str; 16] = [
+    "unseal",
+    "munge",
     "api",
     "access",
     "account",
@@ -114,7 +117,8 @@ const BEFORE_KEY: [&str; 14] = [
     "session",
 ];
 /// Parts that do so at the end of a variable or an option; elsewhere they are ordinary words.
-const LAST: [&str; 11] = [
+const LAST: [&str; 12] = [
+    "salt",
     "pass",
     "pw",
     "auth",
@@ -148,7 +152,7 @@ const OPEN_TOKENS: [&str; 14] = [
     "stop", "text", "unk",
 ];
 /// Names of one part whose value is a secret unless it is a plain word or a number.
-const ALONE: [&str; 5] = ["auth", "bearer", "key", "mnemonic", "pin"];
+const ALONE: [&str; 6] = ["auth", "bearer", "key", "mnemonic", "pin", "salt"];
 /// Ends of names whose value is a secret unless a word of `OF_TESTS` or a small number.
 const PASSES: [&str; 3] = ["pass", "pw", "pwd"];
 /// What follows `pass:` where tests, compilers and training steps are told.
@@ -166,7 +170,10 @@ const LOGINS: [&str; 6] = [
     "userpass",
 ];
 /// Last parts of names whose value describes a secret and is not secret itself.
-const HARMLESS: [&str; 33] = [
+const HARMLESS: [&str; 36] = [
+    "error",
+    "errors",
+    "exception",
     "file",
     "path",
     "dir",
@@ -266,12 +273,15 @@ pub(super) fn is_secret(name: &str) -> bool {
             || is_owned(part)
     };
     let is_pair = |pair: &[String]| match pair[1].as_str() {
-        "key" => BEFORE_KEY.contains(&pair[0].as_str()),
+        "code" => pair[0] == "pin",
+        "key" | "keys" => BEFORE_KEY.contains(&pair[0].as_str()),
         "pass" | "pw" => OWNERS.contains(&pair[0].as_str()),
         _ => false,
     };
+    // `cred_p_unpack` is a function.
+    let is_credential = matches!(last.as_str(), "cred" | "creds");
     let is_last = (is_variable(name) || name.starts_with('-')) && LAST.contains(&last.as_str());
-    parts.iter().any(is_part) || parts.windows(2).any(is_pair) || is_last
+    parts.iter().any(is_part) || parts.windows(2).any(is_pair) || is_last || is_credential
 }
 
 /// Whether this value of this name is a secret.

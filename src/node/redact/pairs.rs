@@ -15,9 +15,10 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Something that every secret name contains, in lower case.
-const STEMS: [&str; 26] = [
+const STEMS: [&str; 27] = [
     "assword",
     "bearer",
+    "salt",
     "psw",
     "login",
     "token",
@@ -25,7 +26,7 @@ const STEMS: [&str; 26] = [
     "pwd",
     "secret",
     "key",
-    "credential",
+    "cred",
     "cookie",
     "auth",
     "connection",
@@ -420,6 +421,10 @@ impl Layout<'_> {
         let at = self.skip_spaces(behind);
         let rest = &self.text[at..];
         let is_certain = is_certain || is_query || is_header;
+        // The string of a prompt ends: `expect "Password:"`.
+        if behind == self.name.end + separator.len() && is_end_of_string(before, rest) {
+            return;
+        }
         if separator != "=" && rest.starts_with(['\n', '\r']) {
             let is_quoted = self.skip_quotes(self.name.end) > self.name.end;
             return self.next_line(line, at, is_quoted, found);
@@ -436,9 +441,14 @@ impl Layout<'_> {
             return self.push(at + 1..end.min(at + VALUE_BYTES_MAX), true, found);
         }
         if is_header || (begins_line && separator == ":" && quote(rest).is_none()) {
+            // The parts of a digest are in quotes.
+            let is_digest = is_header
+                && rest
+                    .get(..7)
+                    .is_some_and(|word| word.eq_ignore_ascii_case("digest "));
             let at = self.skip_scheme(at);
             let end = length(&self.text[at..], |byte| {
-                ends_line(byte) || b"\"`".contains(&byte)
+                ends_line(byte) || !is_digest && b"\"`".contains(&byte)
             });
             return self.push(at..at + end, is_certain, found);
         }
@@ -609,6 +619,11 @@ impl Layout<'_> {
             });
         }
     }
+}
+
+/// Whether a quote ends a string that began on the line before.
+fn is_end_of_string(before: &str, rest: &str) -> bool {
+    rest.starts_with(['"', '\'']) && before.matches(&rest[..1]).count() % 2 == 1
 }
 
 fn ends_line_char(letter: char) -> bool {

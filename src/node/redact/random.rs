@@ -242,6 +242,11 @@ fn is_behind_prefix(word: &str) -> bool {
         }
         before = part;
     }
+    // Mailchimp: 32 digits and the name of a data centre, `-us12`.
+    let centre = word.rsplit_once("-us").filter(|(key, _)| is_hex(key));
+    if centre.is_some_and(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit())) {
+        return true;
+    }
     // `abcdef.0123456789abcdef`, with which a node joins a cluster.
     let is_lower = |text: &str| {
         text.bytes()

@@ -122,7 +122,7 @@ pub(super) fn login_behind(text: &str, at: usize) -> Option<Range<usize>> {
     let word = rest
         .split(|letter: char| letter.is_whitespace() || "\"'`,;".contains(letter))
         .next()?;
-    let password = keys::login(word)?;
+    let password = keys::login(word).or_else(|| Some(word.split_once('/')?.1))?;
     let is_secret = is_chosen(password)
         || spelling::is_likely_random(password)
         || ordinary::is_unknown(password);

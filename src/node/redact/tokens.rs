@@ -4,7 +4,7 @@
 
 use super::keys::{is_absent, is_chosen, is_words};
 use super::literals::Literals;
-use super::{random, spelling};
+use super::{ordinary, random, spelling};
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -264,7 +264,10 @@ fn passwords(text: &str, places: &mut Vec<Range<usize>>) {
         };
         let Some((user, password)) = name.split_once(':') else {
             // A token in place of a name.
-            if name.len() > CHARS_MIN && !is_words(name) && !is_odd {
+            let is_token = (name.len() > CHARS_MIN && !is_words(name))
+                || is_chosen(name)
+                || ordinary::is_unknown(name);
+            if is_token && !is_odd {
                 places.push(from..from + name.len());
             }
             continue;
