@@ -4,6 +4,7 @@
 
 use super::keys::is_absent;
 use super::literals::Literals;
+use super::ordinary;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -37,7 +38,11 @@ impl Kind {
 /// Domains of internal host names.
 const DOMAINS: [&str; 5] = [".internal", ".local", ".lan", ".corp", ".intranet"];
 /// What stands before a name of each kind.
-const BEFORE: [(&str, Kind); 33] = [
+const BEFORE: [(&str, Kind); 37] = [
+    ("/users/", Kind::User),
+    (":user/", Kind::User),
+    (":role/", Kind::User),
+    ("resourceGroups/", Kind::Project),
     // Also with the escapes of JSON.
     ("\\Users\\", Kind::User),
     ("/scratch/", Kind::User),
@@ -139,11 +144,12 @@ enum Whole {
     End,
     /// All of it.
     Yes,
-    /// All of it, in capitals: `user` is written before much that is no user.
+    /// All of it. In lower case, before a sign without a space or in quotes: `user` is written before
+    /// much that is no user.
     Variable,
 }
 /// Keys whose value is a name, without signs between words.
-const KEYS: [(&str, Kind, Whole); 22] = [
+const KEYS: [(&str, Kind, Whole); 24] = [
     ("CLOUDPROJECT", Kind::Project, Whole::End),
     ("GCLOUDPROJECT", Kind::Project, Whole::End),
     ("GCPPROJECT", Kind::Project, Whole::End),
@@ -159,6 +165,8 @@ const KEYS: [(&str, Kind, Whole); 22] = [
     ("MASTERADDR", Kind::Node, Whole::Yes),
     ("SUBMITHOST", Kind::Node, Whole::End),
     ("NAMESPACE", Kind::Namespace, Whole::End),
+    ("LOGIN", Kind::User, Whole::Yes),
+    ("USERID", Kind::User, Whole::Yes),
     ("NAMESPACE", Kind::Namespace, Whole::Yes),
     ("MACHINEID", Kind::Machine, Whole::Yes),
     ("BOOTID", Kind::Machine, Whole::Yes),
@@ -201,7 +209,7 @@ pub(super) fn kind_of_value(key: &str) -> Option<Kind> {
     let plain = upper.replace(is_sign, "");
     let is_known = |end: &str, whole: Whole| match whole {
         Whole::Yes => plain == end,
-        Whole::Variable => plain == end && upper == key,
+        Whole::Variable => plain == end,
         // A part begins behind a sign, or with a capital: `myBucket`.
         Whole::End => {
             plain.ends_with(end) && {
@@ -255,8 +263,37 @@ pub(super) fn may_be_name(kind: Kind, name: &str) -> bool {
                 && !common.contains(&name)
         }
         Kind::Project => lower && begins && name.len() >= 5,
+        Kind::User => begins && name.len() <= USER_BYTES_MAX && name.chars().all(is_of_user),
         _ => true,
     }
+}
+
+/// Longest name of a user.
+const USER_BYTES_MAX: usize = 64;
+/// What a message of a conversation is from, and users that many machines have.
+const ROLES: [&str; 8] = [
+    "assistant",
+    "system",
+    "developer",
+    "tool",
+    "default",
+    "unset",
+    "given",
+    "function",
+];
+
+/// Whether the value of a key is the name of a user. `user` in lower case is written before much that
+/// is none, so an ordinary word behind it is none.
+pub(super) fn is_user(key: &str, name: &str) -> bool {
+    let is_lower = key.bytes().any(|byte| byte.is_ascii_lowercase());
+    let is_role = ROLES.contains(&name.to_ascii_lowercase().as_str());
+    let is_short = key.trim_start_matches('-').eq_ignore_ascii_case("user");
+    let is_word = is_short && ordinary::is_ordinary(name) && name.len() > 3;
+    !(is_lower && (is_role || is_word))
+}
+
+fn is_of_user(letter: char) -> bool {
+    letter.is_alphanumeric() || "._-".contains(letter)
 }
 
 /// Calls `found` with every name that a text reveals.
@@ -292,7 +329,6 @@ pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
 /// The name that begins at `at`.
 fn name_at(text: &str, at: usize) -> &str {
     let rest = &text[at..];
-    let is_of_user = |letter: char| letter.is_alphanumeric() || "._-".contains(letter);
     rest.split(|letter| !is_of_user(letter))
         .next()
         .unwrap_or_default()
@@ -437,12 +473,27 @@ fn values<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
         );
         let after = &text[name.as_ptr() as usize - text.as_ptr() as usize + name.len()..];
         // A call, an element or an address; the path behind `user@hostname:`.
-        let is_code = after.starts_with(['(', '[']) || after.starts_with("://");
+        let is_number = after.starts_with('(')
+            && after[1..].starts_with(|letter: char| letter.is_ascii_digit());
+        let is_code = after.starts_with(['(', '[']) && !(kind == Kind::User && is_number)
+            || after.starts_with("://");
         if is_code || text[..begin].ends_with('@') {
             continue;
         }
         // The word alone is also written before a title.
         let is_word = key.eq_ignore_ascii_case("project") && !is_quoted;
+        let is_assigned =
+            is_quoted || is_option || spaced.starts_with('=') && spaced.len() == behind.len();
+        // Nothing is assigned: `logname= uid=0`.
+        if kind == Kind::User && spaced.starts_with("= ") && spaced.len() == behind.len() {
+            continue;
+        }
+        let is_variable = !key.bytes().any(|byte| byte.is_ascii_lowercase());
+        if kind == Kind::User && !(is_variable || is_assigned)
+            || kind == Kind::User && !is_user(key, name)
+        {
+            continue;
+        }
         if may_be_name(kind, name)
             && (!is_word || name.contains(['-', '_']) || spaced.starts_with('='))
         {
@@ -489,6 +540,10 @@ fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
             continue;
         }
         if is_host {
+            found(Kind::User, user);
+        }
+        if is_host && (is_command || is_prompt) || behind.starts_with("'s password") {
+            found(Kind::Node, host);
             found(Kind::User, user);
         }
     }

@@ -82,7 +82,9 @@ const HOST_CHARS_MIN: usize = 2;
 const NAMES_MAX: usize = 4096;
 /// Names that are not replaced: common user and host names, and this program's names for
 /// the two ends.
-const COMMON_NAMES: [&str; 16] = [
+const COMMON_NAMES: [&str; 18] = [
+    "system",
+    "default",
     "root",
     "user",
     "localhost",
@@ -236,6 +238,7 @@ impl Redactor {
     pub fn learn_pair(&mut self, key: &str, value: &str) {
         if let Some(kind) = context::kind_of_value(key)
             && context::may_be_name(kind, value)
+            && (kind != Kind::User || context::is_user(key, value))
         {
             self.learn_name(kind, value);
         }
