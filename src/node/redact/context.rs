@@ -4,7 +4,7 @@
 
 use super::keys::is_absent;
 use super::literals::Literals;
-use super::ordinary;
+use super::{nodes, ordinary};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -323,11 +323,12 @@ pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
     projects(text, &mut found);
     values(text, &mut found);
     users(text, &mut found);
+    nodes::names(text, &mut found);
     hosts(text).for_each(|host| found(Kind::Node, host));
 }
 
 /// The name that begins at `at`.
-fn name_at(text: &str, at: usize) -> &str {
+pub(super) fn name_at(text: &str, at: usize) -> &str {
     let rest = &text[at..];
     rest.split(|letter| !is_of_user(letter))
         .next()

@@ -66,7 +66,8 @@ fn a_name_is_replaced_in_every_layout() {
         let values = string_regex(kind).expect("a kind");
         for layout in table.lines().filter(|line| !line.starts_with('#')) {
             let value = values.new_tree(&mut runner).expect("a value").current();
-            let redacted = Redactor::default().redact(&layout.replace("VALUE", &value));
+            let redacted =
+                Redactor::default().redact(&layout.replace('^', "\n").replace("VALUE", &value));
             if redacted.contains(&value) {
                 left.push(redacted);
             }

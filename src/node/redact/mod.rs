@@ -15,7 +15,7 @@
 //!   `learned.rs` by their values, through the escapes that `view.rs` removes.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
-//! * `context.rs` finds names, `shape.rs` addresses.
+//! * `context.rs` and `nodes.rs` find names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
 //!
@@ -35,6 +35,7 @@ mod keys;
 mod layouts;
 mod learned;
 mod literals;
+mod nodes;
 mod ordinary;
 mod outlet;
 mod pairs;
@@ -78,6 +79,8 @@ const NETWORKS_MAX: u16 = 512;
 const NAME_CHARS_MIN: usize = 3;
 /// Shortest host name that is replaced; a machine may be called `vm`.
 const HOST_CHARS_MIN: usize = 2;
+/// Most hosts of a list that are written out.
+const HOSTS_SHOWN_MAX: usize = 4;
 /// Most names, of hosts and users together.
 const NAMES_MAX: usize = 4096;
 /// Names that are not replaced: common user and host names, and this program's names for
@@ -157,6 +160,31 @@ impl Redactor {
         if is_name(name) && name.parse::<IpAddr>().is_err() {
             self.name(Kind::Node, short, HOST_CHARS_MIN);
         }
+    }
+
+    /// Adds the hosts of a list such as `gpu-[0-3]`, and the list, which their placeholders replace.
+    fn hosts(&mut self, list: &str) {
+        let hosts = nodes::hosts(list);
+        hosts.iter().for_each(|host| self.host(host));
+        let lower = list.to_ascii_lowercase();
+        let placeholders: Vec<&str> = hosts
+            .iter()
+            .filter_map(|host| self.names.get(&host.to_ascii_lowercase()))
+            .map(String::as_str)
+            .collect();
+        if placeholders.len() < hosts.len()
+            || hosts.is_empty()
+            || self.names.contains_key(&lower)
+            || self.names.len() >= NAMES_MAX
+        {
+            return;
+        }
+        let all = match placeholders.as_slice() {
+            [first, .., last] if placeholders.len() > HOSTS_SHOWN_MAX => format!("{first}..{last}"),
+            few => few.join(","),
+        };
+        self.names.insert(lower, all);
+        self.finder = None;
     }
 
     /// Adds a user name.
@@ -249,6 +277,7 @@ impl Redactor {
 
     fn learn_name(&mut self, kind: Kind, name: &str) {
         match kind {
+            Kind::Node if name.contains('[') => self.hosts(name),
             Kind::Node => self.host(name),
             _ => self.name(kind, name, NAME_CHARS_MIN),
         }

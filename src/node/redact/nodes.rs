@@ -1,0 +1,349 @@
+//! Names behind words and commands: `pod X is ready`, `ssh root@X`, `mpirun -H X:8,Y:8`, lists such as
+//! `gpu-[0-3]`, the host of a line of syslog, and columns of `kubectl get pods` and `squeue`.
+//!
+//! A word behind `pod` or `node` is a name if it is not ordinary.
+#![forbid(unsafe_code)]
+
+use super::context::{Kind, may_be_name, name_at};
+use super::ordinary::is_ordinary;
+use aho_corasick::AhoCorasick;
+use std::sync::LazyLock;
+
+/// Words that a name may follow, with or without quotes.
+const NOUNS: [(&str, Kind); 29] = [
+    ("pod ", Kind::Node),
+    ("pods ", Kind::Node),
+    ("node ", Kind::Node),
+    ("nodes ", Kind::Node),
+    ("host ", Kind::Node),
+    ("Node ", Kind::Node),
+    ("Pod ", Kind::Node),
+    ("Host ", Kind::Node),
+    ("Nodes ", Kind::Node),
+    ("hostname ", Kind::Node),
+    ("server ", Kind::Node),
+    ("machine ", Kind::Node),
+    (" ON ", Kind::Node),
+    ("Connection to ", Kind::Node),
+    ("namespace ", Kind::Namespace),
+    ("namespaces ", Kind::Namespace),
+    ("user ", Kind::User),
+    ("User ", Kind::User),
+    ("login: ", Kind::User),
+    ("srun: error: ", Kind::Node),
+    ("onnecting to ", Kind::Node),
+    ("onnect to ", Kind::Node),
+    ("node/", Kind::Node),
+    ("nodes/", Kind::Node),
+    ("deployment/", Kind::Node),
+    ("statefulset/", Kind::Node),
+    ("job/", Kind::Node),
+    (" -it ", Kind::Node),
+    ("serviceaccount ", Kind::User),
+];
+/// Commands and options that hosts follow.
+const COMMANDS: [(&str, Kind); 26] = [
+    (" -n ", Kind::Namespace),
+    ("ssh ", Kind::Node),
+    ("mpirun -H ", Kind::Node),
+    (" -H ", Kind::Node),
+    (" --host ", Kind::Node),
+    (" -host ", Kind::Node),
+    ("--hosts ", Kind::Node),
+    ("--hosts=", Kind::Node),
+    ("--host=", Kind::Node),
+    ("--nodelist=", Kind::Node),
+    ("--nodelist ", Kind::Node),
+    (" -w ", Kind::Node),
+    ("NODELIST=", Kind::Node),
+    ("NodeList=", Kind::Node),
+    ("BatchHost=", Kind::Node),
+    ("nodeName: ", Kind::Node),
+    ("endpoint=", Kind::Node),
+    ("endpoint ", Kind::Node),
+    ("--address=", Kind::Node),
+    ("master_addr=", Kind::Node),
+    ("master_addr ", Kind::Node),
+    ("master-addr=", Kind::Node),
+    ("hosts: ", Kind::Node),
+    ("Account=", Kind::Project),
+    ("arn:aws:s3:::", Kind::Bucket),
+    ("assigned default/", Kind::Node),
+];
+/// Names that a column has.
+const COLUMNS: [(&str, Kind); 6] = [
+    ("NAME", Kind::Node),
+    ("NODE", Kind::Node),
+    ("HOST", Kind::Node),
+    ("NODELIST(REASON)", Kind::Node),
+    ("NODELIST", Kind::Node),
+    ("USER", Kind::User),
+];
+/// Columns of which a header with names has one.
+const BESIDE: [&str; 6] = ["READY", "ROLES", "STATUS", "PARTITION", "NODES", "STATE"];
+/// Most rows of a table, and most hosts of a list.
+const ROWS_MAX: usize = 1024;
+const HOSTS_MAX: usize = 1024;
+/// Shortest and longest name behind a word.
+const NAME_BYTES: std::ops::RangeInclusive<usize> = 4..=128;
+
+/// What stands before an id of a machine, and the months at the begin of a line of syslog.
+const IDS: [&str; 5] = [
+    "machine-id",
+    "machine_id",
+    "machineID",
+    "machine id",
+    "boot_id",
+];
+const MONTHS: [&str; 12] = [
+    "Jan ", "Feb ", "Mar ", "Apr ", "May ", "Jun ", "Jul ", "Aug ", "Sep ", "Oct ", "Nov ", "Dec ",
+];
+
+/// What each pattern of the search leads to.
+enum Lead {
+    Noun(&'static str, Kind),
+    Command(&'static str, Kind),
+    Id,
+    Month,
+    Column,
+}
+
+static FINDER: LazyLock<Option<(AhoCorasick, Vec<Lead>)>> = LazyLock::new(|| {
+    let nouns = NOUNS.map(|(noun, kind)| (noun, Lead::Noun(noun, kind)));
+    let commands = COMMANDS.map(|(command, kind)| (command, Lead::Command(command, kind)));
+    let all = nouns
+        .into_iter()
+        .chain(commands)
+        .chain(IDS.map(|id| (id, Lead::Id)))
+        .chain(MONTHS.map(|month| (month, Lead::Month)))
+        .chain(BESIDE.map(|column| (column, Lead::Column)));
+    let (patterns, leads): (Vec<&str>, Vec<Lead>) = all.unzip();
+    Some((AhoCorasick::new(patterns).ok()?, leads))
+});
+
+/// Calls `found` with every such name. Of a list, with each host and with the list.
+pub(super) fn names<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
+    let Some((finder, leads)) = &*FINDER else {
+        return;
+    };
+    let mut header = usize::MAX;
+    for lead in finder.find_overlapping_iter(text) {
+        let at = lead.start();
+        match leads[lead.pattern().as_usize()] {
+            Lead::Noun(noun, kind) => behind_noun(text, at, noun, kind, found),
+            Lead::Command(command, kind) => behind_command(text, at, command, kind, found),
+            Lead::Id => machine(text, at, found),
+            Lead::Month => of_syslog(text, at, found),
+            Lead::Column => columns(text, at, &mut header, found),
+        }
+    }
+}
+
+fn behind_noun<'a>(
+    text: &'a str,
+    at: usize,
+    noun: &str,
+    kind: Kind,
+    found: &mut impl FnMut(Kind, &'a str),
+) {
+    if !noun.starts_with([' ', '"', 'o']) && is_in_word(text, at) {
+        return;
+    }
+    let behind = &text[at + noun.len()..];
+    let is_quote = |letter: char| "\"'`\\".contains(letter);
+    let name = name_at(behind.trim_start_matches(is_quote), 0).trim_end_matches('.');
+    let after = &text[name.as_ptr() as usize - text.as_ptr() as usize + name.len()..];
+    // A path, a call, a key or an option.
+    let is_code = after.starts_with(['/', '(', '=', '[', '_', '*']) || after.starts_with("::");
+    if NAME_BYTES.contains(&name.len()) && is_name(name) && !is_code && may_be_name(kind, name) {
+        found(kind, name);
+    }
+}
+
+/// Whether a word is a name: lower case, and not ordinary or with a number, such as `worker-19`.
+fn is_name(word: &str) -> bool {
+    let begins = word.starts_with(|letter: char| letter.is_ascii_lowercase());
+    let has_upper = word.bytes().any(|byte| byte.is_ascii_uppercase());
+    let is_file = word.contains('.') && !word.contains('-');
+    let is_numbered = word.contains('-') && word.ends_with(|letter: char| letter.is_ascii_digit());
+    begins && !has_upper && !word.contains('_') && !is_file && (is_numbered || !is_ordinary(word))
+}
+
+fn is_in_word(text: &str, at: usize) -> bool {
+    text[..at].ends_with(|letter: char| letter.is_alphanumeric() || "_-".contains(letter))
+}
+
+fn behind_command<'a>(
+    text: &'a str,
+    at: usize,
+    command: &str,
+    kind: Kind,
+    found: &mut impl FnMut(Kind, &'a str),
+) {
+    if command == "ssh " && is_in_word(text, at) {
+        return;
+    }
+    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let before = text[line..at].trim_end();
+    if kind == Kind::Namespace && !before.contains("kubectl") {
+        return;
+    }
+    // `ssh` is also a word of sentences.
+    let is_sentence = before.ends_with(|letter: char| letter.is_alphanumeric() || letter == ',');
+    if command == "ssh " && is_sentence {
+        return;
+    }
+    let rest = without_options(&text[at + command.len()..]).trim_start_matches(['"', '\'']);
+    let is_of_list = |letter: char| letter.is_ascii_alphanumeric() || ".-_,:@[]".contains(letter);
+    let word = rest
+        .split(|letter| !is_of_list(letter))
+        .next()
+        .unwrap_or_default();
+    let word = word.trim_end_matches(['.', ',', ':']);
+    let is_list = command.ends_with(['=', ':', '/'])
+        || word.contains(['[', ','])
+        || word.contains(':') && command.contains('-');
+    for host in word.split_inclusive(']').flat_map(outside) {
+        let name = host.rsplit('@').next().unwrap_or(host);
+        let name = name.split(':').next().unwrap_or(name);
+        if NAME_BYTES.contains(&name.len()) && (is_name(name) || is_list && is_host(name)) {
+            found(kind, name);
+        }
+    }
+    if word.find('[').is_some_and(|at| at > 0) && word.len() <= *NAME_BYTES.end() {
+        found(kind, word);
+    }
+}
+
+/// What follows the options of a command and their numbers: `-p 22 -o X=y `.
+fn without_options(rest: &str) -> &str {
+    let mut rest = rest;
+    while let Some((word, behind)) = rest.split_once(' ') {
+        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+        if !word.starts_with('-') && !is_number && !word.contains('=') || word.is_empty() {
+            break;
+        }
+        rest = behind;
+    }
+    rest
+}
+
+/// The parts of a list between commas, without those with brackets.
+fn outside(part: &str) -> impl Iterator<Item = &str> {
+    part.split(',').filter(|host| !host.contains(['[', ']']))
+}
+
+fn is_host(name: &str) -> bool {
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    name.bytes().all(is_of_host) && name.starts_with(|letter: char| letter.is_ascii_lowercase())
+}
+
+/// The hosts of a list such as `gpu-[0-3,7]`, `gpu-[08-10]`; none if it is no such list.
+pub(super) fn hosts(list: &str) -> Vec<String> {
+    let mut hosts = Vec::new();
+    let mut rest = list;
+    while let Some(open) = rest.find('[') {
+        let before = rest[..open].rsplit(',').next().unwrap_or_default();
+        let Some(length) = rest[open..].find(']') else {
+            break;
+        };
+        for range in rest[open + 1..open + length].split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (Ok(from), Ok(to)) = (first.parse::<usize>(), last.parse::<usize>()) else {
+                continue;
+            };
+            let left = HOSTS_MAX.saturating_sub(hosts.len());
+            let numbers = (from..=to).take(left);
+            hosts.extend(
+                numbers.map(|number| format!("{before}{number:0width$}", width = first.len())),
+            );
+        }
+        rest = &rest[open + length + 1..];
+    }
+    hosts
+}
+
+/// The id of a machine near its name.
+fn machine<'a>(text: &'a str, at: usize, found: &mut impl FnMut(Kind, &'a str)) {
+    let behind = &text[at..text.floor_char_boundary((at + ID_DISTANCE_MAX).min(text.len()))];
+    let mut words = behind.split(|letter: char| !letter.is_ascii_alphanumeric());
+    if let Some(id) = words.find(|word| may_be_name(Kind::Machine, word)) {
+        found(Kind::Machine, id);
+    }
+}
+
+/// Most bytes from the name of an id to its end.
+const ID_DISTANCE_MAX: usize = 80;
+
+/// The host of a line of syslog: `Nov 20 10:15:00 X kernel: `.
+fn of_syslog<'a>(text: &'a str, at: usize, found: &mut impl FnMut(Kind, &'a str)) {
+    if at > 0 && !text[..at].ends_with('\n') {
+        return;
+    }
+    let mut words = text[at..].split_ascii_whitespace().take(5).skip(2);
+    if let (Some(time), Some(host), Some(program)) = (words.next(), words.next(), words.next())
+        && time.len() >= 8
+        && time
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b":.".contains(&byte))
+        && program.ends_with(':')
+        && is_host(host)
+    {
+        found(Kind::Node, host);
+    }
+}
+
+/// The names in columns of tables such as those of `kubectl get nodes`. `last` is the last header.
+fn columns<'a>(text: &'a str, at: usize, last: &mut usize, found: &mut impl FnMut(Kind, &'a str)) {
+    let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    if begin == *last {
+        return;
+    }
+    *last = begin;
+    let mut lines = text[begin..].lines();
+    let header: Vec<&str> = lines
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let has_lower = |name: &&str| name.bytes().any(|byte| byte.is_ascii_lowercase());
+    if header.len() < 3 || header.iter().any(has_lower) {
+        return;
+    }
+    let kind = |name: &str| COLUMNS.iter().find(|(column, _)| *column == name);
+    let columns = header.iter().enumerate();
+    let columns: Vec<(usize, Kind)> = columns
+        .filter_map(|(at, name)| Some((at, kind(name)?.1)))
+        .collect();
+    for line in lines
+        .take(ROWS_MAX)
+        .take_while(|line| !line.trim().is_empty())
+    {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        for (at, kind) in &columns {
+            let cell = cells
+                .get(*at)
+                .filter(|_| cells.len() == header.len() || *at == 0);
+            if let Some(cell) =
+                cell.filter(|cell| is_host(cell) && cell.len() >= *NAME_BYTES.start())
+            {
+                found(*kind, cell);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_a_list_are_written_out() {
+        assert_eq!(
+            hosts("gpu-[0-1,7],x,cpu[08-09]"),
+            ["gpu-0", "gpu-1", "gpu-7", "cpu08", "cpu09"]
+        );
+        assert_eq!(hosts("gpu-0"), Vec::<String>::new());
+        assert_eq!(hosts("a[0-99999999]").len(), HOSTS_MAX);
+    }
+}
