@@ -3,7 +3,7 @@
 //! It shares neither code nor tables with `tcpx_node::redact`, so a layout or a kind of token
 //! that the redaction misses is found here by another rule: the published formats of tokens
 //! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
-//! (`told.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
+//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
 //! Where it is in doubt, it tells.
 //!
 //! Not here: replacing anything.
@@ -14,6 +14,7 @@ mod formats;
 #[cfg(test)]
 mod layouts;
 mod named;
+mod prose;
 mod told;
 
 use flate2::read::MultiGzDecoder;
@@ -96,6 +97,7 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let mut offset = 0;
     let mut before = told::Before::default();
+    let mut above = prose::Above::default();
     let is_end = |byte: &u8| match is_binary {
         true => !(0x20..0x7f).contains(byte),
         false => *byte == b'\n',
@@ -111,8 +113,12 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
             let text = String::from_utf8_lossy(piece);
             let mut found = of_line(&text);
             let told = before.find(&text);
+            let odd = above.find(&text);
             if found.is_empty() {
                 found.extend(told);
+            }
+            if found.is_empty() {
+                found.extend(odd);
             }
             for found in found {
                 doubts.push(Doubt {

@@ -8,15 +8,16 @@ use std::sync::LazyLock;
 
 /// A name and what separates it from its value: a sign, a cell of a table, or a list.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let name = r"(?:passw(?:or)?d|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization|auth[_-]?token|cookie)";
+    let name = r"(?:passw(?:or)?ds?|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|creds?|salt|pin[_-]?code|munge[._-]key|authorization|auth[_-]?token|cookie)";
     let tail = r"(?:_(?:value|id|base|old|new|\d+))?";
     let behind = r"(?:&quot;|%2[27]|Some\(|[\x22'`*\\])*";
     let sign = r"\s*(?:=|:|\||\x{ff1a}|\x{ff1d}|%3[AaDd]|\.{2,})\s*(?:(?:bearer|basic)\s+)?";
+    let open = r"[\x22'\\]*\s*[:=]\s*\[\s*[\x22'\\]+";
     let list = r"[\x22']\s*,\s*(?:[\x22']value[\x22']\s*:\s*)?[\x22']";
     let cell = r"\s*(?:</\w+>\s*)+(?:<\w[^>]*>\s*)+";
     let option = r"\s+";
     Regex::new(&format!(
-        r"(?i)(?:(--[\w-]*{name}{tail}){option}|\b([\w.-]*{name}{tail})(?:{behind}{sign}{behind}|{behind}{cell}|{list}))"
+        r"(?i)(?:(--[\w-]*{name}{tail}){option}|\b([\w.-]*{name}{tail})(?:{behind}{sign}{behind}|{behind}{cell}|{open}|{list}))"
     ))
     .ok()
 });

@@ -5,6 +5,7 @@
 //! letters, or if its letters cannot be pronounced.
 #![forbid(unsafe_code)]
 
+use super::prose::unseen;
 use super::{Found, is_placeholder};
 use regex::Regex;
 use std::ops::Range;
@@ -246,7 +247,8 @@ pub(super) fn is_given(value: &str) -> bool {
     let digits = value.bytes().filter(u8::is_ascii_digit).count();
     let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
     if digits == 0 {
-        return oddities(value) >= 2 || changes_of_case(value) * 3 >= value.len();
+        return (oddities(value) >= 2 && unseen(value) > 0)
+            || changes_of_case(value) * 3 >= value.len();
     }
     let is_hex = value.len() < 20
         && value
