@@ -3,7 +3,7 @@
 //! It shares neither code nor tables with `tcpx_node::redact`, so a layout or a kind of token
 //! that the redaction misses is found here by another rule: the published formats of tokens
 //! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
-//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
+//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), names (`nouns.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
 //! Where it is in doubt, it tells.
 //!
 //! Not here: replacing anything.
@@ -14,6 +14,7 @@ mod formats;
 #[cfg(test)]
 mod layouts;
 mod named;
+mod nouns;
 mod prose;
 mod told;
 
@@ -98,6 +99,7 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
     let mut offset = 0;
     let mut before = told::Before::default();
     let mut above = prose::Above::default();
+    let mut table = nouns::Table::default();
     let is_end = |byte: &u8| match is_binary {
         true => !(0x20..0x7f).contains(byte),
         false => *byte == b'\n',
@@ -114,11 +116,13 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
             let mut found = of_line(&text);
             let told = before.find(&text);
             let odd = above.find(&text);
+            let names = table.find(&text);
             if found.is_empty() {
                 found.extend(told);
             }
             if found.is_empty() {
                 found.extend(odd);
+                found.extend(names);
             }
             for found in found {
                 doubts.push(Doubt {
@@ -143,6 +147,7 @@ fn of_line(line: &str) -> Vec<Found> {
     let mut found = formats::find(line);
     found.extend(named::find(line));
     found.extend(told::find(line));
+    found.extend(nouns::find(line));
     found.extend(entropy::find(line));
     found.sort_by_key(|one| one.at.start);
     let mut end = 0;
