@@ -38,7 +38,7 @@ impl Kind {
 /// Domains of internal host names.
 const DOMAINS: [&str; 5] = [".internal", ".local", ".lan", ".corp", ".intranet"];
 /// What stands before a name of each kind.
-const BEFORE: [(&str, Kind); 37] = [
+pub(super) const BEFORE: [(&str, Kind); 37] = [
     ("/users/", Kind::User),
     (":user/", Kind::User),
     (":role/", Kind::User),
@@ -298,10 +298,11 @@ fn is_of_user(letter: char) -> bool {
 
 /// Calls `found` with every name that a text reveals.
 pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
-    static FINDER: LazyLock<Literals> =
-        LazyLock::new(|| Literals::new(BEFORE.map(|(before, _)| before)));
-    for (which, at) in FINDER.find(text) {
-        let (before, kind) = BEFORE[which];
+    let places = nodes::search(text);
+    for &(which, at) in &places {
+        let Some(&(before, kind)) = BEFORE.get(which) else {
+            break;
+        };
         let behind = at + before.len();
         let escapes = usize::from(before.ends_with('\\') && text[behind..].starts_with('\\'));
         let name = name_at(text, behind + escapes);
@@ -323,7 +324,7 @@ pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
     projects(text, &mut found);
     values(text, &mut found);
     users(text, &mut found);
-    nodes::names(text, &mut found);
+    nodes::names(text, &places, &mut found);
     hosts(text).for_each(|host| found(Kind::Node, host));
 }
 

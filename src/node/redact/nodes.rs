@@ -4,9 +4,9 @@
 //! A word behind `pod` or `node` is a name if it is not ordinary.
 #![forbid(unsafe_code)]
 
-use super::context::{Kind, may_be_name, name_at};
+use super::context::{BEFORE, Kind, may_be_name, name_at};
 use super::ordinary::is_ordinary;
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::LazyLock;
 
 /// Words that a name may follow, with or without quotes.
@@ -99,8 +99,9 @@ const MONTHS: [&str; 12] = [
     "Jan ", "Feb ", "Mar ", "Apr ", "May ", "Jun ", "Jul ", "Aug ", "Sep ", "Oct ", "Nov ", "Dec ",
 ];
 
-/// What each pattern of the search leads to.
+/// What each pattern of the search leads to. Those of `context.rs` come first.
 enum Lead {
+    Before,
     Noun(&'static str, Kind),
     Command(&'static str, Kind),
     Id,
@@ -111,25 +112,48 @@ enum Lead {
 static FINDER: LazyLock<Option<(AhoCorasick, Vec<Lead>)>> = LazyLock::new(|| {
     let nouns = NOUNS.map(|(noun, kind)| (noun, Lead::Noun(noun, kind)));
     let commands = COMMANDS.map(|(command, kind)| (command, Lead::Command(command, kind)));
-    let all = nouns
+    let before = BEFORE.map(|(before, _)| (before, Lead::Before));
+    let all = before
         .into_iter()
+        .chain(nouns)
         .chain(commands)
         .chain(IDS.map(|id| (id, Lead::Id)))
         .chain(MONTHS.map(|month| (month, Lead::Month)))
         .chain(BESIDE.map(|column| (column, Lead::Column)));
     let (patterns, leads): (Vec<&str>, Vec<Lead>) = all.unzip();
-    Some((AhoCorasick::new(patterns).ok()?, leads))
+    let finder = AhoCorasick::builder()
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(patterns);
+    Some((finder.ok()?, leads))
 });
 
-/// Calls `found` with every such name. Of a list, with each host and with the list.
-pub(super) fn names<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
-    let Some((finder, leads)) = &*FINDER else {
+/// The number of each pattern in a text, and where it is: first all places of the first one. One
+/// search finds those of `context.rs`, too, since each pass over a text counts.
+pub(super) fn search(text: &str) -> Vec<(usize, usize)> {
+    let Some((finder, _)) = &*FINDER else {
+        return Vec::new();
+    };
+    let found = finder.find_overlapping_iter(text);
+    let mut places: Vec<(usize, usize)> = found
+        .map(|place| (place.pattern().as_usize(), place.start()))
+        .collect();
+    places.sort_unstable();
+    places
+}
+
+/// Calls `found` with the name at each place of a search. Of a list, with each host and with the list.
+pub(super) fn names<'a>(
+    text: &'a str,
+    places: &[(usize, usize)],
+    found: &mut impl FnMut(Kind, &'a str),
+) {
+    let Some((_, leads)) = &*FINDER else {
         return;
     };
     let mut header = usize::MAX;
-    for lead in finder.find_overlapping_iter(text) {
-        let at = lead.start();
-        match leads[lead.pattern().as_usize()] {
+    for &(which, at) in places {
+        match leads[which] {
+            Lead::Before => {}
             Lead::Noun(noun, kind) => behind_noun(text, at, noun, kind, found),
             Lead::Command(command, kind) => behind_command(text, at, command, kind, found),
             Lead::Id => machine(text, at, found),
