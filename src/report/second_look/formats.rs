@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
-use regex::{Regex, RegexSet};
+use regex::{Regex, RegexSet, RegexSetBuilder};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
@@ -222,11 +222,18 @@ const FORMATS: [Format; 47] = [
     ),
 ];
 
+/// Most memory of the automaton of all formats. With the 2 MiB of the library, it is thrown away and made
+/// again all the time: a log of 6 MB takes 10 s instead of 0.4 s.
+const AUTOMATON_BYTES_MAX: usize = 64 << 20;
+
 static REGEXES: LazyLock<Option<(RegexSet, Vec<Regex>)>> = LazyLock::new(|| {
     let patterns = FORMATS.map(|(_, pattern, _)| pattern);
     let regexes = patterns.iter().map(|pattern| Regex::new(pattern));
     Some((
-        RegexSet::new(patterns).ok()?,
+        RegexSetBuilder::new(patterns)
+            .dfa_size_limit(AUTOMATON_BYTES_MAX)
+            .build()
+            .ok()?,
         regexes.collect::<Result<_, _>>().ok()?,
     ))
 });
