@@ -552,10 +552,10 @@ fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
 }
 
 /// Host names that can be recognised: those with an internal domain, and those before NCCL's
-/// process and thread ids (`host:71:84 [0] NCCL INFO`).
+/// process and thread ids (`host:71:84 [0] NCCL INFO`, `host:71:84 [0] net.cc:12 NCCL WARN`).
 fn hosts(text: &str) -> impl Iterator<Item = &str> {
     static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(DOMAINS));
-    static NCCL: LazyLock<Literals> = LazyLock::new(|| Literals::new(["] NCCL "]));
+    static NCCL: LazyLock<Literals> = LazyLock::new(|| Literals::new([" NCCL "]));
     let internal = FINDER.find(text).map(move |(_, at)| {
         let begin = text[..at]
             .rfind(|letter| !is_of_name(letter))

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{is_absent, is_words};
+use super::ordinary::is_ordinary;
 use super::view::View;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 use base64::Engine;
@@ -73,7 +74,9 @@ impl Learned {
             lines.for_each(|line| self.add(line, is_certain));
         }
         let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-        let bytes_min = match (is_number || is_words(value), is_certain) {
+        let is_ordinary = || value.split_whitespace().all(is_ordinary);
+        let is_plain = is_number || is_words(value) && is_ordinary();
+        let bytes_min = match (is_plain, is_certain) {
             (false, true) => BYTES_MIN,
             (false, false) => 8,
             (true, true) => 10,

@@ -218,6 +218,7 @@ fn behind_command<'a>(
         return;
     }
     let rest = without_options(&text[at + command.len()..]).trim_start_matches(['"', '\'']);
+    let rest = without_scheme(rest);
     let is_of_list = |letter: char| letter.is_ascii_alphanumeric() || ".-_,:@[]".contains(letter);
     let word = rest
         .split(|letter| !is_of_list(letter))
@@ -250,6 +251,15 @@ fn without_options(rest: &str) -> &str {
         rest = behind;
     }
     rest
+}
+
+/// What follows the scheme of a URL: `https://`.
+fn without_scheme(rest: &str) -> &str {
+    let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match rest.split_once("://") {
+        Some((scheme, behind)) if is_scheme(scheme) => behind,
+        _ => rest,
+    }
 }
 
 /// The parts of a list between commas, without those with brackets.

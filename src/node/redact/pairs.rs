@@ -168,7 +168,10 @@ struct Lines {
 impl Lines {
     fn name(&mut self, text: &str, name: &Range<usize>) {
         tables::column(text, name, &mut self.places);
-        if name.start >= self.end && telling::is_strong(&text[..name.start], &text[name.clone()]) {
+        let line = text[..name.start].rfind('\n').map_or(0, |end| end + 1);
+        let tells = telling::is_strong(&text[..name.start], &text[name.clone()])
+            || telling::is_printed(&text[line..name.start]);
+        if name.start >= self.end && tells {
             self.end = telling::around(text, name, self.end, &mut self.places);
         }
     }

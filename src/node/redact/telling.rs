@@ -33,6 +33,17 @@ const BEFORE: [&str; 21] = [
 ];
 /// Words that say that a value follows on the next line.
 const FOLLOWS: [&str; 5] = ["below", "next line", "follows", "following", "as above"];
+/// What stands before a typed command, and beginnings of commands that print a secret that they name.
+const PROMPTS: [&str; 3] = ["$ ", "# ", ">>> "];
+const PRINTS: [&str; 7] = [
+    "cat ",
+    "echo $",
+    "echo \"$",
+    "printenv ",
+    "print(os.environ",
+    "os.environ",
+    "pass show ",
+];
 /// Most bytes of a line before and behind a name.
 const BEFORE_BYTES_MAX: usize = 160;
 const BEHIND_BYTES_MAX: usize = 240;
@@ -62,6 +73,14 @@ pub(super) fn is_strong(before: &str, name: &str) -> bool {
             .iter()
             .chain(&FOREIGN)
             .any(|strong| name.contains(strong))
+}
+
+/// Whether a line is a command behind the prompt of a shell or of Python, and prints a variable or a file.
+pub(super) fn is_printed(line: &str) -> bool {
+    PROMPTS
+        .iter()
+        .filter_map(|prompt| line.strip_prefix(prompt))
+        .any(|command| PRINTS.iter().any(|print| command.starts_with(print)))
 }
 
 /// The words that may be secrets on the line of a name, and on the next one if this one asks for it.
@@ -125,9 +144,8 @@ fn is_prompt(line: &str, behind: &str) -> bool {
         && line.split_whitespace().count() <= TITLE_WORDS_MAX
         && !line.contains(['=', '/', '.']);
     // `cat password.txt` prints it.
-    let is_printed = line
-        .trim_start_matches(['$', '#', '+', ' '])
-        .starts_with("cat ");
+    let command = line.trim_start_matches(['$', '#', '+', ' ']);
+    let is_printed = command.starts_with("cat ") || is_printed(line);
     is_near && (is_printed || is_title || trimmed.ends_with([':', '\u{ff1a}', '=', '?']))
         || FOLLOWS.iter().any(|word| lower.contains(word))
 }

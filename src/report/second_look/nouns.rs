@@ -9,7 +9,12 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// What a name is of, its surroundings with the name as the last group, and whether it may be a word.
-const RULES: [(&str, &str, bool); 14] = [
+const RULES: [(&str, &str, bool); 15] = [
+    (
+        "a host",
+        r"^(?:\S+ )?([A-Za-z][\w.-]+):\d+:\d+ \[\d+\] .*\bNCCL ",
+        false,
+    ),
     (
         "a host",
         r"(?:NODELIST|NodeList|BatchHost|nodeName)[\x22']?\s?[=:]\s?[\x22']?([A-Za-z][\w.,\[\]-]+)",
@@ -17,7 +22,7 @@ const RULES: [(&str, &str, bool); 14] = [
     ),
     (
         "a host",
-        r"(?:\s-H|--host|\s-host|--hosts|--nodelist|\s-w)[ =][\x22']?(?:node\d+(?::\d+)?,)*([A-Za-z][\w.-]+)",
+        r"(?:\s-H|--host|\s-host|--hosts|--nodelist|\s-w)[ =][\x22']?(?:https?://)?(?:node\d+(?::\d+)?,)*([A-Za-z][\w.-]+)",
         true,
     ),
     (
@@ -88,7 +93,7 @@ static REGEXES: LazyLock<Option<Vec<Regex>>> = LazyLock::new(|| {
 /// What one line at least must have for the rules to be tried.
 fn may_name(line: &str) -> bool {
     static STEMS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let stems = "srun|exec|assigned|address|addr|endpoint|Account|login|ost|ode|ODE|ssh|scp|sftp|[uU]ser|[pP]od|namespace|kubectl|@| ON |^[JFMASOND]|-[Hw] |arn:|/home|password";
+        let stems = " NCCL |srun|exec|assigned|address|addr|endpoint|Account|login|ost|ode|ODE|ssh|scp|sftp|[uU]ser|[pP]od|namespace|kubectl|@| ON |^[JFMASOND]|-[Hw] |arn:|/home|password";
         Regex::new(stems).ok()
     });
     STEMS.as_ref().is_none_or(|stems| stems.is_match(line))

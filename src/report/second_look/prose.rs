@@ -22,13 +22,14 @@ const PROMPT_BYTES_MAX: usize = 48;
 /// Most rows beneath a header.
 const ROWS_MAX: usize = 100;
 
-/// Names of secrets in prose: English, Latin script, and other scripts.
+/// Names of secrets in prose: English, Latin script, and other scripts; and typed commands that print one.
 static TELLS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let english = r"passw(?:or)?d|assword|pass ?phrase|passcode|credential|\bcreds?\b|_creds?\b|(?:api|access|private|admin|munge|unseal|vault|root|refresh|login|shared)[ ._-]?(?:key|token)|secret|\bsalt\b|pin[ _-]code|digest username|sudo -S|useradd|usermod|--with-token|\bkinit\b";
     let latin = r"passwort|kennwort|contrase|wachtwoord|\bhas[lł][oae]|[sş]ifre|\bparol[aăeǎ]|l[oö]senord|salasana|\bheslo|adgangskode|jelsz[oó]|kata sandi|m[aậ]t kh[aẩ]u|\bpassord|mot de passe|\bcl[eé]f? (?:api|d.api)|\bclave\b|\bchiave\b|\bchave\b|\bsenha\b";
     let other =
         r"كلمة|पासवर्ड|κωδικ|συνθηματικ|รหัสผ่าน|סיסמ|парол|密码|密碼|パスワード|비밀번호|암호";
-    Regex::new(&format!("(?i){english}|{latin}|{other}")).ok()
+    let printed = r"^(?:\$|#|>>>) (?:cat|echo \W?\$|printenv|print\(os\.environ|os\.environ|pass show).*(?:token|key)";
+    Regex::new(&format!("(?i){english}|{latin}|{other}|{printed}")).ok()
 });
 
 /// Which letter may be the third behind two, a bit for each.
