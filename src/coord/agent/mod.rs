@@ -73,6 +73,8 @@ struct Agent {
     to_inputs: mpsc::Sender<AgentInput>,
     workers: BTreeMap<u32, Running>,
     watched: Option<Recorders>,
+    /// Whether the coordinator was told what they have.
+    has_answered: bool,
     /// Of a launcher's task.
     starter: Option<Starter>,
 }
@@ -138,6 +140,7 @@ fn serve(
         to_inputs,
         workers: BTreeMap::new(),
         watched: None,
+        has_answered: false,
         starter,
     };
     let mut facts = NodeFacts::read(&Root::live());
@@ -326,6 +329,7 @@ impl Agent {
                     .watched
                     .take()
                     .filter(|watched| *watched.which() == which);
+                self.has_answered = watched.is_some();
                 self.watched
                     .insert(watched.unwrap_or_else(|| Recorders::new(which)))
                     .want(focused);
@@ -362,7 +366,9 @@ impl Agent {
         if matches!(recorders.which(), RecorderFilter::Workers(_)) {
             events.retain(|event| matches!(event.kind, EventKind::Detail(_)));
         }
-        if !events.is_empty() {
+        // That there is nothing is told once.
+        if !events.is_empty() || !self.has_answered {
+            self.has_answered = true;
             self.say(0, &AgentMessage::Watched(events));
         }
     }

@@ -10,7 +10,7 @@ use super::pulse::Pulse;
 use crate::protocol::limits::HEARTBEAT;
 use crate::protocol::message::{AgentMessage, CoordinatorOrder};
 use crate::reach::Transport;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tcpx_run_model::counters::ChannelKey;
@@ -23,6 +23,10 @@ use tcpx_words::units::now_us;
 /// Most messages handled in one call of `look`.
 const EVENTS_MAX: usize = 10_000;
 
+/// Longest wait until every node has told once what it has.
+const ANSWERED_MAX: Duration = Duration::from_secs(3);
+const ANSWERED_EVERY: Duration = Duration::from_millis(20);
+
 /// Nodes that are watched.
 pub struct Watching {
     agents: Vec<(Agent, Pulse)>,
@@ -33,10 +37,16 @@ pub struct Watching {
     beat_at: Instant,
     wanted: Option<ChannelKey>,
     is_introduced: bool,
+    /// Whether a node has told what it has, by number.
+    answered: Vec<bool>,
+    /// Events from before the first call of `look`, and why there are no more.
+    early: Vec<Event>,
+    lost: Option<String>,
 }
 
 impl Watching {
-    /// Starts an agent on each node and asks for the events of all recorders there.
+    /// Starts an agent on each node and asks for the events of all recorders there. Returns once
+    /// every node has told what it has, or after a few seconds.
     ///
     /// # Errors
     /// A node cannot be reached, or its agent does not start.
@@ -60,7 +70,8 @@ impl Watching {
             .map(|transport| transport.node())
             .collect();
         let names = shown_names(&addresses).into_iter().zip(&addresses);
-        let watching = Self {
+        let mut watching = Self {
+            answered: vec![false; addresses.len()],
             agents: agents
                 .into_iter()
                 .map(|agent| (agent, Pulse::new(Duration::ZERO)))
@@ -77,9 +88,28 @@ impl Watching {
             beat_at: Instant::now() + HEARTBEAT,
             wanted: None,
             is_introduced: false,
+            early: Vec::new(),
+            lost: None,
         };
         watching.ask();
+        watching.wait(interrupted);
         Ok(watching)
+    }
+
+    /// Waits until every node has told what it has.
+    fn wait(&mut self, interrupted: &AtomicBool) {
+        let mut early = Vec::new();
+        while self.answered.contains(&false)
+            && self.began.elapsed() < ANSWERED_MAX
+            && !interrupted.load(Ordering::Relaxed)
+        {
+            if let Err(why) = self.look(&mut early) {
+                self.lost = Some(why);
+                break;
+            }
+            std::thread::sleep(ANSWERED_EVERY);
+        }
+        self.early = early;
     }
 
     /// The nodes with their names.
@@ -122,6 +152,10 @@ impl Watching {
     /// # Errors
     /// The name of a node whose agent is gone or has stopped answering, in a sentence.
     pub fn look(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
+        events.append(&mut self.early);
+        if let Some(why) = self.lost.take() {
+            return Err(why);
+        }
         if !std::mem::replace(&mut self.is_introduced, true) {
             events.push(Event::new(
                 0.0,
@@ -145,6 +179,7 @@ impl Watching {
                     match message {
                         AgentMessage::Echo { us } => pulse.echoed(us, node_us, now_us()),
                         AgentMessage::Watched(theirs) => {
+                            self.answered[node.index()] = true;
                             events.extend(theirs.into_iter().filter_map(|event| {
                                 let us = event
                                     .node_us

@@ -149,7 +149,7 @@ pub(crate) enum AgentMessage {
         /// Contents from `offset` on.
         base64: String,
     },
-    /// Events of the recorders that a `Watch` asked for.
+    /// Events of the recorders that a `Watch` asked for; the first ones, even if there are none.
     Watched(Vec<Event>),
     /// The worker process ended.
     Exited(Exit),
