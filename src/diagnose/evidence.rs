@@ -138,10 +138,10 @@ pub(crate) struct EvidenceNode {
     /// It is a process that is gone; with how it ended, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gone: Option<Gone>,
-    /// Its set-up calls, if it is a process that is gone or that has made none for a while.
+    /// Its set-up calls, if it is a process that is gone or that has entered and left none for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) setup: Option<SetupCalls>,
-    /// When the last of them returned.
+    /// When one of them was last entered or returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) setup_ms: Option<f64>,
     /// The call it is inside of, if that call belongs to no channel.

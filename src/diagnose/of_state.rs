@@ -287,7 +287,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         channels: channels(worker, counters, &worker.looks, sampled_ms.unwrap_or(0.0)),
         gone: gone(worker),
         setup: setup.cloned(),
-        setup_ms: setup.and_then(|calls| Some(state.ms(calls.left_ns?))),
+        setup_ms: setup.and_then(|calls| Some(state.ms(calls.at_ns?))),
         inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
         lines: known.lines(worker),
         last_printed: worker

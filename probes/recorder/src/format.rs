@@ -57,7 +57,7 @@
 //! | 512 | 8 | channel_count, slots claimed so far; at most the capacity |
 //! | 520 | 8 | channels_reused, times a closed slot was given to another comm |
 //! | 528 | 8 | channels_refused, comms that got no slot |
-//! | 536 | 8 | setup_left_ns, when a call that belongs to no channel last returned; 0 in files of older writers |
+//! | 536 | 8 | setup_at_ns, when a call that belongs to no channel was last entered or returned; 0 in files of older writers |
 //! | 544 | 8 | requests_unknown, calls of `test` for a request that no open channel has pending |
 //! | 552 | 8 | requests_untracked, posts that could not be tracked; in no channel's counters |
 //! | 560 | 8 | setup_calls_entered, calls that belong to no channel (`init`, `connect`, ...) |
@@ -262,7 +262,7 @@ pub mod header {
     pub(crate) const CHANNEL_COUNT: usize = 512;
     pub(crate) const CHANNELS_REUSED: usize = 520;
     pub(crate) const CHANNELS_REFUSED: usize = 528;
-    pub(crate) const SETUP_LEFT_NS: usize = 536;
+    pub(crate) const SETUP_AT_NS: usize = 536;
     pub(crate) const REQUESTS_UNKNOWN: usize = 544;
     pub(crate) const REQUESTS_UNTRACKED: usize = 552;
     pub(crate) const SETUP_CALLS_ENTERED: usize = 560;

@@ -89,8 +89,8 @@ pub struct Header {
     pub setup_calls: u64,
     /// Threads that are inside such a call.
     pub setup_calls_inside: u64,
-    /// When such a call last returned; `None` if none has, or if the writer is older than this field.
-    pub setup_left_ns: Option<u64>,
+    /// When such a call was last entered or returned; `None` if none was, or if the writer is older than this field.
+    pub setup_at_ns: Option<u64>,
     /// Such calls that did not return 0.
     pub setup_errors: u64,
     /// The last call that failed, and its code.
@@ -453,7 +453,7 @@ impl Header {
             setup_call: Call::from_raw(page.u64(header::SETUP_CALL)),
             setup_calls: page.u64(header::SETUP_CALLS_ENTERED),
             setup_calls_inside: page.u64(header::SETUP_CALLS_ENTERED).saturating_sub(left),
-            setup_left_ns: Some(page.u64(header::SETUP_LEFT_NS)).filter(|ns| *ns != 0),
+            setup_at_ns: Some(page.u64(header::SETUP_AT_NS)).filter(|ns| *ns != 0),
             setup_errors: page.u64(header::SETUP_ERRORS),
             setup_last_error: page.failed_call(header::SETUP_LAST_ERROR),
             setup_events: page.u64(header::SETUP_EVENTS),

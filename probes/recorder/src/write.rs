@@ -472,11 +472,10 @@ impl Recorder {
     /// Records that a call that belongs to no channel was entered.
     pub fn enter_setup(&self, call: Call) -> SetupToken {
         self.word(header::SETUP_CALL).store(call as u64, Relaxed);
+        let entered_ns = self.now_ns();
+        self.word(header::SETUP_AT_NS).store(entered_ns, Relaxed);
         self.word(header::SETUP_CALLS_ENTERED).fetch_add(1, Release);
-        SetupToken {
-            call,
-            entered_ns: self.now_ns(),
-        }
+        SetupToken { call, entered_ns }
     }
 
     /// Records that the call returned `code`. A successful call becomes an event if `worth` is
@@ -484,7 +483,7 @@ impl Recorder {
     pub fn leave_setup(&self, token: SetupToken, code: i32, worth: bool) {
         let SetupToken { call, entered_ns } = token;
         let now_ns = self.now_ns();
-        self.word(header::SETUP_LEFT_NS).store(now_ns, Relaxed);
+        self.word(header::SETUP_AT_NS).store(now_ns, Relaxed);
         self.word(header::SETUP_CALLS_LEFT).fetch_add(1, Release);
         if code == 0 {
             if worth {

@@ -36,6 +36,19 @@ fn never_completes(evidence: &Evidence) -> Vec<Found> {
         );
         found.push(here.and_line(node.any_line(CONNECT_LINES)));
     }
+    let inside = evidence.nodes.iter().filter_map(|node| {
+        let so_long_ms = evidence.now_ms - node.setup_ms?;
+        let waits = node.inside.as_deref() == Some("connect")
+            && node.failure.is_none()
+            && so_long_ms >= evidence.stall_after_ms as f64;
+        let why = format!(
+            "{}: connect has not returned for {:.1} s",
+            node.name(),
+            so_long_ms / 1e3
+        );
+        waits.then(|| Found::at(Condition::ConnectNeverCompletes, node, 0.8, why))
+    });
+    found.extend(inside);
     let gave_up = with_line(evidence, &["harness-accept-gave-up"]);
     found.extend(gave_up.map(|(node, line)| {
         Found::at(Condition::AcceptBudgetTooSmall, node, 0.8, said(line)).and(format!(
@@ -316,7 +329,7 @@ pub(super) mod cases {
             last: "connect".into(),
             count: 5,
             failed: 0,
-            left_ns: None,
+            at_ns: None,
         });
         Evidence {
             stall_after_ms: 3000,
@@ -334,7 +347,7 @@ pub(super) mod cases {
             last: last.into(),
             count,
             failed,
-            left_ns: None,
+            at_ns: None,
         };
         for other in [
             calls("connect", SETUP_CALLS_MAX + 1, 0),
@@ -350,6 +363,19 @@ pub(super) mod cases {
         evidence = connect_called_once();
         evidence.nodes[0].inside = Some("connect".into());
         assert!(connect_once(&evidence).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_is_inside_connect_for_the_stall_limit_is_told() {
+        let mut evidence = connect_called_once();
+        let node = &mut evidence.nodes[0];
+        (node.inside, node.setup_ms) = (Some("connect".into()), Some(6001.0));
+        assert!(never_completes(&evidence).is_empty());
+        evidence.nodes[0].setup_ms = Some(-4000.0);
+        let found = never_completes(&evidence);
+        assert_eq!(found.len(), 1);
+        evidence.nodes[0].inside = Some("accept".into());
+        assert!(never_completes(&evidence).is_empty(), "it waits for a peer");
     }
 
     #[test]

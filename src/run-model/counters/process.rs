@@ -26,7 +26,7 @@ pub struct ProcessFacts {
     /// Number of the signal that ended it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Its set-up calls, if it is gone or has made none for a while.
+    /// Its set-up calls, if it is gone or has entered and left none for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<SetupCalls>,
     /// The plugin call that has not returned, if it belongs to no channel: `init`, `connect`.
@@ -58,9 +58,9 @@ pub struct SetupCalls {
     pub count: u64,
     /// How many did not return 0.
     pub failed: u64,
-    /// When the last one returned, in nanoseconds since 1970.
+    /// When one was last entered or returned, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left_ns: Option<u64>,
+    pub at_ns: Option<u64>,
 }
 
 mod device_names {

@@ -32,7 +32,7 @@ use tcpx_words::units::{printable, utc_of_us};
 const LIST_EVERY: Duration = Duration::from_secs(1);
 /// Time between two detailed readings of the wanted channel.
 const DETAIL_EVERY: Duration = Duration::from_millis(200);
-/// A process that has made no set-up call for so long is not setting up, and its calls are told. Not
+/// A process that has entered and left no set-up call for so long has its calls told. Not
 /// earlier: a process that polls connect would be told anew with each poll.
 const SETUP_QUIET_NS: u64 = 1_000_000_000;
 /// Log lines read from one file per poll.
@@ -480,7 +480,7 @@ impl Watched {
         let noted = snapshot.header.ended.map(|ended| ended.how);
         let ended = noted.or((self.ended && !was_gone).then_some(EndedHow::Unknown));
         let setup = setup(&snapshot, is_gone, now_ns).map(|calls| SetupCalls {
-            left_ns: calls.left_ns.map(unix_ns),
+            at_ns: calls.at_ns.map(unix_ns),
             ..calls
         });
         let facts = facts(&snapshot, is_gone, ended, setup);
@@ -587,7 +587,7 @@ fn wall_ns(snapshot: &Snapshot, ns: u64) -> u64 {
     u64::try_from(i128::from(header.created_wall_ns) + since).unwrap_or(header.created_wall_ns)
 }
 
-/// The set-up calls of a process that is gone, or that has returned from its last one a while ago,
+/// The set-up calls of a process that is gone, or that has entered and left none for a while,
 /// with the time of its own clock.
 fn setup(snapshot: &Snapshot, is_gone: bool, now_ns: u64) -> Option<SetupCalls> {
     let header = &snapshot.header;
@@ -595,10 +595,9 @@ fn setup(snapshot: &Snapshot, is_gone: bool, now_ns: u64) -> Option<SetupCalls> 
     let lacks_channels =
         snapshot.truncated && snapshot.channels.len() < header.channel_count as usize;
     let is_quiet = || {
-        header.setup_calls_inside == 0
-            && header
-                .setup_left_ns
-                .is_some_and(|left_ns| now_ns.saturating_sub(left_ns) >= SETUP_QUIET_NS)
+        header
+            .setup_at_ns
+            .is_some_and(|at_ns| now_ns.saturating_sub(at_ns) >= SETUP_QUIET_NS)
     };
     header
         .setup_call
@@ -607,7 +606,7 @@ fn setup(snapshot: &Snapshot, is_gone: bool, now_ns: u64) -> Option<SetupCalls> 
             last: last.name().to_owned(),
             count: header.setup_calls,
             failed: header.setup_errors,
-            left_ns: header.setup_left_ns,
+            at_ns: header.setup_at_ns,
         })
 }
 
