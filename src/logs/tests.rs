@@ -916,6 +916,8 @@ struct GoldenCase {
     #[serde(default)]
     cause: String,
     #[serde(default)]
+    next: String,
+    #[serde(default)]
     followed: Vec<String>,
     /// The number of findings.
     findings: Option<usize>,
@@ -964,6 +966,8 @@ fn logs_of_many_jobs_name_their_cause_first() {
         let cause = first.causes.first().map(String::as_str);
         let cause = cause.unwrap_or_default();
         assert!(cause.contains(&case.cause), "{name}: {cause}");
+        let next = first.next_step.as_deref().unwrap_or_default();
+        assert!(next.contains(&case.next), "{name}: {next}");
         for followed in &case.followed {
             let finding = report
                 .findings

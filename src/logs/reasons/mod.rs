@@ -9,7 +9,9 @@ mod codes;
 mod cuda;
 mod exact;
 mod nccl;
+mod numbers;
 mod programs;
+mod signals;
 mod system;
 mod vague;
 
@@ -19,6 +21,7 @@ use cuda::OF_CUDA;
 use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS};
 use programs::OF_PROGRAMS;
 use regex::bytes::{Regex, RegexBuilder};
+use signals::OF_ENDS;
 use std::sync::LazyLock;
 use system::OF_SYSTEM;
 use vague::VAGUE;
@@ -59,6 +62,7 @@ fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
         reasons.iter().map(move |reason| (reason, kind))
     }
     of(OF_RDMA, Kind::Rdma)
+        .chain(of(OF_ENDS, Kind::Ended))
         .chain(of(OF_SYSTEM, Kind::System))
         .chain(of(OF_CUDA, Kind::Cuda))
         .chain(of(OF_NCCL, Kind::Source))
@@ -101,13 +105,16 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
         let quotes = has("{error}") || has("{event}");
         let is_told_by_words = match kind {
             Kind::Rdma => names_no_cause || quotes,
-            Kind::System | Kind::Cuda => names_no_cause,
+            Kind::Ended | Kind::System | Kind::Cuda => names_no_cause,
             Kind::Result => names_no_cause && is_first,
             Kind::Other => names_no_cause && is_first && quotes,
             Kind::Source | Kind::Vague | Kind::Exact => false,
         };
         if is_told_by_words {
             finding.causes.insert(0, cause);
+            if matches!(kind, Kind::Ended) {
+                finding.next_step = Some(reason.next.to_owned());
+            }
         }
     }
 }
@@ -118,6 +125,8 @@ enum Kind {
     /// A wording that names one failure.
     Exact,
     Rdma,
+    /// What ended a process.
+    Ended,
     System,
     Cuda,
     /// A source file of NCCL.
@@ -153,7 +162,7 @@ fn of(line: &str) -> Option<(&'static Reason, Kind)> {
 
 /// The reason in the words of a text.
 fn reason_in(text: &[u8]) -> Option<(&'static Reason, Kind)> {
-    if let Some(reason) = exact::of(text) {
+    if let Some(reason) = numbers::of(text).or_else(|| exact::of(text)) {
         return Some((reason, Kind::Exact));
     }
     let number = WORDS.iter().position(|words| words.is_match(text))?;
@@ -201,7 +210,10 @@ pub(super) fn tells_why(line: &str) -> bool {
 /// Every cause and every next step.
 #[cfg(test)]
 pub(super) fn texts() -> impl Iterator<Item = &'static str> {
-    let all = all().map(|(one, _)| one).chain(exact::all());
+    let all = all()
+        .map(|(one, _)| one)
+        .chain(exact::all())
+        .chain(numbers::all());
     all.flat_map(|one| [one.cause, one.next])
 }
 

@@ -3,22 +3,6 @@
 
 use super::Reason;
 
-/// A process that ended by a signal: its name, its number, or the exit code that tells it, as a
-/// shell (128 and the number) or a launcher (negative) writes it.
-macro_rules! ended_by {
-    ($name:literal, $number:literal, $codes:literal) => {
-        concat!(
-            r"\b",
-            $name,
-            r"\b|\bsignal:? ",
-            $number,
-            r"\b|exit(?:ed|s)?(?: with)?(?: (?:exit|return|error))?[ _]?(?:code|status)?[ :=(]*(?:",
-            $codes,
-            r")\b"
-        )
-    };
-}
-
 /// The words of the system. The first whose words are in a line counts: what names an object is
 /// before what names a call.
 pub(super) const OF_SYSTEM: &[Reason] = &[
@@ -31,53 +15,6 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
         words: r"nvidia-container-cli|nvml error: driver|nvidia driver is not loaded|communicate with the nvidia driver|could not select device driver",
         cause: "the container cannot use the GPU driver of this node: it is not loaded, not found, or of another release",
         next: "`nvidia-smi` on the node itself, outside of any container; then the container toolkit's log and configuration",
-    },
-    Reason {
-        words: concat!(
-            ended_by!("SIGKILL", "9", "137|-9"),
-            r"|oom[-_ ]?kill|tasks? \S+: killed|\d\s+killed\b|^killed$"
-        ),
-        cause: "the process was killed from outside, mostly because the node or its container was out of memory",
-        next: "`dmesg -T | grep -i -e oom -e killed` on its node, and the memory limit of the container",
-    },
-    Reason {
-        words: ended_by!("SIGTERM", "15", "143|-15"),
-        cause: "the process was told to end (SIGTERM): by its launcher or scheduler after another process had failed, for a time limit or a preemption, or by a person",
-        next: "read the launcher's and the scheduler's lines of the same second, and the first failure of any other process",
-    },
-    Reason {
-        words: concat!(
-            ended_by!("SIGSEGV", "11", "139|-11"),
-            r"|segmentation fault|\bsegfault\b"
-        ),
-        cause: "the process crashed in native code: a bug, or libraries of releases that do not fit",
-        next: "run with PYTHONFAULTHANDLER=1 or under gdb to see the call; compare the releases of the libraries that it loads",
-    },
-    Reason {
-        words: concat!(ended_by!("SIGBUS", "7", "135|-7"), r"|\bbus error\b"),
-        cause: "memory behind a mapped file could not be had: mostly /dev/shm of the container is full",
-        next: "`df -h /dev/shm` in the container; start it with a larger --shm-size, or with the host's IPC",
-    },
-    Reason {
-        words: concat!(
-            ended_by!("SIGILL", "4", "132|-4"),
-            r"|illegal instruction \(core"
-        ),
-        cause: "the program was built for another processor than that of this node",
-        next: "compare `lscpu` of this node with the one that the program was built on",
-    },
-    Reason {
-        words: concat!(
-            ended_by!("SIGINT", "2", "130|-2"),
-            r"|\bkeyboardinterrupt\b"
-        ),
-        cause: "a person or a launcher interrupted the process (SIGINT)",
-        next: "read what the process did before: if it hung, its last lines show where",
-    },
-    Reason {
-        words: ended_by!("SIGHUP", "1", "129"),
-        cause: "the terminal or the ssh session of the process ended (SIGHUP)",
-        next: "start it with nohup, tmux or a scheduler",
     },
     Reason {
         words: r"\bidentifier removed|\bEIDRM\b|shmat|shm_open|shared memory (?:error|segment)",

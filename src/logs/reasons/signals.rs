@@ -1,0 +1,118 @@
+//! What ended a process: a signal, or the exit code of a shell or a launcher.
+//!
+//! Lines of launchers, schedulers and container runtimes all tell it so, whatever else they say. It decides what to
+//! do next more than the program that reports it.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+/// A process that ended by a signal: its name, its number, or the exit code that tells it, as a
+/// shell (128 and the number) or a launcher (negative) writes it.
+macro_rules! ended_by {
+    ($name:literal, $number:literal, $codes:literal) => {
+        concat!(
+            r"\b",
+            $name,
+            r"\b|\bsignal:? ",
+            $number,
+            r"\b|(?:exit(?:ed|s)?(?: with)?(?: (?:exit|return|error))?[ _]?(?:code|status)?|return ?code)[ :=(]*(?:0:",
+            $number,
+            r"|",
+            $codes,
+            r")\b|\bstatus=",
+            $number,
+            r"/"
+        )
+    };
+}
+
+/// The first whose words are in a line counts.
+pub(super) const OF_ENDS: &[Reason] = &[
+    Reason {
+        words: concat!(
+            ended_by!("SIGKILL", "9", "137|-9"),
+            r"|oom[-_ ]?kill|tasks? \S+: killed|\d\s+killed\b|^killed$"
+        ),
+        cause: "the process was killed from outside, mostly because the node or its container was out of memory",
+        next: "`dmesg -T | grep -i -e oom -e killed` on its node, and the memory limit of the container",
+    },
+    Reason {
+        words: ended_by!("SIGTERM", "15", "143|-15"),
+        cause: "the process was told to end (SIGTERM): by its launcher or scheduler after another process had failed, for a time limit or a preemption, or by a person",
+        next: "read the launcher's and the scheduler's lines of the same second, and the first failure of any other process",
+    },
+    Reason {
+        words: concat!(
+            ended_by!("SIGSEGV", "11", "139|-11"),
+            r"|segmentation fault|\bsegfault\b"
+        ),
+        cause: "the process crashed in native code: a bug, or libraries of releases that do not fit",
+        next: "run with PYTHONFAULTHANDLER=1 or under gdb to see the call; compare the releases of the libraries that it loads",
+    },
+    Reason {
+        words: concat!(ended_by!("SIGBUS", "7", "135|-7"), r"|\bbus error\b"),
+        cause: "memory behind a mapped file could not be had: mostly /dev/shm of the container is full",
+        next: "`df -h /dev/shm` in the container; start it with a larger --shm-size, or with the host's IPC",
+    },
+    Reason {
+        words: concat!(
+            ended_by!("SIGILL", "4", "132|-4"),
+            r"|illegal instruction \(core"
+        ),
+        cause: "the program was built for another processor than that of this node",
+        next: "compare `lscpu` of this node with the one that the program was built on",
+    },
+    Reason {
+        words: concat!(
+            ended_by!("SIGINT", "2", "130|-2"),
+            r"|\bkeyboardinterrupt\b"
+        ),
+        cause: "a person or a launcher interrupted the process (SIGINT)",
+        next: "read what the process did before: if it hung, its last lines show where",
+    },
+    Reason {
+        words: ended_by!("SIGHUP", "1", "129"),
+        cause: "the terminal or the ssh session of the process ended (SIGHUP)",
+        next: "start it with nohup, tmux or a scheduler",
+    },
+    Reason {
+        words: ended_by!("SIGABRT", "6", "134|-6"),
+        cause: "the process aborted itself: an assertion, an exception of C++ that nothing caught, or a watchdog",
+        next: "read the last lines of that process before this one: `what():`, an assertion, or the watchdog's line",
+    },
+    Reason {
+        words: ended_by!("SIGFPE", "8", "136|-8"),
+        cause: "the process divided by zero in native code",
+        next: "run with PYTHONFAULTHANDLER=1 or under gdb to see the call; look for a size of 0 in the configuration",
+    },
+    Reason {
+        words: ended_by!("SIGPIPE", "13", "141|-13"),
+        cause: "the process wrote to a pipe or a socket whose other end was closed",
+        next: "read the last lines of the program at the other end: the launcher, or a command behind `|`",
+    },
+    Reason {
+        words: ended_by!("SIGUSR[12]", "1[02]", "138|140|-10|-12"),
+        cause: "a scheduler or a person sent the process a signal of the user's (SIGUSR1, SIGUSR2), mostly shortly before its time ends",
+        next: "compare the time of the line with the job's time limit; look for `--signal` in the job's script",
+    },
+    Reason {
+        words: ended_by!("SIGXCPU", "24", "152|-24"),
+        cause: "the process used the time of the processor that its limit allows",
+        next: "`ulimit -t` where the program starts; the job's limits",
+    },
+    Reason {
+        words: r"exit(?:ed|s)?(?: with)?(?: (?:exit|return|error))?[ _]?(?:code|status)?[ :=(]*127\b",
+        cause: "the command was not found: it is not in the image, or PATH lacks its folder",
+        next: "`command -v NAME` in the same container and as the same user",
+    },
+    Reason {
+        words: r"exit(?:ed|s)?(?: with)?(?: (?:exit|return|error))?[ _]?(?:code|status)?[ :=(]*126\b",
+        cause: "the command was found and cannot be run: it lacks the mode of a program, or is a folder or a script without an interpreter",
+        next: "`ls -l` and `file` of the command in the same container",
+    },
+    Reason {
+        words: r"exit(?:ed|s)?(?: with)?(?: (?:exit|return|error))?[ _]?(?:code|status)?[ :=(]*125\b",
+        cause: "the container was not started: its runtime refused an option, an image or a device",
+        next: "start the same image by hand on the node; read the log of its container runtime",
+    },
+];
