@@ -150,7 +150,9 @@ fn of(line: &str) -> Option<(&'static Reason, Kind)> {
         Some(supposed) => &line.as_bytes()[..supposed.start()],
         None => line.as_bytes(),
     };
-    let found = reason_in(stated);
+    let found = reason_in(stated).filter(|(_, kind)| !matches!(kind, Kind::Vague));
+    // The marker of NCCL's lines is no word of theirs.
+    let found = found.or_else(|| vague_in(message(stated)));
     match &found {
         // The number of an error tells more than words that programs use alike.
         None | Some((_, Kind::Other | Kind::Vague)) => codes::words(stated)
@@ -158,6 +160,20 @@ fn of(line: &str) -> Option<(&'static Reason, Kind)> {
             .or(found),
         Some(_) => found,
     }
+}
+
+/// The message of a line of NCCL; other lines whole.
+fn message(line: &[u8]) -> &[u8] {
+    let marker = memchr::memmem::rfind(line, b"NCCL WARN ");
+    marker.map_or(line, |at| &line[at + b"NCCL WARN ".len()..])
+}
+
+/// The reason in the words of a text that tell only what kind of call failed.
+fn vague_in(text: &[u8]) -> Option<(&'static Reason, Kind)> {
+    let first = all().position(|(_, kind)| matches!(kind, Kind::Vague))?;
+    let words = WORDS.get(first..)?;
+    let number = words.iter().position(|words| words.is_match(text))?;
+    all().nth(first + number)
 }
 
 /// The reason in the words of a text.

@@ -78,9 +78,19 @@ pub(super) const VAGUE: &[Reason] = &[
         next: "`ibv_devinfo` and `dmesg -T | tail` on this node, and the log of the peer of the same time",
     },
     Reason {
-        words: r"\b(?:nccl|rccl|gloo|mpi|collective|communicator|process ?group|rendezvous|store|barrier|all_?reduce|all_?gather)\b",
+        words: r"\b(?:collective|communicator|process ?group|rendezvous|barrier|all_?reduce|all_?gather)s?\b",
         cause: "ranks did not come together in a call that all must make",
         next: "read the first failure of every rank; the rank whose log ends first is the one to look at",
+    },
+    Reason {
+        words: r"\bnet/(?:ofi|ib|fastrak|socket|gpudirecttcpx\w*|fastsocket|ibext\w*|gib)\b",
+        cause: "a call of NCCL's network failed, and this line does not say why",
+        next: "read the other lines of the same network in this log before it, and the peer's log of the same time",
+    },
+    Reason {
+        words: r"\b(?:nccl|rccl|gloo|mpi|store)\b",
+        cause: "a call of the library that connects the ranks failed, and this line does not say why",
+        next: "read the earlier lines of this process, and the first failure of every rank",
     },
     Reason {
         words: r"\b(?:socket|sockets|connection|connect|port|address|network|host|peer|server|client|https?|grpc|rpc|tcp|udp|dns|url|endpoint|request|response)\b",

@@ -3,6 +3,7 @@
 //! They are plain text in lower case, since a regex for each would have to be compiled at every start.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod cuda;
 mod launch;
 mod nccl;
@@ -17,6 +18,7 @@ use memchr::memmem;
 /// All of them; the first whose words are in a line counts.
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
     let tables = [
+        calls::WORDINGS,
         nccl::WORDINGS,
         torch::WORDINGS,
         cuda::WORDINGS,

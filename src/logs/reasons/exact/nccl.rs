@@ -5,6 +5,26 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "cannot be captured in a graph",
+        cause: "the driver is older than R465, or this NCCL was built for a CUDA older than 11.3: its calls cannot be part of a CUDA graph",
+        next: "`nvidia-smi`: update the driver, or install the NCCL for its CUDA; `--enforce-eager` in vLLM goes without graphs",
+    },
+    Reason {
+        words: "does not have a valid fd|invalid dmabuf fd|invalid dma-buf fd|dmabuf fd is invalid",
+        cause: "the memory cannot be exported as a DMA-BUF: it is from an allocator of virtual memory, or NCCL and the plugin are of releases that do not fit",
+        next: "try NCCL_CUMEM_ENABLE=0 and NCCL_NVLS_ENABLE=0, and PyTorch's allocator without expandable_segments; compare the releases of NCCL and the plugin; read the receive manager's log",
+    },
+    Reason {
+        words: "undefined symbol: nccl|undefined symbol: pnccl|undefined symbol: _znccl",
+        cause: "the libnccl.so.2 that is loaded is older than the library that needs the symbol: two installations, or LD_LIBRARY_PATH puts the older one first",
+        next: "`ldd` of the library in the line, `find / -name 'libnccl.so*'` and `pip list | grep nccl` in the container; keep the release that the program was built with",
+    },
+    Reason {
+        words: "hipipcgetmemhandle|hipipcopenmemhandle",
+        cause: "AMD GPUs of one node cannot access each other's memory: an IOMMU without iommu=pt, a small BAR, no common root of PCIe, or separate containers",
+        next: "`rocm-smi --showtopo` and `cat /proc/cmdline` on the node; NCCL_P2P_DISABLE=1 goes without it",
+    },
+    Reason {
         words: "invalid nccl_comm_id|net : no interface found in the same subnet|no usable listening interface",
         cause: "NCCL_COMM_ID names an address that is not of this node's networks, or has not the form ADDRESS:PORT",
         next: "unset NCCL_COMM_ID where a launcher such as torchrun starts the job; otherwise set it to an address of rank 0 that all nodes reach",

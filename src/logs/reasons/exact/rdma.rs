@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "operation with null context completed with error|net/ofi*completed with error|net/ofi*rc: -1*unresponsive",
+        cause: "a request of EFA failed: the security group does not allow all traffic within itself, the interfaces are of different subnets, or the peer has ended",
+        next: "the security group must allow all traffic in and out to itself; `fi_pingpong -p efa` between the two nodes; the peer's log of the same time",
+    },
+    Reason {
+        words: "find any optimal provider|no eligible providers|provider efa output empty list|provider efa*no data available",
+        cause: "libfabric finds no EFA device: the instance has none, the container lacks /dev/infiniband, or this libfabric was built without it",
+        next: "`fi_info -p efa` and `ls /dev/infiniband` in the container",
+    },
+    Reason {
         words: "no active messages transport|no am bcopy|no remote memory access transport|- destination is unreachable",
         cause: "UCX has no transport that reaches the peer: UCX_TLS or UCX_NET_DEVICES leaves the network out, or the NICs of the two nodes differ",
         next: "unset UCX_TLS and UCX_NET_DEVICES; compare `ucx_info -d | grep Transport` on both nodes",

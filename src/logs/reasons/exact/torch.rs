@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "expected to have finished reduction in the prior iteration|did not receive grad for rank|parameters that were not used in producing loss",
+        cause: "the model has parameters that the loss of this step does not use, so DDP waits for their gradients",
+        next: "set find_unused_parameters=True, or take the parameters out of the model; TORCH_DISTRIBUTED_DEBUG=DETAIL names them",
+    },
+    Reason {
+        words: "expected to mark a variable ready only once",
+        cause: "a parameter is used twice in one step: checkpointed layers that are shared, or two forward passes before one backward pass",
+        next: "use_reentrant=False for checkpointed layers, or DDP's static graph; TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameter",
+    },
+    Reason {
         words: "distributed package doesn't have nccl",
         cause: "this PyTorch was built without NCCL: it is the build for the CPU, or for another system",
         next: "`python -c 'import torch; print(torch.version.cuda)'`; install the build for CUDA",
