@@ -6,7 +6,7 @@ mod ranking;
 mod stated;
 mod transport;
 
-use self::ranking::{drop_heads, follow, follow_ends, order};
+use self::ranking::{drop_heads, follow, follow_deaths, follow_ends, order};
 use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
 use super::input::InputProblem;
@@ -189,6 +189,7 @@ impl Compose<'_> {
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
         follow_ends(&mut report.findings);
+        follow_deaths(&mut report.findings);
         let signatures = &self.catalogue.signatures;
         let telling = report.findings.iter();
         let telling: Vec<Telling> = telling

@@ -81,6 +81,13 @@ pub(super) fn order(findings: &mut Vec<SignatureFinding>, telling: &[Telling]) {
     let is_near = |one: &LinePlace, other: &LinePlace| {
         one.file == other.file && one.line.abs_diff(other.line) <= ENDING_LINES
     };
+    let warnings: Vec<SignatureFinding> =
+        findings.iter().filter(|one| warns(one)).cloned().collect();
+    let losses: Vec<LinePlace> = findings
+        .iter()
+        .filter(|one| crate::reasons::is_loss(&one.sample))
+        .map(|one| one.first.clone())
+        .collect();
     let key = |(number, finding): &(usize, SignatureFinding)| {
         let at = finding.first.at.clone().filter(|_| have_times);
         let is_mild = finding.role == Role::Consequence && finding.severity >= Severity::Warning;
@@ -90,14 +97,65 @@ pub(super) fn order(findings: &mut Vec<SignatureFinding>, telling: &[Telling]) {
             Telling::Signature | Telling::Why => None,
         };
         let tells_more = |(telling, place): &(Telling, LinePlace)| {
-            least.is_some_and(|least| *telling >= least) && is_near(&finding.first, place)
+            let follows =
+                warns(finding) && losses.contains(place) && is_later(place, &finding.first);
+            least.is_some_and(|least| *telling >= least)
+                && is_near(&finding.first, place)
+                && !follows
         };
-        let yields = finding.role == Role::General && generals.iter().any(tells_more);
+        let follows = losses.contains(&finding.first)
+            && warnings
+                .iter()
+                .any(|one| is_of_one(finding, one) && is_later(&finding.first, &one.first));
+        let yields = finding.role == Role::General && (follows || generals.iter().any(tells_more));
         (finding.order(), is_mild, yields, at, finding.first.clone())
     };
     let mut numbered: Vec<_> = std::mem::take(findings).into_iter().enumerate().collect();
     numbered.sort_by_cached_key(key);
     findings.extend(numbered.into_iter().map(|(_, finding)| finding));
+}
+
+/// Whether a finding is a warning of NCCL or of its plugin that no signature explains, and that tells more than that
+/// a peer was lost.
+fn warns(finding: &SignatureFinding) -> bool {
+    finding.signature == UNKNOWN_WARNING
+        && finding.role == Role::General
+        && finding.sample.contains("NCCL WARN ")
+        && !crate::reasons::is_loss(&finding.sample)
+}
+
+/// Whether two findings may be of one process: they name one, or a line does not tell its process.
+fn is_of_one(one: &SignatureFinding, other: &SignatureFinding) -> bool {
+    let is_file = |finding: &SignatureFinding| finding.processes.contains(&finding.first.file);
+    let shares = |name: &String| other.processes.contains(name);
+    one.first.file == other.first.file
+        && (is_file(one) || is_file(other) || one.processes.iter().any(shares))
+}
+
+/// Ray's lines that tell that a worker or a node ended.
+const DEATHS: [&str; 4] = [
+    "ray-worker-died",
+    "ray-exit-detail",
+    "ray-node-dead",
+    "ray-memory-kill",
+];
+
+/// What the NICs and the connections of the others report when a worker of Ray has died follows its death. Ray tells
+/// of it late.
+pub(super) fn follow_deaths(findings: &mut [SignatureFinding]) {
+    let deaths = findings.iter();
+    let deaths = deaths.filter(|one| DEATHS.contains(&one.signature.as_str()));
+    let deaths: Vec<LinePlace> = deaths.map(|one| one.first.clone()).collect();
+    for finding in findings {
+        let is_general = finding.role == Role::General && finding.signature != UNKNOWN_WARNING;
+        let is_other = !DEATHS.contains(&finding.signature.as_str());
+        let is_later = deaths.iter().any(|death| is_later(&finding.first, death));
+        let is_of_file = deaths.iter().any(|death| death.file == finding.first.file);
+        let is_loss = crate::reasons::is_of_network(&finding.sample);
+        if is_other && is_loss && (is_later || is_general && is_of_file) {
+            finding.role = Role::Consequence;
+        }
+    }
 }
 
 /// Most microseconds by which a later line of a file is earlier: ranks write late, and clocks

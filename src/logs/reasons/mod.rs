@@ -176,6 +176,27 @@ fn vague_in(text: &[u8]) -> Option<(&'static Reason, Kind)> {
     all().nth(first + number)
 }
 
+/// Whether a line only says that another process was lost, or that NCCL failed: what is logged before tells more.
+pub(super) fn is_loss(line: &str) -> bool {
+    const OF_LOSS: [&str; 5] = [
+        "the program at the other end of the connection",
+        "nothing listens at the address",
+        "another rank ended first",
+        "the queue pair was closed",
+        "a request was canceled",
+    ];
+    of(line).is_some_and(|(reason, kind)| {
+        matches!(kind, Kind::Result) || OF_LOSS.iter().any(|loss| reason.cause.starts_with(loss))
+    })
+}
+
+/// Whether a line tells of a request of a NIC that failed, or of a lost connection.
+pub(super) fn is_of_network(line: &str) -> bool {
+    is_loss(line)
+        || line.contains("ompletion with error")
+        || of(line).is_some_and(|(_, kind)| matches!(kind, Kind::Rdma))
+}
+
 /// The reason in the words of a text.
 fn reason_in(text: &[u8]) -> Option<(&'static Reason, Kind)> {
     if let Some(reason) = numbers::of(text).or_else(|| exact::of(text)) {
