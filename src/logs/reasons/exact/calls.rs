@@ -5,6 +5,31 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "ibv_query_gid*invalid argument|ibv_query_gid*fail",
+        cause: "the port has no GID of this index",
+        next: "`show_gids` on every node; set NCCL_IB_GID_INDEX to an entry that all have, or unset it",
+    },
+    Reason {
+        words: "ibv_create_cq*invalid argument|ibv_create_qp*invalid argument|ibv_query_port*invalid argument|ibv_query_device*invalid argument",
+        cause: "the NIC's driver does not know the request: the container's rdma-core and the node's driver are of releases that do not fit, or it is a virtual function",
+        next: "compare `ofed_info -s` on the node with `dpkg -l | grep rdma-core` in the container",
+    },
+    Reason {
+        words: "call to ibv_*operation not permitted|call to ibv_*permission denied",
+        cause: "the container lacks a right to the RDMA device: IPC_LOCK, the device in its cgroup, or its mode",
+        next: "start the container with `--cap-add=IPC_LOCK --device=/dev/infiniband`; `ls -l /dev/infiniband` in it",
+    },
+    Reason {
+        words: "ibv_modify_qp*connection timed out",
+        cause: "the address of the peer's NIC does not answer: the rails are not connected with each other, or ARP fails on the path",
+        next: "`ping -I INTERFACE ADDRESS` between the addresses of the two NICs; set NCCL_IB_HCA to devices that reach each other",
+    },
+    Reason {
+        words: "ibv_modify_qp*no such device|call to ibv_*no such device",
+        cause: "the RDMA device or its port went away: the link is down, or the driver was reset",
+        next: "`ibv_devinfo` and `dmesg -T | grep mlx5` on this node, from the time of the line on",
+    },
+    Reason {
         words: "shmutils.cc:*cuda failure|transport/shm.cc:*cuda failure|include/shm.h:*cuda failure|cudahostregister*fail|cudahostregister*invalid|cudahostregister*not supported|error: part or all of the requested memory range is already mapped",
         cause: "CUDA cannot register a segment of /dev/shm: it is too small, its file system does not allow it, or the machine is a virtual one without that support",
         next: "`df -h /dev/shm` in the container, and start it with a larger --shm-size; NCCL_SHM_DISABLE=1 shows whether that is all",
@@ -15,7 +40,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "compare the driver of the GPU with `modinfo nvidia-peermem`; NCCL_CUMEM_ENABLE=0, NCCL_LOCAL_REGISTER=0 and NCCL_IB_PCI_RELAXED_ORDERING=0, one at a time, tell which it is",
     },
     Reason {
-        words: "ibv_reg_mr*bad address|ibv_reg_dmabuf_mr*bad address|reg_mr*efault|fi_mr_reg*bad address",
+        words: "ibv_reg_mr*bad address|ibv_reg_dmabuf_mr*bad address|reg_mr*efault|register memory*bad address|fi_mr_reg*bad address",
         cause: "the NIC cannot reach the memory: it is a GPU's and nvidia-peermem is not loaded, or this GPU has no GPUDirect RDMA",
         next: "`lsmod | grep nvidia_peermem` on the node; NCCL_NET_GDR_LEVEL=LOC goes without GPUDirect RDMA",
     },
@@ -75,12 +100,12 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`ls -l /dev/shm` on the node; remove what ended jobs left",
     },
     Reason {
-        words: "shm_open*file exists|/dev/shm*file exists",
+        words: "shm_open*file exists|/dev/shm*file exists|shmutils.cc*file exists|shm.h*file exists",
         cause: "a segment in /dev/shm has the name already: an ended job left it, or two jobs share a name",
         next: "`ls -l /dev/shm` on the node; remove what ended jobs left",
     },
     Reason {
-        words: "fi_domain(*fail|fi_domain failed|fi_endpoint*invalid argument|fi_ep_bind*fail|fi_enable*fail|fi_av_insert*fail|fi_cq_open*fail",
+        words: "fi_domain(*fail|fi_domain failed|fabric access domain*invalid argument|fi_endpoint*invalid argument|fi_ep_bind*fail|fi_enable*fail|fi_av_insert*fail|fi_cq_open*fail",
         cause: "libfabric could not open the network: the EFA device is missing or of a kind that this libfabric does not know, or its resources are used up",
         next: "`fi_info -p efa` in the container; compare the releases of libfabric, of the EFA driver and of the plugin",
     },

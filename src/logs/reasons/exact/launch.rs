@@ -5,6 +5,21 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "cancelled at*due to time limit",
+        cause: "the job reached its time limit",
+        next: "`scontrol show job JOB` shows the limit; ask for more time, or save checkpoints and go on from them",
+    },
+    Reason {
+        words: "cancelled at*due to node failure|due to node fail",
+        cause: "Slurm lost a node of the job: it went down, was rebooted, or its slurmd does not answer",
+        next: "`sinfo -R` and `sacct -j JOB -o nodelist,state`; the kernel log of the node that is down",
+    },
+    Reason {
+        words: "cancelled at*due to preemption|cancelled at*preempt",
+        cause: "a job of higher priority took the nodes",
+        next: "start the job again; `scontrol show partition` shows what may preempt it",
+    },
+    Reason {
         words: "command not found: nvidia-container-cli|could not select device driver|nvidia-container-cli*no such file|nvidia-container-runtime*not found",
         cause: "the NVIDIA container toolkit is not installed on this node, so no container gets its GPUs",
         next: "install nvidia-container-toolkit on the node; `nvidia-container-cli info` must list the GPUs",

@@ -5,12 +5,17 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "undefined symbol: _zn3c10|undefined symbol: _znk3c10|undefined symbol: _zn2at|undefined symbol: _znk2at|undefined symbol: _zn5torch|undefined symbol: _znk5torch",
+        cause: "the extension was built for another release of PyTorch than the one that is installed",
+        next: "`pip list | grep -i torch`; install the extension's build for this release, or build it again",
+    },
+    Reason {
         words: "version `glibc|version `cxxabi|glibcxx_|version 'glibc|version `gomp",
         cause: "the library was built for a newer distribution: glibc or libstdc++ of this image is older",
         next: "use the library's build for this distribution (`ldd --version`); do not mount the host's libraries into the container",
     },
     Reason {
-        words: "couldn't connect to 'https|offline mode|localentrynotfound|max retries exceeded with url|name resolution*huggingface",
+        words: "couldn't connect to 'https|offline mode|localentrynotfound|max retries exceeded with url*huggingface|huggingface*max retries exceeded|name resolution*huggingface",
         cause: "the node does not reach the server of models or data, and its cache lacks the files",
         next: "fetch the files before the job to a folder of all nodes, or set the proxy; `curl -I URL` from this node",
     },

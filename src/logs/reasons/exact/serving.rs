@@ -5,6 +5,31 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "connection error code 2. end of file",
+        cause: "a worker of Ray ended without a word: killed, mostly for memory, or crashed in native code",
+        next: "`dmesg -T | grep -i -e oom -e segfault` on its node, and the worker's files under /tmp/ray/session_latest/logs",
+    },
+    Reason {
+        words: "running low on memory|due to memory pressure",
+        cause: "Ray killed a worker because its node ran out of memory",
+        next: "`free -g` on the node at that time; run fewer workers there, or give each more memory",
+    },
+    Reason {
+        words: "raylet died|raylet is dead|local raylet",
+        cause: "the raylet of the node ended: the node was out of memory or disk, or Ray was stopped there",
+        next: "read raylet.out under /tmp/ray/session_latest/logs, and `dmesg -T` of that node",
+    },
+    Reason {
+        words: "failed core proc(s)*: -9",
+        cause: "the process was killed from outside, mostly because the node or its container was out of memory",
+        next: "`dmesg -T | grep -i -e oom -e killed` on its node, and the memory limit of the container",
+    },
+    Reason {
+        words: "failed core proc(s)*: -11",
+        cause: "the process crashed in native code: a bug, or libraries of releases that do not fit",
+        next: "run with PYTHONFAULTHANDLER=1 or under gdb to see the call; compare the releases of the libraries that it loads",
+    },
+    Reason {
         words: "unique ip address",
         cause: "two nodes report the same address: VLLM_HOST_IP is equal on both, or the interface that Ray takes",
         next: "give each node its own VLLM_HOST_IP, on the network that all nodes share",

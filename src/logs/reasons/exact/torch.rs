@@ -5,6 +5,21 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "successfully reached monitoredbarrier|failed to pass monitoredbarrier",
+        cause: "the rank that the line names did not come to the barrier: it ended, hangs or is slow",
+        next: "read the log of the rank that the line names, up to its end",
+    },
+    Reason {
+        words: "for recv operation to complete|for send operation to complete",
+        cause: "a rank did not come to this call of Gloo in time: it still saves a checkpoint or loads data, hangs, or has ended",
+        next: "`py-spy dump` of the other ranks; raise the timeout of init_process_group if one of them just works longer",
+    },
+    Reason {
+        words: "etcd*connectionfailed|etcd*max retries|etcd*timed out|etcd*connection refused|etcd*no more machines",
+        cause: "the etcd of the rendezvous is not reached: it does not run, has another address, or a firewall is between",
+        next: "`curl http://HOST:2379/health` from this node, with the address of --rdzv_endpoint",
+    },
+    Reason {
         words: "expected to have finished reduction in the prior iteration|did not receive grad for rank|parameters that were not used in producing loss",
         cause: "the model has parameters that the loss of this step does not use, so DDP waits for their gradients",
         next: "set find_unused_parameters=True, or take the parameters out of the model; TORCH_DISTRIBUTED_DEBUG=DETAIL names them",
