@@ -27,8 +27,35 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
         Role::Consequence => false,
     };
     if !report.findings.iter().any(explains) && !compose.has_harness() {
-        let mut waits = waits(compose, &report.findings);
+        let is_alone = compose.files.len() == 1
+            && compose.tally.init_complete.is_empty()
+            && report.findings.is_empty();
+        let (cut, mut waits) = waits(compose, &report.findings)
+            .into_iter()
+            .partition(|one| {
+                is_alone && one.signature == UNFINISHED_NCCL_INIT && !lasts(compose, one)
+            });
         report.findings.append(&mut waits);
+        report.seen.extend(cut.into_iter().map(as_info));
+    }
+}
+
+/// Whether the log goes on for a while after a wait began, by its times.
+fn lasts(compose: &Compose<'_>, wait: &SignatureFinding) -> bool {
+    let began = wait.first.at.as_deref().and_then(crate::time::typed);
+    let times = compose.tally.ends.iter();
+    let latest = times.filter_map(|(_, _, end)| end.last.time_us).max();
+    let passed = began
+        .zip(latest)
+        .map(|(began, latest)| seconds(latest - began));
+    passed.is_some_and(|passed| passed >= SILENT_MIN)
+}
+
+/// A wait in a log that may just have been cut there.
+fn as_info(wait: SignatureFinding) -> SignatureFinding {
+    SignatureFinding {
+        severity: Severity::Info,
+        ..wait
     }
 }
 
