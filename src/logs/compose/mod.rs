@@ -223,9 +223,17 @@ impl Compose<'_> {
             other.is_some_and(|other| names.contains(&other.name))
         };
         let is_settled = |(speaker, seen, _): &(u32, &SeenLines, Option<Phase>)| {
+            // A line that does not tell its process is got over by any process of its file.
+            let has_process = !matches!(
+                self.tally.speakers.get(*speaker as usize),
+                Some(Speaker::File(_))
+            );
+            let is_of = |of: u32, later: &SeenLines| {
+                of == *speaker || !has_process && later.last.file == seen.last.file
+            };
             let mut all = self.tally.seen.iter();
             all.any(|((number, of), later)| {
-                of == speaker && settles(*number) && later.last > seen.last
+                is_of(*of, later) && settles(*number) && later.last > seen.last
             })
         };
         !names.is_empty() && parts.iter().all(is_settled)
@@ -247,6 +255,12 @@ impl Compose<'_> {
             .keys()
             .filter_map(|(number, _)| name(*number));
         !names.is_empty() && seen.any(|name| names.contains(name))
+    }
+
+    /// Whether a line of NCCL says that a variable is set.
+    fn is_set(&self, variable: &str) -> bool {
+        let mut settings = self.tally.settings.keys();
+        settings.any(|(_, key)| key == variable.as_bytes())
     }
 
     /// What the log shows beside the lines of a signature.
@@ -318,7 +332,7 @@ impl Compose<'_> {
                 .and_then(|(_, _, phase)| *phase)
                 .filter(|_| phases.len() == 1),
             meaning: values.fill(&signature.meaning),
-            causes: causes(signature, &values),
+            causes: causes(signature, &values, |key| self.is_set(key)),
             next_step: signature.next.as_deref().map(|next| values.fill(next)),
             versions: signature.versions.clone(),
             polls: slowest
@@ -472,8 +486,9 @@ fn read_around(place: &LinePlace) -> String {
 const SYSTEM_ERRORS: [&str; 5] = ["refused", "timed out", "no route", "reset", "aborted"];
 
 /// The causes of a signature with the values of a line. A cause that begins with codes, as in
-/// `4, 9 or 10: `, is the line's own only if one of them is its code; the others come last.
-fn causes(signature: &Signature, values: &Values) -> Vec<String> {
+/// `4, 9 or 10: `, is the line's own only if one of them is its code; the others come last. One that begins with a
+/// variable counts where the log shows that the variable is set.
+fn causes(signature: &Signature, values: &Values, is_set: impl Fn(&str) -> bool) -> Vec<String> {
     let error = values.get("error").map(str::to_ascii_lowercase);
     let is_of_others = |cause: &String| {
         let (head, _) = cause.split_once(": ").unwrap_or_default();
@@ -481,6 +496,9 @@ fn causes(signature: &Signature, values: &Values) -> Vec<String> {
             && SYSTEM_ERRORS.contains(&head)
         {
             return !error.contains(head);
+        }
+        if head.starts_with("NCCL_") {
+            return !is_set(head);
         }
         let codes = cause.split_once(": ").map_or("", |(codes, _)| codes);
         let mut codes = codes

@@ -30,10 +30,12 @@ impl Compose<'_> {
         let networks = self.networks();
         let proof = networks.iter().map(|(_, _, proof)| *proof).max();
         for (speaker, name, _) in &networks {
-            named
-                .entry(shown(name))
-                .or_default()
-                .push(self.name(*speaker));
+            let name = shown(name);
+            // NCCL and its plugins write one network as `IB` and as `ib`.
+            let mut known = named.keys();
+            let known = known.find(|known: &&String| known.eq_ignore_ascii_case(&name));
+            let name = known.cloned().unwrap_or(name);
+            named.entry(name).or_default().push(self.name(*speaker));
         }
         let says = match proof {
             Some(Proof::Used) => "channels use",
