@@ -10,7 +10,7 @@ use self::ranking::{drop_heads, follow, follow_deaths, follow_ends, order};
 use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
 use super::input::InputProblem;
-use super::networks::kind;
+use super::networks::{Proof, kind};
 use super::reasons::Telling;
 use super::report::{
     CollectiveWait, LinePlace, LogReport, PollRate, Setting, SignatureFinding, UNKNOWN_WARNING,
@@ -24,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named of a finding.
 const NAMED_MAX: usize = 64;
+/// The next step where NCCL logs enough.
+pub(super) const READ_WARNINGS: &str = "read the first `NCCL WARN` of each rank's log, and the lines with `->` of the same process: they name the call";
 /// Most WARN lines without a signature that are findings.
 const UNKNOWN_MAX: usize = 16;
 
@@ -188,6 +190,7 @@ impl Compose<'_> {
         self.state(report);
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
+        self.know_level(&mut report.findings);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);
         let signatures = &self.catalogue.signatures;
@@ -197,6 +200,32 @@ impl Compose<'_> {
             .collect();
         order(&mut report.findings, &telling);
         order(&mut report.benign, &[]);
+    }
+
+    /// Where NCCL logs at INFO already, nobody has to be told to set it.
+    fn know_level(&self, findings: &mut [SignatureFinding]) {
+        let networks = self.tally.transports.values();
+        let mut networks = networks.flat_map(BTreeMap::values);
+        let is_info = |one: &SignatureFinding| one.sample.contains(" NCCL INFO ");
+        if !networks.any(|(proof, _)| *proof > Proof::Up)
+            && self.tally.init_complete.is_empty()
+            && !findings.iter().any(is_info)
+        {
+            return;
+        }
+        for finding in findings {
+            let next = finding.next_step.as_mut();
+            let asks = |text: &str| {
+                let levels = ["NCCL_DEBUG=WARN", "NCCL_DEBUG=INFO"];
+                levels.iter().any(|level| text.contains(level))
+            };
+            if let Some(next) = next.filter(|next| asks(next)) {
+                READ_WARNINGS.clone_into(next);
+            }
+            finding
+                .causes
+                .retain(|cause| !cause.starts_with("NCCL_DEBUG is not set"));
+        }
     }
 
     /// Whether every process with these lines initialized a communicator afterwards, or the job has

@@ -252,6 +252,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         .chain(exact::all())
         .chain(numbers::all());
     all.flat_map(|one| [one.cause, one.next])
+        .chain([crate::compose::READ_WARNINGS])
 }
 
 #[cfg(test)]
