@@ -299,7 +299,7 @@ impl<'a> Parser<'a> {
         let span = |text: &[u8]| Span::of(line, text);
         let (error, notice) = (loggers::logged_error(line), loggers::logged_notice(line));
         let is_plain = self.found.is_empty() && error.is_none() && notice.is_none();
-        let stated = (is_plain && record.level().is_none())
+        let stated = (is_plain && !record.has_level())
             .then(|| stated::stated(line))
             .flatten();
         let is_harness =

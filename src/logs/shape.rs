@@ -96,6 +96,11 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Whether it has a field for the level, whatever that says.
+    pub(super) fn has_level(&self) -> bool {
+        self.level.is_some()
+    }
+
     /// The function, without its arguments, and the line of the source.
     pub(super) fn site(&self) -> Option<(&'a [u8], u32)> {
         self.site.map(|(name, line)| (name, value(line)))
