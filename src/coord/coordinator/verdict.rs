@@ -149,7 +149,7 @@ pub(super) fn stuck_call(name: &str, worker: &WorkerState) -> Option<String> {
         .map(|exit| &exit.what)
         .filter(|exit| exit.killed)?;
     Some(format!(
-        "the worker of {name} was killed inside {}",
+        "the worker of {name} did not return from {}, so its agent killed it",
         exit.in_call.as_ref()?
     ))
 }
