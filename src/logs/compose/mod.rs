@@ -24,8 +24,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named of a finding.
 const NAMED_MAX: usize = 64;
-/// The next step where NCCL logs enough.
-pub(super) const READ_WARNINGS: &str = "read the first `NCCL WARN` of each rank's log, and the lines with `->` of the same process: they name the call";
 /// Most WARN lines without a signature that are findings.
 const UNKNOWN_MAX: usize = 16;
 
@@ -220,7 +218,7 @@ impl Compose<'_> {
                 levels.iter().any(|level| text.contains(level))
             };
             if let Some(next) = next.filter(|next| asks(next)) {
-                READ_WARNINGS.clone_into(next);
+                crate::reasons::READ_WARNINGS.clone_into(next);
             }
             finding
                 .causes

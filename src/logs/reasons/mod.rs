@@ -239,6 +239,9 @@ pub(super) fn telling(finding: &SignatureFinding, signatures: &[Signature]) -> T
     }
 }
 
+/// The next step where NCCL logs enough.
+pub(super) const READ_WARNINGS: &str = "read the first `NCCL WARN` of each rank's log, and the lines with `->` of the same process: they name the call";
+
 /// Whether the words of a line tell why something failed.
 pub(super) fn tells_why(line: &str) -> bool {
     of(line).is_some_and(|(_, kind)| !matches!(kind, Kind::Vague))
@@ -252,7 +255,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         .chain(exact::all())
         .chain(numbers::all());
     all.flat_map(|one| [one.cause, one.next])
-        .chain([crate::compose::READ_WARNINGS])
+        .chain([READ_WARNINGS])
 }
 
 #[cfg(test)]
