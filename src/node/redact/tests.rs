@@ -9,6 +9,22 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
+fn a_word_that_is_told_once_is_found_alone_and_an_ordinary_one_is_not() {
+    check(
+        "the password is bavzukemqira\n\nworker 3 got bavzukemqira from rank 0",
+        "the password is SECRET\n\nworker 3 got SECRET from rank 0",
+    );
+    check(
+        "token: bavzukemqira\n\nworker 3 got bavzukemqira",
+        "token: SECRET\n\nworker 3 got SECRET",
+    );
+    check(
+        "the password is required\n\nit is required",
+        "the password is required\n\nit is required",
+    );
+}
+
+#[test]
 fn personal_names_are_replaced_and_technical_ones_are_kept() {
     check(
         "10.0.1.25\n10.0.1.26 10.0.2.25",
