@@ -48,7 +48,7 @@ const STEMS: [&str; 27] = [
 pub(super) const VALUE_BYTES_MAX: usize = 16 << 10;
 /// Most arguments of a call, and most columns of a file with commas.
 const ARGUMENTS_MAX: usize = 8;
-pub(super) const COLUMNS_MAX: usize = 64;
+const COLUMNS_MAX: usize = 64;
 /// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 64;
 /// Commands of shells and files that stand before a variable and its value.
@@ -62,6 +62,9 @@ const SETTERS: [&str; 6] = [
 ];
 /// Commands of programs that a key and its value follow.
 const CONFIGURERS: [&str; 2] = ["config set ", "configure set "];
+const CONFIGURER_BYTES_MAX: usize = "configure set ".len();
+/// Signs that begin and end a string.
+const STRINGS: [char; 2] = ['"', '\''];
 /// Words of HTTP authentication that a credential follows.
 const SCHEMES: [&str; 6] = ["bearer", "basic", "token", "digest", "negotiate", "apikey"];
 /// Names of headers whose value is the rest of the line.
@@ -121,6 +124,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     };
     let mut from = 0;
     let mut lines = Lines::default();
+    let mut line = Line::default();
     for stem in finder.find_iter(text) {
         if stem.start() < from {
             continue;
@@ -137,15 +141,19 @@ pub(super) fn values(text: &str) -> Vec<Value> {
             continue;
         }
         if is_secret {
-            lines.name(text, &name);
-            secret(Layout { text, name }, &mut found);
+            line.go_to(text, name.start);
+            lines.name(text, &name, &line);
+            secret(Layout { text, name, line }, &mut found);
         } else if let Some(weak) = keys::weak(word).filter(|weak| stands_alone(before, *weak)) {
-            weak_name(Layout { text, name }, weak, &mut found);
+            line.go_to(text, name.start);
+            weak_name(Layout { text, name, line }, weak, &mut found);
         }
     }
+    let mut line = Line::default();
     foreign::names(text, |name| {
-        lines.name(text, &name);
-        secret(Layout { text, name }, &mut found);
+        line.go_to(text, name.start);
+        lines.name(text, &name, &line);
+        secret(Layout { text, name, line }, &mut found);
     });
     schemes(text, &mut found);
     let mut places = Vec::new();
@@ -157,6 +165,74 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     found
 }
 
+/// The line of a name, as far as the name. A line may be as long as the text and full of names, so each byte
+/// is looked at once for all of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Line {
+    /// Where it begins, behind a line end or a zero byte.
+    begin: usize,
+    /// Where it begins, behind `\n` alone.
+    pub(super) row: usize,
+    /// Where the row ends, with its `\n`.
+    pub(super) row_end: usize,
+    /// Cells of the row, if it may be the header of a file with commas; else 0.
+    pub(super) cells: usize,
+    /// Whether a configuring command is on it.
+    is_configured: bool,
+    /// Whether a string has begun, for each sign of a string.
+    in_string: [bool; STRINGS.len()],
+    /// How far it was looked at.
+    seen: usize,
+}
+
+impl Line {
+    /// Goes on to a name; where names overlap, back to the begin of its line.
+    fn go_to(&mut self, text: &str, name: usize) {
+        if name < self.seen {
+            *self = Self::default();
+        }
+        let fresh = &text[self.seen..name];
+        let begin = fresh.rfind(ends_line_char).map(|end| self.seen + end + 1);
+        let from = begin.unwrap_or_else(|| {
+            let cut = self.seen.saturating_sub(CONFIGURER_BYTES_MAX);
+            text.floor_char_boundary(cut.max(self.begin))
+        });
+        self.is_configured &= begin.is_none();
+        self.is_configured |= CONFIGURERS.iter().any(|set| text[from..name].contains(set));
+        let counted = &text[begin.unwrap_or(self.seen)..name];
+        for (is_in, sign) in self.in_string.iter_mut().zip(STRINGS) {
+            *is_in = (*is_in && begin.is_none()) != (counted.matches(sign).count() % 2 == 1);
+        }
+        self.begin = begin.unwrap_or(self.begin);
+        if name >= self.row_end {
+            self.row = text[self.row_end..name]
+                .rfind('\n')
+                .map_or(self.row_end, |end| self.row_end + end + 1);
+            let rest = text[name..].find('\n');
+            self.row_end = rest.map_or(text.len(), |end| name + end + 1);
+            self.cells = cells_of_header(&text[self.row..self.row_end]);
+        }
+        self.seen = name;
+    }
+
+    /// Whether a text begins with the quote that ends a string of the line.
+    fn ends_string(&self, rest: &str) -> bool {
+        let mut signs = self.in_string.iter().zip(STRINGS);
+        signs.any(|(is_in, sign)| *is_in && rest.starts_with(sign))
+    }
+}
+
+/// The number of cells of a header with commas; 0 if the line is none.
+fn cells_of_header(line: &str) -> usize {
+    let cells = line.trim_end().split(',').take(COLUMNS_MAX + 1);
+    let is_name = |cell: &str| !cell.is_empty() && cell.bytes().all(is_of_name);
+    match cells.clone().all(is_name) {
+        true => Some(cells.count()).filter(|count| (2..=COLUMNS_MAX).contains(count)),
+        false => None,
+    }
+    .unwrap_or(0)
+}
+
 /// Words on lines, and in columns of tables, that tell of a secret.
 #[derive(Default)]
 struct Lines {
@@ -166,11 +242,10 @@ struct Lines {
 }
 
 impl Lines {
-    fn name(&mut self, text: &str, name: &Range<usize>) {
-        tables::column(text, name, &mut self.places);
-        let line = text[..name.start].rfind('\n').map_or(0, |end| end + 1);
+    fn name(&mut self, text: &str, name: &Range<usize>, line: &Line) {
+        tables::column(text, name, &(line.row..line.row_end), &mut self.places);
         let tells = telling::is_strong(&text[..name.start], &text[name.clone()])
-            || telling::is_printed(&text[line..name.start]);
+            || telling::is_printed(&text[line.row..name.start]);
         if name.start >= self.end && tells {
             self.end = telling::around(text, name, self.end, &mut self.places);
         }
@@ -297,7 +372,7 @@ fn schemes(text: &str, found: &mut Vec<Value>) {
     }
 }
 
-pub(super) fn is_of_name(byte: u8) -> bool {
+fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)
 }
 
@@ -339,6 +414,7 @@ pub(super) fn ends_line(byte: u8) -> bool {
 pub(super) struct Layout<'a> {
     pub(super) text: &'a str,
     pub(super) name: Range<usize>,
+    pub(super) line: Line,
 }
 
 impl Layout<'_> {
@@ -387,8 +463,7 @@ impl Layout<'_> {
         if keys::is_variable(name) && SETTERS.iter().any(|setter| before.ends_with(setter)) {
             return self.one(spaced, true, found);
         }
-        let line = &before[before.rfind(ends_line_char).map_or(0, |end| end + 1)..];
-        if CONFIGURERS.iter().any(|set| line.contains(set)) && !gap.is_empty() {
+        if self.line.is_configured && !gap.is_empty() {
             return self.one(spaced, true, found);
         }
         let is_column = gap.contains('\t') || gap.len() > 1;
@@ -412,9 +487,7 @@ impl Layout<'_> {
     /// What follows `=` or `:`.
     fn assigned(&self, behind: usize, separator: &str, is_certain: bool, found: &mut Vec<Value>) {
         let name = &self.text[self.name.clone()];
-        let line = self.text[..self.name.start]
-            .rfind(ends_line_char)
-            .map_or(0, |end| end + 1);
+        let line = self.line.begin;
         let before = self.text[line..self.name.start].trim_start();
         let begins_line = matches!(before, "" | "- " | "> " | "< " | "* ");
         let is_header = HEADERS
@@ -425,7 +498,7 @@ impl Layout<'_> {
         let rest = &self.text[at..];
         let is_certain = is_certain || is_query || is_header;
         // The string of a prompt ends: `expect "Password:"`.
-        if behind == self.name.end + separator.len() && is_end_of_string(before, rest) {
+        if behind == self.name.end + separator.len() && self.line.ends_string(rest) {
             return;
         }
         if separator != "=" && rest.starts_with(['\n', '\r']) {
@@ -624,11 +697,47 @@ impl Layout<'_> {
     }
 }
 
-/// Whether a quote ends a string that began on the line before.
-fn is_end_of_string(before: &str, rest: &str) -> bool {
-    rest.starts_with(['"', '\'']) && before.matches(&rest[..1]).count() % 2 == 1
-}
-
 fn ends_line_char(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_line_of_a_name_is_that_of_a_search_from_the_name(
+            parts in prop::collection::vec(prop::sample::select(vec![
+                "x", "\u{e9}", ",", "\n", "\r", "\0", "\"", "'", "config set ", "configure ", "set ", "key", "a,b\n",
+            ]), 0..40),
+            ways in prop::collection::vec(0.0..1.0f64, 1..8),
+        ) {
+            let text = parts.concat();
+            let mut line = Line::default();
+            for way in ways {
+                let name = text.floor_char_boundary((way * text.len() as f64) as usize);
+                line.go_to(&text, name);
+                let before = &text[..name];
+                let begin = before.rfind(ends_line_char).map_or(0, |end| end + 1);
+                let row = before.rfind('\n').map_or(0, |end| end + 1);
+                let row_end = text[name..].find('\n').map_or(text.len(), |end| name + end + 1);
+                let has = |set: &&str| text[begin..name].contains(*set);
+                prop_assert_eq!((line.begin, line.row, line.row_end), (begin, row, row_end));
+                prop_assert_eq!(line.is_configured, CONFIGURERS.iter().any(|set| has(&set)));
+                prop_assert_eq!(line.cells, cells_of_header(&text[row..row_end]));
+                for (is_in, sign) in line.in_string.into_iter().zip(STRINGS) {
+                    prop_assert_eq!(is_in, text[begin..name].matches(sign).count() % 2 == 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_line_full_of_names_is_searched_once() {
+        // A search from each name takes minutes.
+        let text = "x token y key z, \"password\": q, ".repeat(1 << 15);
+        assert!(values(&text).len() < 1 << 17);
+    }
 }

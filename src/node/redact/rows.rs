@@ -1,7 +1,7 @@
 //! Values in other cells than their name, in Markdown, HTML and files with commas, and on other lines.
 #![forbid(unsafe_code)]
 
-use super::pairs::{COLUMNS_MAX, Layout, VALUE_BYTES_MAX, Value, ends_line, is_of_name};
+use super::pairs::{Layout, VALUE_BYTES_MAX, Value, ends_line};
 use super::signs::{length, quote};
 use super::{keys, ordinary, spelling};
 
@@ -88,23 +88,21 @@ impl Layout<'_> {
 
     /// The cells of a column of a file with commas, whose first line has the name.
     pub(super) fn csv_column(&self, found: &mut Vec<Value>) {
-        let begin_of = |end: usize| self.text[..end].rfind('\n').map_or(0, |end| end + 1);
-        let begin = begin_of(self.name.start);
-        let mut lines = self.text[begin..].split_inclusive('\n');
-        let header = lines.next().unwrap_or_default();
-        let names: Vec<&str> = header.trim_end().split(',').take(COLUMNS_MAX + 1).collect();
-        let is_name = |cell: &&str| !cell.is_empty() && cell.bytes().all(is_of_name);
+        let (begin, count) = (self.line.row, self.line.cells);
+        if count == 0 {
+            return;
+        }
         // The line before the first has another number of cells.
-        let before = &self.text[begin_of(begin.saturating_sub(1))..begin];
-        let is_row = begin > 0 && before.split(',').count() == names.len();
-        if !(2..=COLUMNS_MAX).contains(&names.len()) || !names.iter().all(is_name) || is_row {
+        let above = self.text[..begin.saturating_sub(1)].rfind('\n');
+        let before = &self.text[above.map_or(0, |end| end + 1)..begin];
+        if begin > 0 && before.split(',').count() == count {
             return;
         }
         let column = self.text[begin..self.name.start].matches(',').count();
-        let mut at = begin + header.len();
-        for line in lines {
+        let mut at = self.line.row_end;
+        for line in self.text[at..].split_inclusive('\n') {
             let cells: Vec<&str> = line.trim_end().split(',').collect();
-            if cells.len() != names.len() {
+            if cells.len() != count {
                 return;
             }
             let before: usize = cells[..column].iter().map(|cell| cell.len() + 1).sum();

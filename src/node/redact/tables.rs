@@ -22,12 +22,14 @@ enum Gap {
 }
 
 /// The words that may be secrets in the column of a name; none if the name is in no header.
-pub(super) fn column(text: &str, name: &Range<usize>, places: &mut Vec<Range<usize>>) {
-    let begin = text[..name.start].rfind('\n').map_or(0, |end| end + 1);
-    let end = text[name.end..]
-        .find('\n')
-        .map_or(text.len(), |length| name.end + length);
-    if end == text.len() || end - begin > ROW_BYTES_MAX {
+pub(super) fn column(
+    text: &str,
+    name: &Range<usize>,
+    row: &Range<usize>,
+    places: &mut Vec<Range<usize>>,
+) {
+    let (begin, end) = (row.start, row.end.saturating_sub(1));
+    if !text[row.clone()].ends_with('\n') || end - begin > ROW_BYTES_MAX {
         return;
     }
     let header = &text[begin..end];
