@@ -725,7 +725,7 @@ mod tests {
                 let row_end = text[name..].find('\n').map_or(text.len(), |end| name + end + 1);
                 let has = |set: &&str| text[begin..name].contains(*set);
                 prop_assert_eq!((line.begin, line.row, line.row_end), (begin, row, row_end));
-                prop_assert_eq!(line.is_configured, CONFIGURERS.iter().any(|set| has(&set)));
+                prop_assert_eq!(line.is_configured, CONFIGURERS.iter().any(has));
                 prop_assert_eq!(line.cells, cells_of_header(&text[row..row_end]));
                 for (is_in, sign) in line.in_string.into_iter().zip(STRINGS) {
                     prop_assert_eq!(is_in, text[begin..name].matches(sign).count() % 2 == 1);
