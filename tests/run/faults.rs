@@ -187,7 +187,7 @@ fn a_call_that_does_not_return_is_named() {
             side,
             &format!("spin:call={call},nth=3"),
             "stalled",
-            &[&format!("inside {call}")],
+            &[&format!("did not return from {call}")],
         );
     }
     for (side, call) in [("recv", "irecv"), ("send", "isend")] {
@@ -195,7 +195,7 @@ fn a_call_that_does_not_return_is_named() {
             side,
             &format!("spin:call={call}"),
             "stalled",
-            &[&format!("inside {call}")],
+            &[&format!("did not return from {call}")],
         );
         assert!(
             findings(&ended)[0]["because"]
@@ -224,7 +224,7 @@ fn a_setup_or_close_call_that_does_not_return_is_named() {
             side,
             &format!("spin:call={call}"),
             "stalled",
-            &[&format!("inside {call}")],
+            &[&format!("did not return from {call}")],
         );
     }
     for (side, call) in [
@@ -236,7 +236,7 @@ fn a_setup_or_close_call_that_does_not_return_is_named() {
             side,
             &format!("spin:call={call}"),
             "stalled",
-            &[&format!("inside {call}")],
+            &[&format!("did not return from {call}")],
         );
         ended.says(&["2097152 bytes verified, 0 wrong"]);
     }
