@@ -71,6 +71,9 @@ const PLACEHOLDER_NET: [u8; 2] = [198, 18];
 const MAC_PLACEHOLDER: &str = "02:00:00:00:";
 /// Beginning of placeholder UUIDs.
 const UUID_PLACEHOLDER: &str = "00000000-0000-4000-8000-";
+/// Beginning of placeholder addresses of IPv6, and of mail.
+const V6_PLACEHOLDER: &str = "2001:db8::";
+const MAIL_PLACEHOLDER: &str = "email";
 /// Placeholder of every secret. What a secret was is in no map.
 const SECRET: &str = "SECRET";
 /// Most /24 networks that get a placeholder of their own; all others share one.
@@ -117,6 +120,8 @@ pub struct Redactor {
     map: BTreeMap<String, String>,
 }
 
+    /// How many placeholders of each kind stand for something.
+    given: BTreeMap<&'static str, usize>,
 impl Redactor {
     /// A redactor that replaces these host and user names, and everything that it recognises
     /// by shape.
@@ -354,7 +359,7 @@ impl Redactor {
         let mut known = self.known(text);
         // A mail address holds names of hosts and projects.
         for (start, end) in shape::mails(text) {
-            let placeholder = self.numbered(&text[start..end], |number| format!("email{number}"));
+            let placeholder = self.numbered(MAIL_PLACEHOLDER, &text[start..end]);
             known.push((start, end, placeholder));
         }
         known.sort_by_key(|(start, end, _)| (*start, std::cmp::Reverse(*end)));
@@ -417,9 +422,7 @@ impl Redactor {
                 Shape::V4(address) => self.v4(address),
                 Shape::V6(address) => self.v6(address),
                 Shape::Mac => self.mac(found),
-                Shape::Uuid => self.numbered(&found.replace('_', "-"), |number| {
-                    format!("{UUID_PLACEHOLDER}{number:012x}")
-                }),
+                Shape::Uuid => self.numbered(UUID_PLACEHOLDER, &found.replace('_', "-")),
             };
             out.push_str(&placeholder);
             from = end;
@@ -435,11 +438,7 @@ impl Redactor {
         if let Some(known) = self.map.get(&plain).cloned() {
             return self.replaced(found, known);
         }
-        let number = self
-            .map
-            .values()
-            .filter(|value| value.starts_with(MAC_PLACEHOLDER))
-            .count();
+        let number = self.next_number(MAC_PLACEHOLDER);
         let placeholder = format!(
             "{MAC_PLACEHOLDER}{:02x}:{:02x}",
             number / 256 % 256,
@@ -476,16 +475,12 @@ impl Redactor {
         if let Some(known) = self.map.get(&text) {
             return known.clone();
         }
-        let number = self
-            .map
-            .values()
-            .filter(|value| value.starts_with("2001:db8::"))
-            .count();
-        self.replaced(&text, format!("2001:db8::{:x}", number + 1))
+        let number = self.next_number(V6_PLACEHOLDER);
+        self.replaced(&text, format!("{V6_PLACEHOLDER}{:x}", number + 1))
     }
 
-    /// The placeholder of a text, which has a number of its own among those of its kind.
-    fn numbered(&mut self, found: &str, placeholder: impl Fn(usize) -> String) -> String {
+    /// The placeholder of a mail address or UUID, which has a number of its own among those of its kind.
+    fn numbered(&mut self, kind: &'static str, found: &str) -> String {
         let lower = found.to_ascii_lowercase();
         if lower.starts_with(UUID_PLACEHOLDER) {
             return lower;
@@ -493,14 +488,17 @@ impl Redactor {
         if let Some(known) = self.map.get(&lower) {
             return known.clone();
         }
-        let first = placeholder(0);
-        let kind = &first[..5];
-        let number = self
-            .map
-            .values()
-            .filter(|value| value.starts_with(kind))
-            .count();
-        self.replaced(&lower, placeholder(number))
+        let placeholder = match (kind, self.next_number(kind)) {
+            (UUID_PLACEHOLDER, number) => format!("{kind}{number:012x}"),
+            (_, number) => format!("{kind}{number}"),
+        };
+        self.replaced(&lower, placeholder)
+    }
+
+    fn next_number(&mut self, kind: &'static str) -> usize {
+        let given = self.given.entry(kind).or_default();
+        *given += 1;
+        *given - 1
     }
 
     fn replaced(&mut self, word: &str, placeholder: String) -> String {
