@@ -15,6 +15,7 @@
 //!   `learned.rs` by their values, through the escapes that `view.rs` removes.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
+//! * `parts.rs` bounds the length of a line that is searched at once.
 //! * `context.rs` and `nodes.rs` find names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
@@ -39,6 +40,7 @@ mod nodes;
 mod ordinary;
 mod outlet;
 mod pairs;
+mod parts;
 mod random;
 mod recorder;
 mod rows;
@@ -69,11 +71,11 @@ use std::ops::Range;
 const PLACEHOLDER_NET: [u8; 2] = [198, 18];
 /// Beginning of placeholder MAC addresses, which are locally administered.
 const MAC_PLACEHOLDER: &str = "02:00:00:00:";
-/// Beginning of placeholder UUIDs.
-const UUID_PLACEHOLDER: &str = "00000000-0000-4000-8000-";
 /// Beginning of placeholder addresses of IPv6, and of mail.
 const V6_PLACEHOLDER: &str = "2001:db8::";
 const MAIL_PLACEHOLDER: &str = "email";
+/// Beginning of placeholder UUIDs.
+const UUID_PLACEHOLDER: &str = "00000000-0000-4000-8000-";
 /// Placeholder of every secret. What a secret was is in no map.
 const SECRET: &str = "SECRET";
 /// Most /24 networks that get a placeholder of their own; all others share one.
@@ -118,10 +120,10 @@ pub struct Redactor {
     networks: BTreeMap<[u8; 3], u16>,
     secrets: Learned,
     map: BTreeMap<String, String>,
-}
-
     /// How many placeholders of each kind stand for something.
     given: BTreeMap<&'static str, usize>,
+}
+
 impl Redactor {
     /// A redactor that replaces these host and user names, and everything that it recognises
     /// by shape.
@@ -240,7 +242,9 @@ impl Redactor {
             return self.learn_value(&value);
         }
         let mut names = Vec::new();
-        context::names(text, |kind, name| names.push((kind, name)));
+        for part in parts::of(text) {
+            context::names(part.text(), |kind, name| names.push((kind, name)));
+        }
         for (kind, name) in names {
             self.learn_name(kind, name);
         }
@@ -250,7 +254,7 @@ impl Redactor {
             let line = text[value.at].split("\\n").next().unwrap_or_default();
             self.secrets.add(line, value.is_certain);
         }
-        for place in tokens::places(text) {
+        for place in tokens(text) {
             self.secrets.add(&text[place], true);
         }
     }
@@ -329,7 +333,17 @@ impl Redactor {
     /// The values of secret names, and the words that may be secrets on lines that tell of one. There,
     /// a name that is known is no secret.
     fn values(&self, text: &str) -> Vec<pairs::Value> {
-        let mut values = pairs::values(text);
+        let mut values = Vec::new();
+        for part in parts::of(text) {
+            values.extend(
+                pairs::values(part.text())
+                    .into_iter()
+                    .map(|value| pairs::Value {
+                        at: part.place(value.at),
+                        ..value
+                    }),
+            );
+        }
         let is_name = |word: &str| self.names.contains_key(&word.to_ascii_lowercase());
         values.retain(|value| !(value.is_of_line && is_name(&text[value.at.clone()])));
         values
@@ -338,7 +352,7 @@ impl Redactor {
     /// The places of secrets, in order and without overlaps.
     fn secret_places(&mut self, text: &str) -> Vec<Range<usize>> {
         let mut places = self.secrets.places(text);
-        places.extend(tokens::places(text));
+        places.extend(tokens(text));
         places.extend(self.values(text).into_iter().map(|value| value.at));
         for place in &mut places {
             *place = text.floor_char_boundary(place.start)..text.ceil_char_boundary(place.end);
@@ -505,6 +519,14 @@ impl Redactor {
         self.map.insert(word.to_owned(), placeholder.clone());
         placeholder
     }
+}
+
+/// The places of secrets that their shape tells.
+fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
+    parts::of(text).flat_map(|part| {
+        let places = tokens::places(part.text());
+        places.into_iter().map(move |place| part.place(place))
+    })
 }
 
 /// Whether the value of a variable is a secret.

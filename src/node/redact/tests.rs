@@ -504,3 +504,22 @@ proptest! {
         redactor.redact_recorder(&mut bytes);
     }
 }
+
+proptest! {
+    // Each case is a line of some 50 KB.
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// Without an end of a line, whatever surrounds it and wherever a part of the line ends.
+    #[test]
+    fn a_secret_is_replaced_wherever_it_stands_on_a_long_line(
+        filler in prop_oneof!["[ -~]{1,40}", Just("key=\"".to_owned()), Just("sk-".to_owned()), Just("token|".to_owned())],
+        before in 0..40_000_usize,
+        behind in 0..40_000_usize,
+    ) {
+        const TOLD: &str = "quietly-Burning7candle";
+        let around = |bytes: usize| filler.repeat(bytes / filler.len());
+        let line = format!("{}\\\" HF_TOKEN={TOLD} {}", around(before), around(behind));
+        let redacted = Redactor::default().redact(&line);
+        prop_assert!(!redacted.contains(TOLD), "{redacted}");
+    }
+}

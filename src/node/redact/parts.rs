@@ -1,0 +1,162 @@
+//! Parts of a text that are searched one after the other. A search looks from each name to the ends of its
+//! line, which takes the square of the length of a line: so a line is searched as far as it is short, and a
+//! longer one in parts that overlap.
+//!
+//! A value in quotes is found as far as the longest one goes (`pairs.rs`); any other up to the next space.
+//! What a longer line tells of a secret further away than a part is long is not seen.
+#![forbid(unsafe_code)]
+
+use super::pairs::VALUE_BYTES_MAX;
+use std::ops::Range;
+
+/// Longest line, or rest of a line, that is searched whole.
+const LINE_BYTES_MAX: usize = 16 << 10;
+/// What two parts share, so that a name and its value stand in one of them.
+const OVERLAP_BYTES: usize = 2 << 10;
+/// How far before its limit a part may end, so that it ends between two words.
+const WORD_BYTES_MAX: usize = 256;
+/// Signs around a value.
+const QUOTES: [char; 3] = ['"', '\'', '`'];
+
+/// A part of a text.
+pub(super) struct Part<'a> {
+    whole: &'a str,
+    at: Range<usize>,
+}
+
+/// The parts of a text, in order. If no line of it is long, it is one part.
+pub(super) fn of(whole: &str) -> impl Iterator<Item = Part<'_>> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let begin = next?;
+        let long = long_line(whole, begin);
+        let end = long.map_or(whole.len(), |line| {
+            between_words(whole, line + LINE_BYTES_MAX)
+        });
+        next = long.map(|_| between_words(whole, end - OVERLAP_BYTES));
+        Some(Part {
+            whole,
+            at: begin..end,
+        })
+    })
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn text(&self) -> &'a str {
+        &self.whole[self.at.clone()]
+    }
+
+    /// Where a place in this part is in the text. A value that the end of the part cuts goes on to its own end.
+    pub(super) fn place(&self, found: Range<usize>) -> Range<usize> {
+        let (start, end) = (self.at.start + found.start, self.at.start + found.end);
+        let before = self.whole[..start].chars().next_back();
+        let quote = before.filter(|sign| QUOTES.contains(sign));
+        let ends = |letter: char| match quote {
+            Some(_) => QUOTES.contains(&letter),
+            None => QUOTES.contains(&letter) || letter.is_whitespace(),
+        };
+        let gap = &self.whole[end..self.at.end];
+        let is_ended = gap.contains(|letter: char| letter.is_alphanumeric() || ends(letter));
+        if is_ended || self.at.end == self.whole.len() {
+            return start..end;
+        }
+        let rest = &self.whole[self.at.end..];
+        let length = match quote {
+            Some(quote) => {
+                let most = &rest[..rest.floor_char_boundary(VALUE_BYTES_MAX)];
+                most.find([quote, '\n']).unwrap_or(most.len())
+            }
+            None => rest.find(ends).unwrap_or(rest.len()),
+        };
+        start..self.at.end + length
+    }
+}
+
+/// Where the first long line at or behind `from` begins; the line of `from` begins there.
+fn long_line(text: &str, from: usize) -> Option<usize> {
+    let mut line = from;
+    for end in memchr::memchr_iter(b'\n', &text.as_bytes()[from..]) {
+        if from + end - line > LINE_BYTES_MAX {
+            return Some(line);
+        }
+        line = from + end + 1;
+    }
+    (text.len() - line > LINE_BYTES_MAX).then_some(line)
+}
+
+/// The last place before `at` that is between two words; at the latest `at`.
+fn between_words(text: &str, at: usize) -> usize {
+    let at = text.floor_char_boundary(at);
+    let least = text.floor_char_boundary(at.saturating_sub(WORD_BYTES_MAX));
+    let is_of_word = |letter: char| letter.is_alphanumeric() || "_-.:/@%+~=".contains(letter);
+    let gap = text[least..at].rfind(|letter| !is_of_word(letter));
+    gap.map_or(at, |gap| text.ceil_char_boundary(least + gap + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Lines of which some are long, with words of more than one byte a letter.
+    fn texts() -> impl Strategy<Value = String> {
+        let word = prop_oneof!["[a-z=\"]{1,9} ?", "[äß为。]{1,5}", Just("\n".to_owned())];
+        let run = (word, 1..12_000_usize).prop_map(|(word, count)| word.repeat(count));
+        prop::collection::vec(run, 0..6).prop_map(|runs| runs.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn parts_cover_the_text_overlap_and_have_no_long_line(text in texts()) {
+            let parts: Vec<_> = of(&text).map(|part| part.at).collect();
+            prop_assert_eq!(parts[0].start, 0);
+            prop_assert_eq!(parts[parts.len() - 1].end, text.len());
+            for two in parts.windows(2) {
+                prop_assert!(two[0].start < two[1].start && two[0].end < two[1].end);
+                prop_assert!(two[1].start + OVERLAP_BYTES <= two[0].end);
+            }
+            for part in parts {
+                let longest = text[part].split('\n').map(str::len).max();
+                prop_assert!(longest.unwrap_or_default() <= LINE_BYTES_MAX);
+            }
+        }
+    }
+
+    /// The places of a word and what it is followed by, as `key=VALUE` and `key="VALUE"`.
+    fn values(text: &str) -> Vec<&str> {
+        let find = |text: &str| {
+            let key = text.find("key=")? + 4;
+            let begin = key + usize::from(text[key..].starts_with('"'));
+            let ends = |letter: char| letter == '"' || begin == key && letter == ' ';
+            let length = text[begin..].find(ends).unwrap_or(text.len() - begin);
+            Some(begin..begin + length)
+        };
+        of(text)
+            .filter_map(|part| Some(&text[part.place(find(part.text())?)]))
+            .collect()
+    }
+
+    #[test]
+    fn a_value_that_a_part_cuts_is_found_whole() {
+        let quoted = "a word ".repeat(1000);
+        let long = "x".repeat(40_000);
+        for before in (0..LINE_BYTES_MAX + 10).step_by(97) {
+            let filled = ". ".repeat(before / 2);
+            for value in ["one", &long] {
+                let text = format!("{filled}key={value} and more {}", "- ".repeat(10_000));
+                assert!(values(&text).contains(&value), "{before}");
+            }
+            let text = format!("{filled}key=\"{quoted}\" and more {}", "- ".repeat(10_000));
+            assert!(values(&text).contains(&quoted.as_str()), "{before}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_a_long_line_is_one_part() {
+        let text = "a line\n".repeat(100_000);
+        assert_eq!(of(&text).count(), 1);
+        assert_eq!(of("").count(), 1);
+    }
+}
