@@ -49,6 +49,8 @@ pub(super) const VALUE_BYTES_MAX: usize = 16 << 10;
 /// Most arguments of a call, and most columns of a file with commas.
 const ARGUMENTS_MAX: usize = 8;
 const COLUMNS_MAX: usize = 64;
+/// Most bytes behind a name that are searched for a sign; a value in a column is further away.
+const NEAR_BYTES_MAX: usize = 256;
 /// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 64;
 /// Commands of shells and files that stand before a variable and its value.
@@ -297,8 +299,8 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
         let written = &text[value.at.clone()];
         // The next string of a list, and the first word of a sentence.
         let between = text.get(end..value.at.start).unwrap_or_default();
-        let is_list =
-            !between.contains(['=', ':', '\u{ff1a}', '\u{ff1d}']) && between.contains(',');
+        let near = &between[..between.floor_char_boundary(NEAR_BYTES_MAX)];
+        let is_list = !near.contains(['=', ':', '\u{ff1a}', '\u{ff1d}']) && near.contains(',');
         let is_sentence = between.ends_with(": ")
             && text[value.at.end..].starts_with(' ')
             && text[value.at.end..]
@@ -345,12 +347,11 @@ fn stands_alone(before: &str, weak: Weak) -> bool {
         && before
             .trim_end()
             .ends_with(|letter: char| letter.is_alphanumeric());
-    let last = before
-        .trim_end()
-        .rsplit(char::is_whitespace)
-        .next()
-        .unwrap_or_default();
-    weak != Weak::Alone || !is_behind_word || SETTERS.contains(&last)
+    if weak != Weak::Alone || !is_behind_word {
+        return true;
+    }
+    let last = before.trim_end().rsplit(char::is_whitespace).next();
+    last.is_some_and(|last| SETTERS.contains(&last))
 }
 
 /// As they are written before credentials.
@@ -513,8 +514,9 @@ impl Layout<'_> {
             return self.arguments(at, found);
         }
         if rest.starts_with('[') {
-            let end = at + length(rest, |byte| byte == b']');
-            return self.push(at + 1..end.min(at + VALUE_BYTES_MAX), true, found);
+            let most = &rest[..rest.floor_char_boundary(VALUE_BYTES_MAX)];
+            let end = at + most.find(']').unwrap_or(most.len());
+            return self.push(at + 1..end, true, found);
         }
         if is_header || (begins_line && separator == ":" && quote(rest).is_none()) {
             // The parts of a digest are in quotes.
@@ -563,12 +565,10 @@ impl Layout<'_> {
     /// ends the string.
     fn end_of_string(&self, from: usize, quote: &str) -> usize {
         let rest = &self.text[from..];
+        let most = &rest[..rest.floor_char_boundary(VALUE_BYTES_MAX)];
         let mut at = 0;
-        while let Some(next) = rest[at..].find(quote) {
+        while let Some(next) = most[at..].find(quote) {
             let end = at + next;
-            if end > VALUE_BYTES_MAX {
-                break;
-            }
             let escapes = rest[..end]
                 .bytes()
                 .rev()
@@ -589,8 +589,10 @@ impl Layout<'_> {
 
     /// `<password>VALUE</password>`.
     fn element(&self, at: usize, found: &mut Vec<Value>) {
-        let end = length(&self.text[at..], |byte| byte == b'<');
-        self.push(at..at + end.min(VALUE_BYTES_MAX), true, found);
+        let rest = &self.text[at..];
+        let most = &rest[..rest.floor_char_boundary(VALUE_BYTES_MAX)];
+        let end = at + most.find('<').unwrap_or(most.len());
+        self.push(at..end, true, found);
     }
 
     /// The next string of a list, `"--password", "VALUE"`, or the value of

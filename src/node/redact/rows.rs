@@ -5,6 +5,10 @@ use super::pairs::{Layout, VALUE_BYTES_MAX, Value, ends_line};
 use super::signs::{length, quote};
 use super::{keys, ordinary, spelling};
 
+/// Most cells of a row behind the one of a name.
+const CELLS_MAX: usize = 8;
+/// Most bytes of these cells.
+const CELLS_BYTES_MAX: usize = 4096;
 /// Lines between the cells of a table.
 pub(super) const BARS: [char; 4] = ['|', '\u{2502}', '\u{2503}', '\u{2551}'];
 
@@ -44,7 +48,8 @@ impl Layout<'_> {
 
     /// The other cells of a row in Markdown. In a string of JSON, a row ends with an escape.
     pub(super) fn cells(&self, at: usize, found: &mut Vec<Value>) {
-        let end = at + length(&self.text[at..], ends_line);
+        let most = self.text.floor_char_boundary(at + CELLS_BYTES_MAX);
+        let end = at + length(&self.text[at..most], ends_line);
         let next = self.text[end..].trim_start_matches(['\r', '\n', ' ']);
         // A header, whose rows `tables.rs` reads.
         if next.starts_with("|-") || next.starts_with("| -") || next.starts_with("|:") {
@@ -53,7 +58,10 @@ impl Layout<'_> {
         let row = &self.text[at..end];
         let row = &row[..row.find("\\n").unwrap_or(row.len())];
         let mut bars = row.match_indices(BARS).peekable();
-        while let Some((bar, text)) = bars.next() {
+        for _ in 0..CELLS_MAX {
+            let Some((bar, text)) = bars.next() else {
+                return;
+            };
             let from = bar + text.len();
             let end = bars.peek().map_or(row.len(), |(next, _)| *next);
             let inner = row[from..end].trim().trim_matches('`');
@@ -121,7 +129,8 @@ impl Layout<'_> {
         let lines = self.text[from..].split_inclusive('\n');
         let mut end = from + lines.clone().next().map_or(0, str::len);
         for next in lines.skip(1) {
-            if !next.trim().is_empty() && indent(next) <= own {
+            let is_outside = !next.trim().is_empty() && indent(next) <= own;
+            if is_outside || end - from > VALUE_BYTES_MAX {
                 break;
             }
             end += next.len();

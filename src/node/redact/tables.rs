@@ -55,7 +55,8 @@ pub(super) fn column(
     let mut from = end + 1;
     for row in text[from..].split_inclusive('\n').take(ROWS_MAX) {
         let line = row.trim_end();
-        if line.is_empty() || line.len() > ROW_BYTES_MAX {
+        // A header that is repeated has rows of its own.
+        if line.is_empty() || line.len() > ROW_BYTES_MAX || line == header.trim_end() {
             return;
         }
         let found: Vec<Range<usize>> = cells(line, gap).collect();

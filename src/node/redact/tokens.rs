@@ -82,6 +82,8 @@ const PREFIXES: [&str; 63] = [
 const AMBIGUOUS: [&str; 7] = ["hf_", "sk-", "SG.", "key-", "api_org_", "SK", "lin_api_"];
 /// A token has more characters than this after its prefix.
 const CHARS_MIN: usize = 12;
+/// Longest part of a token that is searched for words.
+const WORDS_BYTES_MAX: usize = 256;
 /// Longest PEM block.
 const PEM_BYTES_MAX: usize = 64 << 10;
 /// Addresses that are secrets themselves.
@@ -130,16 +132,21 @@ fn run(bytes: &[u8], is: impl Fn(u8) -> bool) -> usize {
 fn prefixed(text: &str, places: &mut Vec<Range<usize>>) {
     let Some(finder) = &*FINDER else { return };
     let bytes = text.as_bytes();
+    // Where the digits end in which the last prefix stands. Many prefixes may stand in them.
+    let mut digits_end = 0;
     for found in finder.find_overlapping_iter(text) {
         let before = found.start().checked_sub(1).map(|at| bytes[at]);
         if before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             continue;
         }
-        let end = found.end() + run(&bytes[found.end()..], is_of_token);
-        let end = found.start() + text[found.start()..end].trim_end_matches('.').len();
+        if found.end() > digits_end {
+            digits_end = found.end() + run(&bytes[found.end()..], is_of_token);
+        }
+        let end = found.start() + text[found.start()..digits_end].trim_end_matches('.').len();
         let rest = text.get(found.end()..end).unwrap_or_default();
         let is_ambiguous = found.pattern().as_usize() >= PREFIXES.len();
-        if rest.len() > CHARS_MIN && !(is_ambiguous && is_words(rest)) {
+        let most = &rest[..rest.floor_char_boundary(WORDS_BYTES_MAX)];
+        if rest.len() > CHARS_MIN && !(is_ambiguous && is_words(most)) {
             places.push(found.start()..end);
         }
     }
