@@ -127,6 +127,37 @@ fn progress_after_a_freeze_frame_is_a_recovery() {
 }
 
 #[test]
+fn counters_of_comms_that_giving_up_closed_are_not_judged() {
+    let closed = || {
+        let mut closed = channels(16, 0, 5);
+        closed.iter_mut().for_each(|channel| channel.closed = true);
+        EventKind::Sample(closed)
+    };
+    for (is_stalled, judged_ms) in [(true, 3000), (false, 5)] {
+        let mut state = RunState::default();
+        state.introduce_two_nodes();
+        told(
+            &mut state,
+            1.0,
+            PEER,
+            EventKind::Sample(channels(16, 0, 3000)),
+        );
+        if is_stalled {
+            told(
+                &mut state,
+                2.0,
+                PEER,
+                EventKind::Stall(channels(16, 0, 3000)),
+            );
+        }
+        told(&mut state, 3.0, PEER, closed());
+        told(&mut state, 4.0, PEER, EventKind::Failed(failure()));
+        let judged = &state.workers[&PEER].judged().1[0];
+        assert_eq!((judged.quiet_ms, judged.closed), (judged_ms, !is_stalled));
+    }
+}
+
+#[test]
 fn counters_after_a_failure_are_not_judged() {
     let mut state = RunState::default();
     told(

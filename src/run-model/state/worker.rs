@@ -138,6 +138,9 @@ pub struct WorkerState {
     pub at_failure: Option<StallPicture>,
     /// Its counters when the stall of its pair was declared.
     pub at_stall: Option<StallPicture>,
+    /// Its counters before comms of a declared stall were closed with requests in flight: giving up,
+    /// the other end may close a connection before this one tells its failure.
+    before_close: Option<StallPicture>,
     /// Earlier call counts, the oldest first.
     pub looks: VecDeque<CallSample>,
     /// Iterations that ended, warm-up included.
@@ -183,6 +186,7 @@ impl WorkerState {
             sampled_ms: None,
             at_failure: None,
             at_stall: None,
+            before_close: None,
             looks: VecDeque::new(),
             iterations: 0,
             verified: None,
@@ -292,9 +296,11 @@ impl WorkerState {
 
     fn fail(&mut self, at_ms: f64, failure: &Failure) {
         if self.failure.is_none() {
-            self.at_failure = Some(StallPicture {
-                at_ms,
-                channels: self.channels.clone(),
+            self.at_failure = self.before_close.take().or_else(|| {
+                Some(StallPicture {
+                    at_ms,
+                    channels: self.channels.clone(),
+                })
             });
             self.failure = Some(Timed {
                 at_ms,
@@ -322,6 +328,15 @@ impl WorkerState {
             });
         }
         let progressed = !same_counts(&self.channels, channels);
+        if progressed {
+            self.before_close = None;
+        } else if let (Some(_), None, Some(at_ms)) =
+            (&self.at_stall, &self.before_close, self.sampled_ms)
+            && closes_in_flight(&self.channels, channels)
+        {
+            let channels = std::mem::take(&mut self.channels);
+            self.before_close = Some(StallPicture { at_ms, channels });
+        }
         self.channels = channels.to_vec();
         self.sampled_ms = Some(at_ms);
         let quiet_ms = channels
@@ -412,4 +427,11 @@ impl WorkerState {
             .find(|one| one.index as i64 == device)
             .map(|one| one.name.as_str())
     }
+}
+
+/// Whether comms were closed in between that had requests in flight.
+fn closes_in_flight(before: &[ChannelNow], after: &[ChannelNow]) -> bool {
+    let was_open = |one: &ChannelNow| !one.closed && one.posted > one.consumed;
+    let mut both = before.iter().zip(after);
+    both.any(|(before, after)| was_open(before) && after.closed)
 }
