@@ -2,7 +2,7 @@
 //! after each: an `init` that is refused is not the end of a comm.
 #![forbid(unsafe_code)]
 
-use super::slots::{INTERNAL_ERROR, SLOTS, SYSTEM_ERROR};
+use super::slots::{INTERNAL_ERROR, SLOTS, SYSTEM_ERROR, is_misuse_of_consumed, is_misuse_of_test};
 use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, Spot};
@@ -31,7 +31,9 @@ fn refused(evidence: &Evidence) -> Vec<Found> {
 fn on_channel(spot: Spot<'_>, evidence: &Evidence) -> Option<Found> {
     let (call, code) = spot.channel.now.last_error.as_ref()?;
     let is_named = match (call.as_str(), *code) {
-        ("test", INTERNAL_ERROR | SYSTEM_ERROR) | ("irecvConsumed", INTERNAL_ERROR) => true,
+        ("test", INTERNAL_ERROR) => is_misuse_of_test(&spot),
+        ("irecvConsumed", INTERNAL_ERROR) => is_misuse_of_consumed(&spot),
+        ("test", SYSTEM_ERROR) => true,
         // A run that passed has narrowed its window to the slots that the plugin has.
         ("isend" | "irecv", INTERNAL_ERROR) => {
             spot.channel.in_flight() >= SLOTS || evidence.outcome == Some(Outcome::Passed)
@@ -129,6 +131,7 @@ pub(super) mod cases {
         (Condition::CallRefused, connect),
         (Condition::CallRefused, registration),
         (Condition::CallRefused, close),
+        (Condition::CallRefused, test_of_a_larger_message),
     ];
 
     /// A worker without channels whose call was refused.
@@ -161,6 +164,17 @@ pub(super) mod cases {
     fn close() -> Evidence {
         let message = "closeRecv returned 3 (ncclInternalError)";
         failed(Phase::Closing, message, false)
+    }
+
+    /// `test` returned what TCPX returns for misuse, but the plugin said another reason.
+    fn test_of_a_larger_message() -> Evidence {
+        let mut evidence = ended(Outcome::Failed, stuck());
+        let node = &mut evidence.nodes[1];
+        node.channels[0].now.last_error = Some(("test".to_owned(), INTERNAL_ERROR));
+        let text = "sender has 16384 bytes for a receive of 8192";
+        node.lines = vec![line("", text)];
+        node.lines[0].signature = None;
+        evidence
     }
 
     /// Each call, and whether its refusal ends a comm.

@@ -54,14 +54,35 @@ fn refused_with(
     found.into_iter().chain(by_line).collect()
 }
 
+const TESTED_OUT_OF_ORDER: &[&str] = &["test-out-of-order"];
+
 fn head_not_tested(evidence: &Evidence) -> Vec<Found> {
-    let is = |spot: &Spot<'_>| spot.channel.failed_with(&["test"], INTERNAL_ERROR);
     refused_with(
         evidence,
         Condition::HeadNotTested,
-        is,
-        &["test-out-of-order"],
+        is_misuse_of_test,
+        TESTED_OUT_OF_ORDER,
     )
+}
+
+/// Whether `test` refused a request that was not the oldest: TCPX's only reason, so also that of a plugin
+/// that says none.
+pub(super) fn is_misuse_of_test(spot: &Spot<'_>) -> bool {
+    spot.channel.failed_with(&["test"], INTERNAL_ERROR)
+        && !says_another_reason(spot.node, TESTED_OUT_OF_ORDER)
+}
+
+/// Whether `irecvConsumed` refused a receive that was not the oldest, or not unpacked.
+pub(super) fn is_misuse_of_consumed(spot: &Spot<'_>) -> bool {
+    spot.channel.failed_with(&["irecvConsumed"], INTERNAL_ERROR)
+        && !says_another_reason(spot.node, CONSUMED_EARLY)
+}
+
+/// Whether the plugin warned of something that no signature knows, and not of this.
+fn says_another_reason(node: &EvidenceNode, signatures: &[&str]) -> bool {
+    let mut lines = node.lines.iter();
+    node.any_line(signatures).is_none()
+        && lines.any(|line| line.signature.is_none() && line.severity.is_finding())
 }
 
 /// A run that passed went on with a smaller window after a refused post.
@@ -90,8 +111,12 @@ const CONSUMED_EARLY: &[&str] = &[
 ];
 
 fn wrong_payload(evidence: &Evidence) -> Vec<Found> {
-    let is = |spot: &Spot<'_>| spot.channel.failed_with(&["irecvConsumed"], INTERNAL_ERROR);
-    let mut found = refused_with(evidence, Condition::ConsumedEarly, is, CONSUMED_EARLY);
+    let mut found = refused_with(
+        evidence,
+        Condition::ConsumedEarly,
+        is_misuse_of_consumed,
+        CONSUMED_EARLY,
+    );
     for node in &evidence.nodes {
         let Some((compared, wrong)) = node.verified.filter(|(_, wrong)| *wrong > 0) else {
             continue;
