@@ -6,6 +6,13 @@
 
 use super::Reason;
 
+/// What stands before an exit code: `exited with code`, `exit status`.
+macro_rules! exit_code {
+    () => {
+        r"exit(?:ed|s)?(?: with)?(?: an?)?(?: non-?zero)?(?: (?:exit|return|error))?[ _]?(?:code|status)?"
+    };
+}
+
 /// A process that ended by a signal: its name, its number, or the exit code that tells it, as a
 /// shell (128 and the number) or a launcher (negative) writes it.
 macro_rules! ended_by {
@@ -15,7 +22,9 @@ macro_rules! ended_by {
             $name,
             r"\b|\bsignal:? ",
             $number,
-            r"\b|(?:exit(?:ed|s)?(?: with)?(?: an?)?(?: non-?zero)?(?: (?:exit|return|error))?[ _]?(?:code|status)?|return ?code)[ :=(]*(?:0:",
+            r"\b|(?:",
+            exit_code!(),
+            r"|return ?code)[ :=(]*(?:0:",
             $number,
             r"|",
             $codes,
@@ -101,17 +110,17 @@ pub(super) const OF_ENDS: &[Reason] = &[
         next: "`ulimit -t` where the program starts; the job's limits",
     },
     Reason {
-        words: r"exit(?:ed|s)?(?: with)?(?: an?)?(?: non-?zero)?(?: (?:exit|return|error))?[ _]?(?:code|status)?[ :=(]*127\b",
+        words: concat!(exit_code!(), r"[ :=(]*127\b"),
         cause: "the command was not found: it is not in the image, or PATH lacks its folder",
         next: "`command -v NAME` in the same container and as the same user",
     },
     Reason {
-        words: r"exit(?:ed|s)?(?: with)?(?: an?)?(?: non-?zero)?(?: (?:exit|return|error))?[ _]?(?:code|status)?[ :=(]*126\b",
+        words: concat!(exit_code!(), r"[ :=(]*126\b"),
         cause: "the command was found and cannot be run: it lacks the mode of a program, or is a folder or a script without an interpreter",
         next: "`ls -l` and `file` of the command in the same container",
     },
     Reason {
-        words: r"exit(?:ed|s)?(?: with)?(?: an?)?(?: non-?zero)?(?: (?:exit|return|error))?[ _]?(?:code|status)?[ :=(]*125\b",
+        words: concat!(exit_code!(), r"[ :=(]*125\b"),
         cause: "the container was not started: its runtime refused an option, an image or a device",
         next: "start the same image by hand on the node; read the log of its container runtime",
     },
