@@ -37,14 +37,11 @@ fn never_completes(evidence: &Evidence) -> Vec<Found> {
         found.push(here.and_line(node.any_line(CONNECT_LINES)));
     }
     let inside = evidence.nodes.iter().filter_map(|node| {
-        let so_long_ms = evidence.now_ms - node.setup_ms?;
-        let waits = node.inside.as_deref() == Some("connect")
-            && node.failure.is_none()
-            && so_long_ms >= evidence.stall_after_ms as f64;
+        let quiet_s = without_setup_s(node, evidence)?;
+        let waits = node.inside.as_deref() == Some("connect") && node.failure.is_none();
         let why = format!(
-            "{}: connect has not returned for {:.1} s",
-            node.name(),
-            so_long_ms / 1e3
+            "{}: connect has not returned for {quiet_s:.1} s",
+            node.name()
         );
         waits.then(|| Found::at(Condition::ConnectNeverCompletes, node, 0.8, why))
     });
@@ -59,6 +56,12 @@ fn never_completes(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
+/// Seconds since its program entered or left a set-up call, if they are as long as a stall.
+fn without_setup_s(node: &EvidenceNode, evidence: &Evidence) -> Option<f64> {
+    let quiet_ms = evidence.now_ms - node.setup_ms?;
+    (quiet_ms >= evidence.stall_after_ms as f64).then_some(quiet_ms / 1e3)
+}
+
 /// A program that polls connect makes more set-up calls than these within a moment.
 const SETUP_CALLS_MAX: u64 = 16;
 
@@ -71,11 +74,8 @@ fn connect_once(evidence: &Evidence) -> Vec<Found> {
                 format!("then the process {how}")
             }
             None => {
-                let quiet_ms = evidence.now_ms - node.setup_ms?;
-                if quiet_ms < evidence.stall_after_ms as f64 {
-                    return None;
-                }
-                format!("it has made none for {:.1} s since", quiet_ms / 1e3)
+                let quiet_s = without_setup_s(node, evidence)?;
+                format!("it has made none for {quiet_s:.1} s since")
             }
         };
         let is_it = setup.last == "connect"
