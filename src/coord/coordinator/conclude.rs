@@ -74,7 +74,7 @@ pub(super) fn rates(scenario: &Scenario, pairs: &[PairOutcome], state: &RunState
         rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
         round: pair.round,
         passed: pair.outcome == Outcome::Passed,
-        was_tried: was_tried(pair.outcome, pair.reason.as_deref()),
+        was_tried: was_tried(pair.outcome),
     };
     let parts: Vec<MeshPair> = pairs.iter().map(part).collect();
     cells(

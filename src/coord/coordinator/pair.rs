@@ -27,7 +27,6 @@ use tcpx_run_model::event::EventKind;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Lane, NodeId, PairId, PairIntro, Rail, WorkerId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
-use tcpx_run_model::record::{STARVED, STOPPED};
 use tcpx_run_model::scenario::{Fault, Scenario};
 use tcpx_run_model::state::{DeclaredStall, RunState, WorkerState};
 use tcpx_words::error::Outcome;
@@ -184,7 +183,7 @@ impl AgentLoss {
             Self::Deserted(absence) => {
                 let (what, next_step) = absence.words();
                 Verdict {
-                    outcome: Outcome::NotRun,
+                    outcome: Outcome::Interrupted,
                     why: format!(
                         "{what} {:.1} s, and agents end after {} s without it",
                         absence.lasted.as_secs_f64(),
@@ -202,12 +201,12 @@ impl Absence {
     fn words(self) -> (&'static str, &'static str) {
         if self.waited >= self.lasted / 2 {
             (
-                STARVED,
+                "this command got no CPU for",
                 "run it again with fewer programs beside it, or with a higher CPU limit of its cgroup",
             )
         } else {
             (
-                STOPPED,
+                "this command did not run for",
                 "run it again where it is not stopped or suspended, as by Ctrl-Z or a laptop's lid",
             )
         }

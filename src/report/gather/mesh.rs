@@ -66,9 +66,7 @@ fn pair(pair: &StoryPair) -> MeshPair {
         rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
         round: pair.round,
         passed: pair.outcome == Some(Outcome::Passed),
-        was_tried: pair
-            .outcome
-            .is_none_or(|outcome| was_tried(outcome, pair.reason.as_deref())),
+        was_tried: pair.outcome.is_none_or(was_tried),
     }
 }
 

@@ -146,16 +146,9 @@ pub struct MeshPair {
     pub was_tried: bool,
 }
 
-/// How the reason of a pair begins that ended because the coordinator was stopped.
-pub const STOPPED: &str = "this command did not run for";
-/// The same, because it got no CPU.
-pub const STARVED: &str = "this command got no CPU for";
-
 /// Whether a pair with this outcome says something about its nodes and their network.
-pub fn was_tried(outcome: Outcome, reason: Option<&str>) -> bool {
-    let deserted =
-        reason.is_some_and(|reason| reason.starts_with(STOPPED) || reason.starts_with(STARVED));
-    outcome != Outcome::Interrupted && !deserted
+pub fn was_tried(outcome: Outcome) -> bool {
+    outcome != Outcome::Interrupted
 }
 
 impl From<&PairRecord> for MeshPair {
@@ -167,7 +160,7 @@ impl From<&PairRecord> for MeshPair {
             rail: pair.rail.as_ref().map_or(0, |rail| rail.number),
             round: pair.round,
             passed: pair.outcome == Outcome::Passed,
-            was_tried: was_tried(pair.outcome, pair.reason.as_deref()),
+            was_tried: was_tried(pair.outcome),
         }
     }
 }

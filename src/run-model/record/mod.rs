@@ -26,9 +26,8 @@ pub use brief::{BriefTransfer, RunBrief};
 pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished, open_regular};
 pub use folder::{FolderError, RunFolder, Unwritten, WorkerFile, worker_file};
 pub use mesh::{
-    MeshAttribution, MeshCell, MeshFinding, MeshPair, MeshRecord, MissingNode, STARVED, STOPPED,
-    SlowDirection, attributed, cells, median_rate, node_groups, nothing_found, rail_names, rates,
-    was_tried,
+    MeshAttribution, MeshCell, MeshFinding, MeshPair, MeshRecord, MissingNode, SlowDirection,
+    attributed, cells, median_rate, node_groups, nothing_found, rail_names, rates, was_tried,
 };
 pub use model::{
     ChannelRecord, Clock, KvRecord, NodeRecord, PairRecord, RecordError, Role, RunRecord, SCHEMA,
