@@ -415,6 +415,25 @@ impl Evidence {
             .any(|node| node.without_an_end().is_some())
     }
 
+    /// That programs which run have posted nothing for as long as a stall, in words: the plugin owes them nothing,
+    /// and what they wait for no rule sees.
+    pub fn idle(&self) -> Option<String> {
+        let runs = self.scenario.is_none() && self.nodes.iter().all(|node| node.gone.is_none());
+        let mut open = self.spots().filter(|spot| !spot.channel.now.closed);
+        let idle_ms = open.try_fold(u64::MAX, |least, spot| {
+            let is_idle = spot.channel.in_flight() == 0 && spot.channel.now.posted > 0;
+            is_idle.then(|| least.min(spot.channel.now.quiet_ms))
+        })?;
+        let is_told = runs && (self.stall_after_ms..u64::MAX).contains(&idle_ms);
+        is_told.then(|| {
+            format!(
+                "nothing is in flight on any channel for {:.1} s: the plugin waits for the program to post; if bytes \
+                 should move, look at what the program waits for, and at the other end",
+                idle_ms as f64 / 1e3
+            )
+        })
+    }
+
     fn has_every_other_end(&self) -> bool {
         self.channel_count() > 0 && self.spots().all(|spot| spot.other_end().is_some())
     }

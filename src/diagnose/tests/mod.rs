@@ -576,3 +576,25 @@ fn put_in_force(evidence: &mut Evidence, name: &str, value: &str) {
         .map_or_else(|_| value.into(), serde_json::Value::from);
     evidence.scenario = Some(serde_json::from_value(scenario).unwrap());
 }
+
+#[test]
+fn programs_that_post_nothing_for_the_stall_limit_are_idle() {
+    let of = |in_flight: u64, quiet_ms: u64| {
+        let send = channel(Side::Send, [40, 40 - in_flight, 40 - in_flight], quiet_ms);
+        let mut evidence = pair(send, channel(Side::Recv, [40, 40, 40], 3500));
+        evidence.scenario = None;
+        evidence
+    };
+    assert!(
+        of(0, 3000)
+            .idle()
+            .is_some_and(|words| words.contains("for 3.0 s"))
+    );
+    assert_eq!(of(0, 2999).idle(), None);
+    assert_eq!(of(1, 3000).idle(), None);
+    let mut idle = of(0, 3000);
+    idle.nodes[0].channels[0].now.closed = true;
+    assert!(idle.idle().is_some_and(|words| words.contains("for 3.5 s")));
+    idle.nodes[1].channels[0].now.closed = true;
+    assert_eq!(idle.idle(), None, "no channel is open");
+}
