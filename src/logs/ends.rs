@@ -37,6 +37,7 @@ static WAITS: LazyLock<Regex> = LazyLock::new(|| {
         r"|\b(?:is|are|still|remains?) pending\b|\bpending (?:placement|creation|until|for)\b",
         r"|\b(?:re-?)?try(?:ing)? (?:again|in \d|to (?:re)?(?:connect|join|reach))|\bretrying\b|\bwill retry\b",
         r"|\b(?:re)?connecting to\b|\bno available shared memory broadcast block\b",
+        r"|\bcannot be retrieved \(gai error",
         r"|\binitializing (?:torch ?distributed|torch ?backend|distributed|(?:default |the )?process group)",
     ))
 });

@@ -128,7 +128,20 @@ fn waits(compose: &Compose<'_>, findings: &[SignatureFinding]) -> Vec<SignatureF
         .filter(|(_, _, wait)| is_open(wait.any_after))
         .map(|(file, ..)| file)
         .collect();
-    let open = all().filter(|(file, _, wait)| ends_so.contains(file) && is_open(wait.own_after));
+    // What waits after a failure, waits because of it.
+    let has_failed = |file: u32, wait: &LastWait| {
+        let name = compose.files.get(file as usize);
+        let is_before = |one: &SignatureFinding| {
+            Some(&one.first.file) == name && one.first.line < wait.first.place.line
+        };
+        let mut failures = findings
+            .iter()
+            .filter(|one| one.severity < Severity::Warning);
+        failures.any(is_before)
+    };
+    let open = all().filter(|(file, _, wait)| {
+        ends_so.contains(file) && is_open(wait.own_after) && !has_failed(*file, wait)
+    });
     let mut by = BTreeMap::<(WaitKind, &[u8]), Vec<(u32, &LastWait)>>::new();
     for (_, speaker, wait) in open {
         let key = (wait.kind, wait.last.shape.as_slice());
