@@ -114,7 +114,7 @@ fn findings(report: &LogReport, text: &mut String) {
     }
     if !report.findings.is_empty() {
         if !report.stated.is_empty() {
-            text.push_str("# lines before it that state an error and have no signature :\n");
+            text.push_str("# other lines that state an error and have no signature :\n");
             stated(report, text);
         }
         return;
@@ -268,7 +268,7 @@ fn ends(report: &LogReport, text: &mut String) {
         });
         let _ = writeln!(
             text,
-            "# last line of {processes}{silent} :\n#   {}:{}: {}",
+            "# last message of {processes}{silent} :\n#   {}:{}: {}",
             place.file, place.line, end.sample
         );
     }

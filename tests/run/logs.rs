@@ -147,7 +147,7 @@ fn a_log_that_no_signature_knows_shows_what_it_states() {
     let text = "the device failed to answer\nException: it ended\n";
     let ended = logs(&["x.log"], text).ends_with(0);
     ended.says(&[
-        "# lines before it that state an error",
+        "# other lines that state an error",
         "x.log:1: the device failed",
     ]);
 }

@@ -5,6 +5,26 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "driver version is insufficient for cuda runtime|error=35",
+        cause: "the driver of the GPU is older than the program's CUDA release needs",
+        next: "`nvidia-smi` shows the newest CUDA that the driver knows; update the driver, or use a build for that CUDA",
+    },
+    Reason {
+        words: "query nvswitch device information*failed",
+        cause: "the driver knows no NVSwitch: this machine has none, or they do not answer",
+        next: "`lspci | grep -i -e nvswitch -e bridge` and `nvidia-smi topo -m`; without NVSwitches, the fabric manager is not needed",
+    },
+    Reason {
+        words: "critical xid",
+        cause: "a GPU reported a critical error (Xid) to its driver",
+        next: "`dmesg -T | grep -i xid` on the node: NVIDIA's table of Xids says what to do; take the node out until then",
+    },
+    Reason {
+        words: "uncorrectable ecc error",
+        cause: "memory of the GPU is broken: an error that ECC could not correct",
+        next: "take the node out; `nvidia-smi -q -d ECC,ROW_REMAPPER` shows whether a reset of the GPU remaps the row, or the GPU must be replaced",
+    },
+    Reason {
         words: "no hip gpus are available|hiperrornodevice|hiperrorinvaliddevice|no rocm-capable device",
         cause: "the process sees no AMD GPU: the container lacks /dev/kfd and /dev/dri, or the user is not in the groups video and render",
         next: "`rocminfo` in the container; start it with `--device=/dev/kfd --device=/dev/dri --group-add video`",

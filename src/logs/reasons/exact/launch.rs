@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "job credential expired|credential expired",
+        cause: "the credential of the job had expired when it reached the node: the clocks of the nodes differ, or the node took long to start the job",
+        next: "compare `date` on the controller and on the node; `timedatectl` shows whether the clock is kept",
+    },
+    Reason {
         words: "cancelled at*due to time limit",
         cause: "the job reached its time limit",
         next: "`scontrol show job JOB` shows the limit; ask for more time, or save checkpoints and go on from them",

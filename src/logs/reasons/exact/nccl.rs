@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "root should be in the 0..-1 range",
+        cause: "the communicator has no ranks: it was never made, or was already destroyed",
+        next: "look for what destroyed or failed to make the communicator before this call",
+    },
+    Reason {
         words: "cannot be captured in a graph",
         cause: "the driver is older than R465, or this NCCL was built for a CUDA older than 11.3: its calls cannot be part of a CUDA graph",
         next: "`nvidia-smi`: update the driver, or install the NCCL for its CUDA; `--enforce-eager` in vLLM goes without graphs",

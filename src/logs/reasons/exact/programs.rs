@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "failed to lock sat tree|lock sat tree",
+        cause: "SHARP could not lock a tree of the switches: another job holds it, or the aggregation manager gave no resources",
+        next: "read the log of sharp_am on the fabric's manager; run without SHARP (NCCL_COLLNET_ENABLE=0) until then",
+    },
+    Reason {
         words: "undefined symbol: _zn3c10|undefined symbol: _znk3c10|undefined symbol: _zn2at|undefined symbol: _znk2at|undefined symbol: _zn5torch|undefined symbol: _znk5torch",
         cause: "the extension was built for another release of PyTorch than the one that is installed",
         next: "`pip list | grep -i torch`; install the extension's build for this release, or build it again",

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "modify qp to rtr*timed out|qp to rtr*[110]|modify_qp*timed out",
+        cause: "the NIC could not resolve or reach the peer's address: no route or ARP entry between the two GIDs, different VLANs or subnets, or the peer's port is down",
+        next: "`ping -I` and `rping` between the two addresses of the line; `ip neigh` on both nodes; `show_gids` must list addresses of one network",
+    },
+    Reason {
         words: "operation with null context completed with error|net/ofi*completed with error|net/ofi*rc: -1*unresponsive",
         cause: "a request of EFA failed: the security group does not allow all traffic within itself, the interfaces are of different subnets, or the peer has ended",
         next: "the security group must allow all traffic in and out to itself; `fi_pingpong -p efa` between the two nodes; the peer's log of the same time",

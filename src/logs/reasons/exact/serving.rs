@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "heartbeat timeout*remote task|task:*heartbeat timeout",
+        cause: "a task of the job sends no heartbeats any more: it crashed, was ended, or its node or network failed",
+        next: "read the log of the task that the line names, from the time before the timeout",
+    },
+    Reason {
         words: "connection error code 2. end of file",
         cause: "a worker of Ray ended without a word: killed, mostly for memory, or crashed in native code",
         next: "`dmesg -T | grep -i -e oom -e segfault` on its node, and the worker's files under /tmp/ray/session_latest/logs",
