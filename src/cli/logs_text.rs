@@ -60,6 +60,13 @@ fn head(report: &LogReport) -> String {
             inputs.filtered_records
         );
     }
+    if inputs.assumed_years > 0 && !report.findings.is_empty() {
+        let _ = writeln!(
+            text,
+            "# times : in {}, those without a year have that of the file's date",
+            many(inputs.assumed_years, "file")
+        );
+    }
     let _ = writeln!(
         text,
         "# transport : {} ({})",

@@ -839,6 +839,8 @@ struct LogInputs {
     matched_lines: u64,
     /// Records of such lines that `--rank`, `--node`, `--since` or `--until` left out.
     filtered_records: u64,
+    /// Files of which no time has a year: it is that of the file's date.
+    assumed_years: usize,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -189,6 +189,7 @@ impl<'a> LogReader<'a> {
     pub fn report(&self) -> LogReport {
         let mut report = compose(self.catalogue, &self.tally, &self.files);
         (report.inputs.files, report.inputs.bytes) = (self.files.len(), self.bytes);
+        report.inputs.assumed_years = self.years.iter().filter(|years| years.is_assumed).count();
         report.telemetry.clone_from(&self.telemetry);
         report.harness = self.harness.report(&self.files, &report.findings);
         if self.harness.left_out > 0 {

@@ -85,6 +85,8 @@ pub struct Inputs {
     pub matched_lines: u64,
     /// Records of such lines that a filter left out.
     pub filtered_records: u64,
+    /// Number of files of which no time has a year: it is that of the file's date.
+    pub assumed_years: usize,
 }
 
 /// Which network carried the data.

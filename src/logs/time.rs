@@ -99,6 +99,8 @@ pub(super) struct Years {
     year: i64,
     /// Whether times are near it, as a log does not last half a year; or else not after it.
     is_near: bool,
+    /// Whether no time of the log has a year, so that the date of its file gives it.
+    pub(super) is_assumed: bool,
 }
 
 impl Default for Years {
@@ -123,6 +125,7 @@ impl Years {
             seconds,
             year,
             is_near,
+            is_assumed: false,
         }
     }
 
@@ -136,9 +139,17 @@ impl Years {
             let lines = text.split(|byte| *byte == b'\n');
             lines.map(|line| &line[..line.len().min(FRONT)])
         };
-        let time = fronts().find_map(find);
-        let time = time.or_else(|| fronts().find_map(|front| yearless(front, self)));
-        time.map_or(self, |time| Self::new(time.div_euclid(1_000_000), true))
+        let near = |time: i64, is_assumed| Self {
+            is_assumed,
+            ..Self::new(time.div_euclid(1_000_000), true)
+        };
+        let known = fronts().find_map(find).map(|time| near(time, false));
+        let assumed = || {
+            fronts()
+                .find_map(|front| yearless(front, self))
+                .map(|time| near(time, true))
+        };
+        known.or_else(assumed).unwrap_or(self)
     }
 
     /// Days since 1970 of the day with this month and number in the year that is meant; `of_day`
@@ -343,6 +354,18 @@ mod tests {
 
     fn seconds(text: &str) -> i64 {
         typed(text).expect("a time") / 1_000_000
+    }
+
+    #[test]
+    fn a_log_without_a_year_says_that_it_is_assumed() {
+        let years = Years::new(seconds("2026-11-21T12:00:00Z"), false);
+        let check = |text: &str, expected: bool| {
+            let years = years.of_log(text.as_bytes());
+            assert_eq!(years.is_assumed, expected, "{text}");
+        };
+        check("E1120 08:14:04.531042 71 a.cc:7] it failed\n", true);
+        check("E1120 08:14:04.531042 a\n2026-11-20 08:14:05 b\n", false);
+        check("no time\n", false);
     }
 
     #[test]
