@@ -45,7 +45,7 @@ static WAITS: LazyLock<Regex> = LazyLock::new(|| {
 static OVER: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"(?i)\b(?:done|finished|stopped|after|without|no|not|instead of|while|before) (?:waiting|retrying|pending)\b",
-        r"|\bfor (?:\w+ ){0,2}(?:requests?|jobs?|tasks?|work|input|prompts?|commands?|events?)\b",
+        r"|\bfrom front-?end\b|\bfor (?:\w+ ){0,2}(?:requests?|jobs?|tasks?|work|input|prompts?|commands?|events?)\b",
         r"|\b(?:if|when|to avoid)\b.*\bwait|\b(?:successfully|succeeded)\b",
     ))
 });

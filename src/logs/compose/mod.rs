@@ -517,6 +517,19 @@ const SYSTEM_ERRORS: [&str; 5] = ["refused", "timed out", "no route", "reset", "
 /// variable counts where the log shows that the variable is set.
 fn causes(signature: &Signature, values: &Values, is_set: impl Fn(&str) -> bool) -> Vec<String> {
     let error = values.get("error").map(str::to_ascii_lowercase);
+    // Whether a cause is of the captured code; `None` if it is of any.
+    let is_of_code = |cause: &str| -> Option<bool> {
+        let (codes, _) = cause.split_once(": ")?;
+        let mut codes = codes
+            .split([',', ' '])
+            .filter(|one| !one.is_empty() && *one != "or")
+            .peekable();
+        let is_number = |one: &&str| one.bytes().all(|byte| byte.is_ascii_digit());
+        codes.peek().is_some_and(is_number).then(|| {
+            let code = values.get("code");
+            codes.any(|one| Some(one) == code)
+        })
+    };
     let is_of_others = |cause: &String| {
         let (head, _) = cause.split_once(": ").unwrap_or_default();
         if let Some(error) = &error
@@ -527,17 +540,13 @@ fn causes(signature: &Signature, values: &Values, is_set: impl Fn(&str) -> bool)
         if head.starts_with("NCCL_") {
             return !is_set(head);
         }
-        let codes = cause.split_once(": ").map_or("", |(codes, _)| codes);
-        let mut codes = codes
-            .split([',', ' '])
-            .filter(|one| !one.is_empty() && *one != "or")
-            .peekable();
-        let is_number = |one: &&str| one.bytes().all(|byte| byte.is_ascii_digit());
-        codes.peek().is_some_and(is_number) && codes.all(|one| Some(one) != values.get("code"))
+        is_of_code(cause) == Some(false)
     };
     let filled = signature.causes.iter().map(|cause| values.fill(cause));
     let (others, mut own): (Vec<_>, Vec<_>) = filled.partition(is_of_others);
-    own.extend(others);
+    let is_known = own.iter().any(|cause| is_of_code(cause) == Some(true));
+    let is_other_code = |cause: &String| is_known && is_of_code(cause) == Some(false);
+    own.extend(others.into_iter().filter(|cause| !is_other_code(cause)));
     own
 }
 
