@@ -25,7 +25,7 @@ type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 const SPEAKERS_MAX: usize = 4096;
 /// Most bytes of the lines of signatures by process. Each of two threads that scan has as many, and
 /// each of more threads a share of what two have, so that memory does not grow with the threads.
-const SEEN_BYTES_MAX: usize = 6 << 20;
+const SEEN_BYTES_MAX: usize = 5 << 20;
 const SHAPES_MAX: usize = 256;
 /// With its index, 4 MiB at most for each thread.
 const FLOWS_MAX: usize = 16_384;

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "misc/socket.cc*bind failed*cannot assign requested address",
+        cause: "the interface that NCCL chose has no address that a socket can be bound to: a link-local one (fe80::), or it was removed",
+        next: "choose an interface with an IPv4 address: NCCL_SOCKET_IFNAME, or NCCL_SOCKET_FAMILY=AF_INET; `ip -br addr` lists them",
+    },
+    Reason {
         words: "(gai error: -2|(gai error: -3|(gai error: -5",
         cause: "the name of the host does not resolve here: it has no entry in DNS or /etc/hosts yet, or the pod behind it does not run",
         next: "`getent hosts NAME` on this node; with Kubernetes, the headless service and the pod of that name must exist",

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "cudaipcopenmemhandle*peer access is not supported",
+        cause: "two GPUs of this node cannot open each other's memory, which a custom all-reduce of the program needs",
+        next: "`nvidia-smi topo -p2p r` shows the pairs; switch off the program's custom all-reduce (use_custom_all_reduce, --disable-custom-all-reduce)",
+    },
+    Reason {
         words: "driver version is insufficient for cuda runtime|error=35",
         cause: "the driver of the GPU is older than the program's CUDA release needs",
         next: "`nvidia-smi` shows the newest CUDA that the driver knows; update the driver, or use a build for that CUDA",

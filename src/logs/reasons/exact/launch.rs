@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "pmix*_errhandler*status = -61|pmix*error handler invoked: status = -61",
+        cause: "the connection to another process of the step was lost: that process, or its node, ended",
+        next: "read the log of the process that the line's `source` numbers; `sacct -j JOB -o jobid,state,exitcode,end`",
+    },
+    Reason {
         words: "job credential expired|credential expired",
         cause: "the credential of the job had expired when it reached the node: the clocks of the nodes differ, or the node took long to start the job",
         next: "compare `date` on the controller and on the node; `timedatectl` shows whether the clock is kept",

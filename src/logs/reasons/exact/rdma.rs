@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "failed to register memory*numerical result out of range|failed to register memory*[34]|reg_mr*numerical result out of range",
+        cause: "the region is larger than the NIC takes in one registration",
+        next: "`ibv_devinfo -v | grep max_mr_size`; register smaller regions",
+    },
+    Reason {
+        words: "failed to create*qp*invalid argument",
+        cause: "the NIC or its driver refuses this kind or size of queue pair",
+        next: "use another transport or smaller queues (UCX_TLS); compare the driver and rdma-core of a node where it works",
+    },
+    Reason {
         words: "modify qp to rtr*timed out|qp to rtr*[110]|modify_qp*timed out",
         cause: "the NIC could not resolve or reach the peer's address: no route or ARP entry between the two GIDs, different VLANs or subnets, or the peer's port is down",
         next: "`ping -I` and `rping` between the two addresses of the line; `ip neigh` on both nodes; `show_gids` must list addresses of one network",
@@ -75,7 +85,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`systemctl status nvidia-fabricmanager` and `nvidia-smi -q | grep -A2 Fabric` on the node",
     },
     Reason {
-        words: "got completion with error",
+        words: "got completion with error:",
         cause: "a request of the NIC failed: the peer ended, the path lost its packets, or memory is not registered",
         next: "read the lines of the program above it, and the peer's log of the same time",
     },

@@ -5,6 +5,21 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "transfer_fail|transfer_incomplete",
+        cause: "a transfer of Mooncake failed; why, lines of its transfer engine say, here or at the other side",
+        next: "read the lines of the transfer engine (`transfer_engine`, `rdma_`, `tcp_transport`) of both sides around this time",
+    },
+    Reason {
+        words: "segment descriptor not found|failed to get segment descriptor",
+        cause: "Mooncake does not know the segment of the other side: it was not registered, or its entry is gone from the metadata server",
+        next: "read the log of the process that owns the segment: has it registered it, does it still run; ask the metadata server for its name",
+    },
+    Reason {
+        words: "could finish the model loading, but there are other ranks",
+        cause: "other ranks did not finish loading the model: slow storage, no memory left, or they ended",
+        next: "read the logs of the other ranks of the tensor-parallel group from their start; compare how fast each node reads the model",
+    },
+    Reason {
         words: "heartbeat timeout*remote task|task:*heartbeat timeout",
         cause: "a task of the job sends no heartbeats any more: it crashed, was ended, or its node or network failed",
         next: "read the log of the task that the line names, from the time before the timeout",
