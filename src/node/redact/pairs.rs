@@ -217,10 +217,15 @@ impl Line {
         self.seen = name;
     }
 
-    /// Whether a text begins with the quote that ends a string of the line.
+    /// Whether a text begins with the quote that ends a string of the line. A line may begin inside a string, or
+    /// have an apostrophe, so a quote with a value behind it begins one.
     fn ends_string(&self, rest: &str) -> bool {
+        let goes_on = |letter: char| !letter.is_whitespace() && !",;:)]}\\".contains(letter);
         let mut signs = self.in_string.iter().zip(STRINGS);
-        signs.any(|(is_in, sign)| *is_in && rest.starts_with(sign))
+        signs.any(|(is_in, sign)| {
+            let behind = rest.strip_prefix(sign).filter(|_| *is_in);
+            behind.is_some_and(|behind| !behind.starts_with(goes_on))
+        })
     }
 }
 

@@ -9,6 +9,23 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
+fn a_value_is_replaced_where_the_line_begins_inside_a_string() {
+    for line in [
+        "x', password='12345678', s='1')",
+        "x\", \"a\": \"b\", db_password=\"a|b9\", s=\"1\")",
+        "the cluster's password='12345678' was refused",
+    ] {
+        let redacted = Redactor::default().redact(line);
+        assert!(
+            !redacted.contains("12345678") && !redacted.contains("a|b9"),
+            "{redacted}"
+        );
+    }
+    let prompt = "expect \"Password:\" { send }";
+    assert_eq!(Redactor::default().redact(prompt), prompt);
+}
+
+#[test]
 fn a_word_that_is_told_once_is_found_alone_and_an_ordinary_one_is_not() {
     check(
         "the password is bavzukemqira\n\nworker 3 got bavzukemqira from rank 0",
@@ -521,5 +538,17 @@ proptest! {
         let line = format!("{}\\\" HF_TOKEN={TOLD} {}", around(before), around(behind));
         let redacted = Redactor::default().redact(&line);
         prop_assert!(!redacted.contains(TOLD), "{redacted}");
+    }
+
+    #[test]
+    fn a_value_in_quotes_is_replaced_wherever_it_stands_on_a_long_line(
+        filler in prop_oneof![Just("x='y', "), Just("it's "), Just("\"a\": 'b\", "), Just("'")],
+        before in 0..40_000_usize,
+        behind in 0..40_000_usize,
+    ) {
+        let around = |bytes: usize| filler.repeat(bytes / filler.len());
+        let line = format!("{} password='11223344', {}", around(before), around(behind));
+        let redacted = Redactor::default().redact(&line);
+        prop_assert!(!redacted.contains("11223344"), "{redacted}");
     }
 }
