@@ -545,7 +545,7 @@ impl Layout<'_> {
     /// One value: in quotes, or up to the next space.
     pub(super) fn one(&self, at: usize, is_certain: bool, found: &mut Vec<Value>) {
         let mut at = at;
-        for wrapper in ["Some(", "Ok(", "b", "r", "u", "f"] {
+        for wrapper in ["Some(", "Ok(", "b", "r", "u", "f", "$"] {
             let behind = self.text[at..].strip_prefix(wrapper);
             at += behind.and_then(quote).map_or(0, |_| wrapper.len());
         }

@@ -9,7 +9,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn a_value_is_replaced_where_the_line_begins_inside_a_string() {
+fn a_value_in_quotes_is_replaced_where_the_line_begins_inside_a_string_and_behind_a_dollar() {
     for line in [
         "x', password='12345678', s='1')",
         "x\", \"a\": \"b\", db_password=\"a|b9\", s=\"1\")",
@@ -21,6 +21,10 @@ fn a_value_is_replaced_where_the_line_begins_inside_a_string() {
             "{redacted}"
         );
     }
+    // As `set -x` and `declare -p` of bash print it.
+    let quoted = "declare -x DB_PASSWORD=$'abc \\tdef'";
+    let redacted = Redactor::default().redact(quoted);
+    assert_eq!(redacted, "declare -x DB_PASSWORD=$'SECRET'");
     let prompt = "expect \"Password:\" { send }";
     assert_eq!(Redactor::default().redact(prompt), prompt);
 }
