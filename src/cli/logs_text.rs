@@ -63,7 +63,7 @@ fn head(report: &LogReport) -> String {
     if inputs.assumed_years > 0 && !report.findings.is_empty() {
         let _ = writeln!(
             text,
-            "# times : in {}, those without a year have that of the file's date",
+            "# times : in {}, times without a year get the year of the file's date",
             many(inputs.assumed_years, "file")
         );
     }

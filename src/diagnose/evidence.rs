@@ -415,16 +415,14 @@ impl Evidence {
             .any(|node| node.without_an_end().is_some())
     }
 
-    /// That programs which run have posted nothing for as long as a stall, in words: the plugin owes them nothing,
-    /// and what they wait for no rule sees.
+    /// Says so if running programs have posted nothing for as long as a stall: the plugin owes them nothing, and no
+    /// rule sees what they wait for.
     pub fn idle(&self) -> Option<String> {
         let runs = self.scenario.is_none() && self.nodes.iter().all(|node| node.gone.is_none());
-        let mut open = self.spots().filter(|spot| !spot.channel.now.closed);
-        let idle_ms = open.try_fold(u64::MAX, |least, spot| {
-            let is_idle = spot.channel.in_flight() == 0 && spot.channel.now.posted > 0;
-            is_idle.then(|| least.min(spot.channel.now.quiet_ms))
-        })?;
-        let is_told = runs && (self.stall_after_ms..u64::MAX).contains(&idle_ms);
+        let open = || self.spots().filter(|spot| !spot.channel.now.closed);
+        let is_idle = |spot: Spot<'_>| spot.channel.in_flight() == 0 && spot.channel.now.posted > 0;
+        let idle_ms = open().map(|spot| spot.channel.now.quiet_ms).min()?;
+        let is_told = runs && open().all(is_idle) && idle_ms >= self.stall_after_ms;
         is_told.then(|| {
             format!(
                 "nothing is in flight on any channel for {:.1} s: the plugin waits for the program to post; if bytes \

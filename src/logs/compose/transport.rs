@@ -40,7 +40,7 @@ impl Compose<'_> {
         let says = match proof {
             Some(Proof::Used) => "channels use",
             Some(Proof::Chosen) => "NCCL names",
-            _ => "no line says which network NCCL chose; lines of this one stand in the log:",
+            _ => "no line says which network NCCL chose; the log has lines of",
         };
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
         let (verdict, because) = match (kinds.len(), kinds.first()) {

@@ -47,7 +47,7 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
         next: "read the last lines of the program at the other end, before this time",
     },
     Reason {
-        words: r"address already in use|failed to bind|check failed: bind\(|\bEADDRINUSE\b",
+        words: r"address already in use|only one usage of each socket address|failed to bind|check failed: bind\(|\bEADDRINUSE\b",
         cause: "another process has the port, often one of an earlier job",
         next: "`ss -ltnp` on this node shows which process has the port",
     },

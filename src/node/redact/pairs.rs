@@ -519,7 +519,7 @@ impl Layout<'_> {
             return self.arguments(at, found);
         }
         if rest.starts_with('[') {
-            let most = &rest[..rest.floor_char_boundary(VALUE_BYTES_MAX)];
+            let most = as_far_as_a_value(rest);
             let end = at + most.find(']').unwrap_or(most.len());
             return self.push(at + 1..end, true, found);
         }
@@ -570,7 +570,7 @@ impl Layout<'_> {
     /// ends the string.
     fn end_of_string(&self, from: usize, quote: &str) -> usize {
         let rest = &self.text[from..];
-        let most = &rest[..rest.floor_char_boundary(VALUE_BYTES_MAX)];
+        let most = as_far_as_a_value(rest);
         let mut at = 0;
         while let Some(next) = most[at..].find(quote) {
             let end = at + next;
@@ -595,7 +595,7 @@ impl Layout<'_> {
     /// `<password>VALUE</password>`.
     fn element(&self, at: usize, found: &mut Vec<Value>) {
         let rest = &self.text[at..];
-        let most = &rest[..rest.floor_char_boundary(VALUE_BYTES_MAX)];
+        let most = as_far_as_a_value(rest);
         let end = at + most.find('<').unwrap_or(most.len());
         self.push(at..end, true, found);
     }
@@ -702,6 +702,11 @@ impl Layout<'_> {
             });
         }
     }
+}
+
+/// The beginning of a text that the longest value fills.
+pub(super) fn as_far_as_a_value(text: &str) -> &str {
+    &text[..text.floor_char_boundary(VALUE_BYTES_MAX)]
 }
 
 fn ends_line_char(letter: char) -> bool {

@@ -1,12 +1,12 @@
-//! Parts of a text that are searched one after the other. A search looks from each name to the ends of its
-//! line, which takes the square of the length of a line: so a line is searched as far as it is short, and a
-//! longer one in parts that overlap.
+//! Parts of a text that are searched one after the other. A search looks from each name to both ends of its
+//! line, so its time grows with the square of the line's length. A long line is therefore searched in parts
+//! that overlap.
 //!
-//! A value in quotes is found as far as the longest one goes (`pairs.rs`); any other up to the next space.
-//! What a longer line tells of a secret further away than a part is long is not seen.
+//! A value in quotes may be as long as `pairs.rs` allows; any other ends at the next space. A clue that is
+//! further from a secret than one part is long is not seen.
 #![forbid(unsafe_code)]
 
-use super::pairs::VALUE_BYTES_MAX;
+use super::pairs::as_far_as_a_value;
 use std::ops::Range;
 
 /// Longest line, or rest of a line, that is searched whole.
@@ -63,7 +63,7 @@ impl<'a> Part<'a> {
         let rest = &self.whole[self.at.end..];
         let length = match quote {
             Some(quote) => {
-                let most = &rest[..rest.floor_char_boundary(VALUE_BYTES_MAX)];
+                let most = as_far_as_a_value(rest);
                 most.find([quote, '\n']).unwrap_or(most.len())
             }
             None => rest.find(ends).unwrap_or(rest.len()),

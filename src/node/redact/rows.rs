@@ -1,7 +1,7 @@
 //! Values in other cells than their name, in Markdown, HTML and files with commas, and on other lines.
 #![forbid(unsafe_code)]
 
-use super::pairs::{Layout, VALUE_BYTES_MAX, Value, ends_line};
+use super::pairs::{Layout, VALUE_BYTES_MAX, Value, as_far_as_a_value, ends_line};
 use super::signs::{length, quote};
 use super::{keys, ordinary, spelling};
 
@@ -73,10 +73,10 @@ impl Layout<'_> {
     /// The other cells of a row in HTML, or what a definition says: up to the next row.
     pub(super) fn html_cells(&self, at: usize, found: &mut Vec<Value>) {
         let rest = &self.text[at..];
-        let most = rest.floor_char_boundary(VALUE_BYTES_MAX);
+        let most = as_far_as_a_value(rest);
         let ends = ["</tr", "<tr", "</dd", "</table", "</dl", "</li", "</p"];
-        let end = ends.iter().filter_map(|end| rest[..most].find(end)).min();
-        let row = &rest[..end.unwrap_or_else(|| length(rest, ends_line).min(most))];
+        let end = ends.iter().filter_map(|end| most.find(end)).min();
+        let row = &rest[..end.unwrap_or_else(|| length(most, ends_line))];
         let is_cell = ["<td", "<th", "<dd", "<code", "<span"]
             .iter()
             .any(|tag| row.contains(tag));

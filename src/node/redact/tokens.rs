@@ -132,17 +132,17 @@ fn run(bytes: &[u8], is: impl Fn(u8) -> bool) -> usize {
 fn prefixed(text: &str, places: &mut Vec<Range<usize>>) {
     let Some(finder) = &*FINDER else { return };
     let bytes = text.as_bytes();
-    // Where the digits end in which the last prefix stands. Many prefixes may stand in them.
-    let mut digits_end = 0;
+    // Where the characters of the last token end. It may contain many prefixes.
+    let mut token_end = 0;
     for found in finder.find_overlapping_iter(text) {
         let before = found.start().checked_sub(1).map(|at| bytes[at]);
         if before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             continue;
         }
-        if found.end() > digits_end {
-            digits_end = found.end() + run(&bytes[found.end()..], is_of_token);
+        if found.end() > token_end {
+            token_end = found.end() + run(&bytes[found.end()..], is_of_token);
         }
-        let end = found.start() + text[found.start()..digits_end].trim_end_matches('.').len();
+        let end = found.start() + text[found.start()..token_end].trim_end_matches('.').len();
         let rest = text.get(found.end()..end).unwrap_or_default();
         let is_ambiguous = found.pattern().as_usize() >= PREFIXES.len();
         let most = &rest[..rest.floor_char_boundary(WORDS_BYTES_MAX)];

@@ -138,8 +138,8 @@ pub struct WorkerState {
     pub at_failure: Option<StallPicture>,
     /// Its counters when the stall of its pair was declared.
     pub at_stall: Option<StallPicture>,
-    /// Its counters before comms of a declared stall were closed with requests in flight: giving up,
-    /// the other end may close a connection before this one tells its failure.
+    /// Its counters before its comms were closed with requests in flight, after a stall was declared. When
+    /// both ends give up, the other may close a connection before this one reports its failure.
     before_close: Option<StallPicture>,
     /// Earlier call counts, the oldest first.
     pub looks: VecDeque<CallSample>,

@@ -1,7 +1,7 @@
 /* Allowed: every call that may return "try again" does so, and logs a line each time. */
 #include "bad.h"
 static logger_fn spoken_to;
-/* Three of four times at random: by a counter, calls that take turns could all miss theirs for ever. */
+/* Three of four times at random: with a counter, calls that take turns could miss theirs forever. */
 static bool not_now(unsigned call)
 {
     static uint64_t state = 1;

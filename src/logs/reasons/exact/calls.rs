@@ -15,11 +15,6 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`getent hosts NAME` on this node; with Kubernetes, the headless service and the pod of that name must exist",
     },
     Reason {
-        words: "only one usage of each socket address",
-        cause: "another process already listens on this port",
-        next: "choose another port, or end the process of the earlier run that still holds it",
-    },
-    Reason {
         words: "ibv_query_gid*invalid argument|ibv_query_gid*fail",
         cause: "the port has no GID of this index",
         next: "`show_gids` on every node; set NCCL_IB_GID_INDEX to an entry that all have, or unset it",

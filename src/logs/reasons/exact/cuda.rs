@@ -10,13 +10,13 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`nvidia-smi topo -p2p r` shows the pairs; switch off the program's custom all-reduce (use_custom_all_reduce, --disable-custom-all-reduce)",
     },
     Reason {
-        words: "driver version is insufficient for cuda runtime|error=35",
+        words: "driver version is insufficient for cuda runtime",
         cause: "the driver of the GPU is older than the program's CUDA release needs",
         next: "`nvidia-smi` shows the newest CUDA that the driver knows; update the driver, or use a build for that CUDA",
     },
     Reason {
         words: "query nvswitch device information*failed",
-        cause: "the driver knows no NVSwitch: this machine has none, or they do not answer",
+        cause: "the driver sees no NVSwitch: this machine has none, or they do not answer",
         next: "`lspci | grep -i -e nvswitch -e bridge` and `nvidia-smi topo -m`; without NVSwitches, the fabric manager is not needed",
     },
     Reason {

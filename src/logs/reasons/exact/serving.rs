@@ -6,7 +6,7 @@ use super::Reason;
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "transfer_fail|transfer_incomplete",
-        cause: "a transfer of Mooncake failed; why, lines of its transfer engine say, here or at the other side",
+        cause: "a Mooncake transfer failed; lines of its transfer engine say why, here or on the other side",
         next: "read the lines of the transfer engine (`transfer_engine`, `rdma_`, `tcp_transport`) of both sides around this time",
     },
     Reason {
