@@ -232,7 +232,7 @@ impl LauncherArguments {
     fn kubectl(&self, nodes: &Nodes, hosts: Option<&str>) -> Result<Reached, Failure> {
         let kubectl = Kubectl::new(self.options()?);
         let pods = match (&self.pods, hosts) {
-            (Some(labels), _) => kubectl.pods(labels)?,
+            (Some(labels), _) => kubectl.pods(labels, &*interrupted()?)?,
             (None, Some(hosts)) => nodes.names_of(hosts)?,
             (None, None) => {
                 let next =

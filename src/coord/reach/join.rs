@@ -4,6 +4,7 @@
 //! that of two workers is (`bootstrap`), and then carries the agent's stdin and stdout.
 #![forbid(unsafe_code)]
 
+use super::helper::Helpers;
 use super::{Addresses, AgentLink, Half, Hold, Opening, REACH_MAX, ReachError, Transport, Until};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -29,7 +30,7 @@ impl Join {
 
     fn addresses(&self, opening: &Opening<'_>) -> Result<Vec<SocketAddr>, ReachError> {
         let address = self.address.clone();
-        let resolve = move || address.to_socket_addrs().map(Vec::from_iter);
+        let resolve = move |_: &Helpers| address.to_socket_addrs().map(Vec::from_iter);
         let wrong = |what: &str| {
             let what = format!("--join HOST:PORT: {what}");
             ReachError::new(&self.address, Outcome::Usage, what)

@@ -5,11 +5,18 @@
 //! copied into the container by its `sh`.
 #![forbid(unsafe_code)]
 
+use super::helper::Helpers;
 use super::install::Boot;
 use super::rsh::Rsh;
-use super::{ReachError, Transport};
-use std::process::{Command, Stdio};
+use super::{ReachError, Transport, Until};
+use std::io;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use tcpx_words::error::Outcome;
+
+/// Longest wait for the list of pods; longer than kubectl's own limit for the API server.
+const PODS_MAX: Duration = Duration::from_secs(20);
 
 /// Pods, as `kubectl` with these options finds them.
 pub struct Kubectl {
@@ -36,8 +43,12 @@ impl Kubectl {
     /// The running pods that a label selector chooses, in the order of their names.
     ///
     /// # Errors
-    /// `kubectl get pods` fails, which is said in its own words, or finds none.
-    pub fn pods(&self, selector: &str) -> Result<Vec<String>, ReachError> {
+    /// `kubectl get pods` fails, which is said in its own words, finds none, or is interrupted.
+    pub fn pods(
+        &self,
+        selector: &str,
+        interrupted: &AtomicBool,
+    ) -> Result<Vec<String>, ReachError> {
         let wrong = |what: String| ReachError::new("kubectl", Outcome::NotRun, what);
         let mut command = Command::new("kubectl");
         command
@@ -50,18 +61,29 @@ impl Kubectl {
             "name",
         ]);
         // kubectl asks the API server with a limit of its own.
-        command.arg("--request-timeout=15s").stdin(Stdio::null());
-        let ended = command
-            .output()
-            .map_err(|error| wrong(format!("cannot start `kubectl`: {error}")))?;
-        if !ended.status.success() {
-            let said = String::from_utf8_lossy(&ended.stderr);
-            let last = said.lines().rfind(|line| !line.trim().is_empty());
-            let last = tcpx_words::units::printable(last.unwrap_or("it printed no reason"));
-            return Err(wrong(format!("`kubectl get pods` failed: {last}")));
+        command.arg("--request-timeout=15s");
+        let until = Until::after(PODS_MAX);
+        let answer = Helpers::default()
+            .ask(&mut command, until, interrupted)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => {
+                    let max = PODS_MAX.as_secs();
+                    wrong(format!("`kubectl get pods` did not end within {max} s"))
+                        .next("run it by hand: a login that its configuration names may wait")
+                }
+                io::ErrorKind::Interrupted => ReachError::interrupted("kubectl"),
+                _ => wrong(format!("cannot start `kubectl`: {error}")),
+            })?;
+        if !answer.status.success() {
+            return Err(wrong(format!(
+                "`kubectl get pods` failed: {}",
+                answer.why()
+            )));
         }
-        let said = String::from_utf8_lossy(&ended.stdout);
-        let names = said.lines().filter_map(|line| line.strip_prefix("pod/"));
+        let names = answer
+            .stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix("pod/"));
         let mut names: Vec<String> = names.map(str::to_owned).collect();
         names.sort_unstable_by_key(|name| (name.len(), name.clone()));
         if names.is_empty() {

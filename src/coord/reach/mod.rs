@@ -20,6 +20,7 @@ mod call_in;
 pub mod call_out;
 pub mod callers;
 pub mod child;
+mod helper;
 pub mod install;
 pub mod join;
 pub mod kubectl;
@@ -36,6 +37,7 @@ pub mod ssh;
 mod target;
 pub mod tasks;
 
+use helper::Helpers;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -116,20 +118,26 @@ pub(crate) fn hear<T>(
 
 impl Opening<'_> {
     /// Does `work` in a thread and waits for its result. `work` may block in calls that no flag
-    /// ends (a resolver, libssh2); when the user interrupts or the time is over, it is left to
-    /// its own deadlines.
+    /// ends (a resolver, libssh2); when the user interrupts or the time is over, its helpers are
+    /// ended, and it is left to its own deadlines.
     fn in_thread<T: Send + 'static>(
         &self,
         node: &str,
         most: Duration,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&Helpers) -> T + Send + 'static,
     ) -> Result<T, ReachError> {
         let (to_caller, result) = mpsc::channel();
+        let helpers = Helpers::default();
+        let of_thread = helpers.clone();
         std::thread::spawn(move || {
             // Fails only if the caller has given up.
-            let _ = to_caller.send(work());
+            let _ = to_caller.send(work(&of_thread));
         });
-        hear(&result, Until::after(most), self.interrupted).map_err(|why| match why {
+        let heard = hear(&result, Until::after(most), self.interrupted);
+        if heard.is_err() {
+            helpers.give_up();
+        }
+        heard.map_err(|why| match why {
             Unheard::Interrupted => ReachError::interrupted(node),
             Unheard::Late | Unheard::Ended => ReachError::new(
                 node,

@@ -93,7 +93,7 @@ impl Transport for Rsh {
 
     fn open(&self, opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {
         let node = self.node.clone();
-        let found = match opening.in_thread(&self.node, REACH_MAX, move || addresses(&node)) {
+        let found = match opening.in_thread(&self.node, REACH_MAX, move |_| addresses(&node)) {
             Err(error) if error.outcome == Outcome::Interrupted => return Err(error),
             // A run does without them.
             found => found.unwrap_or_default(),

@@ -1,11 +1,13 @@
 //! The user's ssh configuration for a host, resolved by `ssh -G`.
 #![forbid(unsafe_code)]
 
-use super::super::ReachError;
+use super::super::helper::Helpers;
+use super::super::{REACH_MAX, ReachError, Until};
 use super::Target;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use tcpx_words::error::Outcome;
 
 /// The resolved settings: defaults, configuration files and the target's own values.
@@ -76,9 +78,13 @@ impl Settings {
 }
 
 /// Runs `ssh -G`. If ssh is not installed, uses the target's own values and the default files.
-pub(super) fn ask(target: &Target) -> Result<Settings, ReachError> {
+pub(super) fn ask(
+    target: &Target,
+    helpers: &Helpers,
+    until: Until,
+) -> Result<Settings, ReachError> {
     let mut command = Command::new("ssh");
-    command.arg("-G").stdin(Stdio::null());
+    command.arg("-G");
     if let Some(config) = &target.config {
         command.arg("-F").arg(config);
     }
@@ -89,25 +95,23 @@ pub(super) fn ask(target: &Target) -> Result<Settings, ReachError> {
         command.args(["-p", &port.to_string()]);
     }
     command.args(["--", &target.host]);
-    let mut settings = match command.output() {
-        Ok(output) if output.status.success() => parse(&String::from_utf8_lossy(&output.stdout)),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said =
-                tcpx_words::units::printable(said.lines().last().unwrap_or("no reason given"));
-            return Err(ReachError::new(
-                &target.name,
-                Outcome::Usage,
-                format!("`ssh -G` failed: {said}"),
-            ));
+    let failed = |outcome, what| ReachError::new(&target.name, outcome, what);
+    let mut settings = match helpers.ask(&mut command, until, &AtomicBool::new(false)) {
+        Ok(answer) if answer.status.success() => parse(&answer.stdout),
+        Ok(answer) => {
+            let what = format!("`ssh -G` failed: {}", answer.why());
+            return Err(failed(Outcome::Usage, what));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => without_ssh(target),
-        Err(error) => {
-            return Err(ReachError::new(
-                &target.name,
-                Outcome::NotRun,
-                format!("cannot run `ssh -G`: {error}"),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            let what = format!("`ssh -G` did not end within {} s", REACH_MAX.as_secs());
+            return Err(failed(Outcome::NotRun, what).next(
+                "look in the ssh configuration for a `Match exec` command that waits, or a file that is a pipe",
             ));
+        }
+        Err(error) => {
+            let what = format!("cannot run `ssh -G`: {error}");
+            return Err(failed(Outcome::NotRun, what));
         }
     };
     if let Some(key) = &target.key {

@@ -10,6 +10,7 @@ mod hostkey;
 mod login;
 mod pump;
 
+use super::helper::{Helper, Helpers};
 use super::install::{Boot, bring};
 pub use super::target::Target;
 use super::{Addresses, AgentLink, Opening, REACH_MAX, ReachError, Transport, Until};
@@ -19,7 +20,7 @@ use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use tcpx_words::error::Outcome;
 
 /// A node behind an sshd.
@@ -44,10 +45,13 @@ impl Ssh {
     }
 
     /// Opens a session, checks the host key and logs in.
-    fn session(&self) -> Result<(Session, OwnedFd, Addresses, Option<Child>), ReachError> {
+    fn session(
+        &self,
+        helpers: &Helpers,
+    ) -> Result<(Session, OwnedFd, Addresses, Option<Helper>), ReachError> {
         let until = Until::after(REACH_MAX);
-        let settings = config::ask(&self.target)?;
-        let (stream, addresses, proxy) = self.stream(&settings, until)?;
+        let settings = config::ask(&self.target, helpers, until)?;
+        let (stream, addresses, proxy) = self.stream(&settings, helpers, until)?;
         let broken =
             |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
         let mut session = Session::new().map_err(broken)?;
@@ -71,10 +75,11 @@ impl Ssh {
     fn stream(
         &self,
         settings: &Settings,
+        helpers: &Helpers,
         until: Until,
-    ) -> Result<(Stream, Addresses, Option<Child>), ReachError> {
+    ) -> Result<(Stream, Addresses, Option<Helper>), ReachError> {
         if let Some(command) = settings.proxy(&self.target) {
-            return self.through(&command, settings);
+            return self.through(&command, settings, helpers);
         }
         let (host, port) = (settings.host.as_str(), settings.port);
         let unknown = |why: String| {
@@ -122,7 +127,8 @@ impl Ssh {
         &self,
         command: &str,
         settings: &Settings,
-    ) -> Result<(Stream, Addresses, Option<Child>), ReachError> {
+        helpers: &Helpers,
+    ) -> Result<(Stream, Addresses, Option<Helper>), ReachError> {
         let failed = |error: io::Error| {
             self.error(
                 Outcome::PeerLost,
@@ -131,16 +137,16 @@ impl Ssh {
         };
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let stdin = OwnedFd::from(theirs.try_clone().map_err(failed)?);
-        let child = Command::new("sh")
+        let mut shell = Command::new("sh");
+        shell
             .args(["-c", &format!("exec {command}")])
             .stdin(Stdio::from(stdin))
             .stdout(Stdio::from(OwnedFd::from(theirs)))
-            .stderr(Stdio::inherit())
-            .spawn()
-            .map_err(failed)?;
+            .stderr(Stdio::inherit());
+        let proxy = helpers.start(&mut shell).map_err(failed)?;
         let there = settings.host.parse().ok();
         let here = there.and_then(super::source_towards);
-        Ok((Stream::Pair(ours), Addresses { here, there }, Some(child)))
+        Ok((Stream::Pair(ours), Addresses { here, there }, Some(proxy)))
     }
 }
 
@@ -174,7 +180,9 @@ impl Transport for Ssh {
 
     fn open(&self, opening: &mut Opening<'_>) -> Result<AgentLink, ReachError> {
         let node = self.clone();
-        let opened = opening.in_thread(&self.target.name, login::MAX, move || node.link());
+        let opened = opening.in_thread(&self.target.name, login::MAX, move |helpers| {
+            node.link(helpers)
+        });
         if opened.is_err() {
             login::end_prompt();
         }
@@ -184,8 +192,8 @@ impl Transport for Ssh {
 
 impl Ssh {
     /// Logs in and starts the shell line of `install`.
-    fn link(&self) -> Result<AgentLink, ReachError> {
-        let (session, socket, addresses, proxy) = self.session()?;
+    fn link(&self, helpers: &Helpers) -> Result<AgentLink, ReachError> {
+        let (session, socket, addresses, proxy) = self.session(helpers)?;
         let broken =
             |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
         let mut channel = session.channel_session().map_err(broken)?;

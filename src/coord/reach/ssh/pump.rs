@@ -5,6 +5,7 @@
 //! written yet are kept, and until they are written, no more are read in that direction.
 #![forbid(unsafe_code)]
 
+use super::super::helper::Helper;
 use super::super::{Addresses, AgentLink, Half, Hold, Until, lines};
 use crate::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -12,7 +13,6 @@ use ssh2::{BlockDirections, Channel, ErrorCode, Session};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(super) fn start(
     session: Session,
     channel: Channel,
     socket: OwnedFd,
-    proxy: Option<Child>,
+    proxy: Option<Helper>,
     addresses: Addresses,
 ) -> io::Result<AgentLink> {
     let (caller, ours) = UnixStream::pair()?;
@@ -97,17 +97,11 @@ impl Drop for Running {
     }
 }
 
-/// Waits until the proxy has ended, as it should when its stdin closes; kills it otherwise.
-fn end_proxy(proxy: Option<Child>) {
-    let Some(mut proxy) = proxy else { return };
+/// Waits until the proxy has ended, as it should when its stdin closes; ends it otherwise.
+fn end_proxy(proxy: Option<Helper>) {
+    let Some(proxy) = proxy else { return };
     let until = Until::after(CLOSE_MAX);
-    while matches!(proxy.try_wait(), Ok(None)) {
-        if until.is_past() {
-            // Fails if the proxy has ended in the meantime.
-            let _ = proxy.kill();
-            let _ = proxy.wait();
-            return;
-        }
+    while !proxy.has_ended() && !until.is_past() {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
