@@ -220,6 +220,9 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
         // Every receive is done, so there is nothing to test.
         return None;
     }
+    if waits_for_silent_end(spot) {
+        return None;
+    }
     let is_sure = spot.channel.most_polls_per_s() == Some(0.0);
     let confidence = if is_sure { 0.95 } else { 0.7 };
     let scenario = evidence.scenario.as_ref();
@@ -268,9 +271,11 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
             ahead.now.side, ahead.now.index, ahead.now.done
         )));
     }
+    // Of a process that is gone, the most that it may have been.
     let most = spot
         .siblings()
-        .filter_map(EvidenceChannel::polls_per_s)
+        .chain([spot.channel])
+        .filter_map(EvidenceChannel::most_polls_per_s)
         .fold(rate, f64::max);
     let why = match most >= 0.5 {
         true => format!("no channel of this process is tested more than {most:.0} times/s"),
@@ -278,6 +283,17 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
             .to_owned(),
     };
     Some(Found::on(Condition::LocalLoopStarved, spot, confidence).and(why))
+}
+
+/// Whether testing the channel more often would change nothing, because it is the other end's turn to post: what it has
+/// posted is received, or the channel is tested, however rarely.
+fn waits_for_silent_end(spot: Spot<'_>) -> bool {
+    let Some(other) = spot.other_end().filter(|other| is_silent(*other, spot)) else {
+        return false;
+    };
+    let is_tested = spot.channel.polls_per_s().is_some_and(|rate| rate > 0.0);
+    let has_all = !spot.channel.sends() && spot.channel.now.done >= other.channel.now.posted;
+    is_tested || has_all
 }
 
 /// Whether the channel receives and every receive in flight is done.
@@ -308,7 +324,8 @@ fn is_polled(evidence: &Evidence, spot: Spot<'_>) -> bool {
 
 fn silent(evidence: &Evidence) -> Vec<Found> {
     idle_standing(evidence)
-        .filter(|spot| is_polled(evidence, *spot) && !all_done(*spot))
+        .filter(|spot| is_polled(evidence, *spot) || waits_for_silent_end(*spot))
+        .filter(|spot| !all_done(*spot))
         .filter_map(other_end_is_silent)
         .collect()
 }
@@ -350,10 +367,7 @@ fn is_stalled(evidence: &Evidence) -> bool {
 
 /// The other end of a standing channel has nothing in flight and has not completed everything.
 fn other_end_is_silent(spot: Spot<'_>) -> Option<Found> {
-    let other = spot.other_end()?;
-    if other.channel.in_flight() > 0 || is_through(other, spot) {
-        return None;
-    }
+    let other = spot.other_end().filter(|other| is_silent(*other, spot))?;
     let (condition, fact) = if spot.channel.sends() {
         (
             Condition::ReceiverSilent,
@@ -373,6 +387,11 @@ fn other_end_is_silent(spot: Spot<'_>) -> Option<Found> {
     } else {
         found
     })
+}
+
+/// Whether one end has nothing in flight although the other waits for it.
+fn is_silent(one: Spot<'_>, other: Spot<'_>) -> bool {
+    one.channel.in_flight() == 0 && !is_through(one, other)
 }
 
 /// The program posts and its plugin returns no request, so no thread is blocked.

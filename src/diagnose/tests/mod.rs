@@ -383,6 +383,43 @@ fn a_test_that_may_have_been_earlier_does_not_show_that_a_channel_is_tested() {
 }
 
 #[test]
+fn who_tests_rarely_is_not_blamed_while_the_other_end_has_not_posted() {
+    let first = |posted_there: u64, tests: u64| {
+        let mut evidence = pair(
+            channel(Side::Send, [posted_there; 3], 9000),
+            channel(Side::Recv, [227, 211, 211], 9000),
+        );
+        evidence.nodes[1].channels[0].watched = Some(Watched {
+            ms: 9000.0,
+            tests,
+            ..Watched::default()
+        });
+        diagnose(&evidence)[0].condition.clone()
+    };
+    assert_eq!(first(211, 27), "sender-silent");
+    assert_eq!(first(211, 0), "sender-silent");
+    // What was sent has not been received: testing it would.
+    assert_eq!(first(220, 0), "local-loop-starved");
+}
+
+#[test]
+fn the_rate_said_of_a_process_that_is_gone_is_the_most_that_it_may_have_been() {
+    let mut evidence = pair(
+        channel(Side::Send, [40, 28, 28], 9000),
+        channel(Side::Recv, [44, 28, 28], 9000),
+    );
+    evidence.nodes.truncate(1);
+    evidence.nodes[0].channels[0].watched = Some(Watched {
+        ms: 10_000.0,
+        tests: 270,
+        tests_in_doubt: 256,
+        ..Watched::default()
+    });
+    let because = diagnose(&evidence)[0].because.join("\n");
+    assert!(because.contains("tested more than 27 times/s"), "{because}");
+}
+
+#[test]
 fn a_loop_that_waits_for_another_channel_is_not_blamed_for_this_one() {
     // The peer is stopped or gone, or each call on channel 1 is refused: the loop of the inspected
     // process waits there and never comes to channel 0.
