@@ -13,8 +13,8 @@
 //! $ tcpxctl diagnose --explain window-never-consumed    # what it means, how it is detected, what to do
 //! ```
 //!
-//! The exit code is 0 without findings, 3 without findings in a damaged run or in copies that do not tell, 4 for a stall, and 1 for
-//! any other error.
+//! The exit code is 0 without findings, 3 without findings in a damaged or empty run or in copies that do not
+//! tell, 4 for a stall, and 1 for any other error.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -87,6 +87,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let outcome = match exit_of(&findings, logs.as_ref()) {
         _ if findings.is_empty() && !evidence.damaged.is_empty() => Outcome::NotRun,
         Outcome::Passed if findings.is_empty() && evidence.is_undecided() => Outcome::NotRun,
+        Outcome::Passed if evidence.is_empty() && logs.is_none() => Outcome::NotRun,
         Outcome::Passed if findings.is_empty() => evidence.failure().unwrap_or(Outcome::Passed),
         outcome => outcome,
     };
@@ -203,6 +204,9 @@ fn text(
         text.push_str(match (logs, evidence.damaged.is_empty()) {
             (_, false) => "# nothing found in what could be read\n",
             (_, true) if evidence.is_undecided() => UNDECIDED,
+            (None, true) if evidence.is_empty() => {
+                "# nothing to judge : no event or recording tells of a process\n"
+            }
             (_, true) if evidence.failure().is_some() => UNEXPLAINED,
             (None, true) => "# nothing found\n",
             (Some(_), true) => "# nothing found in the recordings\n",

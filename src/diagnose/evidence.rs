@@ -415,6 +415,11 @@ impl Evidence {
             .any(|node| node.without_an_end().is_some())
     }
 
+    /// Whether it is of no process, and does not tell how a run ended.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.outcome.is_none()
+    }
+
     /// Says so if running programs have posted nothing for as long as a stall: the plugin owes them nothing, and no
     /// rule sees what they wait for.
     pub fn idle(&self) -> Option<String> {

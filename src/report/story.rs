@@ -116,6 +116,8 @@ pub(crate) enum StoryState {
     Running,
     /// No `run.json`: the coordinator was killed.
     Killed,
+    /// No `run.json`: it could not be written when the run ended.
+    Unwritten,
     /// No `run.json`: recordings and logs of programs that no run started.
     Adopted,
     /// Part of the record cannot be read.
@@ -129,6 +131,7 @@ impl From<Unfinished> for StoryState {
         match unfinished {
             Unfinished::GoesOn => Self::Running,
             Unfinished::Killed => Self::Killed,
+            Unfinished::Unwritten => Self::Unwritten,
             Unfinished::Adopted => Self::Adopted,
             Unfinished::Examined | Unfinished::Open => Self::Unfinished,
         }

@@ -75,6 +75,7 @@ impl Language {
             (Self::Chinese, "EXAMINED") => "仅检查",
             (Self::Chinese, "DAMAGED") => "记录损坏",
             (Self::Chinese, "KILLED") => "被终止",
+            (Self::Chinese, "UNWRITTEN") => "未能写入记录",
             (Self::Chinese, "ADOPTED") => "收集的记录",
             (Self::Chinese, "OTHER VERSION") => "其他版本",
             (Self::Chinese, "RUNNING") => "运行中",

@@ -212,6 +212,7 @@ fn on_a_full_disk_the_results_are_printed_and_the_run_is_no_success() {
             "the record is incomplete",
             "No space left on device",
         ]);
+        is_not_told_as_killed(ended.folder());
     }
     let dies = Tool::run(&[
         "fault.by=plugin",
@@ -226,6 +227,22 @@ fn on_a_full_disk_the_results_are_printed_and_the_run_is_no_success() {
         "no cmsg",
         "the record is incomplete",
     ]);
+}
+
+/// Whatever file system was full, the run was not killed.
+fn is_not_told_as_killed(folder: &Path) {
+    let kept = folder.join("kept");
+    let history = Tool::new(&["history", "--reports", kept.to_str().unwrap()]).ends_with(0);
+    assert!(!history.said().contains("killed"), "{history}");
+    for run in std::fs::read_dir(&kept).unwrap() {
+        let run = run.unwrap().path();
+        if !run.is_dir() {
+            // The index of `history`.
+            continue;
+        }
+        let told = Tool::new(&["diagnose", run.to_str().unwrap()]).ends_with(3);
+        assert!(!told.said().contains("killed"), "{told}");
+    }
 }
 
 #[test]

@@ -97,6 +97,9 @@ fn state(story: &Story) -> &'static str {
         StoryState::Unfinished => " There is no run.json: the run is still going, or was killed.",
         StoryState::Running => " The run is still going; the report shows its state so far.",
         StoryState::Killed => " There is no run.json: the coordinator was killed.",
+        StoryState::Unwritten => {
+            " There is no run.json: it could not be written when the run ended."
+        }
         StoryState::Adopted => {
             " It is of programs that no run started; recordings and logs are what is known of them."
         }

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::archive::{Archive, ArchiveError};
-use super::folder::{ROOM, WorkerFile, node_folder};
+use super::folder::{ROOM, UNWRITTEN, WorkerFile, node_folder};
 use crate::event::node_of_v1;
 use crate::ids::{Names, NodeId, NodeIntro, PairId, Unit, WorkerId};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
@@ -78,6 +78,8 @@ pub enum Unfinished {
     GoesOn,
     /// Its coordinator ended without writing it.
     Killed,
+    /// It could not be written when the run ended.
+    Unwritten,
     /// Nothing was run: the folder holds a report of the doctor.
     Examined,
     /// Nothing was run: the folder holds recordings and logs of other programs.
@@ -92,6 +94,7 @@ impl Unfinished {
         match self {
             Self::GoesOn => "running",
             Self::Killed => "killed",
+            Self::Unwritten => "unwritten",
             Self::Examined => "examined",
             Self::Adopted => "adopted",
             Self::Open => "unfinished",
@@ -103,6 +106,7 @@ impl Unfinished {
         let what = match self {
             Self::GoesOn => "no run.json yet: the run is still going",
             Self::Killed => "the coordinator was killed before it wrote run.json",
+            Self::Unwritten => "the run ended and could not write run.json, as on a full disk",
             Self::Examined => return "nothing was run: the nodes were examined".to_owned(),
             Self::Adopted => {
                 return "recordings and logs of programs that no run started".to_owned();
@@ -205,6 +209,9 @@ impl RunFiles {
         let Self::Folder(_) = self else {
             return Some(Unfinished::Open);
         };
+        if self.size(UNWRITTEN).is_some() {
+            return Some(Unfinished::Unwritten);
+        }
         let lock = |events: File| flock(&events, FlockOperation::NonBlockingLockShared);
         Some(match self.file("events.jsonl").map(lock) {
             Ok(Ok(())) => Unfinished::Killed,
@@ -349,7 +356,10 @@ fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) {
         let name = format!("{below}{name}");
         if kind.is_dir() && depth < DEPTH_MAX {
             walk(&entry.path(), &format!("{name}/"), depth + 1, names);
-        } else if kind.is_file() && names.len() < FILES_MAX && name != ROOM {
+        } else if kind.is_file()
+            && names.len() < FILES_MAX
+            && ![ROOM, UNWRITTEN].contains(&name.as_str())
+        {
             names.push(name);
         }
     }

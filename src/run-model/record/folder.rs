@@ -86,6 +86,9 @@ impl NextStep for Unwritten {
 /// Name of the file that holds the space for `run.json`. A killed coordinator leaves it; readers
 /// and bundles skip it.
 pub(super) const ROOM: &str = ".room";
+/// Its name if `run.json` could not be written, so that readers do not take the coordinator for
+/// killed.
+pub(super) const UNWRITTEN: &str = ".unwritten";
 /// Largest offset of a recorder file that is kept.
 const RECORDER_BYTES_MAX: u64 = 4 << 30;
 
@@ -131,13 +134,18 @@ impl RunFolder {
             let path = parent.join(&id);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
+                    let room = Room::reserve(&path).inspect_err(|_| {
+                        // Fails only if another program has put a file there.
+                        let _ = std::fs::remove_dir(&path);
+                    });
+                    let room = room.map_err(failed)?;
                     let events = create(&path.join("events.jsonl")).map_err(failed)?;
                     let lock = events.try_clone().map_err(failed)?;
                     // Without locks, a running run looks like a killed one to readers.
                     let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
                     return Ok(Self {
                         id,
-                        room: Room::reserve(&path).ok(),
+                        room: Some(room),
                         path,
                         events: Some(EventWriter::new(events)),
                         _lock: Some(lock),
@@ -260,7 +268,9 @@ impl RunFolder {
                 .shorten_events(run)
                 .and_then(|()| self.write_record(run));
         }
-        self.note("run.json", written);
+        if written.is_err() {
+            self.is_unwritten(written);
+        }
         if self._lock.is_some() && !self.path.join("events.jsonl").exists() {
             // This explains every other error.
             self.failed = Some(Unwritten {
@@ -273,6 +283,18 @@ impl RunFolder {
         };
         run.is_incomplete(&failed);
         Err(failed)
+    }
+
+    /// Leaves a mark for readers and names `run.json` beside the file that failed first.
+    fn is_unwritten(&mut self, written: io::Result<()>) {
+        if let Some(room) = self.room.take() {
+            // If this fails, the folder is gone, which the caller finds out.
+            let _ = std::fs::rename(&room.path, self.path.join(UNWRITTEN));
+        }
+        match &mut self.failed {
+            Some(failed) => failed.file.push_str(" and run.json"),
+            None => self.note("run.json", written),
+        }
     }
 
     /// Makes room for the record by the last events. Readers see that they end before the run.
@@ -300,7 +322,7 @@ impl RunFolder {
     fn write_record(&mut self, run: &mut RunRecord) -> io::Result<()> {
         let text = self.record_text(run)?;
         let path = self.path.join("run.json");
-        match self.room.take() {
+        match self.room.as_mut().filter(|room| room.has_space) {
             Some(room) => room.write(&path, text.as_bytes()),
             None => write_whole(&path, text.as_bytes()),
         }
@@ -311,6 +333,7 @@ impl RunFolder {
 struct Room {
     file: File,
     path: PathBuf,
+    has_space: bool,
 }
 
 /// Space for the pages that a file occupies beyond its bytes.
@@ -321,23 +344,41 @@ const EVENT_BYTES_MAX: u64 = 1 << 20;
 const ROOM_BYTES: u64 = 256 << 10;
 
 impl Room {
+    /// Makes the file, which has no space on a full disk.
     fn reserve(folder: &Path) -> io::Result<Self> {
         let path = folder.join(ROOM);
-        let room = Self {
-            file: create(&path)?,
-            path,
-        };
+        let file = create(&path)?;
         let zeros = vec![0; ROOM_BYTES as usize];
         // Written, because not every file system can allocate.
-        room.file.write_all_at(&zeros, 0)?;
+        let has_space = file.write_all_at(&zeros, 0).is_ok();
+        let mut room = Self {
+            file,
+            path,
+            has_space,
+        };
+        if !has_space {
+            room.give_up_space();
+        }
         Ok(room)
     }
 
     /// Writes `bytes` into the reserved space, and moves the file to `path`.
-    fn write(self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, 0)?;
-        self.file.set_len(bytes.len() as u64)?;
-        std::fs::rename(&self.path, path)
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let written = self
+            .file
+            .write_all_at(bytes, 0)
+            .and_then(|()| self.file.set_len(bytes.len() as u64))
+            .and_then(|()| std::fs::rename(&self.path, path));
+        if written.is_err() {
+            self.give_up_space();
+        }
+        written
+    }
+
+    fn give_up_space(&mut self) {
+        self.has_space = false;
+        // If it fails, there is less space for the record.
+        let _ = self.file.set_len(0);
     }
 }
 

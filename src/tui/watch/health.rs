@@ -88,7 +88,7 @@ impl Health {
         Self {
             level: HealthLevel::Failed,
             word: "NO END".into(),
-            why: "the record ends here while channels move: its coordinator was killed".into(),
+            why: "the record ends here while channels move: its coordinator was killed, or could not write any more".into(),
         }
     }
 
