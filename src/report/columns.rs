@@ -428,7 +428,7 @@ pub fn sums(sums: &Sums, names: &Names) -> TextTable {
     }
 }
 
-/// `40.123 GB/s while all 8 transfers measured, from 1.20 s to 2.72 s without pauses`
+/// `40.123 GB/s while all 8 transfers measured, from 1.20 s to 2.72 s, time between iterations not counted`
 pub fn sums_sentence(sums: &Sums) -> String {
     let (from, to) = sums.measured_ms;
     let which = match sums.transfers {
@@ -438,7 +438,7 @@ pub fn sums_sentence(sums: &Sums) -> String {
     };
     // Between iterations nothing is measured: patterns are written, and barriers waited for.
     format!(
-        "{:.3} GB/s while {which} measured, from {:.2} s to {:.2} s without pauses",
+        "{:.3} GB/s while {which} measured, from {:.2} s to {:.2} s, time between iterations not counted",
         sums.gb_per_s,
         from / 1e3,
         to / 1e3
