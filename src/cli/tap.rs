@@ -37,7 +37,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tcpx_recorder::{EndedHow, folder_name, mark_ended};
+use tcpx_recorder::{EndedHow, Reader, folder_name, mark_ended};
 use tcpx_run_model::adopt::{Adoptable, adopt};
 use tcpx_words::units::stamp_utc;
 
@@ -97,6 +97,45 @@ struct Process {
     what: String,
     #[serde(skip)]
     has_ended: bool,
+    /// Whether it was said that its recorder has no place for some of its comms.
+    #[serde(skip)]
+    has_lost: bool,
+}
+
+impl Process {
+    fn new(pid: u32, what: String) -> Self {
+        Self {
+            pid,
+            what,
+            has_ended: false,
+            has_lost: false,
+        }
+    }
+
+    /// Says so, once, if the recorder has no place for some comms.
+    fn look_for_lost(&mut self) {
+        if self.has_lost {
+            return;
+        }
+        let header = Reader::open(Path::new(&self.what)).and_then(|mut file| file.header());
+        // A file that was removed or is not complete yet tells nothing.
+        let Ok(header) = header else { return };
+        if header.channels_refused == 0 {
+            return;
+        }
+        self.has_lost = true;
+        let why = match header.channel_count == header.capacity {
+            true => format!(
+                "all {} slots are open; give --channels a larger number",
+                header.capacity
+            ),
+            false => format!("no memory is left for them; look at `df` of {}", self.what),
+        };
+        say(&format!(
+            "# not recorded : some comms of pid {}: {why}\n",
+            self.pid
+        ));
+    }
 }
 
 /// Everything that is prepared before the program starts.
@@ -309,24 +348,17 @@ impl Watched {
             match line.split_once(' ') {
                 Some(("recording", file)) => {
                     say(&format!("# recording : pid {pid} in {file}\n"));
-                    self.recordings.push(Process {
-                        pid: *pid,
-                        what: file.to_owned(),
-                        has_ended: false,
-                    });
+                    self.recordings.push(Process::new(*pid, file.to_owned()));
                 }
                 Some(("not-recorded", why)) => {
                     say(&format!("# not recorded : pid {pid}: {why}\n"));
-                    self.not_recorded.push(Process {
-                        pid: *pid,
-                        what: why.to_owned(),
-                        has_ended: false,
-                    });
+                    self.not_recorded.push(Process::new(*pid, why.to_owned()));
                 }
                 _ => {}
             }
         }
         self.lines = lines.len();
+        self.recordings.iter_mut().for_each(Process::look_for_lost);
     }
 
     /// Writes into the recorder files of ended processes when they ended, so that the last counters
@@ -356,11 +388,7 @@ impl Watched {
                 tapping.real.path.display()
             );
             say(&format!("# not recorded : pid {pid}: {why}\n"));
-            self.not_recorded.push(Process {
-                pid,
-                what: why,
-                has_ended: false,
-            });
+            self.not_recorded.push(Process::new(pid, why));
         }
     }
 

@@ -453,7 +453,7 @@ impl Evidence {
         for node in &self.nodes {
             if node.sampled_ms.is_none() {
                 missing.push(match node.subject.pid {
-                    Some(_) => format!("counters of {}: it has made no comm", node.name()),
+                    Some(_) => format!("counters of {}: no comm of it is recorded", node.name()),
                     None => format!("counters of {}: there is no sample of them", node.name()),
                 });
             }

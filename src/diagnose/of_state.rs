@@ -23,7 +23,7 @@ use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, NodeState, RunStat
 use tcpx_run_model::timeline::Timeline;
 use tcpx_words::payload::Unit;
 use tcpx_words::plugin_family::PluginFamily;
-use tcpx_words::units::printable;
+use tcpx_words::units::{counted, printable};
 
 /// Most signatures that are judged of one worker.
 const LINES_MAX: usize = 64;
@@ -76,7 +76,11 @@ impl Evidence {
             agents: agents(state),
             launcher_said: state.launcher_said.clone(),
             moved: Vec::new(),
-            damaged: Vec::new(),
+            damaged: state
+                .workers
+                .values()
+                .filter_map(|worker| unrecorded(state, worker))
+                .collect(),
         }
     }
 
@@ -257,6 +261,18 @@ fn lanes(state: &RunState, worker: &WorkerState) -> Vec<Lane> {
     let is_second = intro.is_some_and(|intro| intro.nodes[1] == worker.id.node);
     let own = |lane: &Lane| if is_second { lane.reversed() } else { *lane };
     state.lanes(pair).iter().map(own).collect()
+}
+
+/// Says so if the recorder of a process had no place for some of its comms.
+fn unrecorded(state: &RunState, worker: &WorkerState) -> Option<String> {
+    let count = worker.process.as_ref()?.unrecorded;
+    (count > 0).then(|| {
+        format!(
+            "the recorder of {} had no slot or no memory for {} (`df` of its folder): nothing is known of them",
+            subject(state, worker).name,
+            counted(count as usize, "comm")
+        )
+    })
 }
 
 fn gone(worker: &WorkerState) -> Option<Gone> {

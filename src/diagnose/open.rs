@@ -91,7 +91,7 @@ pub fn evidence_from_files(files: &RunFiles) -> Result<Evidence, OpenError> {
         },
     })?;
     let mut evidence = Evidence::from_state(&replayed.state);
-    evidence.damaged = replayed.damaged;
+    evidence.damaged.extend(replayed.damaged);
     if let Some(record) = &replayed.record {
         evidence.add_record(record);
     }

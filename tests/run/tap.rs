@@ -438,6 +438,46 @@ fn a_program_runs_even_if_it_cannot_be_recorded() {
     ended.says(&["# not recorded : pid", "below /proc"]);
 }
 
+/// Room for the recorder's header and not for its comms; the files are in `kept` afterwards.
+const WITHOUT_MEMORY: &str = "mount -t tmpfs -o size=4k tmpfs rec; code=0; \"$@\" || code=$?; \
+    cp -r --sparse=always rec kept; exit $code";
+
+#[test]
+fn comms_that_the_recorder_has_no_place_for_are_told() {
+    let arguments = ["50", "20000", "3"];
+    let told = |tool: Tool, kept: &str, why: &str| {
+        let ended = tool.ends_with(0);
+        ended.says(&["# not recorded : some comms of pid", why]);
+        let recording = list(&ended.folder().join(kept)).unwrap().remove(0).path;
+        let told = Tool::new(&["diagnose", recording.to_str().unwrap()]).ends_with(3);
+        told.says(&[
+            "had no slot or no memory for",
+            "# nothing found in what could be read",
+        ]);
+        told.said()
+    };
+    let full = tool(&["--plugin", "soft", "--channels", "2"], &arguments, &[]);
+    told(full, "rec", "all 2 slots are open");
+    if may_have_containers() {
+        let empty = tool(&["--plugin", "soft"], &arguments, &[]);
+        let mount = [
+            "-m",
+            "--propagation",
+            "private",
+            "sh",
+            "-ec",
+            WITHOUT_MEMORY,
+            "sh",
+        ];
+        let said = told(
+            empty.through("unshare", &mount),
+            "kept",
+            "no memory is left",
+        );
+        assert!(said.contains("no comm of it is recorded"), "{said}");
+    }
+}
+
 #[test]
 fn a_folder_for_recordings_is_made_or_refused_before_the_program_starts() {
     let tool = Tool::new(&["tap", "--folder", "a/b", "--plugin", "soft", "--", "true"]);

@@ -32,6 +32,13 @@ pub struct ProcessFacts {
     /// The plugin call that has not returned, if it belongs to no channel: `init`, `connect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<String>,
+    /// Comms and listeners for which its recorder had no slot or no memory.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unrecorded: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl ProcessFacts {
@@ -100,6 +107,7 @@ impl ProcessFacts {
                 ..setup
             }),
             inside: self.inside.map(|call| printable(&call)),
+            unrecorded: self.unrecorded,
         }
     }
 }

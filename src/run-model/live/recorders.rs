@@ -639,6 +639,7 @@ fn facts(
             .setup_call
             .filter(|_| header.setup_calls_inside > 0)
             .map(|call| call.name().to_owned()),
+        unrecorded: header.channels_refused,
     }
     .printable()
 }

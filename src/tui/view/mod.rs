@@ -104,7 +104,7 @@ pub(crate) fn view(
     } else {
         let without = match picture.waits {
             true => "this pair has not started: its round comes later",
-            false => "no channel yet",
+            false => "no recorded channel yet",
         };
         channels::draw(buffer, table, state, &picture, &items, without);
     }

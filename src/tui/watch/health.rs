@@ -178,7 +178,7 @@ impl Health {
                 "ENDED",
                 format!("{name}: {how}{}", in_flight(picture, node)),
             ),
-            (_, true, _) => ("STARTING", "no channel yet".to_owned()),
+            (_, true, _) => ("STARTING", "no recorded channel yet".to_owned()),
             _ => ("IDLE", "nothing in flight on any channel".to_owned()),
         };
         Self {
