@@ -347,6 +347,13 @@ fn a_driver_that_stops_posting_stalls_the_other_end() {
 }
 
 #[test]
+fn receives_that_nothing_unpacks_are_seen_also_in_each_slots_first_use() {
+    let one_chunk = ["transfer.total=64KiB", "transfer.chunk=64KiB"];
+    // The scenario expects the finding.
+    Tool::shipped("repro/not-unpacked.toml", &one_chunk).ends_with(0);
+}
+
+#[test]
 fn consuming_early_is_never_a_silent_pass() {
     let device = [
         "transfer.memory=device",

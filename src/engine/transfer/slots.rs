@@ -72,7 +72,8 @@ impl Slots {
             unpack: setup.unpack,
             scatter: None,
         };
-        (0..count as u8).try_for_each(|slot| slots.touch(slot))?;
+        let receives = matches!(comm, Comm::Recv(_));
+        (0..count as u8).try_for_each(|slot| slots.touch(slot, first_byte(slot, receives)))?;
         Ok(slots)
     }
 
@@ -298,11 +299,11 @@ impl Slots {
     /// Writes the slot and its canary, so that the slot has pages of its own. Pages that were
     /// never written are all backed by one zero page, and sending that page would be
     /// unrealistically fast.
-    fn touch(&self, slot: u8) -> Result<(), ChannelError> {
+    fn touch(&self, slot: u8, byte: u8) -> Result<(), ChannelError> {
         self.device.write(
             &self.region,
             self.span(slot, self.chunk)?,
-            &vec![slot | 0x80; self.chunk],
+            &vec![byte; self.chunk],
         )?;
         Ok(self
             .device
@@ -315,6 +316,13 @@ impl Slots {
             .span(start, CANARY.len())
             .ok_or(ChannelError::Slot(slot))
     }
+}
+
+/// What fills a slot before its first use. No slot of a receiver looks like one of a sender: bytes that were not
+/// moved would otherwise look as if they had been.
+fn first_byte(slot: u8, receives: bool) -> u8 {
+    let sent = slot | 0x80;
+    if receives { !sent } else { sent }
 }
 
 /// Number of slots of a channel, the depth of its window.
