@@ -98,8 +98,17 @@ pub struct AdoptedFiles {
 pub struct AdoptedFile {
     /// Path in the run folder.
     pub name: String,
-    /// Path that it was copied from.
-    pub from: PathBuf,
+    /// Path that it was copied from; bytes that are not UTF-8 are replaced.
+    pub from: String,
+}
+
+impl AdoptedFile {
+    fn new(name: String, from: &Path) -> Self {
+        Self {
+            name,
+            from: from.to_string_lossy().into_owned(),
+        }
+    }
 }
 
 /// Makes `<reports>/<stamp>-<name>` of these files. Returns its path and the files in it. `unpack`
@@ -117,6 +126,38 @@ pub fn adopt(
     // Read before anything is made, so that a wrong argument leaves nothing behind.
     let (recorders, events) = sampled(&files.recordings)?;
     let mut folder = RunFolder::create(reports, stamp, &file_name(name))?;
+    let path = folder.path.clone();
+    let filled = fill(&mut folder, &recorders, &events, &files.logs, unpack).and_then(|adopted| {
+        let closed = folder.close();
+        let closed = closed.map_err(|unwritten| not_written(&path)(io::Error::other(unwritten)));
+        closed.map(|()| adopted)
+    });
+    match filled {
+        Ok(adopted) => Ok((path, adopted)),
+        Err(error) => {
+            // What cannot be removed has nothing but copies in it.
+            let _ = std::fs::remove_dir_all(&path);
+            Err(error)
+        }
+    }
+}
+
+fn not_written(path: &Path) -> impl Fn(io::Error) -> AdoptError + use<> {
+    let path = path.to_owned();
+    move |source| AdoptError::Write {
+        path: path.clone(),
+        source,
+    }
+}
+
+/// Copies everything into the run folder.
+fn fill(
+    folder: &mut RunFolder,
+    recorders: &Recorders,
+    events: &[Event],
+    logs: &[PathBuf],
+    unpack: Unpack,
+) -> Result<AdoptedFiles, AdoptError> {
     let names = Names {
         nodes: recorders.nodes(),
         pairs: Vec::new(),
@@ -135,12 +176,10 @@ pub fn adopt(
         for (offset, bytes) in Sampler::new(from.to_owned()).pieces() {
             folder.recording(worker, &names, offset, &bytes);
         }
-        adopted.files.push(AdoptedFile {
-            name: worker_file(WorkerFile::Recorder, worker, &names),
-            from: from.to_owned(),
-        });
+        let name = worker_file(WorkerFile::Recorder, worker, &names);
+        adopted.files.push(AdoptedFile::new(name, from));
     }
-    for from in &files.logs {
+    for from in logs {
         let failed = |source| AdoptError::Log {
             path: from.clone(),
             source,
@@ -151,22 +190,12 @@ pub fn adopt(
         folder
             .copy(&name, log.take(LOG_BYTES_MAX))
             .map_err(failed)?;
-        adopted.files.push(AdoptedFile {
-            name,
-            from: from.clone(),
-        });
+        adopted.files.push(AdoptedFile::new(name, from));
     }
-    let path = folder.path.clone();
-    let failed = |source| AdoptError::Write {
-        path: path.clone(),
-        source,
-    };
+    let failed = not_written(&folder.path);
     let text = serde_json::to_vec_pretty(&adopted).map_err(|error| failed(error.into()))?;
     folder.copy(ADOPTED, &text[..]).map_err(failed)?;
-    folder
-        .close()
-        .map_err(|unwritten| failed(io::Error::other(unwritten)))?;
-    Ok((path, adopted))
+    Ok(adopted)
 }
 
 /// All events of recordings: of running programs for a moment, of those that are gone as of their
@@ -208,6 +237,8 @@ mod tests {
     use super::*;
     use crate::ids::Unit;
     use crate::record::{RunFiles, Unfinished};
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
     use tcpx_recorder::format::Role;
     use tcpx_recorder::{Addresses, Opening, Options, Recorder};
 
@@ -277,5 +308,24 @@ mod tests {
             adopt(&parent.path().join("reports"), "now", "x", &files, plain).expect_err("refused");
         assert!(error.to_string().contains("x.tcpxrec"), "{error}");
         assert!(!parent.path().join("reports").exists());
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf_8_is_adopted_and_a_log_that_cannot_be_read_leaves_nothing_behind() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let reports = parent.path().join("reports");
+        let log = parent.path().join(OsStr::from_bytes(b"rank\xff.log"));
+        std::fs::write(&log, "NCCL WARN x\n").expect("written");
+        let of = |logs| Adoptable {
+            recordings: Vec::new(),
+            logs,
+        };
+        let gone = parent.path().join("gone.log");
+        let error = adopt(&reports, "now", "x", &of(vec![log.clone(), gone]), plain);
+        let error = error.expect_err("refused").to_string();
+        assert!(error.contains("gone.log"), "{error}");
+        assert_eq!(std::fs::read_dir(&reports).expect("a folder").count(), 0);
+        let (_, adopted) = adopt(&reports, "now", "x", &of(vec![log]), plain).expect("adopted");
+        assert!(adopted.files[0].from.ends_with("rank\u{fffd}.log"));
     }
 }
