@@ -11,7 +11,7 @@ pub(crate) fn junit(story: &Story) -> String {
     let suite = JunitSuite {
         name: story.scenario.clone(),
         classname: format!("tcpxctl.{}", story.scenario),
-        seconds: Some(seconds(story)),
+        seconds: seconds(story),
         started: story.started.as_ref().and_then(|at| at.parse().ok()),
         host: story.nodes.first().map(|node| node.host.clone()),
         cases: cases(story),
@@ -39,7 +39,7 @@ fn cases(story: &Story) -> Vec<JunitCase> {
     };
     let mut cases = vec![JunitCase {
         name: "outcome".to_owned(),
-        seconds: seconds(story),
+        seconds: seconds(story).unwrap_or(0.0),
         ended,
     }];
     cases.extend(story.transfers.iter().map(|transfer| JunitCase {
@@ -61,12 +61,11 @@ fn cases(story: &Story) -> Vec<JunitCase> {
     cases
 }
 
-fn seconds(story: &Story) -> f64 {
+/// How long the run took; `None` without a record of its end.
+fn seconds(story: &Story) -> Option<f64> {
     let at = |text: &Option<String>| text.as_ref()?.parse::<jiff::Timestamp>().ok();
-    let span = at(&story.started).zip(at(&story.finished));
-    span.map_or(0.0, |(from, to)| {
-        to.duration_since(from).as_secs_f64().max(0.0)
-    })
+    let (from, to) = at(&story.started).zip(at(&story.finished))?;
+    Some(to.duration_since(from).as_secs_f64().max(0.0))
 }
 
 fn findings(story: &Story) -> String {

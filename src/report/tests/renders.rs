@@ -109,6 +109,19 @@ fn markdown_has_every_section() {
 }
 
 #[test]
+fn a_suite_without_an_end_takes_as_long_as_its_cases() {
+    let mut story = stalled_story();
+    story.finished = None;
+    story.transfers[0].record.seconds = 0.602;
+    let text = junit(&story);
+    let suite = text.lines().find(|line| line.contains("<testsuite "));
+    assert!(
+        suite.is_some_and(|suite| suite.contains("time=\"0.602\"")),
+        "{text}"
+    );
+}
+
+#[test]
 fn junit_prometheus_csv_and_json_can_be_parsed() {
     let story = stalled_story();
     insta::assert_snapshot!("junit", junit(&story));
