@@ -83,7 +83,7 @@ impl Tables {
     /// many versions the library exports. `chosen` is the error of the table to be used.
     pub(super) fn are_out_of_reach(&self, chosen: &TaskError) -> bool {
         let refuses =
-            chosen.phase == Some(Phase::Initialising) && chosen.outcome != Outcome::PluginDied;
+            chosen.phase == Some(Phase::Initialising) && chosen.outcome == Outcome::NotRun;
         self.loaded().next().is_none() && (refuses || self.do_not_load())
     }
 

@@ -232,10 +232,12 @@ impl Context {
         )
     }
 
-    /// A refused call is a failure of the plugin; before it is initialised, the run did not start.
+    /// A refused call is a failure of the plugin; before it is initialised, the run did not start. A call that does
+    /// not do what its success requires is the plugin's fault at any time.
     pub(super) fn plugin_failure(&self, error: &PluginError) -> Box<Failure> {
+        let breaks_promise = matches!(error, PluginError::BrokenPromise { .. });
         let outcome = match self.phase {
-            Phase::Loading | Phase::Initialising => Outcome::NotRun,
+            Phase::Loading | Phase::Initialising if !breaks_promise => Outcome::NotRun,
             _ => Outcome::Failed,
         };
         let mut failure = self.failure(outcome, error.to_string(), error.next_step());
