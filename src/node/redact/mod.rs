@@ -410,8 +410,13 @@ impl Redactor {
             return vec![(0, text.len(), "REDACTED".to_owned())];
         };
         let is_part = |letter: char| letter.is_alphanumeric();
+        // Where the domain of the last name ends. It may have names in it, which are replaced with it.
+        let mut domain_end = 0;
         let found = finder.find_iter(text).filter_map(|found| {
             let (start, mut end) = (found.start(), found.end());
+            if end <= domain_end {
+                return None;
+            }
             let before = text[..start].chars().next_back();
             if before.is_some_and(is_part) || text[end..].chars().next().is_some_and(is_part) {
                 return None;
@@ -420,6 +425,7 @@ impl Redactor {
             // The domain identifies the site, so it is replaced with the name.
             if placeholder.starts_with("node") {
                 end += shape::domain(&text[end..]);
+                domain_end = end;
             }
             Some((start, end, placeholder))
         });

@@ -10,6 +10,9 @@ use std::sync::LazyLock;
 const UNITS: [&str; 9] = [
     "service", "socket", "timer", "target", "mount", "slice", "scope", "path", "device",
 ];
+/// More bytes than an address of IPv6 and one of IPv4 have, so that a search from each place of a long word ends.
+const V6_BYTES_MAX: usize = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255".len() + 1;
+const V4_BYTES_MAX: usize = "255.255.255.255".len() + 1;
 /// Parts of a UUID.
 const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 
@@ -157,6 +160,7 @@ fn v6(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     }
     let run = bytes[at..]
         .iter()
+        .take(V6_BYTES_MAX)
         .take_while(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
         .count();
     let behind = bytes.get(at + run);
@@ -189,6 +193,7 @@ fn v4(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
     }
     let run = bytes[at..]
         .iter()
+        .take(V4_BYTES_MAX)
         .take_while(|byte| byte.is_ascii_digit() || **byte == b'.')
         .count();
     let mut ends = word
@@ -214,4 +219,32 @@ pub(super) fn domain(behind: &str) -> usize {
         length += 1 + part;
     }
     length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_found_behind_a_word_that_is_full_of_beginnings_of_one() {
+        for piece in ["1.", "a:", "fe80:", "6f:", "1:."] {
+            // A search to the end of the word from each place takes minutes.
+            let text = piece.repeat(1 << 15) + " [fe80::aff:1]:80 10.0.1.25...";
+            let mut last = Vec::new();
+            each(&text, |start, end, _| last.push(&text[start..end]));
+            let found = last.iter().rev().take(2).rev();
+            assert!(found.eq(&["fe80::aff:1", "10.0.1.25"]), "{piece}");
+        }
+    }
+
+    #[test]
+    fn the_longest_addresses_are_found() {
+        let text = "0011:2233:4455:6677:8899:aabb:255.255.255.254 255.255.255.254 \
+            1111:2233:4455:6677:8899:aabb:ccdd:eeff:80";
+        let mut found = Vec::new();
+        each(text, |start, end, _| found.push(&text[start..end]));
+        let mut expected: Vec<&str> = text.split(' ').collect();
+        expected[2] = expected[2].trim_end_matches(":80");
+        assert_eq!(found, expected);
+    }
 }

@@ -118,6 +118,8 @@ fn hosts_in_log_lines_and_secrets_are_replaced() {
         "node1:71:84 [0] NCCL INFO x\nfrom node1",
     );
     check("db7.corp says", "node1 says");
+    // The domain may have the name again.
+    check("db7.corp db7.a.db7.b db7", "node1 node1 node1");
     check("token ghp_abcdefghijklmnopqrstuvwxyz", "token SECRET");
     check(
         "HF_TOKEN=abc, password: \"hunter2\"",
