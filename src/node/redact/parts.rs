@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::pairs::as_far_as_a_value;
+use std::cell::OnceCell;
 use std::ops::Range;
 
 /// Longest line, or rest of a line, that is searched whole.
@@ -22,11 +23,26 @@ const QUOTES: [char; 3] = ['"', '\'', '`'];
 pub(super) struct Part<'a> {
     whole: &'a str,
     at: Range<usize>,
+    /// Where a word ends that the end of the part cuts.
+    word_end: usize,
+    strings: OnceCell<Strings>,
+    last: OnceCell<Last>,
+}
+
+/// Where a string of each quote ends that the end of a part cuts.
+type Strings = [usize; QUOTES.len()];
+
+/// The last letter of a part that ends a value, or stands behind one that has ended: in quotes, and without.
+#[derive(Clone, Copy)]
+struct Last {
+    quoted: Option<usize>,
+    plain: Option<usize>,
 }
 
 /// The parts of a text, in order. If no line of it is long, it is one part.
 pub(super) fn of(whole: &str) -> impl Iterator<Item = Part<'_>> {
     let mut next = Some(0);
+    let mut word_end = 0;
     std::iter::from_fn(move || {
         let begin = next?;
         let long = long_line(whole, begin);
@@ -34,9 +50,17 @@ pub(super) fn of(whole: &str) -> impl Iterator<Item = Part<'_>> {
             between_words(whole, line + LINE_BYTES_MAX)
         });
         next = long.map(|_| between_words(whole, end - OVERLAP_BYTES));
+        // A word may be as long as the text, so its end is searched for once.
+        if word_end < end {
+            let length = whole[end..].find(ends_word);
+            word_end = length.map_or(whole.len(), |length| end + length);
+        }
         Some(Part {
             whole,
             at: begin..end,
+            word_end,
+            strings: OnceCell::new(),
+            last: OnceCell::new(),
         })
     })
 }
@@ -50,26 +74,41 @@ impl<'a> Part<'a> {
     pub(super) fn place(&self, found: Range<usize>) -> Range<usize> {
         let (start, end) = (self.at.start + found.start, self.at.start + found.end);
         let before = self.whole[..start].chars().next_back();
-        let quote = before.filter(|sign| QUOTES.contains(sign));
-        let ends = |letter: char| match quote {
-            Some(_) => QUOTES.contains(&letter),
-            None => QUOTES.contains(&letter) || letter.is_whitespace(),
+        let quote = QUOTES.iter().position(|quote| before == Some(*quote));
+        let last = self.last.get_or_init(|| self.last());
+        let last = match quote {
+            Some(_) => last.quoted,
+            None => last.plain,
         };
-        let gap = &self.whole[end..self.at.end];
-        let is_ended = gap.contains(|letter: char| letter.is_alphanumeric() || ends(letter));
+        let is_ended = last.is_some_and(|last| end <= self.at.start + last);
         if is_ended || self.at.end == self.whole.len() {
             return start..end;
         }
-        let rest = &self.whole[self.at.end..];
-        let length = match quote {
-            Some(quote) => {
-                let most = as_far_as_a_value(rest);
-                most.find([quote, '\n']).unwrap_or(most.len())
-            }
-            None => rest.find(ends).unwrap_or(rest.len()),
-        };
-        start..self.at.end + length
+        match quote {
+            Some(quote) => start..self.strings.get_or_init(|| self.strings())[quote],
+            None => start..self.word_end,
+        }
     }
+
+    fn last(&self) -> Last {
+        let is_behind = |letter: char| letter.is_alphanumeric() || QUOTES.contains(&letter);
+        Last {
+            quoted: self.text().rfind(is_behind),
+            plain: self
+                .text()
+                .rfind(|letter: char| is_behind(letter) || letter.is_whitespace()),
+        }
+    }
+
+    fn strings(&self) -> Strings {
+        let most = as_far_as_a_value(&self.whole[self.at.end..]);
+        QUOTES.map(|quote| self.at.end + most.find([quote, '\n']).unwrap_or(most.len()))
+    }
+}
+
+/// Whether a letter ends a value without quotes.
+fn ends_word(letter: char) -> bool {
+    QUOTES.contains(&letter) || letter.is_whitespace()
 }
 
 /// Where the first long line at or behind `from` begins; the line of `from` begins there.
@@ -150,6 +189,20 @@ mod tests {
             }
             let text = format!("{filled}key=\"{quoted}\" and more {}", "- ".repeat(10_000));
             assert!(values(&text).contains(&quoted.as_str()), "{before}");
+        }
+    }
+
+    #[test]
+    fn values_in_a_word_that_is_as_long_as_the_text_end_where_it_ends() {
+        // A search for the end of the word from each value takes minutes.
+        let text = "a:".repeat(1 << 20) + "z, \"behind";
+        let end = text.find(", ").map(|end| end + 1);
+        let parts: Vec<Part<'_>> = of(&text).collect();
+        for part in &parts[..parts.len() - 1] {
+            let length = part.text().len();
+            for start in 0..1000 {
+                assert_eq!(Some(part.place(start..length).end), end);
+            }
         }
     }
 
