@@ -28,10 +28,18 @@ const BYTES_MAX: usize = 4096;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Most values.
 const VALUES_MAX: usize = 4096;
+/// Most bytes of all values: the search for their forms takes some hundred bytes of memory for each.
+const ALL_BYTES_MAX: usize = 512 << 10;
+/// How often one byte of a text may be learned, as a part of values that overlap, and the bytes of a short text.
+const OVERLAPS_MAX: usize = 16;
+const OVERLAP_BYTES_MIN: usize = 64 << 10;
+
 /// The secrets of all texts so far.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     values: BTreeSet<String>,
+    /// The bytes of all values.
+    bytes: usize,
     finder: Option<Finder>,
 }
 
@@ -62,6 +70,27 @@ enum Alphabet {
     Base64,
 }
 
+/// The values to learn of a text: all, unless they overlap so often that they are many times as long as the
+/// text. Then the shorter ones are: a longer one ends with one of them, and is replaced where it stands.
+pub(super) fn bounded<T>(
+    mut values: Vec<T>,
+    text_bytes: usize,
+    place: impl Fn(&T) -> Range<usize>,
+) -> Vec<T> {
+    let most = (OVERLAPS_MAX * text_bytes).max(OVERLAP_BYTES_MIN);
+    let mut bytes: usize = values.iter().map(|value| place(value).len()).sum();
+    if bytes > most {
+        values.sort_by_key(|value| place(value).len());
+        while bytes > most
+            && let Some(longest) = values.pop()
+        {
+            bytes -= place(&longest).len();
+        }
+        values.sort_by_key(|value| place(value).start);
+    }
+    values
+}
+
 impl Learned {
     /// Adds the value of a secret. A value that `is_certain` may consist of words.
     pub(super) fn add(&mut self, value: &str, is_certain: bool) {
@@ -87,10 +116,12 @@ impl Learned {
             || is_absent(value)
             || is_path
             || self.values.len() >= VALUES_MAX
+            || self.bytes + value.len() > ALL_BYTES_MAX
             || self.values.contains(value)
         {
             return;
         }
+        self.bytes += value.len();
         self.values.insert(value.to_owned());
         self.finder = None;
     }
@@ -150,6 +181,8 @@ impl Finder {
 
     fn view<'a>(&'a self, view: &'a View<'_>) -> impl Iterator<Item = Range<usize>> + 'a {
         let bytes = view.bytes();
+        // Where the surroundings of the last match end, for each alphabet. They may hold the next ones.
+        let mut seen = [0, 0];
         self.search.find_iter(bytes).filter_map(move |found| {
             let alphabet = self.alphabets[found.pattern().as_usize()];
             if alphabet == Alphabet::Word {
@@ -161,6 +194,10 @@ impl Finder {
                     .any(u8::is_ascii_alphanumeric);
                 return (!is_inside).then(|| view.place(found.range()));
             }
+            let seen = &mut seen[usize::from(alphabet == Alphabet::Base64)];
+            if found.end() <= *seen {
+                return None;
+            }
             // What surrounds it on the same line.
             let (mut start, mut end) = (found.start(), found.end());
             while start > 0 && alphabet.has(bytes[start - 1]) && view.is_joined(start) {
@@ -169,6 +206,7 @@ impl Finder {
             while end < bytes.len() && alphabet.has(bytes[end]) && view.is_joined(end) {
                 end += 1;
             }
+            *seen = end;
             Some(view.place(start..end))
         })
     }
@@ -227,4 +265,45 @@ fn patterns(value: &str) -> Vec<Pattern> {
         add(digits.to_uppercase().as_bytes(), Alphabet::Exact);
     }
     patterns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_overlap_are_learned_a_bounded_number_of_times() {
+        const BYTES: usize = 16 << 10;
+        let nested: Vec<Range<usize>> = (0..BYTES).map(|at| at..BYTES).collect();
+        let kept = bounded(nested, BYTES, Range::clone);
+        let bytes: usize = kept.iter().map(Range::len).sum();
+        assert!(bytes <= OVERLAPS_MAX * BYTES);
+        // The shortest ones, in the order of the text.
+        let first = BYTES - kept.len();
+        assert!(kept.len() > 500 && kept.into_iter().eq((first..BYTES).map(|at| at..BYTES)));
+        let few = vec![0..9, 2..9, 4..8];
+        assert_eq!(bounded(few.clone(), 9, Range::clone), few);
+    }
+
+    #[test]
+    fn the_bytes_of_all_values_are_bounded() {
+        let mut learned = Learned::default();
+        for number in 0..1000 {
+            learned.add(&format!("{number:04}x").repeat(800), true);
+        }
+        let bytes: usize = learned.values.iter().map(String::len).sum();
+        assert_eq!(bytes, learned.bytes);
+        assert!((ALL_BYTES_MAX - 4000..=ALL_BYTES_MAX).contains(&bytes));
+    }
+
+    #[test]
+    fn a_word_full_of_parts_of_a_secret_is_found_once() {
+        let mut learned = Learned::default();
+        learned.add("quietly-Burning7candle", true);
+        for part in ["quietly-Burn-", "cXVpZXRseS1CdXJuaW5nN2NhbmRsZQ/"] {
+            let text = part.repeat(100);
+            let places = learned.places(&text);
+            assert!(places.len() == 1 && places[0] == (0..text.len()), "{part}");
+        }
+    }
 }

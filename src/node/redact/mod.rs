@@ -84,6 +84,8 @@ const NETWORKS_MAX: u16 = 512;
 const NAME_CHARS_MIN: usize = 3;
 /// Shortest host name that is replaced; a machine may be called `vm`.
 const HOST_CHARS_MIN: usize = 2;
+/// Longest name of a host or a user; a name of DNS or of a file is not longer.
+const NAME_BYTES_MAX: usize = 255;
 /// Most hosts of a list that are written out.
 const HOSTS_SHOWN_MAX: usize = 4;
 /// Most names, of hosts and users together.
@@ -249,12 +251,12 @@ impl Redactor {
             self.learn_name(kind, name);
         }
         self.learn_lines(text);
-        for value in self.values(text) {
+        for value in learned::bounded(self.values(text), text.len(), |value| value.at.clone()) {
             // The value of a line in a string of JSON ends with the escaped line end.
             let line = text[value.at].split("\\n").next().unwrap_or_default();
             self.secrets.add(line, value.is_certain);
         }
-        for place in tokens(text) {
+        for place in learned::bounded(tokens(text).collect(), text.len(), Range::clone) {
             self.secrets.add(&text[place], true);
         }
     }
@@ -344,7 +346,9 @@ impl Redactor {
                     }),
             );
         }
-        let is_name = |word: &str| self.names.contains_key(&word.to_ascii_lowercase());
+        let is_name = |word: &str| {
+            word.len() <= NAME_BYTES_MAX && self.names.contains_key(&word.to_ascii_lowercase())
+        };
         values.retain(|value| !(value.is_of_line && is_name(&text[value.at.clone()])));
         values
     }
