@@ -14,6 +14,8 @@ const WORDS: &str = include_str!("../../../probes/node/redact/words.txt");
 const BYTES_MIN: usize = 4;
 /// Shortest word that is told from one that was drawn at random.
 const UNKNOWN_BYTES_MIN: usize = 8;
+/// More letters than two words that are listed have, with their ends. Each part of a word is looked up.
+const KNOWN_BYTES_MAX: usize = 64;
 /// Longest number behind a word, as in `worker12`.
 const DIGITS_MAX: usize = 3;
 /// Beginnings of words that are written as one with another word.
@@ -131,6 +133,9 @@ fn runs(piece: &str) -> impl Iterator<Item = &str> {
 
 /// Whether letters are a word that is listed, a form of one, or two of them.
 fn is_known(word: &str) -> bool {
+    if word.len() > KNOWN_BYTES_MAX {
+        return false;
+    }
     let word = word.to_ascii_lowercase();
     if is_listed(&word) {
         return true;
@@ -176,6 +181,12 @@ fn is_doubled(stem: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_words_that_are_listed_are_no_longer_than_what_is_looked_up() {
+        let longest = KNOWN.iter().map(|word| word.len()).max();
+        assert!(longest.is_some_and(|longest| 2 * (longest + "ations".len()) <= KNOWN_BYTES_MAX));
+    }
 
     #[test]
     fn words_of_logs_are_ordinary_and_others_are_not() {

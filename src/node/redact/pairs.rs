@@ -262,11 +262,13 @@ impl Lines {
 /// Whether a token is one of a language: `the pad token is …`.
 fn is_of_language(before: &str, word: &str) -> bool {
     let is_token = word.eq_ignore_ascii_case("token") || word.eq_ignore_ascii_case("tokens");
-    let last = before
-        .trim_end_matches([' ', '-'])
-        .rsplit(|letter: char| !letter.is_alphanumeric())
-        .next();
-    is_token && before.ends_with([' ', '-']) && last.is_some_and(keys::is_before_token)
+    let last = || {
+        before
+            .trim_end_matches([' ', '-'])
+            .rsplit(|letter: char| !letter.is_alphanumeric())
+            .next()
+    };
+    is_token && before.ends_with([' ', '-']) && last().is_some_and(keys::is_before_token)
 }
 
 /// Whether `Secret` is the kind of an object of Kubernetes.
@@ -494,8 +496,10 @@ impl Layout<'_> {
     fn assigned(&self, behind: usize, separator: &str, is_certain: bool, found: &mut Vec<Value>) {
         let name = &self.text[self.name.clone()];
         let line = self.line.begin;
-        let before = self.text[line..self.name.start].trim_start();
-        let begins_line = matches!(before, "" | "- " | "> " | "< " | "* ");
+        let before = &self.text[line..self.name.start];
+        let mut signs = ["- ", "> ", "< ", "* "].iter();
+        let indent = signs.find_map(|sign| before.strip_suffix(sign));
+        let begins_line = indent.unwrap_or(before).trim_end().is_empty();
         let is_header = HEADERS
             .iter()
             .any(|header| name.eq_ignore_ascii_case(header));
@@ -512,7 +516,8 @@ impl Layout<'_> {
             return self.next_line(line, at, is_quoted, found);
         }
         let block = rest.starts_with(['|', '>']) && separator == ":";
-        if block && length(rest, ends_line) <= 3 {
+        let is_short = rest.len() <= 3 || rest.bytes().take(4).any(ends_line);
+        if block && is_short {
             return self.block(line, at, found);
         }
         if rest.starts_with('(') {
@@ -668,13 +673,20 @@ impl Layout<'_> {
 
     /// The credential behind `Bearer ` or `Basic `.
     fn skip_scheme(&self, at: usize) -> usize {
-        let word = at + length(&self.text[at..], ends_word);
+        let rest = &self.text.as_bytes()[at..];
+        let is_scheme = |scheme: &&&str| {
+            let word = rest.get(..scheme.len());
+            let ends = rest.get(scheme.len()).is_none_or(|byte| ends_word(*byte));
+            ends && word.is_some_and(|word| word.eq_ignore_ascii_case(scheme.as_bytes()))
+        };
+        let Some(scheme) = SCHEMES.iter().find(is_scheme) else {
+            return at;
+        };
+        let word = at + scheme.len();
         let next = self.skip_spaces(word);
-        let is_scheme = SCHEMES
-            .iter()
-            .any(|scheme| self.text[at..word].eq_ignore_ascii_case(scheme));
-        let is_last = next == word || length(&self.text[next..], ends_word) == 0;
-        if is_scheme && !is_last { next } else { at }
+        let behind = self.text.as_bytes().get(next);
+        let is_last = next == word || behind.is_none_or(|byte| ends_word(*byte));
+        if is_last { at } else { next }
     }
 
     fn skip_spaces(&self, at: usize) -> usize {

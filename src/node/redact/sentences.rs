@@ -198,10 +198,14 @@ fn is_quotable(word: &str) -> bool {
 
 /// Whether nothing but a full stop follows on the line.
 fn is_last(behind: &str) -> bool {
-    behind
-        .split(['\n', '\r', '\0'])
-        .next()
-        .is_some_and(|rest| rest.trim().trim_end_matches('.').is_empty())
+    let is_of_rest = |letter: char| letter.is_whitespace() || letter == '.';
+    let is_end = |letter: char| matches!(letter, '\n' | '\r' | '\0');
+    let rest = match behind.find(|letter| is_end(letter) || !is_of_rest(letter)) {
+        Some(end) if behind[end..].starts_with(is_end) => &behind[..end],
+        Some(_) => return false,
+        None => behind,
+    };
+    rest.trim().trim_end_matches('.').is_empty()
 }
 
 /// Whether the last word of `the password is VALUE` may be its value.

@@ -51,8 +51,8 @@ pub(super) fn quote(text: &str) -> Option<&str> {
     if !matches!(sign, '"' | '\'' | '`') || escapes > ESCAPES_MAX {
         return None;
     }
-    let count = length(text, |byte| u32::from(byte) != u32::from(sign));
-    let signs = if escapes == 0 && count >= 3 { 3 } else { 1 };
+    let count = text.chars().take(3).filter(|next| *next == sign).count();
+    let signs = if escapes == 0 && count == 3 { 3 } else { 1 };
     text.get(..escapes + signs)
 }
 

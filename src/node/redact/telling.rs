@@ -58,21 +58,21 @@ pub(super) fn is_strong(before: &str, name: &str) -> bool {
         return false;
     }
     let name = name.to_ascii_lowercase();
-    let word = before.trim_end_matches([' ', '-', '_']);
-    let last = word.rsplit(|letter: char| !letter.is_alphanumeric()).next();
-    let last = last
-        .filter(|_| word.len() < before.len())
-        .unwrap_or_default();
-    let is_two = matches!(name.as_str(), "key" | "keys" | "token" | "tokens" | "code")
-        && BEFORE
-            .iter()
-            .any(|before| last.eq_ignore_ascii_case(before));
-    is_two
+    let is_second = matches!(name.as_str(), "key" | "keys" | "token" | "tokens" | "code");
+    is_second && is_behind_first(before)
         || !name.is_ascii()
         || STRONG
             .iter()
             .chain(&FOREIGN)
             .any(|strong| name.contains(strong))
+}
+
+/// Whether a word that makes a secret of the next one ends a text.
+fn is_behind_first(before: &str) -> bool {
+    let word = before.trim_end_matches([' ', '-', '_']);
+    let last = word.rsplit(|letter: char| !letter.is_alphanumeric()).next();
+    let is_first = |last: &str| BEFORE.iter().any(|first| last.eq_ignore_ascii_case(first));
+    word.len() < before.len() && last.is_some_and(is_first)
 }
 
 /// Whether a line is a command behind the prompt of a shell or of Python, and prints a variable or a file.
@@ -202,10 +202,11 @@ pub(super) fn words(text: &str, line: Range<usize>, places: &mut Vec<Range<usize
             || (!letter.is_ascii() && !letter.is_alphanumeric())
     };
     let mut from = line.start;
+    let mut path = Path::before(text, from);
     for word in text[line].split_inclusive(ends) {
         let written = word.trim_end_matches(ends);
         let is_kept = written.is_empty()
-            || is_of_path(text, from)
+            || path.begin < from && path.is_path(text)
             || is_absent(written)
             || is_option(written)
             || !written.is_ascii()
@@ -217,6 +218,7 @@ pub(super) fn words(text: &str, line: Range<usize>, places: &mut Vec<Range<usize
             let inner = written.trim_end_matches(['.', '!', '?']);
             places.push(from..from + inner.len());
         }
+        path.pass(text, from..from + word.len());
         from += word.len();
     }
 }
@@ -227,13 +229,71 @@ fn is_option(word: &str) -> bool {
     rest.is_char_boundary(1) && rest.len() > 1 && is_ordinary(&rest[1..])
 }
 
-/// Whether the word at `at` is a folder of an absolute path or of an address.
-fn is_of_path(text: &str, at: usize) -> bool {
-    let before = text[..at]
-        .bytes()
-        .rev()
-        .take_while(|byte| byte.is_ascii_graphic() && !b"\"'`=([,:".contains(byte));
-    let count = before.count();
-    let word = &text[at - count..at];
-    word.starts_with(['/', '~', '.']) || word.contains("//")
+/// What stands before a word, up to a space or a quote. It may be as long as the line.
+struct Path {
+    begin: usize,
+    has_slashes: bool,
+}
+
+impl Path {
+    fn before(text: &str, at: usize) -> Self {
+        let end = text.as_bytes()[..at]
+            .iter()
+            .rposition(|byte| ends_path(*byte));
+        let begin = end.map_or(0, |end| end + 1);
+        Self {
+            begin,
+            has_slashes: text[begin..at].contains("//"),
+        }
+    }
+
+    /// Goes on over a word.
+    fn pass(&mut self, text: &str, word: Range<usize>) {
+        let bytes = &text.as_bytes()[word.clone()];
+        if let Some(end) = bytes.iter().rposition(|byte| ends_path(*byte)) {
+            *self = Self {
+                begin: word.start + end + 1,
+                has_slashes: false,
+            };
+        }
+        // The first of two slashes may end the word before.
+        let from = self.begin.max(word.start.saturating_sub(1));
+        self.has_slashes |= text[from..word.end].contains("//");
+    }
+
+    /// Whether the next word is a folder of an absolute path or of an address.
+    fn is_path(&self, text: &str) -> bool {
+        self.has_slashes || text[self.begin..].starts_with(['/', '~', '.'])
+    }
+}
+
+fn ends_path(byte: u8) -> bool {
+    !byte.is_ascii_graphic() || b"\"'`=([,:".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_word_is_of_a_path_if_what_stands_before_it_is_one(
+            words in prop::collection::vec(prop::sample::select(vec![
+                "a", "/", "//", ":", " ", "~", ".", "\u{e9}", "=", "http:", ";",
+            ]), 1..20),
+        ) {
+            let text = words.concat();
+            let mut path = Path::before(&text, 0);
+            let mut at = 0;
+            for word in words {
+                let before = text[..at].bytes().rev().take_while(|byte| !ends_path(*byte));
+                let before = &text[at - before.count()..at];
+                let is_path = before.starts_with(['/', '~', '.']) || before.contains("//");
+                prop_assert_eq!(at > path.begin && path.is_path(&text), is_path);
+                path.pass(&text, at..at + word.len());
+                at += word.len();
+            }
+        }
+    }
 }
