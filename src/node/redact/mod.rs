@@ -15,7 +15,7 @@
 //!   `learned.rs` by their values, through the escapes that `view.rs` removes.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
-//! * `parts.rs` bounds the length of a line that is searched at once.
+//! * `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
 //! * `context.rs` and `nodes.rs` find names, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
@@ -24,6 +24,7 @@
 //! bundle, which shares nothing with this code.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod commands;
 mod context;
 mod file;

@@ -5,6 +5,7 @@
 //! A layout that is not certain ends with the line. The value of a certain one may have lines.
 #![forbid(unsafe_code)]
 
+use super::ahead::Ahead;
 use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
 use super::rows::BARS;
@@ -127,6 +128,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     let mut from = 0;
     let mut lines = Lines::default();
     let mut line = Line::default();
+    let ends = &Ends::default();
     for stem in finder.find_iter(text) {
         if stem.start() < from {
             continue;
@@ -145,17 +147,17 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         if is_secret {
             line.go_to(text, name.start);
             lines.name(text, &name, &line);
-            secret(Layout { text, name, line }, &mut found);
+            secret(layout(text, name, line, ends), &mut found);
         } else if let Some(weak) = keys::weak(word).filter(|weak| stands_alone(before, *weak)) {
             line.go_to(text, name.start);
-            weak_name(Layout { text, name, line }, weak, &mut found);
+            weak_name(layout(text, name, line, ends), weak, &mut found);
         }
     }
     let mut line = Line::default();
     foreign::names(text, |name| {
         line.go_to(text, name.start);
         lines.name(text, &name, &line);
-        secret(Layout { text, name, line }, &mut found);
+        secret(layout(text, name, line, ends), &mut found);
     });
     schemes(text, &mut found);
     let mut places = Vec::new();
@@ -285,7 +287,7 @@ fn secret(layout: Layout<'_>, found: &mut Vec<Value>) {
     let word = &text[name.clone()];
     found.extend(sentences::dump_behind(text, name.end).map(Value::likely));
     if found.len() == count && word != SECRET {
-        let told = sentences::behind(text, name.end, true);
+        let told = sentences::behind(text, name.end, true, &layout.ends.told);
         found.extend(told.map(Value::likely));
     }
     let values = found.split_off(count);
@@ -300,9 +302,11 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
     layout.values(found);
     for mut value in found.split_off(count) {
         // Of the rest of a line, the first word.
-        let first = text[value.at.clone()].split(char::is_whitespace).next();
-        let first = first.map(|first| first.trim_end_matches([',', ';', ')']));
-        value.at.end = value.at.start + first.map_or(0, str::len);
+        let start = value.at.start;
+        let space = &layout.ends.space;
+        let next = space.find(text, start, |rest| rest.find(char::is_whitespace));
+        let first = &text[start..next.min(value.at.end)];
+        value.at.end = start + first.trim_end_matches([',', ';', ')']).len();
         let written = &text[value.at.clone()];
         // The next string of a list, and the first word of a sentence.
         let between = text.get(end..value.at.start).unwrap_or_default();
@@ -328,7 +332,7 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
     if found.len() == count {
         let told = match weak {
             Weak::Login => sentences::login_behind(text, end),
-            Weak::Pass | Weak::Alone => sentences::behind(text, end, false),
+            Weak::Pass | Weak::Alone => sentences::behind(text, end, false, &layout.ends.told),
             Weak::Part => None,
         };
         found.extend(told.map(Value::likely));
@@ -423,6 +427,28 @@ pub(super) struct Layout<'a> {
     pub(super) text: &'a str,
     pub(super) name: Range<usize>,
     pub(super) line: Line,
+    pub(super) ends: &'a Ends,
+}
+
+fn layout<'a>(text: &'a str, name: Range<usize>, line: Line, ends: &'a Ends) -> Layout<'a> {
+    Layout {
+        text,
+        name,
+        line,
+        ends,
+    }
+}
+
+/// The ends of what was searched from the last names. A value may be full of names whose values end where it ends.
+#[derive(Default)]
+pub(super) struct Ends {
+    line: Ahead,
+    /// Of a value without quotes, with the lines on which it goes on.
+    value: Ahead,
+    header: Ahead,
+    query: Ahead,
+    space: Ahead,
+    told: Ahead,
 }
 
 impl Layout<'_> {
@@ -535,14 +561,16 @@ impl Layout<'_> {
                     .get(..7)
                     .is_some_and(|word| word.eq_ignore_ascii_case("digest "));
             let at = self.skip_scheme(at);
-            let end = length(&self.text[at..], |byte| {
-                ends_line(byte) || !is_digest && b"\"`".contains(&byte)
-            });
-            return self.push(at..at + end, is_certain, found);
+            let ends_header = |byte| ends_line(byte) || b"\"`".contains(&byte);
+            let end = match is_digest {
+                true => self.line_end(at),
+                false => self.end(&self.ends.header, at, ends_header),
+            };
+            return self.push(at..end, is_certain, found);
         }
         if is_query {
-            let end = length(rest, |byte| ends_word(byte) || b"&#;,)".contains(&byte));
-            return self.push(at..at + end, true, found);
+            let ends_query = |byte| ends_word(byte) || b"&#;,)".contains(&byte);
+            return self.push(at..self.end(&self.ends.query, at, ends_query), true, found);
         }
         self.one(at, is_certain || separator != ":", found);
     }
@@ -561,14 +589,35 @@ impl Layout<'_> {
             return self.push(from..end, true, found);
         }
         let at = self.skip_scheme(at);
-        let mut end = at + length(&self.text[at..], ends_word);
-        // A line that goes on.
-        while self.text[at..end].ends_with('\\') && self.text[end..].starts_with('\n') {
-            let next = self.skip_spaces(end + 1);
-            end = next + length(&self.text[next..], ends_word);
-        }
+        let end = self.end_of_word(at);
         let trimmed = self.text[at..end].trim_end_matches([',', ';', ')', ']', '}']);
         self.push(at..at + trimmed.len(), is_certain, found);
+    }
+
+    /// The end of a value without quotes.
+    fn end_of_word(&self, at: usize) -> usize {
+        let text = self.text;
+        if text[at..].bytes().next().is_none_or(ends_word) {
+            return at;
+        }
+        self.ends.value.find(text, at, |rest| {
+            let mut end = at + length(rest, ends_word);
+            // A line that goes on.
+            while text[at..end].ends_with('\\') && text[end..].starts_with('\n') {
+                let next = self.skip_spaces(end + 1);
+                end = next + length(&text[next..], ends_word);
+            }
+            Some(end - at)
+        })
+    }
+
+    /// The first byte at or behind `at` that ends something.
+    fn end(&self, ahead: &Ahead, at: usize, ends: impl Fn(u8) -> bool) -> usize {
+        ahead.find(self.text, at, |rest| rest.bytes().position(ends))
+    }
+
+    fn line_end(&self, at: usize) -> usize {
+        self.end(&self.ends.line, at, ends_line)
     }
 
     /// The end of a string that has begun, without the quote; the end of the line if nothing
@@ -594,7 +643,7 @@ impl Layout<'_> {
             }
             at = end + quote.len();
         }
-        from + length(rest, ends_line)
+        self.line_end(from)
     }
 
     /// `<password>VALUE</password>`.
@@ -755,6 +804,25 @@ mod tests {
                     prop_assert_eq!(is_in, text[begin..name].matches(sign).count() % 2 == 1);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_full_of_names_is_passed_over_once() {
+        for piece in [
+            "password:",
+            "auth:",
+            "?token=",
+            "password+",
+            "key=1\\\n",
+            "Authorization: Bearer ",
+            "\u{5bc6}\u{7801}\u{ff1a}",
+            "password is ",
+        ] {
+            // A search to the end of the word or of the line from each name takes minutes.
+            let text = piece.repeat(1 << 13);
+            let found = values(&text).len();
+            assert!(found <= 4 * (1 << 13), "{piece} {found}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! not spelled like a word, in quotes, or the last word of `the password is VALUE`.
 #![forbid(unsafe_code)]
 
+use super::ahead::Ahead;
 use super::keys::{self, is_chosen};
 use super::{ordinary, spelling};
 use std::ops::Range;
@@ -68,8 +69,8 @@ const ENDS: [&str; 9] = [
 ];
 
 /// The value that a sentence tells behind a name. `is_strong` says that the name can be that of
-/// a secret only.
-pub(super) fn behind(text: &str, at: usize, is_strong: bool) -> Option<Range<usize>> {
+/// a secret only, `ends` where the last words end.
+pub(super) fn behind(text: &str, at: usize, is_strong: bool, ends: &Ahead) -> Option<Range<usize>> {
     let rest = &text[at..];
     let most = rest.floor_char_boundary(BYTES_MAX.min(rest.len()));
     let line = rest[..most].split(['\n', '\r', '\0']).next()?;
@@ -81,7 +82,7 @@ pub(super) fn behind(text: &str, at: usize, is_strong: bool) -> Option<Range<usi
     while words < WORDS_MAX && begin < line.len() {
         let gap = line[begin..].find(|letter| !ends_word(letter))?;
         let from = begin + gap;
-        let length = rest[from..].find(ends_word).unwrap_or(rest.len() - from);
+        let length = ends.find(text, at + from, |rest| rest.find(ends_word)) - at - from;
         let word = rest[from..from + length].trim_end_matches(['.', ':', '!', '?', ']', '}']);
         let place = at + from..at + from + word.len();
         let is_behind_copula =
