@@ -52,6 +52,8 @@ const ARGUMENTS_MAX: usize = 8;
 const COLUMNS_MAX: usize = 64;
 /// Most bytes behind a name that are searched for a sign; a value in a column is further away.
 const NEAR_BYTES_MAX: usize = 256;
+/// Values that are found before the first ones are compared, of which many may be the same.
+const FOUND_MIN: usize = 1 << 16;
 /// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 64;
 /// Commands of shells and files that stand before a variable and its value.
@@ -129,9 +131,15 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     let mut lines = Lines::default();
     let mut line = Line::default();
     let ends = &Ends::default();
+    let mut most = FOUND_MIN;
     for stem in finder.find_iter(text) {
         if stem.start() < from {
             continue;
+        }
+        // Names in one row share its cells.
+        if found.len() > most {
+            sort(&mut found);
+            most = FOUND_MIN.max(2 * found.len());
         }
         let name = name_around(text, stem.start());
         from = name.end;
@@ -165,8 +173,21 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     found.extend(places.into_iter().map(Value::certain));
     found.extend(lines.places.into_iter().map(Value::of_line));
     found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
-    found.sort_by_key(|value| value.at.start);
+    sort(&mut found);
     found
+}
+
+/// Puts values in order, each once.
+fn sort(found: &mut Vec<Value>) {
+    found.sort_by_key(|value| {
+        let Value {
+            at,
+            is_certain,
+            is_of_line,
+        } = value;
+        (at.start, at.end, *is_certain, *is_of_line)
+    });
+    found.dedup();
 }
 
 /// The line of a name, as far as the name. A line may be as long as the text and full of names, so each byte
@@ -442,13 +463,20 @@ fn layout<'a>(text: &'a str, name: Range<usize>, line: Line, ends: &'a Ends) -> 
 /// The ends of what was searched from the last names. A value may be full of names whose values end where it ends.
 #[derive(Default)]
 pub(super) struct Ends {
-    line: Ahead,
+    pub(super) line: Ahead,
     /// Of a value without quotes, with the lines on which it goes on.
     value: Ahead,
     header: Ahead,
     query: Ahead,
+    list: Ahead,
+    tag: Ahead,
     space: Ahead,
     told: Ahead,
+    /// Of a row in HTML, and its first cell.
+    pub(super) row: Ahead,
+    pub(super) cell: Ahead,
+    /// An escaped line end.
+    pub(super) escape: Ahead,
 }
 
 impl Layout<'_> {
@@ -550,9 +578,9 @@ impl Layout<'_> {
             return self.arguments(at, found);
         }
         if rest.starts_with('[') {
-            let most = as_far_as_a_value(rest);
-            let end = at + most.find(']').unwrap_or(most.len());
-            return self.push(at + 1..end, true, found);
+            let end = self.ends.list.find(self.text, at, |rest| rest.find(']'));
+            let most = at + as_far_as_a_value(rest).len();
+            return self.push(at + 1..end.min(most), true, found);
         }
         if is_header || (begins_line && separator == ":" && quote(rest).is_none()) {
             // The parts of a digest are in quotes.
@@ -616,7 +644,7 @@ impl Layout<'_> {
         ahead.find(self.text, at, |rest| rest.bytes().position(ends))
     }
 
-    fn line_end(&self, at: usize) -> usize {
+    pub(super) fn line_end(&self, at: usize) -> usize {
         self.end(&self.ends.line, at, ends_line)
     }
 
@@ -649,9 +677,9 @@ impl Layout<'_> {
     /// `<password>VALUE</password>`.
     fn element(&self, at: usize, found: &mut Vec<Value>) {
         let rest = &self.text[at..];
-        let most = as_far_as_a_value(rest);
-        let end = at + most.find('<').unwrap_or(most.len());
-        self.push(at..end, true, found);
+        let end = self.ends.tag.find(self.text, at, |rest| rest.find('<'));
+        let most = at + as_far_as_a_value(rest).len();
+        self.push(at..end.min(most), true, found);
     }
 
     /// The next string of a list, `"--password", "VALUE"`, or the value of
@@ -815,6 +843,9 @@ mod tests {
             "?token=",
             "password+",
             "key=1\\\n",
+            "password:| ",
+            "token=[",
+            "</td>token</td><td>x",
             "Authorization: Bearer ",
             "\u{5bc6}\u{7801}\u{ff1a}",
             "password is ",

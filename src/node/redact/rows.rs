@@ -4,11 +4,22 @@
 use super::pairs::{Layout, VALUE_BYTES_MAX, Value, as_far_as_a_value, ends_line};
 use super::signs::{length, quote};
 use super::{keys, ordinary, spelling};
+use aho_corasick::AhoCorasick;
+use std::sync::LazyLock;
 
 /// Most cells of a row behind the one of a name.
 const CELLS_MAX: usize = 8;
 /// Most bytes of these cells.
 const CELLS_BYTES_MAX: usize = 4096;
+/// Most tags of a row in HTML behind the cell of a name.
+const HTML_TAGS_MAX: usize = 256;
+/// What ends a row in HTML, and what a row with cells has.
+const HTML_ENDS: [&str; 7] = ["</tr", "<tr", "</dd", "</table", "</dl", "</li", "</p"];
+const HTML_CELLS: [&str; 5] = ["<td", "<th", "<dd", "<code", "<span"];
+static HTML: LazyLock<Option<[AhoCorasick; 2]>> = LazyLock::new(|| {
+    let ends = AhoCorasick::new(HTML_ENDS).ok()?;
+    Some([ends, AhoCorasick::new(HTML_CELLS).ok()?])
+});
 /// Lines between the cells of a table.
 pub(super) const BARS: [char; 4] = ['|', '\u{2502}', '\u{2503}', '\u{2551}'];
 
@@ -49,14 +60,17 @@ impl Layout<'_> {
     /// The other cells of a row in Markdown. In a string of JSON, a row ends with an escape.
     pub(super) fn cells(&self, at: usize, found: &mut Vec<Value>) {
         let most = self.text.floor_char_boundary(at + CELLS_BYTES_MAX);
-        let end = at + length(&self.text[at..most], ends_line);
+        let end = self.line_end(at).min(most);
         let next = self.text[end..].trim_start_matches(['\r', '\n', ' ']);
         // A header, whose rows `tables.rs` reads.
         if next.starts_with("|-") || next.starts_with("| -") || next.starts_with("|:") {
             return;
         }
-        let row = &self.text[at..end];
-        let row = &row[..row.find("\\n").unwrap_or(row.len())];
+        let escape = self
+            .ends
+            .escape
+            .find(self.text, at, |rest| rest.find("\\n"));
+        let row = &self.text[at..end.min(escape)];
         let mut bars = row.match_indices(BARS).peekable();
         for _ in 0..CELLS_MAX {
             let Some((bar, text)) = bars.next() else {
@@ -72,19 +86,27 @@ impl Layout<'_> {
 
     /// The other cells of a row in HTML, or what a definition says: up to the next row.
     pub(super) fn html_cells(&self, at: usize, found: &mut Vec<Value>) {
-        let rest = &self.text[at..];
-        let most = as_far_as_a_value(rest);
-        let ends = ["</tr", "<tr", "</dd", "</table", "</dl", "</li", "</p"];
-        let end = ends.iter().filter_map(|end| most.find(end)).min();
-        let row = &rest[..end.unwrap_or_else(|| length(most, ends_line))];
-        let is_cell = ["<td", "<th", "<dd", "<code", "<span"]
-            .iter()
-            .any(|tag| row.contains(tag));
-        if !is_cell {
+        let Some([ends, cells]) = &*HTML else { return };
+        let first = |of: &AhoCorasick, rest: &str| of.find(rest).map(|found| found.start());
+        let most = at + as_far_as_a_value(&self.text[at..]).len();
+        let mut end = self.ends.row.find(self.text, at, |rest| first(ends, rest));
+        if end >= most {
+            end = self.line_end(at).min(most);
+        }
+        if self
+            .ends
+            .cell
+            .find(self.text, at, |rest| first(cells, rest))
+            >= end
+        {
             return;
         }
+        let row = &self.text[at..end];
         let mut from = 0;
-        while let Some(close) = row[from..].find('>') {
+        for _ in 0..HTML_TAGS_MAX {
+            let Some(close) = row[from..].find('>') else {
+                return;
+            };
             let begin = from + close + 1;
             let end = begin + length(&row[begin..], |byte| byte == b'<');
             let inner = row[begin..end].trim();
