@@ -85,6 +85,8 @@ const FROM_STDIN: [&str; 10] = [
     "passphrase-fd",
     "su -",
 ];
+/// Programs that write a secret.
+const WRITERS: [&str; 3] = ["echo ", "printf ", "yes "];
 /// Longest part of a line that is looked at.
 const LINE_BYTES_MAX: usize = 4096;
 
@@ -93,47 +95,64 @@ static FINDER: LazyLock<Option<AhoCorasick>> =
 
 /// The places of secrets in command lines. They may overlap.
 pub(super) fn places(text: &str, places: &mut Vec<Range<usize>>) {
-    let Some(finder) = &*FINDER else { return };
-    for found in finder.find_overlapping_iter(text) {
-        let bytes = text.as_bytes();
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+    // Where the next command of each program is, which is searched for the options behind it.
+    let mut next = [text.len(); PROGRAMS.len()];
+    for (program, at) in programs(text).into_iter().rev() {
+        let until = std::mem::replace(&mut next[program], at);
+        let (_, options, carries) = PROGRAMS[program];
+        command(text, at..until, options, carries, places);
+    }
+    echoed(text, places);
+}
+
+/// The programs that a text names, and where each name ends.
+fn programs(text: &str) -> Vec<(usize, usize)> {
+    let Some(finder) = &*FINDER else {
+        return Vec::new();
+    };
+    let bytes = text.as_bytes();
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+    let found = finder.find_overlapping_iter(text).filter(|found| {
         let before = found.start().checked_sub(1).map(|at| bytes[at]);
         let behind = bytes.get(found.end());
-        if !before.as_ref().is_some_and(is_part) && !behind.is_some_and(is_part) {
-            let (_, options, carries) = PROGRAMS[found.pattern().as_usize()];
-            command(text, found.end(), options, carries, places);
-        }
-    }
-    for reader in FROM_STDIN {
-        for at in memchr::memmem::find_iter(text.as_bytes(), reader) {
-            echoed(text, at, places);
-        }
-    }
+        !before.as_ref().is_some_and(is_part) && !behind.is_some_and(is_part)
+    });
+    found
+        .map(|found| (found.pattern().as_usize(), found.end()))
+        .collect()
 }
 
 /// The words of the command that goes on at `at`, each with its place.
 fn words(text: &str, at: usize) -> impl Iterator<Item = Range<usize>> {
     let rest = &text[at..text.floor_char_boundary((at + LINE_BYTES_MAX).min(text.len()))];
-    let end = rest.find(['\n', '\r', '|', ';', '&']).unwrap_or(rest.len());
+    let ends = |letter: char| "\n\r|;&".contains(letter);
     let is_gap = |letter: char| letter.is_whitespace() || "\0\"'`,".contains(letter);
     let mut from = 0;
     std::iter::from_fn(move || {
-        let begin = from + rest[from..end].find(|letter| !is_gap(letter))?;
-        let length = rest[begin..end].find(is_gap).unwrap_or(end - begin);
+        let begin = from + rest[from..].find(|letter| ends(letter) || !is_gap(letter))?;
+        if rest[begin..].starts_with(ends) {
+            return None;
+        }
+        let length = rest[begin..].find(|letter| ends(letter) || is_gap(letter));
+        let length = length.unwrap_or(rest.len() - begin);
         from = begin + length;
         Some(at + begin..at + from)
     })
 }
 
+/// The secrets of a command whose words begin at `part.start`. The next one begins at its end, or behind a value.
 fn command(
     text: &str,
-    at: usize,
+    part: Range<usize>,
     options: &[&str],
     carries: Carries,
     places: &mut Vec<Range<usize>>,
 ) {
     let mut is_next = false;
-    for place in words(text, at) {
+    for place in words(text, part.start) {
+        if place.start >= part.end && !is_next {
+            return;
+        }
         let word = &text[place.clone()];
         if carries == Carries::AfterSign {
             let value = word.strip_prefix('=').unwrap_or(word);
@@ -190,24 +209,49 @@ fn command(
     }
 }
 
-/// What `echo` or `printf` writes to the program at `at`.
-fn echoed(text: &str, at: usize, places: &mut Vec<Range<usize>>) {
-    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    let Some(pipe) = text[line..at].rfind('|') else {
-        return;
-    };
-    let before = &text[line..line + pipe];
-    for writer in ["echo ", "printf ", "yes "] {
-        let Some(writes) = before.rfind(writer) else {
-            continue;
-        };
-        for place in words(text, line + writes + writer.len()) {
-            let word = &text[place.clone()];
-            if place.end <= line + pipe && !word.starts_with(['-', '%', '$']) {
-                // The name of a user may stand before a colon.
-                let begin = word.find(':').map_or(0, |colon| colon + 1);
-                places.push(place.start + begin..place.end);
+/// What `echo` or `printf` writes to the programs that read a secret.
+fn echoed(text: &str, places: &mut Vec<Range<usize>>) {
+    let pipes = pipes(text);
+    for writer in WRITERS {
+        let mut from = 0;
+        for pipe in &pipes {
+            let fresh = &text[from..*pipe];
+            let line = fresh.rfind('\n').map_or(0, |end| end + 1);
+            // What it writes ends at the first pipe.
+            if let Some(at) = fresh[line..].rfind(writer) {
+                written(text, from + line + at + writer.len(), places);
             }
+            from = *pipe;
+        }
+    }
+}
+
+/// The pipes before programs that read a secret, in order.
+fn pipes(text: &str) -> Vec<usize> {
+    let mut pipes = Vec::new();
+    for reader in FROM_STDIN {
+        let (mut from, mut pipe) = (0, None);
+        for at in memchr::memmem::find_iter(text.as_bytes(), reader) {
+            let sign = memchr::memrchr2(b'|', b'\n', &text.as_bytes()[from..at]);
+            if let Some(sign) = sign.map(|sign| from + sign) {
+                pipe = Some(sign).filter(|sign| text[*sign..].starts_with('|'));
+            }
+            pipes.extend(pipe);
+            from = at;
+        }
+    }
+    pipes.sort_unstable();
+    pipes.dedup();
+    pipes
+}
+
+fn written(text: &str, at: usize, places: &mut Vec<Range<usize>>) {
+    for place in words(text, at) {
+        let word = &text[place.clone()];
+        if !word.starts_with(['-', '%', '$']) {
+            // The name of a user may stand before a colon.
+            let begin = word.find(':').map_or(0, |colon| colon + 1);
+            places.push(place.start + begin..place.end);
         }
     }
 }
@@ -215,6 +259,44 @@ fn echoed(text: &str, at: usize, places: &mut Vec<Range<usize>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn found(text: &str) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        places(text, &mut found);
+        found
+    }
+
+    /// Each byte, and whether it is in a place.
+    fn covered(text: &str, places: &[Range<usize>]) -> Vec<bool> {
+        let is_in = |at| places.iter().any(|place| place.contains(&at));
+        (0..text.len()).map(is_in).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_commands_share_is_found_as_if_each_was_searched_alone(
+            words in prop::collection::vec(prop::sample::select(vec![
+                "curl", "curl:b", "-u", "-ua:b", "a:b", "mysql", "-px", "-p", "sshpass", "x", "ftp", "hunter2x9",
+                "--from-literal=a=b", "smbclient", "a%b", ";", "|", "\n", "'", "login",
+            ]), 0..30),
+        ) {
+            let text = words.join(" ");
+            let mut alone = Vec::new();
+            for (program, at) in programs(&text) {
+                let (_, options, carries) = PROGRAMS[program];
+                command(&text, at..text.len(), options, carries, &mut alone);
+            }
+            prop_assert_eq!(covered(&text, &found(&text)), covered(&text, &alone));
+        }
+    }
+
+    #[test]
+    fn each_command_of_a_long_line_finds_its_own_secret() {
+        for command in ["curl -u a:b ", "echo hunter2 | sudo -S x; "] {
+            assert_eq!(found(&command.repeat(1000)).len(), 1000, "{command}");
+        }
+    }
 
     #[test]
     fn ports_and_other_options_are_no_secrets() {
