@@ -2,9 +2,10 @@
 //! internal domain or before NCCL's process ids, projects, buckets, pods, containers.
 #![forbid(unsafe_code)]
 
+use super::ahead::Ahead;
 use super::keys::is_absent;
 use super::literals::Literals;
-use super::{nodes, ordinary};
+use super::{NAME_BYTES_MAX, nodes, ordinary};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -35,6 +36,8 @@ impl Kind {
     }
 }
 
+/// Most bytes from the host of a line of NCCL to the end of its header.
+const HEADER_BYTES_MAX: usize = 512;
 /// Domains of internal host names.
 const DOMAINS: [&str; 5] = [".internal", ".local", ".lan", ".corp", ".intranet"];
 /// What stands before a name of each kind.
@@ -305,11 +308,15 @@ pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
         };
         let behind = at + before.len();
         let escapes = usize::from(before.ends_with('\\') && text[behind..].starts_with('\\'));
-        let name = name_at(text, behind + escapes);
-        let is_hash =
-            name.len() >= 64 && name.bytes().take(64).all(|byte| byte.is_ascii_hexdigit());
+        let most = match kind {
+            // The names of containers may follow each other in one word.
+            Kind::Container => text.floor_char_boundary(behind + HASH_BYTES),
+            _ => text.len(),
+        };
+        let name = name_at(&text[..most], behind + escapes);
+        let is_hash = name.len() == HASH_BYTES && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         match kind {
-            Kind::Container if is_hash => found(kind, &name[..64]),
+            Kind::Container if is_hash => found(kind, name),
             Kind::Container => {}
             // `kubepods/`, and the ids of pods, which are UUIDs.
             Kind::Node
@@ -328,12 +335,26 @@ pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
     hosts(text).for_each(|host| found(Kind::Node, host));
 }
 
+/// Digits of the id of a container.
+const HASH_BYTES: usize = 64;
+
 /// The name that begins at `at`.
 pub(super) fn name_at(text: &str, at: usize) -> &str {
     let rest = &text[at..];
     rest.split(|letter| !is_of_user(letter))
         .next()
         .unwrap_or_default()
+}
+
+/// The name that ends at `at`; none if it is longer than a name of DNS.
+fn name_before(text: &str, at: usize, is_of_name: impl Fn(char) -> bool) -> &str {
+    let least = text.floor_char_boundary(at.saturating_sub(NAME_BYTES_MAX + 1));
+    let before = &text[least..at];
+    let name = &before[before.trim_end_matches(is_of_name).len()..];
+    match name.len() > NAME_BYTES_MAX {
+        true => "",
+        false => name,
+    }
 }
 
 fn projects<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
@@ -349,11 +370,9 @@ fn projects<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
     }
     for (domain, before) in [(".iam.gserviceaccount.com", '@'), (".internal", '.')] {
         for at in memchr::memmem::find_iter(text.as_bytes(), domain) {
-            let name = &text[..at];
-            let begin = name.rfind(|letter: char| !is_of_name(letter) || letter == before);
-            let begin = begin.map_or(0, |end| end + 1);
-            let is_project = before == '@' || text[..begin].ends_with(".c.");
-            if let (true, Some(name)) = (is_project, text.get(begin..at)) {
+            let name = name_before(text, at, |letter| is_of_name(letter) && letter != before);
+            let is_project = before == '@' || text[..at - name.len()].ends_with(".c.");
+            if is_project {
                 found(Kind::Project, name);
             }
         }
@@ -370,23 +389,23 @@ fn storage<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
         LazyLock::new(|| Literals::new(STORAGE.map(|(begin, _)| begin)));
     static MOUNT: LazyLock<Literals> = LazyLock::new(|| Literals::new(["gcsfuse "]));
     for (which, at) in FINDER.find(text) {
-        let domain = name_at(text, at + 1);
-        let begin = text[..at].rfind(|letter| !is_of_name(letter));
-        let begin = begin.map_or(0, |end| {
-            end + text[end..].chars().next().map_or(1, char::len_utf8)
-        });
-        if domain.contains(STORAGE[which].1.trim_start_matches('.')) && begin < at {
-            found(Kind::Bucket, &text[begin..at]);
+        let most = text.floor_char_boundary(at + NAME_BYTES_MAX);
+        let domain = name_at(&text[..most], at + 1);
+        let bucket = name_before(text, at, is_of_name);
+        if domain.contains(STORAGE[which].1.trim_start_matches('.')) && !bucket.is_empty() {
+            found(Kind::Bucket, bucket);
         }
     }
+    let (ends, paths) = (Ahead::default(), Ahead::default());
     for (_, at) in MOUNT.find(text) {
-        let line = text[at..].lines().next().unwrap_or_default();
-        let words = line.split_ascii_whitespace().skip(1);
+        let end = ends.find(text, at, |rest| rest.find('\n'));
+        let words = text[at..end].split_ascii_whitespace().skip(1);
         let name = words.take(OPTIONS_MAX).find(|word| !word.starts_with('-'));
         // A path behind it is where it is mounted; without one, this is a sentence.
-        let is_command = line
-            .split_ascii_whitespace()
-            .any(|word| word.starts_with(['/', '.']));
+        let is_path = |pair: &[u8]| pair[0].is_ascii_whitespace() && b"/.".contains(&pair[1]);
+        let is_command = paths.find(text, at, |rest| {
+            rest.as_bytes().windows(2).position(is_path)
+        }) < end;
         if let Some(name) = name.filter(|name| is_command || name.contains(['-', '_', '.'])) {
             found(Kind::Bucket, name_at(name, 0));
         }
@@ -510,8 +529,36 @@ const KEY_BYTES_MAX: usize = 64;
 /// Commands that a user and a host follow.
 const LOGINS: [&str; 6] = ["ssh ", "scp ", "sftp ", "rsync ", "mosh ", "ssh-copy-id "];
 
+/// The last of each command on a line as far as a place. A line may be as long as the text.
+#[derive(Default)]
+struct Logins {
+    seen: usize,
+    /// Whether a word begins with it.
+    last: [bool; LOGINS.len()],
+}
+
+impl Logins {
+    /// Whether a command stands before `at`, on its line. Places are asked for in order.
+    fn is_before(&mut self, text: &str, at: usize) -> bool {
+        let fresh = &text[self.seen..at.max(self.seen)];
+        let line = fresh.rfind('\n').map(|end| self.seen + end + 1);
+        if line.is_some() {
+            self.last = Default::default();
+        }
+        let line = line.unwrap_or(self.seen);
+        for (is_word, login) in self.last.iter_mut().zip(LOGINS) {
+            if let Some(begin) = text[line..at.max(line)].rfind(login) {
+                *is_word = !is_behind_letter(text, line + begin);
+            }
+        }
+        self.seen = at.max(self.seen);
+        self.last.contains(&true)
+    }
+}
+
 /// `ada@10.0.1.25` and `ada@node7`: users of ssh. Mail addresses are replaced whole.
 fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
+    let mut logins = Logins::default();
     for at in memchr::memchr_iter(b'@', text.as_bytes()) {
         let begin = text[..at]
             .rfind(|letter: char| !is_of_name(letter))
@@ -519,13 +566,7 @@ fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
                 end + text[end..].chars().next().map_or(1, char::len_utf8)
             });
         let host = name_at(text, at + 1);
-        let line = text[..begin].rfind('\n').map_or(0, |end| end + 1);
-        let before = &text[line..begin];
-        let is_command = before.ends_with(' ')
-            && LOGINS.iter().any(|login| {
-                let at = before.rfind(login);
-                at.is_some_and(|at| !is_behind_letter(before, at))
-            });
+        let is_command = text[..begin].ends_with(' ') && logins.is_before(text, begin);
         // The prompt of a shell.
         let behind = &text[at + 1 + host.len()..];
         let is_prompt = behind.starts_with(":~") || behind.starts_with(":/");
@@ -556,14 +597,14 @@ fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
 fn hosts(text: &str) -> impl Iterator<Item = &str> {
     static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(DOMAINS));
     static NCCL: LazyLock<Literals> = LazyLock::new(|| Literals::new([" NCCL "]));
-    let internal = FINDER.find(text).map(move |(_, at)| {
-        let begin = text[..at]
-            .rfind(|letter| !is_of_name(letter))
-            .map_or(0, |before| before + 1);
-        text.get(begin..at).unwrap_or_default()
-    });
+    let internal = FINDER
+        .find(text)
+        .map(move |(_, at)| name_before(text, at, is_of_name));
     let nccl = NCCL.find(text).filter_map(move |(_, at)| {
-        let line = text[..at].rfind('\n').map_or(0, |before| before + 1);
+        let least = text.floor_char_boundary(at.saturating_sub(HEADER_BYTES_MAX));
+        let line = text[least..at]
+            .rfind('\n')
+            .map_or(least, |before| least + before + 1);
         let header = text[line..at].rsplit_once(" [")?.0;
         let word = header
             .rsplit(|letter: char| letter.is_whitespace())
@@ -592,6 +633,41 @@ mod tests {
             found.push((kind, name))
         });
         assert_eq!(found, [(Kind::Node, "node-b")]);
+    }
+
+    #[test]
+    fn names_behind_letters_of_more_bytes_are_found() {
+        let mut found = Vec::new();
+        let text = "\u{e9}.internal \u{3002}db7.corp \u{e9}acme.s3.amazonaws.com \
+            \u{4e3a}ml-1@x.iam.gserviceaccount.com";
+        names(text, |kind, name| found.push((kind, name)));
+        assert!(found.contains(&(Kind::Node, "db7")), "{found:?}");
+        assert!(found.contains(&(Kind::Bucket, "acme")), "{found:?}");
+    }
+
+    #[test]
+    fn a_word_that_is_full_of_domains_has_no_long_name() {
+        for piece in [
+            ".s3.amazonaws.com",
+            ".lan",
+            ".iam.gserviceaccount.com",
+            "docker-",
+        ] {
+            names(&piece.repeat(1 << 10), |_, name| {
+                assert!(name.len() <= NAME_BYTES_MAX, "{piece}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_user_stands_behind_the_last_command_of_its_line() {
+        let mut logins = Logins::default();
+        let text = "ssh a@b c@d\n e@f xssh g@h scp i@j";
+        let behind: Vec<bool> = text
+            .match_indices('@')
+            .map(|(at, _)| logins.is_before(text, at - 1))
+            .collect();
+        assert_eq!(behind, [true, true, false, false, true]);
     }
 
     #[test]

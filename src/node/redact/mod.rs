@@ -203,6 +203,9 @@ impl Redactor {
     }
 
     fn name(&mut self, kind: Kind, name: &str, chars_min: usize) {
+        if name.len() > NAME_BYTES_MAX {
+            return;
+        }
         let kind = kind.word();
         let lower = name.to_ascii_lowercase();
         // Of a project, the number is a name.
