@@ -81,6 +81,9 @@ const COLUMNS: [(&str, Kind); 6] = [
 ];
 /// Columns of which a header with names has one.
 const BESIDE: [&str; 6] = ["READY", "ROLES", "STATUS", "PARTITION", "NODES", "STATE"];
+/// Most options of a command and their values before its host, and longest one.
+const OPTIONS_MAX: usize = 64;
+const OPTION_BYTES_MAX: usize = 4096;
 /// Most rows of a table, and most hosts of a list.
 const ROWS_MAX: usize = 1024;
 const HOSTS_MAX: usize = 1024;
@@ -151,10 +154,12 @@ pub(super) fn names<'a>(
         return;
     };
     let mut header = usize::MAX;
+    let mut line = Kubectl::default();
     for &(which, at) in places {
         match leads[which] {
             Lead::Before => {}
             Lead::Noun(noun, kind) => behind_noun(text, at, noun, kind, found),
+            Lead::Command(_, Kind::Namespace) if !line.has_before(text, at) => {}
             Lead::Command(command, kind) => behind_command(text, at, command, kind, found),
             Lead::Id => machine(text, at, found),
             Lead::Month => of_syslog(text, at, found),
@@ -197,6 +202,26 @@ fn is_in_word(text: &str, at: usize) -> bool {
     text[..at].ends_with(|letter: char| letter.is_alphanumeric() || "_-".contains(letter))
 }
 
+/// Whether a line has `kubectl`, as far as a place. A line may be as long as the text.
+#[derive(Default)]
+struct Kubectl {
+    seen: usize,
+    is_on_line: bool,
+}
+
+impl Kubectl {
+    /// Whether it stands before `at`, on its line. Places are asked for in order.
+    fn has_before(&mut self, text: &str, at: usize) -> bool {
+        let from = text.floor_char_boundary(self.seen.saturating_sub("kubectl".len()));
+        let fresh = &text[from..at.max(from)];
+        let line = fresh.rfind('\n');
+        self.is_on_line &= line.is_none();
+        self.is_on_line |= fresh[line.unwrap_or(0)..].contains("kubectl");
+        self.seen = at;
+        self.is_on_line
+    }
+}
+
 fn behind_command<'a>(
     text: &'a str,
     at: usize,
@@ -207,18 +232,20 @@ fn behind_command<'a>(
     if command == "ssh " && is_in_word(text, at) {
         return;
     }
-    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    let before = text[line..at].trim_end();
-    if kind == Kind::Namespace && !before.contains("kubectl") {
-        return;
-    }
     // `ssh` is also a word of sentences.
+    let before =
+        text[..at].trim_end_matches(|letter: char| letter.is_whitespace() && letter != '\n');
     let is_sentence = before.ends_with(|letter: char| letter.is_alphanumeric() || letter == ',');
     if command == "ssh " && is_sentence {
         return;
     }
     let rest = without_options(&text[at + command.len()..]).trim_start_matches(['"', '\'']);
     let rest = without_scheme(rest);
+    let rest = match kind {
+        // The names of buckets may follow each other in one word.
+        Kind::Bucket => &rest[..rest.floor_char_boundary(*NAME_BYTES.end() + 1)],
+        _ => rest,
+    };
     let is_of_list = |letter: char| letter.is_ascii_alphanumeric() || ".-_,:@[]".contains(letter);
     let word = rest
         .split(|letter| !is_of_list(letter))
@@ -243,7 +270,12 @@ fn behind_command<'a>(
 /// What follows the options of a command and their numbers: `-p 22 -o X=y `.
 fn without_options(rest: &str) -> &str {
     let mut rest = rest;
-    while let Some((word, behind)) = rest.split_once(' ') {
+    for _ in 0..OPTIONS_MAX {
+        let near = &rest[..rest.floor_char_boundary(OPTION_BYTES_MAX)];
+        let Some(end) = near.find(' ') else {
+            break;
+        };
+        let (word, behind) = (&rest[..end], &rest[end + 1..]);
         let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
         if !word.starts_with('-') && !is_number && !word.contains('=') || word.is_empty() {
             break;
@@ -255,11 +287,8 @@ fn without_options(rest: &str) -> &str {
 
 /// What follows the scheme of a URL: `https://`.
 fn without_scheme(rest: &str) -> &str {
-    let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    match rest.split_once("://") {
-        Some((scheme, behind)) if is_scheme(scheme) => behind,
-        _ => rest,
-    }
+    let behind = rest.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric());
+    behind.strip_prefix("://").unwrap_or(rest)
 }
 
 /// The parts of a list between commas, without those with brackets.
@@ -349,10 +378,9 @@ fn columns<'a>(text: &'a str, at: usize, last: &mut usize, found: &mut impl FnMu
     let columns: Vec<(usize, Kind)> = columns
         .filter_map(|(at, name)| Some((at, kind(name)?.1)))
         .collect();
-    for line in lines
-        .take(ROWS_MAX)
-        .take_while(|line| !line.trim().is_empty())
-    {
+    for line in lines.take(ROWS_MAX).take_while(|line| {
+        !line.trim().is_empty() && line.split_whitespace().ne(header.iter().copied())
+    }) {
         let cells: Vec<&str> = line.split_whitespace().collect();
         for (at, kind) in &columns {
             let cell = cells
@@ -370,6 +398,17 @@ fn columns<'a>(text: &'a str, at: usize, last: &mut usize, found: &mut impl FnMu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namespace_stands_behind_kubectl_on_its_line() {
+        let mut line = Kubectl::default();
+        let text = "x -n a kubectl -n b get -n c\n -n d kubectl -n e";
+        let behind: Vec<bool> = text
+            .match_indices(" -n ")
+            .map(|(at, _)| line.has_before(text, at))
+            .collect();
+        assert_eq!(behind, [false, true, true, false, true]);
+    }
 
     #[test]
     fn hosts_of_a_list_are_written_out() {
