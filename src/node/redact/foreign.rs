@@ -2,6 +2,7 @@
 //! letters look like ASCII ones, such as `P\u{430}ssword` with a Cyrillic letter.
 #![forbid(unsafe_code)]
 
+use super::ahead::Ahead;
 use super::keys;
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
@@ -100,12 +101,19 @@ static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new
 /// Calls `found` with the place of every such name.
 pub(super) fn names(text: &str, mut found: impl FnMut(Range<usize>)) {
     let Some(finder) = &*FINDER else { return };
+    let mut from = 0;
     for phrase in finder.find_iter(text) {
         // The end of a declined form; in other scripts, the value may follow at once.
         let has_forms = text[..phrase.end()].ends_with(|letter: char| letter < '\u{590}');
+        // The rest of a form may have the word again, and ends where the form ends.
+        if has_forms && phrase.start() < from {
+            continue;
+        }
         let behind = &text[phrase.end()..];
         let form = behind.trim_start_matches(|letter: char| has_forms && letter.is_alphabetic());
-        found(phrase.start()..phrase.end() + (behind.len() - form.len()));
+        let end = phrase.end() + (behind.len() - form.len());
+        from = from.max(end);
+        found(phrase.start()..end);
     }
     disguised(text, &mut found);
 }
@@ -113,9 +121,17 @@ pub(super) fn names(text: &str, mut found: impl FnMut(Range<usize>)) {
 /// Names with a letter of another script in them.
 fn disguised(text: &str, found: &mut impl FnMut(Range<usize>)) {
     let mut from = 0;
-    // Of Greek and Cyrillic letters, and of full-width ones, the first byte.
-    while let Some(next) = memchr_of_scripts(&text.as_bytes()[from..]) {
-        let at = from + next;
+    let (narrow, wide) = (Ahead::default(), Ahead::default());
+    loop {
+        // Of Greek and Cyrillic letters, and of full-width ones, the first byte.
+        let find_narrow = |rest: &str| memchr::memchr3(0xce, 0xd0, 0xd1, rest.as_bytes());
+        let find_wide = |rest: &str| memchr::memchr(0xef, rest.as_bytes());
+        let at = narrow
+            .find(text, from, find_narrow)
+            .min(wide.find(text, from, find_wide));
+        if at == text.len() {
+            return;
+        }
         let begin = text[..at]
             .rfind(|letter: char| !is_of_name(letter))
             .map_or(0, |end| {
@@ -137,12 +153,6 @@ fn disguised(text: &str, found: &mut impl FnMut(Range<usize>)) {
             found(begin..end);
         }
     }
-}
-
-fn memchr_of_scripts(bytes: &[u8]) -> Option<usize> {
-    let narrow = memchr::memchr3(0xce, 0xd0, 0xd1, bytes);
-    let wide = memchr::memchr(0xef, &bytes[..narrow.unwrap_or(bytes.len())]);
-    wide.or(narrow)
 }
 
 fn is_of_name(letter: char) -> bool {
@@ -172,4 +182,26 @@ fn look(letter: char) -> char {
     }
     let known = LOOKS.iter().find(|(looks, _)| looks.contains(letter));
     known.map_or(letter, |(_, ascii)| *ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_another_script_in_a_form_is_a_name() {
+        let text = "\u{43f}\u{430}\u{440}\u{43e}\u{43b}\u{44c}\u{5bc6}\u{7801}abc";
+        let mut found = Vec::new();
+        names(text, |name| found.push(name));
+        assert_eq!(found, [0..text.len(), 12..18]);
+    }
+
+    #[test]
+    fn a_name_that_goes_on_is_found_once() {
+        let text = "\u{43f}\u{430}\u{440}\u{43e}\u{43b}\u{44c}".repeat(100) + ": x P\u{430}ssword";
+        let mut found = Vec::new();
+        names(&text, |name| found.push(name));
+        let end = text.find(':').unwrap_or_default();
+        assert_eq!(found, [0..end, end + 4..text.len()]);
+    }
 }

@@ -2,6 +2,7 @@
 //! URLs, webhooks. `random.rs` finds words that look random.
 #![forbid(unsafe_code)]
 
+use super::ahead::Ahead;
 use super::keys::{is_absent, is_chosen, is_words};
 use super::literals::Literals;
 use super::{ordinary, random, spelling};
@@ -132,8 +133,8 @@ fn run(bytes: &[u8], is: impl Fn(u8) -> bool) -> usize {
 fn prefixed(text: &str, places: &mut Vec<Range<usize>>) {
     let Some(finder) = &*FINDER else { return };
     let bytes = text.as_bytes();
-    // Where the characters of the last token end. It may contain many prefixes.
-    let mut token_end = 0;
+    // Where the characters of the last token end, and where without full stops. It may contain many prefixes.
+    let (mut token_end, mut end) = (0, 0);
     for found in finder.find_overlapping_iter(text) {
         let before = found.start().checked_sub(1).map(|at| bytes[at]);
         if before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
@@ -141,8 +142,9 @@ fn prefixed(text: &str, places: &mut Vec<Range<usize>>) {
         }
         if found.end() > token_end {
             token_end = found.end() + run(&bytes[found.end()..], is_of_token);
+            let token = text[found.end()..token_end].trim_end_matches('.');
+            end = found.end() + token.len();
         }
-        let end = found.start() + text[found.start()..token_end].trim_end_matches('.').len();
         let rest = text.get(found.end()..end).unwrap_or_default();
         let is_ambiguous = found.pattern().as_usize() >= PREFIXES.len();
         let most = &rest[..rest.floor_char_boundary(WORDS_BYTES_MAX)];
@@ -155,16 +157,15 @@ fn prefixed(text: &str, places: &mut Vec<Range<usize>>) {
 /// Blocks of PEM, also with escaped line ends.
 fn pem(text: &str, places: &mut Vec<Range<usize>>) {
     let mut from = 0;
+    let ends = Ahead::default();
     while let Some(begin) = text[from..].find("-----BEGIN ").map(|at| from + at) {
         let most = text.floor_char_boundary(begin + PEM_BYTES_MAX);
         let block = &text[begin..most];
-        let length = match block.find("-----END ") {
-            Some(end) => {
-                let label = end + "-----END ".len();
-                block[label..]
-                    .find("-----")
-                    .map_or(block.len(), |close| label + close + "-----".len())
-            }
+        let end = ends.find(text, begin, |rest| rest.find("-----END ")) + "-----END ".len();
+        let length = match (end <= most).then_some(end - begin) {
+            Some(label) => block[label..]
+                .find("-----")
+                .map_or(block.len(), |close| label + close + "-----".len()),
             // The block is cut: what can be part of it.
             None => run(block.as_bytes(), |byte| {
                 byte.is_ascii_alphanumeric() || b"+/=-\\ \r\n,:".contains(&byte)
@@ -255,15 +256,16 @@ fn is_base64(value: &str) -> bool {
 
 /// Passwords in URLs: `https://user:PASSWORD@host`.
 fn passwords(text: &str, places: &mut Vec<Range<usize>>) {
+    let (ends, signs) = (Ahead::default(), Ahead::default());
+    let is_part = |byte: u8| !byte.is_ascii_whitespace() && !b"\"'`<>\0\\".contains(&byte);
     for at in memchr::memmem::find_iter(text.as_bytes(), "://") {
         let from = at + "://".len();
-        let rest = &text.as_bytes()[from..];
-        let word = run(rest, |byte| {
-            !byte.is_ascii_whitespace() && !b"\"'`<>\0\\".contains(&byte)
-        });
-        let word = &text[from..from + word];
+        let end = ends.find(text, from, |rest| Some(run(rest.as_bytes(), is_part)));
+        let word = &text[from..end];
         let authority = word.find(['/', '?', '#']).unwrap_or(word.len());
-        let (name, is_odd) = match (word[..authority].rfind('@'), word.find('@')) {
+        let sign = signs.find(text, from, |rest| rest.find('@'));
+        let sign = (sign < end).then(|| sign - from);
+        let (name, is_odd) = match (word[..authority].rfind('@'), sign) {
             (Some(end), _) => (&word[..end], false),
             // A password may have a slash that was not escaped.
             (None, Some(end)) => (&word[..end], true),
@@ -290,8 +292,11 @@ fn passwords(text: &str, places: &mut Vec<Range<usize>>) {
 
 /// Passwords of databases: `jdbc:oracle:thin:user/PASSWORD@host`, and `host:5432:db:user:PASSWORD`.
 fn databases(text: &str, places: &mut Vec<Range<usize>>) {
+    let ends = Ahead::default();
     for at in memchr::memmem::find_iter(text.as_bytes(), "jdbc:oracle:") {
-        let word = &text[at..at + run(&text.as_bytes()[at..], |byte| byte.is_ascii_graphic())];
+        let is_part = |byte: u8| byte.is_ascii_graphic();
+        let end = ends.find(text, at, |rest| Some(run(rest.as_bytes(), is_part)));
+        let word = &text[at..end];
         if let Some((before, _)) = word.split_once('@')
             && let Some(slash) = before.rfind('/')
         {
@@ -323,18 +328,30 @@ fn logins(text: &str, places: &mut Vec<Range<usize>>) {
     static SIGNS: LazyLock<Literals> =
         LazyLock::new(|| Literals::new(["@tcp(", "@unix(", "@udp(", "@("]));
     static LOGIN: LazyLock<Literals> = LazyLock::new(|| Literals::new(["login"]));
+    let bytes = text.as_bytes();
+    let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"\"'`".contains(byte);
+    // The word of the last sign, up to its first colon.
+    let (mut begin, mut colon, mut seen) = (0, None, 0);
     for (_, at) in SIGNS.find(text) {
-        let before = text[..at].bytes().rev();
-        let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"\"'`".contains(byte);
-        let word = &text[at - before.take_while(is_part).count()..at];
-        if let Some((_, password)) = word.split_once(':')
+        if at < seen {
+            (begin, colon, seen) = (0, None, 0);
+        }
+        if let Some(end) = bytes[seen..at].iter().rposition(|byte| !is_part(byte)) {
+            (begin, colon) = (seen + end + 1, None);
+        }
+        let from = begin.max(seen);
+        colon = colon.or_else(|| memchr::memchr(b':', &bytes[from..at]).map(|colon| from + colon));
+        seen = at;
+        if let Some(password) = colon.map(|colon| colon + 1..at)
             && !password.is_empty()
-            && !is_absent(password)
+            && !is_absent(&text[password.clone()])
         {
-            places.push(at - password.len()..at);
+            places.push(password);
         }
     }
-    for (_, at) in LOGIN.find(text) {
+    let ends_word = |at: &usize| bytes.get(*at).is_some_and(u8::is_ascii_whitespace);
+    let found = LOGIN.find(text).map(|(_, at)| at);
+    for at in found.filter(|at| ends_word(&(at + "login".len()))) {
         let mut words = text[at..].split_ascii_whitespace();
         if (words.next(), words.nth(1)) == (Some("login"), Some("password"))
             && let Some(password) = words.next()
@@ -347,13 +364,13 @@ fn logins(text: &str, places: &mut Vec<Range<usize>>) {
 
 fn webhooks(text: &str, places: &mut Vec<Range<usize>>) {
     static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(WEBHOOKS));
+    let ends = Ahead::default();
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./+=~%?&;:@#".contains(&byte);
     for (which, at) in FINDER.find(text) {
         let from = at + WEBHOOKS[which].len();
-        let length = run(&text.as_bytes()[from..], |byte| {
-            byte.is_ascii_alphanumeric() || b"_-./+=~%?&;:@#".contains(&byte)
-        });
-        if length > 0 {
-            places.push(from..from + length);
+        let end = ends.find(text, from, |rest| Some(run(rest.as_bytes(), is_part)));
+        if from < end {
+            places.push(from..end);
         }
     }
 }
@@ -361,6 +378,25 @@ fn webhooks(text: &str, places: &mut Vec<Range<usize>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_that_is_full_of_signs_is_passed_over_once() {
+        for piece in [
+            "a@(",
+            "b:@(",
+            "://",
+            "a://b:c@",
+            "jdbc:oracle:",
+            "hooks.slack.com/",
+            "login",
+            "-----BEGIN _",
+            "sk-.",
+        ] {
+            // A search to the end of the word from each sign takes minutes.
+            let text = piece.repeat(1 << 15);
+            assert!(places(&text).len() <= 1 << 15, "{piece}");
+        }
+    }
 
     #[test]
     fn values_of_a_secret_of_kubernetes_are_found_plain_and_in_base64() {
