@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
+use super::pattern::without_boundaries;
 use regex::{Regex, RegexSet, RegexSetBuilder};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -229,14 +230,18 @@ const AUTOMATON_BYTES_MAX: usize = 64 << 20;
 static REGEXES: LazyLock<Option<(RegexSet, Vec<Regex>)>> = LazyLock::new(|| {
     let patterns = FORMATS.map(|(_, pattern, _)| pattern);
     let regexes = patterns.iter().map(|pattern| Regex::new(pattern));
-    Some((
-        RegexSetBuilder::new(patterns)
-            .dfa_size_limit(AUTOMATON_BYTES_MAX)
-            .build()
-            .ok()?,
-        regexes.collect::<Result<_, _>>().ok()?,
-    ))
+    Some((set(patterns)?, regexes.collect::<Result<_, _>>().ok()?))
 });
+/// The formats that a line with letters beyond ASCII may have, without boundaries of words: as in `pattern.rs`.
+static LOOSE: LazyLock<Option<RegexSet>> =
+    LazyLock::new(|| set(FORMATS.map(|(_, pattern, _)| without_boundaries(pattern))));
+
+fn set(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Option<RegexSet> {
+    RegexSetBuilder::new(patterns)
+        .dfa_size_limit(AUTOMATON_BYTES_MAX)
+        .build()
+        .ok()
+}
 
 pub(super) fn find(line: &str) -> Vec<Found> {
     let Some((set, regexes)) = &*REGEXES else {
@@ -245,6 +250,10 @@ pub(super) fn find(line: &str) -> Vec<Found> {
             what: "a text that could not be checked",
             at: 0..line.len(),
         }];
+    };
+    let set = match line.is_ascii() {
+        true => set,
+        false => LOOSE.as_ref().unwrap_or(set),
     };
     let mut found = Vec::new();
     for number in set.matches(line) {

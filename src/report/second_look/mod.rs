@@ -15,6 +15,7 @@ mod formats;
 mod layouts;
 mod named;
 mod nouns;
+mod pattern;
 mod prose;
 mod told;
 

@@ -1,13 +1,13 @@
 //! Values beside a name that says that they are secret, on one line.
 #![forbid(unsafe_code)]
 
+use super::pattern::Pattern;
 use super::{Found, is_placeholder};
-use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
 
 /// A name and what separates it from its value: a sign, a cell of a table, or a list.
-static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static NAMED: LazyLock<Option<Pattern>> = LazyLock::new(|| {
     let name = r"(?:passw(?:or)?ds?|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|creds?|salt|pin[_-]?code|munge[._-]key|authorization|auth[_-]?token|cookie)";
     let tail = r"(?:_(?:value|id|base|old|new|\d+))?";
     let behind = r"(?:&quot;|%2[27]|Some\(|[\x22'`*\\])*";
@@ -16,10 +16,9 @@ static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let list = r"[\x22']\s*,\s*(?:[\x22']value[\x22']\s*:\s*)?[\x22']";
     let cell = r"\s*(?:</\w+>\s*)+(?:<\w[^>]*>\s*)+";
     let option = r"\s+";
-    Regex::new(&format!(
+    Pattern::new(&format!(
         r"(?i)(?:(--[\w-]*{name}{tail}){option}|\b([\w.-]*{name}{tail})(?:{behind}{sign}{behind}|{behind}{cell}|{open}|{list}))"
     ))
-    .ok()
 });
 
 pub(super) fn find(line: &str) -> Vec<Found> {
@@ -27,7 +26,8 @@ pub(super) fn find(line: &str) -> Vec<Found> {
         return vec![found(0..line.len())];
     };
     let mut all = Vec::new();
-    for name in named.find_iter(line) {
+    let names = named.on(line).map(|named| named.find_iter(line));
+    for name in names.into_iter().flatten() {
         // The placeholder is no name, but a variable may be called so.
         let is_placeholder = name.as_str().starts_with("SECRET");
         let is_value = line[..name.start()].ends_with(':');

@@ -2,6 +2,7 @@
 //! `SLURM_NODELIST=X`, `user=X`, rows beneath `NAME  READY`.
 #![forbid(unsafe_code)]
 
+use super::pattern::Pattern;
 use super::prose::unseen;
 use super::{Found, is_placeholder};
 use regex::Regex;
@@ -83,10 +84,10 @@ const COLUMNS: [&str; 4] = ["READY", "ROLES", "NODELIST(REASON)", "NODELIST"];
 /// Shortest word that is judged by its letters.
 const LETTERS_MIN: usize = 6;
 
-static REGEXES: LazyLock<Option<Vec<Regex>>> = LazyLock::new(|| {
+static PATTERNS: LazyLock<Option<Vec<Pattern>>> = LazyLock::new(|| {
     RULES
         .iter()
-        .map(|(_, rule, _)| Regex::new(rule).ok())
+        .map(|(_, rule, _)| Pattern::new(rule))
         .collect()
 });
 
@@ -104,12 +105,13 @@ pub(super) fn find(line: &str) -> Vec<Found> {
     if !may_name(line) {
         return Vec::new();
     }
-    let Some(regexes) = &*REGEXES else {
+    let Some(patterns) = &*PATTERNS else {
         return vec![found("a text that could not be checked", 0..line.len())];
     };
     let mut all = Vec::new();
-    for (regex, (what, _, is_word)) in regexes.iter().zip(RULES) {
-        for captures in regex.captures_iter(line) {
+    for (pattern, (what, _, is_word)) in patterns.iter().zip(RULES) {
+        let found_here = pattern.on(line).map(|regex| regex.captures_iter(line));
+        for captures in found_here.into_iter().flatten() {
             let Some(name) = captures.iter().skip(1).flatten().next() else {
                 continue;
             };

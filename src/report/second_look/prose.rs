@@ -3,9 +3,9 @@
 //! (`triples.txt`), or if it mixes letters, digits and signs.
 #![forbid(unsafe_code)]
 
+use super::pattern::Pattern;
 use super::told::is_given;
 use super::{Found, is_placeholder};
-use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -23,13 +23,13 @@ const PROMPT_BYTES_MAX: usize = 48;
 const ROWS_MAX: usize = 100;
 
 /// Names of secrets in prose: English, Latin script, and other scripts; and typed commands that print one.
-static TELLS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static TELLS: LazyLock<Option<Pattern>> = LazyLock::new(|| {
     let english = r"passw(?:or)?d|assword|pass ?phrase|passcode|credential|\bcreds?\b|_creds?\b|(?:api|access|private|admin|munge|unseal|vault|root|refresh|login|shared)[ ._-]?(?:key|token)|secret|\bsalt\b|pin[ _-]code|digest username|sudo -S|useradd|usermod|--with-token|\bkinit\b";
     let latin = r"passwort|kennwort|contrase|wachtwoord|\bhas[lł][oae]|[sş]ifre|\bparol[aăeǎ]|l[oö]senord|salasana|\bheslo|adgangskode|jelsz[oó]|kata sandi|m[aậ]t kh[aẩ]u|\bpassord|mot de passe|\bcl[eé]f? (?:api|d.api)|\bclave\b|\bchiave\b|\bchave\b|\bsenha\b";
     let other =
         r"كلمة|पासवर्ड|κωδικ|συνθηματικ|รหัสผ่าน|סיסמ|парол|密码|密碼|パスワード|비밀번호|암호";
     let printed = r"^(?:\$|#|>>>) (?:cat|echo \W?\$|printenv|print\(os\.environ|os\.environ|pass show).*(?:token|key)";
-    Regex::new(&format!("(?i){english}|{latin}|{other}|{printed}")).ok()
+    Pattern::new(&format!("(?i){english}|{latin}|{other}|{printed}"))
 });
 
 /// Which letter may be the third behind two, a bit for each.
@@ -66,7 +66,8 @@ impl Above {
         };
         let mut all = Vec::new();
         let name = tells
-            .find(line)
+            .on(line)
+            .and_then(|tells| tells.find(line))
             .filter(|name| !line[name.range()].ends_with("SECRET"));
         if let Some(name) = &name {
             let begin = line.floor_char_boundary(name.start().saturating_sub(BEFORE_BYTES_MAX));

@@ -5,6 +5,7 @@
 //! letters, or if its letters cannot be pronounced.
 #![forbid(unsafe_code)]
 
+use super::pattern::Pattern;
 use super::prose::unseen;
 use super::{Found, is_placeholder};
 use regex::Regex;
@@ -25,7 +26,7 @@ static RULES: LazyLock<Option<Vec<Rule>>> = LazyLock::new(|| {
     let sign = r#"(?:\\?["'])?\s*[:=\x{ff1a}\x{ff1d}]\s*"#;
     let noun = "(?:passw(?:or)?d|passphrase|passwort|kennwort|apikey|token|secret|bearer|pass|(?:api|access|secret|account|auth|private)[ -]key)";
     let other = "(?:\u{5bc6}\u{7801}|\u{5bc6}\u{78bc}|\u{53e3}\u{4ee4}|\u{4ee4}\u{724c}|\u{5bc6}\u{94a5}|\u{30d1}\u{30b9}\u{30ef}\u{30fc}\u{30c9}|\u{43f}\u{430}\u{440}\u{43e}\u{43b}\u{44c}|\u{442}\u{43e}\u{43a}\u{435}\u{43d}|\u{c554}\u{d638}|\u{be44}\u{bc00}\u{bc88}\u{d638}|contrase(?:\u{f1}|n)a|kennwort|passwort|mot de passe|senha)";
-    let copula = r"(?:\s+(?:is|was|to|as|ist|est|for\s+\w+)\b:?)?";
+    let copula = r"(?:\s+(?:is|was|to|as|ist|est|for\s+\w+):?)?";
     let rules: [(String, Doubted); 8] = [
         (
             format!(r"(?i)(?:^|[^\w.-])(?:pass|psw|passcode){sign}{value}"),
@@ -119,11 +120,11 @@ fn may_tell(line: &str) -> bool {
 
 /// Words of commands that take a secret.
 fn commands(line: &str, all: &mut Vec<Found>) {
-    static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"\b(?:vault login|wandb login|huggingface-cli login|sshpass|mysql\w*|ftp)\s")
-            .ok()
+    static COMMAND: LazyLock<Option<Pattern>> = LazyLock::new(|| {
+        Pattern::new(r"\b(?:vault login|wandb login|huggingface-cli login|sshpass|mysql\w*|ftp)\s")
     });
-    let Some(command) = COMMAND.as_ref().and_then(|command| command.find(line)) else {
+    let command = COMMAND.as_ref().and_then(|command| command.on(line));
+    let Some(command) = command.and_then(|command| command.find(line)) else {
         return;
     };
     let mut from = command.end();
