@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
-use super::pattern::without_boundaries;
+use super::pattern::{is_slow, without_boundaries};
 use regex::{Regex, RegexSet, RegexSetBuilder};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -232,7 +232,7 @@ static REGEXES: LazyLock<Option<(RegexSet, Vec<Regex>)>> = LazyLock::new(|| {
     let regexes = patterns.iter().map(|pattern| Regex::new(pattern));
     Some((set(patterns)?, regexes.collect::<Result<_, _>>().ok()?))
 });
-/// The formats that a line with letters beyond ASCII may have, without boundaries of words: as in `pattern.rs`.
+/// The formats that a long line with letters beyond ASCII may have, without boundaries of words: as in `pattern.rs`.
 static LOOSE: LazyLock<Option<RegexSet>> =
     LazyLock::new(|| set(FORMATS.map(|(_, pattern, _)| without_boundaries(pattern))));
 
@@ -251,9 +251,9 @@ pub(super) fn find(line: &str) -> Vec<Found> {
             at: 0..line.len(),
         }];
     };
-    let set = match line.is_ascii() {
-        true => set,
-        false => LOOSE.as_ref().unwrap_or(set),
+    let set = match is_slow(line) {
+        true => LOOSE.as_ref().unwrap_or(set),
+        false => set,
     };
     let mut found = Vec::new();
     for number in set.matches(line) {
