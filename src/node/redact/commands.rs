@@ -21,6 +21,8 @@ enum Carries {
     AfterPercent,
     /// What follows the second sign of `--from-literal=key=VALUE`.
     AfterSign,
+    /// The next word, whether or not an option stands before it.
+    First,
     /// Any word of the command that looks chosen.
     Chosen,
     /// A word of 40 hexadecimal digits, which otherwise is a hash.
@@ -28,7 +30,8 @@ enum Carries {
 }
 
 /// Programs, or a program and its subcommand, and their options.
-const PROGRAMS: [(&str, &[&str], Carries); 38] = [
+const PROGRAMS: [(&str, &[&str], Carries); 39] = [
+    ("ConvertTo-SecureString", &[], Carries::First),
     ("useradd", &["-p"], Carries::Value),
     ("usermod", &["-p"], Carries::Value),
     ("mkpasswd", &[], Carries::Chosen),
@@ -160,6 +163,13 @@ fn command(
             if let Some(behind) = behind.filter(|behind| !is_absent(behind)) {
                 places.push(place.end - behind.len()..place.end);
             }
+            return;
+        }
+        if carries == Carries::First {
+            if word.starts_with('-') {
+                continue;
+            }
+            places.extend((!word.starts_with('$')).then_some(place));
             return;
         }
         if carries == Carries::Hash {

@@ -9,7 +9,13 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Words for a secret, and phrases of SQL.
-const PHRASES: [&str; 85] = [
+const PHRASES: [&str; 91] = [
+    "d'accès",
+    "d\u{2019}accès",
+    "jeton",
+    "Jeton",
+    "p4ssw0rd",
+    "P4ssw0rd",
     "identified by",
     "IDENTIFIED BY",
     "mot de passe",

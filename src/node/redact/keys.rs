@@ -147,9 +147,9 @@ const OPEN_KEYS: [&str; 12] = [
     "store",
 ];
 /// Parts before `token` in the names of tokens of a language.
-const OPEN_TOKENS: [&str; 14] = [
-    "bos", "class", "cls", "eos", "image", "mask", "next", "pad", "prompt", "sep", "special",
-    "stop", "text", "unk",
+const OPEN_TOKENS: [&str; 17] = [
+    "bos", "class", "cls", "eos", "image", "input", "mask", "next", "output", "pad", "per",
+    "prompt", "sep", "special", "stop", "text", "unk",
 ];
 /// Names of one part whose value is a secret unless it is a plain word or a number.
 const ALONE: [&str; 6] = ["auth", "bearer", "key", "mnemonic", "pin", "salt"];

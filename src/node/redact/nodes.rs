@@ -42,7 +42,10 @@ const NOUNS: [(&str, Kind); 29] = [
     ("serviceaccount ", Kind::User),
 ];
 /// Commands and options that hosts follow.
-const COMMANDS: [(&str, Kind); 26] = [
+const COMMANDS: [(&str, Kind); 29] = [
+    ("kubectl logs ", Kind::Node),
+    ("kubectl exec ", Kind::Node),
+    ("PING ", Kind::Node),
     (" -n ", Kind::Namespace),
     ("ssh ", Kind::Node),
     ("mpirun -H ", Kind::Node),
@@ -110,7 +113,12 @@ enum Lead {
     Id,
     Month,
     Column,
+    /// Of a line of a file of hosts, behind the name.
+    Slots,
 }
+
+/// What follows the name of a host in a file of hosts of MPI.
+const SLOTS: &str = " slots=";
 
 static FINDER: LazyLock<Option<(AhoCorasick, Vec<Lead>)>> = LazyLock::new(|| {
     let nouns = NOUNS.map(|(noun, kind)| (noun, Lead::Noun(noun, kind)));
@@ -122,7 +130,8 @@ static FINDER: LazyLock<Option<(AhoCorasick, Vec<Lead>)>> = LazyLock::new(|| {
         .chain(commands)
         .chain(IDS.map(|id| (id, Lead::Id)))
         .chain(MONTHS.map(|month| (month, Lead::Month)))
-        .chain(BESIDE.map(|column| (column, Lead::Column)));
+        .chain(BESIDE.map(|column| (column, Lead::Column)))
+        .chain([(SLOTS, Lead::Slots)]);
     let (patterns, leads): (Vec<&str>, Vec<Lead>) = all.unzip();
     let finder = AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
@@ -164,6 +173,7 @@ pub(super) fn names<'a>(
             Lead::Id => machine(text, at, found),
             Lead::Month => of_syslog(text, at, found),
             Lead::Column => columns(text, at, &mut header, found),
+            Lead::Slots => with_slots(text, at, found),
         }
     }
 }
@@ -264,6 +274,17 @@ fn behind_command<'a>(
     }
     if word.find('[').is_some_and(|at| at > 0) && word.len() <= *NAME_BYTES.end() {
         found(kind, word);
+    }
+}
+
+/// `node7 slots=8`: the host before `at`.
+fn with_slots<'a>(text: &'a str, at: usize, found: &mut impl FnMut(Kind, &'a str)) {
+    let least = text.floor_char_boundary(at.saturating_sub(*NAME_BYTES.end() + 1));
+    let is_of_host = |letter: char| letter.is_ascii_alphanumeric() || ".-_".contains(letter);
+    let before = &text[least..at];
+    let host = &before[before.trim_end_matches(is_of_host).len()..];
+    if NAME_BYTES.contains(&host.len()) && is_host(host) {
+        found(Kind::Node, host);
     }
 }
 

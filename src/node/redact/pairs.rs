@@ -54,6 +54,8 @@ const COLUMNS_MAX: usize = 64;
 const NEAR_BYTES_MAX: usize = 256;
 /// Values that are found before the first ones are compared, of which many may be the same.
 const FOUND_MIN: usize = 1 << 16;
+/// Fewest bytes of a password behind a user and a slash.
+const SLASH_BYTES_MIN: usize = 6;
 /// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 64;
 /// Commands of shells and files that stand before a variable and its value.
@@ -200,8 +202,8 @@ pub(super) struct Line {
     pub(super) row: usize,
     /// Where the row ends, with its `\n`.
     pub(super) row_end: usize,
-    /// Cells of the row, if it may be the header of a file with commas; else 0.
-    pub(super) cells: usize,
+    /// Cells of the row and the sign between them, if it may be the header of a file with commas or semicolons; else 0.
+    pub(super) cells: (usize, char),
     /// Whether a configuring command is on it.
     is_configured: bool,
     /// Whether a string has begun, for each sign of a string.
@@ -252,15 +254,15 @@ impl Line {
     }
 }
 
-/// The number of cells of a header with commas; 0 if the line is none.
-fn cells_of_header(line: &str) -> usize {
-    let cells = line.trim_end().split(',').take(COLUMNS_MAX + 1);
+/// The number of cells of a header and the sign between them; 0 if the line is none.
+fn cells_of_header(line: &str) -> (usize, char) {
     let is_name = |cell: &str| !cell.is_empty() && cell.bytes().all(is_of_name);
-    match cells.clone().all(is_name) {
-        true => Some(cells.count()).filter(|count| (2..=COLUMNS_MAX).contains(count)),
-        false => None,
-    }
-    .unwrap_or(0)
+    let cells = |sign: char| {
+        let cells = line.trim_end().split(sign).take(COLUMNS_MAX + 1);
+        let count = cells.clone().all(is_name).then(|| cells.count())?;
+        (2..=COLUMNS_MAX).contains(&count).then_some((count, sign))
+    };
+    cells(',').or_else(|| cells(';')).unwrap_or_default()
 }
 
 /// Words on lines, and in columns of tables, that tell of a secret.
@@ -312,6 +314,10 @@ fn secret(layout: Layout<'_>, found: &mut Vec<Value>) {
         found.extend(told.map(Value::likely));
     }
     let values = found.split_off(count);
+    let pairs = values
+        .iter()
+        .filter_map(|value| behind_slash(text, value.at.end));
+    found.extend(pairs.map(Value::likely));
     let is_other = |value: &Value| keys::is_other(word, &text[value.at.clone()]);
     found.extend(values.into_iter().filter(|value| !is_other(value)));
 }
@@ -342,6 +348,9 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
             Weak::Pass if is_list || is_sentence => Weak::Alone,
             other => other,
         };
+        if matches!(weak, Weak::Login | Weak::Pass) {
+            found.extend(behind_slash(text, value.at.end).map(Value::likely));
+        }
         if !weak.is_secret(written) {
             continue;
         }
@@ -358,6 +367,15 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
         };
         found.extend(told.map(Value::likely));
     }
+}
+
+/// The password of `login: user / VALUE`, at the end of its line.
+fn behind_slash(text: &str, at: usize) -> Option<Range<usize>> {
+    let rest = text[at..].strip_prefix(" / ")?;
+    let end = length(rest, ends_word);
+    let is_last = rest[end..].is_empty() || rest[end..].starts_with(['\n', '\r']);
+    let at = text.len() - rest.len();
+    (is_last && end >= SLASH_BYTES_MIN).then_some(at..at + end)
 }
 
 /// `API key`, `access key`.
@@ -498,6 +516,10 @@ impl Layout<'_> {
         if rest.starts_with("</") {
             return self.html_cells(spaced, found);
         }
+        // `<entry key="password">VALUE</entry>`.
+        if is_quoted && rest.starts_with('>') {
+            return self.element(spaced + 1, false, found);
+        }
         let before = &self.text[..self.name.start];
         if before.ends_with("</") {
             return;
@@ -507,7 +529,7 @@ impl Layout<'_> {
             let tag = length(rest, |byte| b"<>\n".contains(&byte));
             let is_open = rest[tag..].starts_with('>') && !rest[..tag].ends_with('/');
             if is_open {
-                self.element(spaced + tag + 1, found);
+                self.element(spaced + tag + 1, true, found);
             }
             return;
         }
@@ -537,6 +559,7 @@ impl Layout<'_> {
             self.named_value(spaced + 1, found);
         }
         self.csv_column(found);
+        self.value_above(found);
         if found.len() == count && keys::is_variable(name) && (is_column || rest.starts_with(',')) {
             let at = self.skip_spaces(spaced + usize::from(rest.starts_with(',')));
             return self.one(at, true, found);
@@ -573,6 +596,9 @@ impl Layout<'_> {
         let is_short = rest.len() <= 3 || rest.bytes().take(4).any(ends_line);
         if block && is_short {
             return self.block(line, at, found);
+        }
+        if rest.starts_with("<<") {
+            return self.here_document(at, found);
         }
         if rest.starts_with('(') {
             return self.arguments(at, found);
@@ -675,11 +701,11 @@ impl Layout<'_> {
     }
 
     /// `<password>VALUE</password>`.
-    fn element(&self, at: usize, found: &mut Vec<Value>) {
+    fn element(&self, at: usize, is_certain: bool, found: &mut Vec<Value>) {
         let rest = &self.text[at..];
         let end = self.ends.tag.find(self.text, at, |rest| rest.find('<'));
         let most = at + as_far_as_a_value(rest).len();
-        self.push(at..end.min(most), true, found);
+        self.push(at..end.min(most), is_certain, found);
     }
 
     /// The next string of a list, `"--password", "VALUE"`, or the value of

@@ -7,6 +7,8 @@ use super::{keys, ordinary, spelling};
 use aho_corasick::AhoCorasick;
 use std::sync::LazyLock;
 
+/// Most lines of a here document.
+const DOCUMENT_LINES_MAX: usize = 64;
 /// Most cells of a row behind the one of a name.
 const CELLS_MAX: usize = 8;
 /// Most bytes of these cells.
@@ -116,22 +118,22 @@ impl Layout<'_> {
         }
     }
 
-    /// The cells of a column of a file with commas, whose first line has the name.
+    /// The cells of a column of a file with commas or semicolons, whose first line has the name.
     pub(super) fn csv_column(&self, found: &mut Vec<Value>) {
-        let (begin, count) = (self.line.row, self.line.cells);
+        let (begin, (count, sign)) = (self.line.row, self.line.cells);
         if count == 0 {
             return;
         }
         // The line before the first has another number of cells.
         let above = self.text[..begin.saturating_sub(1)].rfind('\n');
         let before = &self.text[above.map_or(0, |end| end + 1)..begin];
-        if begin > 0 && before.split(',').count() == count {
+        if begin > 0 && before.split(sign).count() == count {
             return;
         }
-        let column = self.text[begin..self.name.start].matches(',').count();
+        let column = self.text[begin..self.name.start].matches(sign).count();
         let mut at = self.line.row_end;
         for line in self.text[at..].split_inclusive('\n') {
-            let cells: Vec<&str> = line.trim_end().split(',').collect();
+            let cells: Vec<&str> = line.trim_end().split(sign).collect();
             if cells.len() != count {
                 return;
             }
@@ -140,6 +142,53 @@ impl Layout<'_> {
             let from = at + before + cells[column].find(cell).unwrap_or(0);
             self.push(from..from + cell.len(), keys::is_chosen(cell), found);
             at += line.len();
+        }
+    }
+
+    /// `value: VALUE` on the line above `name: KEY`.
+    pub(super) fn value_above(&self, found: &mut Vec<Value>) {
+        let own = self.text[self.line.row..self.name.start].trim_start();
+        let key = own.trim_start_matches("- ");
+        if key.trim_end_matches([' ', '"', '\'']) != "name:" {
+            return;
+        }
+        let Some(end) = self.line.row.checked_sub(1) else {
+            return;
+        };
+        let most = self
+            .text
+            .ceil_char_boundary(end.saturating_sub(VALUE_BYTES_MAX));
+        let begin = self.text[most..end]
+            .rfind('\n')
+            .map_or(most, |at| most + at + 1);
+        let above = self.text[begin..end].trim_start().trim_start_matches("- ");
+        if let Some(value) = above.strip_prefix("value:") {
+            self.one(end - value.trim_start().len(), true, found);
+        }
+    }
+
+    /// The lines of a here document, `<<EOF` up to `EOF`.
+    pub(super) fn here_document(&self, at: usize, found: &mut Vec<Value>) {
+        let first = at + length(&self.text[at..], ends_line);
+        let word = self.text[at..first].trim_start_matches(['<', '-', '~', '"', '\'']);
+        let word = word.trim_end_matches(['"', '\'']);
+        if word.is_empty() || word.contains(char::is_whitespace) {
+            return;
+        }
+        let mut begin = first + 1;
+        let Some(rest) = self.text.get(begin..) else {
+            return;
+        };
+        let lines = as_far_as_a_value(rest).split_inclusive('\n');
+        for line in lines.take(DOCUMENT_LINES_MAX) {
+            let inner = line.trim();
+            // Another one may begin before this one ends.
+            if inner == word || inner.contains("<<") {
+                return;
+            }
+            let from = begin + (line.len() - line.trim_start().len());
+            self.push(from..from + inner.len(), true, found);
+            begin += line.len();
         }
     }
 

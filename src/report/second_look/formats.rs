@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 /// What a text looks like, its format, and whether a match is a placeholder or ordinary.
 type Format = (&'static str, &'static str, fn(&str) -> bool);
 
-const FORMATS: [Format; 47] = [
+const FORMATS: [Format; 49] = [
     (
         "a GitHub token",
         r"\b(?:gh[a-z]_[0-9A-Za-z]{20,}|github_pat_\w{20,})",
@@ -89,6 +89,16 @@ const FORMATS: [Format; 47] = [
     (
         "a password beside a login",
         r"\blogin\s+\S+\s+password\s+\S+",
+        |text| text.ends_with("SECRET"),
+    ),
+    (
+        "a password behind a user and a slash",
+        r"(?i)\b(?:login|pass|credentials?)\s?:\s*\S+ / \S{6,}\s*$",
+        |text| text.trim_end().ends_with("SECRET"),
+    ),
+    (
+        "a string that PowerShell hides",
+        r"ConvertTo-SecureString\s+(?:-String\s+)?[\x22'][^\x22'$]+",
         |text| text.ends_with("SECRET"),
     ),
     (

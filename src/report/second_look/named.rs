@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 /// A name and what separates it from its value: a sign, a cell of a table, or a list.
 static NAMED: LazyLock<Option<Pattern>> = LazyLock::new(|| {
-    let name = r"(?:passw(?:or)?ds?|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|creds?|salt|pin[_-]?code|munge[._-]key|authorization|auth[_-]?token|cookie)";
+    let name = r"(?:p[a4]ssw(?:[o0]r)?ds?|jeton|d['\x{2019}]acc\x{e8}s|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|creds?|salt|pin[_-]?code|munge[._-]key|authorization|auth[_-]?token|cookie)";
     let tail = r"(?:_(?:value|id|base|old|new|\d+))?";
     let behind = r"(?:&quot;|%2[27]|Some\(|[\x22'`*\\])*";
     let sign = r"\s*(?:=|:|\||\x{ff1a}|\x{ff1d}|%3[AaDd]|\.{2,})\s*(?:(?:bearer|basic)\s+)?";
@@ -69,8 +69,19 @@ fn word(line: &str, at: usize) -> Option<Range<usize>> {
         && rest[word.len()..].starts_with([' ', ','])
         && !super::told::is_given(word)
         && !line[..at].ends_with('=');
-    let is_doubt = word.len() > 1 && !is_placeholder(word) && !is_reference && !is_sentence;
+    let is_doubt = word.len() > 1
+        && !is_placeholder(word)
+        && !is_reference
+        && !is_sentence
+        && !is_measured(word);
     is_doubt.then_some(at..at + word.len())
+}
+
+/// A decimal fraction, with or without a unit of time: `per token: 11.2ms`.
+fn is_measured(word: &str) -> bool {
+    let number = word.trim_end_matches(['m', 'u', 'n', 's']);
+    let is_of_number = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    number.len() <= 8 && number.matches('.').count() == 1 && number.bytes().all(is_of_number)
 }
 
 /// The words in the rest of a row, without tags.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// What a name is of, its surroundings with the name as the last group, and whether it may be a word.
-const RULES: [(&str, &str, bool); 15] = [
+const RULES: [(&str, &str, bool); 16] = [
     (
         "a host",
         r"^(?:\S+ )?([A-Za-z][\w.-]+):\d+:\d+ \[\d+\] .*\bNCCL ",
@@ -60,6 +60,11 @@ const RULES: [(&str, &str, bool); 15] = [
     ("a host", r" ON ([a-z][\w.-]+) ", true),
     (
         "a host",
+        r"\bkubectl (?:logs|exec) (?:-\w+ )*([a-z][\w.-]+)|^([a-z][\w.-]+) slots=\d",
+        true,
+    ),
+    (
+        "a host",
         r"^(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d ([\w.-]+) [\w./-]+(?:\[\d+\])?:",
         false,
     ),
@@ -94,7 +99,7 @@ static PATTERNS: LazyLock<Option<Vec<Pattern>>> = LazyLock::new(|| {
 /// What one line at least must have for the rules to be tried.
 fn may_name(line: &str) -> bool {
     static STEMS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let stems = " NCCL |srun|exec|assigned|address|addr|endpoint|Account|login|ost|ode|ODE|ssh|scp|sftp|[uU]ser|[pP]od|namespace|kubectl|@| ON |^[JFMASOND]|-[Hw] |arn:|/home|password";
+        let stems = " NCCL |srun|exec|assigned|address|addr|endpoint|Account|login|ost|ode|ODE|ssh|scp|sftp|[uU]ser|[pP]od|namespace|kubectl|@| ON | slots=|^[JFMASOND]|-[Hw] |arn:|/home|password";
         Regex::new(stems).ok()
     });
     STEMS.as_ref().is_none_or(|stems| stems.is_match(line))

@@ -94,7 +94,7 @@ impl Above {
     /// A row beneath a header, or a header.
     fn row(&mut self, line: &str, all: &mut Vec<Found>) {
         let cells: Vec<&str> = line
-            .split(['|', '\t', ' '])
+            .split(['|', '\t', ' ', ';'])
             .filter(|cell| !cell.is_empty())
             .map(str::trim)
             .collect();
@@ -136,7 +136,7 @@ impl Above {
         };
         let is_header = cells.iter().all(is_title)
             || cells.iter().all(is_word)
-                && (line.contains(['|', '\t']) || line.trim().contains("  "));
+                && (line.contains(['|', '\t', ';']) || line.trim().contains("  "));
         let columns = cells
             .iter()
             .enumerate()

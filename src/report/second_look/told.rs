@@ -142,8 +142,10 @@ fn commands(line: &str, all: &mut Vec<Found>) {
 /// What the lines before a line say of it.
 #[derive(Default)]
 pub(super) struct Before {
-    /// The last one ended with the name of a secret and a colon.
+    /// The last one ended with the name of a secret and a colon, or with what begins its value.
     is_open: bool,
+    /// The last one is a value whose name may follow.
+    is_value: bool,
     /// Below `data:` of Kubernetes, which is indented by as many spaces.
     data: Option<usize>,
 }
@@ -153,19 +155,32 @@ impl Before {
     pub(super) fn find(&mut self, line: &str) -> Option<Found> {
         static OPEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
             let name = "(?:passw(?:or)?d|passphrase|pass|token|secret|credentials?|key)";
-            Regex::new(&format!(r#"(?i){name}["']?\s*[:\x{{ff1a}}]\s*$"#)).ok()
+            let opens = r#"(?:["']?\s*[:\x{ff1a}]|["']>|\s*=\s*<<[-~]?["']?\w+["']?)"#;
+            Regex::new(&format!(r"(?i){name}{opens}\s*$")).ok()
+        });
+        static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+            let name = "(?:passw(?:or)?d|passphrase|token|secret|credentials?|key)";
+            Regex::new(&format!(r#"(?i)^(?:- )?name:\s*["']?[\w.-]*{name}["']?$"#)).ok()
         });
         let trimmed = line.trim();
         let indent = line.len() - line.trim_start().len();
         let found = match self.data.filter(|own| indent > *own) {
             Some(_) => encoded(line),
+            None if self.is_value && NAME.as_ref().is_none_or(|name| name.is_match(trimmed)) => {
+                Some(found(indent..indent + trimmed.len()))
+            }
             None => alone(line).filter(|_| self.is_open),
         };
+        let value = trimmed.trim_start_matches("- ").strip_prefix("value:");
+        self.is_value = value.is_some_and(|value| {
+            let value = value.trim().trim_matches(['"', '\'']);
+            value.len() > 1 && !is_placeholder(value)
+        });
         self.data = match trimmed == "data:" {
             true => Some(indent),
             false => self.data.filter(|own| indent > *own),
         };
-        self.is_open = trimmed.ends_with([':', '\u{ff1a}'])
+        self.is_open = (trimmed.ends_with([':', '\u{ff1a}', '>']) || trimmed.contains("<<"))
             && OPEN.as_ref().is_none_or(|open| open.is_match(trimmed));
         found
     }
