@@ -180,6 +180,7 @@ impl Layout {
 }
 
 static MARKER_AFTER: LazyLock<Finder> = LazyLock::new(|| Finder::new(" NCCL "));
+static NAMED_RANK: LazyLock<Finder> = LazyLock::new(|| Finder::new("[rank"));
 static OWN_LOGGER_IN: LazyLock<Finder> = LazyLock::new(|| Finder::new(OWN_LOGGER));
 
 /// The record around offset `place` of a line, and the offsets of its message.
@@ -407,7 +408,12 @@ fn site_end(text: &[u8]) -> Option<usize> {
 fn prefix<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
     record.time = time::places(front).next().map(|at| &front[at..]);
-    record.rank = rank(front);
+    record.rank = named_rank(front).or_else(|| rank(front));
+}
+
+/// The rank in `[rank3]:`, which a program writes itself, behind the prefixes of launchers.
+fn named_rank(front: &[u8]) -> Option<&[u8]> {
+    rank_at(&front[NAMED_RANK.find(front)?..])
 }
 
 /// The rank in the first part of a prefix that has one: `[pod/a/b] 2026-11-20 08:14:04 [rank3]: `.
@@ -506,7 +512,17 @@ fn rank_of_sglang(text: &[u8]) -> Option<&[u8]> {
 fn torch<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
     record.yearless = time::yearless_places(front).next().map(|at| &front[at..]);
-    record.rank = record.rank.or_else(|| torch_rank(front));
+    record.rank = match (record.rank, torch_rank(front)) {
+        (Some(rank), Some(own)) if !counts_job(front, rank) && own.is_of_job => Some(own.rank),
+        (rank, own) => rank.or(own.map(|own| own.rank)),
+    };
+}
+
+/// Whether the rank of a prefix is one of the whole job: `[rank3]`, `[1,3]<stderr>` and `(Worker rank=3)`. Others
+/// may count the processes of a node, or its nodes.
+fn counts_job(front: &[u8], rank: &[u8]) -> bool {
+    let before = &front[..(Span::of(front, rank).start as usize).min(front.len())];
+    matches!(before.last(), Some(b'k' | b',' | b'='))
 }
 
 /// Whether a line is of NCCL's RAS, which watches a job and moves none of its data.
@@ -516,11 +532,23 @@ pub(super) fn is_of_ras(line: &[u8], message: &[u8]) -> bool {
     memmem::find(header, b" ras/").is_some()
 }
 
+/// A rank as PyTorch writes it.
+struct TorchRank<'a> {
+    rank: &'a [u8],
+    /// Whether it is one of the whole job; other process groups count their own ranks.
+    is_of_job: bool,
+}
+
 /// `] [Rank 3] ` of PyTorch's process groups.
-fn torch_rank(front: &[u8]) -> Option<&[u8]> {
-    let rest = &front[memmem::find(front, b"Rank ")? + 5..];
+fn torch_rank(front: &[u8]) -> Option<TorchRank<'_>> {
+    let (before, rest) = front.split_at(memmem::find(front, b"Rank ")? + 5);
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    (is_number(&rest[..digits]) && rest.get(digits) == Some(&b']')).then(|| &rest[..digits])
+    let is_of_job = before.ends_with(b"[Rank ") || before.ends_with(b"(default_pg) Rank ");
+    let is_rank = is_number(&rest[..digits]) && rest.get(digits) == Some(&b']');
+    is_rank.then(|| TorchRank {
+        rank: &rest[..digits],
+        is_of_job,
+    })
 }
 
 /// Whether a text is a number of at most `DIGITS_MAX` digits, whatever they are.
@@ -704,6 +732,19 @@ mod tests {
         );
         check("[PG ID 0 PG GUID 0(default_pg) Rank 12] work", Some(12));
         check("Rank 7 work", None);
+        // A launcher may count the processes of a node.
+        check("[default0]:[rank8]: work", Some(8));
+        check("1: [rank8]:[E1120 08:14:04.5 a.cpp:6] work", Some(8));
+        check(
+            "[default0]:[PG ID 0 PG GUID 0(default_pg) Rank 8] work",
+            Some(8),
+        );
+        check("3: [E1120 08:14:04.5 a.cpp:6] [Rank 8] work", Some(8));
+        check("(Worker pid=71) [Rank 8] work", Some(8));
+        // A process group counts its own ranks.
+        check("[rank8]:[PG ID 2 PG GUID 3(mesh_tp) Rank 0] work", Some(8));
+        check("[1,8]<stderr>:[PG ID 2 PG GUID 3 Rank 0] work", Some(8));
+        check("8: [PG ID 2 PG GUID 3(mesh_tp) Rank 0] work", Some(8));
     }
 
     #[test]
