@@ -3,7 +3,7 @@
 
 use super::logs_harness;
 use super::output::Columns;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use tcpx_logs::{
     Comm, HarnessState, LogEnd, LogReport, OwnSignature, Role, Severity, SignatureFinding,
@@ -18,8 +18,6 @@ const NAMED: usize = 4;
 const STATED: usize = 3;
 /// Kinds of last lines.
 const ENDS: usize = 3;
-/// Ranks below which missing ones are named.
-const RANKS_MAX: u32 = 65_536;
 
 pub(crate) fn render(report: &LogReport, verbose: bool) -> String {
     let mut text = head(report);
@@ -205,12 +203,6 @@ fn first_failure(report: &LogReport, text: &mut String) {
 
 /// Ranks that wait for a collective, and ranks that do not.
 fn waits(report: &LogReport, text: &mut String) {
-    let mut missing = report
-        .waits
-        .iter()
-        .flat_map(|wait| &wait.ranks)
-        .copied()
-        .collect::<BTreeSet<u32>>();
     for wait in &report.waits {
         let _ = writeln!(
             text,
@@ -220,13 +212,12 @@ fn waits(report: &LogReport, text: &mut String) {
             ranks(&wait.ranks)
         );
     }
-    let last = missing.last().copied().unwrap_or_default();
-    missing = (0..last.min(RANKS_MAX))
-        .filter(|rank| !missing.contains(rank))
-        .collect();
-    if !missing.is_empty() && !report.waits.is_empty() {
-        let missing: Vec<u32> = missing.into_iter().collect();
-        let _ = writeln!(text, "# not among them : ranks {}", ranks(&missing));
+    if !report.not_waiting.is_empty() {
+        let _ = writeln!(
+            text,
+            "# not among them : ranks {}",
+            ranks(&report.not_waiting)
+        );
     }
     for gap in &report.gaps {
         let group = if gap.group.is_empty() {

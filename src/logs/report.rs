@@ -26,6 +26,10 @@ pub struct LogReport {
     pub first_failure: Option<FirstFailure>,
     /// Collectives that ranks wait for, the first one first.
     pub waits: Vec<CollectiveWait>,
+    /// Ranks below the highest one that waits of which no line says that they wait, as far as the logs have their
+    /// lines.
+    #[serde(skip)]
+    pub not_waiting: Vec<u32>,
     /// Groups in which ranks started fewer collectives than others.
     pub gaps: Vec<CollectiveGap>,
     /// WARN lines without a signature, the first one first.

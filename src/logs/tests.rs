@@ -318,6 +318,18 @@ fn the_rank_that_failed_first_and_the_gap_are_named() {
         .map(|one| (one.sequence, one.ranks.clone()))
         .collect();
     assert_eq!(waits, [(78, vec![1]), (80, vec![0, 3])]);
+    assert_eq!(report.not_waiting, [2]);
+    // One file of one rank tells nothing about the others.
+    let own = format!("[rank3]: step 80\n{}", line(3, 9, 80));
+    assert!(read(own.as_bytes()).not_waiting.is_empty());
+    // Nor do the files of two ranks, except about those.
+    let catalogue = SignatureCatalogue::embedded().unwrap();
+    let filter = LogFilter::default();
+    let mut reader = LogReader::new(&catalogue, &filter);
+    let other = "[rank1]: ValueError: a batch is missing\n";
+    reader.source("3.log", own.as_bytes(), own.as_bytes());
+    reader.source("1.log", other.as_bytes(), other.as_bytes());
+    assert_eq!(reader.report().not_waiting, [1]);
 }
 
 #[test]

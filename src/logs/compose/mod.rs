@@ -24,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named of a finding.
 const NAMED_MAX: usize = 64;
+/// Ranks below which those that do not wait are named.
+const RANKS_MAX: u32 = 65_536;
 /// Most WARN lines without a signature that are findings.
 const UNKNOWN_MAX: usize = 16;
 
@@ -50,6 +52,7 @@ pub(super) fn compose(
     compose.findings(&mut report);
     report.first_failure = super::first::first_failure(catalogue, tally, files, &report.findings);
     report.waits = compose.waits();
+    report.not_waiting = compose.not_waiting(&report.waits);
     report.gaps = super::gaps::gaps(tally, |speaker| compose.name(speaker));
     report.comms = compose.comms();
     report.builds = compose.builds();
@@ -447,6 +450,30 @@ impl Compose<'_> {
             }
         };
         by.into_iter().map(wait).collect()
+    }
+
+    /// Ranks that do not wait. Files of one rank each tell nothing about ranks whose files are not here.
+    fn not_waiting(&self, waits: &[CollectiveWait]) -> Vec<u32> {
+        let waiting: BTreeSet<u32> = waits.iter().flat_map(|wait| &wait.ranks).copied().collect();
+        let last = waiting.last().copied().unwrap_or_default();
+        let mut of_file = BTreeMap::<u32, BTreeSet<u32>>::new();
+        let mut processes = 0;
+        for speaker in &self.tally.speakers {
+            match speaker {
+                Speaker::Rank { file, rank } => {
+                    of_file.entry(*file).or_default().insert(*rank);
+                }
+                Speaker::Process { .. } => processes += 1,
+                Speaker::File(_) | Speaker::Others => {}
+            }
+        }
+        let are_of_one =
+            of_file.values().all(|ranks| ranks.len() == 1) && processes <= of_file.len();
+        let has_lines = |rank: &u32| of_file.values().any(|ranks| ranks.contains(rank));
+        let others = (0..last.min(RANKS_MAX)).filter(|rank| !waiting.contains(rank));
+        others
+            .filter(|rank| !are_of_one || has_lines(rank))
+            .collect()
     }
 
     /// One row if all processes have the same value, otherwise one row per value.
