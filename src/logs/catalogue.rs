@@ -434,6 +434,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
 }
 
 /// Values for the placeholders `{name}` in the texts of a signature.
+#[derive(Default)]
 pub(super) struct Values(BTreeMap<String, String>);
 
 /// The placeholder for the table's meaning of the group `code`.
@@ -443,6 +444,27 @@ impl Values {
     /// The value of a group.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+
+    /// Adds a value of a group, which may have others.
+    pub(super) fn add(&mut self, name: &str, value: &str) {
+        let Some(known) = self.0.get_mut(name) else {
+            self.0.insert(name.to_owned(), value.to_owned());
+            return;
+        };
+        if known.split(", ").all(|one| one != value) {
+            known.push_str(", ");
+            known.push_str(value);
+        }
+    }
+
+    /// Whether there is a value for every placeholder of a text.
+    pub(super) fn has_all(&self, text: &str) -> bool {
+        let mut names = text.split('{').skip(1);
+        names.all(|name| {
+            name.split_once('}')
+                .is_some_and(|(name, _)| self.0.contains_key(name))
+        })
     }
 
     /// A text with its placeholders filled. A value that the line lacks becomes `?`.

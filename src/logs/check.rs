@@ -5,6 +5,7 @@
 //! signature that `over` does not name may match it too.
 #![forbid(unsafe_code)]
 
+use super::below::BelowText;
 use super::catalogue::{SignatureCatalogue, SignatureCatalogueError, compile};
 use super::signature::{Fact, OwnSignature, Severity, Signature};
 use serde::{Deserialize, Serialize};
@@ -290,6 +291,24 @@ impl Placed<'_> {
             "the example lacks the literal",
         );
         self.regex(mistakes);
+        self.below(mistakes);
+    }
+
+    /// The lines below its example tell what their texts name.
+    fn below(&self, mistakes: &mut Vec<SignatureMistake>) {
+        let Some(below) = &self.signature.below else {
+            return;
+        };
+        let problem = match compile(&below.regex) {
+            Err(problem) => problem,
+            Ok(_) if BelowText::of_example(below).values(below).is_some() => return,
+            Ok(_) => "the lines of `below.example` lack a value that its texts name".to_owned(),
+        };
+        self.wrong(
+            "below",
+            format!("{}: {problem}", self.signature.name),
+            mistakes,
+        );
     }
 
     /// Every placeholder of the texts is a group of the regex, or `{means}` of a table.

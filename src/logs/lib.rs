@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod anchors;
+mod below;
 mod blocks;
 mod buckets;
 mod catalogue;

@@ -100,6 +100,9 @@ impl Tally {
         let shapes = self.shapes.values_mut().map(|shape| &mut shape.lines);
         for seen in self.seen.values_mut().chain(shapes) {
             (seen.first, seen.last) = (resolved(seen.first), resolved(seen.last));
+            for text in &mut seen.below {
+                text.place = resolved(text.place);
+            }
         }
         let last = self
             .shapes

@@ -379,6 +379,7 @@ impl Counter<'_> {
             text,
             at: parsed.at,
             around,
+            has_below: false,
         };
         let names_line = |found: &Found| {
             let signature = &self.catalogue.signatures[found.signature];
@@ -427,6 +428,7 @@ impl Counter<'_> {
                 record,
                 CountedLine {
                     at: found.at,
+                    has_below: self.catalogue.signatures[found.signature].below.is_some(),
                     ..line
                 },
             );

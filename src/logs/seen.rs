@@ -1,6 +1,7 @@
 //! The lines of one signature or of one shape: how many, where, and the first of them.
 #![forbid(unsafe_code)]
 
+use super::below::{self, BelowText};
 use super::fields::Polls;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +40,16 @@ pub(super) struct CountedLine<'a> {
     /// The offset in `text` that a sample must show.
     pub at: usize,
     pub around: Around<'a>,
+    /// Whether the lines below complete it.
+    pub has_below: bool,
+}
+
+impl CountedLine<'_> {
+    /// The lines below, if they complete it.
+    fn below(&self) -> Option<BelowText> {
+        self.has_below
+            .then(|| BelowText::of(self.place, self.around))
+    }
 }
 
 /// Where a line is in its block.
@@ -96,6 +107,8 @@ pub(super) struct SeenLines {
     pub longest: Option<Polls>,
     /// Functions that logged them, with their source lines.
     pub sites: Vec<(Vec<u8>, BTreeSet<u32>)>,
+    /// The lines below some of them, for signatures that read these.
+    pub below: Vec<BelowText>,
 }
 
 /// The WARN lines of one shape, which no signature knows.
@@ -166,6 +179,7 @@ impl SeenLines {
             slowest: polls,
             longest: polls,
             sites: Vec::new(),
+            below: line.below().into_iter().collect(),
         };
         new.site(line.site);
         new
@@ -174,7 +188,11 @@ impl SeenLines {
     /// Bytes that it takes, with its place in a map that is half full.
     pub(super) fn bytes(&self) -> usize {
         let sites = self.sites.iter().map(|(function, _)| site_bytes(function));
-        2 * size_of::<((u32, u32), Self)>() + self.sample.capacity() + sites.sum::<usize>()
+        let below = self.below.iter().map(below_bytes);
+        2 * size_of::<((u32, u32), Self)>()
+            + self.sample.capacity()
+            + sites.sum::<usize>()
+            + below.sum::<usize>()
     }
 
     /// Counts another line. Returns the bytes that it takes more.
@@ -184,7 +202,16 @@ impl SeenLines {
         self.last = line.place;
         self.times(line.time_us, line.time_us);
         self.polls(polls, polls);
-        self.site(line.site)
+        let kept = self.add_below(line.below());
+        self.site(line.site) + kept
+    }
+
+    /// Adds lines below a line. Returns the bytes that it takes more.
+    fn add_below(&mut self, more: impl IntoIterator<Item = BelowText>) -> usize {
+        let bytes = |texts: &[BelowText]| texts.iter().map(below_bytes).sum::<usize>();
+        let before = bytes(&self.below);
+        below::keep(&mut self.below, more);
+        bytes(&self.below).saturating_sub(before)
     }
 
     /// Adds the place of a WARN. Returns the bytes that it takes more.
@@ -243,13 +270,20 @@ impl SeenLines {
         self.last = self.last.max(other.last);
         self.times(other.first_us, other.last_us);
         self.polls(other.slowest, other.longest);
+        let below = self.add_below(other.below);
         let sites = other.sites.iter();
         let lines =
             sites.flat_map(|(function, lines)| lines.iter().map(move |line| (function, *line)));
         lines
             .map(|(function, line)| self.site(Some((function, line))))
-            .sum()
+            .sum::<usize>()
+            + below
     }
+}
+
+/// Bytes of lines below a line.
+fn below_bytes(text: &BelowText) -> usize {
+    size_of::<BelowText>() + text.text.len()
 }
 
 /// Bytes of a function that logged a WARN, with the source lines.

@@ -209,11 +209,29 @@ pub struct Signature {
     /// Signatures that match too and are hidden by this one.
     #[serde(default)]
     pub over: Vec<String>,
+    /// What the lines below such a line tell more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below: Option<Below>,
     /// A complete line; the test of this signature.
     pub example: String,
     /// The user's file that it is in; `None` for a shipped one.
     #[serde(skip)]
     pub file: Option<String>,
+}
+
+/// What the lines below a line tell, as far as they do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Below {
+    /// A regex that is searched for again and again in the lines below. All values of a group are listed. Of several
+    /// such texts the one with the least value of a group `time` counts.
+    pub regex: String,
+    /// What the line means where every group in this text was found.
+    pub meaning: String,
+    /// What to do then.
+    pub next: String,
+    /// Lines below the example.
+    pub example: String,
 }
 
 /// A signature of a user.

@@ -497,6 +497,7 @@ mod tests {
                     text: &message,
                     at: 0,
                     around: Around::default(),
+                    has_below: false,
                 };
                 tally.see_unknown(speaker, &message, false, line);
             }
@@ -540,6 +541,7 @@ mod tests {
                 text: &sample,
                 at: 0,
                 around: Around::default(),
+                has_below: false,
             };
             let part = &mut parts[number as usize % 2];
             part.see(0, number % 20_000, None, line);

@@ -1,5 +1,6 @@
 //! The catalogue against its own examples, and whole logs against their reports.
 
+use super::below::BelowText;
 use super::catalogue::files;
 use super::*;
 use proptest::prelude::*;
@@ -63,7 +64,11 @@ fn what_a_finding_means_and_what_to_do_have_chinese() {
         let texts = texts.chain([&signature.meaning]);
         let filled = texts.map(|text| values.fill(text));
         let of_table = signature.table.values().cloned();
-        for text in filled.chain(of_table) {
+        let below = signature.below.iter().flat_map(|below| {
+            let values = BelowText::of_example(below).values(below).unwrap();
+            [values.fill(&below.meaning), values.fill(&below.next)]
+        });
+        for text in filled.chain(of_table).chain(below) {
             if tcpx_run_model::chinese::chinese(&text).is_none() {
                 missing.insert(format!("{}: {text}", signature.name));
             }

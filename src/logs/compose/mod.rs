@@ -7,6 +7,7 @@ mod stated;
 mod transport;
 
 use self::ranking::{drop_heads, follow, follow_deaths, follow_ends, order};
+use super::below::{BelowText, telling};
 use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
 use super::input::InputProblem;
@@ -349,7 +350,7 @@ impl Compose<'_> {
         processes.truncate(NAMED_MAX);
         let sample = first.map(|seen| seen.sample.as_slice()).unwrap_or_default();
         let values = self.catalogue.values(number as usize, sample);
-        SignatureFinding {
+        let finding = SignatureFinding {
             signature: signature.name.clone(),
             severity: signature.severity,
             role: signature.role,
@@ -371,6 +372,34 @@ impl Compose<'_> {
             sample: shown(sample),
             before: Vec::new(),
             after: None,
+        };
+        self.with_below(finding, signature, seen().flat_map(|seen| &seen.below))
+    }
+
+    /// The finding with what the lines below its lines tell.
+    fn with_below<'a>(
+        &self,
+        finding: SignatureFinding,
+        signature: &Signature,
+        texts: impl Iterator<Item = &'a BelowText>,
+    ) -> SignatureFinding {
+        let below = signature.below.as_ref();
+        let told = below.and_then(|below| Some((below, telling(below, texts)?)));
+        let Some((below, (text, values))) = told else {
+            return finding;
+        };
+        let place = self.place(text.place, None);
+        let is_same = (&place.file, place.line) == (&finding.first.file, finding.first.line);
+        SignatureFinding {
+            first: if is_same {
+                finding.first.clone()
+            } else {
+                place
+            },
+            meaning: values.fill(&below.meaning),
+            next_step: Some(values.fill(&below.next)),
+            after: Some(shown(&text.text)),
+            ..finding
         }
     }
 

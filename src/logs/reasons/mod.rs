@@ -79,8 +79,14 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
         let signature = signatures.iter().find(|one| one.name == name);
         let only_quotes = only_quotes(name, signature);
         let is_unexplained = only_quotes || signature.is_some_and(|one| one.fallback);
-        let names_no_cause = signature.is_some_and(|one| one.role != Role::Cause);
-        let Some((reason, kind)) = of(&finding.sample) else {
+        let has_below = signature.is_some_and(|one| one.below.is_some());
+        let names_no_cause = has_below || signature.is_some_and(|one| one.role != Role::Cause);
+        let below = finding.after.as_deref().filter(|_| has_below);
+        let of_below = below.and_then(of);
+        let found = of_below
+            .filter(|(_, kind)| !matches!(kind, Kind::Vague))
+            .or_else(|| of(&finding.sample));
+        let Some((reason, kind)) = found else {
             continue;
         };
         if matches!(kind, Kind::Vague) && !only_quotes {
@@ -112,7 +118,7 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
         };
         if is_told_by_words {
             finding.causes.insert(0, cause);
-            if matches!(kind, Kind::Ended) {
+            if matches!(kind, Kind::Ended) && below.is_none() {
                 finding.next_step = Some(reason.next.to_owned());
             }
         }
