@@ -92,17 +92,18 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
         if matches!(kind, Kind::Vague) && !only_quotes {
             continue;
         }
-        let cause = reason.cause.to_owned();
+        let cause = numbers::fill(reason.cause, finding.sample.as_bytes());
+        let next = numbers::fill(reason.next, finding.sample.as_bytes());
         let is_first = finding.role == Role::General;
         if is_unexplained {
             finding.causes = vec![cause];
-            finding.next_step = Some(reason.next.to_owned());
+            finding.next_step = Some(next);
             continue;
         }
         if matches!(kind, Kind::Exact) {
             if !finding.causes.contains(&cause) {
                 finding.causes.insert(0, cause);
-                finding.next_step = Some(reason.next.to_owned());
+                finding.next_step = Some(next);
             }
             continue;
         }
@@ -119,7 +120,7 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
         if is_told_by_words {
             finding.causes.insert(0, cause);
             if matches!(kind, Kind::Ended) && below.is_none() {
-                finding.next_step = Some(reason.next.to_owned());
+                finding.next_step = Some(next);
             }
         }
     }

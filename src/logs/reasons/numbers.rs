@@ -21,35 +21,75 @@ static COUNTS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
     ]
 });
 
+/// How programs write which ranks did not come.
+static NAMES: LazyLock<Regex> = LazyLock::new(|| {
+    // Horovod's `[missing ranks: 3]` has a signature of its own.
+    let ranks = r"\[?(?:ranks? )?(?P<ranks>\d+(?:, ?\d+)*)";
+    let ranks2 = r"\[?(?P<ranks2>\d+(?:, ?\d+)*)\]?";
+    let words = format!(
+        r"(?i-u)(?:^|[^\[])missing[_ ]ranks?\W{{1,3}}{ranks}|ranks? {ranks2} (?:(?:have|has|did) not|never|haven't|hasn't|didn't) (?:yet )?(?:join|arriv|connect|regist|come|check|start|reach|respond)"
+    );
+    Regex::new(&words).expect("a sound regex")
+});
+
 const FEWER: Reason = Reason {
     words: "",
-    cause: "fewer ranks came than the job has: the others did not start, failed before, or look for another address",
+    cause: "{missing} of {all} ranks did not come: they did not start, failed before, or look for another address",
     next: "count the processes that run on each node; read the log of the ranks that did not come, up to its end",
 };
 const MORE: Reason = Reason {
     words: "",
-    cause: "more ranks came than the job has: workers were restarted in the same store, or two jobs use one address and port",
+    cause: "{came} ranks came, and the job has {all}: workers were restarted in the same store, or two jobs use one address and port",
     next: "read the first failure before the restart; end the processes of earlier jobs, and give each job a port of its own",
+};
+const NAMED: Reason = Reason {
+    words: "",
+    cause: "rank {ranks} did not come: it did not start, failed before, or hangs",
+    next: "read the log of rank {ranks}, up to its end; `py-spy dump` shows where a process waits",
 };
 
 /// All reasons of this file.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
-    [&FEWER, &MORE].into_iter()
+    [&FEWER, &MORE, &NAMED].into_iter()
 }
 
-/// What the two numbers of a line tell; nothing if they are equal.
+/// What the numbers of a line tell; nothing if as many ranks came as were expected.
 pub(super) fn of(line: &[u8]) -> Option<&'static Reason> {
-    let found = COUNTS.iter().find_map(|counts| counts.captures(line))?;
-    let (came, all) = (
-        number(&found, ["came", "came2", "came3"])?,
-        number(&found, ["all", "all2", "all3"])?,
-    );
+    if NAMES.is_match(line) {
+        return Some(&NAMED);
+    }
+    let (came, all) = counts(line)?;
     match came.cmp(&all) {
         std::cmp::Ordering::Less => Some(&FEWER),
         std::cmp::Ordering::Equal => None,
         std::cmp::Ordering::Greater => Some(&MORE),
     }
+}
+
+/// A text of a reason with the numbers of the line.
+pub(super) fn fill(text: &str, line: &[u8]) -> String {
+    if !text.contains('{') {
+        return text.to_owned();
+    }
+    let ranks = NAMES.captures(line).and_then(|found| {
+        let ranks = found.name("ranks").or(found.name("ranks2"))?;
+        Some(String::from_utf8_lossy(ranks.as_bytes()).into_owned())
+    });
+    let (came, all) = counts(line).unwrap_or_default();
+    text.replace("{ranks}", &ranks.unwrap_or_default())
+        .replace("{missing}", &all.saturating_sub(came).to_string())
+        .replace("{came}", &came.to_string())
+        .replace("{all}", &all.to_string())
+}
+
+/// The ranks that came and those that were expected.
+fn counts(line: &[u8]) -> Option<(u64, u64)> {
+    let found = COUNTS.iter().find_map(|counts| counts.captures(line))?;
+    Some((
+        number(&found, ["came", "came2", "came3"])?,
+        number(&found, ["all", "all2", "all3"])?,
+    ))
 }
 
 fn number(found: &Captures<'_>, names: [&str; 3]) -> Option<u64> {
@@ -73,24 +113,55 @@ mod tests {
         };
         check(
             "for key: store_based_barrier_key:1 (world_size=4, worker_count=8, timeout=0:30:00)",
-            Some("more"),
+            Some("{came}"),
         );
         check(
             "for key: store_based_barrier_key:1 (world_size=4, worker_count=3, timeout=0:30:00)",
-            Some("fewer"),
+            Some("{missing}"),
         );
         check(
             "Waiting in store based barrier to initialize process group for rank: 0, key: a (world_size=4, num_workers_joined=1, timeout=0:30:00)",
-            Some("fewer"),
+            Some("{missing}"),
         );
         check(
             "Timed out after 301 seconds waiting for clients. 3/4 clients joined.",
-            Some("fewer"),
+            Some("{missing}"),
         );
-        check("Only 7 of 8 workers have joined", Some("fewer"));
-        check("expected 16 ranks, but got 8", Some("fewer"));
-        check("expected 2 nodes but found 3", Some("more"));
+        check("Only 7 of 8 workers have joined", Some("{missing}"));
+        check("expected 16 ranks, but got 8", Some("{missing}"));
+        check("expected 2 nodes but found 3", Some("{came}"));
+        check(
+            "(world_size=8, missing_ranks=[3, 5], timeout=0:05:00)",
+            Some("rank {ranks}"),
+        );
         check("4/4 clients joined", None);
         check("epoch 3/4 done", None);
+    }
+
+    #[test]
+    fn the_texts_have_the_numbers_of_the_line() {
+        let check = |line: &str, expected: &str| {
+            let reason = of(line.as_bytes()).unwrap();
+            let filled = fill(reason.cause, line.as_bytes());
+            assert!(filled.starts_with(expected), "{line}: {filled}");
+        };
+        check(
+            "(worker_count=7, world_size=8)",
+            "1 of 8 ranks did not come",
+        );
+        check("waiting for clients. 5/8 clients joined.", "3 of 8 ranks");
+        check(
+            "(world_size=4, worker_count=7)",
+            "7 ranks came, and the job has 4",
+        );
+        check(
+            "world_size=8, missing_ranks=[3, 5], timeout",
+            "rank 3, 5 did not come",
+        );
+        check(
+            "ranks 1, 6 have not joined the barrier",
+            "rank 1, 6 did not come",
+        );
+        check("Missing ranks: 2", "rank 2 did not come");
     }
 }
