@@ -338,6 +338,7 @@ impl Placed<'_> {
             Some(Fact::Nodes) => &["nodes"],
             Some(Fact::Collective) => &["sequence", "operation"],
             Some(Fact::Progress) => &["enqueued"],
+            Some(Fact::AnnouncedRank) => &["rank", "ranks"],
             _ if !it.table.is_empty() => &["code"],
             Some(Fact::Version) => &["version"],
             _ => &[],

@@ -180,6 +180,13 @@ pub(super) fn comm_rank(message: &[u8]) -> Option<(u64, CommRank)> {
     Some((comm, CommRank { comm_id, rank }))
 }
 
+/// The rank of a communicator and the PCI address of its GPU, in
+/// `ncclCommInitRank comm 0x55d1c0ffee00 rank 3 nranks 16 cudaDev 0 busId 1b000 commId 0x2ef13c5ed0553a05`.
+pub(super) fn rank_gpu(message: &[u8]) -> Option<(CommRank, u64)> {
+    let (_, rank) = comm_rank(message)?;
+    Some((rank, hexadecimal(after(message, b" busId ")?)?))
+}
+
 /// The address of a communicator and the number of its collective, in
 /// `AllReduce: opCount 1f2 sendbuff 0x7f3a80000000 ... comm 0x55d1c0ffee00`.
 pub(super) fn op_count(message: &[u8]) -> Option<(u64, u64)> {

@@ -20,6 +20,7 @@ mod blocks;
 mod buckets;
 mod catalogue;
 mod check;
+mod claims;
 mod compose;
 mod digits;
 mod ends;

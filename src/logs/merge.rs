@@ -33,6 +33,7 @@ impl Tally {
         }
         self.stated.merge(other.stated);
         self.ends.merge(other.ends, number);
+        self.claims.merge(other.claims, number);
         for ((speaker, key), values) in other.settings {
             values
                 .into_iter()
@@ -111,7 +112,9 @@ impl Tally {
         let networks = self.transports.values_mut().flat_map(BTreeMap::values_mut);
         let groups = self.progress.values_mut().map(|(place, _)| place);
         let members = self.members.values_mut().map(|(place, _)| place);
+        let claims = self.claims.places_mut();
         let places = last
+            .chain(claims)
             .chain(groups)
             .chain(members)
             .chain(self.init_complete.values_mut())

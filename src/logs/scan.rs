@@ -16,7 +16,8 @@
 
 use super::blocks::Blocks;
 use super::catalogue::SignatureCatalogue;
-use super::fields;
+use super::claims::{RankOfComm, RankOfJob};
+use super::fields::{self, CommRank};
 use super::filter::LogFilter;
 use super::harness::{BlockLines, Harness};
 use super::help_text::HelpText;
@@ -569,6 +570,27 @@ impl Counter<'_> {
                 self.tally.init_complete(speaker, line.place);
                 if let Some((comm, rank)) = fields::comm_rank(message) {
                     self.tally.member(speaker, comm, line.place, rank);
+                }
+            }
+            Some(Fact::RankGpu) => {
+                if let Some((CommRank { comm_id, rank }, bus)) = fields::rank_gpu(message) {
+                    let of = RankOfComm {
+                        comm_id,
+                        speaker,
+                        rank,
+                    };
+                    self.tally.claims.gpu(of, line.place, bus);
+                }
+            }
+            Some(Fact::AnnouncedRank) => {
+                let number = |digits: Option<&[u8]>| u32::try_from(fields::number(digits?)?).ok();
+                if let Some((rank, ranks)) = number(first).zip(number(second)) {
+                    let of = RankOfJob {
+                        file: self.file,
+                        ranks,
+                        rank,
+                    };
+                    self.tally.claims.rank(of, line.place, 1);
                 }
             }
             Some(Fact::Version) => {

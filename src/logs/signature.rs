@@ -108,6 +108,10 @@ pub enum Fact {
     OpCount,
     /// The process initialized a communicator, so its earlier warnings did not stop it.
     InitComplete,
+    /// `rank 3 ... busId 1000 ... commId 0x2ef1`: the GPU on which a rank begins to make a communicator.
+    RankGpu,
+    /// Groups `rank` and `ranks`: which of all ranks a process says that it is.
+    AnnouncedRank,
     /// Group `version`: the version of the plugin.
     Version,
     /// `[0]eth1:10.0.1.25<0>`: NICs and their addresses.
@@ -135,9 +139,11 @@ impl Fact {
             Self::Nodes => ["nodes", ""],
             Self::Collective => ["sequence", "operation"],
             Self::Progress => ["enqueued", ""],
+            Self::AnnouncedRank => ["rank", "ranks"],
             Self::Version => ["version", ""],
             Self::OpCount
             | Self::InitComplete
+            | Self::RankGpu
             | Self::Devices
             | Self::Flow
             | Self::Polls

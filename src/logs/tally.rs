@@ -4,6 +4,7 @@
 //! a bound is counted under a common name or in `too_many`.
 #![forbid(unsafe_code)]
 
+use super::claims::Claims;
 use super::ends::Ends;
 use super::fields::{self, CommRank, FlowText, Polls};
 use super::filter::LogFilter;
@@ -138,6 +139,8 @@ pub(super) struct Tally {
     pub progress: BTreeMap<(u32, Group), (Place, u64)>,
     /// For each speaker and address of a communicator: its last init, its id and the rank.
     pub members: BTreeMap<(u32, u64), (Place, CommRank)>,
+    /// What processes say that they are.
+    pub claims: Claims,
     pub versions: BTreeMap<u32, BTreeSet<Vec<u8>>>,
     /// For each speaker: its last list of NICs.
     pub devices: BTreeMap<u32, (Place, Vec<Device>)>,

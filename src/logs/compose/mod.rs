@@ -1,6 +1,7 @@
 //! Turns a tally into a report: findings and their phases here, and the rest in the files beside this one.
 #![forbid(unsafe_code)]
 
+mod claims;
 mod connections;
 mod ranking;
 mod stated;
@@ -182,6 +183,8 @@ impl Compose<'_> {
         company.append(&mut follow_ups);
         report.findings.extend(self.mixed());
         report.findings.extend(self.plugin_on_some_hosts());
+        report.findings.extend(self.rank_announced_twice());
+        report.findings.extend(self.shared_gpu(&report.findings));
         report.unknown = self.unknown();
         let unknown = report.unknown.iter().filter(|one| !one.is_harmless());
         report

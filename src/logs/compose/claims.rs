@@ -1,0 +1,182 @@
+//! Findings on ranks that contradict each other: two on one GPU, or two processes with one rank.
+#![forbid(unsafe_code)]
+
+use super::ranking::is_later;
+use super::{Compose, shown};
+use crate::catalogue::Values;
+use crate::claims::RankOfJob;
+use crate::report::{LinePlace, SignatureFinding};
+use crate::seen::Place;
+use crate::signature::{Role, Severity};
+use crate::tally::Speaker;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// NCCL's own finding on two ranks of one GPU, whose texts serve here too.
+const DUPLICATE_GPU: &str = "duplicate-gpu";
+/// Lines behind which ranks that share a GPU are meant to: its parts have one PCI address.
+const OF_PARTS: [&str; 2] = ["mig-device", "mig-visible"];
+/// A line of a job whose ranks have met.
+const HAVE_MET: &str = "lightning-registered";
+/// Ranks that are named.
+const NAMED_MAX: usize = 16;
+
+/// A rank on a GPU: its number, its process and its line.
+type OnGpu = (u32, u32, Place);
+
+impl Compose<'_> {
+    /// Two ranks of a communicator on one GPU of one host, where a failure follows and no rank of the communicator
+    /// got ready.
+    pub(super) fn shared_gpu(&self, findings: &[SignatureFinding]) -> Option<SignatureFinding> {
+        let is_told = findings.iter().any(|one| one.signature == DUPLICATE_GPU);
+        if is_told || self.any_seen(&OF_PARTS.map(str::to_owned)) {
+            return None;
+        }
+        let mut by = BTreeMap::<(u64, u32, String, u64), Vec<OnGpu>>::new();
+        for (of, place, bus) in self.tally.claims.gpus() {
+            if let Some(host) = self
+                .named_host(of.speaker)
+                .filter(|_| !self.is_ready(of.comm_id))
+            {
+                let key = (of.comm_id, place.file, host, bus);
+                by.entry(key)
+                    .or_default()
+                    .push((of.rank, of.speaker, place));
+            }
+        }
+        let found = by.into_iter().find_map(|((_, _, host, bus), mut ranks)| {
+            ranks.sort_unstable();
+            let first = *ranks.first()?;
+            let second = *ranks.iter().find(|(rank, ..)| *rank != first.0)?;
+            let place = self.place(first.2.max(second.2), None);
+            let fails = |one: &SignatureFinding| {
+                one.severity < Severity::Warning && is_later(&one.first, &place)
+            };
+            findings
+                .iter()
+                .any(fails)
+                .then_some((host, bus, first, second))
+        });
+        let (host, bus, first, second) = found?;
+        self.on_one_gpu(&host, bus, first, second)
+    }
+
+    fn on_one_gpu(
+        &self,
+        host: &str,
+        bus: u64,
+        first: OnGpu,
+        second: OnGpu,
+    ) -> Option<SignatureFinding> {
+        let signatures = self.catalogue.signatures.iter();
+        let signature = signatures
+            .into_iter()
+            .find(|one| one.name == DUPLICATE_GPU)?;
+        let mut values = Values::default();
+        values.add("first", &first.0.to_string());
+        values.add("second", &second.0.to_string());
+        values.add("device", &format!("{bus:x}"));
+        let place = |at: Place| self.place(at, None);
+        Some(SignatureFinding {
+            count: 2,
+            processes: vec![self.name(first.1), self.name(second.1)],
+            last: place(first.2.max(second.2)),
+            causes: signature.causes.clone(),
+            next_step: signature.next.clone(),
+            sample: format!(
+                "rank {} and rank {}: busId {bus:x} on {host}",
+                first.0, second.0
+            ),
+            ..claim(
+                DUPLICATE_GPU,
+                values.fill(&signature.meaning),
+                place(first.2.min(second.2)),
+            )
+        })
+    }
+
+    /// The host that a process's lines name, unless every host may have this name.
+    fn named_host(&self, speaker: u32) -> Option<String> {
+        match self.tally.speakers.get(speaker as usize) {
+            Some(Speaker::Process { host, .. }) if **host != *b"localhost" => Some(shown(host)),
+            _ => None,
+        }
+    }
+
+    fn is_ready(&self, comm_id: u64) -> bool {
+        let mut members = self.tally.members.values();
+        members.any(|(_, member)| member.comm_id == comm_id)
+    }
+
+    /// Processes of one job that say that they are the same rank, where other ranks are missing and the job did not
+    /// begin.
+    pub(super) fn rank_announced_twice(&self) -> Option<SignatureFinding> {
+        let mut jobs = BTreeMap::<(u32, u32), Vec<(RankOfJob, Place, u64)>>::new();
+        for claim in self.tally.claims.ranks() {
+            let (of, ..) = claim;
+            jobs.entry((of.file, of.ranks)).or_default().push(claim);
+        }
+        let has_begun = |file: u32| {
+            let mut complete = self.tally.init_complete.values();
+            complete.any(|place| place.file == file) || self.any_seen(&[HAVE_MET.to_owned()])
+        };
+        jobs.into_iter()
+            .filter(|((file, _), _)| !has_begun(*file))
+            .find_map(|((_, all), claims)| self.announced_twice(all, &claims))
+    }
+
+    fn announced_twice(
+        &self,
+        all: u32,
+        claims: &[(RankOfJob, Place, u64)],
+    ) -> Option<SignatureFinding> {
+        let said: BTreeSet<u32> = claims.iter().map(|(of, ..)| of.rank).collect();
+        let twice = claims.iter().filter(|(.., count)| *count > 1);
+        let place = twice.clone().map(|(_, place, _)| *place).min()?;
+        let missing = (0..all).filter(|rank| !said.contains(rank));
+        let missing = list(missing);
+        if missing.is_empty() {
+            return None;
+        }
+        let ranks = list(twice.map(|(of, ..)| of.rank));
+        let meaning = format!(
+            "several processes say that they are rank {ranks} of {all}, and none is rank {missing}"
+        );
+        Some(SignatureFinding {
+            count: claims.iter().map(|(.., count)| *count).sum(),
+            causes: vec![
+                "the launcher starts each process as a job of its own, without the number that the program reads as its rank".to_owned(),
+                "one job was started several times, and its starts are in one log".to_owned(),
+            ],
+            next_step: Some("print the rank and the host of each process at its start; start as many tasks per node as the program has devices there (`srun --ntasks-per-node`), or let torchrun start them".to_owned()),
+            sample: format!("rank {ranks} of {all}"),
+            ..claim("rank-announced-twice", meaning, self.place(place, None))
+        })
+    }
+}
+
+/// A finding on claims that contradict each other; what to do about it is to be added.
+fn claim(signature: &str, meaning: String, place: LinePlace) -> SignatureFinding {
+    SignatureFinding {
+        signature: signature.to_owned(),
+        severity: Severity::Error,
+        role: Role::Cause,
+        count: 1,
+        processes: vec![place.file.clone()],
+        first: place.clone(),
+        last: place,
+        phase: None,
+        meaning,
+        causes: Vec::new(),
+        next_step: None,
+        versions: "any".to_owned(),
+        polls: None,
+        sample: String::new(),
+        before: Vec::new(),
+        after: None,
+    }
+}
+
+fn list(ranks: impl Iterator<Item = u32>) -> String {
+    let ranks: Vec<String> = ranks.take(NAMED_MAX).map(|rank| rank.to_string()).collect();
+    ranks.join(", ")
+}
