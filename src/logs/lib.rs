@@ -43,6 +43,7 @@ mod order;
 mod own_events;
 mod packed;
 mod parser;
+mod promises;
 mod read;
 mod reasons;
 mod report;

@@ -63,7 +63,7 @@ static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
 /// Sentences that advise, or that say that all is well.
 static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
-        r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|\b\d+ (?:errors|failures|failed)",
+        r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|(?:^|[^.\w])\d+ (?:errors|failures|failed)",
         r"|(?:errors?|Errors?|failed|Failed|failures?|timeout)\b\s*[:=]?\s*(?:[\d+-]|\.\d)",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
         r"|\(or |timeout (?:is|set|of|to|in|value|seconds|ms)\b|(?:[Ss]et|[Uu]sing|with|[Dd]efault) (?:\w+ )?timeout",
@@ -220,6 +220,7 @@ mod tests {
         check("NCCL_ASYNC_ERROR_HANDLING=1", false);
         check("--on-error stop --fail-on-error", false);
         check("finished with 0 errors, 0 failed", false);
+        check("the probe of 10.0.1.25 failed", true);
         check("step 12: train error: 0.25", false);
         check("val error 0.25", false);
         check("  File \"failed.py\", line 3, in error", false);

@@ -195,6 +195,7 @@ impl Compose<'_> {
         self.state(report);
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
+        super::reasons::explain_waits(&mut report.findings, &report.stated);
         self.know_level(&mut report.findings);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);
@@ -205,6 +206,7 @@ impl Compose<'_> {
             .collect();
         order(&mut report.findings, &telling);
         order(&mut report.benign, &[]);
+        super::promises::keep(report);
     }
 
     /// Where NCCL logs at INFO already, nobody has to be told to set it.

@@ -15,7 +15,7 @@ mod signals;
 mod system;
 mod vague;
 
-use crate::report::{STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
+use crate::report::{STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING, WAITS_AT_END};
 use crate::signature::{Role, Signature};
 use cuda::OF_CUDA;
 use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS};
@@ -75,56 +75,122 @@ fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
 /// signature names no cause, those of the system's words are before its own.
 pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature]) {
     for finding in findings {
-        let name = finding.signature.as_str();
-        let signature = signatures.iter().find(|one| one.name == name);
-        let only_quotes = only_quotes(name, signature);
-        let is_unexplained = only_quotes || signature.is_some_and(|one| one.fallback);
-        let has_below = signature.is_some_and(|one| one.below.is_some());
-        let names_no_cause = has_below || signature.is_some_and(|one| one.role != Role::Cause);
-        let below = finding.after.as_deref().filter(|_| has_below);
-        let of_below = below.and_then(of);
-        let found = of_below
-            .filter(|(_, kind)| !matches!(kind, Kind::Vague))
-            .or_else(|| of(&finding.sample));
-        let Some((reason, kind)) = found else {
-            continue;
-        };
-        if matches!(kind, Kind::Vague) && !only_quotes {
-            continue;
-        }
-        let cause = numbers::fill(reason.cause, finding.sample.as_bytes());
-        let next = numbers::fill(reason.next, finding.sample.as_bytes());
-        let is_first = finding.role == Role::General;
-        if is_unexplained {
-            finding.causes = vec![cause];
-            finding.next_step = Some(next);
-            continue;
-        }
-        if matches!(kind, Kind::Exact) {
-            if !finding.causes.contains(&cause) {
-                finding.causes.insert(0, cause);
-                finding.next_step = Some(next);
-            }
-            continue;
-        }
-        // A signature that quotes a program's error knows less than the words of the error.
-        let has = |place: &str| signature.is_some_and(|one| one.meaning.contains(place));
-        let quotes = has("{error}") || has("{event}");
-        let is_told_by_words = match kind {
-            Kind::Rdma => names_no_cause || quotes,
-            Kind::Ended | Kind::System | Kind::Cuda => names_no_cause,
-            Kind::Result => names_no_cause && is_first,
-            Kind::Other => names_no_cause && is_first && quotes,
-            Kind::Source | Kind::Vague | Kind::Exact => false,
-        };
-        if is_told_by_words {
+        explain_one(finding, signatures);
+        leave_to_nvshmem(finding);
+    }
+}
+
+fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
+    let name = finding.signature.as_str();
+    let signature = signatures.iter().find(|one| one.name == name);
+    let only_quotes = only_quotes(name, signature);
+    let is_unexplained = only_quotes || signature.is_some_and(|one| one.fallback);
+    let has_below = signature.is_some_and(|one| one.below.is_some());
+    let names_no_cause = has_below || signature.is_some_and(|one| one.role != Role::Cause);
+    let below = finding.after.as_deref().filter(|_| has_below);
+    let of_below = below.and_then(of);
+    let found = of_below
+        .filter(|(_, kind)| !matches!(kind, Kind::Vague))
+        .or_else(|| of(&finding.sample));
+    let Some((reason, kind)) = found else {
+        return;
+    };
+    if matches!(kind, Kind::Vague) && !only_quotes {
+        return;
+    }
+    let cause = numbers::fill(reason.cause, finding.sample.as_bytes());
+    let next = numbers::fill(reason.next, finding.sample.as_bytes());
+    let is_first = finding.role == Role::General;
+    if is_unexplained {
+        finding.causes = vec![cause];
+        finding.next_step = Some(next);
+        return;
+    }
+    if matches!(kind, Kind::Exact) {
+        if !finding.causes.contains(&cause) {
             finding.causes.insert(0, cause);
-            if matches!(kind, Kind::Ended) && below.is_none() {
-                finding.next_step = Some(next);
-            }
+            finding.next_step = Some(next);
+        }
+        return;
+    }
+    // A signature that quotes a program's error knows less than the words of the error.
+    let has = |place: &str| signature.is_some_and(|one| one.meaning.contains(place));
+    let quotes = has("{error}") || has("{event}");
+    let is_told_by_words = match kind {
+        Kind::Rdma => names_no_cause || quotes,
+        Kind::Ended | Kind::System | Kind::Cuda => names_no_cause,
+        Kind::Result => names_no_cause && is_first,
+        Kind::Other => names_no_cause && is_first && quotes,
+        Kind::Source | Kind::Vague | Kind::Exact => false,
+    };
+    if is_told_by_words {
+        finding.causes.insert(0, cause);
+        if matches!(kind, Kind::Ended) && below.is_none() {
+            finding.next_step = Some(next);
         }
     }
 }
+
+/// Sources of NVSHMEM, whose bootstrap is a copy of NCCL's and reads other variables.
+const OF_NVSHMEM: [&str; 5] = [
+    "NVSHMEM ",
+    "nvshmem",
+    "/transport/ibrc/",
+    "/transport/ibgda/",
+    "/bootstrap/uid/",
+];
+const ADVICE_OF_NVSHMEM: &str = "read the first line of this kind; NVSHMEM_DEBUG=INFO shows more";
+
+/// Takes NCCL's variables and advice out of a finding on a line that a source of NVSHMEM logged.
+fn leave_to_nvshmem(finding: &mut SignatureFinding) {
+    let is_of = OF_NVSHMEM.iter().any(|of| finding.sample.contains(of));
+    let has_source = [".cpp:", ".cu:", ".h:"]
+        .iter()
+        .any(|of| finding.sample.contains(of));
+    if !is_of || !has_source || finding.sample.contains("NCCL ") {
+        return;
+    }
+    finding.causes.retain(|cause| !cause.contains("NCCL"));
+    if finding
+        .next_step
+        .as_ref()
+        .is_some_and(|next| next.contains("NCCL"))
+    {
+        finding.next_step = Some(ADVICE_OF_NVSHMEM.to_owned());
+    }
+}
+
+/// Gives findings on logs that end in a wait the causes that the system told in their lines, or in lines near them
+/// that state an error.
+pub(super) fn explain_waits(findings: &mut [SignatureFinding], stated: &[StatedLine]) {
+    let system = |line: &str| {
+        let (reason, kind) = of(line)?;
+        matches!(kind, Kind::System | Kind::Rdma | Kind::Exact).then_some(reason)
+    };
+    for finding in findings
+        .iter_mut()
+        .filter(|one| one.signature == WAITS_AT_END)
+    {
+        let place = &finding.first;
+        let is_near = |one: &&StatedLine| {
+            one.place.file == place.file && one.place.line.abs_diff(place.line) <= WAIT_LINES
+        };
+        let near = stated.iter().filter(is_near).map(|one| one.sample.as_str());
+        let told = [finding.sample.as_str()]
+            .into_iter()
+            .chain(near)
+            .find_map(system);
+        let Some(reason) = told else { continue };
+        let cause = numbers::fill(reason.cause, finding.sample.as_bytes());
+        if !finding.causes.contains(&cause) {
+            finding.causes.insert(0, cause);
+            finding.next_step = Some(numbers::fill(reason.next, finding.sample.as_bytes()));
+        }
+    }
+}
+
+/// Lines around a wait in which an error tells why.
+const WAIT_LINES: u64 = 10;
 
 /// Whose words they are.
 #[derive(Clone, Copy)]
@@ -261,8 +327,11 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         .map(|(one, _)| one)
         .chain(exact::all())
         .chain(numbers::all());
-    all.flat_map(|one| [one.cause, one.next])
-        .chain([READ_WARNINGS])
+    all.flat_map(|one| [one.cause, one.next]).chain([
+        READ_WARNINGS,
+        ADVICE_OF_NVSHMEM,
+        crate::promises::NOT_HERE,
+    ])
 }
 
 #[cfg(test)]

@@ -1,0 +1,78 @@
+//! Causes that send their reader to another line: they are told where the log has such a line.
+//!
+//! A signature does not know what else a log holds. "The error of that rank, logged before" is true of most logs, and
+//! costs its reader an hour where nothing was logged before, or in a log of another process.
+#![forbid(unsafe_code)]
+
+use super::report::{LinePlace, LogReport};
+
+/// Words of a cause that is in an earlier line.
+const EARLIER: [&str; 6] = [
+    "earlier line",
+    "logged before",
+    "line before it",
+    "lines before it",
+    "line above names",
+    "lines above",
+];
+/// Words of a cause that is in a warning of NCCL, of any process.
+const WARNING: &str = "first NCCL WARN of any rank";
+/// What is told instead.
+pub(super) const NOT_HERE: &str =
+    "the reason is not in this log: it is in that of another process, or was not logged";
+
+/// Takes the causes that send to lines which the log does not have out of the findings.
+pub(super) fn keep(report: &mut LogReport) {
+    let lines = Lines::of(report);
+    for finding in &mut report.findings {
+        let has_earlier = lines.has_before(&finding.first);
+        let is_kept = |cause: &String| {
+            let is_of_both = cause.contains("before or ");
+            let is_earlier = EARLIER.iter().any(|words| cause.contains(words)) && !is_of_both;
+            (has_earlier || !is_earlier) && (lines.has_warning || !cause.contains(WARNING))
+        };
+        let before = finding.causes.len();
+        finding.causes.retain(is_kept);
+        if finding.causes.len() < before {
+            finding.causes.push(NOT_HERE.to_owned());
+        }
+    }
+}
+
+/// The lines of a report that may tell why something failed.
+struct Lines {
+    places: Vec<LinePlace>,
+    has_warning: bool,
+}
+
+impl Lines {
+    fn of(report: &LogReport) -> Self {
+        let known = report
+            .findings
+            .iter()
+            .chain(&report.benign)
+            .chain(&report.seen);
+        let known = known.map(|one| (&one.first, &one.sample));
+        let unknown = report.unknown.iter().map(|one| (&one.first, &one.sample));
+        let stated = report.stated.iter().map(|one| (&one.place, &one.sample));
+        let failures = report
+            .findings
+            .iter()
+            .chain(&report.benign)
+            .map(|one| &one.first);
+        let others = unknown.clone().chain(stated).map(|(place, _)| place);
+        let is_warning = |(_, sample): (&LinePlace, &String)| sample.contains("NCCL WARN ");
+        let places = failures.chain(others).cloned().collect();
+        let has_warning = known.chain(unknown).any(is_warning);
+        Self {
+            places,
+            has_warning,
+        }
+    }
+
+    /// Whether a line is before another one, or in another file.
+    fn has_before(&self, line: &LinePlace) -> bool {
+        let is_before = |one: &LinePlace| one.file != line.file || one.line < line.line;
+        self.places.iter().any(is_before)
+    }
+}
