@@ -5,7 +5,7 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
-        words: "cudaipcopenmemhandle*peer access is not supported",
+        words: "cudaipcopenmemhandle*peer access is not supported|tensorrt*peer access|tensorrt*ipcmem|tensorrt*cudaipc|ipcutils|allreduce*peer access|peer access*allreduce",
         cause: "two GPUs of this node cannot open each other's memory, which a custom all-reduce of the program needs",
         next: "`nvidia-smi topo -p2p r` shows the pairs; switch off the program's custom all-reduce (use_custom_all_reduce, --disable-custom-all-reduce)",
     },
