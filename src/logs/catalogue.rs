@@ -89,6 +89,12 @@ fn markers<'a>() -> impl Iterator<Item = &'a [u8]> {
     let (markers, pieces): ([&'a [u8]; _], [&'a [u8]; _]) = (MARKERS, stated::PIECES);
     markers.into_iter().chain(pieces)
 }
+
+/// Whether lines with this text are looked at even without a signature.
+pub(super) fn is_marker(text: &[u8]) -> bool {
+    MARKERS.contains(&text)
+}
+
 const SIGNATURES_MAX: usize = 1024;
 /// Limit of a compiled regex and of its cache, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
@@ -294,9 +300,11 @@ impl SignatureCatalogue {
         line.get(place..).is_some_and(|rest| rest.starts_with(text))
     }
 
-    /// Whether a literal belongs to a signature, and is not a marker.
-    pub(super) fn is_signature(&self, literal: usize) -> bool {
-        literal < self.of_literal.len()
+    /// Whether a literal belongs to a signature, and is not a marker's text as well.
+    pub(super) fn is_only_of_signatures(&self, literal: usize) -> bool {
+        self.literals
+            .get(literal)
+            .is_some_and(|text| !is_marker(text))
     }
 
     /// The signatures of a message, in `found`; `literals` are those that it contains. A

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::below::BelowText;
-use super::catalogue::{SignatureCatalogue, SignatureCatalogueError, compile};
+use super::catalogue::{SignatureCatalogue, SignatureCatalogueError, compile, is_marker};
 use super::signature::{Fact, OwnSignature, Severity, Signature};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -253,8 +253,10 @@ impl Placed<'_> {
             "a name consists of lowercase letters, digits and dashes",
         );
         let sizes = LITERAL_MIN..=LITERAL_MAX;
+        // A marker is searched for anyway.
+        let is_marker = is_marker(it.literal.as_bytes());
         must(
-            sizes.contains(&it.literal.len()),
+            sizes.contains(&it.literal.len()) || is_marker,
             "literal",
             &format!("a literal has {LITERAL_MIN} to {LITERAL_MAX} bytes"),
         );

@@ -239,7 +239,8 @@ impl<'a> Parser<'a> {
         });
         // The search reports hits in the order of their anchors.
         hits.sort_unstable_by_key(|(_, at)| *at);
-        let is_signature = |(literal, _): &(usize, usize)| self.catalogue.is_signature(*literal);
+        let is_signature =
+            |(literal, _): &(usize, usize)| self.catalogue.is_only_of_signatures(*literal);
         let mut parsed = ParsedLine {
             has_signature: hits.iter().any(is_signature),
             ..ParsedLine::default()
@@ -260,6 +261,7 @@ impl<'a> Parser<'a> {
             rest = others;
         }
         self.hits = hits;
+        parsed.has_signature |= parsed.records.iter().any(|one| !one.found.is_empty());
         (parsed, is_of_form)
     }
 

@@ -24,7 +24,7 @@ use super::help_text::HelpText;
 use super::networks::{self, Proof};
 use super::order::InOrder;
 use super::parser::{Found, ParsedLine, ParsedRecord, Parser};
-use super::seen::{Around, CountedLine, Place};
+use super::seen::{Around, CountedLine, Place, SAMPLE_BYTES, VALUES_SAMPLE_BYTES};
 use super::shape::{self, Level, Record};
 use super::signature::{Fact, Severity};
 use super::tally::{Group, Tally, Wait};
@@ -381,6 +381,7 @@ impl Counter<'_> {
             at: parsed.at,
             around,
             has_below: false,
+            sample_max: SAMPLE_BYTES,
         };
         let names_line = |found: &Found| {
             let signature = &self.catalogue.signatures[found.signature];
@@ -423,13 +424,18 @@ impl Counter<'_> {
                 .hear(number, record.rank(), line.time_us, reading, record.message);
         }
         for found in &parsed.found {
+            let signature = &self.catalogue.signatures[found.signature];
             self.note(
                 found,
                 speaker,
                 record,
                 CountedLine {
                     at: found.at,
-                    has_below: self.catalogue.signatures[found.signature].below.is_some(),
+                    has_below: signature.below.is_some(),
+                    sample_max: match signature.regex {
+                        Some(_) => VALUES_SAMPLE_BYTES,
+                        None => SAMPLE_BYTES,
+                    },
                     ..line
                 },
             );
@@ -456,7 +462,7 @@ impl Counter<'_> {
         let next = &behind[..end];
         let (mut is_known, catalogue) = (false, self.catalogue);
         catalogue.hits(next, |literal, _| {
-            is_known |= catalogue.is_signature(literal)
+            is_known |= catalogue.is_only_of_signatures(literal)
         });
         // Both lines have the prefix of the same launcher.
         let prefix = &line.text[..line.at.min(line.text.len())];

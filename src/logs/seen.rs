@@ -10,6 +10,8 @@ pub(super) const LASTS_MAX: usize = 32_768;
 /// Most functions per signature and speaker.
 const SITES_MAX: usize = 4;
 pub(super) const SAMPLE_BYTES: usize = 400;
+/// Bytes of a sample whose values are read by a regex: what it captures may be far behind.
+pub(super) const VALUES_SAMPLE_BYTES: usize = 1200;
 /// Bytes of a sample before the text that was found, if the line is too long to be whole.
 const SAMPLE_BEFORE: usize = 120;
 /// Bytes of a sample from the text that was found on, at least.
@@ -42,6 +44,8 @@ pub(super) struct CountedLine<'a> {
     pub around: Around<'a>,
     /// Whether the lines below complete it.
     pub has_below: bool,
+    /// Most bytes of a sample.
+    pub sample_max: usize,
 }
 
 impl CountedLine<'_> {
@@ -154,7 +158,7 @@ pub(super) fn cut(text: &[u8], size: usize) -> Vec<u8> {
 }
 
 /// The part of a line around offset `at`: the whole line if it is short.
-fn sample(line: &[u8], at: usize) -> Vec<u8> {
+fn sample(line: &[u8], at: usize, size_max: usize) -> Vec<u8> {
     let from = if at + SAMPLE_AFTER <= SAMPLE_BYTES || line.len() <= SAMPLE_BYTES {
         0
     } else {
@@ -162,12 +166,16 @@ fn sample(line: &[u8], at: usize) -> Vec<u8> {
         let blank = line[from..].iter().position(|byte| *byte == b' ');
         from + blank.map_or(0, |blank| blank + 1)
     };
-    cut(line[from.min(line.len())..].trim_ascii(), SAMPLE_BYTES)
+    cut(line[from.min(line.len())..].trim_ascii(), size_max)
 }
 
 impl SeenLines {
     pub(super) fn new(line: CountedLine<'_>, polls: Option<Polls>) -> Self {
-        let (place, time_us, sample) = (line.place, line.time_us, sample(line.text, line.at));
+        let (place, time_us, sample) = (
+            line.place,
+            line.time_us,
+            sample(line.text, line.at, line.sample_max),
+        );
         let mut new = Self {
             count: 1,
             first: place,

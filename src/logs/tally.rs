@@ -501,6 +501,7 @@ mod tests {
                     at: 0,
                     around: Around::default(),
                     has_below: false,
+                    sample_max: SAMPLE_BYTES,
                 };
                 tally.see_unknown(speaker, &message, false, line);
             }
@@ -545,6 +546,7 @@ mod tests {
                 at: 0,
                 around: Around::default(),
                 has_below: false,
+                sample_max: SAMPLE_BYTES,
             };
             let part = &mut parts[number as usize % 2];
             part.see(0, number % 20_000, None, line);

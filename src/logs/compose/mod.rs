@@ -7,7 +7,7 @@ mod ranking;
 mod stated;
 mod transport;
 
-use self::ranking::{drop_heads, follow, follow_deaths, follow_ends, order};
+use self::ranking::{drop_heads, follow, follow_deaths, follow_ends, follow_warnings, order};
 use super::below::{BelowText, telling};
 use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
@@ -18,7 +18,7 @@ use super::report::{
     CollectiveWait, LinePlace, LogReport, PollRate, Setting, SignatureFinding, UNKNOWN_WARNING,
     UnknownWarning,
 };
-use super::seen::{Place, SeenLines, SeenShape};
+use super::seen::{Place, SAMPLE_BYTES, SeenLines, SeenShape};
 use super::signature::{Fact, Need, Phase, Role, Severity, Signature};
 use super::tally::{Speaker, Tally, Wait};
 use super::time;
@@ -165,7 +165,14 @@ impl Compose<'_> {
                 Severity::Benign => report.benign.push(finding),
                 _ if harmless => report.benign.push(finding),
                 _ if self.was_settled(signature, &parts) => report.seen.push(finding),
-                _ if signature.needs == Some(Need::OtherFindings) => follow_ups.push(finding),
+                _ if signature.needs == Some(Need::OtherFindings) => {
+                    let place = if self.has_survived(&parts) {
+                        &mut report.seen
+                    } else {
+                        &mut follow_ups
+                    };
+                    place.push(finding);
+                }
                 _ if signature.needs == Some(Need::UnfinishedInit) && self.was_got_over(&parts) => {
                     report.seen.push(finding);
                 }
@@ -192,6 +199,7 @@ impl Compose<'_> {
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
         drop_heads(&mut report.findings);
         follow(&mut report.findings);
+        follow_warnings(&mut report.findings);
         self.state(report);
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
@@ -245,6 +253,15 @@ impl Compose<'_> {
         is_one_node
             || parts
                 .all(|(speaker, seen, _)| complete.get(speaker).is_some_and(|at| *at > seen.first))
+    }
+
+    /// Whether every process with these lines initialized a communicator after the last of them.
+    fn has_survived(&self, parts: &[(u32, &SeenLines, Option<Phase>)]) -> bool {
+        let complete = &self.tally.init_complete;
+        let is_later = |(speaker, seen, _): &(u32, &SeenLines, Option<Phase>)| {
+            complete.get(speaker).is_some_and(|at| *at > seen.last)
+        };
+        parts.iter().all(is_later)
     }
 
     /// Whether each process with these lines logged later that what they report was got over.
@@ -374,7 +391,7 @@ impl Compose<'_> {
             polls: slowest
                 .zip(longest)
                 .map(|(slowest, longest)| PollRate::new(slowest, longest)),
-            sample: shown(sample),
+            sample: shown(&sample[..sample.len().min(SAMPLE_BYTES)]),
             before: Vec::new(),
             after: None,
         };

@@ -132,6 +132,28 @@ fn is_of_one(one: &SignatureFinding, other: &SignatureFinding) -> bool {
         && (is_file(one) || is_file(other) || one.processes.iter().any(shares))
 }
 
+/// NCCL's lines on calls that failed one in another.
+const CALL_CHAIN: &str = "nccl-call-chain";
+
+/// A chain of failed calls follows the warning of its process that is before it.
+pub(super) fn follow_warnings(findings: &mut [SignatureFinding]) {
+    let warnings = findings.iter();
+    let warnings: Vec<SignatureFinding> = warnings
+        .filter(|one| one.sample.contains("NCCL WARN "))
+        .cloned()
+        .collect();
+    for chain in findings
+        .iter_mut()
+        .filter(|one| one.signature == CALL_CHAIN)
+    {
+        let is_before =
+            |one: &SignatureFinding| is_of_one(chain, one) && is_later(&chain.first, &one.first);
+        if warnings.iter().any(is_before) {
+            chain.role = Role::Consequence;
+        }
+    }
+}
+
 /// Ray's lines that tell that a worker or a node ended.
 const DEATHS: [&str; 4] = [
     "ray-worker-died",
