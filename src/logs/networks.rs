@@ -10,6 +10,8 @@ use tcpx_words::plugin_family::PluginFamily;
 /// What a line shows about a network, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Proof {
+    /// It is of a library beside NCCL, whose name is before that of the network.
+    OfLibrary,
     /// Its plugin was loaded.
     Loaded,
     /// It was initialized.
@@ -34,6 +36,24 @@ pub(super) fn kind(name: &str) -> &'static str {
         () if name.starts_with("ib") || name.starts_with("gib") => "ib",
         // HPC-X names its InfiniBand plugin so.
         () if has("rdma plugin") => "ib",
+        () => "other",
+    }
+}
+
+/// The kind of the network of a library: `UCX rc_mlx5/mlx5_0:1`, `Mooncake TCP`.
+pub(super) fn kind_of_library(name: &str) -> &'static str {
+    let name = name.to_ascii_lowercase();
+    let (_, network) = name.split_once(' ').unwrap_or_default();
+    let starts = |words: &[&str]| words.iter().any(|word| network.starts_with(word));
+    match () {
+        () if starts(&["tcp"]) => "socket",
+        () if starts(&["efa", "libfabric"]) => "ofi",
+        () if starts(&[
+            "rc_", "dc_", "ud_", "rc/", "dc/", "ud/", "ib", "mlx", "rdma", "bnxt", "irdma", "hns",
+        ]) =>
+        {
+            "ib"
+        }
         () => "other",
     }
 }
@@ -79,6 +99,21 @@ mod tests {
         assert_eq!(of("NET/IB : Unable to open device mlx5_0"), None);
         assert_eq!(of("NET/Plugin: odd"), None);
         assert_eq!(of("odd"), None);
+    }
+
+    #[test]
+    fn networks_of_libraries_have_kinds() {
+        for (name, expected) in [
+            ("UCX rc_mlx5/mlx5_0:1", "ib"),
+            ("UCX tcp/eth0", "socket"),
+            ("NVSHMEM ibgda", "ib"),
+            ("Mooncake mlx5_bond_1", "ib"),
+            ("Mooncake EFA", "ofi"),
+            ("Gloo TCP", "socket"),
+            ("UCX srd/rdmap16s27:1", "other"),
+        ] {
+            assert_eq!(kind_of_library(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -533,13 +533,18 @@ impl Counter<'_> {
                 | Fact::TransportUsed),
             ) => {
                 let proof = match fact {
+                    _ if signature.library.is_some() => Proof::OfLibrary,
                     Fact::TransportUsed => Proof::Used,
                     Fact::Transport => Proof::Chosen,
                     Fact::TransportLoaded => Proof::Loaded,
                     _ => Proof::Up,
                 };
                 if let Some(name) = first {
-                    self.tally.transport(speaker, name, proof, line.place);
+                    let name = match &signature.library {
+                        Some(library) => [library.as_bytes(), name].join(&b' '),
+                        None => name.to_vec(),
+                    };
+                    self.tally.transport(speaker, &name, proof, line.place);
                 }
             }
             Some(Fact::Nodes) => {

@@ -199,6 +199,9 @@ pub struct Signature {
     /// The network that such a line shows to be up.
     #[serde(default)]
     pub network: Option<String>,
+    /// The library whose network it is, where that is not NCCL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
     /// Meanings of the values of the group `code`, for `{means}` in the texts.
     #[serde(default)]
     pub table: BTreeMap<String, String>,

@@ -2,13 +2,16 @@
 #![forbid(unsafe_code)]
 
 use super::{Compose, shown};
-use crate::networks::{Proof, kind, preference};
+use crate::networks::{Proof, kind, kind_of_library, preference};
 use crate::report::{LinePlace, SignatureFinding, Transport};
 use crate::signature::{Role, Severity, Signature};
+use crate::tally::Speaker;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Hosts that are named of each network.
 const HOSTS_NAMED: usize = 4;
+/// Words in the names of signatures on lines of NCCL and of programs that use it.
+const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 
 impl Compose<'_> {
     pub(super) fn transport(&self) -> Transport {
@@ -59,12 +62,83 @@ impl Compose<'_> {
             ),
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
+        let (verdict, because) = self.with_libraries(verdict, because, &mut named);
         Transport {
             verdict,
             because,
             named,
             versions,
         }
+    }
+
+    /// The verdict with the networks of libraries beside NCCL. They are the answer only where no line is of NCCL.
+    fn with_libraries(
+        &self,
+        verdict: &'static str,
+        because: String,
+        named: &mut BTreeMap<String, Vec<String>>,
+    ) -> (&'static str, String) {
+        let of = self.library_networks();
+        if of.is_empty() {
+            return (verdict, because);
+        }
+        let listed = list(of.keys().take(HOSTS_NAMED));
+        // Gloo moves no data of GPUs where another library does.
+        let moves = |name: &&String| !name.starts_with("Gloo ");
+        let others = of.keys().any(|name| moves(&name));
+        let movers = of.keys().filter(|name| !others || moves(name));
+        let kinds: BTreeSet<&'static str> = movers.map(|name| kind_of_library(name)).collect();
+        let only = kinds
+            .first()
+            .filter(|kind| kinds.len() == 1 && **kind != "other");
+        let is_of_nccl = !named.is_empty() || verdict != "unknown" || self.has_nccl();
+        match only.filter(|_| !is_of_nccl) {
+            Some(kind) => {
+                named.extend(of.clone());
+                (
+                    kind,
+                    format!("no line is of NCCL; other libraries name {listed}"),
+                )
+            }
+            None => (verdict, format!("{because}; other libraries name {listed}")),
+        }
+    }
+
+    /// The networks of libraries beside NCCL, each with its processes.
+    fn library_networks(&self) -> BTreeMap<String, Vec<String>> {
+        let mut of = BTreeMap::<String, Vec<String>>::new();
+        for (speaker, names) in &self.tally.transports {
+            let names = names
+                .iter()
+                .filter(|(_, (proof, _))| *proof == Proof::OfLibrary);
+            for (name, _) in names {
+                of.entry(shown(name)).or_default().push(self.name(*speaker));
+            }
+        }
+        for (number, speaker) in self.tally.seen.keys() {
+            let signature = self.catalogue.signatures.get(*number as usize);
+            let network =
+                signature.and_then(|one| Some((one.library.as_ref()?, one.network.as_ref()?)));
+            if let Some((library, network)) = network {
+                let name = format!("{library} {network}");
+                of.entry(name).or_default().push(self.name(*speaker));
+            }
+        }
+        for processes in of.values_mut() {
+            processes.sort();
+            processes.dedup();
+        }
+        of
+    }
+
+    /// Whether a line is of NCCL, or of a program that uses it.
+    fn has_nccl(&self) -> bool {
+        let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
+        let is_of = |name: &String| OF_NCCL.iter().any(|word| name.contains(word));
+        let mut seen = self.tally.seen.keys();
+        let speaks = |one: &Speaker| matches!(one, Speaker::Process { pid: Some(_), .. });
+        self.tally.speakers.iter().any(speaks)
+            || seen.any(|(number, _)| name(*number).is_some_and(is_of))
     }
 
     /// The networks of each process by its strongest lines. Weak lines count only if no
@@ -74,11 +148,13 @@ impl Compose<'_> {
         for (speaker, names) in &self.tally.transports {
             let names = names
                 .iter()
+                .filter(|(_, (proof, _))| *proof > Proof::OfLibrary)
                 .map(|(name, (proof, _))| (name.as_slice(), *proof));
             of.entry(*speaker).or_default().extend(names);
         }
         for (number, speaker) in self.tally.seen.keys() {
             let signature = self.catalogue.signatures.get(*number as usize);
+            let signature = signature.filter(|signature| signature.library.is_none());
             if let Some(name) = signature.and_then(|signature| signature.network.as_deref()) {
                 of.entry(*speaker)
                     .or_default()
