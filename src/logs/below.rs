@@ -91,6 +91,8 @@ mod tests {
             regex: r"at (?P<time>\d+)|rank (?P<rank>\d+)".to_owned(),
             meaning: "ranks {rank}".to_owned(),
             next: "n".to_owned(),
+            severity: None,
+            role: None,
             example: String::new(),
         }
     }

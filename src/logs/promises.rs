@@ -15,6 +15,8 @@ const EARLIER: [&str; 6] = [
     "line above names",
     "lines above",
 ];
+/// Words of a cause that only supposes such a line, or names something else as well.
+const SUPPOSED: [&str; 4] = ["before or ", ": see ", "if an earlier", "may say why"];
 /// Words of a cause that is in a warning of NCCL, of any process.
 const WARNING: &str = "first NCCL WARN of any rank";
 /// What is told instead.
@@ -27,8 +29,8 @@ pub(super) fn keep(report: &mut LogReport) {
     for finding in &mut report.findings {
         let has_earlier = lines.has_before(&finding.first);
         let is_kept = |cause: &String| {
-            let is_of_both = cause.contains("before or ");
-            let is_earlier = EARLIER.iter().any(|words| cause.contains(words)) && !is_of_both;
+            let is_sure = !SUPPOSED.iter().any(|words| cause.contains(words));
+            let is_earlier = EARLIER.iter().any(|words| cause.contains(words)) && is_sure;
             (has_earlier || !is_earlier) && (lines.has_warning || !cause.contains(WARNING))
         };
         let before = finding.causes.len();

@@ -239,6 +239,11 @@ pub struct Below {
     pub meaning: String,
     /// What to do then.
     pub next: String,
+    /// How bad the line is then, and how it relates to the failure, if it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// Lines below the example.
     pub example: String,
 }

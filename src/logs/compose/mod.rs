@@ -418,6 +418,8 @@ impl Compose<'_> {
             } else {
                 place
             },
+            severity: below.severity.unwrap_or(finding.severity),
+            role: below.role.unwrap_or(finding.role),
             meaning: values.fill(&below.meaning),
             next_step: Some(values.fill(&below.next)),
             after: Some(shown(&text.text)),

@@ -135,11 +135,12 @@ fn is_of_one(one: &SignatureFinding, other: &SignatureFinding) -> bool {
 /// NCCL's lines on calls that failed one in another.
 const CALL_CHAIN: &str = "nccl-call-chain";
 
-/// A chain of failed calls follows the warning of its process that is before it.
+/// A chain of failed calls follows the warning of its process that is before it, or the inner call that another
+/// signature knows.
 pub(super) fn follow_warnings(findings: &mut [SignatureFinding]) {
     let warnings = findings.iter();
     let warnings: Vec<SignatureFinding> = warnings
-        .filter(|one| one.sample.contains("NCCL WARN "))
+        .filter(|one| one.sample.contains("NCCL WARN ") || one.sample.contains(" -> "))
         .cloned()
         .collect();
     for chain in findings
