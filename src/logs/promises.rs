@@ -19,6 +19,8 @@ const EARLIER: [&str; 6] = [
 const SUPPOSED: [&str; 4] = ["before or ", ": see ", "if an earlier", "may say why"];
 /// Words of a cause that is in a warning of NCCL, of any process.
 const WARNING: &str = "first NCCL WARN of any rank";
+/// Words of a cause that is in the innermost of NCCL's failed calls.
+const CHAIN: &str = "ends in `->";
 /// What is told instead.
 pub(super) const NOT_HERE: &str =
     "the reason is not in this log: it is in that of another process, or was not logged";
@@ -31,7 +33,9 @@ pub(super) fn keep(report: &mut LogReport) {
         let is_kept = |cause: &String| {
             let is_sure = !SUPPOSED.iter().any(|words| cause.contains(words));
             let is_earlier = EARLIER.iter().any(|words| cause.contains(words)) && is_sure;
-            (has_earlier || !is_earlier) && (lines.has_warning || !cause.contains(WARNING))
+            (has_earlier || !is_earlier)
+                && (lines.has_warning || !cause.contains(WARNING))
+                && (lines.has_chain || !cause.contains(CHAIN))
         };
         let before = finding.causes.len();
         finding.causes.retain(is_kept);
@@ -45,6 +49,7 @@ pub(super) fn keep(report: &mut LogReport) {
 struct Lines {
     places: Vec<LinePlace>,
     has_warning: bool,
+    has_chain: bool,
 }
 
 impl Lines {
@@ -64,11 +69,14 @@ impl Lines {
             .map(|one| &one.first);
         let others = unknown.clone().chain(stated).map(|(place, _)| place);
         let is_warning = |(_, sample): (&LinePlace, &String)| sample.contains("NCCL WARN ");
+        let is_chain = |(_, sample): (&LinePlace, &String)| sample.contains(" -> ");
         let places = failures.chain(others).cloned().collect();
+        let has_chain = known.clone().any(is_chain);
         let has_warning = known.chain(unknown).any(is_warning);
         Self {
             places,
             has_warning,
+            has_chain,
         }
     }
 
@@ -76,5 +84,38 @@ impl Lines {
     fn has_before(&self, line: &LinePlace) -> bool {
         let is_before = |one: &LinePlace| one.file != line.file || one.line < line.line;
         self.places.iter().any(is_before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LogFilter, LogReader, SignatureCatalogue};
+
+    fn causes(text: &str) -> Vec<String> {
+        let catalogue = SignatureCatalogue::embedded().unwrap();
+        let filter = LogFilter::default();
+        let mut reader = LogReader::new(&catalogue, &filter);
+        reader.source("x.log", text.as_bytes(), text.as_bytes());
+        let report = reader.report();
+        let found = report.findings.into_iter();
+        let found = found.filter(|one| one.signature.starts_with("nccl-"));
+        found.flat_map(|one| one.causes).collect()
+    }
+
+    #[test]
+    fn a_cause_in_another_line_is_told_where_there_is_one() {
+        let error =
+            "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:2251, unhandled system error\n";
+        let alone = causes(error);
+        assert!(alone.iter().any(|cause| cause == NOT_HERE), "{alone:?}");
+        assert!(
+            alone.iter().all(|cause| !cause.contains(WARNING)),
+            "{alone:?}"
+        );
+        let warning = "node-a:71:80 [0] net.cc:7 NCCL WARN an odd thing\n";
+        let both = causes(&format!("{warning}{error}"));
+        assert!(both.iter().any(|cause| cause.contains(WARNING)), "{both:?}");
+        assert!(both.iter().all(|cause| cause != NOT_HERE), "{both:?}");
     }
 }
