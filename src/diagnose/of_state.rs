@@ -212,13 +212,16 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
         .as_ref()
         .is_some_and(|exit| state.at_ns(exit.at_ms) <= at_ns);
     let is_over = has_ended || worker.is_gone();
-    let sample = timeline
-        .series
-        .get(&worker.id)
-        .and_then(|series| series.at(at_ns));
-    let channel = |now: &ChannelNow, stale_ms: u64| EvidenceChannel {
+    let series = timeline.series.get(&worker.id);
+    let sample = series.and_then(|series| series.at(at_ns));
+    let before = sample.and_then(|sample| series?.at(sample.at_ns.saturating_sub(ONE_CALL_NS)));
+    let channel = |place: usize, now: &ChannelNow, stale_ms: u64| EvidenceChannel {
         now: ChannelNow {
             quiet_ms: now.quiet_ms.saturating_add(stale_ms),
+            in_call: now.in_call.clone().filter(|_| {
+                let before = before.and_then(|sample| sample.channels.get(place));
+                before.is_some_and(|before| is_in_one_call(before, now))
+            }),
             ..now.clone()
         },
         ..EvidenceChannel::default()
@@ -232,7 +235,8 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
         sample
             .channels
             .iter()
-            .map(|now| channel(now, stale_ms))
+            .enumerate()
+            .map(|(place, now)| channel(place, now, stale_ms))
             .collect()
     });
     EvidenceNode {
@@ -241,6 +245,15 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
         channels: channels.unwrap_or_default(),
         ..EvidenceNode::new(subject(state, worker))
     }
+}
+
+/// Time between two samples that show one call: a channel that is tested all the time is inside `test` in most samples.
+const ONE_CALL_NS: u64 = 200_000_000;
+
+/// Whether a channel has been inside the same call since the earlier sample.
+fn is_in_one_call(before: &ChannelNow, now: &ChannelNow) -> bool {
+    let (before, after) = (CallCounts::of_channel(before), CallCounts::of_channel(now));
+    before.in_call && after.in_call && before.calls == after.calls
 }
 
 /// The worker, with the name of a process's endpoint.

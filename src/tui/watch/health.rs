@@ -376,11 +376,22 @@ mod tests {
             in_call: Some("test".into()),
             ..recv([16, 0, 0], 4)
         };
-        check(
-            send([12, 12, 12], 4),
-            inside,
-            "STALLED 4.0 s: peer recv 0 is inside test, which has not returned: the plugin's turn",
-        );
+        let sent = send([12, 12, 12], 4);
+        // One sample does not tell whether the call returns.
+        let once = "STALLED 4.0 s: peer recv 0: 16 posted, local send 0 has none in flight: the sender's turn";
+        check(sent.clone(), inside.clone(), once);
+        let told = |tests: u64| {
+            let later = ChannelNow {
+                tests,
+                ..inside.clone()
+            };
+            let later = Event::new(300.0, Who::Worker(PEER), EventKind::Sample(vec![later]));
+            let first = [sample(LOCAL, sent.clone()), sample(PEER, inside.clone())];
+            after(first.into_iter().chain([later])).why
+        };
+        let hangs = "peer recv 0 is inside test, which has not returned: the plugin's turn";
+        assert_eq!(told(0), hangs);
+        assert!(!told(300_000).contains("inside"));
         let refused = ChannelNow {
             rc_errors: 1,
             last_error: Some(("test".into(), 2)),
