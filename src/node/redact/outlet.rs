@@ -27,6 +27,14 @@ impl Cleared {
     }
 }
 
+impl Cleared {
+    /// The list of the checksums and names of files, which have been cleared themselves: `SUM  NAME`.
+    pub fn sums(files: &BTreeMap<String, Self>, sum: impl Fn(&[u8]) -> String) -> Self {
+        let line = |(name, file): (&String, &Self)| format!("{}  {name}\n", sum(&file.0));
+        Self(files.iter().map(line).collect::<String>().into_bytes())
+    }
+}
+
 impl Outlet {
     /// An outlet that redacts.
     pub fn redacting(redactor: Redactor) -> Self {

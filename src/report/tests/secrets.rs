@@ -69,6 +69,26 @@ fn octets_of(address: &str) -> Vec<u8> {
 }
 
 #[test]
+fn checksums_of_files_that_are_named_like_secrets_are_kept() {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    std::fs::create_dir_all(run.path().join("logs")).expect("made");
+    for name in ["secret.log", "password.log", "api-key.log"] {
+        std::fs::write(run.path().join("logs").join(name), "nothing\n").expect("written");
+    }
+    let files = RunFiles::open(run.path()).expect("a run");
+    let mut packed = Vec::new();
+    let mut outlet = Outlet::redacting(Redactor::default());
+    bundle(&files, &gather(&files), &mut outlet, &mut packed).expect("packed");
+    let place = run.path().join("sent.tar.gz");
+    std::fs::write(&place, packed).expect("written");
+    let sent = RunFiles::open(&place).expect("a bundle");
+    let sums = String::from_utf8(sent.read("SHA256SUMS", 1 << 20).expect("there")).expect("text");
+    assert!(sums.contains("logs/secret.log"), "{sums}");
+    assert_eq!(verify(&sent).problems, Vec::<String>::new());
+}
+
+#[test]
 fn verify_names_changed_added_and_missing_files() {
     let run = tempfile::tempdir().expect("a folder");
     stalled(run.path(), &Names::default());
