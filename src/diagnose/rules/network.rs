@@ -106,8 +106,12 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
 const RETRANSMITS: u32 = 30;
 const RETRANSMITTED_SHARE: f64 = 0.02;
 
-/// Whether the path of a socket loses packets, by everything that it ever sent.
+/// Whether the path of a socket loses packets, by everything that it ever sent. Between two sockets of one address
+/// there is no path: segments are sent again where a receive buffer is full.
 fn is_lossy(socket: &TcpSocket) -> bool {
+    if socket.local.ip() == socket.peer.ip() {
+        return false;
+    }
     let count = socket.retransmits.unwrap_or(0);
     let segments = socket.flow.and_then(|flow| flow.data_segments);
     // Frames of older versions do not tell the number of segments.
