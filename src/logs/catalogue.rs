@@ -152,6 +152,24 @@ pub struct SignatureCatalogue {
     matcher: Matcher,
 }
 
+/// When a signature is tried on a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Ordinary,
+    Fallback,
+    Label,
+}
+
+impl Pass {
+    fn of(signature: &Signature) -> Self {
+        match (signature.label, signature.fallback) {
+            (true, _) => Self::Label,
+            (false, true) => Self::Fallback,
+            (false, false) => Self::Ordinary,
+        }
+    }
+}
+
 impl SignatureCatalogue {
     /// The embedded signatures.
     ///
@@ -308,7 +326,7 @@ impl SignatureCatalogue {
     }
 
     /// The signatures of a message, in `found`; `literals` are those that it contains. A
-    /// fallback is tried only if nothing else matches. `asked` gets the answers of regexes that
+    /// fallback is tried only if nothing else matches; labels are tried in any case. `asked` gets the answers of regexes that
     /// tell digits apart.
     pub(super) fn of_message(
         &self,
@@ -319,7 +337,10 @@ impl SignatureCatalogue {
         asked: &mut Vec<(usize, bool)>,
     ) {
         found.clear();
-        for fallback in [false, true] {
+        for pass in [Pass::Ordinary, Pass::Fallback, Pass::Label] {
+            if pass == Pass::Fallback && !found.is_empty() {
+                continue;
+            }
             for literal in literals.clone() {
                 for &index in self.of_literal.get(literal).into_iter().flatten() {
                     let mut holds = || {
@@ -330,14 +351,11 @@ impl SignatureCatalogue {
                         }
                         holds
                     };
-                    let is_meant = self.signatures[index].fallback == fallback;
+                    let is_meant = Pass::of(&self.signatures[index]) == pass;
                     if is_meant && !found.contains(&index) && holds() {
                         found.push(index);
                     }
                 }
-            }
-            if !found.is_empty() {
-                break;
             }
         }
         self.without_hidden(found);

@@ -283,6 +283,11 @@ impl Placed<'_> {
             "a finding needs a next step",
         );
         must(
+            !it.label || it.severity == Severity::Info,
+            "severity",
+            "a label is info",
+        );
+        must(
             it.severity != Severity::Benign || it.benign.is_empty(),
             "benign",
             "a benign signature is benign in every phase; omit `benign`",
@@ -391,6 +396,7 @@ impl Placed<'_> {
         let matches: Vec<&str> = catalogue
             .matches(it.example.as_bytes())
             .iter()
+            .filter(|other| !other.label || other.name == it.name)
             .map(|other| other.name.as_str())
             .collect();
         if !matches.contains(&it.name.as_str()) {
@@ -400,7 +406,10 @@ impl Placed<'_> {
                 mistakes,
             );
         }
-        for other in matches.iter().filter(|other| **other != it.name) {
+        let others = matches
+            .iter()
+            .filter(|other| !it.label && **other != it.name);
+        for other in others {
             self.wrong(
                 "example",
                 format!(

@@ -123,10 +123,10 @@ fn glog(line: &[u8], has_level: impl Fn(u8) -> bool) -> Option<&[u8]> {
         let date = front[at + 1..]
             .iter()
             .take_while(|byte| byte.is_ascii_digit());
-        // PyTorch omits the leading zero of the month.
+        // PyTorch omits the leading zero of the month; glog may be told to write the year.
         let date = date.count();
         has_level(front[*at])
-            && (3..=4).contains(&date)
+            && matches!(date, 3 | 4 | 8)
             && front.get(at + 1 + date) == Some(&b' ')
             && (*at == 0 || matches!(front[at - 1], b'[' | b' ' | b':'))
     };

@@ -32,7 +32,13 @@ pub(super) fn kind(name: &str) -> &'static str {
         () if family == PluginFamily::Tcpxo => "tcpxo",
         () if has("fastsocket") => "fastsocket",
         () if has("socket") => "socket",
-        () if has("libfabric") || name.starts_with("ofi") || name.starts_with("efa") => "ofi",
+        () if has("libfabric")
+            || has("-ofi-")
+            || name.starts_with("ofi")
+            || name.starts_with("efa") =>
+        {
+            "ofi"
+        }
         () if name.starts_with("ib") || name.starts_with("gib") => "ib",
         // HPC-X names its InfiniBand plugin so.
         () if has("rdma plugin") => "ib",
@@ -43,11 +49,13 @@ pub(super) fn kind(name: &str) -> &'static str {
 /// The kind of the network of a library: `UCX rc_mlx5/mlx5_0:1`, `Mooncake TCP`.
 pub(super) fn kind_of_library(name: &str) -> &'static str {
     let name = name.to_ascii_lowercase();
-    let (_, network) = name.split_once(' ').unwrap_or_default();
+    let (library, network) = name.split_once(' ').unwrap_or_default();
     let starts = |words: &[&str]| words.iter().any(|word| network.starts_with(word));
     match () {
         () if starts(&["tcp"]) => "socket",
-        () if starts(&["efa", "libfabric"]) => "ofi",
+        () if starts(&["efa", "libfabric", "ofi"]) => "ofi",
+        // What these name is the device, which has any name.
+        () if ["mooncake", "uccl"].contains(&library) => "ib",
         () if starts(&[
             "rc_", "dc_", "ud_", "rc/", "dc/", "ud/", "ib", "mlx", "rdma", "bnxt", "irdma", "hns",
         ]) =>
@@ -109,6 +117,11 @@ mod tests {
             ("NVSHMEM ibgda", "ib"),
             ("Mooncake mlx5_bond_1", "ib"),
             ("Mooncake EFA", "ofi"),
+            ("Mooncake fabric_bond2", "ib"),
+            ("UCCL eno2np1:1", "ib"),
+            ("UCX rc_iface", "ib"),
+            ("UCX tcp_ep", "socket"),
+            ("NVSHMEM libfabric", "ofi"),
             ("Gloo TCP", "socket"),
             ("UCX srd/rdmap16s27:1", "other"),
         ] {
@@ -124,6 +137,7 @@ mod tests {
             ("FastSocket", "fastsocket"),
             ("Socket", "socket"),
             ("AWS Libfabric", "ofi"),
+            ("aws-ofi-nccl", "ofi"),
             ("OFI", "ofi"),
             ("IBext_v8", "ib"),
             ("gIB", "ib"),

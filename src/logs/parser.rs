@@ -300,7 +300,8 @@ impl<'a> Parser<'a> {
         let found = found.collect();
         let span = |text: &[u8]| Span::of(line, text);
         let (error, notice) = (loggers::logged_error(line), loggers::logged_notice(line));
-        let is_plain = self.found.is_empty() && error.is_none() && notice.is_none();
+        let is_label = |index: &usize| self.catalogue.signatures[*index].label;
+        let is_plain = self.found.iter().all(is_label) && error.is_none() && notice.is_none();
         let stated = (is_plain && !record.has_level())
             .then(|| stated::stated(line))
             .flatten();

@@ -388,9 +388,11 @@ impl Counter<'_> {
             let only_network = signature.fallback && signature.network.is_some();
             !(only_network && signature.severity == Severity::Info)
         };
+        let is_label = |found: &Found| self.catalogue.signatures[found.signature].label;
+        let has_none = parsed.found.iter().all(is_label);
         // A signature that only tells whose line it is does not explain a warning.
         let is_unexplained = level == Some(Level::Warn) && !parsed.found.iter().any(names_line);
-        if parsed.found.is_empty() || is_unexplained {
+        if has_none || is_unexplained {
             let said = match level {
                 Some(Level::Warn) => {
                     let is_notice = shape::is_of_ras(text, record.message);

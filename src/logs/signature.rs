@@ -208,6 +208,10 @@ pub struct Signature {
     /// Whether any other signature of a line hides this one.
     #[serde(default)]
     pub fallback: bool,
+    /// Whether it only tells of which network a line is: other signatures of the line do not hide it, nor does it
+    /// hide them, and an error in such a line still needs one that explains it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub label: bool,
     /// Signatures in whose company a harmless line is not harmless.
     #[serde(default)]
     pub unless: Vec<String>,
