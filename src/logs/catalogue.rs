@@ -146,6 +146,8 @@ pub struct SignatureCatalogue {
     of_literal: Vec<Vec<usize>>,
     /// For each signature: whether its regex tells digits apart.
     reads_digits: Vec<bool>,
+    /// For each signature: whether its words in a line at NCCL's level INFO are no error.
+    pub(super) is_foreign: Vec<bool>,
     /// The literals with a digit, and a search for their forms.
     with_digits: Vec<usize>,
     forms: AhoCorasick,
@@ -247,6 +249,7 @@ impl SignatureCatalogue {
             .iter()
             .map(|signature| signature.regex.as_deref().is_some_and(digits::tells_apart))
             .collect();
+        let is_foreign = signatures.iter().map(Signature::is_foreign_error).collect();
         let has_digit = |index: &usize| searched[*index].iter().any(u8::is_ascii_digit);
         let with_digits: Vec<usize> = (0..searched.len()).filter(has_digit).collect();
         let forms = with_digits
@@ -265,6 +268,7 @@ impl SignatureCatalogue {
             literals,
             of_literal,
             reads_digits,
+            is_foreign,
             with_digits,
             forms,
             matcher,

@@ -5,10 +5,13 @@
 #![forbid(unsafe_code)]
 
 use super::seen::Place;
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most claims of one kind.
 const CLAIMS_MAX: usize = 16_384;
+/// Most processes that are told apart of one rank.
+const PROCESSES_MAX: usize = 8;
 
 /// A rank of a communicator in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,8 +35,21 @@ pub(super) struct RankOfJob {
 pub(super) struct Claims {
     /// The last line of each with the PCI address of the GPU.
     gpus: BTreeMap<RankOfComm, (Place, u64)>,
-    /// The first line of each, and how many there are.
-    ranks: BTreeMap<RankOfJob, (Place, u64)>,
+    /// Which processes say that they are a rank.
+    ranks: BTreeMap<RankOfJob, Claimants>,
+    /// Files from which lines were left out because others repeat them, as Ray does.
+    cut: BTreeSet<u32>,
+}
+
+/// The processes that say that they are one rank.
+#[derive(Debug)]
+struct Claimants {
+    /// The first line.
+    first: Place,
+    /// Lines that do not name their process: each may be of another one.
+    nameless: u64,
+    /// Processes that a launcher names before the line, which may write it several times.
+    named: BTreeSet<Box<[u8]>>,
 }
 
 impl Claims {
@@ -45,12 +61,48 @@ impl Claims {
         }
     }
 
-    /// Lines of a process that say which rank it is.
-    pub(super) fn rank(&mut self, of: RankOfJob, place: Place, count: u64) {
-        if self.ranks.len() < CLAIMS_MAX || self.ranks.contains_key(&of) {
-            let (first, known) = self.ranks.entry(of).or_insert((place, 0));
-            (*first, *known) = (place.min(*first), *known + count);
+    /// A line of a process that says which rank it is; `process` is what a launcher calls the process.
+    pub(super) fn rank(&mut self, of: RankOfJob, place: Place, process: Option<&[u8]>) {
+        let named = process.map(Box::from).into_iter().collect();
+        let nameless = u64::from(process.is_none());
+        self.claim(
+            of,
+            Claimants {
+                first: place,
+                nameless,
+                named,
+            },
+        );
+    }
+
+    fn claim(&mut self, of: RankOfJob, more: Claimants) {
+        if self.ranks.len() >= CLAIMS_MAX && !self.ranks.contains_key(&of) {
+            return;
         }
+        match self.ranks.entry(of) {
+            Entry::Vacant(empty) => {
+                empty.insert(more);
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.first = known.first.min(more.first);
+                known.nameless += more.nameless;
+                known.named.extend(more.named);
+                while known.named.len() > PROCESSES_MAX {
+                    known.named.pop_last();
+                }
+            }
+        }
+    }
+
+    /// Lines of a file were left out because others repeat them.
+    pub(super) fn cut(&mut self, file: u32) {
+        self.cut.insert(file);
+    }
+
+    /// Whether lines of a file were left out.
+    pub(super) fn is_cut(&self, file: u32) -> bool {
+        self.cut.contains(&file)
     }
 
     /// Adds the claims of another thread or file.
@@ -59,14 +111,15 @@ impl Claims {
             let speaker = number(of.speaker);
             self.gpu(RankOfComm { speaker, ..of }, place, bus);
         }
-        for (of, (place, count)) in other.ranks {
-            self.rank(of, place, count);
+        for (of, claimants) in other.ranks {
+            self.claim(of, claimants);
         }
+        self.cut.extend(other.cut);
     }
 
     pub(super) fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
         let gpus = self.gpus.values_mut().map(|(place, _)| place);
-        gpus.chain(self.ranks.values_mut().map(|(place, _)| place))
+        gpus.chain(self.ranks.values_mut().map(|one| &mut one.first))
     }
 
     /// Every rank of a communicator, its line, and the PCI address of its GPU.
@@ -76,10 +129,10 @@ impl Claims {
             .map(|(of, (place, bus))| (*of, *place, *bus))
     }
 
-    /// Every rank that processes say that they are, the first line, and the number of lines.
+    /// Every rank that processes say that they are, the first line, and how many processes it may be.
     pub(super) fn ranks(&self) -> impl Iterator<Item = (RankOfJob, Place, u64)> {
         self.ranks
             .iter()
-            .map(|(of, (place, count))| (*of, *place, *count))
+            .map(|(of, one)| (*of, one.first, one.nameless + one.named.len() as u64))
     }
 }

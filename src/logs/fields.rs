@@ -35,6 +35,15 @@ pub(super) struct FlowText<'a> {
     pub sends: bool,
 }
 
+/// The process that Ray names before its lines: `pid=4048, ip=10.0.0.226` of `(Worker pid=4048, ip=10.0.0.226) `.
+pub(super) fn launched_process(line: &[u8]) -> Option<&[u8]> {
+    let front = &line[..line.len().min(ADDRESS_MAX * 4)];
+    let open = memchr::memchr(b'(', front)?;
+    let close = open + memchr::memchr(b')', &front[open..])?;
+    let pid = memchr::memmem::find(&front[open..close], b"pid=")?;
+    Some(&front[open + pid..close])
+}
+
 /// The first flow of a message.
 pub(super) fn flow(text: &[u8]) -> Option<FlowText<'_>> {
     memchr_iter(b'>', text).find_map(|at| {

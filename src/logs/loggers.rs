@@ -24,6 +24,8 @@ pub(super) const SHORT_WORD: &[u8] = b"[ERR]";
 pub(super) const SOURCES: [&[u8]; 3] = [b".cc:", b".cpp:", b".cu:"];
 /// The place of a source in Go, the level of TensorRT-LLM and of logrus, and a panic.
 pub(super) const OTHER_FORMS: [&[u8]; 4] = [b".go:", b"[E] ", b"ERRO[", b"panic"];
+/// Who speaks in a chat with a model.
+const ROLES: [&[u8]; 6] = [b"assistant", b"user", b"human", b"bot", b"chatbot", b"ai"];
 /// The front of a line that is searched for a form whose level is not at the start.
 const FORM_MAX: usize = 4096;
 /// The level of a line of JSON or of logfmt.
@@ -160,6 +162,9 @@ fn xla_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
 fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     let at = memmem::find(front, LOWER_WORD).or_else(|| memmem::find(front, b"Error: "))?;
     let before = front[..at].strip_suffix(b"fatal ").unwrap_or(&front[..at]);
+    if is_of_chat(before) {
+        return None;
+    }
     let message = line[at + LOWER_WORD.len()..].trim_ascii_start();
     // Slurm's daemons write a time in brackets before the word.
     let is_timed = before.ends_with(b"] ") && before.contains(&b'-');
@@ -167,6 +172,13 @@ fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
         .first()
         .is_some_and(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'.' | b'+'));
     (is_text && (before.is_empty() || before.ends_with(b": ") || is_timed)).then_some(message)
+}
+
+/// Whether a text ends with who speaks in a chat: what a model or a user says is no error of the program.
+fn is_of_chat(before: &[u8]) -> bool {
+    let who = before.trim_ascii_end().strip_suffix(b":");
+    let who = who.and_then(|text| text.rsplit(|byte| b" >|\t".contains(byte)).next());
+    who.is_some_and(|who| ROLES.iter().any(|role| who.eq_ignore_ascii_case(role)))
 }
 
 /// The message of a line of JSON or of logfmt whose level is one of an error.

@@ -426,6 +426,9 @@ impl Counter<'_> {
                 .hear(number, record.rank(), line.time_us, reading, record.message);
         }
         for found in &parsed.found {
+            if level == Some(Level::Info) && self.catalogue.is_foreign[found.signature] {
+                continue;
+            }
             let signature = &self.catalogue.signatures[found.signature];
             self.note(
                 found,
@@ -603,7 +606,11 @@ impl Counter<'_> {
                         ranks,
                         rank,
                     };
-                    self.tally.claims.rank(of, line.place, 1);
+                    let claims = &mut self.tally.claims;
+                    claims.rank(of, line.place, fields::launched_process(line.text));
+                    if memchr::memmem::find(message, b"[repeated ").is_some() {
+                        claims.cut(self.file);
+                    }
                 }
             }
             Some(Fact::Version) => {

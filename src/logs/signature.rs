@@ -232,6 +232,15 @@ pub struct Signature {
     pub file: Option<String>,
 }
 
+impl Signature {
+    /// Whether its lines are of another program than NCCL and its plugins, so that the same words in a line that NCCL
+    /// calls information are no error.
+    pub(super) fn is_foreign_error(&self) -> bool {
+        let is_of_nccl = self.example.to_ascii_lowercase().contains("nccl");
+        self.file.is_none() && self.severity.is_finding() && !is_of_nccl
+    }
+}
+
 /// What the lines below a line tell, as far as they do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -120,7 +120,7 @@ impl Compose<'_> {
             complete.any(|place| place.file == file) || self.any_seen(&[HAVE_MET.to_owned()])
         };
         jobs.into_iter()
-            .filter(|((file, _), _)| !has_begun(*file))
+            .filter(|((file, _), _)| !has_begun(*file) && !self.tally.claims.is_cut(*file))
             .find_map(|((_, all), claims)| self.announced_twice(all, &claims))
     }
 
