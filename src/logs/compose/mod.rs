@@ -5,9 +5,12 @@ mod claims;
 mod connections;
 mod ranking;
 mod stated;
+mod steps;
 mod transport;
 
-use self::ranking::{drop_heads, follow, follow_deaths, follow_ends, follow_warnings, order};
+use self::ranking::{
+    drop_heads, follow, follow_deaths, follow_ends, follow_errors, follow_warnings, order,
+};
 use super::below::{BelowText, telling};
 use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
@@ -203,8 +206,10 @@ impl Compose<'_> {
         self.state(report);
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
+        steps::join(&mut report.findings);
         super::reasons::explain_waits(&mut report.findings, &report.stated);
         self.know_level(&mut report.findings);
+        follow_errors(&mut report.findings);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);
         let signatures = &self.catalogue.signatures;

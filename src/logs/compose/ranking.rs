@@ -66,6 +66,25 @@ pub(super) fn follow_ends(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// Lines of launchers on processes that ended.
+const LAUNCHERS: [&str; 3] = ["srun-exit", "mpi-noticed-exit", "rank-died-signal"];
+
+/// What a launcher says of a process that ended follows every error that a program logged before, whether or not a
+/// signature explains it.
+pub(super) fn follow_errors(findings: &mut [SignatureFinding]) {
+    let errors = findings.iter();
+    let errors = errors.filter(|one| {
+        one.signature == UNKNOWN_WARNING && !one.sample.trim_start().starts_with("srun: ")
+    });
+    let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
+    for finding in findings {
+        let is_of_launcher = LAUNCHERS.contains(&finding.signature.as_str());
+        if is_of_launcher && errors.iter().any(|error| is_later(&finding.first, error)) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
 /// Orders findings: what failed first, then failures without a reason, warnings, and what
 /// followed, mere warnings last. Lines of one file are in the order of the file unless all have a
 /// time. A line that only says that something failed is behind one next to it that tells more, and
@@ -132,11 +151,12 @@ fn is_of_one(one: &SignatureFinding, other: &SignatureFinding) -> bool {
         && (is_file(one) || is_file(other) || one.processes.iter().any(shares))
 }
 
-/// NCCL's lines on calls that failed one in another.
+/// NCCL's lines on calls that failed one in another, of any source and of its sockets and networks.
 const CALL_CHAIN: &str = "nccl-call-chain";
+const INNER_CALLS: [&str; 2] = ["socket-propagated", "nccl-net-propagated"];
 
 /// A chain of failed calls follows the warning of its process that is before it, or the inner call that another
-/// signature knows.
+/// signature knows. The inner calls of sockets yield to a warning of the process next to them, which tells more.
 pub(super) fn follow_warnings(findings: &mut [SignatureFinding]) {
     let warnings = findings.iter();
     let warnings: Vec<SignatureFinding> = warnings
@@ -152,6 +172,55 @@ pub(super) fn follow_warnings(findings: &mut [SignatureFinding]) {
         if warnings.iter().any(is_before) {
             chain.role = Role::Consequence;
         }
+    }
+    tell_of_proxy(findings);
+    let warnings: Vec<SignatureFinding> = findings
+        .iter()
+        .filter(|one| one.role != Role::Consequence && one.sample.contains("NCCL WARN "))
+        .cloned()
+        .collect();
+    for calls in findings.iter_mut() {
+        let is_near = |one: &SignatureFinding| {
+            is_of_one(calls, one) && one.first.line.abs_diff(calls.first.line) <= ENDING_LINES
+        };
+        let name = calls.signature.as_str();
+        let is_inner = INNER_CALLS.contains(&name) || name == CALL_CHAIN;
+        if is_inner && calls.role == Role::General && warnings.iter().any(is_near) {
+            calls.role = Role::Consequence;
+        }
+    }
+}
+
+/// NCCL's warning that names the operation and the rank for which its proxy failed.
+const PROXY: &str = "nccl-proxy-failed";
+
+/// Where the calls of sockets right before it are all that a process says until then, the proxy's warning tells more
+/// than they do: it names the rank.
+fn tell_of_proxy(findings: &mut [SignatureFinding]) {
+    let Some(number) = findings.iter().position(|one| one.signature == PROXY) else {
+        return;
+    };
+    let proxy = &findings[number];
+    let is_inner = |one: &SignatureFinding| INNER_CALLS.contains(&one.signature.as_str());
+    let is_before = |one: &&SignatureFinding| is_later(&proxy.first, &one.first);
+    let calls = findings.iter().filter(is_before).find(|one| {
+        let distance = proxy.first.line - one.first.line.min(proxy.first.line);
+        is_inner(one) && is_of_one(proxy, one) && distance <= ENDING_LINES
+    });
+    let tells = |one: &SignatureFinding| {
+        one.role != Role::Consequence && !is_inner(one) && one.signature != CALL_CHAIN
+    };
+    let is_told = findings.iter().filter(is_before).any(tells);
+    let what = proxy.sample.split_once("Failed to execute ");
+    if let Some((calls, (_, what))) = calls.zip(what).filter(|_| !is_told) {
+        let told = SignatureFinding {
+            role: Role::General,
+            meaning: format!("NCCL's proxy failed in its sockets: {what}"),
+            causes: calls.causes.iter().skip(1).cloned().collect(),
+            next_step: calls.next_step.clone(),
+            ..proxy.clone()
+        };
+        findings[number] = told;
     }
 }
 

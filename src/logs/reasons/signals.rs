@@ -28,7 +28,7 @@ macro_rules! ended_by {
             $number,
             r"|",
             $codes,
-            r")\b|\bstatus=",
+            r")\b|\bcode=(?:killed|dumped), status=",
             $number,
             r"/"
         )
