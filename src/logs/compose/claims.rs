@@ -102,7 +102,7 @@ impl Compose<'_> {
         }
     }
 
-    fn is_ready(&self, comm_id: u64) -> bool {
+    pub(super) fn is_ready(&self, comm_id: u64) -> bool {
         let mut members = self.tally.members.values();
         members.any(|(_, member)| member.comm_id == comm_id)
     }

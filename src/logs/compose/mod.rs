@@ -3,6 +3,7 @@
 
 mod claims;
 mod connections;
+mod meeting;
 mod ranking;
 mod stated;
 mod steps;
@@ -208,6 +209,7 @@ impl Compose<'_> {
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
         steps::join(&mut report.findings);
         super::reasons::explain_waits(&mut report.findings, &report.stated);
+        self.tell_of_meeting(report);
         self.know_level(&mut report.findings);
         follow_errors(&mut report.findings);
         follow_ends(&mut report.findings);
