@@ -57,6 +57,7 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 mod time;
+mod traceback;
 #[cfg(test)]
 mod variables;
 mod waits_at_end;

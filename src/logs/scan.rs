@@ -381,6 +381,7 @@ impl Counter<'_> {
             at: parsed.at,
             around,
             has_below: false,
+            has_frames: false,
             sample_max: SAMPLE_BYTES,
         };
         let names_line = |found: &Found| {
@@ -437,6 +438,7 @@ impl Counter<'_> {
                 CountedLine {
                     at: found.at,
                     has_below: signature.below.is_some(),
+                    has_frames: super::reasons::quotes(signature),
                     sample_max: match signature.regex {
                         Some(_) => VALUES_SAMPLE_BYTES,
                         None => SAMPLE_BYTES,

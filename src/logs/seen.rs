@@ -3,6 +3,7 @@
 
 use super::below::{self, BelowText};
 use super::fields::Polls;
+use super::traceback::Traceback;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most pairs of a shape and a speaker whose last line is kept; 2 MiB at most.
@@ -44,11 +45,19 @@ pub(super) struct CountedLine<'a> {
     pub around: Around<'a>,
     /// Whether the lines below complete it.
     pub has_below: bool,
+    /// Whether it is the last line of a traceback.
+    pub has_frames: bool,
     /// Most bytes of a sample.
     pub sample_max: usize,
 }
 
 impl CountedLine<'_> {
+    /// The traceback that it ends.
+    fn traceback(&self) -> Option<Box<Traceback>> {
+        self.has_frames
+            .then(|| Box::new(Traceback::of(self.text, self.around)))
+    }
+
     /// The lines below, if they complete it.
     fn below(&self) -> Option<BelowText> {
         self.has_below
@@ -113,6 +122,8 @@ pub(super) struct SeenLines {
     pub sites: Vec<(Vec<u8>, BTreeSet<u32>)>,
     /// The lines below some of them, for signatures that read these.
     pub below: Vec<BelowText>,
+    /// The traceback of the first line, if it ends one.
+    pub traceback: Option<Box<Traceback>>,
 }
 
 /// The WARN lines of one shape, which no signature knows.
@@ -188,6 +199,7 @@ impl SeenLines {
             longest: polls,
             sites: Vec::new(),
             below: line.below().into_iter().collect(),
+            traceback: line.traceback(),
         };
         new.site(line.site);
         new
@@ -201,6 +213,7 @@ impl SeenLines {
             + self.sample.capacity()
             + sites.sum::<usize>()
             + below.sum::<usize>()
+            + self.traceback.as_ref().map_or(0, |one| one.bytes())
     }
 
     /// Counts another line. Returns the bytes that it takes more.
@@ -273,6 +286,7 @@ impl SeenLines {
         self.count += other.count;
         if other.first < self.first {
             (self.first, self.sample) = (other.first, other.sample);
+            self.traceback = other.traceback;
             self.first_line_us = other.first_line_us;
         }
         self.last = self.last.max(other.last);

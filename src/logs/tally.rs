@@ -501,6 +501,7 @@ mod tests {
                     at: 0,
                     around: Around::default(),
                     has_below: false,
+                    has_frames: false,
                     sample_max: SAMPLE_BYTES,
                 };
                 tally.see_unknown(speaker, &message, false, line);
@@ -546,6 +547,7 @@ mod tests {
                 at: 0,
                 around: Around::default(),
                 has_below: false,
+                has_frames: false,
                 sample_max: SAMPLE_BYTES,
             };
             let part = &mut parts[number as usize % 2];

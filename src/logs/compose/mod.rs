@@ -208,6 +208,7 @@ impl Compose<'_> {
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
         steps::join(&mut report.findings);
+        self.explain_tracebacks(&mut report.findings);
         super::reasons::explain_waits(&mut report.findings, &report.stated);
         self.tell_of_meeting(report);
         self.know_level(&mut report.findings);
@@ -222,6 +223,24 @@ impl Compose<'_> {
         order(&mut report.findings, &telling);
         order(&mut report.benign, &[]);
         super::promises::keep(report);
+    }
+
+    /// Gives exceptions the causes that the frames of their first line tell.
+    fn explain_tracebacks(&self, findings: &mut [SignatureFinding]) {
+        for ((number, _), seen) in &self.tally.seen {
+            let signature = self.catalogue.signatures.get(*number as usize);
+            let Some((signature, traceback)) = signature.zip(seen.traceback.as_deref()) else {
+                continue;
+            };
+            let place = self.place(seen.first, None);
+            let is_its = |one: &&mut SignatureFinding| {
+                one.signature == signature.name
+                    && (&one.first.file, one.first.line) == (&place.file, place.line)
+            };
+            if let Some(finding) = findings.iter_mut().find(is_its) {
+                super::reasons::explain_traceback(finding, traceback);
+            }
+        }
     }
 
     /// Where NCCL logs at INFO already, nobody has to be told to set it.

@@ -8,12 +8,15 @@
 mod codes;
 mod cuda;
 mod exact;
+mod frames;
 mod nccl;
 mod numbers;
 mod programs;
 mod signals;
 mod system;
 mod vague;
+
+pub(super) use frames::explain_traceback;
 
 use crate::report::{STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING, WAITS_AT_END};
 use crate::signature::{Role, Signature};
@@ -111,6 +114,9 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
             finding.causes.insert(0, cause);
             finding.next_step = Some(next);
         }
+        if reason.cause.ends_with(NO_NETWORK) {
+            finding.causes.retain(|cause| !cause.contains("firewall"));
+        }
         return;
     }
     // A signature that quotes a program's error knows less than the words of the error.
@@ -130,6 +136,9 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
         }
     }
 }
+
+/// The end of the cause of lines about an address of the node itself.
+const NO_NETWORK: &str = "no network is between";
 
 /// Sources of NVSHMEM, whose bootstrap is a copy of NCCL's and reads other variables.
 const OF_NVSHMEM: [&str; 5] = [
@@ -281,10 +290,12 @@ fn reason_in(text: &[u8]) -> Option<(&'static Reason, Kind)> {
 
 /// Whether a finding only quotes what a program says: `signature` is none, or that of any exception.
 fn only_quotes(name: &str, signature: Option<&Signature>) -> bool {
-    let quotes = |one: &Signature| {
-        one.fallback && one.role == Role::General && one.meaning.contains("{error}")
-    };
     matches!(name, UNKNOWN_WARNING | STATED_ERROR) || signature.is_some_and(quotes)
+}
+
+/// Whether a signature is that of any exception, which it quotes.
+pub(super) fn quotes(signature: &Signature) -> bool {
+    signature.fallback && signature.role == Role::General && signature.meaning.contains("{error}")
 }
 
 /// How much the line of a finding tells, the least first.
@@ -326,9 +337,11 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
     let all = all()
         .map(|(one, _)| one)
         .chain(exact::all())
-        .chain(numbers::all());
+        .chain(numbers::all())
+        .chain(frames::all());
     all.flat_map(|one| [one.cause, one.next]).chain([
         READ_WARNINGS,
+        frames::OWN_CODE,
         ADVICE_OF_NVSHMEM,
         crate::promises::NOT_HERE,
     ])
@@ -403,7 +416,7 @@ mod tests {
             Some("not reached"),
         );
         check("AssertionError", Some("a check within"));
-        check("KeyError: 'lm_head.weight'", Some("looks up"));
+        check("KeyError: 'lm_head'", Some("looks up"));
         check(
             "NCCL WARN Cuda failure 1 'invalid argument'",
             Some("a call refused a value"),

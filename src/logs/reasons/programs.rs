@@ -62,7 +62,7 @@ pub(super) const OF_PROGRAMS: &[Reason] = &[
     },
     Reason {
         words: r"index ?error|list index|index out of (?:range|bounds)|list assignment index",
-        cause: "a list is shorter than the program expects: fewer nodes, ranks, GPUs or data",
+        cause: "a list is shorter than the program expects: less data, or fewer nodes, ranks or GPUs",
         next: "read the traceback above the line; compare the numbers of nodes, ranks and GPUs with the configuration",
     },
     Reason {
@@ -112,7 +112,7 @@ pub(super) const OF_PROGRAMS: &[Reason] = &[
     },
     Reason {
         words: r"insufficient|not enough|exceeds|exceeded|out of range|too (?:large|big|small|long|many|few)|larger than|greater than",
-        cause: "the program asks for more than there is: the line names what is short",
+        cause: "a limit is exceeded: the program asks for more than there is, or a value is out of its range",
         next: "compare the two numbers in the line or above it; lower what the program asks for",
     },
     Reason {
@@ -127,8 +127,8 @@ pub(super) const OF_PROGRAMS: &[Reason] = &[
     },
     Reason {
         words: r"\bkeyerror|missing (?:key|required|field)|required (?:key|field|parameter)|is missing\b",
-        cause: "a value that the program looks up is missing in its configuration, environment or checkpoint",
-        next: "look for the name in the line in the configuration that this run reads",
+        cause: "a key that the program looks up is missing: in its data, configuration, environment or checkpoint",
+        next: "read the traceback's innermost lines: they show in what the key is looked up; compare it with the keys that are there",
     },
     Reason {
         words: r"\binvalid\b|\bis not (?:a )?valid\b|malformed|\bEINVAL\b",

@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "peer mapping resources exhausted",
+        cause: "a GPU maps the memory of at most eight others, and this job opens more: too many GPUs are in one process or node",
+        next: "take fewer GPUs per process and node (CUDA_VISIBLE_DEVICES); NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 map less",
+    },
+    Reason {
+        words: "invalid device context|cuda_error_invalid_context|cuda failure 201",
+        cause: "the thread has no current context of CUDA: it is a thread of a library, or it called no cudaSetDevice",
+        next: "call cudaSetDevice in each thread that uses the library; take cuda_ipc out of UCX_TLS to see whether it is that transport",
+    },
+    Reason {
         words: "cudaipcopenmemhandle*peer access is not supported|tensorrt*peer access|tensorrt*ipcmem|tensorrt*cudaipc|ipcutils|allreduce*peer access|peer access*allreduce",
         cause: "two GPUs of this node cannot open each other's memory, which a custom all-reduce of the program needs",
         next: "`nvidia-smi topo -p2p r` shows the pairs; switch off the program's custom all-reduce (use_custom_all_reduce, --disable-custom-all-reduce)",

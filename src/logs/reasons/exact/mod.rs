@@ -8,6 +8,7 @@ mod cuda;
 mod launch;
 mod nccl;
 mod programs;
+mod python;
 mod rdma;
 mod serving;
 mod torch;
@@ -18,6 +19,7 @@ use memchr::memmem;
 /// All of them; the first whose words are in a line counts.
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
     let tables = [
+        python::WORDINGS,
         calls::WORDINGS,
         nccl::WORDINGS,
         torch::WORDINGS,

@@ -5,9 +5,14 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "ncclibrocegetversionnum",
+        cause: "the entry of the NIC's table of GIDs has no RoCE version: this index is empty, or the container does not see it",
+        next: "`show_gids`, or `cat /sys/class/infiniband/*/ports/*/gid_attrs/types/*`: choose a GID index that is set",
+    },
+    Reason {
         words: "failed to register memory*numerical result out of range|failed to register memory*[34]|reg_mr*numerical result out of range",
-        cause: "the region is larger than the NIC takes in one registration",
-        next: "`ibv_devinfo -v | grep max_mr_size`; register smaller regions",
+        cause: "the region is larger than the NIC takes in one registration, or is memory that its driver cannot map, such as a GPU's without peer memory or DMA-BUF",
+        next: "`ibv_devinfo -v | grep max_mr_size` beside the region's size; for memory of a GPU, `lsmod | grep peermem` on the node",
     },
     Reason {
         words: "failed to create*qp*invalid argument",

@@ -25,7 +25,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "read the log of the task that the line names, from the time before the timeout",
     },
     Reason {
-        words: "connection error code 2. end of file",
+        words: "connection error code 2. end of file|exits with an exit code none|may have exceeded k8s pod memory",
         cause: "a worker of Ray ended without a word: killed, mostly for memory, or crashed in native code",
         next: "`dmesg -T | grep -i -e oom -e segfault` on its node, and the worker's files under /tmp/ray/session_latest/logs",
     },

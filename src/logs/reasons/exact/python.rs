@@ -1,0 +1,47 @@
+//! Wordings of exceptions of Python, and of addresses of the node itself.
+#![forbid(unsafe_code)]
+
+use super::Reason;
+
+pub(super) const WORDINGS: &[Reason] = &[
+    Reason {
+        words: "'nonetype' object has no attribute|'nonetype' object is not subscriptable|'nonetype' object is not iterable|'nonetype' object is not callable|'nonetype' and ",
+        cause: "a value that the code uses here is None: an option is switched off, or an earlier call gave no result",
+        next: "read the innermost lines of the traceback: the value before the dot or the bracket is None; look at what sets it",
+    },
+    Reason {
+        words: "need at least one array to concatenate|need at least one array to stack|num_samples=0|non-empty tensorlist|max() arg is an empty|min() arg is an empty|max() iterable argument is empty|cannot choose from an empty sequence",
+        cause: "the dataset, or a list that the program makes of its data, is empty: no file or record was found, or all were filtered out",
+        next: "print the length of the dataset on this node before it is used; compare its paths, its annotation file and its filters with the configuration",
+    },
+    Reason {
+        words: "out of bounds for storage of size 0|storage of size 0",
+        cause: "a tensor whose memory was freed is used: ZeRO-3 and FSDP free a parameter while its own module does not run",
+        next: "call the module through the wrapped model, or gather its parameters first (deepspeed.zero.GatheredParameters, FSDP.summon_full_params); a lower stage of ZeRO shows whether it is that",
+    },
+    Reason {
+        words: "nvvm_error_compilation|nvvmerror: failed to compile|parse expected comma after load's type",
+        cause: "the compiler of CUDA kernels does not read the code that it got: its CUDA release is another one than numba, or the library that made the code, knows",
+        next: "`numba -s` and `nvidia-smi`: install a release of numba for this CUDA, or a CUDA toolkit that numba knows",
+    },
+    Reason {
+        words: "zerodivisionerror|integer division or modulo by zero",
+        cause: "the program divides by a count that is 0: mostly a dataset smaller than one batch of all ranks, so that an epoch has no step",
+        next: "read the code of the traceback's last frame: which count is 0; compare the size of the dataset with batch size times ranks",
+    },
+    Reason {
+        words: "caught indexerror in dataloader|caught keyerror in dataloader|caught valueerror in dataloader|caught typeerror in dataloader|caught attributeerror in dataloader|caught unicodedecodeerror in dataloader|caught unidentifiedimageerror in dataloader|caught jsondecodeerror in dataloader",
+        cause: "the data: a record that a worker of the DataLoader read lacks a field, is malformed or is empty",
+        next: "read the traceback below the line: its last frame in the dataset's own code, and the record that it read there",
+    },
+    Reason {
+        words: "keyerror*.weight'|keyerror*.bias'|keyerror*.qweight'|keyerror*.weight_scale|keyerror*.scales'",
+        cause: "the checkpoint and the model's code do not fit: one has a tensor that the other lacks",
+        next: "compare the checkpoint's config.json (architecture, quantization) with the class that loads it, and the program's release with the one that the model asks for",
+    },
+    Reason {
+        words: "client socket has timed out*localhost|client socket has timed out*127.0.0.1|client socket has timed out*[::1]|connect*localhost*timed out|connect*127.0.0.1*timed out|connect*localhost*refused|connect*127.0.0.1*refused|refused*127.0.0.1",
+        cause: "nothing answers at this address of the node itself: the process that should serve it did not start, ended, or has another host or port; no network is between",
+        next: "`ss -ltnp` on this node; where several nodes are to meet, MASTER_ADDR or --rdzv_endpoint must name the first node and not localhost",
+    },
+];

@@ -1,0 +1,301 @@
+//! The frames of a traceback of Python beside its last line.
+//!
+//! The last line of a traceback is the class of an exception and a word or two: `KeyError: 'input_ids'`. What was
+//! wrong is in the frames: the same class is bad data in a dataset, and a checkpoint of another model in
+//! `load_weights`. Only what tells is kept of them, innermost first.
+#![forbid(unsafe_code)]
+
+use super::seen::{Around, cut};
+use regex::bytes::Regex;
+use std::sync::LazyLock;
+
+/// Bytes of the lines that are searched for frames, and lines between an exception and its nearest frame.
+const WITHIN: usize = 8192;
+const GAP_MAX: usize = 6;
+/// Frames that are kept, and bytes of each part of one.
+const FRAMES_MAX: usize = 6;
+const PART_BYTES: usize = 120;
+/// Bytes before a division by zero that are searched for a count that was printed.
+const COUNTS_WITHIN: usize = 32 << 10;
+
+/// What a line of a program's own counts looks like if one is 0.
+static COUNT_OF_ZERO: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"(?i)\b(?:(?:total )?(?:number|num|count) of [\w/ ]{1,30}|num_\w+|(?:steps?|batches|samples|iterations|examples|records)(?: ?(?:/|per) ?\w+)?|(?:dataset|dataloader)(?: size| length)?|len\([\w.]+\))\s?[:=]?\s?0(?:[,;)\]\s]|$)",
+    )
+});
+
+/// Part of the program in which an exception was raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Data,
+    Checkpoint,
+    Environment,
+    Configuration,
+}
+
+/// What is kept of a traceback.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Traceback {
+    frames: Vec<Frame>,
+    /// A count that the program printed as 0, before it divided by zero.
+    zero: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Frame {
+    path: Vec<u8>,
+    line: Vec<u8>,
+    function: Vec<u8>,
+    code: Vec<u8>,
+}
+
+impl Traceback {
+    /// The frames above a line, or those below it if there are none: some programs log the exception first, and an
+    /// exception of a worker is quoted below.
+    pub(super) fn of(text: &[u8], around: Around<'_>) -> Self {
+        let has = |words: &[u8]| memchr::memmem::find(text, words).is_some();
+        let above = around.block.get(..around.start).unwrap_or_default();
+        let below = around.block.get(around.end + 1..).unwrap_or_default();
+        let mut frames = if has(b"Error: Caught ") {
+            Vec::new()
+        } else {
+            frames_above(above)
+        };
+        if frames.is_empty() {
+            frames = frames_below(below);
+        }
+        let zero = has(b"ZeroDivisionError").then(|| {
+            let within = &above[above.len().saturating_sub(COUNTS_WITHIN)..];
+            let count = COUNT_OF_ZERO.find_iter(within).last()?;
+            Some(cut(count.as_bytes().trim_ascii(), PART_BYTES))
+        });
+        Self {
+            frames,
+            zero: zero.flatten(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let of = |frame: &Frame| {
+            let parts = [&frame.path, &frame.line, &frame.function, &frame.code];
+            size_of::<Frame>() + parts.iter().map(|part| part.len()).sum::<usize>()
+        };
+        let frames = self.frames.iter().map(of);
+        frames.sum::<usize>() + self.zero.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The part of the program that the innermost frame with a known name is in.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.frames.iter().find_map(Frame::place)
+    }
+
+    /// A count that was printed as 0.
+    pub(super) fn zero(&self) -> Option<String> {
+        self.zero.as_deref().map(super::compose::shown)
+    }
+
+    /// The innermost frame that is not in an installed package: its place and its code.
+    pub(super) fn own(&self) -> Option<(String, String)> {
+        let own = self.frames.iter().find(|frame| frame.is_own())?;
+        let shown = super::compose::shown;
+        let place = format!("{}:{}", shown(&own.path), shown(&own.line));
+        Some((place, shown(&own.code)))
+    }
+}
+
+impl Frame {
+    /// The frame in a line, without its code.
+    fn of(line: &[u8]) -> Option<Self> {
+        let from = memchr::memmem::find(line, b"File \"")? + b"File \"".len();
+        let rest = &line[from..];
+        let (path, rest) = rest.split_at(memchr::memchr(b'"', rest)?);
+        let rest = rest.strip_prefix(b"\", line ")?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let function = rest[digits..].strip_prefix(b", in ").unwrap_or_default();
+        Some(Self {
+            path: path[path.len().saturating_sub(PART_BYTES)..].to_vec(),
+            line: cut(&rest[..digits], PART_BYTES),
+            function: cut(function.trim_ascii(), PART_BYTES),
+            code: Vec::new(),
+        })
+    }
+
+    fn has_in(text: &[u8], words: &[&str]) -> bool {
+        let text = text.to_ascii_lowercase();
+        let has = |word: &&str| memchr::memmem::find(&text, word.as_bytes()).is_some();
+        words.iter().any(has)
+    }
+
+    fn place(&self) -> Option<Place> {
+        if Self::has_in(&self.function, &["load_weights", "load_state_dict"])
+            || Self::has_in(&self.code, &["params_dict[", "state_dict["])
+        {
+            return Some(Place::Checkpoint);
+        }
+        if Self::has_in(&self.code, &["os.environ[", "environ["]) {
+            return Some(Place::Environment);
+        }
+        if Self::has_in(&self.function, &["__getitem__", "collate", "tokenize"])
+            || Self::has_in(
+                &self.path,
+                &["dataset", "dataloader", "data_loader", "data_utils"],
+            )
+        {
+            return Some(Place::Data);
+        }
+        let configuration = ["cfg[", "config[", "cfg.", "config.", "args["];
+        Self::has_in(&self.code, &configuration).then_some(Place::Configuration)
+    }
+
+    fn is_own(&self) -> bool {
+        let installed = ["site-packages", "dist-packages", "/lib/python", "<"];
+        !Self::has_in(&self.path, &installed)
+    }
+}
+
+/// The frames of the traceback that ends above the end of a text, innermost first.
+fn frames_above(text: &[u8]) -> Vec<Frame> {
+    let text = &text[text.len().saturating_sub(WITHIN)..];
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let (mut frames, mut below): (Vec<Frame>, &[u8]) = (Vec::new(), b"");
+    for (number, line) in text.rsplit(|byte| *byte == b'\n').enumerate() {
+        if let Some(mut frame) = Frame::of(line) {
+            frame.code = code(line, below);
+            frames.push(frame);
+        } else if memchr::memmem::find(line, b"Traceback (most recent").is_some() {
+            break;
+        }
+        let is_far = frames.is_empty() && number >= GAP_MAX;
+        if is_far || frames.len() == FRAMES_MAX {
+            break;
+        }
+        below = line;
+    }
+    frames
+}
+
+/// The frames of the traceback that begins at the start of a text, innermost first.
+fn frames_below(text: &[u8]) -> Vec<Frame> {
+    let text = &text[..text.len().min(WITHIN)];
+    let mut lines = text.split(|byte| *byte == b'\n').peekable();
+    let (mut frames, mut gap) = (Vec::new(), 0);
+    while let Some(line) = lines.next() {
+        if let Some(mut frame) = Frame::of(line) {
+            frame.code = lines.peek().map_or(Vec::new(), |next| code(line, next));
+            frames.push(frame);
+            gap = 0;
+        } else {
+            gap += 1;
+        }
+        let ends = !frames.is_empty() && memchr::memmem::find(line, b"Error").is_some() && gap > 1;
+        if ends || gap > GAP_MAX {
+            break;
+        }
+    }
+    frames.reverse();
+    frames.truncate(FRAMES_MAX);
+    frames
+}
+
+/// The code of a frame: the line below it, behind the same prefix.
+fn code(frame: &[u8], below: &[u8]) -> Vec<u8> {
+    let prefix = memchr::memmem::find(frame, b"File \"").unwrap_or_default();
+    let prefix = &frame[..prefix].trim_ascii_end();
+    let code = below.strip_prefix(*prefix).unwrap_or(below);
+    if Frame::of(code).is_some() {
+        return Vec::new();
+    }
+    cut(code.trim_ascii(), PART_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(text: &str, line: &str) -> Traceback {
+        let start = text.find(line).unwrap();
+        let around = Around {
+            block: text.as_bytes(),
+            start,
+            end: start + line.len(),
+        };
+        Traceback::of(line.as_bytes(), around)
+    }
+
+    #[test]
+    fn frames_tell_in_which_part_an_exception_was_raised() {
+        let check = |frame: &str, code: &str, expected: Option<Place>| {
+            let line = "KeyError: 'a'";
+            let text = format!(
+                "Traceback (most recent call last):\n  File \"{frame}\n    {code}\n{line}\n"
+            );
+            assert_eq!(of(&text, line).place(), expected, "{text}");
+            let ahead = format!("{line}\n{}", text.trim_end_matches(&format!("{line}\n")));
+            assert_eq!(of(&ahead, line).place(), expected, "{ahead}");
+        };
+        check(
+            "/w/train.py\", line 3, in __getitem__",
+            "x[1]",
+            Some(Place::Data),
+        );
+        check(
+            "/w/datasets/build.py\", line 3, in get",
+            "x[1]",
+            Some(Place::Data),
+        );
+        check(
+            "/w/qwen.py\", line 3, in load_weights",
+            "p = d[n]",
+            Some(Place::Checkpoint),
+        );
+        check(
+            "/w/a.py\", line 3, in f",
+            "os.environ[\"A\"]",
+            Some(Place::Environment),
+        );
+        check(
+            "/w/a.py\", line 3, in f",
+            "cfg[\"a\"]",
+            Some(Place::Configuration),
+        );
+        check("/w/a.py\", line 3, in f", "x[1]", None);
+    }
+
+    #[test]
+    fn the_innermost_place_of_the_programs_own_code_is_told() {
+        let text = "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/w/train.py\", line 7, in main\n[rank1]:     model(x)\n[rank1]:   File \"/e/site-packages/torch/nn.py\", line 9, in forward\n[rank1]:     return f(x)\n[rank1]: ValueError: a\n";
+        let own = of(text, "[rank1]: ValueError: a").own();
+        assert_eq!(
+            own,
+            Some(("/w/train.py:7".to_owned(), "model(x)".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_count_of_zero_is_found_before_a_division_by_it() {
+        let line = "ZeroDivisionError: integer division or modulo by zero";
+        let check = |text: &str, expected: Option<&str>| {
+            let zero = of(&format!("{text}\n{line}\n"), line).zero();
+            assert_eq!(zero.as_deref(), expected, "{text}");
+        };
+        check(
+            "Number of steps/epoch 0, number of epochs 6",
+            Some("Number of steps/epoch 0,"),
+        );
+        check("num_batches = 0", Some("num_batches = 0"));
+        check("number of epochs 6, loss 0.1", None);
+        check("steps: 10", None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "(File \"|\", line 1|, in f|\n|Error|Traceback \\(most recent|a| ){0,40}", at in 0usize..60) {
+            let start = at.min(text.len());
+            let around = Around { block: text.as_bytes(), start, end: text.len() };
+            let traceback = Traceback::of(b"ZeroDivisionError", around);
+            prop_assert!(traceback.frames.len() <= FRAMES_MAX);
+        }
+    }
+}
