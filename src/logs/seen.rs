@@ -168,6 +168,38 @@ pub(super) fn cut(text: &[u8], size: usize) -> Vec<u8> {
     text[..text.len().min(size)].to_vec()
 }
 
+/// Lines of one message of the kernel, and bytes before its last.
+const MESSAGE_LINES: usize = 4;
+const MESSAGE_WITHIN: usize = 512;
+
+/// A line of a driver's message that goes on below its time, behind the lines before it.
+fn joined(line: CountedLine<'_>) -> Option<Vec<u8>> {
+    let goes_on = |line: &[u8]| line.trim_ascii_start().starts_with(b"NVRM: ") && line[0] == b' ';
+    if !goes_on(line.text) {
+        return None;
+    }
+    let above = line.around.block.get(..line.around.start)?;
+    let above = &above[above.len().saturating_sub(MESSAGE_WITHIN)..];
+    let (mut parts, mut is_whole) = (vec![line.text], false);
+    for part in above
+        .rsplit(|byte| *byte == b'\n')
+        .skip(1)
+        .take(MESSAGE_LINES)
+    {
+        parts.push(part);
+        is_whole = !part.is_empty() && !goes_on(part);
+        if is_whole || part.is_empty() {
+            break;
+        }
+    }
+    let behind_name = |part: &&[u8]| {
+        let part = part.trim_ascii();
+        part.strip_prefix(b"NVRM: ").unwrap_or(part).to_vec()
+    };
+    let parts: Vec<Vec<u8>> = parts.iter().rev().map(behind_name).collect();
+    is_whole.then(|| parts.join(&b' '))
+}
+
 /// The part of a line around offset `at`: the whole line if it is short.
 fn sample(line: &[u8], at: usize, size_max: usize) -> Vec<u8> {
     let from = if at + SAMPLE_AFTER <= SAMPLE_BYTES || line.len() <= SAMPLE_BYTES {
@@ -185,7 +217,10 @@ impl SeenLines {
         let (place, time_us, sample) = (
             line.place,
             line.time_us,
-            sample(line.text, line.at, line.sample_max),
+            match joined(line) {
+                Some(text) => cut(&text, line.sample_max),
+                None => sample(line.text, line.at, line.sample_max),
+            },
         );
         let mut new = Self {
             count: 1,

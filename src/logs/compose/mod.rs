@@ -4,6 +4,7 @@
 mod claims;
 mod connections;
 mod meeting;
+pub(super) mod names;
 mod ranking;
 mod stated;
 mod steps;
@@ -215,6 +216,11 @@ impl Compose<'_> {
         follow_errors(&mut report.findings);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);
+        names::name(&mut report.findings, |name| {
+            let signatures = self.catalogue.signatures.iter();
+            let mut its = signatures.filter(|one| one.name == name);
+            its.any(super::reasons::quotes)
+        });
         let signatures = &self.catalogue.signatures;
         let telling = report.findings.iter();
         let telling: Vec<Telling> = telling

@@ -339,7 +339,9 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         .chain(exact::all())
         .chain(numbers::all())
         .chain(frames::all());
-    all.flat_map(|one| [one.cause, one.next]).chain([
+    let names = crate::compose::names::TEXTS.into_iter();
+    let all = all.flat_map(|one| [one.cause, one.next]).chain(names);
+    all.chain([
         READ_WARNINGS,
         frames::OWN_CODE,
         ADVICE_OF_NVSHMEM,

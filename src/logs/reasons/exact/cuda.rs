@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "nvrm:*_kgsp|nvrm:*gsp timeout|nvrm:*response from gpu*gsp",
+        cause: "the GPU's firmware hangs: a bug of this release of the driver, or a GPU that fails",
+        next: "read the kernel's lines with NVRM before it; reset the GPU or restart the node; if it comes again, try another release of the driver, or the GPU must be replaced",
+    },
+    Reason {
+        words: "nvrm:*timeout error|nvrm:*timed out|nvrm:*timeout was",
+        cause: "the GPU did not answer its driver in time: its firmware hangs, or the GPU or its link fails",
+        next: "read the kernel's lines with NVRM before it; reset the GPU or restart the node; if it comes again, try another release of the driver, or the GPU must be replaced",
+    },
+    Reason {
         words: "peer mapping resources exhausted",
         cause: "a GPU maps the memory of at most eight others, and this job opens more: too many GPUs are in one process or node",
         next: "take fewer GPUs per process and node (CUDA_VISIBLE_DEVICES); NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 map less",

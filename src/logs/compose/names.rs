@@ -1,0 +1,172 @@
+//! Who a finding is about: rank, host and GPU, in its first sentence.
+//!
+//! A line of an exception names no rank, and the table of torchrun below it does. Lines of one event of one rank are one
+//! finding with all their names, and the others follow it.
+#![forbid(unsafe_code)]
+
+use super::ranking::is_later;
+use crate::loggers::regex;
+use crate::report::{SignatureFinding, UNKNOWN_WARNING};
+use crate::signature::Role;
+use regex::bytes::Regex;
+use std::sync::LazyLock;
+
+/// What torchrun's table says of the first rank that ended.
+static ROOT: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^torchrun saw rank (?P<rank>\d+) on (?P<host>[^\s,]+) fail first"));
+/// A rank in a sentence.
+static RANK: LazyLock<Regex> = LazyLock::new(|| regex(r"\branks? \d"));
+/// The address of a GPU, or its number, in lines of its driver.
+static PCI: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\b"));
+static GPU: LazyLock<Regex> = LazyLock::new(|| regex(r"\bGPU ?\d+\b"));
+/// What a launcher writes before the rank that died.
+static DIED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^(?P<host>[\w.-]+): rank (?P<rank>\d+) died"));
+
+const ROOT_CAUSE: &str = "torchrun-root-cause";
+const DIED_OF_SIGNAL: &str = "rank-died-signal";
+/// Two lines of PyTorch on one watchdog; the second has the time.
+const HEARTBEAT: &str = "heartbeat-timeout";
+const STUCK: &str = "watchdog-stuck";
+
+/// What is added to a sentence.
+#[cfg(test)]
+pub(crate) const TEXTS: [&str; 5] = [
+    "it is of rank 3",
+    "it is of rank 3 on node-a",
+    "torchrun names rank 3 on node-a",
+    "the GPU is at 0000:b3:00",
+    "the GPU is GPU6",
+];
+
+/// Adds ranks, hosts and GPUs to the sentences that lack them, and lets lines of the same event follow.
+pub(super) fn name(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) {
+    follow_event(findings);
+    name_ranks(findings, quotes);
+    for finding in findings.iter_mut() {
+        name_gpu(finding);
+    }
+}
+
+/// The rank that a finding's only process is.
+fn rank_of(finding: &SignatureFinding) -> Option<&str> {
+    let [process] = finding.processes.as_slice() else {
+        return None;
+    };
+    let (_, rank) = process.rsplit_once(" rank ")?;
+    rank.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(rank)
+}
+
+/// A rank and its host.
+struct Named {
+    at: usize,
+    rank: String,
+    host: String,
+}
+
+/// The rank that a finding's text names.
+fn named(findings: &[SignatureFinding], signature: &str, words: &Regex) -> Option<Named> {
+    let is_its = |one: &SignatureFinding| one.signature == signature;
+    let at = findings.iter().position(is_its)?;
+    let one = findings.get(at)?;
+    let found = words
+        .captures(one.meaning.as_bytes())
+        .or_else(|| words.captures(one.sample.as_bytes()))?;
+    let text =
+        |name: &str| Some(String::from_utf8_lossy(found.name(name)?.as_bytes()).into_owned());
+    Some(Named {
+        at,
+        rank: text("rank")?,
+        host: text("host")?,
+    })
+}
+
+fn follow_event(findings: &mut [SignatureFinding]) {
+    let stuck = findings.iter().find(|one| one.signature == STUCK);
+    let stuck = stuck.map(|one| one.processes.clone()).unwrap_or_default();
+    for finding in findings.iter_mut() {
+        let is_of = finding.processes.iter().all(|one| stuck.contains(one));
+        if finding.signature == HEARTBEAT && is_of {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
+fn name_ranks(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) {
+    let root = named(findings, ROOT_CAUSE, &ROOT);
+    let died = named(findings, DIED_OF_SIGNAL, &DIED);
+    let place = |named: &Option<Named>| {
+        let of = named.as_ref().and_then(|named| findings.get(named.at));
+        of.map(|one| one.first.clone())
+    };
+    let (root_at, died_at) = (place(&root), place(&died));
+    let (mut root_follows, mut died_follows) = (false, false);
+    for finding in findings.iter_mut() {
+        let is_before = |place: &Option<crate::report::LinePlace>| {
+            place.as_ref().is_some_and(|place| {
+                place.file == finding.first.file && is_later(place, &finding.first)
+            })
+        };
+        if finding.role == Role::Consequence
+            || [ROOT_CAUSE, DIED_OF_SIGNAL].contains(&finding.signature.as_str())
+        {
+            continue;
+        }
+        let is_named = RANK.is_match(finding.meaning.as_bytes());
+        let rank = rank_of(finding).map(str::to_owned);
+        let is_of = |named: &&Named| rank.as_deref() == Some(named.rank.as_str());
+        let of_root = root.as_ref().filter(|_| is_before(&root_at));
+        let of_died = died.as_ref().filter(|_| is_before(&died_at));
+        let is_quoted = quotes(&finding.signature) || finding.signature == UNKNOWN_WARNING;
+        let own_host = of_root.filter(is_of).or(of_died.filter(is_of));
+        root_follows |= of_root.is_some_and(|root| is_of(&root)) && is_quoted;
+        died_follows |= of_died.is_some_and(|died| is_of(&died));
+        let text = match (rank.as_deref(), own_host, of_root) {
+            (Some(rank), Some(of), _) => format!("it is of rank {rank} on {}", of.host),
+            (Some(rank), None, _) => format!("it is of rank {rank}"),
+            // The processes of one line share its stream, so a table of one rank is of its exception.
+            (None, _, Some(root)) if quotes(&finding.signature) && of_one_file(finding) => {
+                root_follows = true;
+                format!("torchrun names rank {} on {}", root.rank, root.host)
+            }
+            _ => continue,
+        };
+        if !is_named {
+            finding.meaning = format!("{}; {text}", finding.meaning);
+        }
+    }
+    for (named, follows) in [(root, root_follows), (died, died_follows)] {
+        let named = named.filter(|_| follows);
+        if let Some(one) = named.and_then(|named| findings.get_mut(named.at)) {
+            one.role = Role::Consequence;
+        }
+    }
+}
+
+/// Whether only the file tells who logged a finding's lines.
+fn of_one_file(finding: &SignatureFinding) -> bool {
+    finding.processes == [finding.first.file.clone()]
+}
+
+fn name_gpu(finding: &mut SignatureFinding) {
+    let sample = finding.sample.as_bytes();
+    if !["NVRM", "fallen off the bus"]
+        .iter()
+        .any(|word| finding.sample.contains(word))
+    {
+        return;
+    }
+    let text =
+        |found: regex::bytes::Match<'_>| String::from_utf8_lossy(found.as_bytes()).into_owned();
+    let pci = PCI.find(sample).map(text);
+    let gpu = GPU.find(sample).map(text);
+    let added = match (pci, gpu) {
+        (Some(pci), _) if !finding.meaning.contains(&pci) => format!("the GPU is at {pci}"),
+        (None, Some(gpu)) if !finding.meaning.contains(&gpu) => format!("the GPU is {gpu}"),
+        _ => return,
+    };
+    finding.meaning = format!("{}; {added}", finding.meaning);
+}
