@@ -88,6 +88,7 @@ mod tests {
 
     fn below() -> Below {
         Below {
+            causes: Vec::new(),
             regex: r"at (?P<time>\d+)|rank (?P<rank>\d+)".to_owned(),
             meaning: "ranks {rank}".to_owned(),
             next: "n".to_owned(),

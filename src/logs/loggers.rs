@@ -146,6 +146,11 @@ fn glog(line: &[u8], has_level: impl Fn(u8) -> bool) -> Option<&[u8]> {
     Some(message)
 }
 
+/// Whether a line is one of glog at the level of an error, or of one that ends the process.
+pub(super) fn is_glog_error(line: &[u8]) -> bool {
+    glog(line, |level| matches!(level, b'E' | b'F')).is_some()
+}
+
 /// What follows `2026-11-20 08:14:04.531042: E external/xla/file.cc:97] ` or `[E file.cpp:97] `.
 fn xla_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     let end = memmem::find(front, b"] ")?;

@@ -252,6 +252,9 @@ pub struct Below {
     pub meaning: String,
     /// What to do then.
     pub next: String,
+    /// The causes then, if they differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<String>,
     /// How bad the line is then, and how it relates to the failure, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,

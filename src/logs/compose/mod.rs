@@ -453,6 +453,11 @@ impl Compose<'_> {
             severity: below.severity.unwrap_or(finding.severity),
             role: below.role.unwrap_or(finding.role),
             meaning: values.fill(&below.meaning),
+            causes: if below.causes.is_empty() {
+                finding.causes
+            } else {
+                below.causes.clone()
+            },
             next_step: Some(values.fill(&below.next)),
             after: Some(shown(&text.text)),
             ..finding
@@ -593,14 +598,21 @@ impl Compose<'_> {
 fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
     SignatureFinding {
         signature: UNKNOWN_WARNING.to_owned(),
-        severity: Severity::Warning,
+        severity: if says_error(&warning.sample) {
+            Severity::Error
+        } else {
+            Severity::Warning
+        },
         role: Role::General,
         count: warning.count,
         processes: warning.processes.clone(),
         first: warning.first.clone(),
         last: warning.last.clone(),
         phase: None,
-        meaning: "a warning or an error that tcpxctl has no signature for".to_owned(),
+        meaning: format!(
+            "a warning or an error that tcpxctl has no signature for: {}",
+            headline(&warning.sample)
+        ),
         causes: Vec::new(),
         next_step: Some(read_around(&warning.first)),
         versions: String::new(),
@@ -609,6 +621,29 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         before: warning.before.clone(),
         after: warning.after.clone(),
     }
+}
+
+/// Longest text of a line in the first sentence of a finding.
+const HEADLINE_MAX: usize = 200;
+
+/// What a line says, without its header, for the first sentence of a finding.
+pub(super) fn headline(line: &str) -> String {
+    let message = crate::loggers::logged_error(line.as_bytes());
+    let message = message.map(shown).filter(|text| !text.is_empty());
+    let text = message.unwrap_or_else(|| {
+        let behind = line.rsplit_once("NCCL WARN ").map(|(_, behind)| behind);
+        behind.unwrap_or(line).to_owned()
+    });
+    match text.char_indices().nth(HEADLINE_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// Whether a line without a signature is one of an error by its level, or a check that ended its program.
+fn says_error(line: &str) -> bool {
+    let is_error = crate::loggers::is_glog_error(line.as_bytes());
+    is_error && crate::reasons::tells_why(line) || line.contains("Check failed:")
 }
 
 /// How to read the lines around one that no signature explains.

@@ -10,19 +10,36 @@ use crate::time;
 /// Most lines of a text that begins with a line that only opens it, such as `error: {`.
 const TEXT_LINES: u64 = 64;
 
-/// Drops unknown lines that only open a text in which another finding is: that one tells more.
+/// Drops unknown lines that only open a text in which another finding is, or that quote the exception of a task with
+/// which the text ends: that one tells more.
 pub(super) fn drop_heads(findings: &mut Vec<SignatureFinding>) {
     let others = findings.iter();
     let others = others.filter(|one| one.signature != UNKNOWN_WARNING);
-    let known: Vec<LinePlace> = others.map(|one| one.first.clone()).collect();
+    let known: Vec<(LinePlace, String)> = others
+        .map(|one| (one.first.clone(), one.sample.clone()))
+        .collect();
     findings.retain(|one| {
         let opens = one.sample.ends_with(['{', '[', '(', ':']);
-        let is_within = |other: &LinePlace| {
+        let quoted = quoted_exception(&one.sample);
+        let is_within = |(other, sample): &(LinePlace, String)| {
             let behind = other.line.saturating_sub(one.first.line);
-            other.file == one.first.file && (1..=TEXT_LINES).contains(&behind)
+            let is_quoted = quoted.is_some_and(|quoted| sample.contains(quoted));
+            other.file == one.first.file
+                && (1..=TEXT_LINES).contains(&behind)
+                && (opens || is_quoted)
         };
-        !(one.signature == UNKNOWN_WARNING && opens && known.iter().any(is_within))
+        !(one.signature == UNKNOWN_WARNING && known.iter().any(is_within))
     });
+}
+
+/// The exception that a line of Ray wraps: `TypeError` in `RayTaskError(TypeError): `.
+fn quoted_exception(line: &str) -> Option<&str> {
+    const WRAPS: [&str; 2] = ["RayTaskError(", "RemoteError("];
+    let rest = WRAPS
+        .iter()
+        .find_map(|wrap| Some(line.split_once(wrap)?.1))?;
+    let (name, _) = rest.split_once(')')?;
+    (!name.is_empty()).then_some(name)
 }
 
 /// Whether a line is later than another, as far as their times or their file show it.

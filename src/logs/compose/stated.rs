@@ -108,9 +108,10 @@ fn stated_finding(line: StatedLine) -> SignatureFinding {
         first: line.place.clone(),
         last: line.place.clone(),
         phase: None,
-        meaning:
-            "the first line before the end that states an error; tcpxctl has no signature for it"
-                .to_owned(),
+        meaning: format!(
+            "the first line before the end that states an error; tcpxctl has no signature for it: {}",
+            super::headline(&line.sample)
+        ),
         causes: Vec::new(),
         next_step: Some(read_around(&line.place)),
         versions: String::new(),

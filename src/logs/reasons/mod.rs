@@ -110,7 +110,9 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
         return;
     }
     if matches!(kind, Kind::Exact) {
-        if !finding.causes.contains(&cause) {
+        if finding.causes.first() != Some(&cause) {
+            // A cause of a signature may be the same behind its codes.
+            finding.causes.retain(|one| !one.ends_with(&cause));
             finding.causes.insert(0, cause);
             finding.next_step = Some(next);
         }
@@ -311,11 +313,15 @@ pub(super) enum Telling {
     Why,
 }
 
+/// Signatures of lines that only pass on what a line next to them tells.
+const WRAPPERS: [&str; 2] = ["rendezvous-failed", "nvshmem-call-failed"];
+
 /// How much a finding tells.
 pub(super) fn telling(finding: &SignatureFinding, signatures: &[Signature]) -> Telling {
     let name = finding.signature.as_str();
     let signature = signatures.iter().find(|one| one.name == name);
     match of(&finding.sample) {
+        _ if WRAPPERS.contains(&name) => Telling::Result,
         Some((_, Kind::Result)) if finding.role == Role::General => Telling::Result,
         Some((_, kind)) if !matches!(kind, Kind::Vague) => Telling::Why,
         _ if only_quotes(name, signature) => Telling::Failure,

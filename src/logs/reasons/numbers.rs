@@ -32,6 +32,17 @@ static NAMES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&words).expect("a sound regex")
 });
 
+/// How programs write a value that they measured, and its limit.
+static LIMITS: LazyLock<Regex> = LazyLock::new(|| {
+    let words = r"(?i-u)expected .{1,60}to be at (?:least|most) (?P<limit>\d[\d.]*)\W.{0,24}\b(?:found|got|was|is) (?P<found>\d[\d.]*\d|\d)";
+    Regex::new(words).expect("a sound regex")
+});
+
+const LIMIT: Reason = Reason {
+    words: "",
+    cause: "{found} was measured, and the program's own limit is {limit}",
+    next: "look at what makes the value: the slowest rank of the last steps, or a limit that was set for another machine",
+};
 const FEWER: Reason = Reason {
     words: "",
     cause: "{missing} of {all} ranks did not come: they did not start, failed before, or look for another address",
@@ -51,13 +62,16 @@ const NAMED: Reason = Reason {
 /// All reasons of this file.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
-    [&FEWER, &MORE, &NAMED].into_iter()
+    [&FEWER, &MORE, &NAMED, &LIMIT].into_iter()
 }
 
 /// What the numbers of a line tell; nothing if as many ranks came as were expected.
 pub(super) fn of(line: &[u8]) -> Option<&'static Reason> {
     if NAMES.is_match(line) {
         return Some(&NAMED);
+    }
+    if LIMITS.is_match(line) {
+        return Some(&LIMIT);
     }
     let (came, all) = counts(line)?;
     match came.cmp(&all) {
@@ -76,6 +90,16 @@ pub(super) fn fill(text: &str, line: &[u8]) -> String {
         let ranks = found.name("ranks").or(found.name("ranks2"))?;
         Some(String::from_utf8_lossy(ranks.as_bytes()).into_owned())
     });
+    if let Some(found) = LIMITS.captures(line) {
+        let value = |name: &str| {
+            let value = found.name(name).map_or(&b""[..], |one| one.as_bytes());
+            let value = String::from_utf8_lossy(value).into_owned();
+            value.trim_end_matches('.').to_owned()
+        };
+        return text
+            .replace("{found}", &value("found"))
+            .replace("{limit}", &value("limit"));
+    }
     let (came, all) = counts(line).unwrap_or_default();
     text.replace("{ranks}", &ranks.unwrap_or_default())
         .replace("{missing}", &all.saturating_sub(came).to_string())

@@ -62,7 +62,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "unable to create ah|ibv_create_ah",
         cause: "the NIC does not take the peer's address: the GID is not of a RoCE v2 network that reaches it, or the NIC lacks the feature",
-        next: "`show_gids` on both nodes, and `ib_write_bw` between them; set NVSHMEM_IB_GID_INDEX",
+        next: "`show_gids` on both nodes, and `ib_write_bw` between them; set the GID index of the library in the line: UCX_IB_GID_INDEX or NVSHMEM_IB_GID_INDEX",
     },
     Reason {
         words: "could not insert 'nvidia_peermem'|nvidia-peermem*error|nvidia_peermem*error|nv_peer_mem*error",
