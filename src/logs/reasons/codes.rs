@@ -44,7 +44,7 @@ const OF_SYSTEM: [(u32, &str); 34] = [
 ];
 
 /// Numbers of CUDA's errors.
-const OF_CUDA: [(u32, &str); 26] = [
+const OF_CUDA: [(u32, &str); 28] = [
     (2, "out of memory"),
     (3, "cuda error: initialization error"),
     (35, "driver version is insufficient"),
@@ -53,6 +53,7 @@ const OF_CUDA: [(u32, &str); 26] = [
     (100, "no cuda-capable device"),
     (101, "invalid device ordinal"),
     (200, "kernel image is invalid"),
+    (201, "invalid device context"),
     (209, "no kernel image"),
     (214, "uncorrectable ecc error"),
     (220, "uncorrectable nvlink"),
@@ -62,6 +63,7 @@ const OF_CUDA: [(u32, &str); 26] = [
     (700, "illegal memory access"),
     (702, "launch timed out"),
     (710, "device-side assert"),
+    (711, "peer mapping resources exhausted"),
     (714, "hardware stack error"),
     (715, "illegal instruction was"),
     (716, "misaligned address"),
@@ -94,7 +96,7 @@ const OF_COMPLETIONS: [(u32, &str); 6] = [
 ];
 
 /// Names, in lower case.
-const NAMES: [(&str, &str); 46] = [
+const NAMES: [(&str, &str); 50] = [
     ("ncclunhandledcudaerror", "unhandled cuda error"),
     ("ncclsystemerror", "unhandled system error"),
     ("ncclinternalerror", "nccl error: internal error"),
@@ -134,6 +136,13 @@ const NAMES: [(&str, &str); 46] = [
     ("cudaerrorlaunchfailure", "unspecified launch failure"),
     ("cuda_error_launch_failed", "unspecified launch failure"),
     ("cudaerrorassert", "device-side assert"),
+    ("cudaerrordeviceuninitialized", "invalid device context"),
+    ("cuda_error_invalid_context", "invalid device context"),
+    ("cudaerrortoomanypeers", "peer mapping resources exhausted"),
+    (
+        "cuda_error_too_many_peers",
+        "peer mapping resources exhausted",
+    ),
     ("cudaerrorsystemnotready", "system not yet initialized"),
     ("cuda_error_system_not_ready", "system not yet initialized"),
     (
@@ -242,6 +251,11 @@ mod tests {
             Some("system not yet initialized"),
         );
         check("Cuda failure 700", Some("illegal memory access"));
+        check(
+            "CUDA error 711 at p2p.cu:7",
+            Some("peer mapping resources exhausted"),
+        );
+        check("CUDA_ERROR_INVALID_CONTEXT", Some("invalid device context"));
         check(
             "cuda runtime error (719) in a.cu",
             Some("unspecified launch failure"),

@@ -92,9 +92,14 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
     let names_no_cause = has_below || signature.is_some_and(|one| one.role != Role::Cause);
     let below = finding.after.as_deref().filter(|_| has_below);
     let of_below = below.and_then(of);
-    let found = of_below
-        .filter(|(_, kind)| !matches!(kind, Kind::Vague))
-        .or_else(|| of(&finding.sample));
+    let of_line = of(&finding.sample);
+    let found = match of_line {
+        // A wording that names one failure is before the error below it.
+        Some((_, Kind::Exact)) => of_line,
+        _ => of_below
+            .filter(|(_, kind)| !matches!(kind, Kind::Vague))
+            .or(of_line),
+    };
     let Some((reason, kind)) = found else {
         return;
     };

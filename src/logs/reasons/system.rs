@@ -105,7 +105,7 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
     Reason {
         words: r"no such file or directory|executable file not found|command not found|: not found$|\bENOENT\b|cannot open shared object file",
         cause: "the path does not exist on this node or in this image, or its search path lacks the folder",
-        next: "look for the path on this node, in the container; compare PATH and LD_LIBRARY_PATH",
+        next: "look for the path on this node, in the container; for a program or a library, compare PATH and LD_LIBRARY_PATH",
     },
     Reason {
         words: r"exec format error",
