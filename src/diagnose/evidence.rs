@@ -738,12 +738,24 @@ impl<'a> Spot<'a> {
             Some(rate) => format!(", tested {rate:.0} times/s"),
             None => String::new(),
         };
-        format!(
-            "{}: posted {}, done {}{handed_back}, quiet for {:.1} s{polled}",
+        let counts = format!(
+            "{}: posted {}, done {}{handed_back}",
             self.name(),
             one.posted,
-            one.done,
-            one.quiet_ms as f64 / 1e3
-        )
+            one.done
+        );
+        // Of a recording that does not tell when it ended, the last change is the last that is known.
+        match self
+            .node
+            .gone
+            .as_ref()
+            .is_some_and(|gone| gone.how.is_none())
+        {
+            true => counts,
+            false => format!(
+                "{counts}, quiet for {:.1} s{polled}",
+                one.quiet_ms as f64 / 1e3
+            ),
+        }
     }
 }

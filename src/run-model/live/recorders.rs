@@ -16,6 +16,7 @@ use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, NodeIntro, Unit, Who, WorkerId};
 use crate::phase::how_ended;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -91,8 +92,11 @@ struct Watched {
     alive_ns: u64,
     last: Option<Snapshot>,
     cpu: CpuWatch,
-    /// Its writer is not seen here, and did nothing for long: whether it runs is not known.
+    /// Its writer is not seen here, and did nothing for long, or writes another file of which this is a copy: whether
+    /// what it shows goes on is not known.
     is_unseen: bool,
+    /// Whether it is such a copy, once that was looked for.
+    is_copy: Option<bool>,
     /// Whether all threads of the writer were stopped when it was last looked at.
     is_stopped: bool,
     /// Whether a channel stood still then.
@@ -320,6 +324,7 @@ impl Recorders {
                 last: None,
                 cpu: CpuWatch::default(),
                 is_unseen: false,
+                is_copy: None,
                 is_stopped: false,
                 has_stood: false,
             });
@@ -438,6 +443,25 @@ fn is_over(header: &Header) -> bool {
     header.ended.is_some() || header.writer.liveness() == Liveness::Dead
 }
 
+/// Whether the writer runs and writes other recorder files, as far as they are seen, but not this one.
+fn is_copy(file: &File, writer: &Identity) -> bool {
+    let Some(pid) = writer.pid_here() else {
+        return false;
+    };
+    let place = |file: &std::fs::Metadata| (file.dev(), file.ino());
+    let Ok(own) = file.metadata().map(|file| place(&file)) else {
+        return false;
+    };
+    // The writer may be in a mount namespace of its own.
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let mapped = mapped_by(pid).into_iter().filter_map(|path| {
+        let inside = root.join(path.strip_prefix("/").unwrap_or(&path));
+        std::fs::metadata(inside).map(|file| place(&file)).ok()
+    });
+    let mapped: Vec<(u64, u64)> = mapped.collect();
+    !mapped.is_empty() && !mapped.contains(&own)
+}
+
 fn is_unseen(snapshot: &Snapshot) -> bool {
     let quiet_ns = monotonic_ns().saturating_sub(snapshot.last_sign_ns());
     snapshot.header.writer.liveness() == Liveness::Unknown && quiet_ns >= UNSEEN_AFTER_NS
@@ -460,7 +484,10 @@ impl Watched {
         };
         if ask_liveness {
             self.ended = is_over(&snapshot.header);
-            self.is_unseen = !self.ended && is_unseen(&snapshot);
+            let is_copy = self
+                .is_copy
+                .get_or_insert_with(|| is_copy(self.reader.file(), &snapshot.header.writer));
+            self.is_unseen = !self.ended && (*is_copy || is_unseen(&snapshot));
         }
         let is_gone = self.ended || self.is_unseen;
         let was_gone = is_gone && self.last.is_none();
@@ -650,6 +677,21 @@ mod tests {
     use tcpx_recorder::format::Role;
     use tcpx_recorder::{Addresses, Device, Opening, Options, Recorder};
     use tcpx_words::side::Side;
+
+    #[test]
+    fn a_copy_is_told_from_the_file_that_a_running_process_writes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let recorder = Recorder::create_in(folder.path(), &Options::new("copied")).expect("made");
+        let copy = folder.path().join("copy.tcpxrec");
+        std::fs::copy(recorder.path(), &copy).expect("copied");
+        let is_copied = |path: &Path| {
+            let mut reader = Reader::open(path).expect("a recorder");
+            let writer = reader.header().expect("a header").writer;
+            is_copy(reader.file(), &writer)
+        };
+        assert!(is_copied(&copy));
+        assert!(!is_copied(&recorder.path()));
+    }
 
     #[test]
     fn an_event_has_the_time_of_what_it_tells() {
