@@ -259,6 +259,13 @@ pub(super) fn is_secret(name: &str) -> bool {
         [before @ .., last] if last == "id" || last == "ids" => before,
         all => all,
     };
+    // The numbers of the tokens of a text.
+    if let [only, ids] = parts.as_slice()
+        && only == "token"
+        && ids == "ids"
+    {
+        return false;
+    }
     if let [.., before, last] = token
         && last == "token"
         && OPEN_TOKENS.contains(&before.as_str())

@@ -325,6 +325,9 @@ fn secret(layout: Layout<'_>, found: &mut Vec<Value>) {
 /// The values of a name that may stand for a secret, which what they look like decides.
 fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
     let (text, end) = (layout.text, layout.name.end);
+    // The result of a test, before its name.
+    let is_result = &text[layout.name.clone()] == "PASS" && text[end..].starts_with(": ");
+    let weak = if is_result { Weak::Alone } else { weak };
     let count = found.len();
     layout.values(found);
     for mut value in found.split_off(count) {

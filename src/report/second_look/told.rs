@@ -15,14 +15,14 @@ use std::sync::LazyLock;
 /// Whether a value is in doubt.
 type Doubted = fn(&str) -> bool;
 
-/// What stands before a value, which is the last group, and which values are in doubt.
+/// What stands before a value, with its first letter, and which values are in doubt.
 struct Rule {
     before: Regex,
     doubted: Doubted,
 }
 
 static RULES: LazyLock<Option<Vec<Rule>>> = LazyLock::new(|| {
-    let value = r#"["'\\\x{201c}\x{300c}\[]*([^\s\\&|"'`<>,;)}\]\x{201d}\x{300d}]+)"#;
+    let value = r#"["'\\\x{201c}\x{300c}\[]*[^\s\\&|"'`<>,;)}\]\x{201d}\x{300d}]"#;
     let sign = r#"(?:\\?["'])?\s*[:=\x{ff1a}\x{ff1d}]\s*"#;
     let noun = "(?:passw(?:or)?d|passphrase|passwort|kennwort|apikey|token|secret|bearer|pass|(?:api|access|secret|account|auth|private)[ -]key)";
     let other = "(?:\u{5bc6}\u{7801}|\u{5bc6}\u{78bc}|\u{53e3}\u{4ee4}|\u{4ee4}\u{724c}|\u{5bc6}\u{94a5}|\u{30d1}\u{30b9}\u{30ef}\u{30fc}\u{30c9}|\u{43f}\u{430}\u{440}\u{43e}\u{43b}\u{44c}|\u{442}\u{43e}\u{43a}\u{435}\u{43d}|\u{c554}\u{d638}|\u{be44}\u{bc00}\u{bc88}\u{d638}|contrase(?:\u{f1}|n)a|kennwort|passwort|mot de passe|senha)";
@@ -81,32 +81,44 @@ pub(super) fn find(line: &str) -> Vec<Found> {
     let mut all = Vec::new();
     for rule in rules {
         let mut from = 0;
-        while let Some(value) = rule
-            .before
-            .captures_at(line, from)
-            .and_then(|all| all.get(1))
-        {
-            from = value.start();
-            let rest = &line[value.end()..];
+        while let Some(before) = rule.before.find_at(line, from) {
+            let value = value_ending(line, before.end());
+            from = value.start.max(before.start() + 1);
+            let written = &line[value.clone()];
+            let rest = &line[value.end..];
             let is_sentence = rest.starts_with(' ')
                 && rest
                     .trim_start()
                     .starts_with(|letter: char| letter.is_lowercase())
-                && value.as_str().bytes().all(|byte| byte.is_ascii_lowercase())
-                && !is_given(value.as_str());
-            let is_doubted = (rule.doubted)(value.as_str()) && !is_sentence;
+                && written.bytes().all(|byte| byte.is_ascii_lowercase())
+                && !is_given(written);
+            // The result of a test, before its name.
+            let is_result = line[before.range()].contains("PASS: ")
+                && !written.bytes().any(|byte| byte.is_ascii_digit());
+            let is_doubted = (rule.doubted)(written) && !is_sentence && !is_result;
             // The placeholder of a secret is no name of one.
             let before =
-                line[..value.start()].trim_end_matches(|letter: char| " \"'".contains(letter));
-            let is_placed = is_placeholder(value.as_str()) || before.ends_with("SECRET");
+                line[..value.start].trim_end_matches(|letter: char| " \"'".contains(letter));
+            let is_placed = is_placeholder(written) || before.ends_with("SECRET");
             if !is_placed && is_doubted {
-                all.push(found(value.range()));
-                from = value.end();
+                from = value.end;
+                all.push(found(value));
             }
         }
     }
     commands(line, &mut all);
     all
+}
+
+/// The value whose first letter ends at `at`. Where a line is full of words that tell one, each value would be as long as
+/// the line.
+fn value_ending(line: &str, at: usize) -> Range<usize> {
+    let ends =
+        |letter: char| letter.is_whitespace() || "\\&|\"'`<>,;)}]\u{201d}\u{300d}".contains(letter);
+    let first = line[..at].chars().next_back().map_or(0, char::len_utf8);
+    let most = line.floor_char_boundary((at + VALUE_BYTES_MAX).min(line.len()));
+    let length = line[at..most].find(ends).unwrap_or(most - at);
+    at - first..at + length
 }
 
 /// What one line at least must have for the rules, which are slow, to be tried.
@@ -218,6 +230,8 @@ fn found(at: Range<usize>) -> Found {
     }
 }
 
+/// Longest value that is looked at.
+const VALUE_BYTES_MAX: usize = 512;
 /// Shortest value of a name such as `pass`, and shortest one that looks given.
 const BYTES_MIN: usize = 5;
 const GIVEN_BYTES_MIN: usize = 8;
