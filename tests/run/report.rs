@@ -165,7 +165,7 @@ fn a_run_with_a_killed_coordinator_is_reported_from_its_event_stream() {
     // A kill before the first event.
     let events = run.join("events.jsonl");
     std::fs::write(&events, "").unwrap();
-    told(run, &["diagnose", "RUN"], 0)
+    told(run, &["diagnose", "RUN"], 3)
         .says(&["killed before it wrote run.json, and events.jsonl has no usable events"]);
     std::fs::remove_file(events).unwrap();
     // The kill may have come before the first file of a node.

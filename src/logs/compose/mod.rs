@@ -4,7 +4,7 @@
 mod claims;
 mod connections;
 mod meeting;
-pub(super) mod names;
+mod names;
 mod ranking;
 mod stated;
 mod steps;

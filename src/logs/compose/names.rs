@@ -30,16 +30,6 @@ const DIED_OF_SIGNAL: &str = "rank-died-signal";
 const HEARTBEAT: &str = "heartbeat-timeout";
 const STUCK: &str = "watchdog-stuck";
 
-/// What is added to a sentence.
-#[cfg(test)]
-pub(crate) const TEXTS: [&str; 5] = [
-    "it is of rank 3",
-    "it is of rank 3 on node-a",
-    "torchrun names rank 3 on node-a",
-    "the GPU is at 0000:b3:00",
-    "the GPU is GPU6",
-];
-
 /// Adds ranks, hosts and GPUs to the sentences that lack them, and lets lines of the same event follow.
 pub(super) fn name(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) {
     follow_event(findings);
@@ -169,4 +159,22 @@ fn name_gpu(finding: &mut SignatureFinding) {
         _ => return,
     };
     finding.meaning = format!("{}; {added}", finding.meaning);
+}
+
+#[cfg(test)]
+mod tests {
+    use tcpx_run_model::chinese::chinese;
+
+    #[test]
+    fn what_is_added_to_a_sentence_has_chinese() {
+        for text in [
+            "it is of rank 3",
+            "it is of rank 3 on node-a",
+            "torchrun names rank 3 on node-a",
+            "the GPU is at 0000:b3:00",
+            "the GPU is GPU6",
+        ] {
+            assert!(chinese(text).is_some(), "add to chinese-logs.toml: {text}");
+        }
+    }
 }

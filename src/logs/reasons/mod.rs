@@ -350,8 +350,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         .chain(exact::all())
         .chain(numbers::all())
         .chain(frames::all());
-    let names = crate::compose::names::TEXTS.into_iter();
-    let all = all.flat_map(|one| [one.cause, one.next]).chain(names);
+    let all = all.flat_map(|one| [one.cause, one.next]);
     all.chain([
         READ_WARNINGS,
         frames::OWN_CODE,
