@@ -30,6 +30,7 @@ def logs(programs: Programs, pairs: int) -> None:
     """tcpxctl logs over ripgrep -c of all literals, for several kinds of lines"""
     ripgrep = newest_ripgrep(programs)
     literals = programs.processes.run([programs.tcpxctl, "logs", "--literals"]).splitlines()
+    literals = [literal for literal in literals if is_decisive(literal)]
     patterns = [word for literal in literals for word in ("-e", literal)]
     for label, lines in KINDS.items():
         path = programs.folder / "mixed.log"
@@ -95,10 +96,17 @@ def resident_at_most(pid: int) -> int:
     return int(line.split()[1]) << 10
 
 
+def is_decisive(literal: str) -> bool:
+    """Whether a literal stands in no ordinary line: otherwise it is a part of what its signature looks for, and ripgrep would
+    count more lines."""
+    return literal not in (PROBES / "ordinary.txt").read_text()
+
+
 def examples(files: str) -> list[str]:
-    """The example lines of signatures."""
+    """The example lines of signatures whose literal tells them from ordinary lines."""
     return [signature["example"] for file in sorted(PROBES.glob(files))
-            for signature in tomllib.loads(file.read_text())["signature"]]
+            for signature in tomllib.loads(file.read_text())["signature"]
+            if is_decisive(signature["literal"])]
 
 
 def mixed(percent: int) -> Iterator[str]:
