@@ -479,8 +479,12 @@ impl EvidenceNode {
     /// The requests in flight of a process that is gone and of which it is not known when it ended;
     /// `None` if there are none.
     fn without_an_end(&self) -> Option<u64> {
-        let is_unknown = self.gone.as_ref().is_some_and(|gone| gone.how.is_none());
-        Some(self.in_flight()).filter(|in_flight| is_unknown && *in_flight > 0)
+        Some(self.in_flight()).filter(|in_flight| self.ended_unseen() && *in_flight > 0)
+    }
+
+    /// Whether it is a process that is gone and of which it is not known when it ended.
+    fn ended_unseen(&self) -> bool {
+        self.gone.as_ref().is_some_and(|gone| gone.how.is_none())
     }
 
     /// Requests that are posted on its open channels and not yet handed back.
@@ -745,12 +749,7 @@ impl<'a> Spot<'a> {
             one.done
         );
         // Of a recording that does not tell when it ended, the last change is the last that is known.
-        match self
-            .node
-            .gone
-            .as_ref()
-            .is_some_and(|gone| gone.how.is_none())
-        {
+        match self.node.ended_unseen() {
             true => counts,
             false => format!(
                 "{counts}, quiet for {:.1} s{polled}",

@@ -220,7 +220,9 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
             quiet_ms: now.quiet_ms.saturating_add(stale_ms),
             in_call: now.in_call.clone().filter(|_| {
                 let before = before.and_then(|sample| sample.channels.get(place));
-                before.is_some_and(|before| is_in_one_call(before, now))
+                before.is_some_and(|before| {
+                    CallCounts::of_channel(before).shows_one_call(&CallCounts::of_channel(now))
+                })
             }),
             ..now.clone()
         },
@@ -249,12 +251,6 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
 
 /// Time between two samples that show one call: a channel that is tested all the time is inside `test` in most samples.
 const ONE_CALL_NS: u64 = 200_000_000;
-
-/// Whether a channel has been inside the same call since the earlier sample.
-fn is_in_one_call(before: &ChannelNow, now: &ChannelNow) -> bool {
-    let (before, after) = (CallCounts::of_channel(before), CallCounts::of_channel(now));
-    before.in_call && after.in_call && before.calls == after.calls
-}
 
 /// The worker, with the name of a process's endpoint.
 fn subject(state: &RunState, worker: &WorkerState) -> Subject {
@@ -393,7 +389,7 @@ fn watched(
         tests: after.tests.saturating_sub(before.tests),
         tests_in_doubt: 0,
         null_requests: after.null_requests.saturating_sub(before.null_requests),
-        in_one_call: before.in_call && after.in_call && before.calls == after.calls,
+        in_one_call: before.shows_one_call(&after),
     })
 }
 

@@ -123,8 +123,8 @@ pub fn bundle(
         );
         texts.truncate(REVEALING_MAX);
     }
-    // Neither redacted nor doubted: a checksum beside the name `secret.log` is none.
-    let sums = Cleared::sums(&cleared, sum);
+    // Neither redacted nor doubted: a checksum beside the name `secret.log` is no secret.
+    let sums = Cleared::sums(&cleared, bundled.iter().map(|file| file.sha256.as_str()));
     cleared.insert(SUMS.to_owned(), sums);
     write(&name, &cleared, to)?;
     Ok(Bundled {

@@ -28,10 +28,13 @@ impl Cleared {
 }
 
 impl Cleared {
-    /// The list of the checksums and names of files, which have been cleared themselves: `SUM  NAME`.
-    pub fn sums(files: &BTreeMap<String, Self>, sum: impl Fn(&[u8]) -> String) -> Self {
-        let line = |(name, file): (&String, &Self)| format!("{}  {name}\n", sum(&file.0));
-        Self(files.iter().map(line).collect::<String>().into_bytes())
+    /// The list of the checksums, in the order of the names, and names of cleared files: `SUM  NAME`.
+    pub fn sums<'a>(files: &BTreeMap<String, Self>, sums: impl Iterator<Item = &'a str>) -> Self {
+        let lines = files
+            .keys()
+            .zip(sums)
+            .map(|(name, sum)| format!("{sum}  {name}\n"));
+        Self(lines.collect::<String>().into_bytes())
     }
 }
 

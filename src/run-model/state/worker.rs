@@ -74,6 +74,11 @@ impl CallCounts {
             in_call: one.in_call.is_some(),
         }
     }
+
+    /// Whether these counts and later ones show the same call, which has not returned between them.
+    pub fn shows_one_call(&self, later: &Self) -> bool {
+        self.in_call && later.in_call && self.calls == later.calls
+    }
 }
 
 /// Counters of all channels at a stall or a failure.
