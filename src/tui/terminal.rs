@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn open() -> io::Result<Self> {
         let keyboard = Keyboard::open()?;
+        guard_stdin();
         restore_on_panic();
         enter()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
@@ -130,6 +132,44 @@ fn restore_on_panic() {
     });
 }
 
+/// Whether stdin has hung up.
+static HAS_HUNG_UP: AtomicBool = AtomicBool::new(false);
+
+/// Starts a thread that waits until stdin hangs up and then puts a socket without input in its place: where the terminal
+/// goes away while crossterm reads it, crossterm would read its end for ever.
+fn guard_stdin() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let Ok((quiet, other)) = UnixStream::pair() else {
+            return;
+        };
+        // Without the guard, only a terminal that goes away at that moment is missed.
+        let _ = std::thread::Builder::new()
+            .name("stdin".into())
+            .spawn(move || {
+                let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+                loop {
+                    // No input is waited for: a hang-up is always reported.
+                    let mut polled = [PollFd::from_borrowed_fd(
+                        rustix::stdio::stdin(),
+                        PollFlags::empty(),
+                    )];
+                    match rustix::event::poll(&mut polled, None) {
+                        Ok(_) if polled[0].revents().intersects(gone) => break,
+                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                        Err(_) => return,
+                    }
+                }
+                HAS_HUNG_UP.store(true, Ordering::Relaxed);
+                if quiet.set_nonblocking(true).is_ok() && rustix::stdio::dup2_stdin(&quiet).is_ok()
+                {
+                    // Closed, it would be an end again.
+                    std::mem::forget(other);
+                }
+            });
+    });
+}
+
 /// The terminal that crossterm reads keys from. When the terminal has hung up, crossterm reads
 /// it in an endless loop. So this type polls the terminal itself, and asks crossterm only if
 /// there is input.
@@ -216,7 +256,8 @@ impl Keyboard {
             Err(error) => return Err(error.into()),
         }
         let seen = polled[0].revents();
-        if seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+        let is_gone = self.other.is_none() && HAS_HUNG_UP.load(Ordering::Relaxed);
+        if is_gone || seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             let hung_up = io::Error::new(io::ErrorKind::UnexpectedEof, "the terminal hung up");
             return Err(hung_up);
         }
