@@ -36,6 +36,11 @@ impl BelowText {
         }
     }
 
+    /// How many lines it has.
+    pub(super) fn lines(&self) -> usize {
+        self.text.split(|byte| *byte == b'\n').count()
+    }
+
     /// The text of an example.
     pub(super) fn of_example(below: &Below) -> Self {
         Self {

@@ -287,7 +287,7 @@ fn shape_of(line: &[u8]) -> Vec<u8> {
 }
 
 /// Whether a message says that its program waits.
-fn waits(message: &[u8]) -> Option<WaitKind> {
+pub(super) fn waits(message: &[u8]) -> Option<WaitKind> {
     if NCCL_BEGINS.is_match(message) {
         return Some(WaitKind::Nccl);
     }

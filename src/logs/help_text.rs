@@ -83,7 +83,7 @@ fn is_line_end(byte: &u8) -> bool {
 }
 
 /// Whether a line is one of dashes, behind the prefix of a launcher.
-fn is_dashes(line: &[u8]) -> bool {
+pub(super) fn is_dashes(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     let dashes = line.iter().rev().take_while(|byte| **byte == b'-').count();
     dashes >= DASHES && line.len() - dashes <= PREFIX_MAX

@@ -35,6 +35,7 @@ mod gaps;
 mod harness;
 mod help_text;
 mod input;
+mod known;
 mod loggers;
 mod matcher;
 mod merge;
@@ -70,6 +71,7 @@ pub use harness::{
     HarnessState, HarnessTests, HarnessVerdict,
 };
 pub use input::{InputProblem, unpack};
+pub use known::KnownLines;
 pub use read::{LogReader, follow};
 pub use report::{
     BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure, Inputs, LinePlace, LogEnd,

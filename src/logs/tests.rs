@@ -1001,6 +1001,42 @@ fn logs_of_many_jobs_name_their_cause_first() {
 }
 
 #[test]
+fn the_known_lines_of_a_log_come_to_the_same_findings() {
+    let cases: GoldenCases = toml::from_str(include_str!("golden.toml")).unwrap();
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let read = |log: &[u8]| {
+        let mut reader = LogReader::new(&catalogue, &filter);
+        reader.source("x.log", log, log);
+        let report = reader.report();
+        let findings: Vec<_> = report
+            .findings
+            .iter()
+            .map(|one| {
+                format!(
+                    "{} {:?} {} {} {:?}",
+                    one.signature, one.first, one.sample, one.meaning, one.causes
+                )
+            })
+            .collect();
+        (report.transport.verdict, findings)
+    };
+    let differs = |case: &&GoldenCase| {
+        let known = KnownLines::of(&catalogue, case.log.as_bytes());
+        read(case.log.as_bytes()) != read(&known.text)
+    };
+    let names: Vec<&str> = cases
+        .case
+        .iter()
+        .filter(differs)
+        .map(|case| &*case.name)
+        .collect();
+    assert_eq!(names, [""; 0]);
+}
+
+#[test]
 fn the_seeds_of_the_fuzz_target_hold() {
     tcpx_words::seeds::read("logs", "")
         .iter()

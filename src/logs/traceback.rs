@@ -154,6 +154,16 @@ impl Frame {
     }
 }
 
+/// Whether a line has a count that a division by zero may come from.
+pub(super) fn is_count_of_zero(line: &[u8]) -> bool {
+    COUNT_OF_ZERO.is_match(line)
+}
+
+/// Whether a line is the first of a frame.
+pub(super) fn is_frame(line: &[u8]) -> bool {
+    Frame::of(line).is_some()
+}
+
 /// The frames of the traceback that ends above the end of a text, innermost first.
 fn frames_above(text: &[u8]) -> Vec<Frame> {
     let text = &text[text.len().saturating_sub(WITHIN)..];

@@ -67,6 +67,15 @@ impl HarnessReading {
     }
 }
 
+/// The lines behind the head of a table that are rows of it, from 0.
+pub(super) fn rows_of_table(head: &[u8], behind: &[u8]) -> Vec<u32> {
+    let mut rows = Vec::new();
+    if let Some(head) = Head::read(head) {
+        head.rows(behind, |row, _, _| rows.push(row));
+    }
+    rows
+}
+
 /// The lines of such programs in one block.
 #[derive(Debug, Default)]
 pub(super) struct BlockLines {
