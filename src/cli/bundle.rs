@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_diagnose::findings_from_files;
 use tcpx_node::redact::Outlet;
-use tcpx_report::{self, Bundled, Verified, bundle, gather, redacted, verify};
+use tcpx_report::{self, Bundled, LogLines, Verified, bundle, gather, redacted, verify};
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
@@ -36,9 +36,13 @@ pub(crate) struct Arguments {
     /// Bundle to write [default: RUN.tar.gz in the current folder].
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     out: Option<PathBuf>,
-    /// Do not replace names and addresses.
+    /// Do not replace names and addresses, and keep all lines of logs.
     #[arg(long, conflicts_with = "verify")]
     no_redact: bool,
+    /// Keep also those lines of logs that are in no form that tcpxctl reads. They are redacted, but no search finds
+    /// every name and secret in what other programs print: read them before you send them.
+    #[arg(long, conflicts_with = "verify")]
+    all_lines: bool,
     /// Check a bundle's checksums, and search it for names, addresses and secrets.
     #[arg(long, value_name = "FILE")]
     verify: Option<PathBuf>,
@@ -79,8 +83,24 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Err(Failure::new(Outcome::Usage, message).next("make a bundle of each run"));
     };
     let out = arguments.out.as_deref();
-    let outcome = write(common, files, out, !arguments.no_redact, print)?;
+    let leaves = match (arguments.no_redact, arguments.all_lines) {
+        (true, _) => Leaves::AsItIs,
+        (false, true) => Leaves::AllLines,
+        (false, false) => Leaves::KnownLines,
+    };
+    let outcome = write(common, files, out, leaves, print)?;
     Ok(Ending::from(outcome))
+}
+
+/// What of a run leaves the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// The run, redacted, and of the logs of other programs the lines that are known.
+    KnownLines,
+    /// The run and all lines of its logs, redacted.
+    AllLines,
+    /// Everything as it is.
+    AsItIs,
 }
 
 /// Writes a bundle, and prints its summary line with `tell`. `Failed` if a redacted bundle may
@@ -89,9 +109,14 @@ pub(crate) fn write(
     common: &Common,
     files: &RunFiles,
     out: Option<&Path>,
-    redact: bool,
+    leaves: Leaves,
     tell: fn(&str),
 ) -> Result<Outcome, Failure> {
+    let redact = leaves != Leaves::AsItIs;
+    let lines = match leaves {
+        Leaves::KnownLines => LogLines::Known,
+        Leaves::AllLines | Leaves::AsItIs => LogLines::All,
+    };
     let mut outlet = Outlet::of_command(!redact);
     let mut story = gather(files, findings_from_files);
     if let Some(redactor) = outlet.redactor() {
@@ -108,7 +133,7 @@ pub(crate) fn write(
     );
     let mut bundled = None;
     tcpx_report::write_whole(&out, |to| {
-        bundled = Some(bundle(files, &story, &mut outlet, to)?);
+        bundled = Some(bundle(files, &story, lines, &mut outlet, to)?);
         Ok(())
     })?;
     let Some(bundled) = bundled else {

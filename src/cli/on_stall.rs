@@ -184,7 +184,7 @@ fn written(
             let mut name = run.clone().into_os_string();
             name.push(".tar.gz");
             let out = PathBuf::from(name);
-            bundle::write(common, &files, Some(&out), true, say)?;
+            bundle::write(common, &files, Some(&out), bundle::Leaves::KnownLines, say)?;
             out
         }
     };

@@ -322,7 +322,9 @@ fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
     let out = PathBuf::from(format!("{}.tar.gz", run.display()));
     let written = RunFiles::open(run)
         .map_err(Failure::from)
-        .and_then(|files| bundle::write(&quiet, &files, Some(&out), true, say));
+        .and_then(|files| {
+            bundle::write(&quiet, &files, Some(&out), bundle::Leaves::KnownLines, say)
+        });
     if let Err(failure) = written {
         let message = format!("cannot write the bundle: {}", failure.message());
         print_error(common, message, None);

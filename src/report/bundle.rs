@@ -8,6 +8,7 @@
 //! Not here: reading a bundle (`record::RunFiles`), and saving the map of replaced names.
 #![forbid(unsafe_code)]
 
+use super::gather::catalogue;
 use super::second_look::{revealing, told};
 use super::{Format, Language, Story, render, short};
 use flate2::Compression;
@@ -18,7 +19,9 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use tar::{Builder, EntryType, Header};
+use tcpx_logs::KnownLines;
 use tcpx_node::redact::{Cleared, Outlet};
+use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::record::{ENTRIES_MAX, RunFiles, is_name, record_value, thin};
 use tcpx_words::units::{ByteCount, hex, printable};
 
@@ -34,6 +37,9 @@ const EVENTS_MAX: usize = 32 << 20;
 const FILE_MAX: u64 = 16 << 20;
 /// Maximum number of the run's files: a bundle has a few of its own.
 const FILES_MAX: usize = ENTRIES_MAX - 16;
+
+/// Endings of the names of compressed logs.
+const PACKED: [&str; 4] = [".gz", ".xz", ".zst", ".bz2"];
 
 /// The contents of a bundle that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -58,6 +64,16 @@ pub struct BundledFile {
     pub(crate) sha256: String,
 }
 
+/// Which lines of the logs of other programs a bundle has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLines {
+    /// Those of forms that this program reads. What another program printed may be a name or a secret in any form, and
+    /// no search finds all of them.
+    Known,
+    /// All.
+    All,
+}
+
 /// The files of a bundle while it is built.
 #[derive(Default)]
 struct Contents {
@@ -65,13 +81,50 @@ struct Contents {
     cut: Vec<String>,
 }
 
-/// Writes a run and its report as a bundle. If the outlet does not redact, the summary says so.
+impl Contents {
+    /// Leaves the lines of logs out that this program does not read.
+    fn keep_known_lines(&mut self) {
+        let of_run = std::mem::take(&mut self.files);
+        for (name, bytes) in of_run {
+            if !name.starts_with(LOGS) {
+                self.files.insert(name, bytes);
+                continue;
+            }
+            let read = catalogue()
+                .map_err(ToString::to_string)
+                .and_then(|catalogue| {
+                    KnownLines::read(catalogue, bytes).map_err(|error| error.to_string())
+                });
+            let (known, was_packed) = match read {
+                Ok(read) => read,
+                Err(error) => {
+                    self.cut.push(format!("{name} is omitted: {error}"));
+                    continue;
+                }
+            };
+            if known.left_out > 0 {
+                self.cut.push(format!(
+                    "{name} has {} of {} lines: the others are in no form that tcpxctl reads, so it cannot know what names and secrets they hold; --all-lines keeps them",
+                    known.lines - known.left_out,
+                    known.lines
+                ));
+            }
+            let ending = PACKED.iter().find_map(|ending| name.strip_suffix(ending));
+            let name = ending.filter(|_| was_packed).unwrap_or(&name).to_owned();
+            self.files.insert(name, known.text);
+        }
+    }
+}
+
+/// Writes a run and its report as a bundle, with `lines` of the logs. If the outlet does not redact, the summary says
+/// so.
 ///
 /// # Errors
 /// Writing to `to` fails.
 pub fn bundle(
     files: &RunFiles,
     story: &Story,
+    lines: LogLines,
     outlet: &mut Outlet,
     to: &mut dyn Write,
 ) -> io::Result<Bundled> {
@@ -80,6 +133,9 @@ pub fn bundle(
         for (name, bytes) in &recorded.files {
             redactor.learn_file(name, bytes);
         }
+    }
+    if lines == LogLines::Known {
+        recorded.keep_known_lines();
     }
     let folders = folders(files, outlet);
     let mut cleared = BTreeMap::new();
@@ -156,7 +212,7 @@ fn recorded(files: &RunFiles) -> Contents {
             name.as_str(),
             "run.json" | "scenario.toml" | "doctor.json" | "adopted.json"
         ) || name.starts_with("nodes/")
-            || name.starts_with("logs/");
+            || name.starts_with(LOGS);
         if name == "events.jsonl" {
             match events(files, &mut contents.cut) {
                 Ok(bytes) => drop(contents.files.insert(name, bytes)),

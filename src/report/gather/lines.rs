@@ -21,11 +21,16 @@ const BYTES_MAX: usize = 16 << 20;
 /// Maximum number of signatures, and of unknown lines, in a report.
 const KINDS_MAX: usize = 64;
 
-pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
-    // Building the search takes longer than searching the lines of most runs.
+/// The signatures, made once: building the search takes longer than searching the lines of most runs.
+pub(in super::super) fn catalogue()
+-> Result<&'static SignatureCatalogue, &'static SignatureCatalogueError> {
     static CATALOGUE: LazyLock<Result<SignatureCatalogue, SignatureCatalogueError>> =
         LazyLock::new(SignatureCatalogue::embedded);
-    let catalogue = match &*CATALOGUE {
+    CATALOGUE.as_ref()
+}
+
+pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
+    let catalogue = match catalogue() {
         Ok(catalogue) => catalogue,
         Err(error) => return story.lacks("meaning of log lines", error.to_string()),
     };

@@ -17,6 +17,8 @@ mod record;
 mod recorders;
 mod series;
 
+pub(super) use lines::catalogue;
+
 use super::questions;
 use super::story::{SCHEMA, Story, StoryState};
 use events::Events;

@@ -2,7 +2,8 @@
 
 use super::fixture::{Names, gather, recorder, stalled, write};
 use crate::{
-    Language, bundle, csv, html, json, junit, markdown, prometheus, redacted, short, verify,
+    Language, LogLines, bundle, csv, html, json, junit, markdown, prometheus, redacted, short,
+    verify,
 };
 use flate2::read::MultiGzDecoder;
 use proptest::prelude::*;
@@ -207,7 +208,7 @@ proptest! {
             assert_clean(&format!("output {number}"), cleared.bytes(), &secrets)?;
         }
         let mut packed = Vec::new();
-        bundle(&files, &story, &mut outlet, &mut packed).expect("packed");
+        bundle(&files, &story, LogLines::All, &mut outlet, &mut packed).expect("packed");
         let place = run.path().join("sent.tar.gz");
         std::fs::write(&place, packed).expect("written");
         let sent = RunFiles::open(&place).expect("a bundle");

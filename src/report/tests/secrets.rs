@@ -2,7 +2,8 @@
 
 use super::fixture::{Names, gather, recorder, stalled};
 use crate::{
-    Language, bundle, csv, html, json, junit, markdown, prometheus, redacted, short, verify,
+    Language, LogLines, bundle, csv, html, json, junit, markdown, prometheus, redacted, short,
+    verify,
 };
 use proptest::prelude::*;
 use tcpx_node::redact::{Outlet, Redactor};
@@ -40,7 +41,7 @@ proptest! {
 
         let place = run.path().join("sent.tar.gz");
         let mut packed = Vec::new();
-        bundle(&files, &story, &mut Outlet::redacting(redactor), &mut packed).expect("packed");
+        bundle(&files, &story, LogLines::All, &mut Outlet::redacting(redactor), &mut packed).expect("packed");
         std::fs::write(&place, packed).expect("written");
         let sent = RunFiles::open(&place).expect("a bundle");
         let binary = octets_of(&names.address);
@@ -68,6 +69,60 @@ fn octets_of(address: &str) -> Vec<u8> {
     [&4000u16.to_le_bytes()[..], &[0; 4], &address.octets()].concat()
 }
 
+/// What a shell session shows that no layout of a secret or of a name tells.
+const SESSION: &str = "$ pass show cluster\nquiet-Burning7candle\n$ hostname\nmaple-17\n";
+
+#[test]
+fn a_bundle_has_only_the_lines_of_logs_that_are_known() {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    let logs = run.path().join("logs");
+    std::fs::create_dir_all(&logs).expect("made");
+    let warning = "node0:71:79 [3] transport/net_ib.cc:77 NCCL WARN a new one";
+    let log = format!("{SESSION}{warning}\n");
+    std::fs::write(logs.join("a.log"), &log).expect("written");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, log.as_bytes()).expect("packed");
+    std::fs::write(logs.join("b.log.gz"), packed.finish().expect("packed")).expect("written");
+    let files = RunFiles::open(run.path()).expect("a run");
+    let mut sent = Vec::new();
+    let mut outlet = Outlet::redacting(Redactor::default());
+    let bundled = bundle(
+        &files,
+        &gather(&files),
+        LogLines::Known,
+        &mut outlet,
+        &mut sent,
+    )
+    .expect("packed");
+    assert!(
+        bundled
+            .cut
+            .iter()
+            .any(|cut| cut.starts_with("logs/a.log has 1 of 5 lines: ")),
+        "{:?}",
+        bundled.cut
+    );
+    let place = run.path().join("sent.tar.gz");
+    std::fs::write(&place, sent).expect("written");
+    let sent = RunFiles::open(&place).expect("a bundle");
+    for name in ["logs/a.log", "logs/b.log"] {
+        let text = String::from_utf8(sent.read(name, 1 << 20).expect("there")).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..4], ["[left out]"; 4], "{name}");
+        assert!(lines[4].contains("NCCL WARN a new one"), "{name}: {text}");
+    }
+    for name in sent.names() {
+        let bytes = sent.read(&name, 1 << 26).expect("read");
+        for word in ["quiet-Burning7candle", "maple-17"] {
+            assert!(
+                memchr::memmem::find(&bytes, word.as_bytes()).is_none(),
+                "{word} in {name}"
+            );
+        }
+    }
+}
+
 #[test]
 fn checksums_of_files_that_are_named_like_secrets_are_kept() {
     let run = tempfile::tempdir().expect("a folder");
@@ -79,7 +134,14 @@ fn checksums_of_files_that_are_named_like_secrets_are_kept() {
     let files = RunFiles::open(run.path()).expect("a run");
     let mut packed = Vec::new();
     let mut outlet = Outlet::redacting(Redactor::default());
-    bundle(&files, &gather(&files), &mut outlet, &mut packed).expect("packed");
+    bundle(
+        &files,
+        &gather(&files),
+        LogLines::All,
+        &mut outlet,
+        &mut packed,
+    )
+    .expect("packed");
     let place = run.path().join("sent.tar.gz");
     std::fs::write(&place, packed).expect("written");
     let sent = RunFiles::open(&place).expect("a bundle");
@@ -95,7 +157,14 @@ fn verify_names_changed_added_and_missing_files() {
     let files = RunFiles::open(run.path()).expect("a run");
     let story = gather(&files);
     let mut packed = Vec::new();
-    let bundled = bundle(&files, &story, &mut Outlet::unredacted(), &mut packed).expect("packed");
+    let bundled = bundle(
+        &files,
+        &story,
+        LogLines::All,
+        &mut Outlet::unredacted(),
+        &mut packed,
+    )
+    .expect("packed");
     assert!(bundled.files.iter().any(|file| file.name == "SUMMARY.md"));
     let place = run.path().join("raw.tar.gz");
     std::fs::write(&place, packed).expect("written");

@@ -5,7 +5,8 @@ use crate::compare::Measured;
 use crate::history;
 use crate::story::Story;
 use crate::{
-    Language, bundle, csv, html, json, junit, markdown, prometheus, redacted, short, verify,
+    Language, LogLines, bundle, csv, html, json, junit, markdown, prometheus, redacted, short,
+    verify,
 };
 use tcpx_node::redact::{Outlet, Redactor};
 use tcpx_run_model::ids::NodeId;
@@ -150,6 +151,7 @@ fn a_redacted_bundle_names_no_node_and_gives_the_same_story() {
     bundle(
         &files,
         &story,
+        LogLines::All,
         &mut Outlet::redacting(redactor),
         &mut packed,
     )

@@ -4,7 +4,7 @@ use super::fixture::{gather, v1, write};
 use crate::compare::{Baselines, Measured, compare};
 use crate::history;
 use crate::story::{Story, StoryState};
-use crate::{Language, bundle, csv, html, markdown, redacted, short, verify};
+use crate::{Language, LogLines, bundle, csv, html, markdown, redacted, short, verify};
 use std::path::Path;
 use tcpx_diagnose::{diagnose, evidence_from_files};
 use tcpx_node::redact::{Outlet, Redactor};
@@ -60,6 +60,7 @@ fn a_run_of_version_1_can_be_bundled_and_its_bundle_verified() {
     bundle(
         &files,
         &story,
+        LogLines::All,
         &mut Outlet::redacting(redactor),
         &mut packed,
     )
