@@ -7,7 +7,7 @@ use super::ends::{End, LastLine, LastWait, WaitKind};
 use super::report::{LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT, WAITS_AT_END};
 use super::seen::Place;
 use super::signature::{Role, Severity};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes that are named of one line.
 const NAMED_MAX: usize = 64;
@@ -27,7 +27,9 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
         Role::Consequence => false,
     };
     if !report.findings.iter().any(explains) && !compose.has_harness() {
-        let is_alone = compose.files.len() == 1
+        // A file without lines, as the events of a bundle may be, is no other log.
+        let files: BTreeSet<u32> = compose.tally.ends.iter().map(|(file, ..)| file).collect();
+        let is_alone = files.len() <= 1
             && compose.tally.init_complete.is_empty()
             && report.findings.is_empty();
         let (cut, mut waits) = waits(compose, &report.findings)

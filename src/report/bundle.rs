@@ -85,6 +85,7 @@ impl Contents {
     /// Leaves the lines of logs out that this program does not read.
     fn keep_known_lines(&mut self) {
         let of_run = std::mem::take(&mut self.files);
+        let (mut left_out, mut of, mut logs) = (0, 0, 0);
         for (name, bytes) in of_run {
             if !name.starts_with(LOGS) {
                 self.files.insert(name, bytes);
@@ -103,15 +104,17 @@ impl Contents {
                 }
             };
             if known.left_out > 0 {
-                self.cut.push(format!(
-                    "{name} has {} of {} lines: the others are in no form that tcpxctl reads, so it cannot know what names and secrets they hold; --all-lines keeps them",
-                    known.lines - known.left_out,
-                    known.lines
-                ));
+                (left_out, of, logs) = (left_out + known.left_out, of + known.lines, logs + 1);
             }
             let ending = PACKED.iter().find_map(|ending| name.strip_suffix(ending));
             let name = ending.filter(|_| was_packed).unwrap_or(&name).to_owned();
             self.files.insert(name, known.text);
+        }
+        if left_out > 0 {
+            let logs = tcpx_words::units::counted(logs, "log");
+            self.cut.push(format!(
+                "{left_out} of {of} lines of {logs} are left out: they are in no form that tcpxctl reads; --all-lines keeps them"
+            ));
         }
     }
 }

@@ -99,7 +99,7 @@ fn a_bundle_has_only_the_lines_of_logs_that_are_known() {
         bundled
             .cut
             .iter()
-            .any(|cut| cut.starts_with("logs/a.log has 1 of 5 lines: ")),
+            .any(|cut| cut.starts_with("8 of 10 lines of 2 logs are left out: ")),
         "{:?}",
         bundled.cut
     );
