@@ -39,6 +39,9 @@ pub fn bytes(data: &[u8]) {
         );
         assert!(!finding.sample.chars().any(char::is_control));
     }
+    let known = super::known::KnownLines::of(&CATALOGUE, data);
+    let ends = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
+    assert!(ends(&known.text) == ends(data) && known.left_out <= known.lines);
     let document = serde_json::to_string(&report).expect("a report is JSON");
     assert!(!document.contains('\u{1b}'));
     if let Ok(source) = super::input::plain(Box::new(std::io::Cursor::new(data.to_vec())))
