@@ -42,7 +42,7 @@ pub(crate) fn serve(listener: &TcpListener, shared: &Arc<Shared>, terms: &Terms)
         if let Some((from, cause)) = strangers.last_rejected.take()
             && let Some(why) = rejection(&cause, terms.has_secret)
         {
-            shared.warn(&format!("a peer at {from} was not connected: {why}"));
+            shared.turn_away(&format!("a peer at {from} was not connected: {why}"));
         }
         // A failed poll is tried again: the port stays open for other peers.
         let Ok(Some(proven)) = served else {
@@ -61,7 +61,7 @@ pub(crate) fn serve(listener: &TcpListener, shared: &Arc<Shared>, terms: &Terms)
                     Error::Connection { why, .. } => why,
                     other => other.to_string(),
                 };
-                shared.warn(&format!("a peer at {from} was not connected: {why}"));
+                shared.turn_away(&format!("a peer at {from} was not connected: {why}"));
             }
             busy.fetch_sub(1, Ordering::Relaxed);
         };
@@ -86,7 +86,7 @@ pub(crate) fn connect(
 ) -> Result<u64, Error> {
     let deadline = Deadline::after(CONNECT_LIMIT, terms.within);
     let (key, config) = (&terms.key, &terms.config);
-    let link = tcpx_bootstrap::connect(
+    let link = tcpx_bootstrap::connect_to_started(
         address,
         key,
         Purpose::Endpoint,
@@ -186,6 +186,9 @@ fn failed(peer: &str, error: &BootstrapError) -> Error {
                 ),
                 None => error.cause.to_string(),
             }
+        }
+        Cause::Refused => {
+            "nothing listens there: the endpoint of this metadata has ended".to_owned()
         }
         Cause::PeerAborted { .. } => error.cause.to_string(),
         _ => error.to_string(),

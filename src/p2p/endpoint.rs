@@ -200,9 +200,13 @@ impl Endpoint {
     pub fn accept(&self, allowed: Duration) -> Result<Accepted, Error> {
         self.shared.check_process()?;
         let accepted = self.shared.accepted.pop(allowed, &self.shared.stop);
-        accepted.ok_or_else(|| Error::TimedOut {
-            what: "a connection of a peer".into(),
-            allowed,
+        accepted.ok_or_else(|| {
+            let turned_away = self.shared.take_turned_away();
+            let turned_away = turned_away.map(|why| format!(" ({why})"));
+            Error::TimedOut {
+                what: format!("a connection of a peer{}", turned_away.unwrap_or_default()),
+                allowed,
+            }
         })
     }
 

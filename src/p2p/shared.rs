@@ -89,6 +89,8 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
     /// The thread has ended.
     pub(crate) over: AtomicBool,
+    /// The last peer that was turned away, and why, until a wait for a peer has told it.
+    turned_away: Mutex<Option<String>>,
     pub(crate) peers: Mutex<HashMap<u64, (Peer, IpAddr)>>,
     pub(crate) accepted: Queue<Accepted>,
     pub(crate) notes: Queue<(u64, Vec<u8>)>,
@@ -186,6 +188,7 @@ impl Shared {
             news: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            turned_away: Mutex::default(),
             peers: Mutex::default(),
             accepted: Queue::new(NOTES_MAX),
             notes: Queue::new(NOTES_MAX),
@@ -292,6 +295,23 @@ impl Shared {
                 text: text.as_bytes(),
             });
         }
+    }
+
+    /// Warns of a peer that was turned away, and keeps it for who waits for a peer.
+    pub(crate) fn turn_away(&self, text: &str) {
+        self.warn(text);
+        *self
+            .turned_away
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+    }
+
+    /// The last peer that was turned away and was not told yet.
+    pub(crate) fn take_turned_away(&self) -> Option<String> {
+        self.turned_away
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     pub(crate) fn peers(&self) -> MutexGuard<'_, HashMap<u64, (Peer, IpAddr)>> {

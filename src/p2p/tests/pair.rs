@@ -298,6 +298,15 @@ fn a_connection_needs_the_secret_the_metadata_and_the_same_settings() {
         assert!(said.ends_with(&format!(": {why}")), "{said}");
     };
     other_one(said(&one, other.metadata()));
+    let waited = other.accept(Duration::from_millis(10)).expect_err("nobody");
+    let waited = waited.to_string();
+    let turned_away = ") took longer than 0.01 s";
+    assert!(
+        waited.starts_with("a connection of a peer (a peer at ")
+            && waited.ends_with(turned_away)
+            && waited.contains("another shared secret"),
+        "{waited}"
+    );
     let without = with(None);
     assert_eq!(
         said(&without, one.metadata()),
@@ -313,6 +322,18 @@ fn a_connection_needs_the_secret_the_metadata_and_the_same_settings() {
     })
     .expect("an endpoint");
     assert!(said(&unlike, without.metadata()).contains("endpoint.lanes is `3` here and `2` there"));
+}
+
+#[test]
+fn an_endpoint_that_has_ended_is_not_waited_for() {
+    let (one, ended) = (endpoint("one"), endpoint("ended"));
+    let metadata = ended.metadata().clone();
+    drop(ended);
+    let error = one.connect(&metadata).expect_err("gone").to_string();
+    assert!(
+        error.ends_with(": nothing listens there: the endpoint of this metadata has ended"),
+        "{error}"
+    );
 }
 
 #[test]
