@@ -172,7 +172,9 @@ impl Program {
             self.first_line = said.line;
         }
         self.role = self.role.or(line.role);
-        self.known += u64::from(line.event != Event::Other);
+        // Any program may say that a test completed.
+        let is_end_alone = line.event == Event::Ends && self.known == 0;
+        self.known += u64::from(line.event != Event::Other && !is_end_alone);
         if self.begun.is_some() && self.begun != self.ended {
             self.lines_in_iterations += 1;
         }

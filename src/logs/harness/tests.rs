@@ -165,6 +165,8 @@ fn tags_of_other_programs_are_no_program_and_a_log_without_one_has_no_harness() 
             .is_none()
     );
     assert!(read([("x.log", "nothing\n")]).harness.is_none());
+    let other = "node-a 4 GPUs, 8 MiB\n✓ Test completed successfully\nPerformance Notes:\n";
+    assert!(read([("x.log", other)]).harness.is_none());
 }
 
 #[test]
