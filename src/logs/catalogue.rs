@@ -148,6 +148,8 @@ pub struct SignatureCatalogue {
     reads_digits: Vec<bool>,
     /// For each signature: whether its words in a line at NCCL's level INFO are no error.
     pub(super) is_foreign: Vec<bool>,
+    /// Whether the lines of each are of the GPU's driver.
+    pub(super) names_gpu: Vec<bool>,
     /// The literals with a digit, and a search for their forms.
     with_digits: Vec<usize>,
     forms: AhoCorasick,
@@ -249,6 +251,8 @@ impl SignatureCatalogue {
             .iter()
             .map(|signature| signature.regex.as_deref().is_some_and(digits::tells_apart))
             .collect();
+        let is_of_driver = |one: &Signature| one.example.contains("NVRM: Xid");
+        let names_gpu = signatures.iter().map(is_of_driver).collect();
         let is_foreign = signatures.iter().map(Signature::is_foreign_error).collect();
         let has_digit = |index: &usize| searched[*index].iter().any(u8::is_ascii_digit);
         let with_digits: Vec<usize> = (0..searched.len()).filter(has_digit).collect();
@@ -269,6 +273,7 @@ impl SignatureCatalogue {
             of_literal,
             reads_digits,
             is_foreign,
+            names_gpu,
             with_digits,
             forms,
             matcher,

@@ -382,6 +382,7 @@ impl Counter<'_> {
             around,
             has_below: false,
             has_frames: false,
+            names_gpu: false,
             sample_max: SAMPLE_BYTES,
         };
         let names_line = |found: &Found| {
@@ -439,6 +440,7 @@ impl Counter<'_> {
                     at: found.at,
                     has_below: signature.below.is_some(),
                     has_frames: super::reasons::quotes(signature),
+                    names_gpu: self.catalogue.names_gpu[found.signature],
                     sample_max: match signature.regex {
                         Some(_) => VALUES_SAMPLE_BYTES,
                         None => SAMPLE_BYTES,

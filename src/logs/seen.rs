@@ -25,6 +25,9 @@ const CONTEXT_WITHIN: usize = 4096;
 pub(super) const VALUES_MAX: usize = 8;
 pub(super) const VALUE_BYTES: usize = 200;
 
+/// Longest PCI address.
+const GPU_BYTES: usize = 16;
+
 /// The place of a line: index of the file, and line number from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Place {
@@ -47,6 +50,8 @@ pub(super) struct CountedLine<'a> {
     pub has_below: bool,
     /// Whether it is the last line of a traceback.
     pub has_frames: bool,
+    /// Whether it is of a GPU's driver, which says of which GPU.
+    pub names_gpu: bool,
     /// Most bytes of a sample.
     pub sample_max: usize,
 }
@@ -56,6 +61,16 @@ impl CountedLine<'_> {
     fn traceback(&self) -> Option<Box<Traceback>> {
         self.has_frames
             .then(|| Box::new(Traceback::of(self.text, self.around)))
+    }
+
+    /// The PCI address of the GPU that it is about: `Xid (PCI:0000:dc:00): 149`.
+    fn gpu(&self) -> Option<Vec<u8>> {
+        let text = self.names_gpu.then_some(self.text)?;
+        let address = &text[memchr::memmem::find(text, b"(PCI:")? + b"(PCI:".len()..];
+        let address = &address[..address.len().min(GPU_BYTES)];
+        let is_of_it = |byte: &&u8| byte.is_ascii_hexdigit() || b":.".contains(byte);
+        let size = address.iter().take_while(is_of_it).count();
+        (size > 0).then(|| address[..size].to_vec())
     }
 
     /// The lines below, if they complete it.
@@ -124,6 +139,8 @@ pub(super) struct SeenLines {
     pub below: Vec<BelowText>,
     /// The traceback of the first line, if it ends one.
     pub traceback: Option<Box<Traceback>>,
+    /// The GPUs that they are about, if a driver logged them.
+    pub gpus: BTreeSet<Vec<u8>>,
 }
 
 /// The WARN lines of one shape, which no signature knows.
@@ -235,6 +252,7 @@ impl SeenLines {
             sites: Vec::new(),
             below: line.below().into_iter().collect(),
             traceback: line.traceback(),
+            gpus: line.gpu().into_iter().collect(),
         };
         new.site(line.site);
         new
@@ -248,6 +266,7 @@ impl SeenLines {
             + self.sample.capacity()
             + sites.sum::<usize>()
             + below.sum::<usize>()
+            + self.gpus.len() * (size_of::<Vec<u8>>() + GPU_BYTES)
             + self.traceback.as_ref().map_or(0, |one| one.bytes())
     }
 
@@ -258,6 +277,9 @@ impl SeenLines {
         self.last = line.place;
         self.times(line.time_us, line.time_us);
         self.polls(polls, polls);
+        if let Some(gpu) = line.gpu() {
+            add_value(&mut self.gpus, gpu);
+        }
         let kept = self.add_below(line.below());
         self.site(line.site) + kept
     }
@@ -325,6 +347,9 @@ impl SeenLines {
             self.first_line_us = other.first_line_us;
         }
         self.last = self.last.max(other.last);
+        for gpu in other.gpus {
+            add_value(&mut self.gpus, gpu);
+        }
         self.times(other.first_us, other.last_us);
         self.polls(other.slowest, other.longest);
         let below = self.add_below(other.below);

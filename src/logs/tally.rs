@@ -502,6 +502,7 @@ mod tests {
                     around: Around::default(),
                     has_below: false,
                     has_frames: false,
+                    names_gpu: false,
                     sample_max: SAMPLE_BYTES,
                 };
                 tally.see_unknown(speaker, &message, false, line);
@@ -548,6 +549,7 @@ mod tests {
                 around: Around::default(),
                 has_below: false,
                 has_frames: false,
+                names_gpu: false,
                 sample_max: SAMPLE_BYTES,
             };
             let part = &mut parts[number as usize % 2];

@@ -427,6 +427,7 @@ impl Compose<'_> {
             before: Vec::new(),
             after: None,
         };
+        let finding = names::with_gpus(finding, seen().flat_map(|seen| &seen.gpus));
         self.with_below(finding, signature, seen().flat_map(|seen| &seen.below))
     }
 

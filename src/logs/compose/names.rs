@@ -9,6 +9,7 @@ use crate::loggers::regex;
 use crate::report::{SignatureFinding, UNKNOWN_WARNING};
 use crate::signature::Role;
 use regex::bytes::Regex;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// What torchrun's table says of the first rank that ended.
@@ -161,6 +162,19 @@ fn name_gpu(finding: &mut SignatureFinding) {
     finding.meaning = format!("{}; {added}", finding.meaning);
 }
 
+/// The finding with the GPUs that its lines are about, if these are several.
+pub(super) fn with_gpus<'a>(
+    mut finding: SignatureFinding,
+    gpus: impl Iterator<Item = &'a Vec<u8>>,
+) -> SignatureFinding {
+    let gpus: BTreeSet<String> = gpus.map(|gpu| super::shown(gpu)).collect();
+    if gpus.len() > 1 {
+        let gpus: Vec<String> = gpus.into_iter().collect();
+        finding.meaning = format!("{}; the GPUs are at {}", finding.meaning, gpus.join(", "));
+    }
+    finding
+}
+
 #[cfg(test)]
 mod tests {
     use tcpx_run_model::chinese::chinese;
@@ -172,6 +186,7 @@ mod tests {
             "it is of rank 3 on node-a",
             "torchrun names rank 3 on node-a",
             "the GPU is at 0000:b3:00",
+            "the GPUs are at 0000:b3:00, 0000:dc:00",
             "the GPU is GPU6",
         ] {
             assert!(chinese(text).is_some(), "add to chinese-logs.toml: {text}");
