@@ -21,7 +21,7 @@ use std::hash::BuildHasher;
 
 /// Most hits of one line that are examined; a line of many MiB may have millions.
 const HITS_MAX: usize = 64;
-/// Forms that are kept, at most 2 MiB for each thread: sets, and forms of each.
+/// Forms that are kept, some 3 MiB for each thread: sets, and forms of each.
 const SETS: u64 = 1024;
 const WAYS: usize = 4;
 /// Longest line whose form is kept, in bytes.
@@ -35,6 +35,18 @@ pub(super) struct ParsedLine {
     pub records: Vec<ParsedRecord>,
     /// Literals with a digit, places where the form allows them, and whether they are there.
     literals: Vec<(usize, usize, bool)>,
+}
+
+impl ParsedLine {
+    /// Gives back what its vectors have beyond their items: the first item of one makes room for four.
+    fn shrink(&mut self) {
+        for record in &mut self.records {
+            record.found.shrink_to_fit();
+            record.asked.shrink_to_fit();
+        }
+        self.records.shrink_to_fit();
+        self.literals.shrink_to_fit();
+    }
 }
 
 /// A record with a literal.
@@ -415,7 +427,8 @@ impl KnownForms {
     }
 
     /// Keeps a line of the last line's form.
-    fn keep(&mut self, slot: usize, line: ParsedLine) {
+    fn keep(&mut self, slot: usize, mut line: ParsedLine) {
+        line.shrink();
         self.slots.resize_with(SETS as usize * WAYS, || None);
         self.slots[slot] = Some(Known {
             hash: self.hash,
