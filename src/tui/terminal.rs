@@ -38,7 +38,10 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn open() -> io::Result<Self> {
         let keyboard = Keyboard::open()?;
-        guard_stdin();
+        // A pipe whose writer has ended hangs up too, and may still hold bytes for its reader.
+        if keyboard.other.is_none() {
+            guard_stdin();
+        }
         restore_on_panic();
         enter()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
