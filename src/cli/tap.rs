@@ -37,7 +37,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tcpx_recorder::{EndedHow, Reader, folder_name, mark_ended};
+use tcpx_recorder::{EndedHow, Header, ReadError, folder_name, note_life};
 use tcpx_run_model::adopt::{Adoptable, adopt};
 use tcpx_words::units::stamp_utc;
 
@@ -113,14 +113,8 @@ impl Process {
     }
 
     /// Says so, once, if the recorder has no place for some comms.
-    fn look_for_lost(&mut self) {
-        if self.has_lost {
-            return;
-        }
-        let header = Reader::open(Path::new(&self.what)).and_then(|mut file| file.header());
-        // A file that was removed or is not complete yet tells nothing.
-        let Ok(header) = header else { return };
-        if header.channels_refused == 0 {
+    fn look_for_lost(&mut self, header: &Header) {
+        if self.has_lost || header.channels_refused == 0 {
             return;
         }
         self.has_lost = true;
@@ -315,7 +309,7 @@ impl Watched {
         loop {
             let ending = program.wait(LOOK_EVERY)?;
             watched.look(tapping);
-            watched.mark_ended(program.id(), ending);
+            watched.note_lives(program.id(), ending);
             if let (Some(reporter), None) = (&mut reporter, ending) {
                 reporter.look(&watched.paths());
             }
@@ -358,21 +352,28 @@ impl Watched {
             }
         }
         self.lines = lines.len();
-        self.recordings.iter_mut().for_each(Process::look_for_lost);
     }
 
-    /// Writes into the recorder files of ended processes when they ended, so that the last counters
-    /// can be judged as of that time. How is known of the program itself only.
-    fn mark_ended(&mut self, program: u32, ending: Option<ProgramEnding>) {
+    /// Writes into the recorder files which processes run and when the others ended, so that the last
+    /// counters can be judged as of that time. How is known of the program itself only.
+    fn note_lives(&mut self, program: u32, ending: Option<ProgramEnding>) {
         for one in self.recordings.iter_mut().filter(|one| !one.has_ended) {
             let how = match ending.filter(|_| one.pid == program) {
                 Some(ProgramEnding::Exited(code)) => EndedHow::Exited(code),
                 Some(ProgramEnding::Killed(signal)) => EndedHow::Killed(signal),
                 None => EndedHow::Unknown,
             };
-            // A file that was removed or cannot be written stays as it is: the time of its last
-            // change is known.
-            one.has_ended = mark_ended(Path::new(&one.what), how).unwrap_or(true);
+            match note_life(Path::new(&one.what), how) {
+                Ok(header) => {
+                    one.has_ended = header.ended.is_some();
+                    one.look_for_lost(&header);
+                }
+                // A file that is not complete yet tells nothing.
+                Err(ReadError::Unfinished) => {}
+                // A file that was removed or cannot be written stays as it is: the time of its
+                // last change is known.
+                Err(_) => one.has_ended = true,
+            }
         }
     }
 

@@ -748,13 +748,12 @@ impl<'a> Spot<'a> {
             one.posted,
             one.done
         );
-        // Of a recording that does not tell when it ended, the last change is the last that is known.
+        let quiet_s = one.quiet_ms as f64 / 1e3;
         match self.node.ended_unseen() {
-            true => counts,
-            false => format!(
-                "{counts}, quiet for {:.1} s{polled}",
-                one.quiet_ms as f64 / 1e3
-            ),
+            // Nothing is known of the time after its last sign.
+            true if one.quiet_ms == 0 => counts,
+            true => format!("{counts}, quiet for at least {quiet_s:.1} s{polled}"),
+            false => format!("{counts}, quiet for {quiet_s:.1} s{polled}"),
         }
     }
 }

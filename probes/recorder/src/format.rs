@@ -69,6 +69,7 @@
 //! | 608 | 8 | log_lines, lines written to the log so far |
 //! | 616 | 8 | ended, when the writer ended; 0 unless its parent wrote it afterwards |
 //! | 624 | 8 | ended_how: in bits 32..34 0 unknown, 1 exited, 2 killed; code or signal in the low half |
+//! | 632 | 8 | seen, when its parent last saw the writer running; 0 if it does not look |
 //! | 1024 | 2048 | devices, 32 entries of 64 bytes: device n at 1024 + 64 n, zero while unknown |
 //!
 //! A device holds the properties from `getProperties`:
@@ -274,6 +275,7 @@ pub mod header {
     pub(crate) const LOG_LINES: usize = 608;
     pub(crate) const ENDED_NS: usize = 616;
     pub(crate) const ENDED_HOW: usize = 624;
+    pub(crate) const SEEN_NS: usize = 632;
     pub const DEVICES: usize = 1024;
 
     /// Bytes of the role label.

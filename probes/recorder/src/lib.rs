@@ -70,7 +70,7 @@ mod atomic {
 
 pub use address::{Address, SOCKADDR_BYTES};
 pub use clock::{Clock, monotonic_ns};
-pub use ended::{Ended, EndedHow, mark_ended};
+pub use ended::{Ended, EndedHow, note_life};
 pub use events::{Event, Events};
 pub use folder::{SHARED_MEMORY, folder_name};
 pub use histogram::Histogram;

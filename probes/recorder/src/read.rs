@@ -101,6 +101,8 @@ pub struct Header {
     pub log_lines: u64,
     /// When and how the writer ended, if the process that started it wrote that.
     pub ended: Option<Ended>,
+    /// When the process that started the writer last saw it running; `None` if that process does not look.
+    pub seen_ns: Option<u64>,
     /// Device properties by index; `None` if `getProperties` was not called for the device.
     pub devices: Vec<Option<DeviceFacts>>,
     /// Events per ring; 0 without rings.
@@ -136,7 +138,8 @@ pub(crate) struct Sections {
 
 impl Snapshot {
     /// When the writer gave its last sign: its end if that is known, or else the last change,
-    /// noted test, error or open of any channel. Nanoseconds of `CLOCK_MONOTONIC`.
+    /// noted test, error or open of any channel, or when its parent last saw it running.
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub fn last_sign_ns(&self) -> u64 {
         let of_channels = self.channels.iter().flat_map(|channel| {
             [
@@ -146,7 +149,9 @@ impl Snapshot {
             ]
         });
         let seen = of_channels.flatten().max().unwrap_or(0);
-        let seen = seen.max(self.header.created_ns);
+        let seen = seen
+            .max(self.header.created_ns)
+            .max(self.header.seen_ns.unwrap_or(0));
         self.header
             .ended
             .map_or(seen, |ended| ended.at_ns.max(seen))
@@ -459,6 +464,7 @@ impl Header {
             setup_events: page.u64(header::SETUP_EVENTS),
             log_lines: page.u64(header::LOG_LINES),
             ended: Ended::decode(&page),
+            seen_ns: Some(page.u64(header::SEEN_NS)).filter(|ns| *ns != 0),
             devices: devices(page),
             ring_events,
             log_entries: (log_entries, page.u32(header::LOG_KEPT).min(log_entries)),

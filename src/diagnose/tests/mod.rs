@@ -9,7 +9,7 @@ mod apart;
 pub(crate) mod builders;
 
 use super::*;
-use crate::evidence::{EvidenceChannel, EvidenceNode, Watched};
+use crate::evidence::{EvidenceChannel, EvidenceNode, Gone, Watched};
 use crate::rules::CASES;
 use builders::*;
 use proptest::prelude::*;
@@ -417,6 +417,27 @@ fn the_rate_said_of_a_process_that_is_gone_is_the_most_that_it_may_have_been() {
     });
     let because = diagnose(&evidence)[0].because.join("\n");
     assert!(because.contains("tested more than 27 times/s"), "{because}");
+}
+
+#[test]
+fn a_process_whose_end_was_not_seen_stood_still_at_least_as_long_as_it_was_seen() {
+    let found = |quiet_ms: u64| {
+        let mut evidence = pair(
+            channel(Side::Send, [211; 3], quiet_ms),
+            channel(Side::Recv, [227, 211, 211], quiet_ms),
+        );
+        for node in &mut evidence.nodes {
+            let (how, signal) = (None, None);
+            node.gone = Some(Gone { how, signal });
+        }
+        assert!(evidence.is_undecided());
+        diagnose(&evidence)
+    };
+    let seen = found(9000);
+    assert_eq!(names(&seen), ["sender-silent"]);
+    let because = seen[0].because.join("\n");
+    assert!(because.contains("quiet for at least 9.0 s"), "{because}");
+    assert_eq!(found(0), []);
 }
 
 #[test]
