@@ -82,7 +82,10 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Ok(Ending::PASSED);
     }
     let findings = diagnose(&evidence);
-    let note = note.or_else(|| evidence.idle().filter(|_| findings.is_empty()));
+    let state = || evidence.idle().or_else(|| evidence.left_in_flight());
+    let state = findings.is_empty().then(state).flatten();
+    let notes: Vec<String> = note.into_iter().chain(state).collect();
+    let note = (!notes.is_empty()).then(|| notes.join("; "));
     // What cannot be read may be what was wrong, and so may what a copy does not tell.
     let outcome = match exit_of(&findings, logs.as_ref()) {
         _ if findings.is_empty() && !evidence.damaged.is_empty() => Outcome::NotRun,
@@ -159,7 +162,7 @@ pub(super) struct DiagnoseDocument<'a> {
     schema: &'static str,
     of: &'a str,
     exit_code: u8,
-    /// The state of a run without an end, or of programs that post nothing.
+    /// The state of a run without an end, or of programs that post nothing or ended with requests in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
     #[cfg_attr(test, schemars(with = "Vec<super::schemas::Finding>"))]

@@ -19,6 +19,7 @@ pub(crate) use tcpx_run_model::state::Timed;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::side::Side;
+use tcpx_words::units::counted;
 
 /// Everything that rules look at. Times are milliseconds since the command started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -433,6 +434,25 @@ impl Evidence {
                 "nothing is in flight on any channel for {:.1} s: the plugin waits for the program to post; if bytes \
                  should move, look at what the program waits for, and at the other end",
                 idle_ms as f64 / 1e3
+            )
+        })
+    }
+
+    /// Says so if recorded programs ended by themselves with requests in flight: whether those were still needed, only
+    /// the programs know.
+    pub fn left_in_flight(&self) -> Option<String> {
+        let left = |node: &EvidenceNode| {
+            let gone = node.gone.as_ref().filter(|gone| gone.signal.is_none())?;
+            let (how, in_flight) = (gone.how.as_ref()?, node.in_flight());
+            let requests = counted(usize::try_from(in_flight).unwrap_or(usize::MAX), "request");
+            (in_flight > 0).then(|| format!("{} {how} with {requests} in flight", node.name()))
+        };
+        let left: Vec<String> = self.nodes.iter().filter_map(left).collect();
+        (!left.is_empty()).then(|| {
+            format!(
+                "{}: their bytes may not have arrived; if the transfer should be complete, look at why the program ended, and \
+                 judge both ends together",
+                left.join(", ")
             )
         })
     }

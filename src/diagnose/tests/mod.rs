@@ -19,7 +19,7 @@ use tcpx_run_model::chinese::{chinese, meaning_in_chinese};
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
-use tcpx_run_model::phase::Phase;
+use tcpx_run_model::phase::{Phase, how_ended};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::Outcome;
 use tcpx_words::log::LogSummary;
@@ -438,6 +438,27 @@ fn a_process_whose_end_was_not_seen_stood_still_at_least_as_long_as_it_was_seen(
     let because = seen[0].because.join("\n");
     assert!(because.contains("quiet for at least 9.0 s"), "{because}");
     assert_eq!(found(0), []);
+}
+
+#[test]
+fn a_program_that_ended_by_itself_is_said_to_have_left_its_requests() {
+    let said = |signal: Option<i32>, consumed: u64| {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 28, consumed], 10),
+            channel(Side::Recv, [0; 3], 0),
+        );
+        evidence.nodes.truncate(1);
+        let how = Some(how_ended(signal.is_none().then_some(0), signal));
+        evidence.nodes[0].gone = Some(Gone { how, signal });
+        evidence.left_in_flight()
+    };
+    let left = said(None, 28).expect("said");
+    assert!(
+        left.starts_with("local called exit(0) with 12 requests in flight: "),
+        "{left}"
+    );
+    assert_eq!(said(None, 40), None);
+    assert_eq!(said(Some(9), 28), None, "that is a finding");
 }
 
 #[test]
