@@ -454,6 +454,16 @@ fn comms_that_the_recorder_has_no_place_for_are_told() {
             "had no slot or no memory for",
             "# nothing found in what could be read",
         ]);
+        let recording = recording.to_str().unwrap();
+        Tool::new(&["watch", recording, "--once", "--size", "200x30"])
+            .ends_with(0)
+            .says(&[" not recorded"]);
+        Tool::new(&["report", recording, "--format", "markdown"])
+            .ends_with(0)
+            .says(&[
+                "channels of pid",
+                "its recorder had no slot or no memory for",
+            ]);
         told.said()
     };
     let full = tool(&["--plugin", "soft", "--channels", "2"], &arguments, &[]);

@@ -9,6 +9,7 @@ use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{NodeId, PairId, WorkerId};
 use tcpx_run_model::results::{Driving, PluginRecord};
 use tcpx_run_model::state::{NodeState, RunState, WorkerState};
+use tcpx_words::units::counted;
 
 /// The facts of a node that a report shows: name, and JSON pointer into the facts.
 const FACTS: [(&str, &str); 9] = [
@@ -93,8 +94,14 @@ pub(super) fn add_processes(state: &RunState, story: &mut Story) {
         let Some(process) = &worker.process else {
             continue;
         };
+        let subject = Subject::worker(worker.id, &state.names);
+        if process.unrecorded > 0 {
+            let comms = counted(process.unrecorded as usize, "comm");
+            let why = format!("its recorder had no slot or no memory for {comms}");
+            story.lacks(&format!("channels of {}", subject.name), why);
+        }
         story.processes.push(StoryProcess {
-            worker: Subject::worker(worker.id, &state.names),
+            worker: subject,
             role: process.role.clone(),
             plugin: process.plugin.clone(),
             ended: match (process.is_gone, &process.ended) {

@@ -9,7 +9,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::borrow::Cow;
 use tcpx_words::side::Side;
-use tcpx_words::units::ByteCount;
+use tcpx_words::units::{ByteCount, counted};
 
 /// Height of the title and the banner.
 pub(super) const ALONE: u16 = 2;
@@ -157,6 +157,11 @@ fn node_line(
         (None, Some(phase)) => pen.write(Ink::Plain, format!("  {phase}")),
         (None, None) => pen,
     };
+    let unrecorded = node.worker.process.as_ref().map_or(0, |one| one.unrecorded);
+    if unrecorded > 0 {
+        let comms = counted(unrecorded as usize, "comm");
+        pen.write(Ink::Warn, format!("  {comms} not recorded"));
+    }
     for what in [place(model, node), &plugin(node)]
         .into_iter()
         .filter(|what| !what.is_empty())
