@@ -9,7 +9,10 @@ use crate::counters::sample::Sampler;
 use crate::event::{Event, EventKind};
 use crate::ids::{Names, Who};
 use crate::live::{RecorderFilter, Recorders};
-use crate::record::{ADOPTED, FolderError, RunFolder, WorkerFile, open_regular, worker_file};
+use crate::record::{
+    ADOPTED, FolderError, RunFolder, Unwritten, WorkerFile, is_full, next_step, open_regular,
+    worker_file,
+};
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -48,6 +51,14 @@ pub enum AdoptError {
     /// There is no run folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// Files of the run folder cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Unwritten {
+        /// The run folder.
+        path: PathBuf,
+        /// The files and their errors.
+        source: Unwritten,
+    },
     /// The run folder cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -62,6 +73,11 @@ impl NextStep for AdoptError {
     fn next_step(&self) -> Option<String> {
         match self {
             Self::Folder(error) => error.next_step(),
+            Self::Unwritten { source, .. } => source.next_step(),
+            // The folder is removed by then, which frees what it had.
+            Self::Log { source, .. } | Self::Write { source, .. } if is_full(source) => {
+                Some(next_step(source, None))
+            }
             Self::Recording { .. } | Self::Log { .. } | Self::Write { .. } => None,
         }
     }
@@ -125,11 +141,13 @@ pub fn adopt(
 ) -> Result<(PathBuf, AdoptedFiles), AdoptError> {
     // Read before anything is made, so that a wrong argument leaves nothing behind.
     let (recorders, events) = sampled(&files.recordings)?;
-    let mut folder = RunFolder::create(reports, stamp, &file_name(name))?;
+    let mut folder = RunFolder::make(reports, stamp, &file_name(name))?;
     let path = folder.path.clone();
     let filled = fill(&mut folder, &recorders, &events, &files.logs, unpack).and_then(|adopted| {
-        let closed = folder.close();
-        let closed = closed.map_err(|unwritten| not_written(&path)(io::Error::other(unwritten)));
+        let closed = folder.close().map_err(|source| AdoptError::Unwritten {
+            path: path.clone(),
+            source,
+        });
         closed.map(|()| adopted)
     });
     match filled {

@@ -271,11 +271,29 @@ fn told_later(size: &str) {
         Tool::new(&[arguments, &[run.to_str().unwrap()]].concat()).ends_with(code)
     };
     told(&["report", "--short"], 0).says(&["PASSED", "could not write"]);
-    told(&["diagnose"], 3).says(&["could not write"]);
+    told(&["diagnose"], 3).says(&["could not write", unwritten]);
     assert!(!run.join(".room").exists());
     Tool::new(&["history", "--reports", kept.to_str().unwrap()])
         .ends_with(0)
         .says(&["passed"]);
+}
+
+#[test]
+fn a_disk_that_has_no_room_for_adopted_files_is_not_said_to_lack_the_folder() {
+    // No inode for the folder; no space for its files.
+    for (size, inodes, expected) in [
+        ("1m", "1", "no inodes are left there"),
+        ("4k", "100", "free disk space"),
+    ] {
+        let tool = Tool::new(&["adopt", "x.log"]);
+        tool.write("x.log", "a line of a log\n".repeat(4096));
+        let Some(tool) = in_a_small_place(size, inodes, tool) else {
+            return;
+        };
+        let ended = tool.ends_with(3);
+        ended.says(&["No space left on device", expected]);
+        assert!(!ended.err.contains("removed or moved"), "{ended}");
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tcpx_words::error::NextStep;
 use tcpx_words::output::limit_to_raise;
+use tcpx_words::units::counted;
 
 /// Most run folders of one scenario and second.
 const SAME_SECOND_MAX: u32 = 1000;
@@ -34,13 +35,38 @@ pub struct FolderError {
 
 impl NextStep for FolderError {
     fn next_step(&self) -> Option<String> {
-        let limit = limit_to_raise(&self.source);
-        Some(
-            limit
-                .unwrap_or("choose another place with --reports DIR")
-                .into(),
-        )
+        Some(next_step(&self.source, Some(&self.parent)))
     }
+}
+
+const ELSEWHERE: &str = "choose another place with --reports DIR";
+
+/// What to do about a file or folder that cannot be made or written below `place`.
+pub(crate) fn next_step(error: &io::Error, place: Option<&Path>) -> String {
+    if let Some(limit) = limit_to_raise(error) {
+        return limit.to_owned();
+    }
+    match (is_full(error), place.map(lacks_inodes)) {
+        (true, Some(true)) => {
+            format!("no inodes are left there (`df -i`): remove files, or {ELSEWHERE}")
+        }
+        (true, Some(false)) => format!("free disk space, or {ELSEWHERE}"),
+        (true, None) => format!("free disk space or inodes (`df -i`), or {ELSEWHERE}"),
+        (false, _) => ELSEWHERE.to_owned(),
+    }
+}
+
+/// Whether the file system of a place, or of the nearest folder above it that exists, has no inodes
+/// left. One that makes inodes as they are needed counts none.
+fn lacks_inodes(place: &Path) -> bool {
+    let above = |place: &Path| match place.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => place.to_owned(),
+    };
+    let told = place
+        .ancestors()
+        .find_map(|place| rustix::fs::statvfs(above(place)).ok());
+    told.is_some_and(|told| told.f_files > 0 && told.f_favail == 0)
 }
 
 /// One run's folder, while it is written.
@@ -58,28 +84,67 @@ pub struct RunFolder {
     recorders: BTreeMap<PathBuf, File>,
     /// Disk space for `run.json`; `None` if there was too little from the start.
     room: Option<Room>,
-    /// The first write that failed: the file and the error.
+    /// The writes that failed.
     failed: Option<Unwritten>,
 }
 
-/// A file of a run folder that could not be written completely.
+/// Most files that are named of those that could not be written.
+const UNWRITTEN_NAMED_MAX: usize = 16;
+
+/// The files of a run folder that could not be written completely.
 #[derive(Debug, thiserror::Error)]
-#[error("{file}: {source}")]
+#[error("{}", self.words())]
 pub struct Unwritten {
-    file: String,
+    /// The first error.
     source: io::Error,
+    /// The files by error, the first one first.
+    files: Vec<(String, Vec<String>)>,
+    /// How many more there are.
+    more: usize,
+    next: String,
+}
+
+impl Unwritten {
+    fn new(file: &str, source: io::Error, place: &Path) -> Self {
+        Self {
+            next: next_step(&source, Some(place)),
+            files: vec![(source.to_string(), vec![file.to_owned()])],
+            more: 0,
+            source,
+        }
+    }
+
+    /// Adds a file, unless it is there.
+    fn add(&mut self, file: &str, why: &str) {
+        let known = || self.files.iter().flat_map(|(_, files)| files);
+        if known().any(|one| one == file) {
+            return;
+        }
+        if known().count() >= UNWRITTEN_NAMED_MAX {
+            self.more += 1;
+            return;
+        }
+        match self.files.iter_mut().find(|(other, _)| other == why) {
+            Some((_, files)) => files.push(file.to_owned()),
+            None => self.files.push((why.to_owned(), vec![file.to_owned()])),
+        }
+    }
+
+    /// `events.jsonl, nodes/peer/recorder.tcpxrec: No space left on device`.
+    fn words(&self) -> String {
+        let of_error =
+            |(why, files): &(String, Vec<String>)| format!("{}: {why}", files.join(", "));
+        let mut words: Vec<String> = self.files.iter().map(of_error).collect();
+        if self.more > 0 {
+            words.push(format!("and {} more", counted(self.more, "write")));
+        }
+        words.join("; ")
+    }
 }
 
 impl NextStep for Unwritten {
     fn next_step(&self) -> Option<String> {
-        if let Some(limit) = limit_to_raise(&self.source) {
-            return Some(limit.to_owned());
-        }
-        let elsewhere = "choose another place with --reports DIR";
-        Some(match is_full(&self.source) {
-            true => format!("free disk space, or {elsewhere}"),
-            false => elsewhere.to_owned(),
-        })
+        Some(self.next.clone())
     }
 }
 
@@ -106,17 +171,15 @@ impl RunFolder {
                     _lock: None,
                     recorders: BTreeMap::new(),
                     room: None,
-                    failed: Some(Unwritten {
-                        file: "the run folder".to_owned(),
-                        source: error.source,
-                    }),
+                    failed: Some(Unwritten::new("the run folder", error.source, parent)),
                 })
             }
             made => made,
         }
     }
 
-    fn make(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
+    /// As [`RunFolder::create`], of which a full disk is an error.
+    pub fn make(parent: &Path, stamp: &str, name: &str) -> Result<Self, FolderError> {
         let failed = |source| FolderError {
             parent: parent.to_owned(),
             source,
@@ -134,12 +197,19 @@ impl RunFolder {
             let path = parent.join(&id);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    let room = Room::reserve(&path).inspect_err(|_| {
-                        // Fails only if another program has put a file there.
+                    // Removing it fails only if another program has put a file there.
+                    let removed = |error| {
                         let _ = std::fs::remove_dir(&path);
-                    });
-                    let room = room.map_err(failed)?;
-                    let events = create(&path.join("events.jsonl")).map_err(failed)?;
+                        failed(error)
+                    };
+                    let room = Room::reserve(&path).map_err(removed)?;
+                    let events = match create(&path.join("events.jsonl")) {
+                        Ok(events) => events,
+                        Err(error) => {
+                            drop(room);
+                            return Err(removed(error));
+                        }
+                    };
                     let lock = events.try_clone().map_err(failed)?;
                     // Without locks, a running run looks like a killed one to readers.
                     let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
@@ -161,9 +231,12 @@ impl RunFolder {
     }
 
     fn note(&mut self, file: &str, written: io::Result<()>) {
-        if let (Err(source), None) = (written, &self.failed) {
-            let file = file.to_owned();
-            self.failed = Some(Unwritten { file, source });
+        let Err(source) = written else { return };
+        match &mut self.failed {
+            // Without a folder, no file in it can be written.
+            Some(_) if self._lock.is_none() => {}
+            Some(failed) => failed.add(file, &source.to_string()),
+            None => self.failed = Some(Unwritten::new(file, source, &self.path)),
         }
     }
 
@@ -232,7 +305,7 @@ impl RunFolder {
     /// Ends a folder that has no `run.json`.
     ///
     /// # Errors
-    /// The first write to the folder that failed.
+    /// The writes to the folder that failed.
     pub fn close(mut self) -> Result<(), Unwritten> {
         let events = self.events.take().map_or(Ok(()), EventWriter::end);
         self.note("events.jsonl", events);
@@ -245,11 +318,10 @@ impl RunFolder {
         self.note("scenario.toml", written);
     }
 
-    /// Writes `run.json`, also if other files failed; then it names the first of them, and a
-    /// record of success has the exit code of an incomplete one.
+    /// Writes `run.json`, also if other files failed; then it names them, and a record of success has the exit code of an incomplete one.
     ///
     /// # Errors
-    /// The first write to the folder that failed.
+    /// The writes to the folder that failed.
     pub fn finish(mut self, run: &mut RunRecord) -> Result<PathBuf, Unwritten> {
         let events = self.events.take().map_or(Ok(()), EventWriter::end);
         self.note("events.jsonl", events);
@@ -273,10 +345,8 @@ impl RunFolder {
         }
         if self._lock.is_some() && !self.path.join("events.jsonl").exists() {
             // This explains every other error.
-            self.failed = Some(Unwritten {
-                file: "the run folder".to_owned(),
-                source: io::Error::other("removed or moved during the run"),
-            });
+            let source = io::Error::other("removed or moved during the run");
+            self.failed = Some(Unwritten::new("the run folder", source, &self.path));
         }
         let Some(failed) = self.failed.take() else {
             return Ok(std::mem::take(&mut self.path));
@@ -285,16 +355,13 @@ impl RunFolder {
         Err(failed)
     }
 
-    /// Leaves a mark for readers and names `run.json` beside the file that failed first.
+    /// Leaves a mark for readers and names `run.json` among the files that failed.
     fn is_unwritten(&mut self, written: io::Result<()>) {
         if let Some(room) = self.room.take() {
             // If this fails, the folder is gone, which the caller finds out.
             let _ = std::fs::rename(&room.path, self.path.join(UNWRITTEN));
         }
-        match &mut self.failed {
-            Some(failed) => failed.file.push_str(" and run.json"),
-            None => self.note("run.json", written),
-        }
+        self.note("run.json", written);
     }
 
     /// Makes room for the record by the last events. Readers see that they end before the run.
@@ -430,7 +497,7 @@ pub(super) fn node_folder(node: &str) -> String {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded
@@ -500,12 +567,7 @@ mod tests {
             (libc::EACCES, "--reports DIR"),
         ] {
             let source = || io::Error::from_raw_os_error(errno);
-            let file = "events.jsonl".to_owned();
-            let source_of_file = source();
-            let unwritten = Unwritten {
-                file,
-                source: source_of_file,
-            };
+            let unwritten = Unwritten::new("events.jsonl", source(), Path::new("reports"));
             let none = FolderError {
                 parent: "reports".into(),
                 source: source(),
@@ -514,6 +576,34 @@ mod tests {
                 assert!(step.expect("one").contains(expected));
             }
         }
+    }
+
+    #[test]
+    fn every_file_that_could_not_be_written_is_named_once_up_to_a_bound() {
+        let full = || io::Error::from(ErrorKind::StorageFull);
+        let mut failed = Unwritten::new("events.jsonl", full(), Path::new("."));
+        for file in ["nodes/a/frame.json", "events.jsonl", "nodes/b/frame.json"] {
+            failed.add(file, &full().to_string());
+        }
+        failed.add("run.json", "denied");
+        assert_eq!(
+            failed.to_string(),
+            format!(
+                "events.jsonl, nodes/a/frame.json, nodes/b/frame.json: {}; run.json: denied",
+                full()
+            )
+        );
+        for number in 0..20 {
+            failed.add(&format!("nodes/{number}/frame.json"), "denied");
+        }
+        let words = failed.to_string();
+        assert!(words.ends_with("; and 8 writes more"), "{words}");
+        assert!(
+            failed
+                .next_step()
+                .expect("one")
+                .starts_with("free disk space")
+        );
     }
 
     #[test]
