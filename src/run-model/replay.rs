@@ -123,13 +123,7 @@ impl RunFiles {
             damaged.extend(self.torn(&state));
         }
         if let Some(record) = &record {
-            let frames = record
-                .workers()
-                .filter_map(|(_, _, worker)| worker.frame.as_deref());
-            let unwritten = record.unwritten.as_deref();
-            let when = [&*record.started, &record.finished];
-            let until_ms = events_until_ms(record.events_until_ms, when);
-            damaged.extend(self.lost(until_ms, unwritten, frames, state.now_ms));
+            damaged.extend(self.lost_of(record, state.now_ms));
             state.conclude(record);
         }
         Ok(Replayed {
@@ -170,6 +164,16 @@ impl RunFiles {
             unwritten.map(|what| format!("the run could not write {}", printable(what)));
         let all = unwritten.into_iter().chain(events);
         all.chain(missing).collect()
+    }
+
+    /// As [`RunFiles::lost`], of a record.
+    pub fn lost_of(&self, record: &RunRecord, last_ms: f64) -> Vec<String> {
+        let frames = record
+            .workers()
+            .filter_map(|(_, _, worker)| worker.frame.as_deref());
+        let when = [&*record.started, &record.finished];
+        let until_ms = events_until_ms(record.events_until_ms, when);
+        self.lost(until_ms, record.unwritten.as_deref(), frames, last_ms)
     }
 
     /// The recordings that end too early, in words.

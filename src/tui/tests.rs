@@ -776,6 +776,30 @@ fn a_run_whose_record_ends_while_channels_move_is_not_said_to_move() {
 }
 
 #[test]
+fn a_record_that_lacks_a_part_of_the_run_says_so() {
+    let record = r#"{"schema": "tcpxctl.run/2", "outcome": "passed", "events_until_ms": 900000.0,
+        "unwritten": "events.jsonl: No space left on device"}"#;
+    let run = folder(&ring(), Some(record));
+    let text = Screen::new(read(run.path()).0, PLAIN, (150, 30)).text();
+    for expected in [
+        "PASSED  all transfers completed; the record is incomplete: the run could not write events.jsonl",
+        "events.jsonl ends after",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_run_that_is_over_has_no_process_that_may_still_come() {
+    let run = folder(&[], None);
+    let text = Screen::new(read(run.path()).0, PLAIN, (110, 30)).text();
+    assert!(text.contains("NO PROCESS  the run is over"), "{text}");
+    let _lock = coordinated(run.path());
+    let text = Screen::new(read(run.path()).0, PLAIN, (110, 30)).text();
+    assert!(text.contains("no process with a recorder yet"), "{text}");
+}
+
+#[test]
 fn a_damaged_record_is_noted_and_a_future_version_is_an_error() {
     let damaged = folder(&ring(), Some("{\"schema\":"));
     let (model, _source) = read(damaged.path());

@@ -272,6 +272,11 @@ fn told_later(size: &str) {
     };
     told(&["report", "--short"], 0).says(&["PASSED", "could not write"]);
     told(&["diagnose"], 3).says(&["could not write", unwritten]);
+    let view = ["watch", "--once", "--size", "200x30"];
+    told(&view, 0).says(&[
+        "PASSED",
+        "the record is incomplete: the run could not write",
+    ]);
     assert!(!run.join(".room").exists());
     Tool::new(&["history", "--reports", kept.to_str().unwrap()])
         .ends_with(0)

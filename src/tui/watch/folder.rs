@@ -39,6 +39,8 @@ pub struct FolderSource {
     /// The recorder of the worker whose channel is shown in detail.
     focused: Option<(WorkerId, Recorders)>,
     record: Option<Box<RunRecord>>,
+    /// What the record lacks, in words.
+    lost: Vec<String>,
     is_over: bool,
     /// Time of the newest event, milliseconds since the command started.
     last_ms: f64,
@@ -96,6 +98,7 @@ impl FolderSource {
             }),
             focused: None,
             record: None,
+            lost: Vec::new(),
             is_over: false,
             last_ms: 0.0,
         })
@@ -154,11 +157,14 @@ impl FolderSource {
     }
 
     /// Reads the record if there is one. Without one, the run is over unless its coordinator
-    /// runs; that, or a damaged record, becomes a note among the events.
+    /// runs; that, and what is damaged or lost, becomes a note among the events.
     fn end(&mut self, events: &mut Vec<Event>) {
         let note = match (self.files.record(), self.files.unfinished()) {
             (Ok(Some(record)), _) => {
+                self.lost = self.files.lost_of(&record, self.last_ms);
                 self.record = Some(Box::new(record));
+                let lost = self.lost.iter().cloned();
+                events.extend(lost.map(|text| self.note(text)));
                 None
             }
             (Ok(None), None | Some(Unfinished::GoesOn)) => return,
@@ -169,9 +175,13 @@ impl FolderSource {
             (Ok(None), Some(unfinished)) => Some(unfinished.words(self.last_ms)),
             (Err(error), _) => Some(error.to_string()),
         };
-        let note = note.map(|text| Event::new(self.last_ms, Who::Run, EventKind::Note(text)));
-        events.extend(note);
+        events.extend(note.map(|text| self.note(text)));
         self.is_over = true;
+    }
+
+    /// A note at the end of the events.
+    fn note(&self, text: String) -> Event {
+        Event::new(self.last_ms, Who::Run, EventKind::Note(text))
     }
 
     /// The recorder of one worker: from the run folder once the run is over, before that the
@@ -256,6 +266,10 @@ impl Source for FolderSource {
 
     fn record(&mut self) -> Option<Box<RunRecord>> {
         self.record.take()
+    }
+
+    fn lost(&self) -> &[String] {
+        &self.lost
     }
 
     fn clock(&self) -> Clock {

@@ -79,7 +79,7 @@ impl Health {
         match !is_over && picture.rows.iter().any(moves) {
             true if has_no_end => Self::cut_short(),
             true => Self::moving(picture),
-            false => Self::quiet(picture),
+            false => Self::quiet(picture, model.clock == Clock::Over),
         }
     }
 
@@ -99,19 +99,25 @@ impl Health {
         reason: Option<String>,
     ) -> Self {
         let word = outcome.to_string().to_uppercase();
+        // The counters of a record that was cut are those of an earlier moment.
+        let lost = match model.lost.first() {
+            Some(first) => format!("; the record is incomplete: {first}"),
+            None => String::new(),
+        };
         if outcome == Outcome::Passed {
-            return Self {
-                level: HealthLevel::Passed,
-                word,
-                why: reason.unwrap_or_else(|| "all transfers completed".to_owned()),
+            let level = match lost.is_empty() {
+                true => HealthLevel::Passed,
+                false => HealthLevel::Waiting,
             };
+            let why = reason.unwrap_or_else(|| "all transfers completed".to_owned()) + &lost;
+            return Self { level, word, why };
         }
         let stalled = turn(model, picture).filter(|turn| turn.is_stalled);
         let why = stalled.map(|turn| turn.words).or(reason);
         Self {
             level: HealthLevel::Failed,
             word,
-            why: why.unwrap_or_else(|| "no reason was recorded".to_owned()),
+            why: why.unwrap_or_else(|| "no reason was recorded".to_owned()) + &lost,
         }
     }
 
@@ -154,7 +160,7 @@ impl Health {
         }
     }
 
-    fn quiet(picture: &Picture<'_>) -> Self {
+    fn quiet(picture: &Picture<'_>, is_over: bool) -> Self {
         let nodes = &picture.nodes;
         let inside = nodes.iter().filter(|one| one.ended.is_none());
         let inside = inside
@@ -173,6 +179,10 @@ impl Health {
             .find_map(|(node, one)| Some((node, one.name, one.ended.as_ref()?)));
         let (word, why) = match (nodes.is_empty(), picture.rows.is_empty(), ended) {
             (true, ..) if picture.waits => ("WAITS", "its round comes later".to_owned()),
+            (true, ..) if is_over => {
+                let why = "the run is over, and no event that is left of it is of a process";
+                ("NO PROCESS", why.to_owned())
+            }
             (true, ..) => ("NO PROCESS", "no process with a recorder yet".to_owned()),
             (_, _, Some((node, name, how))) => (
                 "ENDED",

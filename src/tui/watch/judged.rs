@@ -50,6 +50,10 @@ impl<S: Source> Source for JudgedSource<S> {
         self.source.record()
     }
 
+    fn lost(&self) -> &[String] {
+        self.source.lost()
+    }
+
     fn clock(&self) -> Clock {
         self.source.clock()
     }

@@ -25,6 +25,8 @@ pub(crate) struct Model {
     mesh: MeshNow,
     /// Whether `mesh` is that of the run's end.
     is_mesh_whole: bool,
+    /// What the record of the run lacks, in words.
+    pub(crate) lost: Vec<String>,
     /// The clock of the source.
     pub(crate) clock: Clock,
     /// Cache of `timeline.state.name` for each worker, which is slow with many pairs.
@@ -41,6 +43,7 @@ impl Model {
             detail: None,
             mesh: MeshNow::default(),
             is_mesh_whole: false,
+            lost: Vec::new(),
             clock: Clock::Wall,
             names: BTreeMap::new(),
             named_pairs: 0,
@@ -71,6 +74,7 @@ impl Model {
         }
         if let Some(record) = source.record() {
             self.timeline.state.conclude(&record);
+            self.lost = source.lost().to_vec();
             self.names.clear();
         }
         self.clock = source.clock();

@@ -30,6 +30,11 @@ pub trait Source {
         None
     }
 
+    /// What the record of the run lacks, in words, once the record is there.
+    fn lost(&self) -> &[String] {
+        &[]
+    }
+
     /// The clock that the source goes by.
     fn clock(&self) -> Clock;
 
