@@ -4,3 +4,4 @@
 pub(crate) mod no_cpu;
 pub(crate) mod spawn;
 pub(crate) mod supervise;
+pub(crate) mod tree;

@@ -3,6 +3,7 @@
 
 use super::{Addresses, AgentLink, Hold, Opening, ReachError, Transport, Until, lines};
 use crate::process::spawn::ourselves;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -55,14 +56,16 @@ pub(super) fn started(mut command: Command) -> std::io::Result<AgentLink> {
     })
 }
 
-/// A child process. If even SIGKILL does not end it, because it is stuck in the kernel, it is left
-/// behind.
+/// A child process that leads a process group: `--rsh` may be a shell. If even SIGKILL does not end
+/// it, because it is stuck in the kernel, it is left behind.
 struct Process(Child);
 
 impl Hold for Process {
     fn finish(&mut self, patience: Duration) {
         if !self.ends_within(patience) {
-            let _ = self.0.kill();
+            // It has not been waited for, so the number is still that of its group. Fails only if
+            // it has ended meanwhile.
+            let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
             self.ends_within(patience);
         }
     }
@@ -84,5 +87,31 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.finish(Duration::from_millis(100));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::test_kill_process;
+    use std::io::{BufRead, BufReader};
+
+    #[test]
+    fn a_shell_that_does_not_end_is_ended_with_its_commands() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & echo $!; wait"]);
+        let mut link = started(command).expect("started");
+        let mut line = String::new();
+        BufReader::new(&mut link.from_agent)
+            .read_line(&mut line)
+            .expect("its number");
+        let pid: i32 = line.trim().parse().expect("a number");
+        let pid = Pid::from_raw(pid).expect("not zero");
+        link.hold.finish(Duration::from_millis(50));
+        let until = Until::after(Duration::from_secs(60));
+        while test_kill_process(pid).is_ok() {
+            assert!(!until.is_past(), "{pid:?} is left");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }

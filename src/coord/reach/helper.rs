@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::Until;
+use crate::process::tree::kill_tree;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -156,16 +157,18 @@ impl Drop for Helper {
 }
 
 impl Process {
-    /// Sends SIGKILL, unless it has been waited for: its number may then belong to another process.
+    /// Sends SIGKILL to it and what it has started, unless it has been waited for: its number may then
+    /// belong to another process.
     fn kill(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // Both fail only if it has ended meanwhile.
+        let pid = Pid::from_child(&self.child);
         if self.leads_group {
-            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            // Fails only if it has ended meanwhile.
+            let _ = kill_process_group(pid, Signal::KILL);
         } else {
-            let _ = self.child.kill();
+            kill_tree(pid);
         }
     }
 }
@@ -270,6 +273,26 @@ mod tests {
             .err()
             .map(|error| error.kind());
         assert_eq!(refused, Some(io::ErrorKind::Interrupted));
+    }
+
+    #[test]
+    fn a_proxy_that_is_a_shell_is_ended_with_its_commands() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // The shell starts the second command once the first has ended.
+        let first = folder.path().join("first");
+        let second = folder.path().join("second");
+        let line = format!(
+            "sh -c 'sleep 600 & echo $! > {0}.new; mv {0}.new {0}; wait'; touch {1}; sleep 600",
+            first.display(),
+            second.display()
+        );
+        let helper = Helpers::default().start(&mut shell(&line)).expect("runs");
+        while !first.exists() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        drop(helper);
+        assert!(is_gone(&first));
+        assert!(!second.exists());
     }
 
     #[test]

@@ -202,7 +202,8 @@ impl Tasks {
             if let Ok(mut child) = command.stderr(Stdio::null()).process_group(0).spawn()
                 && !ends_within(&mut child, BROADCAST_MAX)
             {
-                let _ = child.kill();
+                // With what it has started. Fails only if it has ended meanwhile.
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
             }
             // This machine has the program.
