@@ -17,9 +17,11 @@ use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{path_text, print, print_error, print_json, say};
 use super::report::{beside, keep_map, open, warn_of_revealing};
+use super::signals::interrupted;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tcpx_diagnose::findings_from_files;
 use tcpx_node::redact::Outlet;
 use tcpx_report::{self, Bundled, LogLines, Verified, bundle, gather, redacted, verify};
@@ -88,7 +90,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         (false, true) => Leaves::AllLines,
         (false, false) => Leaves::KnownLines,
     };
-    let outcome = write(common, files, out, leaves, print)?;
+    let outcome = write(common, files, out, leaves, Signals::End, print)?;
     Ok(Ending::from(outcome))
 }
 
@@ -103,6 +105,15 @@ pub(crate) enum Leaves {
     AsItIs,
 }
 
+/// What a signal does while a bundle is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signals {
+    /// The bundle is the last thing that a command does after a signal.
+    AreForTheCaller,
+    /// It ends the command, which leaves no file.
+    End,
+}
+
 /// Writes a bundle, and prints its summary line with `tell`. `Failed` if a redacted bundle may
 /// still reveal something.
 pub(crate) fn write(
@@ -110,6 +121,7 @@ pub(crate) fn write(
     files: &RunFiles,
     out: Option<&Path>,
     leaves: Leaves,
+    signals: Signals,
     tell: fn(&str),
 ) -> Result<Outcome, Failure> {
     let redact = leaves != Leaves::AsItIs;
@@ -132,7 +144,12 @@ pub(crate) fn write(
         Path::to_owned,
     );
     let mut bundled = None;
-    tcpx_report::write_whole(&out, |to| {
+    // Caught only now: until here, a signal ends this process at once.
+    let stop = match signals {
+        Signals::AreForTheCaller => Arc::default(),
+        Signals::End => interrupted()?,
+    };
+    tcpx_report::write_whole_unless(&out, &stop, |to| {
         bundled = Some(bundle(files, &story, lines, &mut outlet, to)?);
         Ok(())
     })?;

@@ -184,7 +184,14 @@ fn written(
             let mut name = run.clone().into_os_string();
             name.push(".tar.gz");
             let out = PathBuf::from(name);
-            bundle::write(common, &files, Some(&out), bundle::Leaves::KnownLines, say)?;
+            bundle::write(
+                common,
+                &files,
+                Some(&out),
+                bundle::Leaves::KnownLines,
+                bundle::Signals::AreForTheCaller,
+                say,
+            )?;
             out
         }
     };

@@ -323,7 +323,14 @@ fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
     let written = RunFiles::open(run)
         .map_err(Failure::from)
         .and_then(|files| {
-            bundle::write(&quiet, &files, Some(&out), bundle::Leaves::KnownLines, say)
+            bundle::write(
+                &quiet,
+                &files,
+                Some(&out),
+                bundle::Leaves::KnownLines,
+                bundle::Signals::AreForTheCaller,
+                say,
+            )
         });
     if let Err(failure) = written {
         let message = format!("cannot write the bundle: {}", failure.message());

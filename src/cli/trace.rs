@@ -14,11 +14,12 @@
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{path_text, print_json, print_warning, say};
+use super::signals::interrupted;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tcpx_report::write_whole;
+use tcpx_report::write_whole_unless;
 use tcpx_trace::{Trace, open, write_csv, write_jsonl, write_perfetto};
 use tcpx_words::error::Outcome;
 
@@ -69,7 +70,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let format = arguments.format;
     let written = match &arguments.out {
         Some(out) => {
-            write_whole(out, |to| write(&trace, format, to))?;
+            write_whole_unless(out, &*interrupted()?, |to| write(&trace, format, to))?;
             tell(common, arguments, &trace, out);
             return Ok(Ending::PASSED);
         }

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tcpx_words::error::{NextStep, Outcome};
 
@@ -33,6 +34,9 @@ impl WriteError {
 
 impl NextStep for WriteError {
     fn next_step(&self) -> Option<String> {
+        if tcpx_words::input::was_given_up() {
+            return None;
+        }
         let limit = tcpx_words::output::limit_to_raise(&self.source);
         let otherwise = match self.source.kind() {
             io::ErrorKind::TimedOut => "choose another path",
@@ -73,6 +77,47 @@ pub fn write_whole(
         let _ = std::fs::remove_file(&beside);
     }
     written.map_err(failed)
+}
+
+/// As [`write_whole`], for as long as `stop` is not set.
+///
+/// # Errors
+/// As [`write_whole`], and if `stop` is set before the file is complete.
+pub fn write_whole_unless(
+    path: &Path,
+    stop: &AtomicBool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), WriteError> {
+    write_whole(path, |to| {
+        let mut to = Stoppable { to, stop };
+        write(&mut to)?;
+        to.go_on()
+    })
+}
+
+struct Stoppable<'a> {
+    to: &'a mut dyn Write,
+    stop: &'a AtomicBool,
+}
+
+impl Stoppable<'_> {
+    fn go_on(&self) -> io::Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(tcpx_words::input::stopped_by_signal()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Write for Stoppable<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.go_on()?;
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 /// Removes what writers of this file left that were killed. A writer holds a lock on its file.
@@ -153,6 +198,24 @@ mod tests {
         assert!(error.to_string().contains("is unchanged"), "{error}");
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn a_write_that_a_signal_ends_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.tar.gz");
+        let stop = AtomicBool::new(false);
+        let write = |to: &mut dyn Write| {
+            to.write_all(b"the first part")?;
+            stop.store(true, Ordering::Relaxed);
+            to.write_all(b"the second part")
+        };
+        let error = write_whole_unless(&path, &stop, write).expect_err("a signal");
+        assert!(error.to_string().contains("a signal ended"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
+        // Also where nothing is written after the signal.
+        write_whole_unless(&path, &stop, |_| Ok(())).expect_err("a signal");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
     }
 
     #[test]

@@ -24,7 +24,7 @@ const LOOKS_APART: Duration = Duration::from_millis(50);
 
 /// Set by a signal, if this process catches signals.
 static SIGNAL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-/// Whether a wait has ended because of the signal.
+/// Whether a wait or other work has ended because of the signal.
 static WAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Waits for named pipes end once `signal` is set. Only the first call has an effect.
@@ -32,7 +32,13 @@ pub fn end_waits_with(signal: Arc<AtomicBool>) {
     let _ = SIGNAL.set(signal);
 }
 
-/// Whether a wait for a named pipe has ended because of the signal.
+/// Notes that other work has ended because of the signal, and returns its error.
+pub fn stopped_by_signal() -> io::Error {
+    WAS_GIVEN_UP.store(true, Ordering::Relaxed);
+    io::Error::other("a signal ended the writing of it")
+}
+
+/// Whether a wait for a named pipe, or other work, has ended because of the signal.
 pub fn was_given_up() -> bool {
     WAS_GIVEN_UP.load(Ordering::Relaxed)
 }
