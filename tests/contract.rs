@@ -376,6 +376,16 @@ fn a_defect_fails_its_own_row_and_the_other_rows_still_run() {
 }
 
 #[test]
+fn a_receive_that_is_done_too_early_fails_the_row_that_waits_for_the_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = bad(folder.path(), "early");
+    let row = "close-seen-by-receiver";
+    let report = selftest(plugin.to_str().unwrap(), &[("BAD_EARLY", "recv")], row);
+    let detail = report.detail(row, "FAIL");
+    assert_eq!(detail, "the receive was done although nothing was sent");
+}
+
+#[test]
 fn junit_of_passed_failed_crashed_and_skipped_rows_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = bad(folder.path(), "exits");

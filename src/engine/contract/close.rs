@@ -156,9 +156,14 @@ fn error_in(
 fn seen_by_receiver(subject: &Subject<'_>) -> Checked {
     let mut pair = Pair::on_host(subject, 1, LEN)?;
     pair.receive(0, LEN)?;
-    watch(|| pair.test_receive().map(drop))?;
-    pair.close_sender()?;
     let request = pair.receives[0].request;
+    watch(|| {
+        let is_done = pair.test_receive()?;
+        owe(!is_done, || {
+            "the receive was done although nothing was sent".into()
+        })
+    })?;
+    pair.close_sender()?;
     let started = Instant::now();
     let error = error_in(|| match subject.net.test(request) {
         Ok(tested) => owe(!tested.done, || {
