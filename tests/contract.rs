@@ -97,7 +97,11 @@ fn command(plugin: &str, env: &[(&str, &str)], arguments: &[&str]) -> Command {
 
 /// Runs the rows whose name contains `only`.
 fn selftest(plugin: &str, env: &[(&str, &str)], only: &str) -> Report {
-    let output = command(plugin, env, &["--json", only]).output().unwrap();
+    report(command(plugin, env, &["--json", only]))
+}
+
+fn report(mut command: Command) -> Report {
+    let output = command.output().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
     assert_eq!(document["schema"], "tcpxctl.selftest/1");
@@ -373,6 +377,39 @@ fn a_defect_fails_its_own_row_and_the_other_rows_still_run() {
             selftest(plugin.to_str().unwrap(), &[], "order-fifo").detail("order-fifo", "PASS");
         }
     }
+}
+
+#[test]
+fn a_plugin_that_hangs_or_fails_once_init_is_called_gives_a_row() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, variable, words) in [
+        (
+            "hangs",
+            ("BAD_HANGS", "init"),
+            "initialising the plugin, inside init",
+        ),
+        (
+            "hangs",
+            ("BAD_HANGS", "devices"),
+            "initialising the plugin, inside devices",
+        ),
+        ("deviceless", ("BAD_DEVICES", "3"), "devices returned 3"),
+    ] {
+        let plugin = bad(folder.path(), name);
+        let plugin = plugin.to_str().unwrap();
+        let arguments = ["--json", "--timeout", "2", "order-fifo"];
+        let report = report(command(plugin, &[variable], &arguments));
+        let detail = report.detail("table-v7", "FAIL");
+        assert!(detail.contains(words), "{detail}");
+        report.detail("order-fifo", "NOT SUPPORTED");
+        assert_eq!(report.code, Some(1), "{detail}");
+    }
+    // Where the plugin finds nothing to work with, it cannot be tried.
+    let plugin = bad(folder.path(), "deviceless");
+    let output = command(plugin.to_str().unwrap(), &[], &["order-fifo"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 #[test]

@@ -80,10 +80,13 @@ impl Tables {
 
     /// Whether no table is usable, and that is not the fault of a table: the library does not load,
     /// or its init refuses or finds no devices here. Then one error stands for all rows, however
-    /// many versions the library exports. `chosen` is the error of the table to be used.
+    /// many versions the library exports. An init that does not return, or after which another call
+    /// fails, is the fault of its table. `chosen` is the error of the table to be used.
     pub(super) fn are_out_of_reach(&self, chosen: &TaskError) -> bool {
-        let refuses =
-            chosen.phase == Some(Phase::Initialising) && chosen.outcome == Outcome::NotRun;
+        let refuses = chosen.phase == Some(Phase::Initialising)
+            && chosen.outcome == Outcome::NotRun
+            && !chosen.hangs
+            && !fails_after_init(chosen);
         self.loaded().next().is_none() && (refuses || self.do_not_load())
     }
 
@@ -157,6 +160,13 @@ impl Tables {
         };
         Row::new(AGREE.into(), LISTED_AGREE.1, result, 0.0)
     }
+}
+
+/// Whether init returned and the next call failed, by the words of the plugin's error.
+fn fails_after_init(error: &TaskError) -> bool {
+    let what = error.message.split_once(": ").map(|(_, what)| what);
+    let mut calls = ["devices returned ", "getProperties returned "].into_iter();
+    what.is_some_and(|what| calls.any(|call| what.starts_with(call)))
 }
 
 impl Table {

@@ -41,6 +41,9 @@ pub struct TaskError {
     /// The phase that the worker did not get through, if it started.
     #[serde(skip)]
     pub phase: Option<Phase>,
+    /// A call of the plugin did not return.
+    #[serde(skip)]
+    pub hangs: bool,
 }
 
 impl TaskError {
@@ -50,6 +53,7 @@ impl TaskError {
             message,
             next_step: None,
             phase: None,
+            hangs: false,
         }
     }
 
@@ -59,6 +63,7 @@ impl TaskError {
             message: "interrupted".into(),
             next_step: None,
             phase: None,
+            hangs: false,
         }
     }
 }
@@ -70,6 +75,7 @@ impl From<NoPlugin> for TaskError {
             message: no.why,
             next_step: no.next_step,
             phase: None,
+            hangs: false,
         }
     }
 }
@@ -312,6 +318,7 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
         message: what,
         next_step: None,
         phase: None,
+        hangs: false,
     };
     let mut beat_at = Instant::now();
     loop {
@@ -389,6 +396,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     message: format!("{}: {}", failed.phase, failed.message),
                     next_step: failed.next_step,
                     phase: Some(failed.phase),
+                    hangs: false,
                 });
             }
             WorkerEvent::Message(WorkerMessage::Finished(_)) => {
@@ -424,6 +432,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     message,
                     next_step: None,
                     phase: Some(self.phase),
+                    hangs: false,
                 }));
             }
         }
@@ -450,7 +459,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             (Phase::Starting | Phase::Checking, None) => {
                 format!("not finished within {seconds:.0} s")
             }
-            _ => "the plugin hangs".to_owned(),
+            _ => HANGS.to_owned(),
         };
         let message = format!(
             "{what} while {}{}; the worker was killed",
@@ -459,10 +468,14 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
         );
         TaskError {
             phase: Some(self.phase),
+            hangs: what == HANGS,
             ..TaskError::not_run(message)
         }
     }
 }
+
+/// What is said of a plugin one of whose calls did not return.
+const HANGS: &str = "the plugin hangs";
 
 #[cfg(test)]
 mod tests {
