@@ -8,6 +8,7 @@ use super::context::{BEFORE, Kind, may_be_name, name_at};
 use super::ordinary::is_ordinary;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::LazyLock;
+use tcpx_recorder::format::FILE_SUFFIX;
 
 /// Words that a name may follow, with or without quotes.
 const NOUNS: [(&str, Kind); 29] = [
@@ -203,9 +204,26 @@ fn behind_noun<'a>(
 fn is_name(word: &str) -> bool {
     let begins = word.starts_with(|letter: char| letter.is_ascii_lowercase());
     let has_upper = word.bytes().any(|byte| byte.is_ascii_uppercase());
-    let is_file = word.contains('.') && !word.contains('-');
+    let is_file = (word.contains('.') && !word.contains('-')) || is_of_worker(word);
     let is_numbered = word.contains('-') && word.ends_with(|letter: char| letter.is_ascii_digit());
     begins && !has_upper && !word.contains('_') && !is_file && (is_numbered || !is_ordinary(word))
+}
+
+/// Whether it is a file of a worker in a run folder, where it stands behind the node's folder, which may
+/// be named `node`: `recorder-pid4242.tcpxrec`, `frame-pair3.json`.
+fn is_of_worker(word: &str) -> bool {
+    let recorder = word
+        .strip_prefix("recorder-")
+        .and_then(|rest| rest.strip_suffix(FILE_SUFFIX));
+    let frame = || word.strip_prefix("frame-")?.strip_suffix(".json");
+    let number = |of: &str| {
+        let number = ["pid", "pair", "gpu"]
+            .iter()
+            .find_map(|unit| of.strip_prefix(unit))?;
+        let is_number = |byte: u8| byte.is_ascii_digit() || byte == b'-';
+        number.bytes().all(is_number).then_some(())
+    };
+    recorder.or_else(frame).and_then(number).is_some()
 }
 
 fn is_in_word(text: &str, at: usize) -> bool {
@@ -429,6 +447,18 @@ mod tests {
             .map(|(at, _)| line.has_before(text, at))
             .collect();
         assert_eq!(behind, [false, true, true, false, true]);
+    }
+
+    #[test]
+    fn a_file_of_a_worker_in_the_folder_of_a_node_is_no_name() {
+        for file in [
+            "recorder-pid4242.tcpxrec",
+            "recorder-pid42-1.tcpxrec",
+            "frame-pair3.json",
+        ] {
+            assert!(!is_name(file), "{file}");
+        }
+        assert!(is_name("recorder-1"));
     }
 
     #[test]
