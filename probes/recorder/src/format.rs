@@ -70,6 +70,11 @@
 //! | 616 | 8 | ended, when the writer ended; 0 unless its parent wrote it afterwards |
 //! | 624 | 8 | ended_how: in bits 32..34 0 unknown, 1 exited, 2 killed; code or signal in the low half |
 //! | 632 | 8 | seen, when its parent last saw the writer running; 0 if it does not look |
+//! | 640 | 8 | connect_taken: 0 free, 1 the fields below are of a `connect` that has given no comm yet, 2 they are being written |
+//! | 648 | 8 | connect_since, when it was called first; 0 while there is none |
+//! | 656 | 8 | connect_last, when it was last entered or returned |
+//! | 664 | 8 | connect_calls, how often it was called |
+//! | 672 | 32 | connect_peer, the address of its listener |
 //! | 1024 | 2048 | devices, 32 entries of 64 bytes: device n at 1024 + 64 n, zero while unknown |
 //!
 //! A device holds the properties from `getProperties`:
@@ -276,6 +281,11 @@ pub mod header {
     pub(crate) const ENDED_NS: usize = 616;
     pub(crate) const ENDED_HOW: usize = 624;
     pub(crate) const SEEN_NS: usize = 632;
+    pub(crate) const CONNECT_TAKEN: usize = 640;
+    pub(crate) const CONNECT_SINCE: usize = 648;
+    pub(crate) const CONNECT_LAST: usize = 656;
+    pub(crate) const CONNECT_CALLS: usize = 664;
+    pub(crate) const CONNECT_PEER: usize = 672;
     pub const DEVICES: usize = 1024;
 
     /// Bytes of the role label.

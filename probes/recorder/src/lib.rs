@@ -30,6 +30,7 @@ pub mod format;
 
 mod address;
 mod clock;
+mod connecting;
 mod ended;
 mod events;
 mod file;
@@ -70,6 +71,7 @@ mod atomic {
 
 pub use address::{Address, SOCKADDR_BYTES};
 pub use clock::{Clock, monotonic_ns};
+pub use connecting::Connecting;
 pub use ended::{Ended, EndedHow, note_life};
 pub use events::{Event, Events};
 pub use folder::{SHARED_MEMORY, folder_name};
@@ -83,4 +85,4 @@ pub use ring::Note;
 pub use sample::{ChannelSample, InCall, LastError, Polls, RequestNow, Stage, State};
 pub use slot::{Addresses, CallToken, Opening, Slot};
 pub use sweep::{Swept, sweep};
-pub use write::{Device, Key, LogLine, Recorder, Settled, SetupToken};
+pub use write::{ConnectToken, Device, Key, LogLine, Recorder, Settled, SetupToken};

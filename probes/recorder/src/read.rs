@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::monotonic_ns;
+use crate::connecting::Connecting;
 use crate::ended::Ended;
 use crate::events::{Events, read_events, read_setup_events};
 use crate::format::{
@@ -91,6 +92,8 @@ pub struct Header {
     pub setup_calls_inside: u64,
     /// When such a call was last entered or returned; `None` if none was, or if the writer is older than this field.
     pub setup_at_ns: Option<u64>,
+    /// A `connect` that has given no comm yet.
+    pub connecting: Option<Connecting>,
     /// Such calls that did not return 0.
     pub setup_errors: u64,
     /// The last call that failed, and its code.
@@ -138,7 +141,7 @@ pub(crate) struct Sections {
 
 impl Snapshot {
     /// When the writer gave its last sign: its end if that is known, or else the last change,
-    /// noted test, error or open of any channel, or when its parent last saw it running.
+    /// noted test, error or open of any channel, its last set-up call, or when its parent last saw it running.
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub fn last_sign_ns(&self) -> u64 {
         let of_channels = self.channels.iter().flat_map(|channel| {
@@ -151,7 +154,8 @@ impl Snapshot {
         let seen = of_channels.flatten().max().unwrap_or(0);
         let seen = seen
             .max(self.header.created_ns)
-            .max(self.header.seen_ns.unwrap_or(0));
+            .max(self.header.seen_ns.unwrap_or(0))
+            .max(self.header.setup_at_ns.unwrap_or(0));
         self.header
             .ended
             .map_or(seen, |ended| ended.at_ns.max(seen))
@@ -459,6 +463,7 @@ impl Header {
             setup_calls: page.u64(header::SETUP_CALLS_ENTERED),
             setup_calls_inside: page.u64(header::SETUP_CALLS_ENTERED).saturating_sub(left),
             setup_at_ns: Some(page.u64(header::SETUP_AT_NS)).filter(|ns| *ns != 0),
+            connecting: Connecting::decode(&page),
             setup_errors: page.u64(header::SETUP_ERRORS),
             setup_last_error: page.failed_call(header::SETUP_LAST_ERROR),
             setup_events: page.u64(header::SETUP_EVENTS),

@@ -13,7 +13,9 @@
 //! [`Recorder::settle`].
 #![forbid(unsafe_code)]
 
+use crate::address::Address;
 use crate::clock::Clock;
+use crate::connecting::Place;
 use crate::file;
 use crate::folder::{Folder, SHARED_MEMORY, c_string};
 use crate::format::{
@@ -76,6 +78,15 @@ pub struct LogLine<'a> {
 pub struct SetupToken {
     call: Call,
     entered_ns: u64,
+}
+
+/// A `connect` that was entered, for [`Recorder::leave_connect`].
+#[derive(Debug)]
+#[must_use]
+pub struct ConnectToken {
+    setup: SetupToken,
+    /// The header tells of it.
+    is_held: bool,
 }
 
 /// What [`Recorder::settle`] found.
@@ -499,6 +510,23 @@ impl Recorder {
         if self.word(header::SETUP_LAST_ERROR).swap(error, Relaxed) != error {
             self.setup_event(now_ns, &Note::failed(call, code, 0));
         }
+    }
+
+    /// Records that `connect` was entered, with the address of its listener if that is known.
+    pub fn enter_connect(&self, listener: Option<Address>) -> ConnectToken {
+        let setup = self.enter_setup(Call::Connect);
+        ConnectToken {
+            is_held: Place(self.map.header()).enter(listener, setup.entered_ns),
+            setup,
+        }
+    }
+
+    /// Records that `connect` returned `code`, and whether it gave a comm.
+    pub fn leave_connect(&self, token: ConnectToken, code: i32, has_comm: bool) {
+        if token.is_held {
+            Place(self.map.header()).leave(has_comm || code != 0, self.now_ns());
+        }
+        self.leave_setup(token.setup, code, has_comm);
     }
 
     fn setup_event(&self, at_ns: u64, note: &Note) {

@@ -214,11 +214,22 @@ impl Book {
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
         self.settle();
-        let token = self.recorder.enter_setup(call);
-        let code = inner();
-        // SAFETY: as promised to this function.
-        let comm = unsafe { delivered(code, comm) };
-        self.recorder.leave_setup(token, code, comm.is_some());
+        let (code, comm) = if call == Call::Connect {
+            // SAFETY: as promised to this function; the caller of `connect` has filled the handle.
+            let token = self.recorder.enter_connect(unsafe { address(handle, 0) });
+            let code = inner();
+            // SAFETY: as promised to this function.
+            let comm = unsafe { delivered(code, comm) };
+            self.recorder.leave_connect(token, code, comm.is_some());
+            (code, comm)
+        } else {
+            let token = self.recorder.enter_setup(call);
+            let code = inner();
+            // SAFETY: as promised to this function.
+            let comm = unsafe { delivered(code, comm) };
+            self.recorder.leave_setup(token, code, comm.is_some());
+            (code, comm)
+        };
         if let Some(comm) = comm {
             // SAFETY: as promised to this function.
             let listener = unsafe { address(handle, 0) };
