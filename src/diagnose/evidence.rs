@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_logs::Severity as LineSeverity;
 use tcpx_node::Host;
-use tcpx_run_model::counters::{ChannelNow, Frame, NetworkUse, SetupCalls};
+use tcpx_run_model::counters::{ChannelNow, ConnectingFacts, Frame, NetworkUse, SetupCalls};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
@@ -148,6 +148,12 @@ pub(crate) struct EvidenceNode {
     /// The call it is inside of, if that call belongs to no channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<String>,
+    /// A `connect` that has given no comm for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) connecting: Option<ConnectingFacts>,
+    /// When it was called first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) connecting_ms: Option<f64>,
     /// Lines of its plugin's log, by signature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) lines: Vec<SignatureLines>,
@@ -527,6 +533,8 @@ impl EvidenceNode {
             setup: None,
             setup_ms: None,
             inside: None,
+            connecting: None,
+            connecting_ms: None,
             lines: Vec::new(),
             last_printed: None,
             logged: None,

@@ -304,6 +304,10 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         .process
         .as_ref()
         .and_then(|process| process.setup.as_ref());
+    let connecting = worker
+        .process
+        .as_ref()
+        .and_then(|process| process.connecting.as_ref());
     let mut node = EvidenceNode {
         lanes: lanes(state, worker),
         phase: worker.phase,
@@ -314,6 +318,8 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         setup: setup.cloned(),
         setup_ms: setup.and_then(|calls| Some(state.ms(calls.at_ns?))),
         inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
+        connecting: connecting.cloned(),
+        connecting_ms: connecting.map(|one| state.ms(one.since_ns)),
         lines: known.lines(worker),
         last_printed: worker
             .last_printed()

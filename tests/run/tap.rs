@@ -775,6 +775,41 @@ fn a_program_that_calls_connect_once_is_told_from_its_recording() {
 }
 
 #[test]
+fn a_peer_that_never_accepts_is_told_while_the_program_waits_and_afterwards() {
+    // Inside one call, and in many.
+    for (how, words) in [
+        ("blocking", "has not returned for"),
+        ("stepwise", "has given no comm for"),
+    ] {
+        let never = [("EXCHANGE_NO_ACCEPT", "1"), ("TCPXSOFT_CONNECT", how)];
+        let tool = tool(&["--plugin", "soft"], &["5", "100", "1"], &never);
+        let recordings = tool.folder().join("rec");
+        let mut running = tool.start();
+        let (mut found, mut told) = (None, None);
+        running.until("connect-never-completes", |_| {
+            found = list(&recordings).unwrap().into_iter().next();
+            let header = found.as_ref().and_then(|one| one.header.as_ref().ok());
+            let pid = header.filter(|header| header.setup_call.is_some());
+            let pid = pid.map(|header| header.writer.pid.to_string());
+            let (first, ended) = pid.map(|pid| diagnosed(&pid)).unzip();
+            told = ended;
+            first.flatten().as_deref() == Some("connect-never-completes")
+        });
+        let words = ["connect to the listener 127.0.0.1:", words];
+        told.unwrap().says(&words);
+        let one = found.unwrap();
+        let pid = one.header.unwrap().writer.pid.cast_signed();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        let tapped = running.ended();
+        let (first, ended) = diagnosed(one.path.to_str().unwrap());
+        let first = first.as_deref();
+        assert_eq!(first, Some("connect-never-completes"), "{ended}{tapped}");
+        ended.says(&words);
+    }
+}
+
+#[test]
 fn a_program_that_calls_connect_once_and_goes_on_is_told_while_it_runs() {
     let tool = tool(
         &["--plugin", "soft"],

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::scenario::Processes;
 use tcpx_words::error::Outcome;
+use tcpx_words::units::counted;
 
 pub(super) const RULES: &[Rule] = &[
     never_completes,
@@ -37,13 +38,17 @@ fn never_completes(evidence: &Evidence) -> Vec<Found> {
         found.push(here.and_line(node.any_line(CONNECT_LINES)));
     }
     let inside = evidence.nodes.iter().filter_map(|node| {
-        let quiet_s = without_setup_s(node, evidence)?;
-        let waits = node.inside.as_deref() == Some("connect") && node.failure.is_none();
-        let why = format!(
-            "{}: connect has not returned for {quiet_s:.1} s",
-            node.name()
-        );
-        waits.then(|| Found::at(Condition::ConnectNeverCompletes, node, 0.8, why))
+        let why = without_comm(node, evidence).filter(|_| node.failure.is_none())?;
+        let why = format!("{}: {why}", node.name());
+        let peer = node.connecting.as_ref().and_then(|one| one.peer.as_ref());
+        let next_step = peer.map(|peer| {
+            format!(
+                "check that the program that listens at {peer} runs and calls accept; if it does, run `tcpxctl doctor \
+                 --peer HOST`, which tries every rail and port"
+            )
+        });
+        let found = Found::at(Condition::ConnectNeverCompletes, node, 0.8, why);
+        Some(Found { next_step, ..found })
     });
     found.extend(inside);
     let gave_up = with_line(evidence, &["harness-accept-gave-up"]);
@@ -56,9 +61,35 @@ fn never_completes(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
+/// What a program says that has been inside `connect`, or has polled it, for as long as a stall.
+fn without_comm(node: &EvidenceNode, evidence: &Evidence) -> Option<String> {
+    let connecting = node.connecting.as_ref();
+    let listener = connecting.and_then(|one| one.peer.as_ref());
+    let to = listener.map_or_else(String::new, |peer| format!(" to the listener {peer}"));
+    let quiet_s = without_setup_s(node, evidence);
+    if let Some(quiet_s) = quiet_s.filter(|_| node.inside.as_deref() == Some("connect")) {
+        return Some(format!("connect{to} has not returned for {quiet_s:.1} s"));
+    }
+    let polled = connecting.filter(|one| one.goes_on)?;
+    let waited_ms = until_ms(node, evidence) - node.connecting_ms?;
+    (waited_ms >= evidence.stall_after_ms as f64).then(|| {
+        format!(
+            "connect{to} has given no comm for {:.1} s, in at least {}",
+            waited_ms / 1e3,
+            counted(usize::try_from(polled.calls).unwrap_or(usize::MAX), "call")
+        )
+    })
+}
+
+/// The end of a process that is gone, or now.
+fn until_ms(node: &EvidenceNode, evidence: &Evidence) -> f64 {
+    let end_ms = node.sampled_ms.filter(|_| node.gone.is_some());
+    end_ms.unwrap_or(evidence.now_ms)
+}
+
 /// Seconds since its program entered or left a set-up call, if they are as long as a stall.
 fn without_setup_s(node: &EvidenceNode, evidence: &Evidence) -> Option<f64> {
-    let quiet_ms = evidence.now_ms - node.setup_ms?;
+    let quiet_ms = until_ms(node, evidence) - node.setup_ms?;
     (quiet_ms >= evidence.stall_after_ms as f64).then_some(quiet_ms / 1e3)
 }
 
@@ -81,6 +112,7 @@ fn connect_once(evidence: &Evidence) -> Vec<Found> {
         let is_it = setup.last == "connect"
             && setup.failed == 0
             && setup.count <= SETUP_CALLS_MAX
+            && node.connecting.as_ref().is_none_or(|one| one.calls <= 1)
             && node.inside.is_none()
             && !node.channels.iter().any(EvidenceChannel::sends);
         is_it.then(|| {
@@ -300,7 +332,7 @@ pub(super) mod cases {
     use crate::evidence::Gone;
     use crate::tests::Case;
     use crate::tests::builders::*;
-    use tcpx_run_model::counters::SetupCalls;
+    use tcpx_run_model::counters::{ConnectingFacts, SetupCalls};
     use tcpx_run_model::finding::Subject;
     use tcpx_run_model::ids::NodeId;
     use tcpx_run_model::scenario::Scenario;
@@ -376,6 +408,42 @@ pub(super) mod cases {
         assert_eq!(found.len(), 1);
         evidence.nodes[0].inside = Some("accept".into());
         assert!(never_completes(&evidence).is_empty(), "it waits for a peer");
+    }
+
+    #[test]
+    fn a_program_that_polls_connect_for_the_stall_limit_is_told_with_the_listener() {
+        let mut evidence = connect_called_once();
+        let node = &mut evidence.nodes[0];
+        node.connecting = Some(ConnectingFacts {
+            peer: Some("10.0.1.25:4000".into()),
+            since_ns: 0,
+            calls: 8192,
+            goes_on: true,
+        });
+        node.connecting_ms = Some(-36_000.0);
+        let found = never_completes(&evidence);
+        assert_eq!(
+            found[0].because,
+            [
+                "pid 4242: connect to the listener 10.0.1.25:4000 has given no comm for 45.0 s, in at least 8192 calls"
+            ]
+        );
+        assert!(connect_once(&evidence).is_empty());
+        // The end of a process that is gone, not that of another one.
+        evidence.nodes[0].sampled_ms = Some(-33_001.0);
+        assert!(never_completes(&evidence).is_empty());
+        let node = &mut evidence.nodes[0];
+        (node.gone, node.inside) = (None, Some("connect".into()));
+        node.setup_ms = Some(-1000.0);
+        let found = never_completes(&evidence);
+        let expected =
+            "pid 4242: connect to the listener 10.0.1.25:4000 has not returned for 10.0 s";
+        assert_eq!(found[0].because, [expected]);
+        if let Some(connecting) = &mut evidence.nodes[0].connecting {
+            connecting.goes_on = false;
+        }
+        evidence.nodes[0].inside = None;
+        assert!(never_completes(&evidence).is_empty(), "it has given up");
     }
 
     #[test]

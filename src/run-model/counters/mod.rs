@@ -19,5 +19,5 @@ pub(crate) use cpu::CpuWatch;
 pub use detail::{ChannelDetail, ChannelKey, EventDetail, RequestDetail};
 pub use frame::Frame;
 pub use network::{NetworkBefore, NetworkUse, PathUse};
-pub use process::{ProcessFacts, SetupCalls, name_with_endpoint};
+pub use process::{ConnectingFacts, ProcessFacts, SetupCalls, name_with_endpoint};
 pub use series::{SAMPLES_MAX, Sample, Series};

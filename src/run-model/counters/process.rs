@@ -32,6 +32,9 @@ pub struct ProcessFacts {
     /// The plugin call that has not returned, if it belongs to no channel: `init`, `connect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<String>,
+    /// A `connect` that has given no comm for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connecting: Option<ConnectingFacts>,
     /// Comms and listeners for which its recorder had no slot or no memory.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unrecorded: u64,
@@ -68,6 +71,20 @@ pub struct SetupCalls {
     /// When one was last entered or returned, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_ns: Option<u64>,
+}
+
+/// A `connect` that has given no comm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectingFacts {
+    /// Address of the listener: `10.0.1.25:4000`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// When it was called first, in nanoseconds since 1970.
+    pub since_ns: u64,
+    /// How often it was called at least: a power of two, as each change is told.
+    pub calls: u64,
+    /// It has not returned, or is still called.
+    pub goes_on: bool,
 }
 
 mod device_names {
@@ -107,6 +124,10 @@ impl ProcessFacts {
                 ..setup
             }),
             inside: self.inside.map(|call| printable(&call)),
+            connecting: self.connecting.map(|one| ConnectingFacts {
+                peer: one.peer.map(|peer| printable(&peer)),
+                ..one
+            }),
             unrecorded: self.unrecorded,
         }
     }

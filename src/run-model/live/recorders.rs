@@ -10,7 +10,8 @@
 use super::{detail, past};
 use crate::counters::sample::{channels, role_index};
 use crate::counters::{
-    ChannelDetail, ChannelKey, ChannelNow, CpuWatch, Frame, ProcessFacts, SetupCalls,
+    ChannelDetail, ChannelKey, ChannelNow, ConnectingFacts, CpuWatch, Frame, ProcessFacts,
+    SetupCalls,
 };
 use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, NodeIntro, Unit, Who, WorkerId};
@@ -21,7 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_node::{Root, Thread};
-use tcpx_recorder::format::FILE_SUFFIX;
+use tcpx_recorder::format::{Call, FILE_SUFFIX};
 use tcpx_recorder::{
     EndedHow, Header, Identity, Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list,
     monotonic_ns,
@@ -36,6 +37,10 @@ const DETAIL_EVERY: Duration = Duration::from_millis(200);
 /// A process that has entered and left no set-up call for so long has its calls told. Not
 /// earlier: a process that polls connect would be told anew with each poll.
 const SETUP_QUIET_NS: u64 = 1_000_000_000;
+/// Two times that differ by less are of one call.
+const SAME_MOMENT_NS: u64 = 10_000_000;
+/// A program that has called connect within this time calls it again.
+const CONNECT_AGAIN_NS: u64 = 5_000_000_000;
 /// Log lines read from one file per poll.
 const LINES_MAX: usize = 256;
 /// Most files that are polled.
@@ -510,7 +515,23 @@ impl Watched {
             at_ns: calls.at_ns.map(unix_ns),
             ..calls
         });
-        let facts = facts(&snapshot, is_gone, ended, setup);
+        let connecting = connecting(&snapshot.header, now_ns).map(|one| {
+            let told = self
+                .facts
+                .as_ref()
+                .and_then(|facts| facts.connecting.as_ref());
+            let since_ns = unix_ns(one.since_ns);
+            // The two clocks are not read at once; facts that do not change are not told anew.
+            let same = told.filter(|told| told.since_ns.abs_diff(since_ns) < SAME_MOMENT_NS);
+            ConnectingFacts {
+                since_ns: same.map_or(since_ns, |told| told.since_ns),
+                ..one
+            }
+        });
+        let facts = ProcessFacts {
+            connecting,
+            ..facts(&snapshot, is_gone, ended, setup)
+        };
         if self.facts.as_ref() != Some(&facts) {
             self.facts = Some(facts.clone());
             tell(unix_ns(now_ns), EventKind::Process(facts));
@@ -637,6 +658,19 @@ fn setup(snapshot: &Snapshot, is_gone: bool, now_ns: u64) -> Option<SetupCalls> 
         })
 }
 
+/// A `connect` that has given no comm for a while, with the time of the process's own clock.
+fn connecting(header: &Header, now_ns: u64) -> Option<ConnectingFacts> {
+    let one = header.connecting?;
+    let is_inside = header.setup_calls_inside > 0 && header.setup_call == Some(Call::Connect);
+    let is_polled = one.calls > 1 && now_ns.saturating_sub(one.last_ns) < CONNECT_AGAIN_NS;
+    (now_ns.saturating_sub(one.since_ns) >= SETUP_QUIET_NS).then(|| ConnectingFacts {
+        peer: one.peer.map(|peer| peer.to_string()),
+        since_ns: one.since_ns,
+        calls: one.calls.checked_ilog2().map_or(0, |log| 1 << log),
+        goes_on: is_inside || is_polled,
+    })
+}
+
 fn facts(
     snapshot: &Snapshot,
     is_gone: bool,
@@ -666,6 +700,7 @@ fn facts(
             .setup_call
             .filter(|_| header.setup_calls_inside > 0)
             .map(|call| call.name().to_owned()),
+        connecting: None,
         unrecorded: header.channels_refused,
     }
     .printable()
