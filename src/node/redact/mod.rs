@@ -16,7 +16,8 @@
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
 //! * `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
-//! * `context.rs` and `nodes.rs` find names, `shape.rs` addresses.
+//! * `context.rs` and `nodes.rs` find names, also in the formats of `name_formats.rs`, which `templates.rs` matches;
+//!   `shape.rs` finds addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
 //!
@@ -37,6 +38,7 @@ mod keys;
 mod layouts;
 mod learned;
 mod literals;
+mod name_formats;
 mod nodes;
 mod ordinary;
 mod outlet;
@@ -51,6 +53,7 @@ mod signs;
 mod spelling;
 mod tables;
 mod telling;
+mod templates;
 #[cfg(test)]
 mod tests;
 mod tokens;

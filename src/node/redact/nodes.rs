@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::context::{BEFORE, Kind, may_be_name, name_at};
+use super::name_formats;
 use super::ordinary::is_ordinary;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::LazyLock;
@@ -75,7 +76,11 @@ const COMMANDS: [(&str, Kind); 29] = [
     ("assigned default/", Kind::Node),
 ];
 /// Names that a column has.
-const COLUMNS: [(&str, Kind); 6] = [
+const COLUMNS: [(&str, Kind); 10] = [
+    ("HOSTNAME", Kind::Node),
+    ("HOSTNAMES", Kind::Node),
+    ("NODENAME", Kind::Node),
+    ("INSTANCE", Kind::Node),
     ("NAME", Kind::Node),
     ("NODE", Kind::Node),
     ("HOST", Kind::Node),
@@ -84,7 +89,17 @@ const COLUMNS: [(&str, Kind); 6] = [
     ("USER", Kind::User),
 ];
 /// Columns of which a header with names has one.
-const BESIDE: [&str; 6] = ["READY", "ROLES", "STATUS", "PARTITION", "NODES", "STATE"];
+const BESIDE: [&str; 9] = [
+    "READY",
+    "ROLES",
+    "STATUS",
+    "PARTITION",
+    "NODES",
+    "STATE",
+    "ZONE",
+    "MACHINE_TYPE",
+    "INTERNAL_IP",
+];
 /// Most options of a command and their values before its host, and longest one.
 const OPTIONS_MAX: usize = 64;
 const OPTION_BYTES_MAX: usize = 4096;
@@ -116,6 +131,9 @@ enum Lead {
     Column,
     /// Of a line of a file of hosts, behind the name.
     Slots,
+    /// Of the format with this number.
+    Format(usize),
+    Copy(&'static str),
 }
 
 /// What follows the name of a host in a file of hosts of MPI.
@@ -125,6 +143,7 @@ static FINDER: LazyLock<Option<(AhoCorasick, Vec<Lead>)>> = LazyLock::new(|| {
     let nouns = NOUNS.map(|(noun, kind)| (noun, Lead::Noun(noun, kind)));
     let commands = COMMANDS.map(|(command, kind)| (command, Lead::Command(command, kind)));
     let before = BEFORE.map(|(before, _)| (before, Lead::Before));
+    let formats = name_formats::literals().into_iter().enumerate();
     let all = before
         .into_iter()
         .chain(nouns)
@@ -132,7 +151,9 @@ static FINDER: LazyLock<Option<(AhoCorasick, Vec<Lead>)>> = LazyLock::new(|| {
         .chain(IDS.map(|id| (id, Lead::Id)))
         .chain(MONTHS.map(|month| (month, Lead::Month)))
         .chain(BESIDE.map(|column| (column, Lead::Column)))
-        .chain([(SLOTS, Lead::Slots)]);
+        .chain([(SLOTS, Lead::Slots)])
+        .chain(name_formats::COPIES.map(|copy| (copy, Lead::Copy(copy))))
+        .chain(formats.map(|(number, literal)| (literal, Lead::Format(number))));
     let (patterns, leads): (Vec<&str>, Vec<Lead>) = all.unzip();
     let finder = AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
@@ -175,6 +196,9 @@ pub(super) fn names<'a>(
             Lead::Month => of_syslog(text, at, found),
             Lead::Column => columns(text, at, &mut header, found),
             Lead::Slots => with_slots(text, at, found),
+            Lead::Format(number) => name_formats::at(text, number, at, found),
+            Lead::Copy(_) if is_in_word(text, at) => {}
+            Lead::Copy(copy) => name_formats::copies(&text[at + copy.len()..], found),
         }
     }
 }
@@ -201,7 +225,7 @@ fn behind_noun<'a>(
 }
 
 /// Whether a word is a name: lower case, and not ordinary or with a number, such as `worker-19`.
-fn is_name(word: &str) -> bool {
+pub(super) fn is_name(word: &str) -> bool {
     let begins = word.starts_with(|letter: char| letter.is_ascii_lowercase());
     let has_upper = word.bytes().any(|byte| byte.is_ascii_uppercase());
     let is_file = (word.contains('.') && !word.contains('-')) || is_of_worker(word);
