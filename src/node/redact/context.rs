@@ -5,7 +5,7 @@
 use super::ahead::Ahead;
 use super::keys::is_absent;
 use super::literals::Literals;
-use super::{NAME_BYTES_MAX, name_formats, nodes, ordinary};
+use super::{NAME_BYTES_MAX, name_formats, nodes, ordinary, printed};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -333,6 +333,7 @@ pub(super) fn names<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
     users(text, &mut found);
     nodes::names(text, &places, &mut found);
     name_formats::lines(text, &mut found);
+    printed::names(text, &mut found);
     hosts(text).for_each(|host| found(Kind::Node, host));
 }
 

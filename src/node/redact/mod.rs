@@ -17,7 +17,7 @@
 //!   of a column beneath a header that does.
 //! * `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
 //! * `context.rs` and `nodes.rs` find names, also in the formats of `name_formats.rs`, which `templates.rs` matches;
-//!   `shape.rs` finds addresses.
+//!   `printed.rs` finds what commands print, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
 //!
@@ -44,6 +44,7 @@ mod ordinary;
 mod outlet;
 mod pairs;
 mod parts;
+mod printed;
 mod random;
 mod recorder;
 mod rows;

@@ -10,7 +10,7 @@ use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
 use super::rows::BARS;
 use super::signs::{length, quote, separator, space};
-use super::{SECRET, commands, foreign, ordinary, sentences, tables, telling};
+use super::{SECRET, commands, foreign, ordinary, printed, sentences, tables, telling};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -173,6 +173,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     let mut places = Vec::new();
     commands::places(text, &mut places);
     found.extend(places.into_iter().map(Value::certain));
+    printed::secrets(text, &mut lines.places);
     found.extend(lines.places.into_iter().map(Value::of_line));
     found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
     sort(&mut found);
