@@ -3,7 +3,8 @@
 //! It shares neither code nor tables with `tcpx_node::redact`, so a layout or a kind of token
 //! that the redaction misses is found here by another rule: the published formats of tokens
 //! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
-//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), names (`nouns.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
+//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), names behind words (`nouns.rs`) and in formats of
+//! programs (`places.rs`), what typed commands print (`typed.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
 //! Where it is in doubt, it tells.
 //!
 //! Not here: replacing anything.
@@ -16,8 +17,10 @@ mod layouts;
 mod named;
 mod nouns;
 mod pattern;
+mod places;
 mod prose;
 mod told;
+mod typed;
 
 use flate2::read::MultiGzDecoder;
 use std::io::Read;
@@ -101,6 +104,8 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
     let mut before = told::Before::default();
     let mut above = prose::Above::default();
     let mut table = nouns::Table::default();
+    let mut columns = places::Columns::default();
+    let mut typed = typed::Typed::default();
     let is_end = |byte: &u8| match is_binary {
         true => !(0x20..0x7f).contains(byte),
         false => *byte == b'\n',
@@ -117,7 +122,9 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
             let mut found = of_line(&text);
             let told = before.find(&text);
             let odd = above.find(&text);
-            let names = table.find(&text);
+            let mut names = table.find(&text);
+            names.extend(columns.find(&text));
+            names.extend(typed.find(&text));
             if found.is_empty() {
                 found.extend(told);
             }
@@ -149,6 +156,7 @@ fn of_line(line: &str) -> Vec<Found> {
     found.extend(named::find(line));
     found.extend(told::find(line));
     found.extend(nouns::find(line));
+    found.extend(places::find(line));
     found.extend(entropy::find(line));
     found.sort_by_key(|one| one.at.start);
     let mut end = 0;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::pattern::Pattern;
+use super::places::COMMON;
 use super::prose::unseen;
 use super::{Found, is_placeholder};
 use regex::Regex;
@@ -85,7 +86,14 @@ const RULES: [(&str, &str, bool); 16] = [
     ),
 ];
 /// Words of a header of hosts.
-const COLUMNS: [&str; 4] = ["READY", "ROLES", "NODELIST(REASON)", "NODELIST"];
+const COLUMNS: [&str; 6] = [
+    "READY",
+    "ROLES",
+    "NODELIST(REASON)",
+    "NODELIST",
+    "MACHINE_TYPE",
+    "INTERNAL_IP",
+];
 /// Shortest word that is judged by its letters.
 const LETTERS_MIN: usize = 6;
 
@@ -120,7 +128,8 @@ pub(super) fn find(line: &str) -> Vec<Found> {
             let Some(name) = captures.iter().skip(1).flatten().next() else {
                 continue;
             };
-            let is_name = !is_placeholder(name.as_str()) && !is_list_of_placeholders(name.as_str());
+            let is_common = COMMON.contains(&name.as_str());
+            let is_name = !is_common && !is_list_of_placeholders(name.as_str());
             if is_name && (!is_word || is_given(name.as_str())) {
                 all.push(found(what, name.range()));
             }
@@ -130,7 +139,7 @@ pub(super) fn find(line: &str) -> Vec<Found> {
 }
 
 /// Whether a word is no word of ours: it has a number behind a dash, or unknown triples of letters.
-fn is_given(word: &str) -> bool {
+pub(super) fn is_given(word: &str) -> bool {
     let word = word.trim_end_matches('.');
     let is_numbered = word.contains('-')
         && word.ends_with(|letter: char| letter.is_ascii_digit())

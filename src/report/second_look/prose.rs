@@ -164,7 +164,7 @@ fn is_prompt(line: &str, behind: &str) -> bool {
 }
 
 /// The odd words in a part of a line.
-fn words(line: &str, part: Range<usize>, all: &mut Vec<Found>) {
+pub(super) fn words(line: &str, part: Range<usize>, all: &mut Vec<Found>) {
     let ends = |letter: char| {
         letter.is_whitespace() || "\"'`<>()[]{}|,;&=:/\\\u{201c}\u{201d}".contains(letter)
     };
