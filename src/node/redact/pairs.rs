@@ -12,6 +12,7 @@ use super::rows::BARS;
 use super::signs::{length, quote, separator, space};
 use super::{SECRET, commands, foreign, ordinary, printed, sentences, tables, telling};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -132,7 +133,8 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     let mut from = 0;
     let mut lines = Lines::default();
     let mut line = Line::default();
-    let ends = &Ends::default();
+    // What a weak name shares with the next one, a strong one has to look at.
+    let (ends, weak_ends) = (Ends::default(), Ends::default());
     let mut most = FOUND_MIN;
     for stem in finder.find_iter(text) {
         if stem.start() < from {
@@ -157,17 +159,18 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         if is_secret {
             line.go_to(text, name.start);
             lines.name(text, &name, &line);
-            secret(layout(text, name, line, ends), &mut found);
+            secret(layout(text, name, line, &ends), &mut found);
         } else if let Some(weak) = keys::weak(word).filter(|weak| stands_alone(before, *weak)) {
             line.go_to(text, name.start);
-            weak_name(layout(text, name, line, ends), weak, &mut found);
+            weak_name(layout(text, name, line, &weak_ends), weak, &mut found);
         }
     }
     let mut line = Line::default();
+    let foreign_ends = Ends::default();
     foreign::names(text, |name| {
         line.go_to(text, name.start);
         lines.name(text, &name, &line);
-        secret(layout(text, name, line, ends), &mut found);
+        secret(layout(text, name, line, &foreign_ends), &mut found);
     });
     schemes(text, &mut found);
     let mut places = Vec::new();
@@ -497,6 +500,8 @@ pub(super) struct Ends {
     /// Of a row in HTML, and its first cell.
     pub(super) row: Ahead,
     pub(super) cell: Ahead,
+    /// Where the last row in HTML was read to. The cells behind it are those of the next name in it.
+    pub(super) read: Cell<usize>,
     /// An escaped line end.
     pub(super) escape: Ahead,
 }
@@ -885,6 +890,18 @@ mod tests {
             let found = values(&text).len();
             assert!(found <= 4 * (1 << 13), "{piece} {found}");
         }
+    }
+
+    #[test]
+    fn the_cells_of_a_row_in_html_are_read_once_for_all_names_in_it() {
+        let row = |cell: &str| cell.repeat(1 << 10) + "<td>kestralbavo</td></tr>";
+        for cell in ["<td>key</td>", "<td>password</td>"] {
+            // As many cells for each of the names are 256 times as many.
+            assert!(values(&row(cell)).len() <= 2 << 10, "{cell}");
+        }
+        let text = row("<td>key</td><td>password</td>");
+        let last = text.find("kestral").unwrap_or_default();
+        assert!(values(&text).iter().any(|value| value.at.start == last));
     }
 
     #[test]

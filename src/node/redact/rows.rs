@@ -103,7 +103,11 @@ impl Layout<'_> {
         {
             return;
         }
-        let row = &self.text[at..end];
+        // Names in one row share its cells, which are read once.
+        let at = at.max(self.ends.read.get());
+        let Some(row) = self.text.get(at..end) else {
+            return;
+        };
         let mut from = 0;
         for _ in 0..HTML_TAGS_MAX {
             let Some(close) = row[from..].find('>') else {
@@ -115,6 +119,7 @@ impl Layout<'_> {
             let begin = begin + row[begin..end].find(inner).unwrap_or(0);
             self.push(at + begin..at + begin + inner.len(), true, found);
             from = end;
+            self.ends.read.set(at + end);
         }
     }
 
