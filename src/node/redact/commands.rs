@@ -2,81 +2,17 @@
 //! `curl -u user:VALUE`, `mysql -pVALUE`, `echo VALUE | docker login --password-stdin`.
 #![forbid(unsafe_code)]
 
+use super::ahead::Ahead;
 use super::keys::{is_absent, is_chosen, is_words};
+use super::programs::{Carries, PROGRAMS};
 use super::{ordinary, spelling};
 use aho_corasick::AhoCorasick;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// How the options of a program carry a secret.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Carries {
-    /// The next word, or the rest of this one.
-    Value,
-    /// The rest of this word.
-    Attached,
-    /// What follows the colon of `user:VALUE`.
-    AfterColon,
-    /// What follows the percent sign of `user%VALUE`.
-    AfterPercent,
-    /// What follows the second sign of `--from-literal=key=VALUE`.
-    AfterSign,
-    /// The next word, whether or not an option stands before it.
-    First,
-    /// Any word of the command that looks chosen.
-    Chosen,
-    /// A word of 40 hexadecimal digits, which otherwise is a hash.
-    Hash,
-}
-
-/// Programs, or a program and its subcommand, and their options.
-const PROGRAMS: [(&str, &[&str], Carries); 39] = [
-    ("ConvertTo-SecureString", &[], Carries::First),
-    ("useradd", &["-p"], Carries::Value),
-    ("usermod", &["-p"], Carries::Value),
-    ("mkpasswd", &[], Carries::Chosen),
-    ("rclone obscure", &[], Carries::Chosen),
-    ("mosquitto_pub", &["-P"], Carries::Value),
-    ("huggingface-cli login", &["--token"], Carries::Chosen),
-    ("ngc config", &[], Carries::Chosen),
-    ("ftp", &[], Carries::Chosen),
-    ("wandb:", &[], Carries::Hash),
-    ("--from-literal", &[], Carries::AfterSign),
-    (
-        "curl",
-        &["-u", "--user", "-U", "--proxy-user"],
-        Carries::AfterColon,
-    ),
-    ("mysql", &["-p"], Carries::Attached),
-    ("mysqldump", &["-p"], Carries::Attached),
-    ("mysqladmin", &["-p"], Carries::Attached),
-    ("mariadb", &["-p"], Carries::Attached),
-    ("7z", &["-p"], Carries::Attached),
-    ("sshpass", &["-p"], Carries::Value),
-    ("login", &["-p"], Carries::Value),
-    ("mongo", &["-p"], Carries::Value),
-    ("mongosh", &["-p"], Carries::Value),
-    ("redis-cli", &["-a"], Carries::Value),
-    ("zip", &["-P"], Carries::Value),
-    ("unzip", &["-P"], Carries::Value),
-    ("ipmitool", &["-P"], Carries::Value),
-    ("ldapsearch", &["-w"], Carries::Value),
-    ("ldapadd", &["-w"], Carries::Value),
-    ("ldapmodify", &["-w"], Carries::Value),
-    ("ldapwhoami", &["-w"], Carries::Value),
-    ("openssl", &["-k", "-K"], Carries::Value),
-    ("snmpget", &["-c", "-A", "-X"], Carries::Value),
-    ("snmpwalk", &["-c", "-A", "-X"], Carries::Value),
-    ("sqlcmd", &["-P"], Carries::Value),
-    ("vault login", &[], Carries::Chosen),
-    ("alias set", &[], Carries::Chosen),
-    ("smbclient", &["-U", "--user"], Carries::AfterPercent),
-    ("wandb login", &[], Carries::Chosen),
-    ("net use", &[], Carries::Chosen),
-    ("htpasswd", &[], Carries::Chosen),
-];
 /// Options and programs that read a secret from stdin, which `echo` writes.
-const FROM_STDIN: [&str; 10] = [
+const FROM_STDIN: [&str; 11] = [
+    "smbpasswd",
     "password-stdin",
     "passwd --stdin",
     "chpasswd",
@@ -88,6 +24,8 @@ const FROM_STDIN: [&str; 10] = [
     "passphrase-fd",
     "su -",
 ];
+/// Programs that encode what `echo` writes, which may be a secret.
+const ENCODERS: [&str; 4] = ["base64", "sha256sum", "md5sum", "openssl dgst"];
 /// Programs that write a secret.
 const WRITERS: [&str; 3] = ["echo ", "printf ", "yes "];
 /// Longest part of a line that is looked at.
@@ -100,12 +38,20 @@ static FINDER: LazyLock<Option<AhoCorasick>> =
 pub(super) fn places(text: &str, places: &mut Vec<Range<usize>>) {
     // Where the next command of each program is, which is searched for the options behind it.
     let mut next = [text.len(); PROGRAMS.len()];
-    for (program, at) in programs(text).into_iter().rev() {
-        let until = std::mem::replace(&mut next[program], at);
+    let mut commands = programs(text);
+    commands.reverse();
+    let mut found: Vec<(usize, Range<usize>)> = commands
+        .into_iter()
+        .map(|(program, at)| (program, at..std::mem::replace(&mut next[program], at)))
+        .collect();
+    found.reverse();
+    let ends: Vec<Ahead> = PROGRAMS.iter().map(|_| Ahead::default()).collect();
+    for (program, part) in found {
         let (_, options, carries) = PROGRAMS[program];
-        command(text, at..until, options, carries, places);
+        command(text, part, options, carries, &ends[program], places);
     }
-    echoed(text, places);
+    echoed(text, &FROM_STDIN, |_| true, places);
+    echoed(text, &ENCODERS, |word| !ordinary::is_ordinary(word), places);
 }
 
 /// The programs that a text names, and where each name ends.
@@ -125,21 +71,24 @@ fn programs(text: &str) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// The words of the command that goes on at `at`, each with its place.
-fn words(text: &str, at: usize) -> impl Iterator<Item = Range<usize>> {
-    let rest = &text[at..text.floor_char_boundary((at + LINE_BYTES_MAX).min(text.len()))];
+/// The words of the command that goes on at `at`, each with its place. `word_ends` is where the last one ended, which may be
+/// as long as the line and full of commands.
+fn words(text: &str, at: usize, word_ends: &Ahead) -> impl Iterator<Item = Range<usize>> {
+    let most = text.floor_char_boundary((at + LINE_BYTES_MAX).min(text.len()));
     let ends = |letter: char| "\n\r|;&".contains(letter);
     let is_gap = |letter: char| letter.is_whitespace() || "\0\"'`,".contains(letter);
-    let mut from = 0;
+    let mut from = at;
     std::iter::from_fn(move || {
-        let begin = from + rest[from..].find(|letter| ends(letter) || !is_gap(letter))?;
-        if rest[begin..].starts_with(ends) {
+        let rest = &text[from..most];
+        let begin = from + rest.find(|letter| ends(letter) || !is_gap(letter))?;
+        if text[begin..].starts_with(ends) {
             return None;
         }
-        let length = rest[begin..].find(|letter| ends(letter) || is_gap(letter));
-        let length = length.unwrap_or(rest.len() - begin);
-        from = begin + length;
-        Some(at + begin..at + from)
+        let is_end = |letter| ends(letter) || is_gap(letter);
+        from = word_ends
+            .find(text, begin, |rest| rest.find(is_end))
+            .min(most);
+        Some(begin..from)
     })
 }
 
@@ -149,10 +98,13 @@ fn command(
     part: Range<usize>,
     options: &[&str],
     carries: Carries,
+    word_ends: &Ahead,
     places: &mut Vec<Range<usize>>,
 ) {
     let mut is_next = false;
-    for place in words(text, part.start) {
+    // Words that are passed over before the value.
+    let mut skipped = 0;
+    for place in words(text, part.start, word_ends) {
         if place.start >= part.end && !is_next {
             return;
         }
@@ -165,8 +117,9 @@ fn command(
             }
             return;
         }
-        if carries == Carries::First {
-            if word.starts_with('-') {
+        if matches!(carries, Carries::First | Carries::Second) {
+            if word.starts_with(['-', '/']) || carries == Carries::Second && skipped == 0 {
+                skipped += usize::from(!word.starts_with(['-', '/']));
                 continue;
             }
             places.extend((!word.starts_with('$')).then_some(place));
@@ -187,6 +140,12 @@ fn command(
             }
             continue;
         }
+        if carries == Carries::SecondValue && is_next && skipped == 0 {
+            skipped = 1;
+            continue;
+        }
+        // The value was empty: `-N ''`.
+        is_next &= !(word.len() == 2 && word.starts_with('-'));
         let attached = options.iter().find_map(|option| word.strip_prefix(option));
         let value = match attached {
             _ if is_next => place.clone(),
@@ -205,6 +164,8 @@ fn command(
         is_next = false;
         let sign = match carries {
             Carries::AfterColon => Some(':'),
+            Carries::AfterEquals => Some('='),
+            Carries::AfterSlash => Some('/'),
             Carries::AfterPercent => Some('%'),
             _ => None,
         };
@@ -213,6 +174,10 @@ fn command(
             Some(None) => continue,
             None => value,
         };
+        let value = match text[value.clone()].find('@') {
+            Some(at) if carries == Carries::AfterSlash => value.start..value.start + at,
+            _ => value,
+        };
         if !value.is_empty() && !is_absent(&text[value.clone()]) {
             places.push(value);
         }
@@ -220,8 +185,13 @@ fn command(
 }
 
 /// What `echo` or `printf` writes to the programs that read a secret.
-fn echoed(text: &str, places: &mut Vec<Range<usize>>) {
-    let pipes = pipes(text);
+fn echoed(
+    text: &str,
+    readers: &[&str],
+    is_secret: fn(&str) -> bool,
+    places: &mut Vec<Range<usize>>,
+) {
+    let pipes = pipes(text, readers);
     for writer in WRITERS {
         let mut from = 0;
         for pipe in &pipes {
@@ -229,7 +199,7 @@ fn echoed(text: &str, places: &mut Vec<Range<usize>>) {
             let line = fresh.rfind('\n').map_or(0, |end| end + 1);
             // What it writes ends at the first pipe.
             if let Some(at) = fresh[line..].rfind(writer) {
-                written(text, from + line + at + writer.len(), places);
+                written(text, from + line + at + writer.len(), is_secret, places);
             }
             from = *pipe;
         }
@@ -237,9 +207,9 @@ fn echoed(text: &str, places: &mut Vec<Range<usize>>) {
 }
 
 /// The pipes before programs that read a secret, in order.
-fn pipes(text: &str) -> Vec<usize> {
+fn pipes(text: &str, readers: &[&str]) -> Vec<usize> {
     let mut pipes = Vec::new();
-    for reader in FROM_STDIN {
+    for reader in readers {
         let (mut from, mut pipe) = (0, None);
         for at in memchr::memmem::find_iter(text.as_bytes(), reader) {
             let sign = memchr::memrchr2(b'|', b'\n', &text.as_bytes()[from..at]);
@@ -255,10 +225,10 @@ fn pipes(text: &str) -> Vec<usize> {
     pipes
 }
 
-fn written(text: &str, at: usize, places: &mut Vec<Range<usize>>) {
-    for place in words(text, at) {
+fn written(text: &str, at: usize, is_secret: fn(&str) -> bool, places: &mut Vec<Range<usize>>) {
+    for place in words(text, at, &Ahead::default()) {
         let word = &text[place.clone()];
-        if !word.starts_with(['-', '%', '$']) {
+        if is_secret(word) && !word.starts_with(['-', '%', '$']) {
             // The name of a user may stand before a colon.
             let begin = word.find(':').map_or(0, |colon| colon + 1);
             places.push(place.start + begin..place.end);
@@ -295,7 +265,7 @@ mod tests {
             let mut alone = Vec::new();
             for (program, at) in programs(&text) {
                 let (_, options, carries) = PROGRAMS[program];
-                command(&text, at..text.len(), options, carries, &mut alone);
+                command(&text, at..text.len(), options, carries, &Ahead::default(), &mut alone);
             }
             prop_assert_eq!(covered(&text, &found(&text)), covered(&text, &alone));
         }

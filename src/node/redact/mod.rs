@@ -10,9 +10,9 @@
 //! every file first, so that what one file shows is replaced in all.
 //!
 //! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind them (`signs.rs`),
-//!   `rows.rs` in other cells and on other lines, `sentences.rs` and `commands.rs` by the words around
-//!   them, `tokens.rs`, `random.rs` and `spelling.rs` by their shapes, and
-//!   `learned.rs` by their values, through the escapes that `view.rs` removes.
+//!   `rows.rs` in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
+//!   and `spelling.rs` by their shapes, and `learned.rs` by their values, through the escapes that `view.rs` removes.
+//! * `commands.rs` finds them in the arguments of `programs.rs`.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
 //! * `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
@@ -45,6 +45,7 @@ mod outlet;
 mod pairs;
 mod parts;
 mod printed;
+mod programs;
 mod random;
 mod recorder;
 mod rows;
