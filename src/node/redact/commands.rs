@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Options and programs that read a secret from stdin, which `echo` writes.
-const FROM_STDIN: [&str; 11] = [
+pub(super) const FROM_STDIN: [&str; 11] = [
     "smbpasswd",
     "password-stdin",
     "passwd --stdin",

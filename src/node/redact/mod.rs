@@ -12,7 +12,7 @@
 //! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind them (`signs.rs`),
 //!   `rows.rs` in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
 //!   and `spelling.rs` by their shapes, and `learned.rs` by their values, through the escapes that `view.rs` removes.
-//! * `commands.rs` finds them in the arguments of `programs.rs`.
+//! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
 //! * `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
@@ -51,6 +51,7 @@ mod recorder;
 mod rows;
 mod sentences;
 mod shape;
+mod shell;
 mod signs;
 mod spelling;
 mod tables;

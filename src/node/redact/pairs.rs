@@ -10,7 +10,7 @@ use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
 use super::rows::BARS;
 use super::signs::{length, quote, separator, space};
-use super::{SECRET, commands, foreign, ordinary, printed, sentences, tables, telling};
+use super::{SECRET, commands, foreign, ordinary, printed, sentences, shell, tables, telling};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::cell::Cell;
 use std::ops::Range;
@@ -177,6 +177,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     commands::places(text, &mut places);
     found.extend(places.into_iter().map(Value::certain));
     printed::secrets(text, &mut lines.places);
+    shell::places(text, &mut lines.places);
     found.extend(lines.places.into_iter().map(Value::of_line));
     found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
     sort(&mut found);
