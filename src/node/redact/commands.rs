@@ -122,7 +122,9 @@ fn command(
                 skipped += usize::from(!word.starts_with(['-', '/']));
                 continue;
             }
-            places.extend((!word.starts_with('$')).then_some(place));
+            // `net user` begins sentences, too.
+            let is_word = carries == Carries::Second && ordinary::is_ordinary(word);
+            places.extend((!is_word && !word.starts_with('$')).then_some(place));
             return;
         }
         if carries == Carries::Hash {
@@ -131,6 +133,9 @@ fn command(
             return;
         }
         if carries == Carries::Chosen {
+            let opened = word.trim_start_matches([':', '(', '[']);
+            let place = place.end - opened.len()..place.end;
+            let word = opened;
             let is_secret = is_chosen(word)
                 || (word.len() >= 20 && !is_words(word))
                 || spelling::is_likely_random(word)

@@ -9,7 +9,15 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Words for a secret, and phrases of SQL.
-const PHRASES: [&str; 91] = [
+const PHRASES: [&str; 99] = [
+    "ключ: ",
+    "ключ доступа",
+    "lykilorð",
+    "Lykilorð",
+    "salasõna",
+    "Salasõna",
+    "құпиясөз",
+    "Құпиясөз",
     "d'accès",
     "d\u{2019}accès",
     "jeton",

@@ -65,7 +65,17 @@ impl Redactor {
     fn learn_all(&mut self, key: &str, value: &Value) {
         match value {
             Value::String(text) => self.learn_pair(key, text),
-            Value::Array(all) => all.iter().for_each(|one| self.learn_all(key, one)),
+            Value::Array(all) => {
+                for one in all {
+                    self.learn_all(key, one);
+                    if let Some(text) = one
+                        .as_str()
+                        .filter(|text| keys::is_secret_in_list(key, text))
+                    {
+                        self.secrets.add(text, true);
+                    }
+                }
+            }
             Value::Object(all) => all.values().for_each(|one| self.learn_all(key, one)),
             _ => {}
         }
@@ -120,7 +130,9 @@ impl Redactor {
     /// The redacted value of a key. If the key names a secret, the whole value is replaced.
     pub fn redact_pair(&mut self, key: &str, value: &str) -> String {
         self.learn_pair(key, value);
-        match keys::is_secret_pair(key, value) && !keys::is_absent(value) {
+        let is_secret =
+            keys::is_secret_pair(key, value) || keys::is_secret_in_list(key, value);
+        match is_secret && !keys::is_absent(value) {
             true => SECRET.to_owned(),
             false => self.redact(value),
         }
@@ -193,6 +205,8 @@ struct Place {
     key: Option<String>,
     /// The last string that is no key, until something other than a comma follows.
     before: Option<String>,
+    /// The name of the list of strings at this depth.
+    list: Option<(usize, String)>,
     /// Everything at this depth or deeper is a secret.
     secret_from: Option<usize>,
     /// The document is a secret of Kubernetes.
@@ -212,11 +226,14 @@ impl Place {
                     self.depth += 1;
                     let is_data = |key: &str| self.is_cluster_secret && CLUSTER_DATA.contains(&key);
                     let key = self.key.take();
+                    let name = key.clone().filter(|_| letter == '[');
+                    self.list = name.map(|name| (self.depth, name));
                     if key.is_some_and(|key| keys::is_secret(&key) || is_data(&key)) {
                         self.secret_from.get_or_insert(self.depth);
                     }
                 }
                 ']' | '}' => {
+                    self.list = self.list.take().filter(|(depth, _)| *depth < self.depth);
                     self.depth = self.depth.saturating_sub(1);
                     if self.secret_from.is_some_and(|depth| self.depth < depth) {
                         self.secret_from = None;
@@ -261,7 +278,10 @@ impl Place {
             return false;
         }
         let before = self.before.replace(string.to_owned());
-        self.secret_from.is_some()
+        let list = self.list.as_ref().filter(|(depth, _)| *depth == self.depth);
+        let is_in_list = list.is_some_and(|(_, name)| keys::is_secret_in_list(name, string));
+        is_in_list
+            || self.secret_from.is_some()
             || key
                 .as_deref()
                 .is_some_and(|key| keys::is_secret_pair(key, string))

@@ -12,7 +12,8 @@ use std::iter::Peekable;
 pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// Parts that make a name that of a secret, wherever they stand in it.
-const PARTS: [&str; 28] = [
+const PARTS: [&str; 29] = [
+    "mnemonic",
     // A pattern for a prompt.
     "assword",
     "token",
@@ -45,7 +46,11 @@ const PARTS: [&str; 28] = [
 ];
 /// Words for a password and a key in languages with mostly ASCII letters, in lower case. Others are in
 /// `foreign.rs`.
-pub(super) const FOREIGN: [&str; 32] = [
+pub(super) const FOREIGN: [&str; 36] = [
+    "zugangsdaten",
+    "segredo",
+    "geheim",
+    "kodas",
     "passwort",
     "kennwort",
     "contrasena",
@@ -92,10 +97,38 @@ const ENDS: [&str; 9] = [
     "pwd",
 ];
 /// Owners of a `pass` or `pw`, in one word or two: `SSHPASS`, `become_pass`, `bindpw`.
-const OWNERS: [&str; 27] = [
-    "admin", "ansible", "become", "bind", "bmc", "db", "ftp", "http", "imap", "ipmi", "ldap",
-    "login", "mail", "my", "mysql", "pg", "proxy", "redis", "require", "root", "smtp", "ssh",
-    "sudo", "user", "vault", "vnc", "wifi",
+const OWNERS: [&str; 31] = [
+    "keystore",
+    "truststore",
+    "srcstore",
+    "deststore",
+    "admin",
+    "ansible",
+    "become",
+    "bind",
+    "bmc",
+    "db",
+    "ftp",
+    "http",
+    "imap",
+    "ipmi",
+    "ldap",
+    "login",
+    "mail",
+    "my",
+    "mysql",
+    "pg",
+    "proxy",
+    "redis",
+    "require",
+    "root",
+    "smtp",
+    "ssh",
+    "sudo",
+    "user",
+    "vault",
+    "vnc",
+    "wifi",
 ];
 /// Parts that do so before `key`.
 const BEFORE_KEY: [&str; 16] = [
@@ -115,6 +148,20 @@ const BEFORE_KEY: [&str; 16] = [
     "subscription",
     "deploy",
     "session",
+];
+/// Words before `code`.
+const BEFORE_CODE: [&str; 11] = [
+    "verification",
+    "recovery",
+    "time",
+    "backup",
+    "otp",
+    "confirmation",
+    "2fa",
+    "mfa",
+    "pairing",
+    "login",
+    "device",
 ];
 /// Parts that do so at the end of a variable or an option; elsewhere they are ordinary words.
 const LAST: [&str; 12] = [
@@ -280,7 +327,9 @@ pub(super) fn is_secret(name: &str) -> bool {
             || is_owned(part)
     };
     let is_pair = |pair: &[String]| match pair[1].as_str() {
-        "code" => pair[0] == "pin",
+        "code" => pair[0] == "pin" || BEFORE_CODE.contains(&pair[0].as_str()),
+        "phrase" => pair[0] == "pass",
+        "assertion" => pair[0] == "client",
         "key" | "keys" => BEFORE_KEY.contains(&pair[0].as_str()),
         "pass" | "pw" => OWNERS.contains(&pair[0].as_str()),
         _ => false,
@@ -297,6 +346,16 @@ pub(super) fn is_secret_pair(name: &str, value: &str) -> bool {
         true => !is_other(name, value),
         false => weak(name).is_some_and(|weak| weak.is_secret(value)),
     }
+}
+
+/// Whether a string in the list of this name is a secret. `tokens` are numbers or words of a text, too.
+pub(super) fn is_secret_in_list(name: &str, value: &str) -> bool {
+    name.eq_ignore_ascii_case("tokens") && looks_secret(value)
+}
+
+/// Whether a value is chosen, or letters that are no word.
+pub(super) fn looks_secret(value: &str) -> bool {
+    is_chosen(value) || spelling::is_likely_random(value) || ordinary::is_unknown(value)
 }
 
 /// Whether this value says that the name stands for something else: a number of tokens, a flag, or
@@ -410,6 +469,13 @@ pub(super) fn weak(name: &str) -> Option<Weak> {
 /// Whether a word before `key` makes a name of two words of it: `API key`.
 pub(super) fn is_before_key(word: &str) -> bool {
     BEFORE_KEY
+        .iter()
+        .any(|before| word.eq_ignore_ascii_case(before))
+}
+
+/// Whether a word before `code` makes a name of two words of it: `recovery code`.
+pub(super) fn is_before_code(word: &str) -> bool {
+    BEFORE_CODE
         .iter()
         .any(|before| word.eq_ignore_ascii_case(before))
 }

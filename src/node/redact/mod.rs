@@ -10,7 +10,7 @@
 //! every file first, so that what one file shows is replaced in all.
 //!
 //! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind them (`signs.rs`),
-//!   `rows.rs` in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
+//!   `strings.rs` and `rows.rs` in strings, in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
 //!   and `spelling.rs` by their shapes, and `learned.rs` by their values, through the escapes that `view.rs` removes.
 //! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
@@ -54,6 +54,7 @@ mod shape;
 mod shell;
 mod signs;
 mod spelling;
+mod strings;
 mod tables;
 mod telling;
 mod templates;
@@ -347,14 +348,11 @@ impl Redactor {
     fn values(&self, text: &str) -> Vec<pairs::Value> {
         let mut values = Vec::new();
         for part in parts::of(text) {
-            values.extend(
-                pairs::values(part.text())
-                    .into_iter()
-                    .map(|value| pairs::Value {
-                        at: part.place(value.at),
-                        ..value
-                    }),
-            );
+            let of_part = pairs::values(part.text());
+            values.extend(of_part.into_iter().map(|value| pairs::Value {
+                at: part.place(value.at),
+                ..value
+            }));
         }
         let is_name = |word: &str| {
             word.len() <= NAME_BYTES_MAX && self.names.contains_key(&word.to_ascii_lowercase())

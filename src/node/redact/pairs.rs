@@ -10,14 +10,19 @@ use super::keys::{self, NAME_BYTES_MAX, Weak};
 use super::literals::Literals;
 use super::rows::BARS;
 use super::signs::{length, quote, separator, space};
-use super::{SECRET, commands, foreign, ordinary, printed, sentences, shell, tables, telling};
+use super::{
+    SECRET, commands, foreign, ordinary, printed, sentences, shell, tables,
+    telling,
+};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Something that every secret name contains, in lower case.
-const STEMS: [&str; 27] = [
+const STEMS: [&str; 29] = [
+    "code",
+    "assertion",
     "assword",
     "bearer",
     "salt",
@@ -48,8 +53,7 @@ const STEMS: [&str; 27] = [
 ];
 /// Longest value of several lines.
 pub(super) const VALUE_BYTES_MAX: usize = 16 << 10;
-/// Most arguments of a call, and most columns of a file with commas.
-const ARGUMENTS_MAX: usize = 8;
+/// Most columns of a file with commas.
 const COLUMNS_MAX: usize = 64;
 /// Most bytes behind a name that are searched for a sign; a value in a column is further away.
 const NEAR_BYTES_MAX: usize = 256;
@@ -59,6 +63,8 @@ const FOUND_MIN: usize = 1 << 16;
 const SLASH_BYTES_MIN: usize = 6;
 /// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 64;
+/// Longest type of a variable.
+const TYPE_BYTES_MAX: usize = 32;
 /// Commands of shells and files that stand before a variable and its value.
 const SETTERS: [&str; 6] = [
     "setenv ",
@@ -151,7 +157,11 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         let word = &text[name.clone()];
         let is_secret = match before.ends_with(['?', '&']) || before.ends_with("&amp;") {
             true => keys::is_secret_in_url(word),
-            false => keys::is_secret(word) || is_key_of_two_words(before, word),
+            false => {
+                keys::is_secret(word)
+                    || is_key_of_two_words(before, word)
+                    || is_grant(word, &text[name.end..])
+            }
         };
         if is_of_language(before, word) || is_kind(before, word) {
             continue;
@@ -386,21 +396,39 @@ fn behind_slash(text: &str, at: usize) -> Option<Range<usize>> {
     (is_last && end >= SLASH_BYTES_MIN).then_some(at..at + end)
 }
 
-/// `API key`, `access key`.
+/// `API key`, `access key`, `recovery code`.
 fn is_key_of_two_words(before: &str, word: &str) -> bool {
-    let is_key = word.eq_ignore_ascii_case("key") || word.eq_ignore_ascii_case("keys");
-    let words = before.strip_suffix([' ', '-']).filter(|_| is_key);
+    let is_before = match word {
+        _ if ["key", "keys"]
+            .iter()
+            .any(|key| word.eq_ignore_ascii_case(key)) =>
+        {
+            keys::is_before_key
+        }
+        "code" | "Code" | "codes" | "Codes" => keys::is_before_code,
+        _ => return false,
+    };
+    let words = before.strip_suffix([' ', '-']);
     let last = words.and_then(|words| {
         words
             .rsplit(|letter: char| !letter.is_alphanumeric())
             .next()
     });
-    last.is_some_and(keys::is_before_key)
+    last.is_some_and(is_before)
+}
+
+/// Whether a code is exchanged for a token of OAuth: `code=VALUE&state=x`.
+fn is_grant(word: &str, behind: &str) -> bool {
+    const BESIDE: [&str; 3] = ["&state=", "&grant_type=", "&client_id="];
+    let near = || &behind[..behind.floor_char_boundary(NEAR_BYTES_MAX.min(behind.len()))];
+    word == "code" && behind.starts_with('=') && BESIDE.iter().any(|part| near().contains(part))
 }
 
 /// Whether a name of one word is no part of a longer one, such as `comm key`.
 fn stands_alone(before: &str, weak: Weak) -> bool {
-    const SETTERS: [&str; 8] = ["export", "env", "set", "-e", "with", "and", "the", "using"];
+    const SETTERS: [&str; 11] = [
+        "export", "env", "set", "-e", "with", "and", "the", "using", "Debugger", "your", "Your",
+    ];
     let is_behind_word = before.ends_with(' ')
         && before
             .trim_end()
@@ -495,9 +523,11 @@ pub(super) struct Ends {
     header: Ahead,
     query: Ahead,
     list: Ahead,
-    tag: Ahead,
+    pub(super) tag: Ahead,
     space: Ahead,
     told: Ahead,
+    /// Of the tag behind a name.
+    pub(super) close: Ahead,
     /// Of a row in HTML, and its first cell.
     pub(super) row: Ahead,
     pub(super) cell: Ahead,
@@ -524,6 +554,7 @@ impl Layout<'_> {
             return self.cells(spaced, found);
         }
         if rest.starts_with("</") {
+            self.next_element(spaced, found);
             return self.html_cells(spaced, found);
         }
         // `<entry key="password">VALUE</entry>`.
@@ -595,6 +626,14 @@ impl Layout<'_> {
         let rest = &self.text[at..];
         let is_certain = is_certain || is_query || is_header;
         // The string of a prompt ends: `expect "Password:"`.
+        // The end of bold in Markdown: `**Token:** VALUE`.
+        let stars = length(rest, |byte| byte != b'*');
+        if stars == 2 && before.ends_with("**") {
+            return self.one(self.skip_spaces(at + stars), is_certain, found);
+        }
+        if let Some(typed) = behind_type(rest).filter(|_| separator == ":") {
+            return self.one(at + typed, true, found);
+        }
         if behind == self.name.end + separator.len() && self.line.ends_string(rest) {
             return;
         }
@@ -639,7 +678,7 @@ impl Layout<'_> {
         self.one(at, is_certain || separator != ":", found);
     }
 
-    /// One value: in quotes, or up to the next space.
+    /// One value: in quotes or braces, or up to the next space.
     pub(super) fn one(&self, at: usize, is_certain: bool, found: &mut Vec<Value>) {
         let mut at = at;
         for wrapper in ["Some(", "Ok(", "b", "r", "u", "f", "$"] {
@@ -654,6 +693,12 @@ impl Layout<'_> {
         }
         let at = self.skip_scheme(at);
         let end = self.end_of_word(at);
+        // As ODBC writes it; of Python, this is a reference.
+        let inner = self.text[at..end].strip_prefix('{');
+        let close = inner.and_then(|inner| inner.find('}'));
+        if let Some(close) = close.filter(|close| *close > 0) {
+            return self.push(at + 1..at + 1 + close, is_certain, found);
+        }
         let trimmed = self.text[at..end].trim_end_matches([',', ';', ')', ']', '}']);
         self.push(at..at + trimmed.len(), is_certain, found);
     }
@@ -686,7 +731,7 @@ impl Layout<'_> {
 
     /// The end of a string that has begun, without the quote; the end of the line if nothing
     /// ends the string.
-    fn end_of_string(&self, from: usize, quote: &str) -> usize {
+    pub(super) fn end_of_string(&self, from: usize, quote: &str) -> usize {
         let rest = &self.text[from..];
         let most = as_far_as_a_value(rest);
         let mut at = 0;
@@ -710,72 +755,7 @@ impl Layout<'_> {
         self.line_end(from)
     }
 
-    /// `<password>VALUE</password>`.
-    fn element(&self, at: usize, is_certain: bool, found: &mut Vec<Value>) {
-        let rest = &self.text[at..];
-        let end = self.ends.tag.find(self.text, at, |rest| rest.find('<'));
-        let most = at + as_far_as_a_value(rest).len();
-        self.push(at..end.min(most), is_certain, found);
-    }
-
-    /// The next string of a list, `"--password", "VALUE"`, or the value of
-    /// `"name": "KEY", "value": "VALUE"`.
-    fn next_string(&self, at: usize, found: &mut Vec<Value>) {
-        let comma = self.skip_white(at);
-        if !self.text[comma..].starts_with(',') {
-            return self.named_value(at, found);
-        }
-        let next = self.skip_white(comma + 1);
-        let Some(quote) = quote(&self.text[next..]) else {
-            return;
-        };
-        let from = next + quote.len();
-        let end = self.end_of_string(from, quote);
-        let is_value = self.text[from..end].eq_ignore_ascii_case("value");
-        match is_value {
-            true => self.named_value(next, found),
-            false => self.push(from..end, true, found),
-        }
-    }
-
-    /// `value: VALUE` behind `name: KEY`.
-    fn named_value(&self, at: usize, found: &mut Vec<Value>) {
-        let at = self.skip_quotes(self.skip_white(at));
-        let Some(behind) = self.text[at..].strip_prefix("value") else {
-            return;
-        };
-        let at = self.skip_spaces(self.skip_quotes(self.text.len() - behind.len()));
-        if let Some(separator) = separator(&self.text[at..]) {
-            self.one(self.skip_spaces(at + separator.len()), true, found);
-        }
-    }
-
-    /// The strings of a call or of a tuple that look chosen: `BasicAuth("bob", "VALUE")`,
-    /// `auth=("bob", "VALUE")`.
-    fn arguments(&self, at: usize, found: &mut Vec<Value>) {
-        let mut at = at + 1;
-        for _ in 0..ARGUMENTS_MAX {
-            at = self.skip_white(at);
-            let Some(quote) = quote(&self.text[at..]) else {
-                return;
-            };
-            let from = at + quote.len();
-            let end = self.end_of_string(from, quote);
-            if keys::is_chosen(&self.text[from..end]) {
-                self.push(from..end, true, found);
-            }
-            if !self.text[end..].starts_with(quote) {
-                return;
-            }
-            at = self.skip_white(end + quote.len());
-            if !self.text[at..].starts_with(',') {
-                return;
-            }
-            at += 1;
-        }
-    }
-
-    fn skip_quotes(&self, at: usize) -> usize {
+    pub(super) fn skip_quotes(&self, at: usize) -> usize {
         let mut at = at;
         while let Some(quote) = quote(&self.text[at..]) {
             at += quote.len();
@@ -802,7 +782,7 @@ impl Layout<'_> {
         if is_last { at } else { next }
     }
 
-    fn skip_spaces(&self, at: usize) -> usize {
+    pub(super) fn skip_spaces(&self, at: usize) -> usize {
         let mut end = at;
         while end - at < SPACES_MAX {
             match space(&self.text[end..]) {
@@ -813,7 +793,7 @@ impl Layout<'_> {
         end
     }
 
-    fn skip_white(&self, at: usize) -> usize {
+    pub(super) fn skip_white(&self, at: usize) -> usize {
         let is_white = |byte: u8| byte.is_ascii_whitespace() || byte == 0;
         at + length(&self.text[at..], |byte| !is_white(byte)).min(SPACES_MAX)
     }
@@ -832,6 +812,15 @@ impl Layout<'_> {
 /// The beginning of a text that the longest value fills.
 pub(super) fn as_far_as_a_value(text: &str) -> &str {
     &text[..text.floor_char_boundary(VALUE_BYTES_MAX)]
+}
+
+/// Where the string begins behind the type of a variable: `string = 'VALUE'`.
+fn behind_type(rest: &str) -> Option<usize> {
+    let of_type = |byte: u8| byte.is_ascii_alphanumeric() || b"&<>?_".contains(&byte);
+    let near = &rest.as_bytes()[..rest.len().min(TYPE_BYTES_MAX)];
+    let length = near.iter().take_while(|byte| of_type(**byte)).count();
+    let behind = rest[length..].strip_prefix(" = ")?;
+    (length > 0 && quote(behind).is_some()).then(|| rest.len() - behind.len())
 }
 
 fn ends_line_char(letter: char) -> bool {

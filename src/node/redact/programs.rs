@@ -33,7 +33,7 @@ pub(super) enum Carries {
 }
 
 /// Programs, or a program and its subcommand, and their options.
-pub(super) const PROGRAMS: [(&str, &[&str], Carries); 90] = [
+pub(super) const PROGRAMS: [(&str, &[&str], Carries); 92] = [
     ("ConvertTo-SecureString", &[], Carries::First),
     ("useradd", &["-p"], Carries::Value),
     ("usermod", &["-p"], Carries::Value),
@@ -136,4 +136,6 @@ pub(super) const PROGRAMS: [(&str, &[&str], Carries); 90] = [
     ("authentication-key", &[], Carries::Chosen),
     ("key-string", &[], Carries::Chosen),
     ("sec_basic_key", &[], Carries::Chosen),
+    ("user =", &[""], Carries::AfterColon),
+    ("proxy-user =", &[""], Carries::AfterColon),
 ];

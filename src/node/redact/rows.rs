@@ -65,7 +65,8 @@ impl Layout<'_> {
         let end = self.line_end(at).min(most);
         let next = self.text[end..].trim_start_matches(['\r', '\n', ' ']);
         // A header, whose rows `tables.rs` reads.
-        if next.starts_with("|-") || next.starts_with("| -") || next.starts_with("|:") {
+        let rules = ["|-", "| -", "|:", "+-", "--"];
+        if rules.iter().any(|rule| next.starts_with(rule)) {
             return;
         }
         let escape = self

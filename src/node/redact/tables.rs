@@ -48,7 +48,10 @@ pub(super) fn column(
                 .bytes()
                 .any(|byte| byte.is_ascii_digit() || byte == b'.')
     };
-    if names.len() < 2 || words > 2 || !header.split_whitespace().all(is_title) {
+    // Columns of a database have any name.
+    let is_column = |word: &str| gap == Gap::Bar && word.bytes().all(is_of_column);
+    let is_header = |word: &str| is_title(word) || is_column(word);
+    if names.len() < 2 || words > 2 || !header.split_whitespace().all(is_header) {
         return;
     }
     let start = names[number].start;
@@ -58,6 +61,10 @@ pub(super) fn column(
         // A header that is repeated has rows of its own.
         if line.is_empty() || line.len() > ROW_BYTES_MAX || line == header.trim_end() {
             return;
+        }
+        if line.bytes().all(|byte| b"-+=|: ".contains(&byte)) {
+            from += row.len();
+            continue;
         }
         let found: Vec<Range<usize>> = cells(line, gap).collect();
         if found.len() < 2 {
@@ -73,6 +80,10 @@ pub(super) fn column(
         }
         from += row.len();
     }
+}
+
+fn is_of_column(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_|".contains(&byte)
 }
 
 /// How the cells of a header are apart; `None` if the line is no header.

@@ -8,6 +8,7 @@
 
 use super::keys::{self, FOREIGN, is_absent};
 use super::ordinary::is_ordinary;
+use super::printed;
 use std::ops::Range;
 
 /// Names that only a secret has, in lower case. `key`, `token` and `pass` are also other things.
@@ -33,8 +34,7 @@ const BEFORE: [&str; 21] = [
 ];
 /// Words that say that a value follows on the next line.
 const FOLLOWS: [&str; 5] = ["below", "next line", "follows", "following", "as above"];
-/// What stands before a typed command, and beginnings of commands that print a secret that they name.
-const PROMPTS: [&str; 3] = ["$ ", "# ", ">>> "];
+/// Beginnings of commands that print a secret that they name.
 const PRINTS: [&str; 7] = [
     "cat ",
     "echo $",
@@ -77,10 +77,13 @@ fn is_behind_first(before: &str) -> bool {
 
 /// Whether a line is a command behind the prompt of a shell or of Python, and prints a variable or a file.
 pub(super) fn is_printed(line: &str) -> bool {
-    PROMPTS
-        .iter()
-        .filter_map(|prompt| line.strip_prefix(prompt))
-        .any(|command| PRINTS.iter().any(|print| command.starts_with(print)))
+    let python = line.strip_prefix(">>> ");
+    let command = python.or_else(|| printed::command(line));
+    command.is_some_and(|command| {
+        PRINTS
+            .iter()
+            .any(|print| command.starts_with(print.trim_end()))
+    })
 }
 
 /// The words that may be secrets on the line of a name, and on the next one if this one asks for it.
@@ -146,7 +149,11 @@ fn is_prompt(line: &str, behind: &str) -> bool {
     // `cat password.txt` prints it.
     let command = line.trim_start_matches(['$', '#', '+', ' ']);
     let is_printed = command.starts_with("cat ") || is_printed(line);
-    is_near && (is_printed || is_title || trimmed.ends_with([':', '\u{ff1a}', '=', '?']))
+    is_near
+        && (is_printed
+            || is_title
+            || trimmed.ends_with([':', '\u{ff1a}', '=', '?'])
+            || trimmed.ends_with(" is"))
         || FOLLOWS.iter().any(|word| lower.contains(word))
 }
 
