@@ -12,7 +12,7 @@
 //! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind them (`signs.rs`),
 //!   `strings.rs` and `rows.rs` in strings, in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
 //!   and `spelling.rs` by their shapes, and `learned.rs` by their values, through the escapes that `view.rs` removes.
-//! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents.
+//! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents, `secret_formats.rs` in files and messages.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
 //! * `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
@@ -49,6 +49,7 @@ mod programs;
 mod random;
 mod recorder;
 mod rows;
+mod secret_formats;
 mod sentences;
 mod shape;
 mod shell;

@@ -6,12 +6,14 @@
 //!   of a program, `{q}` quotes or none,
 //!   `{sign}` an equals sign or a colon, `{time}` of ISO 8601, `{v4}` an address, `{mode}` of a file.
 //! * `{ids}` a list such as `27(X),100(Y)`, `{nodes}` the words up to the line end, `{person}` words up to `<`.
-//! * `{[node}` and `{]}` stand around parts that are one name together, `{hash}` is at least 8 digits of one, `{pool}`
-//!   the rest of the name of a node of a pool in Google's cloud.
+//! * `{[node}` and `{]}` stand around parts that are one name together, `{hash}` is at least 8 digits of one, `{secret}` a
+//!   word that looks like one, `{pool}` the rest of the name of a node of a pool in Google's cloud.
 #![forbid(unsafe_code)]
 
 use super::context::{Kind, may_be_name};
+use super::keys::looks_secret;
 use super::{NAME_BYTES_MAX, nodes, ordinary};
+use std::ops::Range;
 
 /// Longest word, and most white space, that a template passes over.
 const WORD_BYTES_MAX: usize = 256;
@@ -54,7 +56,11 @@ enum Part {
     Hash,
     Pool,
     Tag,
+    Secret,
 }
+
+/// What a template found: a name of a kind, or a secret.
+type Match<'a> = (Option<Kind>, &'a str);
 
 /// A template, prepared once.
 #[derive(Debug)]
@@ -102,21 +108,39 @@ impl Template {
         at: usize,
         found: &mut impl FnMut(Kind, &'a str),
     ) {
+        if self.is_in_word(text, at) {
+            return;
+        }
+        let mut all = Vec::new();
+        if self.matches(text, at, &mut all) {
+            let names = all
+                .into_iter()
+                .filter_map(|(kind, name)| Some((kind?, name)));
+            names.for_each(|(kind, name)| found(kind, name));
+        }
+    }
+
+    /// The place of the secret of a text that has the template at `at`.
+    pub(super) fn secret(&self, text: &str, at: usize) -> Option<Range<usize>> {
+        let mut all = Vec::new();
+        let is_found = !self.is_in_word(text, at) && self.matches(text, at, &mut all);
+        let secret = all.into_iter().find(|(kind, _)| kind.is_none());
+        let begin = |secret: &str| secret.as_ptr() as usize - text.as_ptr() as usize;
+        let (_, secret) = secret.filter(|_| is_found)?;
+        Some(begin(secret)..begin(secret) + secret.len())
+    }
+
+    /// Whether a place is inside a word with which the template begins.
+    fn is_in_word(&self, text: &str, at: usize) -> bool {
         let is_of_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '-';
         let is_joined = |letter: char| match self.is_end_of_key {
             true => letter.is_alphanumeric(),
             false => is_of_word(letter),
         };
-        if self.literal().starts_with(is_of_word) && text[..at].ends_with(is_joined) {
-            return;
-        }
-        let mut names = Vec::new();
-        if self.matches(text, at, &mut names) {
-            names.into_iter().for_each(|(kind, name)| found(kind, name));
-        }
+        self.literal().starts_with(is_of_word) && text[..at].ends_with(is_joined)
     }
 
-    fn matches<'a>(&self, text: &'a str, at: usize, names: &mut Vec<(Kind, &'a str)>) -> bool {
+    fn matches<'a>(&self, text: &'a str, at: usize, names: &mut Vec<Match<'a>>) -> bool {
         let mut at = at;
         let mut begun = None;
         for part in &self.parts {
@@ -128,16 +152,24 @@ impl Template {
                     Some(0)
                 }
                 Part::Stop => {
-                    names.extend(begun.take().map(|(kind, from)| (kind, &text[from..at])));
+                    names.extend(
+                        begun
+                            .take()
+                            .map(|(kind, from)| (Some(kind), &text[from..at])),
+                    );
                     Some(0)
                 }
                 Part::Name(kind, is_any) => {
                     let name = name(rest);
                     is_name(kind, name, is_any).then(|| {
-                        names.push((kind, name));
+                        names.push((Some(kind), name));
                         name.len()
                     })
                 }
+                Part::Secret => secret(rest).map(|secret| {
+                    names.push((None, secret));
+                    secret.len()
+                }),
                 Part::Ids => ids(rest, names),
                 Part::Nodes => hosts(rest, names),
                 Part::Person => person(rest, names),
@@ -175,6 +207,7 @@ fn part(written: &'static str) -> Part {
         "hash" => Part::Hash,
         "pool" => Part::Pool,
         "tag" => Part::Tag,
+        "secret" => Part::Secret,
         _ if written.starts_with('[') => Part::Begin(kind),
         _ => Part::Name(kind, !written.starts_with('~')),
     }
@@ -232,7 +265,7 @@ fn length(part: Part, rest: &str) -> Option<usize> {
             (length >= HASH_BYTES_MIN).then_some(length)
         }
         Part::Tag => some(run(WORD_BYTES_MAX, |byte| {
-            byte.is_ascii_alphanumeric() || b"_./-".contains(&byte)
+            byte.is_ascii_alphanumeric() || b"_./*-".contains(&byte)
         })),
         Part::Pool => {
             let name = name(rest);
@@ -288,8 +321,16 @@ fn is_name(kind: Kind, name: &str, is_any: bool) -> bool {
         }
 }
 
+/// The word at the beginning of a text, if it looks like a secret.
+fn secret(rest: &str) -> Option<&str> {
+    let most = &rest[..rest.floor_char_boundary(WORD_BYTES_MAX.min(rest.len()))];
+    let ends = |letter: char| letter.is_whitespace() || "\"'`,;&<>)]}\\/".contains(letter);
+    let word = &most[..most.find(ends).unwrap_or(most.len())];
+    looks_secret(word).then_some(word)
+}
+
 /// `27(X),100(Y)`.
-fn ids<'a>(rest: &'a str, names: &mut Vec<(Kind, &'a str)>) -> Option<usize> {
+fn ids<'a>(rest: &'a str, names: &mut Vec<Match<'a>>) -> Option<usize> {
     let mut at = 0;
     for _ in 0..NAMES_MAX {
         let id = &rest[at..];
@@ -298,7 +339,7 @@ fn ids<'a>(rest: &'a str, names: &mut Vec<(Kind, &'a str)>) -> Option<usize> {
         };
         let name = name(&id[open + 1..]);
         if is_name(Kind::User, name, false) {
-            names.push((Kind::User, name));
+            names.push((Some(Kind::User), name));
         }
         at += open + 1 + name.len();
         match rest[at..].strip_prefix("),") {
@@ -310,7 +351,7 @@ fn ids<'a>(rest: &'a str, names: &mut Vec<(Kind, &'a str)>) -> Option<usize> {
 }
 
 /// The hosts behind an address, which nothing else follows on the line but a comment.
-fn hosts<'a>(rest: &'a str, names: &mut Vec<(Kind, &'a str)>) -> Option<usize> {
+fn hosts<'a>(rest: &'a str, names: &mut Vec<Match<'a>>) -> Option<usize> {
     let most = &rest[..rest.floor_char_boundary(WORD_BYTES_MAX.min(rest.len()))];
     let line = most.split(['\n', '\r', '#']).next()?;
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -322,23 +363,23 @@ fn hosts<'a>(rest: &'a str, names: &mut Vec<(Kind, &'a str)>) -> Option<usize> {
         let short = word.split('.').next().unwrap_or_default();
         is_name(Kind::Node, short, false)
     });
-    names.extend(hosts.map(|host| (Kind::Node, host)));
+    names.extend(hosts.map(|host| (Some(Kind::Node), host)));
     Some(line.len())
 }
 
 /// The name of a person before a mail address: all of it, and each word of it that is not ordinary.
-fn person<'a>(rest: &'a str, names: &mut Vec<(Kind, &'a str)>) -> Option<usize> {
+fn person<'a>(rest: &'a str, names: &mut Vec<Match<'a>>) -> Option<usize> {
     let most = &rest[..rest.floor_char_boundary(PERSON_BYTES_MAX.min(rest.len()))];
     let end = most.find(" <")?;
     let written = &most[..end];
     if written.contains(|letter: char| letter.is_control() || ":=/\"".contains(letter)) {
         return None;
     }
-    names.push((Kind::User, written));
+    names.push((Some(Kind::User), written));
     let words = written
         .split(' ')
         .filter(|word| is_name(Kind::User, word, false));
-    names.extend(words.map(|word| (Kind::User, word)));
+    names.extend(words.map(|word| (Some(Kind::User), word)));
     Some(end)
 }
 
