@@ -10,7 +10,7 @@
 //! every file first, so that what one file shows is replaced in all.
 //!
 //! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind them (`signs.rs`),
-//!   `strings.rs` and `rows.rs` in strings, in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
+//!   `strings.rs`, `rows.rs` and `nested.rs` in strings, in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
 //!   and `spelling.rs` by their shapes, and `learned.rs` by their values, through the escapes that `view.rs` removes.
 //! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents, `secret_formats.rs` in files and messages.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
@@ -39,6 +39,7 @@ mod layouts;
 mod learned;
 mod literals;
 mod name_formats;
+mod nested;
 mod nodes;
 mod ordinary;
 mod outlet;

@@ -11,7 +11,7 @@ use super::literals::Literals;
 use super::rows::BARS;
 use super::signs::{length, quote, separator, space};
 use super::{
-    SECRET, commands, foreign, ordinary, printed, secret_formats, sentences, shell, tables,
+    SECRET, commands, foreign, nested, ordinary, printed, secret_formats, sentences, shell, tables,
     telling,
 };
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
@@ -189,6 +189,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     printed::secrets(text, &mut lines.places);
     shell::places(text, &mut lines.places);
     secret_formats::places(text, &mut lines.places);
+    nested::places(text, &mut lines.places);
     found.extend(lines.places.into_iter().map(Value::of_line));
     found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
     sort(&mut found);
