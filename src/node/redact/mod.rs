@@ -12,7 +12,8 @@
 //! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind them (`signs.rs`),
 //!   `strings.rs`, `rows.rs` and `nested.rs` in strings, in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
 //!   and `spelling.rs` by their shapes, and `learned.rs` by their values, through the escapes that `view.rs` removes.
-//! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents, `secret_formats.rs` in files and messages.
+//! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents, `secret_formats.rs` in files and messages,
+//!   `hidden.rs` behind letters that take no place.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
 //! * `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
@@ -32,6 +33,7 @@ mod file;
 mod foreign;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod hidden;
 mod json;
 mod keys;
 #[cfg(test)]
@@ -350,7 +352,8 @@ impl Redactor {
     fn values(&self, text: &str) -> Vec<pairs::Value> {
         let mut values = Vec::new();
         for part in parts::of(text) {
-            let of_part = pairs::values(part.text());
+            let mut of_part = pairs::values(part.text());
+            hidden::values(part.text(), &mut of_part);
             values.extend(of_part.into_iter().map(|value| pairs::Value {
                 at: part.place(value.at),
                 ..value
