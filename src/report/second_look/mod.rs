@@ -3,13 +3,16 @@
 //! It shares neither code nor tables with `tcpx_node::redact`, so a layout or a kind of token
 //! that the redaction misses is found here by another rule: the published formats of tokens
 //! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
-//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), names behind words (`nouns.rs`) and in formats of
+//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), arguments
+//! (`arguments.rs`), lines below one that tells of a secret (`below.rs`), names behind words (`nouns.rs`) and in formats of
 //! programs (`places.rs`), what typed commands print (`typed.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
 //! Where it is in doubt, it tells.
 //!
 //! Not here: replacing anything.
 #![forbid(unsafe_code)]
 
+mod arguments;
+mod below;
 mod entropy;
 mod formats;
 #[cfg(test)]
@@ -106,6 +109,7 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
     let mut table = nouns::Table::default();
     let mut columns = places::Columns::default();
     let mut typed = typed::Typed::default();
+    let mut below = below::Below::default();
     let is_end = |byte: &u8| match is_binary {
         true => !(0x20..0x7f).contains(byte),
         false => *byte == b'\n',
@@ -125,6 +129,7 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
             let mut names = table.find(&text);
             names.extend(columns.find(&text));
             names.extend(typed.find(&text));
+            names.extend(below.find(&text));
             if found.is_empty() {
                 found.extend(told);
             }
@@ -155,6 +160,7 @@ fn of_line(line: &str) -> Vec<Found> {
     let mut found = formats::find(line);
     found.extend(named::find(line));
     found.extend(told::find(line));
+    found.extend(arguments::find(line));
     found.extend(nouns::find(line));
     found.extend(places::find(line));
     found.extend(entropy::find(line));

@@ -28,7 +28,7 @@ static TELLS: LazyLock<Option<Pattern>> = LazyLock::new(|| {
     let latin = r"passwort|kennwort|contrase|wachtwoord|\bhas[lł][oae]|[sş]ifre|\bparol[aăeǎ]|l[oö]senord|salasana|\bheslo|adgangskode|jelsz[oó]|kata sandi|m[aậ]t kh[aẩ]u|\bpassord|mot de passe|\bcl[eé]f? (?:api|d.api)|\bclave\b|\bchiave\b|\bchave\b|\bsenha\b";
     let other =
         r"كلمة|पासवर्ड|κωδικ|συνθηματικ|รหัสผ่าน|סיסמ|парол|密码|密碼|パスワード|비밀번호|암호";
-    let printed = r"^(?:\$|#|>>>) (?:cat|echo \W?\$|printenv|print\(os\.environ|os\.environ|pass show).*(?:token|key)";
+    let printed = r"^(?:\$|#|>>>|[^$#%]{0,100}[@~\]][^$#%]{0,60}[$#%]) (?:cat|echo \W?\$|printenv|print\(os\.environ|os\.environ|pass show).*(?:token|key)";
     Pattern::new(&format!("(?i){english}|{latin}|{other}|{printed}"))
 });
 
@@ -94,6 +94,7 @@ impl Above {
     /// A row beneath a header, or a header.
     fn row(&mut self, line: &str, all: &mut Vec<Found>) {
         let cells: Vec<&str> = line
+            .trim_end()
             .split(['|', '\t', ' ', ';'])
             .filter(|cell| !cell.is_empty())
             .map(str::trim)
@@ -156,7 +157,8 @@ fn is_prompt(line: &str, behind: &str) -> bool {
     let is_short = behind.len() <= PROMPT_BYTES_MAX;
     let ends = line
         .trim_end_matches(is_end)
-        .ends_with([':', '\u{ff1a}', '?']);
+        .ends_with([':', '\u{ff1a}', '?'])
+        || line.ends_with(" is");
     let is_title = behind.trim_matches(is_end).is_empty()
         && line.len() <= PROMPT_BYTES_MAX
         && !line.contains('=');
@@ -191,7 +193,7 @@ fn found(at: Range<usize>) -> Found {
 }
 
 /// Whether a word is no word of ours.
-fn is_odd(word: &str) -> bool {
+pub(super) fn is_odd(word: &str) -> bool {
     let word = word.trim_end_matches(['.', '!', '?']);
     let has_sign = word.bytes().any(|byte| b"%!#^&*~+".contains(&byte));
     let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
