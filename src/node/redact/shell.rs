@@ -47,10 +47,15 @@ pub(super) fn places(text: &str, places: &mut Vec<Range<usize>>) {
 
 /// The word behind each `<<<`.
 fn here_strings(line: &str, at: usize, places: &mut Vec<Range<usize>>) {
+    let mut seen = 0;
     for sign in memchr::memmem::find_iter(line.as_bytes(), "<<<") {
+        if sign < seen {
+            continue;
+        }
         let behind = line[sign..].trim_start_matches(['<', ' ', '"', '\'']);
         let word = word(behind);
         let begin = line.len() - behind.len();
+        seen = begin;
         if !word.starts_with(['$', '-']) && !ordinary::is_ordinary(word) && !is_absent(word) {
             places.push(at + begin..at + begin + word.len());
         }
