@@ -10,13 +10,14 @@
 //! every file first, so that what one file shows is replaced in all.
 //!
 //! * `pairs.rs` finds secrets by their names (`keys.rs`, `foreign.rs`) and the signs behind them (`signs.rs`),
-//!   `strings.rs`, `rows.rs` and `nested.rs` in strings, in other cells and on other lines, `sentences.rs` by the words around them, `tokens.rs`, `random.rs`
-//!   and `spelling.rs` by their shapes, and `learned.rs` by their values, through the escapes that `view.rs` removes.
-//! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents, `secret_formats.rs` in files and messages,
-//!   `hidden.rs` behind letters that take no place.
+//!   `strings.rs`, `rows.rs` and `nested.rs` in strings, in other cells and on other lines, `sentences.rs` by the
+//!   words around them, `tokens.rs`, `random.rs` and `spelling.rs` by their shapes, and `learned.rs` by their values,
+//!   through the escapes that `view.rs` removes.
+//! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents, `secret_formats.rs` in
+//!   files and messages, `hidden.rs` behind letters that take no place.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
-//! * `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
+//! * `lines.rs` knows the line of a name, `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
 //! * `context.rs` and `nodes.rs` find names, also in the formats of `name_formats.rs`, which `templates.rs` matches;
 //!   `printed.rs` finds what commands print, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
@@ -39,6 +40,7 @@ mod keys;
 #[cfg(test)]
 mod layouts;
 mod learned;
+mod lines;
 mod literals;
 mod name_formats;
 mod nested;
