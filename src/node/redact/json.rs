@@ -130,8 +130,7 @@ impl Redactor {
     /// The redacted value of a key. If the key names a secret, the whole value is replaced.
     pub fn redact_pair(&mut self, key: &str, value: &str) -> String {
         self.learn_pair(key, value);
-        let is_secret =
-            keys::is_secret_pair(key, value) || keys::is_secret_in_list(key, value);
+        let is_secret = keys::is_secret_pair(key, value) || keys::is_secret_in_list(key, value);
         match is_secret && !keys::is_absent(value) {
             true => SECRET.to_owned(),
             false => self.redact(value),

@@ -8,7 +8,11 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Formats that begin with a text wherever it stands.
-const ANYWHERE: [&str; 8] = [
+const ANYWHERE: [&str; 12] = [
+    "AUTH PLAIN {secret}",
+    "AUTH LOGIN {secret}",
+    "New value: {secret}",
+    " -k {secret}",
     "*tokens{q}{sign}[{q}{secret}",
     "sessionid{sign}{q}{secret}",
     "csrftoken{sign}{q}{secret}",

@@ -8,7 +8,8 @@ use regex::{Regex, RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
 /// A format with `VALUE`, and whether an ordinary word may stand in its place. `Q` is a quote or nothing.
-const RULES: [(&str, bool); 43] = [
+const RULES: [(&str, bool); 44] = [
+    (r"(?:AUTH (?:PLAIN|LOGIN)|New value:| -k) VALUE", true),
     (r"curl .*?(?:-b|--cookie)[= ]Q[A-Za-z0-9_.-]+=VALUE", false),
     (r"(?:^|[ ;|])http -a [A-Za-z0-9_.-]+:VALUE", false),
     (r"etcdctl .*?--user[= ][A-Za-z0-9_.-]+:VALUE", false),
