@@ -21,6 +21,10 @@ static NAMED: LazyLock<Option<Pattern>> = LazyLock::new(|| {
     ))
 });
 
+/// Longest value, and most bytes of the cells of a row behind a name.
+const VALUE_BYTES_MAX: usize = 512;
+const ROW_BYTES_MAX: usize = 4096;
+
 pub(super) fn find(line: &str) -> Vec<Found> {
     let Some(named) = &*NAMED else {
         return vec![found(0..line.len())];
@@ -62,7 +66,7 @@ fn found(at: Range<usize>) -> Found {
 /// The word at `at`, unless it is a placeholder or a part of a sentence.
 fn word(line: &str, at: usize) -> Option<Range<usize>> {
     let ends = |letter: char| letter.is_whitespace() || "\"'`<>|,;\\&)}]%".contains(letter);
-    let rest = &line[at..];
+    let rest = near(line, at, VALUE_BYTES_MAX);
     let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
     let is_reference = word.starts_with(['$', '%', '{']);
     let is_sentence = word.bytes().all(|byte| byte.is_ascii_lowercase())
@@ -77,6 +81,11 @@ fn word(line: &str, at: usize) -> Option<Range<usize>> {
     is_doubt.then_some(at..at + word.len())
 }
 
+/// A line from a place on, as far as a value or a row is read: a line may be full of names.
+fn near(line: &str, at: usize, bytes: usize) -> &str {
+    &line[at..line.floor_char_boundary((at + bytes).min(line.len()))]
+}
+
 /// A decimal fraction, with or without a unit of time: `per token: 11.2ms`.
 fn is_measured(word: &str) -> bool {
     let number = word.trim_end_matches(['m', 'u', 'n', 's']);
@@ -86,7 +95,7 @@ fn is_measured(word: &str) -> bool {
 
 /// The words in the rest of a row, without tags.
 fn cells(line: &str, at: usize, all: &mut Vec<Found>) {
-    let row = &line[at..];
+    let row = near(line, at, ROW_BYTES_MAX);
     // In a JSON string, a line ends with an escape.
     let end = ["</tr", "\\n"].iter().filter_map(|end| row.find(end)).min();
     let row = &row[..end.unwrap_or(row.len())];
@@ -109,5 +118,23 @@ fn cells(line: &str, at: usize, all: &mut Vec<Found>) {
         }
         is_tag = letter == '<';
         begin = end + letter.len_utf8();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_of_a_long_line_is_followed_by_a_bounded_value() {
+        for (piece, bytes) in [
+            ("credentials=(", VALUE_BYTES_MAX),
+            ("<td>password</td><td>value</td>", ROW_BYTES_MAX),
+        ] {
+            // To the end of the line, each would be as long as the line.
+            for found in find(&piece.repeat(1 << 10)) {
+                assert!(found.at.len() <= bytes, "{piece}");
+            }
+        }
     }
 }
