@@ -29,6 +29,8 @@ const OPEN: [&str; 12] = [
     "labels",
 ];
 
+const ENDS: [&str; 6] = ["name", "ref", "path", "file", "mode", "url"];
+
 /// The words that may be secrets below such a key.
 pub(super) fn places(text: &str, places: &mut Vec<Range<usize>>) {
     // The indentation of the last such key, and how many lines stood below it.
@@ -70,7 +72,11 @@ fn tells(line: &str) -> bool {
 fn value(text: &str, at: usize, written: &str, places: &mut Vec<Range<usize>>) {
     let pair = written.split_once(": ");
     let key = pair.map(|(key, _)| key.trim_start_matches("- ").trim_matches(['"', '\'']));
-    if key.is_some_and(|key| OPEN.iter().any(|open| key.eq_ignore_ascii_case(open))) {
+    let is_open = |key: &str| {
+        let lower = key.to_ascii_lowercase();
+        OPEN.iter().any(|open| lower == *open) || ENDS.iter().any(|end| lower.ends_with(end))
+    };
+    if key.is_some_and(is_open) {
         return;
     }
     let end = at + written.len();
@@ -100,7 +106,7 @@ mod tests {
         );
         for text in [
             "secretKeyRef:\n  name: bavotukemi\n  key: dunapelito",
-            "secret:\n  name: bavotukemi",
+            "secret:\n  secretName: bavotukemi",
             "volumes:\n  value: bavotukemi",
             "tokens:\nbavotukemi",
         ] {

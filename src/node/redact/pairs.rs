@@ -344,7 +344,15 @@ fn is_key_of_two_words(before: &str, word: &str) -> bool {
 fn is_grant(word: &str, behind: &str) -> bool {
     const BESIDE: [&str; 3] = ["&state=", "&grant_type=", "&client_id="];
     let near = || &behind[..behind.floor_char_boundary(NEAR_BYTES_MAX.min(behind.len()))];
-    word == "code" && behind.starts_with('=') && BESIDE.iter().any(|part| near().contains(part))
+    // The status of an answer is a number.
+    let value = behind.strip_prefix('=').unwrap_or_default();
+    let is_number = value
+        .trim_start_matches(|letter: char| letter.is_ascii_digit())
+        .starts_with('&');
+    word == "code"
+        && !value.is_empty()
+        && !is_number
+        && BESIDE.iter().any(|part| near().contains(part))
 }
 
 /// Whether a name of one word is no part of a longer one, such as `comm key`.

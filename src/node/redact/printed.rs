@@ -20,7 +20,7 @@ enum Output {
 }
 
 /// Beginnings of commands, behind which a word ends.
-const COMMANDS: [(&str, Output); 67] = [
+const COMMANDS: [(&str, Output); 66] = [
     ("pass show", Output::Secret),
     ("gopass show", Output::Secret),
     ("pass generate", Output::Secret),
@@ -89,7 +89,6 @@ const COMMANDS: [(&str, Output); 67] = [
     ("logname", Output::Name(Kind::User)),
     ("id -un", Output::Name(Kind::User)),
     ("echo $USER", Output::Name(Kind::User)),
-    ("users", Output::Names(Kind::User)),
     (
         "gcloud config get-value project",
         Output::Name(Kind::Project),
@@ -136,13 +135,18 @@ pub(super) fn command(line: &str) -> Option<&str> {
 
 /// What the command of a line prints, if it is listed.
 fn output(command: &str) -> Option<Output> {
-    let is = |begin: &str| {
+    let is = |(begin, output): &&(&str, Output)| {
         let behind = command.strip_prefix(begin);
-        behind.is_some_and(|behind| {
-            !behind.starts_with(|next: char| next.is_alphanumeric() || next == '-')
-        })
+        let ends = |behind: &str| {
+            let next = behind.trim_start();
+            // A comment may begin with the name of a command: `# hostname of the node`.
+            let is_alone = next.is_empty() || next.starts_with(['-', '|', ';', '&', '#']);
+            let is_joined = behind.starts_with(|next: char| next.is_alphanumeric() || next == '-');
+            !is_joined && (is_alone || !matches!(output, Output::Name(_)))
+        };
+        behind.is_some_and(ends)
     };
-    let listed = COMMANDS.iter().find(|(begin, _)| is(begin));
+    let listed = COMMANDS.iter().find(is);
     let has = |parts: &&&[&str]| parts.iter().all(|part| command.contains(part));
     match listed {
         Some((_, output)) => Some(*output),
@@ -240,7 +244,7 @@ mod tests {
             "hostname",
             "$ hostnamectl",
             "loss 3 % hostname",
-            "# hostnames are fine",
+            "# hostname of the node",
         ] {
             assert_eq!(command(line).and_then(output), None, "{line}");
         }

@@ -31,7 +31,14 @@ const NAME_BYTES_MIN: usize = 4;
 const PUBLIC: &str = "munge slurm slurmctld syslog sshd chrony polkitd postfix nginx dbus nfsnobody wheel docker render sudo \
     plugdev dialout messagebus avahi rtkit reboot runlevel kubelet containerd meta-llama mistralai deepseek-ai qwen nvidia \
     google microsoft openai facebook eleutherai bigscience tiiuae huggingfaceh4 stabilityai allenai thudm databricks \
-    mosaicml library pytorch vllm rocm ghcr quay bitnami grafana prom rayproject tensorflow jupyter datasets lmsys bigcode";
+    mosaicml library pytorch vllm rocm ghcr quay bitnami grafana prom rayproject tensorflow jupyter datasets lmsys bigcode \
+    uvicorn gunicorn hypercorn istio-envoy cloudflare aarch64 arm64 amd64 dgx-h100 dgx-a100 hgx-h100 rdzv c10d nogroup";
+
+/// Parts of the types of machines: `a3-highgpu-8g`.
+const MACHINES: [&str; 9] = [
+    "highgpu", "megagpu", "ultragpu", "maxgpu", "edgegpu", "standard", "highmem", "highcpu",
+    "metal",
+];
 
 /// A part of a template.
 #[derive(Debug, Clone, Copy)]
@@ -305,9 +312,11 @@ fn is_name(kind: Kind, name: &str, is_any: bool) -> bool {
     if is_any {
         return true;
     }
-    let is_public = PUBLIC
-        .split(' ')
-        .any(|public| name.eq_ignore_ascii_case(public));
+    let is_machine = name.split(['-', '.']).any(|part| MACHINES.contains(&part));
+    let is_public = is_machine
+        || PUBLIC
+            .split_ascii_whitespace()
+            .any(|public| name.eq_ignore_ascii_case(public));
     name.len() >= NAME_BYTES_MIN
         && !is_public
         && match kind {

@@ -33,7 +33,7 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
             r"(?i)^( *)(?:- )?[\x22']?[a-z0-9_.-]*(?:secrets?|passwords?|tokens?|credentials?|chpasswd)[\x22']?:\s*$",
         )?,
         open_key: regex(
-            r"(?i)^(?:- )?[\x22']?(?:name|kind|type|namespace|path|file|url|key|mode|host|uid|labels)[\x22']?:",
+            r"(?i)^(?:- )?[\x22']?(?:[a-z_]*(?:name|ref|path|file|url|mode)|kind|type|namespace|key|host|uid|labels)[\x22']?:",
         )?,
         name: regex(&format!(
             r"(?i)(?:name|key|variable)[^a-z0-9]{{1,6}}[a-z0-9_.-]*{name}[a-z0-9_.-]*[^a-z0-9]{{0,6}}(?:</[a-z]+>)?\s*$"

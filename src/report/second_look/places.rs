@@ -108,7 +108,19 @@ const RULES: [(&str, &str, bool); 40] = [
     ),
 ];
 /// Names that the redaction keeps, too.
-pub(super) const COMMON: [&str; 24] = [
+pub(super) const COMMON: [&str; 36] = [
+    "uvicorn",
+    "gunicorn",
+    "hypercorn",
+    "istio-envoy",
+    "cloudflare",
+    "aarch64",
+    "dgx-h100",
+    "dgx-a100",
+    "hgx-h100",
+    "rdzv",
+    "nogroup",
+    "kubelet",
     "localhost",
     "root",
     "user",
@@ -180,7 +192,10 @@ fn is_name(word: &str, is_word: bool) -> bool {
     let is_common = COMMON
         .iter()
         .any(|common| word.eq_ignore_ascii_case(common));
-    !is_replaced && !is_common && (!is_word || is_given(word) && !word.contains('_'))
+    // The type of a machine.
+    let is_machine =
+        word.contains("gpu-") || word.contains("-standard-") || word.contains("-highmem-");
+    !is_replaced && !is_common && !is_machine && (!is_word || is_given(word) && !word.contains('_'))
 }
 
 fn found(what: &'static str, at: usize, name: &str) -> Found {

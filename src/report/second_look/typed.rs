@@ -33,8 +33,8 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
         r"|sops (?:-d|decrypt)|ansible-vault (?:view|decrypt)|gpg (?:-d|--decrypt)|age -d|.*/dev/urandom.*\|",
     );
     let name = concat!(
-        r"hostname(?:\s+-\w+)?\s*$|uname -n|cat /etc/hostname|hostnamectl hostname|(?:echo \$|printenv )HOSTNAME",
-        r"|whoami|logname|id -un|echo \$USER|gcloud config get-value project|scontrol show hostnames",
+        r"(?:hostname(?:\s+-\w+)?|uname -n|cat /etc/hostname|hostnamectl hostname|(?:echo \$|printenv )HOSTNAME|whoami",
+        r"|logname|id -un|echo \$USER|gcloud config get-value project)\s*(?:$|[|;&#-])|scontrol show hostnames",
     );
     Some(Patterns {
         prompt: Regex::new(
