@@ -284,6 +284,12 @@ mod tests {
     }
 
     #[test]
+    fn a_word_full_of_programs_is_passed_over_once() {
+        // To its end from each of them takes minutes.
+        assert!(found(&"login(".repeat(1 << 16)).is_empty());
+    }
+
+    #[test]
     fn ports_and_other_options_are_no_secrets() {
         for text in [
             "docker run -p 8080:80 image",

@@ -109,12 +109,11 @@ fn document(line: &str) -> Option<&str> {
 
 /// Whether a command reads a secret, or writes it to a file.
 fn reads_secret(line: &str) -> bool {
-    let is_reader = |reader: &&str| line.contains(*reader);
+    let mut readers = READERS.iter().chain(&FROM_STDIN);
     let mut files = WRITES
         .iter()
         .filter_map(|sign| Some(&line[line.rfind(sign)? + sign.len()..]));
-    READERS.iter().any(|reader| is_reader(&reader))
-        || FROM_STDIN.iter().any(|reader| is_reader(&reader))
+    readers.any(|reader| line.contains(reader))
         || files.any(|file| is_secret_file(file.trim_start()))
 }
 
