@@ -17,7 +17,8 @@
 //!   files and messages, `hidden.rs` behind letters that take no place.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
-//! * `lines.rs` knows the line of a name, `parts.rs` bounds the length of a line that is searched at once, `ahead.rs` how often a place is passed over.
+//! * `lines.rs` knows the line of a name, `parts.rs` bounds the length of a line that is searched at once, `ahead.rs`
+//!   how often a place is passed over.
 //! * `context.rs` and `nodes.rs` find names, also in the formats of `name_formats.rs`, which `templates.rs` matches;
 //!   `printed.rs` finds what commands print, `shape.rs` addresses.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.

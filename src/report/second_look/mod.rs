@@ -3,9 +3,10 @@
 //! It shares neither code nor tables with `tcpx_node::redact`, so a layout or a kind of token
 //! that the redaction misses is found here by another rule: the published formats of tokens
 //! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
-//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), arguments
-//! (`arguments.rs`), lines below one that tells of a secret (`below.rs`), names behind words (`nouns.rs`) and in formats of
-//! programs (`places.rs`), what typed commands print (`typed.rs`), and words of high entropy (`entropy.rs`). It knows the placeholders, and the hashes and ids of tcpxctl's own files.
+//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), arguments of programs (`arguments.rs`), lines
+//! below one that tells of a secret (`below.rs`), names behind words (`nouns.rs`) and in formats of programs
+//! (`places.rs`), what typed commands print (`typed.rs`), and words of high entropy (`entropy.rs`). It knows the
+//! placeholders, and the hashes and ids of tcpxctl's own files.
 //! Where it is in doubt, it tells.
 //!
 //! Not here: replacing anything.
