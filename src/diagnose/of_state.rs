@@ -226,6 +226,16 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
             }),
             ..now.clone()
         },
+        watched: sample.and_then(|sample| {
+            let earlier = series?.at(sample.at_ns.saturating_sub(RATE_NS))?;
+            let ms = sample.at_ns.saturating_sub(earlier.at_ns) as f64 / 1e6;
+            let before = earlier.channels.get(place)?;
+            // Only of a stretch in which none of its requests changed state.
+            (now.quiet_ms as f64 >= ms).then(|| {
+                let counts = [before, now].map(CallCounts::of_channel);
+                between(&counts[0], &counts[1], ms)
+            })
+        }),
         ..EvidenceChannel::default()
     };
     let channels = sample.map(|sample| {
@@ -251,6 +261,8 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
 
 /// Time between two samples that show one call: a channel that is tested all the time is inside `test` in most samples.
 const ONE_CALL_NS: u64 = 200_000_000;
+/// Time over which a view counts the tests of a channel.
+const RATE_NS: u64 = 1_000_000_000;
 
 /// The worker, with the name of a process's endpoint.
 fn subject(state: &RunState, worker: &WorkerState) -> Subject {
@@ -390,13 +402,18 @@ fn watched(
         .iter()
         .find(|look| look.at_ms >= since_ms && look.at_ms < at_ms)?;
     let (before, after) = (oldest.channels.get(place)?, CallCounts::of_channel(now));
-    Some(Watched {
-        ms: at_ms - oldest.at_ms,
+    Some(between(before, &after, at_ms - oldest.at_ms))
+}
+
+/// What a channel did between two looks that are `ms` apart.
+fn between(before: &CallCounts, after: &CallCounts, ms: f64) -> Watched {
+    Watched {
+        ms,
         tests: after.tests.saturating_sub(before.tests),
         tests_in_doubt: 0,
         null_requests: after.null_requests.saturating_sub(before.null_requests),
-        in_one_call: before.shows_one_call(&after),
-    })
+        in_one_call: before.shows_one_call(after),
+    }
 }
 
 fn plugin(worker: &WorkerState) -> Option<String> {

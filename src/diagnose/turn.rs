@@ -10,6 +10,10 @@ use tcpx_words::side::Side;
 
 /// A channel that is quiet for this long is reported as waiting.
 pub const WAITING_MS: u64 = 500;
+/// A channel that is tested less often than the first, its program does not drive. If both ends are tested as often as
+/// the second, no program keeps bytes waiting.
+const UNTESTED_PER_S: f64 = 1.0;
+const TESTED_PER_S: f64 = 20.0;
 
 /// The channel that waits, and whose turn it is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,9 +85,14 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
     if !channel.sends() && done > 0 && done == in_flight {
         return format!("{name}: {done}/{in_flight} done, none handed back: the receiver's turn");
     }
-    let other = spot
-        .other_end()
+    let end = spot.other_end();
+    let other = end
+        .as_ref()
         .map(|other| (other.short_name(), other.channel.in_flight()));
+    let rates = [Some(channel), end.as_ref().map(|other| other.channel)];
+    let [own, others] = rates.map(|of| of.and_then(|of| of.polls_per_s()));
+    let is_untested = |rate: Option<f64>| rate.is_some_and(|rate| rate < UNTESTED_PER_S);
+    let is_tested = |rate: Option<f64>| rate.is_some_and(|rate| rate >= TESTED_PER_S);
     match (channel.now.side, other) {
         (Side::Recv, Some((sender, 0))) => {
             format!("{name}: {in_flight} posted, {sender} has none in flight: the sender's turn")
@@ -91,13 +100,20 @@ fn words(spot: Spot<'_>, is_stalled: bool) -> String {
         (Side::Send, Some((receiver, 0))) => {
             format!("{name}: {in_flight} posted, {receiver} has none posted: the receiver's turn")
         }
-        _ if spot.channel.polls_per_s() == Some(0.0) => {
+        _ if is_untested(own) => {
             format!("{name}: {in_flight} posted, not tested: its program's turn")
         }
-        (_, Some((other, count))) => {
+        (_, Some((other, count))) if is_untested(others) => {
+            format!("{other}: {count} posted, not tested: its program's turn; {name}: {in_flight}")
+        }
+        // Who does not test moves nothing, so the path is left only where both do.
+        (_, Some((other, count))) if is_tested(own) && is_tested(others) => {
             format!(
                 "{name}: {in_flight} posted, {other}: {count}, nothing arrives: the path between them"
             )
+        }
+        (_, Some((other, count))) => {
+            format!("{name}: {in_flight} posted, {other}: {count}, nothing arrives")
         }
         (Side::Recv, None) => format!("{name}: {in_flight} posted, {done} done"),
         (Side::Send, None) => format!("{name}: {in_flight} posted, none done"),

@@ -380,8 +380,31 @@ mod tests {
         check(
             send([12, 0, 0], 4),
             recv([16, 0, 0], 4),
-            "STALLED 4.0 s: peer recv 0: 16 posted, local send 0: 12, nothing arrives: the path between them; 2 channels in total",
+            // One sample does not tell whether a program tests.
+            "STALLED 4.0 s: peer recv 0: 16 posted, local send 0: 12, nothing arrives; 2 channels in total",
         );
+        let tested = |ms, sent, received| {
+            let [mut from, mut to] = [send([12, 0, 0], 4), recv([16, 0, 0], 4)];
+            (from.tests, to.tests) = (sent, received);
+            let of = |who, now| Event::new(ms, Who::Worker(who), EventKind::Sample(vec![now]));
+            [of(LOCAL, from), of(PEER, to)]
+        };
+        let why = |sent, received| {
+            let samples = tested(0.0, 0, 0).into_iter();
+            after(samples.chain(tested(1000.0, sent, received))).why
+        };
+        let path =
+            "peer recv 0: 16 posted, local send 0: 12, nothing arrives: the path between them";
+        assert!(why(90_000, 90_000).starts_with(path));
+        assert!(
+            why(90_000, 3)
+                .starts_with("peer recv 0: 16 posted, local send 0: 12, nothing arrives; ")
+        );
+        assert!(
+            why(90_000, 0).starts_with("peer recv 0: 16 posted, not tested: its program's turn")
+        );
+        let sender = "local send 0: 12 posted, not tested: its program's turn; peer recv 0: 16";
+        assert!(why(0, 90_000).starts_with(sender));
         let inside = ChannelNow {
             in_call: Some("test".into()),
             ..recv([16, 0, 0], 4)
