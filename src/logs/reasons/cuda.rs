@@ -31,7 +31,7 @@ pub(super) const OF_CUDA: &[Reason] = &[
         next: "`dmesg -T | grep -i xid` and `nvidia-smi -q -d ECC,ROW_REMAPPER`; take the node out",
     },
     Reason {
-        words: r"illegal memory access|misaligned address|unspecified launch failure|illegal instruction was|illegal address|device-side assert|hardware stack error|launch failed|launch failure|launch timed out",
+        words: r"illegal memory access|misaligned address|unspecified launch failure|illegal instruction was|illegal address|device-side assert|hardware stack error|(?:kernel|cuda|cooperative|cluster) launch fail\w*|launch failure|launch timed out",
         cause: "a kernel of the program failed; every later call on the GPU fails too",
         next: "run with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to see which kernel; then check its indices and sizes",
     },

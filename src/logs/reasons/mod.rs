@@ -121,6 +121,9 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
             finding.causes.insert(0, cause);
             finding.next_step = Some(next);
         }
+        if reason.cause.contains("{mine}") {
+            finding.causes.retain(|one| !one.starts_with(HELD));
+        }
         if reason.cause.ends_with(NO_NETWORK) {
             finding.causes.retain(|cause| !cause.contains("firewall"));
         }
@@ -144,6 +147,8 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
     }
 }
 
+/// The cause of lines that do not tell who holds a GPU's memory.
+const HELD: &str = "the program, or another process, holds";
 /// The end of the cause of lines about an address of the node itself.
 const NO_NETWORK: &str = "no network is between";
 

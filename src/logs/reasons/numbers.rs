@@ -38,6 +38,74 @@ static LIMITS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(words).expect("a sound regex")
 });
 
+/// What PyTorch says of a GPU whose memory was not enough: what was asked for, and what there is.
+static MEMORY: LazyLock<[Regex; 4]> = LazyLock::new(|| {
+    let size = r"(?P<size>\d+(?:\.\d+)? [KMGT]i?B)";
+    let regex = |words: String| Regex::new(&format!("(?-u){words}")).expect("a sound regex");
+    [
+        regex(format!(r"Tried to allocate {size}")),
+        regex(format!(
+            r"total capacity of {size}|[(;,] (?P<size2>\d+(?:\.\d+)? [KMGT]i?B) total capacity"
+        )),
+        regex(format!(
+            r"of which {size} is free|[(;,] (?P<size2>\d+(?:\.\d+)? [KMGT]i?B) free"
+        )),
+        regex(format!(
+            r"this process has {size} memory in use|[(;,] (?P<size2>\d+(?:\.\d+)? [KMGT]i?B) (?:reserved in total|already allocated)"
+        )),
+    ]
+});
+
+const TOO_LARGE: Reason = Reason {
+    words: "",
+    cause: "one request of {tried} is larger than what is free, {free} of {total}: a single tensor or buffer is too large beside what the process holds, {mine}",
+    next: "find what is allocated in the traceback: shard it (ZeRO-3, FSDP, tensor parallel), offload it, or take a GPU with more memory",
+};
+const OF_OTHERS: Reason = Reason {
+    words: "",
+    cause: "other processes hold the memory: of {total} this process has {mine}, and {free} are free",
+    next: "`nvidia-smi` lists the processes on this GPU: several ranks on one GPU (CUDA_VISIBLE_DEVICES, LOCAL_RANK), or an earlier run that did not end",
+};
+const OF_OWN: Reason = Reason {
+    words: "",
+    cause: "this process holds {mine} of {total} itself, so {tried} more do not fit",
+    next: "lower the batch size or the sequence length, shard or offload more; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where much is reserved and unallocated",
+};
+
+/// The sizes in such a line: tried, total, free and the process's own.
+fn memory(line: &[u8]) -> Option<[(String, f64); 4]> {
+    memchr::memmem::find(line, b"Tried to allocate")?;
+    let size = |regex: &Regex| {
+        let found = regex.captures(line)?;
+        let text = found.name("size").or(found.name("size2"))?;
+        let text = String::from_utf8_lossy(text.as_bytes()).into_owned();
+        let (number, unit) = text.split_once(' ')?;
+        let scale = match unit.as_bytes().first()? {
+            b'K' => 1.0 / 1024.0,
+            b'M' => 1.0,
+            b'G' => 1024.0,
+            _ => 1024.0 * 1024.0,
+        };
+        let mib = number.parse::<f64>().ok()? * scale;
+        Some((text, mib))
+    };
+    let [tried, total, free, mine] = &*MEMORY;
+    Some([size(tried)?, size(total)?, size(free)?, size(mine)?])
+}
+
+/// What the sizes tell of who holds the memory.
+fn of_memory(line: &[u8]) -> Option<&'static Reason> {
+    let [tried, total, free, mine] = memory(line)?.map(|(_, mib)| mib);
+    let others = total - free - mine;
+    if tried > free && free * 4.0 >= total {
+        return Some(&TOO_LARGE);
+    }
+    if others * 4.0 >= total {
+        return Some(&OF_OTHERS);
+    }
+    (mine * 2.0 >= total).then_some(&OF_OWN)
+}
+
 const LIMIT: Reason = Reason {
     words: "",
     cause: "{found} was measured, and the program's own limit is {limit}",
@@ -62,7 +130,10 @@ const NAMED: Reason = Reason {
 /// All reasons of this file.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
-    [&FEWER, &MORE, &NAMED, &LIMIT].into_iter()
+    [
+        &FEWER, &MORE, &NAMED, &LIMIT, &TOO_LARGE, &OF_OTHERS, &OF_OWN,
+    ]
+    .into_iter()
 }
 
 /// What the numbers of a line tell; nothing if as many ranks came as were expected.
@@ -72,6 +143,9 @@ pub(super) fn of(line: &[u8]) -> Option<&'static Reason> {
     }
     if LIMITS.is_match(line) {
         return Some(&LIMIT);
+    }
+    if let Some(reason) = of_memory(line) {
+        return Some(reason);
     }
     let (came, all) = counts(line)?;
     match came.cmp(&all) {
@@ -85,6 +159,14 @@ pub(super) fn of(line: &[u8]) -> Option<&'static Reason> {
 pub(super) fn fill(text: &str, line: &[u8]) -> String {
     if !text.contains('{') {
         return text.to_owned();
+    }
+    if let Some(sizes) = memory(line) {
+        let names = ["{tried}", "{total}", "{free}", "{mine}"];
+        let mut text = text.to_owned();
+        for (name, (size, _)) in names.iter().zip(sizes) {
+            text = text.replace(name, &size);
+        }
+        return text;
     }
     let ranks = NAMES.captures(line).and_then(|found| {
         let ranks = found.name("ranks").or(found.name("ranks2"))?;
@@ -160,6 +242,26 @@ mod tests {
         );
         check("4/4 clients joined", None);
         check("epoch 3/4 done", None);
+    }
+
+    #[test]
+    fn sizes_tell_who_holds_the_memory_of_a_gpu() {
+        let check = |line: &str, part: &str| {
+            let cause = fill(of(line.as_bytes()).unwrap().cause, line.as_bytes());
+            assert!(cause.contains(part), "{cause}");
+        };
+        check(
+            "Tried to allocate 12.50 GiB (GPU 1; 24.00 GiB total capacity; 12.00 GiB already allocated; 10.00 GiB free; 12.00 GiB reserved in total by PyTorch)",
+            "12.50 GiB is larger than what is free, 10.00 GiB of 24.00 GiB",
+        );
+        check(
+            "Tried to allocate 112.00 MiB. GPU 0 has a total capacity of 40.00 GiB of which 119.00 MiB is free. Including non-PyTorch memory, this process has 8.00 GiB memory in use.",
+            "of 40.00 GiB this process has 8.00 GiB",
+        );
+        check(
+            "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 77.00 GiB memory in use.",
+            "holds 77.00 GiB of 79.00 GiB itself",
+        );
     }
 
     #[test]

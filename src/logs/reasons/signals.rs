@@ -39,27 +39,27 @@ macro_rules! ended_by {
 pub(super) const OF_ENDS: &[Reason] = &[
     Reason {
         words: concat!(
-            ended_by!("SIGKILL", "9", "137|-9"),
+            ended_by!("SIGKILL", "9", "137|247|-9"),
             r"|oom[-_ ]?kill|tasks? \S+: killed|\d\s+killed\b|^killed$"
         ),
         cause: "the process was killed from outside, mostly because the node or its container was out of memory",
         next: "`dmesg -T | grep -i -e oom -e killed` on its node, and the memory limit of the container",
     },
     Reason {
-        words: ended_by!("SIGTERM", "15", "143|-15"),
+        words: ended_by!("SIGTERM", "15", "143|241|-15"),
         cause: "the process was told to end (SIGTERM): by its launcher or scheduler after another process had failed, for a time limit or a preemption, or by a person",
         next: "read the launcher's and the scheduler's lines of the same second, and the first failure of any other process",
     },
     Reason {
         words: concat!(
-            ended_by!("SIGSEGV", "11", "139|-11"),
+            ended_by!("SIGSEGV", "11", "139|245|-11"),
             r"|segmentation fault|\bsegfault\b"
         ),
         cause: "the process crashed in native code: a bug, or libraries of releases that do not fit",
         next: "run with PYTHONFAULTHANDLER=1 or under gdb to see the call; compare the releases of the libraries that it loads",
     },
     Reason {
-        words: concat!(ended_by!("SIGBUS", "7", "135|-7"), r"|\bbus error\b"),
+        words: concat!(ended_by!("SIGBUS", "7", "135|249|-7"), r"|\bbus error\b"),
         cause: "memory behind a mapped file could not be had: mostly /dev/shm of the container is full",
         next: "`df -h /dev/shm` in the container; start it with a larger --shm-size, or with the host's IPC",
     },
@@ -85,7 +85,7 @@ pub(super) const OF_ENDS: &[Reason] = &[
         next: "start it with nohup, tmux or a scheduler",
     },
     Reason {
-        words: ended_by!("SIGABRT", "6", "134|-6"),
+        words: ended_by!("SIGABRT", "6", "134|250|-6"),
         cause: "the process aborted itself: an assertion, an exception of C++ that nothing caught, or a watchdog",
         next: "read the last lines of that process before this one: `what():`, an assertion, or the watchdog's line",
     },

@@ -103,7 +103,7 @@ pub(super) const VAGUE: &[Reason] = &[
         next: "`ls -l` the path on this node, in the container; compare it with another node",
     },
     Reason {
-        words: r"\b(?:valueerror|config|configuration|argument|option|setting|parameter|env|environment|value|size|shape|dtype|invalid|unsupported|wrong)\b",
+        words: r"\b(?:valueerror|configuration|invalid|unsupported|wrong)\b|\b(?:bad|unexpected|illegal|missing|incorrect) (?:config|argument|option|setting|parameter|environment|value|size|shape|dtype)\b|\b(?:config|argument|option|setting|parameter|environment|value|size|shape|dtype)s? .{0,40}\b(?:must|should|cannot|not|out of)\b",
         cause: "a value that the program was given is one that it refuses",
         next: "compare the value in the line with the documentation of the same release, and with the other ranks",
     },

@@ -65,6 +65,16 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`ethtool -i` and `mlxconfig -d DEVICE query` on the node; compare firmware and driver with a node that works; run without device-initiated transfers to see that the rest works",
     },
     Reason {
+        words: "ibv_open_device*fail*cannot allocate memory|alloc_uar*limits exceeded|status limits exceeded(",
+        cause: "the RDMA device has no resources left for another process (UAR pages, contexts, queues): too many processes or endpoints use it",
+        next: "`dmesg -T | grep mlx5` names the limit; count the processes with `ls /proc/*/fd -l | grep uverbs`; fewer processes per device, or a larger limit in its firmware (`mlxconfig`, NUM_OF_VFS, LOG_BAR_SIZE)",
+    },
+    Reason {
+        words: "unable to write to file </torch_*no space",
+        cause: "shared memory, /dev/shm, is full: a tensor that a worker passes on does not fit",
+        next: "`df -h /dev/shm` in the container; start it with a larger --shm-size or --ipc=host, or use fewer workers",
+    },
+    Reason {
         words: "ibv_open_device*fail|ibv_get_device_list*fail|/dev/infiniband*permission|/dev/infiniband*operation not permitted|/dev/infiniband*no such",
         cause: "the container has no access to the RDMA device: /dev/infiniband is not in it, or its user lacks the right",
         next: "`ls -l /dev/infiniband` and `ibv_devinfo` in the container",

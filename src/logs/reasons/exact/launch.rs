@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "unpack would read past end of buffer|unpack failure in file",
+        cause: "the daemons of Open MPI on the nodes do not understand each other: they are of different releases",
+        next: "compare `mpirun --version` and `which orted` on every node, as a shell without a terminal finds them",
+    },
+    Reason {
+        words: "registry-1.docker.io/v2/*.io/|registry-1.docker.io/v2/*.com/",
+        cause: "the name of another registry was taken as a path of Docker Hub: enroot wants `REGISTRY#IMAGE`",
+        next: "write a `#` instead of the first `/` behind the registry's name, and add the credentials of that registry",
+    },
+    Reason {
         words: "pmix*_errhandler*status = -61|pmix*error handler invoked: status = -61",
         cause: "the connection to another process of the step was lost: that process, or its node, ended",
         next: "read the log of the process that the line's `source` numbers; `sacct -j JOB -o jobid,state,exitcode,end`",

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "error : ring*does not contain rank",
+        cause: "NCCL built a ring without one of the ranks: the ranks have different views of the topology, or a bug of this release",
+        next: "compare the lines of the topology (NCCL_DEBUG_SUBSYS=INIT,GRAPH) and NCCL_TOPO_FILE of all ranks; try a newer release of NCCL",
+    },
+    Reason {
         words: "root should be in the 0..-1 range",
         cause: "the communicator has no ranks: it was never made, or was already destroyed",
         next: "look for what destroyed or failed to make the communicator before this call",

@@ -25,6 +25,21 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`ping -I` and `rping` between the two addresses of the line; `ip neigh` on both nodes; `show_gids` must list addresses of one network",
     },
     Reason {
+        words: "rcache*failed to insert region|failed to register*cuda*memory",
+        cause: "UCX could not register a buffer with the device, mostly memory of a GPU: no peer-memory module, or memory of a kind that it does not take",
+        next: "`lsmod | grep -e peermem -e dmabuf`; UCX_LOG_LEVEL=info shows how the buffer was seen; try without GPUDirect (NCCL_NET_GDR_LEVEL=0)",
+    },
+    Reason {
+        words: "unable to insert remote address into address vector",
+        cause: "libfabric does not take the address of a peer: the nodes have other providers, releases or numbers of NICs, or the address was damaged",
+        next: "compare the plugin's and libfabric's release, the provider and the NICs of all nodes; `fi_info` on each",
+    },
+    Reason {
+        words: "net/ofi*completed with error*undeliverable",
+        cause: "libfabric could not deliver to the peer (no route to it): its process or node is gone, or the fabric has no path between the two NICs",
+        next: "read the peer's log of the same moment; `fi_pingpong` between the two nodes over the same provider; the fabric's own state of the two ports",
+    },
+    Reason {
         words: "operation with null context completed with error|net/ofi*completed with error|net/ofi*rc: -1*unresponsive",
         cause: "a request of EFA failed: the security group does not allow all traffic within itself, the interfaces are of different subnets, or the peer has ended",
         next: "the security group must allow all traffic in and out to itself; `fi_pingpong -p efa` between the two nodes; the peer's log of the same time",

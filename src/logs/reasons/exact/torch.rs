@@ -5,6 +5,31 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "does not require grad and does not have a grad_fn",
+        cause: "backward() was called on a loss that no trainable parameter reaches: all are frozen, or gradient checkpointing got inputs without a gradient",
+        next: "print the parameters with requires_grad; with gradient checkpointing call model.enable_input_require_grads() or use_reentrant=False; look for no_grad() and detach()",
+    },
+    Reason {
+        words: "changed size during iteration",
+        cause: "a dictionary or set was changed while it was read in a loop: a bug at the place of the traceback, or another thread or an import in the loop",
+        next: "read the innermost frame; loop over a copy, `list(d.items())`, or take a release of that package in which it is fixed",
+    },
+    Reason {
+        words: "input type (*) and bias type (*) should be the same|input type (*) and weight type (*) should be the same|mat1 and mat2 must have the same dtype|expected scalar type*but found|expected m1 and m2 to have the same dtype",
+        cause: "the input of a layer and the layer's weights are of different types (float32, half, bfloat16, or on another device): one of them was not converted",
+        next: "print dtype and device of both at the place in the program's own code; convert the input with `.to(module.dtype)`, or run the call under torch.autocast",
+    },
+    Reason {
+        words: "server launch failed|_wait_for_server",
+        cause: "a server that this program starts did not come up: its own log has the reason",
+        next: "read the log of the server, and start it alone with the same command",
+    },
+    Reason {
+        words: "libsndfileerror|error opening*: format not recognised",
+        cause: "an audio file could not be read: it is missing, damaged, or of a format that the library does not know",
+        next: "print the path before it is read; read the same file by hand on this node",
+    },
+    Reason {
         words: "successfully reached monitoredbarrier|failed to pass monitoredbarrier",
         cause: "the rank that the line names did not come to the barrier: it ended, hangs or is slow",
         next: "read the log of the rank that the line names, up to its end",
