@@ -65,7 +65,7 @@ const FAILURES: [&[u8]; 5] = [
 /// programs write to stderr as errors.
 static WRAPPED: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^[^a-z]{0,8}(?:[\w$.]{0,80}: )?\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S* \[?(?:INFO|DEBUG)\b",
+        r"^[^a-z]{0,8}(?:[\w$.]{0,80}: )?\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S* \[?(?:INFO|DEBUG)\b|^(?:[\w-]{1,40}: )?\s*\[(?:INFO|DEBUG|WARN(?:ING)?)\] ",
     )
 });
 

@@ -40,6 +40,8 @@ pub(super) fn kind(name: &str) -> &'static str {
             "ofi"
         }
         () if name.starts_with("ib") || name.starts_with("gib") => "ib",
+        // In-network reduction goes over the same links.
+        () if name.starts_with("sharp") => "ib",
         // HPC-X names its InfiniBand plugin so.
         () if has("rdma plugin") => "ib",
         () => "other",

@@ -62,6 +62,12 @@ impl Compose<'_> {
             ),
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
+        let because = match proof {
+            Some(Proof::Chosen) if self.is_of_one_node() => format!(
+                "{because} for other nodes; every communicator of this log is of one node, so peer access or shared memory moves the data"
+            ),
+            _ => because,
+        };
         let (verdict, because) = self.with_libraries(verdict, because, &mut named);
         Transport {
             verdict,
@@ -69,6 +75,12 @@ impl Compose<'_> {
             named,
             versions,
         }
+    }
+
+    /// Whether NCCL says of every communicator that it is of one node.
+    fn is_of_one_node(&self) -> bool {
+        let nodes = &self.tally.nodes;
+        !nodes.is_empty() && nodes.values().all(|nodes| *nodes <= 1)
     }
 
     /// The verdict with the networks of libraries beside NCCL. They are the answer only where no line is of NCCL.
