@@ -181,6 +181,11 @@ impl SeenShape {
     }
 }
 
+/// Whether a line only passes on an exception of a worker: `Caught KeyError in DataLoader worker process 0.`
+pub(super) fn wraps(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b"Error: Caught ").is_some()
+}
+
 pub(super) fn cut(text: &[u8], size: usize) -> Vec<u8> {
     text[..text.len().min(size)].to_vec()
 }
@@ -273,6 +278,12 @@ impl SeenLines {
     /// Counts another line. Returns the bytes that it takes more.
     pub(super) fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) -> usize {
         self.count += 1;
+        if line.has_frames && wraps(&self.sample) && !wraps(line.text) {
+            // The exception of a worker is below the line that passes it on.
+            self.first = line.place;
+            self.sample = sample(line.text, line.at, line.sample_max);
+            self.traceback = line.traceback();
+        }
         // A thread reads its blocks, and their lines, in order.
         self.last = line.place;
         self.times(line.time_us, line.time_us);

@@ -11,7 +11,8 @@ mod steps;
 mod transport;
 
 use self::ranking::{
-    drop_heads, follow, follow_deaths, follow_ends, follow_errors, follow_warnings, order,
+    drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors, follow_warnings,
+    follow_wrapped, order, promote,
 };
 use super::below::{BelowText, telling};
 use super::catalogue::{SignatureCatalogue, Values};
@@ -216,6 +217,8 @@ impl Compose<'_> {
         follow_errors(&mut report.findings);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);
+        follow_cancel(&mut report.findings);
+        follow_wrapped(&mut report.findings);
         names::name(&mut report.findings, |name| {
             let signatures = self.catalogue.signatures.iter();
             let mut its = signatures.filter(|one| one.name == name);
@@ -227,6 +230,7 @@ impl Compose<'_> {
             .map(|one| super::reasons::telling(one, signatures))
             .collect();
         order(&mut report.findings, &telling);
+        promote(&mut report.findings, |place| self.ends_with(place));
         order(&mut report.benign, &[]);
         super::promises::keep(report);
     }

@@ -3,7 +3,7 @@
 
 use super::ENDING_LINES;
 use crate::reasons::Telling;
-use crate::report::{LinePlace, SignatureFinding, UNKNOWN_WARNING};
+use crate::report::{LinePlace, STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
 use crate::signature::{Role, Severity};
 use crate::time;
 
@@ -102,6 +102,89 @@ pub(super) fn follow_errors(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// An exception of a worker that a program passes on follows the one below it that it quotes.
+pub(super) fn follow_wrapped(findings: &mut [SignatureFinding]) {
+    let errors = findings.iter();
+    let errors = errors.filter(|one| {
+        one.severity < Severity::Warning
+            && one.role != Role::Consequence
+            && !crate::seen::wraps(one.sample.as_bytes())
+    });
+    let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
+    for finding in findings {
+        let is_quoted = |error: &LinePlace| {
+            let behind = error.line.saturating_sub(finding.first.line);
+            error.file == finding.first.file && (1..=TEXT_LINES).contains(&behind)
+        };
+        if crate::seen::wraps(finding.sample.as_bytes()) && errors.iter().any(is_quoted) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
+/// Slurm's line on a step or a job that it ended.
+const CANCELLED: &str = "slurm-cancelled";
+const FROM_OUTSIDE: &str = "it was cancelled from outside: by scancel, by Ctrl-C of srun, or because its session ended; no error of a program is before it in this log";
+const WHO_CANCELLED: &str =
+    "`sacct -j JOB -o jobid,state,exitcode,end` tells the state, and `CANCELLED by` the user";
+
+/// Where Slurm ended a step before any error, what its tasks report of their end follows.
+pub(super) fn follow_cancel(findings: &mut [SignatureFinding]) {
+    let Some(number) = findings.iter().position(|one| one.signature == CANCELLED) else {
+        return;
+    };
+    let cancelled = findings[number].clone();
+    if cancelled.sample.to_ascii_lowercase().contains("due to") {
+        return;
+    }
+    let mut others = findings
+        .iter()
+        .filter(|one| one.signature != CANCELLED && one.severity < Severity::Warning);
+    let is_of_end = |one: &SignatureFinding| {
+        let is_of_launcher =
+            LAUNCHERS.contains(&one.signature.as_str()) || one.role == Role::Consequence;
+        is_of_launcher && is_later(&one.first, &cancelled.first)
+    };
+    if !others.all(is_of_end) {
+        return;
+    }
+    for finding in findings.iter_mut() {
+        if LAUNCHERS.contains(&finding.signature.as_str()) {
+            finding.role = Role::Consequence;
+        }
+    }
+    let cancelled = &mut findings[number];
+    cancelled.role = Role::General;
+    if let Some((step, node)) = super::steps::named(&cancelled.sample) {
+        cancelled.meaning =
+            format!("step {step} on {node} was cancelled, and Slurm ended its tasks");
+    }
+    cancelled.causes.insert(0, FROM_OUTSIDE.to_owned());
+    cancelled.next_step = Some(WHO_CANCELLED.to_owned());
+}
+
+/// A line that only a logger's level or its words call an error is one where the log shows that something failed: a
+/// launcher says so, or the log ends with it.
+pub(super) fn promote(findings: &mut [SignatureFinding], ends_with: impl Fn(&LinePlace) -> bool) {
+    let is_quoted =
+        |one: &SignatureFinding| [UNKNOWN_WARNING, STATED_ERROR].contains(&one.signature.as_str());
+    let is_error = |one: &SignatureFinding| one.severity < Severity::Warning;
+    let has_failed = findings.iter().any(is_error);
+    let first = findings.first_mut();
+    let Some(first) = first.filter(|one| is_quoted(one) && one.role != Role::Consequence) else {
+        return;
+    };
+    if crate::stated::is_warning(&first.sample) {
+        return;
+    }
+    let has_level = crate::loggers::logged_error(first.sample.as_bytes()).is_some()
+        || crate::stated::stated(first.sample.as_bytes()).is_some();
+    let ends = has_level && ends_with(&first.last) && crate::reasons::tells_why(&first.sample);
+    if has_failed || ends {
+        first.severity = Severity::Error;
+    }
+}
+
 /// Orders findings: what failed first, then failures without a reason, warnings, and what
 /// followed, mere warnings last. Lines of one file are in the order of the file unless all have a
 /// time. A line that only says that something failed is behind one next to it that tells more, and
@@ -144,7 +227,14 @@ pub(super) fn order(findings: &mut Vec<SignatureFinding>, telling: &[Telling]) {
                 .iter()
                 .any(|one| is_of_one(finding, one) && is_later(&finding.first, &one.first));
         let yields = finding.role == Role::General && (follows || generals.iter().any(tells_more));
-        (finding.order(), is_mild, yields, at, finding.first.clone())
+        let is_known_warning = finding.severity >= Severity::Warning
+            && ![UNKNOWN_WARNING, STATED_ERROR].contains(&finding.signature.as_str());
+        // A general error that no signature explains may be the cause; a known warning is none.
+        let order = match finding.order() {
+            1 if is_known_warning => 2,
+            order => order,
+        };
+        (order, is_mild, yields, at, finding.first.clone())
     };
     let mut numbered: Vec<_> = std::mem::take(findings).into_iter().enumerate().collect();
     numbered.sort_by_cached_key(key);
@@ -225,7 +315,10 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
         is_inner(one) && is_of_one(proxy, one) && distance <= ENDING_LINES
     });
     let tells = |one: &SignatureFinding| {
-        one.role != Role::Consequence && !is_inner(one) && one.signature != CALL_CHAIN
+        one.role != Role::Consequence
+            && one.severity < Severity::Warning
+            && !is_inner(one)
+            && one.signature != CALL_CHAIN
     };
     let is_told = findings.iter().filter(is_before).any(tells);
     let what = proxy.sample.split_once("Failed to execute ");
@@ -233,12 +326,36 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
         let told = SignatureFinding {
             role: Role::General,
             meaning: format!("NCCL's proxy failed in its sockets: {what}"),
-            causes: calls.causes.iter().skip(1).cloned().collect(),
+            causes: match calls.causes.get(1..) {
+                Some(causes @ [_, ..]) => causes.to_vec(),
+                _ => vec![OF_CONNECT.to_owned()],
+            },
             next_step: calls.next_step.clone(),
             ..proxy.clone()
         };
+        let closed = findings.iter_mut().filter(|one| {
+            one.signature == PEER_CLOSED
+                && is_of_one(&told, one)
+                && is_later(&one.first, &told.first)
+                && is_of_own_host(one)
+        });
+        // The proxy of the same process was the peer.
+        closed.for_each(|one| one.role = Role::Consequence);
         findings[number] = told;
     }
+}
+
+const OF_CONNECT: &str = "the proxy's own connection to a peer failed: the lines with `->` before it name the call, and the peer's log of the same moment its end";
+
+/// A connection that its peer closed.
+const PEER_CLOSED: &str = "socket-peer-closed";
+
+/// Whether the peer that a line names is on the host that logged it.
+fn is_of_own_host(finding: &SignatureFinding) -> bool {
+    let peer = finding.sample.split_once("remote peer ");
+    let host = peer.and_then(|(_, peer)| peer.split(['.', '<', ':']).next());
+    let is_own = |name: &String| name.split(['.', ':']).next() == host;
+    host.is_some() && finding.processes.iter().all(is_own)
 }
 
 /// Ray's lines that tell that a worker or a node ended.

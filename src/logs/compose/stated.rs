@@ -27,7 +27,7 @@ impl Compose<'_> {
         report.stated = lines.filter(precedes).collect();
         let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
         let first = match report.findings.is_empty() {
-            false if report.findings.iter().all(has_followed) => Some(first_told(&report.stated)),
+            false if report.findings.iter().all(has_followed) => first_told(&report.stated),
             false => self.tells_why_before(report),
             true => self.ends_in_an_error(&report.stated),
         };
@@ -53,6 +53,24 @@ impl Compose<'_> {
         number.filter(|_| telling != Telling::Why)
     }
 
+    /// The number of a file's last line.
+    fn last_line(&self, name: &str) -> Option<u64> {
+        let of_file = |(file, last): (&u32, &u64)| {
+            let is_same = self
+                .files
+                .get(*file as usize)
+                .is_some_and(|one| one == name);
+            is_same.then_some(*last)
+        };
+        self.tally.ends.last_lines().find_map(of_file)
+    }
+
+    /// Whether hardly anything is behind a line in its file.
+    pub(super) fn ends_with(&self, place: &LinePlace) -> bool {
+        let last = self.last_line(&place.file);
+        last.is_some_and(|last| last.saturating_sub(place.line) <= ENDING_LINES)
+    }
+
     /// The first of the lines that state an error with which a file ends, or of those of them that
     /// tell why: hardly anything comes behind them, so what failed was not got over.
     fn ends_in_an_error(&self, stated: &[StatedLine]) -> Option<usize> {
@@ -62,13 +80,7 @@ impl Compose<'_> {
                 let next: &LinePlace = &stated[next].place;
                 (next.file == line.place.file).then_some(next.line)
             };
-            let last = || {
-                let of_file = |(file, last): (&u32, &u64)| {
-                    let is_same = self.files.get(*file as usize) == Some(&line.place.file);
-                    is_same.then_some(*last)
-                };
-                self.tally.ends.last_lines().find_map(of_file)
-            };
+            let last = || self.last_line(&line.place.file);
             let behind = first.and_then(of_next).or_else(last);
             if behind.is_none_or(|behind| behind.saturating_sub(line.place.line) > ENDING_LINES) {
                 break;
@@ -82,8 +94,11 @@ impl Compose<'_> {
     }
 }
 
-/// The first line, or one next to it that tells why it failed.
-fn first_told(stated: &[StatedLine]) -> usize {
+/// The first line that is no mere warning, or one next to it that tells why it failed.
+fn first_told(stated: &[StatedLine]) -> Option<usize> {
+    let fails = |line: &StatedLine| !crate::stated::is_warning(&line.sample);
+    let number = stated.iter().position(fails)?;
+    let stated = &stated[number..];
     let is_near = |line: &&StatedLine| {
         stated.first().is_some_and(|first| {
             let behind = line.place.line.saturating_sub(first.place.line);
@@ -94,7 +109,7 @@ fn first_told(stated: &[StatedLine]) -> usize {
         !crate::stated::is_warning(&line.sample) && crate::reasons::tells_why(&line.sample)
     };
     let mut near = stated.iter().take_while(is_near);
-    near.position(tells).unwrap_or(0)
+    Some(number + near.position(tells).unwrap_or(0))
 }
 
 /// A line that states an error in words as a finding.

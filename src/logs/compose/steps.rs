@@ -55,6 +55,11 @@ pub(super) fn join(findings: &mut [SignatureFinding]) {
     );
 }
 
+/// The step and the node in Slurm's line on a step that it ended.
+pub(super) fn named(line: &str) -> Option<(&str, &str)> {
+    Some((word_after(line, " STEP ")?, word_after(line, " ON ")?))
+}
+
 /// The word behind a text, without a dot at its end.
 fn word_after<'a>(line: &'a str, before: &str) -> Option<&'a str> {
     let (_, behind) = line.split_once(before)?;
