@@ -20,6 +20,8 @@ pub(super) struct RankOfComm {
     pub comm_id: u64,
     pub speaker: u32,
     pub rank: u32,
+    /// How many ranks the communicator has; 0 if the line does not say.
+    pub ranks: u32,
 }
 
 /// A rank among all of a job, in one file.

@@ -177,6 +177,23 @@ pub(super) struct CommRank {
     /// NCCL's id of the communicator, the same on all ranks.
     pub(super) comm_id: u64,
     pub(super) rank: u32,
+    /// How many ranks the communicator has; 0 if the line does not say.
+    pub(super) ranks: u32,
+}
+
+/// Longest text of the elements of a collective.
+const ELEMENTS_MAX: usize = 64;
+
+/// `NumelIn=1024, NumelOut=8192` of a collective of PyTorch; empty where the line has none.
+pub(super) fn elements(message: &[u8]) -> &[u8] {
+    let Some(start) = memchr::memmem::find(message, b"NumelIn=") else {
+        return b"";
+    };
+    let rest = &message[start..];
+    let is_of = |byte: &&u8| byte.is_ascii_alphanumeric() || b"=, ".contains(byte);
+    let end = memchr::memmem::find(rest, b", Timeout");
+    let end = end.unwrap_or_else(|| rest.iter().take_while(is_of).count());
+    &rest[..end.min(ELEMENTS_MAX)]
 }
 
 /// The address of a communicator, its id and the rank, in
@@ -186,7 +203,16 @@ pub(super) fn comm_rank(message: &[u8]) -> Option<(u64, CommRank)> {
     let rank = leading(after(message, b" rank ")?)?;
     let comm_id = hexadecimal(after(message, b" commId 0x")?)?;
     let rank = u32::try_from(rank).ok()?;
-    Some((comm, CommRank { comm_id, rank }))
+    let ranks = after(message, b" nranks ").or_else(|| after(message, b" nRanks "));
+    let ranks = ranks
+        .and_then(leading)
+        .and_then(|ranks| u32::try_from(ranks).ok());
+    let member = CommRank {
+        comm_id,
+        rank,
+        ranks: ranks.unwrap_or_default(),
+    };
+    Some((comm, member))
 }
 
 /// The rank of a communicator and the PCI address of its GPU, in
@@ -380,6 +406,7 @@ mod tests {
         let rank = CommRank {
             comm_id: 0x2ef1,
             rank: 3,
+            ranks: 16,
         };
         assert_eq!(comm_rank(init), Some((0x55d1, rank)));
         assert_eq!(

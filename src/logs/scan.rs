@@ -17,7 +17,7 @@
 use super::blocks::Blocks;
 use super::catalogue::SignatureCatalogue;
 use super::claims::{RankOfComm, RankOfJob};
-use super::fields::{self, CommRank};
+use super::fields;
 use super::filter::LogFilter;
 use super::harness::{BlockLines, Harness};
 use super::help_text::HelpText;
@@ -569,6 +569,7 @@ impl Counter<'_> {
                         group: fields::torch_group(message).unwrap_or_default().to_vec(),
                         sequence,
                         operation: operation[..operation.len().min(OPERATION_MAX)].to_vec(),
+                        size: fields::elements(message).to_vec(),
                     };
                     self.tally.collective(speaker, line.place, wait);
                 }
@@ -593,11 +594,12 @@ impl Counter<'_> {
                 }
             }
             Some(Fact::RankGpu) => {
-                if let Some((CommRank { comm_id, rank }, bus)) = fields::rank_gpu(message) {
+                if let Some((member, bus)) = fields::rank_gpu(message) {
                     let of = RankOfComm {
-                        comm_id,
+                        comm_id: member.comm_id,
                         speaker,
-                        rank,
+                        rank: member.rank,
+                        ranks: member.ranks,
                     };
                     self.tally.claims.gpu(of, line.place, bus);
                 }

@@ -99,6 +99,8 @@ pub(super) struct Wait {
     pub group: Vec<u8>,
     pub sequence: u64,
     pub operation: Vec<u8>,
+    /// How many elements go in and come out, as PyTorch writes it; empty if the line does not say.
+    pub size: Vec<u8>,
 }
 
 /// A NIC's name and address.

@@ -154,6 +154,48 @@ impl Compose<'_> {
     }
 }
 
+impl Compose<'_> {
+    /// Processes of nccl-tests on several hosts whose communicators all have one rank: nothing is sent between them.
+    pub(super) fn ranks_alone(&self) -> Option<SignatureFinding> {
+        let complete = self.tally.members.iter();
+        let complete = complete.map(|((speaker, _), (place, of))| (*speaker, *place, of.ranks));
+        let begun = self.tally.claims.gpus();
+        let begun = begun.map(|(of, place, _)| (of.speaker, place, of.ranks));
+        let members: Vec<(u32, Place, u32)> = complete.chain(begun).collect();
+        let are_alone = members.iter().all(|(.., ranks)| *ranks == 1);
+        if !are_alone || !self.any_seen(&[OF_TESTS.to_owned()]) {
+            return None;
+        }
+        let processes: BTreeSet<u32> = members.iter().map(|(speaker, ..)| *speaker).collect();
+        let hosts: BTreeSet<String> = processes
+            .iter()
+            .filter_map(|speaker| self.named_host(*speaker))
+            .collect();
+        let place = members.iter().map(|(_, place, _)| *place).min()?;
+        if hosts.len() < 2 {
+            return None;
+        }
+        let meaning = format!(
+            "{} processes on {} hosts each made a communicator of one rank, so nothing is sent between them",
+            processes.len(),
+            hosts.len()
+        );
+        Some(SignatureFinding {
+            count: processes.len() as u64,
+            processes: processes.iter().map(|one| self.name(*one)).collect(),
+            causes: vec![
+                "the launcher started each process as a job of its own: nccl-tests was built without MPI, or mpirun's settings did not reach it".to_owned(),
+            ],
+            next_step: Some("build nccl-tests with `make MPI=1` and the MPI of the launcher; `mpirun hostname` and the number of ranks in the program's first lines show whether they are one job".to_owned()),
+            sample: format!("rank 0 of 1 on {}", hosts.into_iter().collect::<Vec<_>>().join(", ")),
+            ..claim("ranks-alone", meaning, self.place(place, None))
+        })
+    }
+}
+
+/// A line of nccl-tests on a rank.
+const OF_TESTS: &str = "nccl-tests-rank";
+
 /// A finding on claims that contradict each other; what to do about it is to be added.
 fn claim(signature: &str, meaning: String, place: LinePlace) -> SignatureFinding {
     SignatureFinding {

@@ -91,6 +91,11 @@ fn shown_whole(text: &[u8]) -> String {
     format!("{:blanks$}{}", "", shown(text))
 }
 
+/// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
+const TIMEOUT: &str = "watchdog-timeout";
+const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
+/// What NCCL says of kernels that want more of a GPU's shared memory than there is.
+const MORE_SHARED_MEMORY: &str = "nccl-shared-memory-exceeds";
 /// Most lines behind an error with which a log ends.
 const ENDING_LINES: u64 = 10;
 
@@ -197,6 +202,7 @@ impl Compose<'_> {
         report.findings.extend(self.mixed());
         report.findings.extend(self.plugin_on_some_hosts());
         report.findings.extend(self.rank_announced_twice());
+        report.findings.extend(self.ranks_alone());
         report.findings.extend(self.shared_gpu(&report.findings));
         report.unknown = self.unknown();
         let unknown = report.unknown.iter().filter(|one| !one.is_harmless());
@@ -213,6 +219,8 @@ impl Compose<'_> {
         self.explain_tracebacks(&mut report.findings);
         super::reasons::explain_waits(&mut report.findings, &report.stated);
         self.tell_of_meeting(report);
+        self.tell_of_shared_memory(&mut report.findings);
+        self.tell_of_sizes(&mut report.findings);
         self.know_level(&mut report.findings);
         follow_errors(&mut report.findings);
         follow_ends(&mut report.findings);
@@ -249,6 +257,29 @@ impl Compose<'_> {
             };
             if let Some(finding) = findings.iter_mut().find(is_its) {
                 super::reasons::explain_traceback(finding, traceback);
+            }
+        }
+    }
+
+    /// Where NCCL said that its kernels want more shared memory than the GPU has, a launch that CUDA refuses is of that.
+    fn tell_of_shared_memory(&self, findings: &mut [SignatureFinding]) {
+        let signatures = self.catalogue.signatures.iter();
+        let mut numbered = signatures.zip(0_u32..);
+        let Some((signature, number)) = numbered.find(|(one, _)| one.name == MORE_SHARED_MEMORY)
+        else {
+            return;
+        };
+        let seen = self.tally.seen.iter();
+        let seen = seen.filter(|((one, _), _)| *one == number);
+        let Some((_, seen)) = seen.min_by_key(|(_, seen)| seen.first) else {
+            return;
+        };
+        let values = self.catalogue.values(number as usize, &seen.sample);
+        for finding in findings.iter_mut() {
+            let refused = ["invalid argument", "invalid value", "too many resources"];
+            let is_of = |word: &&str| finding.sample.contains(*word);
+            if finding.sample.contains("uda failure") && refused.iter().any(is_of) {
+                finding.causes.insert(0, values.fill(&signature.meaning));
             }
         }
     }
@@ -527,15 +558,63 @@ impl Compose<'_> {
 
     // ---- waits, settings ------------------------------------------------------------------
 
+    /// What each rank waits for.
+    fn waiting(&self) -> impl Iterator<Item = (&Wait, u32)> {
+        let all = self.tally.collectives.iter();
+        all.filter_map(
+            |(speaker, (_, wait))| match self.tally.speakers.get(*speaker as usize) {
+                Some(Speaker::Rank { rank, .. }) => Some((wait, *rank)),
+                _ => None,
+            },
+        )
+    }
+
+    /// Names the ranks that wait in a collective with other sizes than the rest.
+    fn tell_of_sizes(&self, findings: &mut [SignatureFinding]) {
+        let mut sizes = BTreeMap::<(&[u8], u64, &[u8]), BTreeMap<&[u8], BTreeSet<u32>>>::new();
+        for (wait, rank) in self.waiting().filter(|(wait, _)| !wait.size.is_empty()) {
+            let of = sizes.entry((&wait.group, wait.sequence, &wait.operation));
+            let of = of.or_default().entry(&wait.size).or_default();
+            of.insert(rank);
+        }
+        let differs = sizes.values().find(|of| of.len() == 2);
+        let parts = differs.and_then(|of| {
+            let mut of: Vec<_> = of.iter().collect();
+            of.sort_by_key(|(_, ranks)| ranks.len());
+            let [(size, ranks), (others, rest)] = of.as_slice() else {
+                return None;
+            };
+            (ranks.len() < rest.len()).then_some((*size, *ranks, *others))
+        });
+        let timeout = findings.iter_mut().find(|one| one.signature == TIMEOUT);
+        let Some(((size, ranks, others), finding)) = parts.zip(timeout) else {
+            return;
+        };
+        let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+        finding.meaning = format!(
+            "{}; rank {} calls it with {}, the others with {}",
+            finding.meaning,
+            ranks.join(", "),
+            shown(size),
+            shown(others)
+        );
+        finding.causes.insert(0, OTHER_SIZE.to_owned());
+    }
+
     /// Ranks by the collective that they wait for.
     fn waits(&self) -> Vec<CollectiveWait> {
-        let mut by = BTreeMap::<&Wait, Vec<u32>>::new();
-        for (speaker, (_, wait)) in &self.tally.collectives {
-            if let Some(Speaker::Rank { rank, .. }) = self.tally.speakers.get(*speaker as usize) {
-                by.entry(wait).or_default().push(*rank);
-            }
+        let mut by = BTreeMap::<Wait, Vec<u32>>::new();
+        for (wait, rank) in self.waiting() {
+            // Ranks that call it with other sizes wait for the same.
+            let size = Vec::new();
+            by.entry(Wait {
+                size,
+                ..wait.clone()
+            })
+            .or_default()
+            .push(rank);
         }
-        let wait = |(wait, mut ranks): (&Wait, Vec<u32>)| {
+        let wait = |(wait, mut ranks): (Wait, Vec<u32>)| {
             ranks.sort_unstable();
             CollectiveWait {
                 group: shown(&wait.group),
