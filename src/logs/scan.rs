@@ -384,6 +384,7 @@ impl Counter<'_> {
             has_frames: false,
             names_gpu: false,
             sample_max: SAMPLE_BYTES,
+            keeps_near: false,
         };
         let names_line = |found: &Found| {
             let signature = &self.catalogue.signatures[found.signature];
@@ -427,6 +428,10 @@ impl Counter<'_> {
             self.harness
                 .hear(number, record.rank(), line.time_us, reading, record.message);
         }
+        let is_exception = level.is_none()
+            && [&b"Error"[..], b"ERR", b"xception"]
+                .iter()
+                .any(|word| memchr::memmem::find(text, word).is_some());
         for found in &parsed.found {
             if level == Some(Level::Info) && self.catalogue.is_foreign[found.signature] {
                 continue;
@@ -439,12 +444,14 @@ impl Counter<'_> {
                 CountedLine {
                     at: found.at,
                     has_below: signature.below.is_some(),
-                    has_frames: super::reasons::quotes(signature),
+                    has_frames: signature.severity.is_finding()
+                        && (super::reasons::quotes(signature) || is_exception),
                     names_gpu: self.catalogue.names_gpu[found.signature],
                     sample_max: match signature.regex {
                         Some(_) => VALUES_SAMPLE_BYTES,
                         None => SAMPLE_BYTES,
                     },
+                    keeps_near: signature.severity.is_finding(),
                     ..line
                 },
             );

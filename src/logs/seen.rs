@@ -25,8 +25,18 @@ const CONTEXT_WITHIN: usize = 4096;
 pub(super) const VALUES_MAX: usize = 8;
 pub(super) const VALUE_BYTES: usize = 200;
 
-/// Longest PCI address.
+/// Longest PCI address, and with the number of an Xid.
 const GPU_BYTES: usize = 16;
+const GPU_TEXT_BYTES: usize = GPU_BYTES + 11;
+
+/// The number of the Xid that a line is about: of the earlier one that it names, or its own.
+fn xid(text: &[u8]) -> Option<&[u8]> {
+    let finds = |words: &[u8]| memchr::memmem::find(text, words).map(|at| at + words.len());
+    let at = finds(b"previous Xid ").or_else(|| finds(b"): "))?;
+    let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    let size = digits.count();
+    (1..=4).contains(&size).then(|| &text[at..at + size])
+}
 
 /// The place of a line: index of the file, and line number from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -54,6 +64,8 @@ pub(super) struct CountedLine<'a> {
     pub names_gpu: bool,
     /// Most bytes of a sample.
     pub sample_max: usize,
+    /// Whether the lines beside the first are kept, for what they name.
+    pub keeps_near: bool,
 }
 
 impl CountedLine<'_> {
@@ -70,7 +82,19 @@ impl CountedLine<'_> {
         let address = &address[..address.len().min(GPU_BYTES)];
         let is_of_it = |byte: &&u8| byte.is_ascii_hexdigit() || b":.".contains(byte);
         let size = address.iter().take_while(is_of_it).count();
-        (size > 0).then(|| address[..size].to_vec())
+        let code = xid(text).map_or(Vec::new(), |code| [b" (Xid ", code, b")"].concat());
+        (size > 0).then(|| [&address[..size], &code].concat())
+    }
+
+    /// The lines beside it, if these are kept.
+    fn near(&self) -> Option<Box<NearLines>> {
+        if !self.keeps_near {
+            return None;
+        }
+        let crashes = || memchr::memmem::find(self.text, b"egmentation fault").is_some();
+        let is_opened = self.text.trim_ascii_end().ends_with(b":") || crashes();
+        let lines = self.around.near(is_opened);
+        (!lines.is_empty()).then(|| Box::new(NearLines(lines)))
     }
 
     /// The lines below, if they complete it.
@@ -79,6 +103,16 @@ impl CountedLine<'_> {
             .then(|| BelowText::of(self.place, self.around))
     }
 }
+
+/// Lines that are kept on each side of the first line of an error, and bytes of each.
+const NEAR_LINES: usize = 3;
+const NEAR_BYTES: usize = 240;
+/// Lines that are kept below one that announces them: a list, or the stack of a crash.
+const OPENED_LINES: usize = 8;
+
+/// The lines beside a line, those behind it first.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct NearLines(Vec<Vec<u8>>);
 
 /// Where a line is in its block.
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,6 +123,26 @@ pub(super) struct Around<'a> {
 }
 
 impl Around<'_> {
+    /// The lines beside it, nearest first: those behind it, and then those before it.
+    fn near(&self, is_opened: bool) -> Vec<Vec<u8>> {
+        let has_text = |line: &&[u8]| !line.trim_ascii().is_empty();
+        let before = self.block.get(..self.start).unwrap_or_default();
+        let before = &before[before.len().saturating_sub(CONTEXT_WITHIN)..];
+        let after = self.block.get(self.end..).unwrap_or_default();
+        let after = &after[..after.len().min(CONTEXT_WITHIN)];
+        let after = after.split(|byte| *byte == b'\n').filter(has_text);
+        let before = before.rsplit(|byte| *byte == b'\n').filter(has_text);
+        let (behind, ahead) = if is_opened {
+            (OPENED_LINES, 0)
+        } else {
+            (NEAR_LINES, NEAR_LINES)
+        };
+        let lines = after.take(behind).chain(before.take(ahead));
+        lines
+            .map(|line| cut(line.trim_ascii_end(), NEAR_BYTES))
+            .collect()
+    }
+
     /// The lines before it, and the one behind it, as far as the block has them.
     pub(super) fn lines(&self) -> Context {
         let cut = |line: &[u8]| cut(line.trim_ascii_end(), CONTEXT_BYTES);
@@ -141,6 +195,8 @@ pub(super) struct SeenLines {
     pub traceback: Option<Box<Traceback>>,
     /// The GPUs that they are about, if a driver logged them.
     pub gpus: BTreeSet<Vec<u8>>,
+    /// The lines beside the first one, if it is an error.
+    pub near: Option<Box<NearLines>>,
 }
 
 /// The WARN lines of one shape, which no signature knows.
@@ -258,9 +314,15 @@ impl SeenLines {
             below: line.below().into_iter().collect(),
             traceback: line.traceback(),
             gpus: line.gpu().into_iter().collect(),
+            near: line.near(),
         };
         new.site(line.site);
         new
+    }
+
+    /// The lines beside the first one.
+    pub(super) fn near_lines(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.near.iter().flat_map(|near| &near.0)
     }
 
     /// Bytes that it takes, with its place in a map that is half full.
@@ -271,8 +333,12 @@ impl SeenLines {
             + self.sample.capacity()
             + sites.sum::<usize>()
             + below.sum::<usize>()
-            + self.gpus.len() * (size_of::<Vec<u8>>() + GPU_BYTES)
+            + self.gpus.len() * (size_of::<Vec<u8>>() + GPU_TEXT_BYTES)
             + self.traceback.as_ref().map_or(0, |one| one.bytes())
+            + self
+                .near_lines()
+                .map(|line| size_of::<Vec<u8>>() + line.len())
+                .sum::<usize>()
     }
 
     /// Counts another line. Returns the bytes that it takes more.
@@ -282,7 +348,7 @@ impl SeenLines {
             // The exception of a worker is below the line that passes it on.
             self.first = line.place;
             self.sample = sample(line.text, line.at, line.sample_max);
-            self.traceback = line.traceback();
+            (self.traceback, self.near) = (line.traceback(), line.near());
         }
         // A thread reads its blocks, and their lines, in order.
         self.last = line.place;
@@ -354,7 +420,7 @@ impl SeenLines {
         self.count += other.count;
         if other.first < self.first {
             (self.first, self.sample) = (other.first, other.sample);
-            self.traceback = other.traceback;
+            (self.traceback, self.near) = (other.traceback, other.near);
             self.first_line_us = other.first_line_us;
         }
         self.last = self.last.max(other.last);

@@ -27,6 +27,8 @@ const SPEAKERS_MAX: usize = 4096;
 /// Most bytes of the lines of signatures by process. Each of two threads that scan has as many, and
 /// each of more threads a share of what two have, so that memory does not grow with the threads.
 const SEEN_BYTES_MAX: usize = 5 << 20;
+/// The part of them in which lines beside others are kept.
+const NEAR_SHARE: usize = 4;
 const SHAPES_MAX: usize = 256;
 /// With its index, 4 MiB at most for each thread.
 const FLOWS_MAX: usize = 16_384;
@@ -241,6 +243,9 @@ impl Tally {
     pub(super) fn add_seen(&mut self, key: (u32, u32), mut seen: SeenLines) {
         if self.seen_bytes >= self.share(SEEN_BYTES_MAX) {
             seen.sites.clear();
+        }
+        if self.seen_bytes >= self.share(SEEN_BYTES_MAX) / NEAR_SHARE {
+            seen.near = None;
         }
         if let Some(other) = self.seen.get_mut(&key) {
             self.seen_bytes += other.merge(seen);
@@ -506,6 +511,7 @@ mod tests {
                     has_frames: false,
                     names_gpu: false,
                     sample_max: SAMPLE_BYTES,
+                    keeps_near: false,
                 };
                 tally.see_unknown(speaker, &message, false, line);
             }
@@ -553,6 +559,7 @@ mod tests {
                 has_frames: false,
                 names_gpu: false,
                 sample_max: SAMPLE_BYTES,
+                keeps_near: false,
             };
             let part = &mut parts[number as usize % 2];
             part.see(0, number % 20_000, None, line);

@@ -10,10 +10,12 @@ use regex::bytes::Regex;
 use std::sync::LazyLock;
 
 /// Bytes of the lines that are searched for frames, and lines between an exception and its nearest frame.
-const WITHIN: usize = 8192;
+const WITHIN: usize = 16 << 10;
 const GAP_MAX: usize = 6;
-/// Frames that are kept, and bytes of each part of one.
-const FRAMES_MAX: usize = 6;
+/// Frames that are kept: the innermost, the innermost of the program's own code, and that of its script.
+const FRAMES_MAX: usize = INNER_MAX + 2;
+const INNER_MAX: usize = 6;
+/// Bytes of each part of one.
 const PART_BYTES: usize = 120;
 /// Bytes before a division by zero that are searched for a count that was printed.
 const COUNTS_WITHIN: usize = 32 << 10;
@@ -95,6 +97,36 @@ impl Traceback {
         self.zero.as_deref().map(super::compose::shown)
     }
 
+    /// Where the exception was raised, where the program's own code was, and where its script.
+    pub(super) fn places(&self) -> Vec<String> {
+        let Some(inner) = self.frames.first() else {
+            return Vec::new();
+        };
+        let code = super::compose::shown(&inner.code);
+        let mut texts = vec![match code.is_empty() || code.starts_with("raise ") {
+            true => RAISED.replace("{word}", &inner.at()),
+            false => RAISED_BY
+                .replace("{word}", &inner.at())
+                .replace("{code}", &code),
+        }];
+        if let Some(doing) = self.frames.iter().find_map(Frame::doing) {
+            texts.push(doing.to_owned());
+        }
+        let own = self.frames.iter().find(|frame| frame.is_own());
+        let own = own.filter(|own| *own != inner);
+        if let Some(own) = own {
+            let code = super::compose::shown(&own.code);
+            texts.push(CALLED.replace("{word}", &own.at()).replace("{code}", &code));
+        }
+        let script = self.frames.last().map(|frame| &frame.path);
+        let script = self.frames.iter().find(|frame| Some(&frame.path) == script);
+        let told = own.unwrap_or(inner);
+        if let Some(script) = script.filter(|one| one.is_own() && one.path != told.path) {
+            texts.push(SCRIPT.replace("{word}", &script.at()));
+        }
+        texts
+    }
+
     /// The innermost frame that is not in an installed package: its place and its code.
     pub(super) fn own(&self) -> Option<(String, String)> {
         let own = self.frames.iter().find(|frame| frame.is_own())?;
@@ -104,7 +136,60 @@ impl Traceback {
     }
 }
 
+/// Where an exception was raised, in the first sentence of a finding.
+const RAISED: &str = "raised at {word}";
+const RAISED_BY: &str = "raised at {word} by `{code}`";
+const CALLED: &str = "the program's own code calls it at {word}: `{code}`";
+const SCRIPT: &str = "the script calls it at {word}";
+/// What the program did, by words in the names of its functions.
+const DOINGS: [(&[&str], &str); 4] = [
+    (
+        &[
+            "save_checkpoint",
+            "save_model",
+            "save_state",
+            "save_pretrained",
+        ],
+        "a checkpoint was being written",
+    ),
+    (
+        &[
+            "load_checkpoint",
+            "load_weights",
+            "load_state_dict",
+            "from_pretrained",
+        ],
+        "a model or a checkpoint was being read",
+    ),
+    (
+        &["_worker_loop", "__getitem__", "_next_data"],
+        "data were being read",
+    ),
+    (&["backward"], "gradients were being computed"),
+];
+
 impl Frame {
+    /// Its place, behind the folder of installed packages, and its function.
+    fn at(&self) -> String {
+        let shown = super::compose::shown;
+        let path = shown(&self.path);
+        let package = ["site-packages/", "dist-packages/", "/lib/python"];
+        let path = package
+            .iter()
+            .find_map(|folder| Some(path.split_once(folder)?.1.to_owned()))
+            .unwrap_or(path);
+        let place = format!("{path}:{}", shown(&self.line));
+        match shown(&self.function).as_str() {
+            "" | "<module>" => place,
+            function => format!("{place}({function})"),
+        }
+    }
+
+    fn doing(&self) -> Option<&'static str> {
+        let is_of = |(words, _): &&(&[&str], _)| Self::has_in(&self.function, words);
+        DOINGS.iter().find(is_of).map(|(_, doing)| *doing)
+    }
+
     /// The frame in a line, without its code.
     fn of(line: &[u8]) -> Option<Self> {
         let from = memchr::memmem::find(line, b"File \"")? + b"File \"".len();
@@ -128,9 +213,11 @@ impl Frame {
     }
 
     fn place(&self) -> Option<Place> {
-        if Self::has_in(&self.function, &["load_weights", "load_state_dict"])
-            || Self::has_in(&self.code, &["params_dict[", "state_dict["])
-        {
+        // What is assigned to one is being written.
+        let reads = Self::has_in(&self.code, &["params_dict[", "state_dict["])
+            && !Self::has_in(&self.code, &["] = "])
+            && !Self::has_in(&self.function, &["save"]);
+        if Self::has_in(&self.function, &["load_weights", "load_state_dict"]) || reads {
             return Some(Place::Checkpoint);
         }
         if Self::has_in(&self.code, &["os.environ[", "environ["]) {
@@ -177,11 +264,26 @@ fn frames_above(text: &[u8]) -> Vec<Frame> {
             break;
         }
         let is_far = frames.is_empty() && number >= GAP_MAX;
-        if is_far || frames.len() == FRAMES_MAX {
+        if is_far {
             break;
         }
         below = line;
     }
+    kept(frames)
+}
+
+/// The innermost frames, and behind them the program's own and the script's.
+fn kept(mut frames: Vec<Frame>) -> Vec<Frame> {
+    if frames.len() <= FRAMES_MAX {
+        return frames;
+    }
+    let script = frames.last().map(|frame| frame.path.clone());
+    let outer = frames.split_off(INNER_MAX);
+    let is_of_script = |frame: &&Frame| Some(&frame.path) == script.as_ref();
+    let own = outer.iter().find(|frame| frame.is_own());
+    let of_script = outer.iter().find(is_of_script);
+    let others = [own, of_script.filter(|one| Some(*one) != own)];
+    frames.extend(others.into_iter().flatten().cloned());
     frames
 }
 
@@ -204,8 +306,7 @@ fn frames_below(text: &[u8]) -> Vec<Frame> {
         }
     }
     frames.reverse();
-    frames.truncate(FRAMES_MAX);
-    frames
+    kept(frames)
 }
 
 /// The code of a frame: the line below it, behind the same prefix.

@@ -3,6 +3,7 @@
 
 mod claims;
 mod connections;
+mod facts;
 mod meeting;
 mod names;
 mod ranking;
@@ -91,6 +92,8 @@ fn shown_whole(text: &[u8]) -> String {
     format!("{:blanks$}{}", "", shown(text))
 }
 
+/// NCCL's line on the RDMA devices and the interface that it uses.
+const NICS_USED: &str = "nccl-ib-used";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
@@ -255,7 +258,9 @@ impl Compose<'_> {
                 one.signature == signature.name
                     && (&one.first.file, one.first.line) == (&place.file, place.line)
             };
-            if let Some(finding) = findings.iter_mut().find(is_its) {
+            if let Some(finding) = findings.iter_mut().find(is_its)
+                && super::reasons::quotes(signature)
+            {
                 super::reasons::explain_traceback(finding, traceback);
             }
         }
@@ -383,6 +388,15 @@ impl Compose<'_> {
         settings.any(|(_, key)| key == variable.as_bytes())
     }
 
+    /// The least of the values that lines of NCCL say a variable has.
+    fn set_value(&self, variable: &str) -> Option<String> {
+        let settings = self.tally.settings.iter();
+        let of = settings.filter(|((_, key), _)| key == variable.as_bytes());
+        of.flat_map(|(_, values)| values)
+            .min()
+            .map(|value| shown(value))
+    }
+
     /// What the log shows beside the lines of a signature.
     fn context(&self, report: &LogReport) -> Context {
         let names_tcpx = |text: &str| text.to_ascii_lowercase().contains("tcpx");
@@ -418,6 +432,7 @@ impl Compose<'_> {
                 let clock = seen.first_line_us.filter(|_| have_clocks);
                 (clock, seen.first, &seen.sample)
             });
+        let first = first.map(|first| with_header(first, seen()));
         let last = seen().max_by_key(|seen| (seen.last_us, seen.last));
         let first_us = seen().filter_map(|seen| seen.first_us).min();
         let last_us = seen().filter_map(|seen| seen.last_us).max();
@@ -463,7 +478,92 @@ impl Compose<'_> {
             after: None,
         };
         let finding = names::with_gpus(finding, seen().flat_map(|seen| &seen.gpus));
-        self.with_below(finding, signature, seen().flat_map(|seen| &seen.below))
+        let finding = self.with_below(finding, signature, seen().flat_map(|seen| &seen.below));
+        if !signature.severity.is_finding() || signature.file.is_some() {
+            return finding;
+        }
+        let frames = first.and_then(|seen| seen.traceback.as_deref());
+        let frames = frames.map_or(Vec::new(), super::traceback::Traceback::places);
+        let mut lines: Vec<&SeenLines> = seen().collect();
+        lines.sort_unstable_by_key(|seen| seen.first);
+        let rank = match parts {
+            [(speaker, ..)] => self.rank_of(*speaker),
+            _ => None,
+        };
+        let speaker = parts.iter().min_by_key(|(_, seen, _)| seen.first);
+        let nics = speaker.and_then(|(speaker, ..)| self.used_nics(signature, *speaker));
+        self.with_facts(finding, &frames, &lines, rank, nics)
+    }
+
+    /// The NICs that a process said it uses, for a finding on its network or on its sockets.
+    fn used_nics(&self, signature: &Signature, speaker: u32) -> Option<String> {
+        let is_of_socket = signature.name.contains("socket");
+        let is_of_verbs = signature.network.as_deref() == Some("IB");
+        if !(is_of_socket || is_of_verbs) {
+            return None;
+        }
+        let signatures = self.catalogue.signatures.iter();
+        let number = signatures
+            .zip(0_u32..)
+            .find(|(one, _)| one.name == NICS_USED)?
+            .1;
+        let of_host = || {
+            let all = self.tally.seen.iter();
+            let of = all.filter(|((one, other), _)| {
+                *one == number && self.host(*other) == self.host(speaker)
+            });
+            of.map(|(_, seen)| seen).min_by_key(|seen| seen.first)
+        };
+        let seen = self.tally.seen.get(&(number, speaker)).or_else(of_host)?;
+        facts::nics(&seen.sample, is_of_socket)
+    }
+
+    /// The rank that a process has in every communicator of NCCL that it made.
+    fn rank_of(&self, speaker: u32) -> Option<u32> {
+        let of = self.tally.members.range((speaker, 0)..=(speaker, u64::MAX));
+        let ranks: BTreeSet<u32> = of.map(|(_, (_, member))| member.rank).collect();
+        ranks.first().copied().filter(|_| ranks.len() == 1)
+    }
+
+    /// The finding with the places in the program and the facts that its lines name.
+    fn with_facts(
+        &self,
+        finding: SignatureFinding,
+        frames: &[String],
+        lines: &[&SeenLines],
+        rank: Option<u32>,
+        nics: Option<String>,
+    ) -> SignatureFinding {
+        let mut meaning = finding.meaning;
+        for frame in frames {
+            meaning = format!("{meaning}; {frame}");
+        }
+        let mut facts = facts::named(&meaning, &finding.processes, lines);
+        if let Some(rank) = rank.map(|rank| format!("rank {rank}"))
+            && !meaning.contains("rank ")
+            && !facts
+                .iter()
+                .any(|fact| fact.to_ascii_lowercase().contains("rank"))
+        {
+            facts.insert(0, rank);
+        }
+        facts.extend(nics.filter(|nics| !meaning.contains(nics) && !facts.contains(nics)));
+        let is_other = |letter: char| !letter.is_ascii_uppercase() && letter != '_';
+        let variables = finding.causes.first().into_iter();
+        let variables = variables.flat_map(|text| text.split(is_other));
+        for variable in variables.filter(|word| word.starts_with("NCCL_") && *word != "NCCL_DEBUG")
+        {
+            if let Some(value) = self.set_value(variable) {
+                let fact = format!("{variable}={value}");
+                if !facts.contains(&fact) {
+                    facts.push(fact);
+                }
+            }
+        }
+        SignatureFinding {
+            meaning: facts::with(meaning, &facts),
+            ..finding
+        }
     }
 
     /// The finding with what the lines below its lines tell.
@@ -693,10 +793,13 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         first: warning.first.clone(),
         last: warning.last.clone(),
         phase: None,
-        meaning: format!(
-            "a warning or an error that tcpxctl has no signature for: {}",
-            headline(&warning.sample)
-        ),
+        meaning: {
+            let text = headline(&warning.sample);
+            let facts = facts::of_text(&text, &warning.sample);
+            let meaning =
+                format!("a warning or an error that tcpxctl has no signature for: {text}");
+            facts::with(meaning, &facts)
+        },
         causes: Vec::new(),
         next_step: Some(read_around(&warning.first)),
         versions: String::new(),
@@ -705,6 +808,29 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         before: warning.before.clone(),
         after: warning.after.clone(),
     }
+}
+
+/// The line of NCCL right beside a line that quotes it, which has the header; otherwise that line.
+fn with_header<'a>(
+    first: &'a SeenLines,
+    others: impl Iterator<Item = &'a SeenLines>,
+) -> &'a SeenLines {
+    const MARKER: &[u8] = b"NCCL WARN ";
+    let has_header = |seen: &SeenLines| memchr::memmem::find(&seen.sample, MARKER).is_some();
+    if has_header(first) {
+        return first;
+    }
+    let is_quoted = |other: &&SeenLines| {
+        let message = memchr::memmem::find(&other.sample, MARKER);
+        let message = message.and_then(|at| other.sample.get(at + MARKER.len()..));
+        let is_near = other.first.file == first.first.file
+            && other.first.line.abs_diff(first.first.line) <= ENDING_LINES;
+        is_near && message.is_some_and(|text| first.sample.ends_with(text))
+    };
+    others
+        .filter(is_quoted)
+        .min_by_key(|one| one.first)
+        .unwrap_or(first)
 }
 
 /// Longest text of a line in the first sentence of a finding.

@@ -51,6 +51,15 @@ fn rank_of(finding: &SignatureFinding) -> Option<&str> {
         .then_some(rank)
 }
 
+/// Ranks up to which a number before a line is a rank, where it is the only one.
+const ONLY_MAX: u32 = 63;
+
+/// Whether the number before a line is one of a test, as ctest writes it before all that a test prints.
+fn is_of_test(finding: &SignatureFinding, rank: &str) -> bool {
+    let number: u32 = rank.parse().unwrap_or_default();
+    number > ONLY_MAX && finding.sample.starts_with(&format!("{rank}: "))
+}
+
 /// A rank and its host.
 struct Named {
     at: usize,
@@ -107,7 +116,8 @@ fn name_ranks(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) 
             continue;
         }
         let is_named = RANK.is_match(finding.meaning.as_bytes());
-        let rank = rank_of(finding).map(str::to_owned);
+        let rank = rank_of(finding).filter(|rank| !is_of_test(finding, rank));
+        let rank = rank.map(str::to_owned);
         let is_of = |named: &&Named| rank.as_deref() == Some(named.rank.as_str());
         let of_root = root.as_ref().filter(|_| is_before(&root_at));
         let of_died = died.as_ref().filter(|_| is_before(&died_at));

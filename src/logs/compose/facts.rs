@@ -1,0 +1,243 @@
+//! What an engineer needs of a quoted line: GPU, rank, device, address, source and size, named in the first sentence.
+//!
+//! The lines beside it that the same thread logged name more of them, and the log's settings name the value of a
+//! variable that a cause speaks of.
+#![forbid(unsafe_code)]
+
+use crate::loggers::regex;
+use crate::seen::SeenLines;
+use regex::bytes::Regex;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// Facts that are named of one finding, of one kind, and bytes of each.
+const FACTS_MAX: usize = 7;
+const OF_KIND_MAX: usize = 2;
+const FACT_BYTES: usize = 80;
+
+/// The header of NCCL with the thread and the GPU.
+static HEADER: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?:^|\s|[:>])(?P<thread>[\w.-]+:\d+:\d+) \[(?P<gpu>\d+)\] "));
+/// The first word of a line of UCX or of a kernel with a process.
+static THREAD: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^\[?(?:[\d.]+\] \[)?(?P<thread>[\w.-]+:\d+(?: *:\d+){0,2})\]? "));
+/// What is a fact wherever it stands.
+static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    [
+        r"\b[Rr]ank \d+\b(?: of \d+)?|\brank=\d+",
+        r"\bGPU ?\d{1,3}\b|\bdev(?:ice)? \d{1,2}\b",
+        r"\b(?:mlx[45]_\w+|bnxt_re\w*|irdma\w+|rdmap\w+|hns_\d+|efa_\d+)(?::\d+)?",
+        r"\b(?:eth\d+|en[pos]\d\w*|ib[ps]?\d\w*|bond\d+)(?::(?:\d{1,3}\.){3}\d{1,3})?(?:<\d+>)?",
+        r"\b(?:\d{1,3}\.){3}\d{1,3}(?:(?::|<)\d+>?)?|\b[\w.-]+<\d{2,5}>|\bPeer EFA addr: [^\s)]+|\b(?:fe80|fd\w\w):[0-9a-f:]+",
+        r"\b(?:r?lid|dlid|rqpn|remote_qp) (?:0x)?[0-9a-f]+\b",
+        r"\bNCCL_(?:[A-CE-Z][A-Z_]+|D[A-DF-Z][A-Z_]+) ?(?:=|set by environment to|set to) ?\S+",
+        r"\bsize \d{4,}\b|\bsegment size \d+\b|</?[\w.-]+_\d+>|\bNCCL version \d[\w.+]*",
+        r"\b[\w./-]*\w\.(?:cc|cpp|cu|h|c):\d+",
+    ]
+    .map(regex)
+    .into()
+});
+static SOURCE: LazyLock<Regex> = LazyLock::new(|| regex(r"\w\.(?:cc|cpp|cu|h|c):\d+$"));
+/// What a shell says of a process that was killed.
+static KILLED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\b(?P<pid>\d+) Killed +(?P<what>\S+(?: \S+){0,2})"));
+
+/// What a program says that it does with a checkpoint.
+static DOES: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\b(?:[Ss]aving|[Ww]riting|[Ll]oading) (?:[\w-]+ ){0,2}checkpoints?\b(?: at iteration +\d+)?",
+    )
+});
+/// A frame of gdb, or of a program's own list of calls: its function and its source.
+static FRAME: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"^#\d+ +(?:0x[0-9a-f]+ in )?(?P<function>[\w:~]+) ?\(.*\) at (?P<source>\S+:\d+)")
+});
+/// The rank in a sentence.
+static RANK: LazyLock<Regex> = LazyLock::new(|| regex(r"^[Rr]ank[ =]\d"));
+
+/// What the lines of a finding, and those beside them, name that its sentence does not. The processes tell the
+/// ranks where they are named by them.
+pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -> Vec<String> {
+    let mut found = gpus(lines);
+    found.retain(|gpus| !meaning.contains(gpus));
+    for seen in lines.iter().take(OF_KIND_MAX) {
+        let sample = seen.sample.as_slice();
+        of_line(sample, meaning, &mut found);
+        let own = thread(sample);
+        for line in seen.near_lines() {
+            if let Some(killed) = KILLED.captures(line) {
+                let [pid, what] = ["pid", "what"].map(|name| &killed[name]);
+                let text = |part| super::shown(part);
+                add(
+                    format!("pid {} ({})", text(pid), text(what)),
+                    meaning,
+                    &mut found,
+                );
+            }
+            if let Some(does) = DOES.find(line) {
+                add(
+                    format!("`{}`", super::shown(does.as_bytes())),
+                    meaning,
+                    &mut found,
+                );
+            }
+            if let Some(frame) = FRAME.captures(line) {
+                let [function, source] = ["function", "source"].map(|name| &frame[name]);
+                let source = short(&super::shown(source));
+                add(
+                    format!("{} ({source})", super::shown(function)),
+                    meaning,
+                    &mut found,
+                );
+            }
+            if own.is_some() && thread(line) == own {
+                of_line(line, meaning, &mut found);
+            }
+        }
+        if seen.sample.ends_with(b":") {
+            found.extend(listed(seen));
+        }
+    }
+    let is_told = processes.len() > 1 || processes.iter().any(|name| name.contains(" rank "));
+    found.retain(|fact| !(is_told && RANK.is_match(fact.as_bytes())));
+    found.truncate(FACTS_MAX);
+    found
+}
+
+/// The GPUs in the headers of the lines of all processes.
+fn gpus(lines: &[&SeenLines]) -> Vec<String> {
+    let gpus = lines.iter().filter_map(|seen| {
+        let header = HEADER.captures(&seen.sample)?;
+        str::from_utf8(&header["gpu"]).ok()?.parse::<u32>().ok()
+    });
+    let gpus: BTreeSet<u32> = gpus.collect();
+    let gpus: Vec<String> = gpus.iter().map(u32::to_string).collect();
+    if gpus.is_empty() {
+        return gpus;
+    }
+    vec![format!("GPU {}", gpus.join(" and "))]
+}
+
+/// The lines below one that ends with a colon, which are what it announces.
+fn listed(seen: &SeenLines) -> Option<String> {
+    let lines = seen
+        .near_lines()
+        .take_while(|line| line.first() == Some(&b'/'));
+    let lines: Vec<String> = lines.map(|line| super::shown(line)).collect();
+    (!lines.is_empty()).then(|| lines.join(" "))
+}
+
+/// NICs in NCCL's line on those that it uses, and the interface and address of its bootstrap.
+static NICS: LazyLock<Regex> = LazyLock::new(|| regex(r"\[\d+\](?P<nic>[\w.-]+(?::\d+)?)/"));
+static BOOTSTRAP: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"OOB (?P<nic>\S+?)(?:<\d+>)?$|OOB (?P<nic2>\S+?)<"));
+
+/// The NICs of a process's line on its networks, if they are few, or the interface of its sockets.
+pub(super) fn nics(line: &[u8], is_of_socket: bool) -> Option<String> {
+    if is_of_socket {
+        let found = BOOTSTRAP.captures(line)?;
+        let nic = found.name("nic").or(found.name("nic2"))?;
+        return Some(format!("bootstrap over {}", super::shown(nic.as_bytes())));
+    }
+    let nics = NICS
+        .captures_iter(line)
+        .map(|one| super::shown(&one["nic"]));
+    let nics: Vec<String> = nics.collect();
+    (1..=OF_KIND_MAX)
+        .contains(&nics.len())
+        .then(|| nics.join(" and "))
+}
+
+/// The same of a line alone.
+pub(super) fn of_text(meaning: &str, line: &str) -> Vec<String> {
+    let mut found: Vec<String> = HEADER
+        .captures(line.as_bytes())
+        .map(|header| format!("GPU {}", super::shown(&header["gpu"])))
+        .into_iter()
+        .filter(|gpu| !meaning.contains(gpu))
+        .collect();
+    of_line(line.as_bytes(), meaning, &mut found);
+    found.truncate(FACTS_MAX);
+    found
+}
+
+/// A sentence with what a line names.
+pub(super) fn with(meaning: String, facts: &[String]) -> String {
+    if facts.is_empty() {
+        return meaning;
+    }
+    format!("{meaning}; the log names {}", facts.join(", "))
+}
+
+/// The thread that logged a line.
+fn thread(line: &[u8]) -> Option<&[u8]> {
+    let found = HEADER.captures(line).or_else(|| THREAD.captures(line))?;
+    let thread = found.name("thread")?.as_bytes();
+    // Its host and its process.
+    let mut colons = memchr::memchr_iter(b':', thread);
+    let end = colons.nth(1).unwrap_or(thread.len());
+    Some(thread[..end].trim_ascii_end())
+}
+
+fn of_line(line: &[u8], meaning: &str, found: &mut Vec<String>) {
+    let own = thread(line).unwrap_or_default();
+    for kind in FACTS.iter() {
+        let facts = kind.find_iter(line).map(|one| one.as_bytes());
+        // A source or an address within the header is of who speaks.
+        let facts = facts.filter(|one| memchr::memmem::find(own, one).is_none());
+        for fact in facts.take(OF_KIND_MAX) {
+            // A source counts where NCCL or UCX names it, and not a logger.
+            if own.is_empty() && SOURCE.is_match(fact) {
+                continue;
+            }
+            add(short(&super::shown(fact)), meaning, found);
+        }
+    }
+}
+
+/// The last two parts of a path; other facts whole.
+fn short(fact: &str) -> String {
+    let is_path = fact.contains('/') && !fact.contains(' ') && !fact.contains("://");
+    let mut parts = fact.rsplit('/');
+    match (is_path, parts.next(), parts.next()) {
+        (true, Some(file), Some(folder)) if !folder.is_empty() => format!("{folder}/{file}"),
+        _ => fact.chars().take(FACT_BYTES).collect(),
+    }
+}
+
+fn add(fact: String, meaning: &str, found: &mut Vec<String>) {
+    let is_known = meaning.contains(&fact) || found.iter().any(|one| one.contains(&fact));
+    if !is_known {
+        found.push(fact);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_gpu_device_address_source_and_size() {
+        let check =
+            |line: &str, expected: &[&str]| assert_eq!(of_text("", line), expected, "{line}");
+        check(
+            "node-a:71:79 [3] transport/shm.cc:48 NCCL WARN Error while creating a (size 9637888)",
+            &["GPU 3", "size 9637888", "transport/shm.cc:48"],
+        );
+        check(
+            "node-a:71:79 [0] NCCL WARN connect to 10.0.1.25<4576> over eth2 failed",
+            &["GPU 0", "eth2", "10.0.1.25<4576>"],
+        );
+        check(
+            "SEND s-e [rqpn 0xa66 rlid 703]",
+            &["rqpn 0xa66", "rlid 703"],
+        );
+        check("step 3 of 10", &[]);
+    }
+
+    #[test]
+    fn what_is_named_has_chinese() {
+        let text = "the log names GPU 3, eth2";
+        assert!(tcpx_run_model::chinese::chinese(text).is_some());
+    }
+}
