@@ -428,10 +428,11 @@ impl Counter<'_> {
             self.harness
                 .hear(number, record.rank(), line.time_us, reading, record.message);
         }
-        let is_exception = level.is_none()
-            && [&b"Error"[..], b"ERR", b"xception"]
-                .iter()
-                .any(|word| memchr::memmem::find(text, word).is_some());
+        let is_exception = || {
+            let words = [&b"Error"[..], b"ERR", b"xception"];
+            let mut has = words.iter().map(|word| memchr::memmem::find(text, word));
+            level.is_none() && has.any(|at| at.is_some())
+        };
         for found in &parsed.found {
             if level == Some(Level::Info) && self.catalogue.is_foreign[found.signature] {
                 continue;
@@ -445,7 +446,7 @@ impl Counter<'_> {
                     at: found.at,
                     has_below: signature.below.is_some(),
                     has_frames: signature.severity.is_finding()
-                        && (super::reasons::quotes(signature) || is_exception),
+                        && (super::reasons::quotes(signature) || is_exception()),
                     names_gpu: self.catalogue.names_gpu[found.signature],
                     sample_max: match signature.regex {
                         Some(_) => VALUES_SAMPLE_BYTES,
