@@ -19,6 +19,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use tcpx_recorder::format::Role;
 use tcpx_report::write_whole_unless;
 use tcpx_trace::{Trace, open, write_csv, write_jsonl, write_perfetto};
 use tcpx_words::error::Outcome;
@@ -103,8 +104,9 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
     let channels = trace
         .workers
         .iter()
-        .map(|worker| worker.channels.len())
-        .sum();
+        .flat_map(|worker| &worker.channels)
+        .filter(|channel| channel.role != Role::Listen)
+        .count();
     let (events, overwritten) = (trace.events(), trace.overwritten());
     if common.json {
         let nodes = trace

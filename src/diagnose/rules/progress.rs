@@ -278,7 +278,10 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
         .filter_map(EvidenceChannel::most_polls_per_s)
         .fold(rate, f64::max);
     let why = match most >= 0.5 {
-        true => format!("no channel of this process is tested more than {most:.0} times/s"),
+        true => format!(
+            "no channel of this process is tested more than {:.0} times/s",
+            most.ceil()
+        ),
         false => "no channel of this process is tested: its progress loop is blocked or has ended"
             .to_owned(),
     };

@@ -56,6 +56,10 @@ pub(crate) fn next_step(error: &io::Error, place: Option<&Path>) -> String {
     }
 }
 
+/// Fewer inodes than this, beside more bytes than these, are why there was no room.
+const INODES_FEW: u64 = 16;
+const SPACE_ENOUGH: u64 = 1 << 20;
+
 /// Whether the file system of a place, or of the nearest folder above it that exists, has no inodes
 /// left. One that makes inodes as they are needed counts none.
 fn lacks_inodes(place: &Path) -> bool {
@@ -66,7 +70,12 @@ fn lacks_inodes(place: &Path) -> bool {
     let told = place
         .ancestors()
         .find_map(|place| rustix::fs::statvfs(above(place)).ok());
-    told.is_some_and(|told| told.f_files > 0 && told.f_favail == 0)
+    told.is_some_and(|told| {
+        // What could not be finished is removed before the question, and gives its inodes back.
+        let are_few = told.f_favail == 0
+            || (told.f_favail < INODES_FEW && told.f_bavail * told.f_frsize > SPACE_ENOUGH);
+        told.f_files > 0 && are_few
+    })
 }
 
 /// One run's folder, while it is written.
