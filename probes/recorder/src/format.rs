@@ -75,6 +75,7 @@
 //! | 656 | 8 | connect_last, when it was last entered or returned |
 //! | 664 | 8 | connect_calls, how often it was called |
 //! | 672 | 32 | connect_peer, the address of its listener |
+//! | 704 | 8 | rings_refused, comms that got a slot and no memory for their ring; 0 in files of older writers |
 //! | 1024 | 2048 | devices, 32 entries of 64 bytes: device n at 1024 + 64 n, zero while unknown |
 //!
 //! A device holds the properties from `getProperties`:
@@ -286,6 +287,7 @@ pub mod header {
     pub(crate) const CONNECT_LAST: usize = 656;
     pub(crate) const CONNECT_CALLS: usize = 664;
     pub(crate) const CONNECT_PEER: usize = 672;
+    pub(crate) const RINGS_REFUSED: usize = 704;
     pub const DEVICES: usize = 1024;
 
     /// Bytes of the role label.

@@ -80,6 +80,8 @@ pub struct Header {
     pub channels_reused: u64,
     /// Comms that got no slot and are not recorded.
     pub channels_refused: u64,
+    /// Comms that have counters and no events, because no memory was left for their ring.
+    pub rings_refused: u64,
     /// Calls of `test` for requests that no open channel has pending.
     pub requests_unknown: u64,
     /// Posts that could not be tracked; in no channel's counters.
@@ -456,6 +458,7 @@ impl Header {
             capacity,
             channel_count: page.u64(header::CHANNEL_COUNT).min(capacity.into()) as u32,
             channels_reused: page.u64(header::CHANNELS_REUSED),
+            rings_refused: page.u64(header::RINGS_REFUSED),
             channels_refused: page.u64(header::CHANNELS_REFUSED),
             requests_unknown: page.u64(header::REQUESTS_UNKNOWN),
             requests_untracked: page.u64(header::REQUESTS_UNTRACKED),

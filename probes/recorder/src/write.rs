@@ -369,6 +369,8 @@ impl Recorder {
         .is_ok()
         {
             self.map.show_ring(index);
+        } else {
+            self.word(header::RINGS_REFUSED).fetch_add(1, Relaxed);
         }
     }
 

@@ -114,6 +114,9 @@ fn child_opens_until_refused() {
     recorder.close(keys[0], Call::CloseRecv);
     assert_eq!(open().unwrap().index, 0);
     assert!(open().is_none());
+    let header = Reader::open(&recorder.path()).and_then(|mut reader| reader.header());
+    // Both, and the one that got the slot of the first.
+    assert_eq!(header.unwrap().rings_refused, 3);
     println!("OPENED {}", keys.len());
 }
 
