@@ -116,11 +116,7 @@ fn properties_sane(subject: &Subject<'_>) -> Checked {
                 "device {device}: {property} is {then} at first, {now} when read again"
             )));
         }
-        let printable =
-            !device.name.is_empty() && device.name.chars().all(|letter| letter.is_ascii_graphic());
-        owe(printable, || {
-            format!("device {} has the name {:?}", device.index, device.name)
-        })?;
+        name_sane(device)?;
         let number = |property: &str, value: &dyn std::fmt::Display, sane: bool, owed: &str| {
             owe(sane, || {
                 format!(
@@ -165,6 +161,21 @@ fn properties_sane(subject: &Subject<'_>) -> Checked {
         seen.push(format!("{} {} Mbit/s", device.name, device.speed_mbps));
     }
     Ok(seen.join(", "))
+}
+
+fn name_sane(device: &Device) -> Result<(), Shortfall> {
+    if let Some(given) = &device.unnamed {
+        // `xmlFindTagKv` and `xmlSetAttr` of graph/xml.cc compare and copy it unchecked.
+        return Err(Shortfall::Broken(format!(
+            "the name of device {} is {given}: NCCL reads it as a string and crashes",
+            device.index
+        )));
+    }
+    let printable =
+        !device.name.is_empty() && device.name.chars().all(|letter| letter.is_ascii_graphic());
+    owe(printable, || {
+        format!("device {} has the name {:?}", device.index, device.name)
+    })
 }
 
 /// The properties of a device by their names in nccl_net.h.
@@ -347,4 +358,43 @@ fn device_handle(subject: &Subject<'_>) -> Checked {
     })?;
     pair.close()?;
     Ok("type 1, version 7, 24 bytes, needsProxyProgress 1".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_a_name_is_told_as_such() {
+        let nameless = Device {
+            index: 0,
+            name: "device 0".into(),
+            unnamed: Some("NULL".into()),
+            pci_path: None,
+            guid: 0,
+            ptr_support: PTR_HOST,
+            speed_mbps: 0,
+            port: 0,
+            latency_us: 0.0,
+            max_comms: 1,
+            max_recvs: 1,
+            net_device_type: NET_DEVICE_HOST,
+            net_device_version: 0,
+            reg_is_global: false,
+            force_flush: false,
+            max_p2p_bytes: 0,
+        };
+        let told = |device: &Device| match name_sane(device) {
+            Err(Shortfall::Broken(why)) => why,
+            _ => String::new(),
+        };
+        let why = "the name of device 0 is NULL: NCCL reads it as a string and crashes";
+        assert_eq!(told(&nameless), why);
+        let named = Device {
+            name: "eth1".into(),
+            unnamed: None,
+            ..nameless
+        };
+        assert_eq!(told(&named), "");
+    }
 }

@@ -44,8 +44,11 @@ impl About {
 pub struct Device {
     /// Index that `listen` and `connect` take.
     pub index: usize,
-    /// Interface name.
+    /// Interface name; `device N` if the plugin gives none.
     pub name: String,
+    /// What the plugin gives instead of a name: `NULL`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed: Option<String>,
     /// sysfs path, if the plugin reports one.
     pub pci_path: Option<String>,
     /// Unique id.

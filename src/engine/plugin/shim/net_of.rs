@@ -190,9 +190,15 @@ impl<V: Version> Net for Shim<V> {
         if given.net_device_type == NET_DEVICE_HOST && device < 64 {
             self.hosts.fetch_or(1 << device, Relaxed);
         }
+        let name = text(given.name);
+        let unnamed = match given.name.is_null() {
+            true => "NULL",
+            false => "an address that cannot be read",
+        };
         Ok(Device {
             index: device,
-            name: text(given.name).unwrap_or_else(|| format!("device {device}")),
+            unnamed: name.is_none().then(|| unnamed.to_owned()),
+            name: name.unwrap_or_else(|| format!("device {device}")),
             pci_path: text(given.pci_path).filter(|path| !path.is_empty()),
             guid: given.guid,
             ptr_support: given.ptr_support,
