@@ -107,6 +107,7 @@ pub(super) fn add_processes(state: &RunState, story: &mut Story) {
             ended: match (process.is_gone, &process.ended) {
                 (false, _) => "was running".to_owned(),
                 (true, Some(how)) => how.clone(),
+                (true, None) if process.is_copy => "runs; its recorder is a copy".to_owned(),
                 (true, None) => "is gone".to_owned(),
             },
         });

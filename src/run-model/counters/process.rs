@@ -19,6 +19,9 @@ pub struct ProcessFacts {
     /// Whether the process has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_gone: bool,
+    /// Whether it runs, and its counters are from a copy of its recorder: they change no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_copy: bool,
     /// How it ended, if it is known when: `was killed by signal 9 (SIGKILL)`. Without, its counters
     /// are those of their last change, and for how long they stood still is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,6 +120,7 @@ impl ProcessFacts {
                 .map(|(device, name)| (device, printable(&name)))
                 .collect(),
             is_gone: self.is_gone,
+            is_copy: self.is_copy,
             ended: self.ended.map(|how| printable(&how)),
             signal: self.signal,
             setup: self.setup.map(|setup| SetupCalls {

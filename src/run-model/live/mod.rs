@@ -9,4 +9,6 @@ mod past;
 mod recorders;
 
 pub use past::TESTS_PER_NOTE;
-pub use recorders::{FILES_MAX, RecorderFilter, Recorders, recorders_of, torn, why_unrecorded};
+pub use recorders::{
+    FILES_MAX, RecorderFilter, Recorders, recorders_of, torn, why_unrecorded, without_room,
+};

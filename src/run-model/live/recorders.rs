@@ -28,7 +28,7 @@ use tcpx_recorder::{
     monotonic_ns,
 };
 use tcpx_words::log::LogLine;
-use tcpx_words::units::{printable, utc_of_us};
+use tcpx_words::units::{counted, printable, utc_of_us};
 
 /// Time between two listings of the folders, and between two checks whether writers are alive.
 const LIST_EVERY: Duration = Duration::from_secs(1);
@@ -311,9 +311,11 @@ impl Recorders {
             .map(|file| (file.worker, file.path.as_path()))
     }
 
-    /// Whether every writer has ended.
+    /// Whether no file changes any more: every writer has ended, or the file is a copy.
     pub fn have_ended(&self) -> bool {
-        self.files.iter().all(|file| file.ended)
+        self.files
+            .iter()
+            .all(|file| file.ended || file.is_copy == Some(true))
     }
 
     fn add(&mut self, path: PathBuf, reader: Reader, worker: WorkerId) {
@@ -426,6 +428,18 @@ pub fn torn(name: &str, reader: &mut Reader) -> Option<String> {
     })
 }
 
+/// Which events a recording never had, for want of room, in words.
+pub fn without_room(name: &str, header: &Header) -> Option<String> {
+    let comms = header.rings_refused as usize;
+    (comms > 0).then(|| {
+        format!(
+            "{} has no events of {}, as no room was left for them: there are counters only",
+            printable(name),
+            counted(comms, "comm")
+        )
+    })
+}
+
 /// Times of this poll and of the first one, nanoseconds since 1970.
 struct Clock {
     at_ns: u64,
@@ -530,6 +544,7 @@ impl Watched {
         });
         let facts = ProcessFacts {
             connecting,
+            is_copy: !self.ended && self.is_copy == Some(true),
             ..facts(&snapshot, is_gone, ended, setup)
         };
         if self.facts.as_ref() != Some(&facts) {
@@ -693,6 +708,7 @@ fn facts(
         plugin: header.plugin.clone(),
         nics: nics.collect(),
         is_gone,
+        is_copy: false,
         ended: ended.map(|_| how_ended(code, signal)),
         signal,
         setup,
@@ -726,6 +742,18 @@ mod tests {
         };
         assert!(is_copied(&copy));
         assert!(!is_copied(&recorder.path()));
+        let told = |path: &Path| {
+            let mut recorders = Recorders::new(RecorderFilter::Files(vec![path.to_owned()]));
+            let mut events = Vec::new();
+            recorders.look(1, &mut events).expect("read");
+            let facts = events.into_iter().find_map(|event| match event.kind {
+                EventKind::Process(facts) => Some(facts),
+                _ => None,
+            });
+            (facts.expect("facts").is_copy, recorders.have_ended())
+        };
+        assert_eq!(told(&copy), (true, true));
+        assert_eq!(told(&recorder.path()), (false, false));
     }
 
     #[test]

@@ -185,7 +185,10 @@ impl Health {
             }
             (true, ..) => ("NO PROCESS", "no process with a recorder yet".to_owned()),
             (_, _, Some((node, name, how))) => (
-                "ENDED",
+                match nodes[node].is_copy() {
+                    true => "COPY",
+                    false => "ENDED",
+                },
                 format!("{name}: {how}{}", in_flight(picture, node)),
             ),
             (_, true, _) => ("STARTING", "no recorded channel yet".to_owned()),
@@ -534,6 +537,27 @@ mod tests {
             (health.word.as_str(), health.why.as_str()),
             ("SETTING UP", "pid 7 is inside connect")
         );
+    }
+
+    #[test]
+    fn a_copy_is_no_end_of_its_process() {
+        let facts = |is_copy| ProcessFacts {
+            is_gone: true,
+            is_copy,
+            ..ProcessFacts::default()
+        };
+        let tell = |kind| Event::new(0.0, Who::Worker(process(7)), kind);
+        let told = |is_copy| {
+            let events = [
+                tell(EventKind::Process(facts(is_copy))),
+                tell(EventKind::Sample(Vec::new())),
+            ];
+            let health = health_after(here(), events);
+            format!("{}: {}", health.word, health.why)
+        };
+        assert_eq!(told(false), "ENDED: pid 7: the process has ended");
+        let copied = "COPY: pid 7: its recorder is a copy, and the process runs";
+        assert_eq!(told(true), copied);
     }
 
     #[test]

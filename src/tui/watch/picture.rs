@@ -81,6 +81,14 @@ pub(crate) struct WorkerPicture<'a> {
     pub(crate) ended: Option<String>,
 }
 
+impl WorkerPicture<'_> {
+    /// Whether its process runs, and its counters are from a copy of its recorder.
+    pub(crate) fn is_copy(&self) -> bool {
+        let process = self.worker.process.as_ref();
+        process.is_some_and(|process| process.is_copy)
+    }
+}
+
 /// Everything at one moment.
 #[derive(Debug)]
 pub(crate) struct Picture<'a> {
@@ -232,7 +240,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// How a worker ended, if it had ended at a moment.
+/// How a worker ended, if it had ended at a moment, or why its counters do.
 fn ended(
     model: &Model,
     worker: &WorkerState,
@@ -247,11 +255,13 @@ fn ended(
     let is_last = series
         .and_then(Series::last)
         .is_none_or(|last| last.at_ns <= at_ns);
-    let how = worker
-        .process
-        .as_ref()
-        .and_then(|process| process.ended.as_deref());
-    (worker.is_gone() && is_last).then(|| format!("the process {}", how.unwrap_or("has ended")))
+    let process = worker.process.as_ref().filter(|_| is_last)?;
+    let how = match (process.is_gone, process.is_copy) {
+        (false, _) => return None,
+        (true, true) => return Some("its recorder is a copy, and the process runs".to_owned()),
+        (true, false) => process.ended.as_deref().unwrap_or("has ended"),
+    };
+    Some(format!("the process {how}"))
 }
 
 fn rates(points: &[Option<&Sample>], bytes: impl Fn(&Sample) -> Option<u64>) -> Vec<f64> {
