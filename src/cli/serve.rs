@@ -19,7 +19,7 @@
 
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{print, print_error, say};
+use super::output::{path_text, print, print_error, say};
 use super::signals::interrupted;
 use anyhow::Context;
 use clap::Args;
@@ -62,7 +62,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let stop = interrupted()?;
     // Under --json, stdout is for an error alone.
     let tell = if common.json { say } else { print };
-    let file = arguments.secret_file.display();
+    let file = path_text(&arguments.secret_file);
     if is_new {
         tell(&format!(
             "# Made the secret {file}: copy it to the other node, readable by you alone\n"
@@ -80,6 +80,12 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             Serving::Joined(from) => tell(&format!("# {from} joined\n")),
             Serving::Left(from, Ok(())) => tell(&format!("# {from} left\n")),
             Serving::Left(from, Err(why)) => tell(&format!("# {from} left: {why}\n")),
+            Serving::Ended(from, true) => tell(&format!(
+                "# {from} was told that serve ends here, which ends its run\n"
+            )),
+            Serving::Ended(from, false) => tell(&format!(
+                "# {from} is served no more: its agent did not end in time, so the connection was closed\n"
+            )),
             Serving::TurnedAway(from, holder) => tell(&format!(
                 "# {from} was turned away: {holder} is served at the moment\n"
             )),
@@ -145,6 +151,12 @@ fn call(common: &Common, arguments: &Arguments, coordinator: &str) -> Ended {
         Calling::Taken(from) => tell(&format!("# {from} took the call\n")),
         Calling::Left(Ok(())) => tell(&format!("# {coordinator} left\n")),
         Calling::Left(Err(why)) => tell(&format!("# {coordinator} left: {why}\n")),
+        Calling::Ended(true) => tell(&format!(
+            "# {coordinator} was told that serve ends here, which ends its run\n"
+        )),
+        Calling::Ended(false) => tell(&format!(
+            "# {coordinator} is served no more: its agent did not end in time, so the connection was closed\n"
+        )),
         Calling::Waiting(why) => tell(&format!("# waiting: {why}\n")),
     });
     match stop.load(Ordering::Relaxed) {

@@ -2,7 +2,7 @@
 //! `tests/lab/launchers.rs` has the real ones.
 
 use crate::tcpxctl::{Process, Running, Tool};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
 /// A task for every node but a3-9, with the secret on its stdin.
@@ -238,6 +238,31 @@ fn free_port() -> u16 {
         .local_addr()
         .unwrap()
         .port()
+}
+
+#[test]
+fn a_run_says_that_serve_was_ended_by_its_user() {
+    let at = format!("127.0.0.1:{}", free_port());
+    let serving = Tool::new(&["serve", "--secret-file", "secret", "--listen", &at]);
+    let run = Tool::run(&["transfer.iterations=1000000"]);
+    let run = ["--secret-file", "secret", "--join", &at]
+        .iter()
+        .fold(run, |run, word| run.arg(word));
+    private(&serving);
+    private(&run);
+    let mut serving = serving.start();
+    serving.until("it listens", |_| TcpStream::connect(&at).is_ok());
+    let mut run = run.start();
+    run.until_event("measuring");
+    serving.signal(rustix::process::Signal::INT);
+    let ended = serving.ended();
+    assert_eq!(ended.status.code(), Some(130), "{ended}");
+    ended.says(&["was told that serve ends here, which ends its run"]);
+    assert!(!ended.said().contains(" left"), "{ended}");
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(5), "{ended}");
+    ended.says(&["`tcpxctl serve`, which had started it, was ended"]);
+    assert!(!ended.said().contains("control-lost"), "{ended}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! It loads no plugin. It starts the workers of its node and passes messages through. It reads
 //! each worker's recorder from outside, which works even while the worker is stuck in a plugin
 //! call, and declares stalls. When its stdin ends or the coordinator has been silent for 8 s, it
-//! kills the workers and removes their recorders; so it does on SIGTERM and, as a launcher's task,
+//! kills the workers and removes their recorders; so it does on SIGTERM, on SIGINT from `serve` and, as a launcher's task,
 //! when the launcher's process that started it is gone, and says so.
 //!
 //! `starter.rs` knows that process. `stall_watch.rs` decides when channels stand still, `stop_order.rs` when a worker is told to
@@ -28,7 +28,7 @@ use crate::protocol::variables::choose;
 use crate::protocol::wire::{QueuedSender, Received, Receiver};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
 use rustix::process::{Signal, getpid, kill_process};
-use signal_hook::consts::SIGTERM;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stall_watch::{StallChange, StallWatch};
 use starter::Starter;
@@ -64,7 +64,7 @@ enum AgentInput {
     CoordinatorGone,
     Worker(u32, WorkerEvent),
     Frame(u32, Box<Frame>),
-    Terminated,
+    Terminated(i32),
 }
 
 struct Agent {
@@ -133,7 +133,7 @@ fn serve(
     let for_reader = to_inputs.clone();
     std::thread::spawn(move || read_coordinator(from_coordinator, &for_reader));
     let for_signals = to_inputs.clone();
-    std::thread::spawn(move || await_sigterm(&for_signals));
+    std::thread::spawn(move || await_signal(&for_signals));
     let mut agent = Agent {
         to_coordinator: QueuedSender::new(to_coordinator),
         inputs,
@@ -184,15 +184,22 @@ fn reached_at(connection: Option<&str>) -> Option<IpAddr> {
     connection?.split(' ').nth(2)?.parse().ok()
 }
 
-/// As from scancel, a scheduler's time limit, or a launcher that ends. If the signal cannot be caught, it
-/// ends the agent, and its workers with their control streams.
-fn await_sigterm(inputs: &mpsc::Sender<AgentInput>) {
-    let Ok(mut signals) = Signals::new([SIGTERM]) else {
+/// A signal that cannot be caught ends the agent, and its workers with their control streams.
+fn await_signal(inputs: &mpsc::Sender<AgentInput>) {
+    let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) else {
         return;
     };
-    if signals.forever().next().is_some() {
+    if let Some(signal) = signals.forever().next() {
         // The agent may have ended.
-        let _ = inputs.send(AgentInput::Terminated);
+        let _ = inputs.send(AgentInput::Terminated(signal));
+    }
+}
+
+/// Why an agent that got this signal ends.
+fn why_terminated(signal: i32) -> &'static str {
+    match signal {
+        SIGINT => "`tcpxctl serve`, which had started it, was ended",
+        _ => "it got SIGTERM, as from scancel, a time limit or a launcher that ends",
     }
 }
 
@@ -250,10 +257,8 @@ impl Agent {
                         running.stop_if_due(Instant::now());
                     }
                 }
-                Ok(AgentInput::Terminated) => {
-                    self.leaves(
-                        "it got SIGTERM, as from scancel, a time limit or a launcher that ends",
-                    );
+                Ok(AgentInput::Terminated(signal)) => {
+                    self.leaves(why_terminated(signal));
                     break;
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}

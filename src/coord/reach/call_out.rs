@@ -5,8 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::Until;
-use super::child::started;
-use super::serve::attend;
+use super::serve::{ServedAgent, attend};
 use crate::dial::dial;
 use crate::process::spawn::ourselves;
 use std::io::{self, Cursor, Read};
@@ -28,6 +27,8 @@ pub enum Calling {
     Taken(SocketAddr),
     /// The coordinator has left. An error if the connection did not end as it should.
     Left(io::Result<()>),
+    /// The coordinator has not left, but serving ends. Whether its agent said so to it.
+    Ended(bool),
     /// No coordinator takes the call, for this reason; told once while it stays the same.
     Waiting(String),
 }
@@ -60,8 +61,12 @@ impl CallOut<'_> {
                         report(Calling::Taken(from));
                     }
                     let served = self.serve(reader, writer);
-                    let was_used = !matches!(served, Ok(false));
-                    report(Calling::Left(served.map(drop)));
+                    let was_used = !matches!(served, Ok(Served::Unused));
+                    report(match served {
+                        Ok(Served::Unused | Served::Left) => Calling::Left(Ok(())),
+                        Ok(Served::Ended { was_told }) => Calling::Ended(was_told),
+                        Err(error) => Calling::Left(Err(error)),
+                    });
                     if self.once && was_used {
                         return;
                     }
@@ -87,19 +92,21 @@ impl CallOut<'_> {
         dial(self.name, &addresses, self.secret, self.stop)
     }
 
-    /// Waits for the first order, then has an agent carry out all. Returns whether there was one.
-    fn serve(&self, mut reader: Reader, writer: Writer) -> io::Result<bool> {
+    /// Waits for the first order, then has an agent carry out all.
+    fn serve(&self, mut reader: Reader, writer: Writer) -> io::Result<Served> {
         let connection = writer.connection()?;
         connection.set_read_timeout(Some(SLICE))?;
         let mut first = vec![0; 4096];
         let read = loop {
             match reader.read(&mut first) {
-                Ok(0) => return Ok(false),
+                Ok(0) => return Ok(Served::Unused),
                 Ok(read) => break read,
                 Err(error) if is_timeout(&error) && !self.stop.load(Ordering::Relaxed) => {}
-                Err(error) if is_timeout(&error) => return Ok(false),
+                Err(error) if is_timeout(&error) => return Ok(Served::Unused),
                 // The coordinator ended while it waited for others.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Ok(Served::Unused);
+                }
                 Err(error) => return Err(error),
             }
         };
@@ -107,21 +114,38 @@ impl CallOut<'_> {
         first.truncate(read);
         let mut command = Command::new(ourselves());
         command.arg("agent").stderr(Stdio::inherit());
-        let agent = started(command)?;
+        let (agent, signals) = ServedAgent::start(command)?;
         thread::scope(|scope| {
             let attending = scope.spawn(|| attend(agent, Cursor::new(first).chain(reader), writer));
+            let mut served = Served::Left;
             while !attending.is_finished() {
                 if self.stop.load(Ordering::Relaxed) {
-                    // Ends both directions, and so the agent.
+                    let was_told = signals.says_that_serve_ends(|| attending.is_finished());
+                    served = Served::Ended { was_told };
+                    // Ends both directions, and so an agent that has not ended.
                     let _ = connection.shutdown(Shutdown::Both);
+                    break;
                 }
                 thread::sleep(SLICE);
             }
             let panicked = |_| Err(io::Error::other("a thread of `serve` panicked"));
-            attending.join().unwrap_or_else(panicked)
-        })?;
-        Ok(true)
+            let attended = attending.join().unwrap_or_else(panicked);
+            match served {
+                Served::Ended { .. } => Ok(served),
+                _ => attended.map(|()| served),
+            }
+        })
     }
+}
+
+/// How a call that was taken ended.
+enum Served {
+    /// The coordinator gave no order.
+    Unused,
+    /// The coordinator has left.
+    Left,
+    /// Serving ended first.
+    Ended { was_told: bool },
 }
 
 fn is_timeout(error: &io::Error) -> bool {

@@ -36,7 +36,12 @@ impl Transport for Local {
 }
 
 /// Starts `command` with its stdin and stdout as the link.
-pub(super) fn started(mut command: Command) -> std::io::Result<AgentLink> {
+pub(super) fn started(command: Command) -> std::io::Result<AgentLink> {
+    started_as(command).map(|(link, _)| link)
+}
+
+/// As [`started`], with the number of the process.
+pub(super) fn started_as(mut command: Command) -> std::io::Result<(AgentLink, Pid)> {
     // In its own process group, so that Ctrl-C reaches only the coordinator, which ends the agents
     // in order.
     let mut child = command
@@ -47,13 +52,15 @@ pub(super) fn started(mut command: Command) -> std::io::Result<AgentLink> {
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(std::io::Error::other("the child process has no pipes"));
     };
-    Ok(AgentLink {
+    let pid = Pid::from_child(&child);
+    let link = AgentLink {
         to_agent: Box::new(stdin),
         from_agent: Box::new(stdout),
         stderr: child.stderr.take().map(lines),
         hold: Box::new(Process(child)),
         addresses: Addresses::default(),
-    })
+    };
+    Ok((link, pid))
 }
 
 /// A child process that leads a process group: `--rsh` may be a shell. If even SIGKILL does not end

@@ -6,13 +6,14 @@
 //! some seconds for the seat, because the one before it may be leaving.
 #![forbid(unsafe_code)]
 
-use super::child::started;
+use super::child::started_as;
 use super::{AgentLink, Half, Until};
 use crate::process::spawn::ourselves;
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -45,6 +46,8 @@ pub enum Serving {
     Joined(SocketAddr),
     /// The coordinator's agent has ended. An error if the connection did not end as it should.
     Left(SocketAddr, io::Result<()>),
+    /// The coordinator has not left, but serving ends. Whether its agent said so to it.
+    Ended(SocketAddr, bool),
     /// A coordinator was told that the second one is served at the moment.
     TurnedAway(SocketAddr, SocketAddr),
     /// A coordinator got no agent, for this reason.
@@ -110,10 +113,13 @@ pub fn serve(
         tell(&mut report, &strangers, count);
     }
     if let Some(seat) = seat {
-        // Closes the agent's stdin, which ends the agent.
+        let was_told = seat
+            .agent
+            .says_that_serve_ends(|| seat.thread.is_finished());
+        // Closes the agent's stdin, which ends an agent that has not ended.
         let _ = seat.connection.shutdown(Shutdown::Both);
         let _ = seat.thread.join();
-        report(Serving::Left(seat.from, Ok(())));
+        report(Serving::Ended(seat.from, was_told));
     }
     let count = telling.rest(strangers.rejections.rejected);
     tell(&mut report, &strangers, count);
@@ -196,6 +202,7 @@ impl Telling {
 struct Seat {
     from: SocketAddr,
     connection: TcpStream,
+    agent: ServedAgent,
     /// Readable once the thread has ended.
     ended: UnixStream,
     thread: JoinHandle<io::Result<()>>,
@@ -208,8 +215,8 @@ impl Seat {
         let (ended, ends) = UnixStream::pair().map_err(|error| error.to_string())?;
         let mut command = Command::new(ourselves());
         command.arg("agent").stderr(Stdio::inherit());
-        let agent = match started(command) {
-            Ok(agent) => agent,
+        let (agent, signals) = match ServedAgent::start(command) {
+            Ok(started) => started,
             Err(error) => {
                 let why = format!("cannot start an agent: {error}");
                 proven.turn_away(why.clone());
@@ -226,9 +233,38 @@ impl Seat {
         Ok(Self {
             from,
             connection,
+            agent: signals,
             ended,
             thread,
         })
+    }
+}
+
+/// An agent of a coordinator elsewhere, as far as the end of serving concerns it.
+pub(super) struct ServedAgent(Option<OwnedFd>);
+
+impl ServedAgent {
+    /// Starts an agent.
+    pub(super) fn start(command: Command) -> io::Result<(AgentLink, Self)> {
+        let (link, pid) = started_as(command)?;
+        // Linux before 5.3 has no such descriptors: its coordinator sees a connection that is lost.
+        let fd = pidfd_open(pid, PidfdFlags::empty()).ok();
+        Ok((link, Self(fd)))
+    }
+
+    /// Has the agent tell its coordinator that serving ends, and end itself. Whether it did in
+    /// time, by `is_over`.
+    pub(super) fn says_that_serve_ends(&self, is_over: impl Fn() -> bool) -> bool {
+        let Some(agent) = &self.0 else {
+            return false;
+        };
+        // An error means that it has ended.
+        let is_told = pidfd_send_signal(agent, Signal::INT).is_ok();
+        let until = Until::after(AGENT_ENDS_MAX);
+        while !is_over() && !until.is_past() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        is_told && is_over()
     }
 }
 
