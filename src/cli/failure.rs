@@ -27,7 +27,6 @@ use tcpx_trace::SourceError as TraceError;
 use tcpx_tui::TuiError;
 use tcpx_tui::watch::SourceError;
 use tcpx_words::error::{NextStep, Outcome};
-use tcpx_words::units::printable;
 
 /// How a subcommand ends.
 pub(crate) type Ended = Result<Ending, Failure>;
@@ -130,10 +129,7 @@ impl Failure {
     /// Prints the failure to stderr and, under `--json`, its document to stdout.
     pub(crate) fn print(&self, common: &Common) -> ExitCode {
         match &self.shown {
-            Shown::Message => {
-                let message = printable_lines(&self.message);
-                print_error(common, &message, self.next_step.as_deref());
-            }
+            Shown::Message => print_error(common, &self.message, self.next_step.as_deref()),
             Shown::Scenario(error) => {
                 let text = error.render(colors(common));
                 say_in_color(&format!("{}\n", text.trim_end()));
@@ -161,15 +157,6 @@ impl Failure {
         }
         ExitCode::from(exit_code)
     }
-}
-
-/// A message without control characters: it may quote a path or a file.
-fn printable_lines(message: &str) -> String {
-    message
-        .lines()
-        .map(printable)
-        .collect::<Vec<_>>()
-        .join("\n")
 }
 
 /// An error that no caller distinguishes, with the context that says what failed.

@@ -128,10 +128,10 @@ fn print_labelled(
         false => (Style::new(), Style::new()),
     };
     let mut stderr = io::stderr().lock();
-    let message = without_controls(&message.to_string());
+    let message = message_lines(&message.to_string());
     let _ = writeln!(stderr, "{head}{word}{head:#}: {message}");
     if let Some(step) = next_step {
-        let step = without_controls(step);
+        let step = printable(step);
         let _ = writeln!(stderr, "  {next}next{next:#}: {step}");
     }
 }
@@ -143,6 +143,16 @@ fn without_controls(text: &str) -> String {
         "",
     )
 }
+
+/// A message without control characters. Its further lines are marked: a name of a file in it
+/// may have line ends, and must not look like a line of this program.
+fn message_lines(message: &str) -> String {
+    let lines: Vec<String> = message.lines().map(printable).collect();
+    lines.join(CONTINUED)
+}
+
+/// Between two lines of a message.
+const CONTINUED: &str = "\n  | ";
 
 /// Rows under a header line that starts with `#`, columns aligned: numbers to
 /// the right, words to the left.
@@ -229,6 +239,15 @@ mod tests {
     fn a_message_has_lines_and_no_escapes() {
         let message = "a\u{1b}[2J.log\u{7}:\n\tb\u{9b}1m";
         assert_eq!(without_controls(message), "a[2J.log:\n\tb1m");
+    }
+
+    #[test]
+    fn a_name_in_a_message_begins_no_line() {
+        let forged = "cannot read a\nerror: b\r\n  next: c\u{1b}[1m\rd";
+        assert_eq!(
+            message_lines(forged),
+            "cannot read a\n  | error: b\n  |   next: c[1m d"
+        );
     }
 
     #[test]
