@@ -17,7 +17,7 @@
 use super::Common;
 use super::child::ChildRuns;
 use super::failure::{Ended, Ending, Failure};
-use super::output::{Columns, path_text, print, print_error, print_json};
+use super::output::{Columns, path_text, print, print_error, print_json, print_warning};
 use super::signals::interrupted;
 use crate::rehearse::{Rehearsal, RehearsalRow, Stopwatch, rehearsal_row, rehearsals};
 use clap::Args;
@@ -87,6 +87,11 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             chosen.len(),
             path_text(runs.folder())
         ));
+    }
+    if runs.is_interrupted() {
+        let (judged, all) = (rows.len(), chosen.len());
+        let message = format!("interrupted: only {judged} of {all} rehearsals were judged");
+        print_warning(common, message, None);
     }
     let outcome = match (runs.is_interrupted(), passed == chosen.len()) {
         (true, _) => Outcome::Interrupted,

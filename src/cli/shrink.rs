@@ -11,7 +11,7 @@
 //! The finding is `--finding` or the scenario's `expect.finding`, and must be the first finding.
 //! Connections, windows, chunk, bytes, iterations and the moment of the fault are halved; policy
 //! and environment are reset to their defaults. When `--runs` is used up, the result still shows
-//! the finding, and a smaller scenario may exist.
+//! the finding, and a smaller scenario may exist. So it is after an interrupt, with exit code 130.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -29,6 +29,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_words::error::Outcome;
+use tcpx_words::units::counted;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -87,6 +88,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     let mut runs = ChildRuns::new(&arguments.reports, "shrink", &extra, &flag)?;
     let mut number = 0;
     let mut shows = |scenario: &Scenario| {
+        if runs.is_interrupted() {
+            return None;
+        }
         let ran = runs.run(scenario);
         let shown = ran.as_ref().is_ok_and(|ran| {
             ran.record
@@ -95,14 +99,23 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
                 .is_some_and(|one| one.condition == finding)
         });
         number += 1;
+        let shown = tried(shown, runs.is_interrupted());
         say(&format!(
             "# run {number} : {}: {}\n",
             described(scenario),
-            if shown { "shown" } else { "not shown" }
+            match shown {
+                Some(true) => "shown",
+                Some(false) => "not shown",
+                None => "interrupted",
+            }
         ));
-        (!runs.is_interrupted()).then_some(shown)
+        shown
     };
-    if shows(&scenario) != Some(true) {
+    let Some(is_shown) = shows(&scenario) else {
+        let message = "interrupted in the first run, so nothing was shrunk";
+        return Err(Failure::new(Outcome::Interrupted, message));
+    };
+    if !is_shown {
         let file = arguments.scenario.display();
         let message = format!("{file} does not show {finding} first");
         let next =
@@ -110,7 +123,20 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Err(Failure::new(Outcome::Failed, message).next(next));
     }
     let shrunk = shrink(&scenario, arguments.runs - 1, &mut shows);
-    write(common, arguments, &finding, &shrunk)
+    write(common, arguments, &finding, &shrunk, number)?;
+    let (outcome, warning, next) = match (shrunk.is_smallest, runs.is_interrupted()) {
+        (true, _) => return Ok(Ending::PASSED),
+        (false, true) => (Outcome::Interrupted, "interrupted", None),
+        (false, false) => (Outcome::Passed, "--runs was used up", Some("raise --runs")),
+    };
+    let message = format!("a smaller scenario may exist: {warning}");
+    print_warning(common, message, next);
+    Ok(Ending::from(outcome))
+}
+
+/// Whether a run showed the finding; `None` if it was interrupted before it could.
+fn tried(shown: bool, is_interrupted: bool) -> Option<bool> {
+    (shown || !is_interrupted).then_some(shown)
 }
 
 fn write(
@@ -118,14 +144,15 @@ fn write(
     arguments: &Arguments,
     finding: &str,
     shrunk: &crate::shrink::Shrunk,
-) -> Ended {
+    runs: u32,
+) -> Result<(), Failure> {
     let path = arguments
         .out
         .clone()
         .unwrap_or_else(|| arguments.scenario.with_extension("small.toml"));
     let head = format!(
-        "# The smallest scenario found in {} runs that shows {finding}.\n",
-        shrunk.runs + 1
+        "# The smallest scenario found in {} that shows {finding}.\n",
+        counted(runs as usize, "run")
     );
     let text = toml::to_string_pretty(&shrunk.scenario).unwrap_or_default();
     tcpx_words::output::create(&path)
@@ -133,7 +160,7 @@ fn write(
         .with_context(|| format!("cannot write {}", path.display()))
         .map_err(|error| Failure::from(error).next("choose another file with --out FILE"))?;
     if common.json {
-        let (runs, is_smallest, scenario) = (shrunk.runs + 1, shrunk.is_smallest, &shrunk.scenario);
+        let (is_smallest, scenario) = (shrunk.is_smallest, &shrunk.scenario);
         let out = path.display().to_string();
         print_json(&ShrinkDocument {
             schema: "tcpxctl.shrink/1",
@@ -145,17 +172,13 @@ fn write(
         });
     } else {
         print(&format!(
-            "# {} runs : {}, {}\n",
-            shrunk.runs + 1,
+            "# {} : {}, {}\n",
+            counted(runs as usize, "run"),
             described(&shrunk.scenario),
             path_text(&path)
         ));
     }
-    if !shrunk.is_smallest {
-        let message = "a smaller scenario may exist: --runs was used up";
-        print_warning(common, message, Some("raise --runs"));
-    }
-    Ok(Ending::PASSED)
+    Ok(())
 }
 
 fn described(scenario: &Scenario) -> String {
@@ -170,4 +193,19 @@ fn described(scenario: &Scenario) -> String {
         one.warmup,
         one.iterations
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupted_run_without_the_finding_tells_nothing() {
+        assert_eq!(tried(false, true), None);
+        assert_eq!(tried(false, false), Some(false));
+        assert_eq!(
+            (tried(true, true), tried(true, false)),
+            (Some(true), Some(true))
+        );
+    }
 }

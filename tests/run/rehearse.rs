@@ -1,7 +1,8 @@
 //! `tcpxctl rehearse` and `tcpxctl shrink` as a user types them. `scripts/rehearse --all` runs every
 //! rehearsal; these tests run quick ones.
 
-use crate::tcpxctl::Tool;
+use crate::tcpxctl::{Process, Running, Tool};
+use rustix::process::Signal;
 
 #[test]
 fn a_rehearsal_that_finds_what_it_expects_passes() {
@@ -94,4 +95,30 @@ fn a_scenario_is_shrunk_within_its_runs() {
         "name = 'healthy'\ntransfer = { total = '1MiB', iterations = 1, connections = 1 }\n",
     );
     tool.ends_with(1).says(&["does not show stalled first"]);
+}
+
+/// Interrupts a command once its first run has a worker.
+fn interrupted(mut command: Running, signal: Signal) -> crate::tcpxctl::Ended {
+    let works = |one: &Process| one.role == "worker";
+    command.until("a worker", |command| command.processes().iter().any(works));
+    command.signal(signal);
+    let ended = command.ended();
+    assert_eq!(ended.status.code(), Some(130), "{ended}");
+    ended
+}
+
+#[test]
+fn an_interrupt_of_shrink_or_rehearse_is_told_as_one() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let tool = Tool::new(&["shrink", "slow.toml", "--plugin", "builtin"]);
+        let text = "name = 'slow'\ntransfer = { total = '1MiB', iterations = 1000000 }\n\
+                    expect = { finding = 'call-refused' }\n";
+        tool.write("slow.toml", text);
+        let ended = interrupted(tool.start(), signal);
+        ended.says(&[": interrupted", "interrupted in the first run"]);
+        assert!(!ended.said().contains("does not show"), "{ended}");
+        let tool = Tool::new(&["rehearse", "window-never-consumed"]);
+        let ended = interrupted(tool.start(), signal);
+        ended.says(&["interrupted: only 0 of 1 rehearsals were judged"]);
+    }
 }
