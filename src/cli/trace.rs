@@ -59,6 +59,9 @@ pub(super) struct TracedDocument<'a> {
     channels: usize,
     events: usize,
     overwritten: u64,
+    /// Events that should be in the recording, and are cut off or not valid.
+    #[serde(skip_serializing_if = "is_zero")]
+    unreadable: u64,
     /// Files of the run that cannot be read, or only in part, in words.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     damaged: &'a [String],
@@ -100,6 +103,21 @@ fn write(trace: &Trace, format: Format, to: &mut dyn Write) -> io::Result<()> {
     to.flush()
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// In parentheses, which events the recording had, and the trace has not.
+fn lacking(overwritten: u64, unreadable: u64) -> String {
+    let gone = (overwritten > 0).then(|| format!("{overwritten} older events were overwritten"));
+    let cut = (unreadable > 0).then(|| format!("{unreadable} events are cut off or damaged"));
+    let words: Vec<String> = gone.into_iter().chain(cut).collect();
+    match words.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", words.join(", ")),
+    }
+}
+
 fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
     let channels = trace
         .workers
@@ -108,6 +126,7 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
         .filter(|channel| channel.role != Role::Listen)
         .count();
     let (events, overwritten) = (trace.events(), trace.overwritten());
+    let unreadable = trace.unreadable();
     if common.json {
         let nodes = trace
             .workers
@@ -123,15 +142,13 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
             channels,
             events,
             overwritten,
+            unreadable,
             damaged: &trace.damaged,
         });
     }
-    let gone = match overwritten {
-        0 => String::new(),
-        gone => format!(" ({gone} older events were overwritten)"),
-    };
+    let lacks = lacking(overwritten, unreadable);
     say(&format!(
-        "# trace : {events} events of {channels} channels in {}{gone}\n",
+        "# trace : {events} events of {channels} channels in {}{lacks}\n",
         path_text(out)
     ));
     if trace.workers.is_empty() {
@@ -139,5 +156,20 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
     }
     if arguments.format == Format::Perfetto {
         say("# next : open it at https://ui.perfetto.dev\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_are_cut_off_are_not_told_as_overwritten() {
+        assert_eq!(lacking(0, 0), "");
+        assert_eq!(lacking(7, 0), " (7 older events were overwritten)");
+        assert_eq!(
+            lacking(7, 3),
+            " (7 older events were overwritten, 3 events are cut off or damaged)"
+        );
     }
 }

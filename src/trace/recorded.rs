@@ -71,6 +71,15 @@ impl Trace {
             .sum()
     }
 
+    /// Number of events of all channels that their rings should have, and that are cut off or not
+    /// valid.
+    pub fn unreadable(&self) -> u64 {
+        let channels = self.workers.iter().flat_map(|worker| &worker.channels);
+        channels.fold(0u64, |sum, channel| {
+            sum.saturating_add(channel.events.damaged)
+        })
+    }
+
     /// Number of overwritten events of all channels.
     pub fn overwritten(&self) -> u64 {
         let channels = self.workers.iter().flat_map(|worker| &worker.channels);

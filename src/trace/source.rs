@@ -10,6 +10,7 @@ use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, list};
 use tcpx_run_model::counters::{Sample, Series};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::ids::{NodeId, Unit, WorkerId};
+use tcpx_run_model::live::{torn, without_room};
 use tcpx_run_model::record::{FilesError, RunFiles, WorkerFile, record_value};
 use tcpx_run_model::replay::{RECORD_BYTES_MAX, damaged_lines, for_each_event};
 use tcpx_run_model::state::RunState;
@@ -85,8 +86,10 @@ pub fn open(what: &str) -> Result<Trace, SourceError> {
         return run_files(path);
     }
     if path.is_file() {
+        let (worker, damaged) = recorder("process", path, 0)?;
         return Ok(Trace {
-            workers: vec![recorder("process", path, 0)?],
+            workers: vec![worker],
+            damaged,
             ..Trace::default()
         });
     }
@@ -98,8 +101,13 @@ pub fn open(what: &str) -> Result<Trace, SourceError> {
     }
 }
 
-/// Reads a recorder of a process of this machine; `number` is its index among several.
-fn recorder(name: &str, path: &Path, number: u32) -> Result<WorkerTrace, SourceError> {
+/// Reads a recorder of a process of this machine; `number` is its index among several. Also
+/// returns what it lacks, in words.
+fn recorder(
+    name: &str,
+    path: &Path,
+    number: u32,
+) -> Result<(WorkerTrace, Vec<String>), SourceError> {
     let unreadable = |source| SourceError::Unreadable {
         path: path.to_owned(),
         source,
@@ -110,15 +118,19 @@ fn recorder(name: &str, path: &Path, number: u32) -> Result<WorkerTrace, SourceE
         pid,
         recorder: number,
     };
-    WorkerTrace::read(
-        WorkerId {
-            node: NodeId(0),
-            unit,
-        },
-        name,
-        &mut reader,
-    )
-    .map_err(unreadable)
+    let id = WorkerId {
+        node: NodeId(0),
+        unit,
+    };
+    let worker = WorkerTrace::read(id, name, &mut reader).map_err(unreadable)?;
+    Ok((worker, lacks(&path.display().to_string(), &mut reader)))
+}
+
+/// What a recorder file lacks, in words.
+fn lacks(name: &str, reader: &mut Reader) -> Vec<String> {
+    let header = reader.header().ok();
+    let without_room = header.and_then(|header| without_room(name, &header));
+    torn(name, reader).into_iter().chain(without_room).collect()
 }
 
 /// Reads every worker of a run; times are corrected by the clock offsets of its record.
@@ -143,11 +155,13 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
     for (id, file) in files.of_workers(WorkerFile::Recorder, &state.names) {
         let name = printable(&state.names.worker(id));
         let opened = files.file(&file).map_err(ReadError::from);
-        let read = opened
-            .and_then(Reader::from_file)
-            .and_then(|mut reader| WorkerTrace::read(id, &name, &mut reader));
+        let read = opened.and_then(Reader::from_file).and_then(|mut reader| {
+            let worker = WorkerTrace::read(id, &name, &mut reader)?;
+            Ok((worker, lacks(&file, &mut reader)))
+        });
         match read {
-            Ok(mut worker) => {
+            Ok((mut worker, lacks)) => {
+                damaged.extend(lacks);
                 worker.move_clock(ahead_us.get(&id.node).copied().unwrap_or(0));
                 workers.push(worker);
             }
@@ -231,7 +245,7 @@ fn offsets_us(files: &RunFiles) -> BTreeMap<NodeId, i64> {
 
 /// Reads every recorder that a process writes or has written.
 fn process(pid: u32) -> Result<Trace, SourceError> {
-    let mut workers = Vec::new();
+    let (mut workers, mut damaged) = (Vec::new(), Vec::new());
     for parent in [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()] {
         let found = list(&parent).map_err(|source| SourceError::Io {
             path: parent.clone(),
@@ -249,7 +263,9 @@ fn process(pid: u32) -> Result<Trace, SourceError> {
         }
         for file in files {
             let number = u32::try_from(workers.len()).unwrap_or(u32::MAX);
-            workers.push(recorder(&format!("pid {pid}"), &file.path, number)?);
+            let (worker, lacks) = recorder(&format!("pid {pid}"), &file.path, number)?;
+            workers.push(worker);
+            damaged.extend(lacks);
         }
     }
     if workers.is_empty() {
@@ -259,6 +275,7 @@ fn process(pid: u32) -> Result<Trace, SourceError> {
     }
     Ok(Trace {
         workers,
+        damaged,
         ..Trace::default()
     })
 }
@@ -345,6 +362,38 @@ mod tests {
         let path = run.join(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         std::fs::copy(recorder.path(), path).expect("copied");
+    }
+
+    #[test]
+    fn a_recorder_that_is_cut_is_told_as_torn() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = tcpx_recorder::Options {
+            capacity: 1,
+            ring_events: 8,
+            ..tcpx_recorder::Options::new("cut")
+        };
+        let recorder =
+            tcpx_recorder::Recorder::create_in(folder.path(), &options).expect("a recorder");
+        let opening = tcpx_recorder::Opening {
+            role: tcpx_recorder::format::Role::Send,
+            device: 0,
+            comm: 1,
+            retires_consumed: false,
+            addresses: tcpx_recorder::Addresses::default(),
+        };
+        recorder.open(&opening).expect("a slot");
+        let bytes = std::fs::read(recorder.path()).expect("read");
+        let told = |bytes: &[u8]| {
+            let path = folder.path().join("cut.tcpxrec");
+            std::fs::write(&path, bytes).expect("written");
+            let trace = open(&path.display().to_string()).expect("a trace");
+            (trace.events(), trace.unreadable(), trace.damaged)
+        };
+        assert_eq!(told(&bytes), (1, 0, Vec::new()));
+        // The header and the only slot.
+        let (events, unreadable, damaged) = told(&bytes[..4096 + 3392]);
+        assert_eq!((events, unreadable, damaged.len()), (0, 1, 1));
+        assert!(damaged[0].contains("cut.tcpxrec is torn"), "{damaged:?}");
     }
 
     #[test]

@@ -4,11 +4,11 @@
 use super::folder::FolderSource;
 use super::judged::JudgedSource;
 use std::path::{Path, PathBuf};
-use tcpx_recorder::ReadError;
+use tcpx_recorder::{ReadError, Reader};
 use tcpx_run_model::counters::ChannelKey;
-use tcpx_run_model::event::Event;
-use tcpx_run_model::ids::Names;
-use tcpx_run_model::live::{RecorderFilter, Recorders, recorders_of, why_unrecorded};
+use tcpx_run_model::event::{Event, EventKind};
+use tcpx_run_model::ids::{Names, Who};
+use tcpx_run_model::live::{RecorderFilter, Recorders, recorders_of, torn, why_unrecorded};
 use tcpx_run_model::record::{RecordError, RunFiles, RunRecord};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
@@ -186,11 +186,25 @@ impl LocalRecorders {
             first: Vec::new(),
         };
         opened.first = opened.look()?;
+        opened.first.extend(opened.torn());
         match (opened.recorders.is_empty(), what) {
             (true, Some(what)) => Err(SourceError::NotASource { what }),
             (true, None) => Err(SourceError::NoRecorder),
             (false, _) => Ok(opened),
         }
+    }
+
+    /// A note for each named file that was copied in part.
+    fn torn(&self) -> Vec<Event> {
+        let RecorderFilter::Files(paths) = self.recorders.which() else {
+            return Vec::new();
+        };
+        let note = |path: &PathBuf| {
+            let name = path.display().to_string();
+            let text = torn(&name, &mut Reader::open(path).ok()?)?;
+            Some(Event::new(0.0, Who::Run, EventKind::Note(text)))
+        };
+        paths.iter().filter_map(note).collect()
     }
 
     fn look(&mut self) -> Result<Vec<Event>, SourceError> {
