@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_recorder::{EndedHow, Header, ReadError, folder_name, note_life};
 use tcpx_run_model::adopt::{Adoptable, adopt};
-use tcpx_words::units::stamp_utc;
+use tcpx_words::units::{printable, stamp_utc};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -100,6 +100,9 @@ struct Process {
     /// Whether it was said that its recorder has no place for some of its comms.
     #[serde(skip)]
     has_lost: bool,
+    /// Whether it was said that some of its comms have counters only.
+    #[serde(skip)]
+    has_lost_events: bool,
 }
 
 impl Process {
@@ -109,11 +112,20 @@ impl Process {
             what,
             has_ended: false,
             has_lost: false,
+            has_lost_events: false,
         }
     }
 
-    /// Says so, once, if the recorder has no place for some comms.
+    /// Says so, once each, if the recorder has no place for some comms or for their events.
     fn look_for_lost(&mut self, header: &Header) {
+        if !self.has_lost_events && header.rings_refused > 0 {
+            self.has_lost_events = true;
+            say(&format!(
+                "# not recorded : the events of some comms of pid {}: no room is left for them, so there are counters \
+                 only; look at `df` of {}\n",
+                self.pid, self.what
+            ));
+        }
         if self.has_lost || header.channels_refused == 0 {
             return;
         }
@@ -161,7 +173,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         tapping.folder.keep();
         say(&format!(
             "# note : a process of the program is still running, so {} is kept\n",
-            tapping.folder.path().display()
+            path_text(tapping.folder.path())
         ));
     }
     let run = match &arguments.reports {
@@ -273,14 +285,14 @@ fn announce(tapping: &Tapping) {
         .join(" and ");
     say(&format!(
         "# tap : {versions} of {} ({})\n",
-        tapping.real.path.display(),
+        path_text(&tapping.real.path),
         tapping.real.why
     ));
     tapping
         .given
         .notes
         .iter()
-        .for_each(|note| say(&format!("# note : {note}\n")));
+        .for_each(|note| say(&format!("# note : {}\n", printable(note))));
 }
 
 /// Interval between two reads of the taps' report.
@@ -386,7 +398,7 @@ impl Watched {
         if !known {
             let why = format!(
                 "the process opened {} by a fixed path, which no variable redirects",
-                tapping.real.path.display()
+                path_text(&tapping.real.path)
             );
             say(&format!("# not recorded : pid {pid}: {why}\n"));
             self.not_recorded.push(Process::new(pid, why));
