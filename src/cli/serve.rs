@@ -80,9 +80,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             Serving::Joined(from) => tell(&format!("# {from} joined\n")),
             Serving::Left(from, Ok(())) => tell(&format!("# {from} left\n")),
             Serving::Left(from, Err(why)) => tell(&format!("# {from} left: {why}\n")),
-            Serving::Ended(from, true) => tell(&format!(
-                "# {from} was told that serve ends here, which ends its run\n"
-            )),
+            Serving::Ended(from, true) => {
+                tell(&format!("# {from} was told that serve ends here\n"))
+            }
             Serving::Ended(from, false) => tell(&format!(
                 "# {from} is served no more: its agent did not end in time, so the connection was closed\n"
             )),
@@ -152,7 +152,7 @@ fn call(common: &Common, arguments: &Arguments, coordinator: &str) -> Ended {
         Calling::Left(Ok(())) => tell(&format!("# {coordinator} left\n")),
         Calling::Left(Err(why)) => tell(&format!("# {coordinator} left: {why}\n")),
         Calling::Ended(true) => tell(&format!(
-            "# {coordinator} was told that serve ends here, which ends its run\n"
+            "# {coordinator} was told that serve ends here\n"
         )),
         Calling::Ended(false) => tell(&format!(
             "# {coordinator} is served no more: its agent did not end in time, so the connection was closed\n"
