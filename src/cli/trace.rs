@@ -23,6 +23,7 @@ use tcpx_recorder::format::Role;
 use tcpx_report::write_whole_unless;
 use tcpx_trace::{Trace, open, write_csv, write_jsonl, write_perfetto};
 use tcpx_words::error::Outcome;
+use tcpx_words::units::counted;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -148,7 +149,9 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
     }
     let lacks = lacking(overwritten, unreadable);
     say(&format!(
-        "# trace : {events} events of {channels} channels in {}{lacks}\n",
+        "# trace : {} of {} in {}{lacks}\n",
+        counted(events, "event"),
+        counted(channels, "channel"),
         path_text(out)
     ));
     if trace.workers.is_empty() {

@@ -128,9 +128,10 @@ fn recorder(
 
 /// What a recorder file lacks, in words.
 fn lacks(name: &str, reader: &mut Reader) -> Vec<String> {
-    let header = reader.header().ok();
-    let without_room = header.and_then(|header| without_room(name, &header));
-    torn(name, reader).into_iter().chain(without_room).collect()
+    let header = reader.header();
+    let without_room = header.map(|header| without_room(name, &header));
+    let torn = torn(name, reader).into_iter();
+    torn.chain(without_room.unwrap_or_default()).collect()
 }
 
 /// Reads every worker of a run; times are corrected by the clock offsets of its record.

@@ -428,16 +428,23 @@ pub fn torn(name: &str, reader: &mut Reader) -> Option<String> {
     })
 }
 
-/// Which events a recording never had, for want of room, in words.
-pub fn without_room(name: &str, header: &Header) -> Option<String> {
-    let comms = header.rings_refused as usize;
-    (comms > 0).then(|| {
-        format!(
-            "{} has no events of {}, as no room was left for them: there are counters only",
-            printable(name),
-            counted(comms, "comm")
-        )
-    })
+/// What a recording never had, for want of room, in words.
+pub fn without_room(name: &str, header: &Header) -> Vec<String> {
+    let lacks = |comms: u64, what: &str, why: &str| {
+        let of = counted(comms as usize, "comm");
+        (comms > 0).then(|| format!("{} has {what} {of}: {why}", printable(name)))
+    };
+    let refused = lacks(
+        header.channels_refused,
+        "nothing of",
+        "no slot or no memory was left for them",
+    );
+    let ringless = lacks(
+        header.rings_refused,
+        "no events of",
+        "no memory was left for them, so there are counters only",
+    );
+    refused.into_iter().chain(ringless).collect()
 }
 
 /// Times of this poll and of the first one, nanoseconds since 1970.
@@ -754,6 +761,24 @@ mod tests {
         };
         assert_eq!(told(&copy), (true, true));
         assert_eq!(told(&recorder.path()), (false, false));
+    }
+
+    #[test]
+    fn comms_without_room_are_told_as_missing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let recorder = Recorder::create_in(folder.path(), &Options::new("full")).expect("made");
+        let header = Reader::open(&recorder.path()).and_then(|mut reader| reader.header());
+        let whole = header.expect("a header");
+        assert_eq!(without_room("x", &whole), Vec::<String>::new());
+        let mut full = whole;
+        (full.channels_refused, full.rings_refused) = (1, 2);
+        assert_eq!(
+            without_room("x", &full),
+            [
+                "x has nothing of 1 comm: no slot or no memory was left for them",
+                "x has no events of 2 comms: no memory was left for them, so there are counters only"
+            ]
+        );
     }
 
     #[test]
