@@ -599,8 +599,14 @@ fn users<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
 fn hosts(text: &str) -> impl Iterator<Item = &str> {
     static FINDER: LazyLock<Literals> = LazyLock::new(|| Literals::new(DOMAINS));
     static NCCL: LazyLock<Literals> = LazyLock::new(|| Literals::new([" NCCL "]));
+    // `.lan` begins `java.lang`, too.
+    let is_domain = move |(which, at): &(usize, usize)| {
+        let behind = &text[*at + DOMAINS[*which].len()..];
+        !behind.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_')
+    };
     let internal = FINDER
         .find(text)
+        .filter(is_domain)
         .map(move |(_, at)| name_before(text, at, is_of_name));
     let nccl = NCCL.find(text).filter_map(move |(_, at)| {
         let least = text.floor_char_boundary(at.saturating_sub(HEADER_BYTES_MAX));

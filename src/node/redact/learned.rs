@@ -7,6 +7,7 @@
 //! replaced nevertheless.
 #![forbid(unsafe_code)]
 
+use super::headers::is_of_process;
 use super::keys::{is_absent, is_words};
 use super::ordinary::is_ordinary;
 use super::view::View;
@@ -111,7 +112,7 @@ impl Learned {
             (true, true) => 10,
             (true, false) => return,
         };
-        let is_path = value.starts_with('/') && is_words(value);
+        let is_path = value.starts_with('/') && is_words(value) || is_of_process(value);
         if !(bytes_min..=BYTES_MAX).contains(&value.len())
             || is_absent(value)
             || is_path

@@ -15,6 +15,7 @@
 //!   through the escapes that `view.rs` removes.
 //! * `commands.rs` finds them in the arguments of `programs.rs`, `shell.rs` in here documents, `secret_formats.rs` in
 //!   files and messages, `hidden.rs` behind letters that take no place.
+//! * `headers.rs` knows what launchers and NCCL write before a message: it is no secret, and the message is a line.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
 //! * `lines.rs` knows the line of a name, `parts.rs` bounds the length of a line that is searched at once, `ahead.rs`
@@ -35,6 +36,7 @@ mod file;
 mod foreign;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod headers;
 mod hidden;
 mod json;
 mod keys;
@@ -353,6 +355,33 @@ impl Redactor {
     /// The values of secret names, and the words that may be secrets on lines that tell of one. There,
     /// a name that is known is no secret.
     fn values(&self, text: &str) -> Vec<pairs::Value> {
+        let mut values = Self::values_of(text);
+        let messages = headers::Messages::of(text);
+        let of_messages = Self::values_of(messages.text()).into_iter();
+        values.extend(of_messages.filter_map(|value| {
+            Some(pairs::Value {
+                at: messages.place(value.at)?,
+                ..value
+            })
+        }));
+        if !values.is_empty() {
+            let kept = headers::kept(text);
+            for value in &mut values {
+                value.at = headers::without(&kept, value.at.clone());
+            }
+        }
+        let is_name = |word: &str| {
+            word.len() <= NAME_BYTES_MAX && self.names.contains_key(&word.to_ascii_lowercase())
+        };
+        values.retain(|value| {
+            let word = &text[value.at.clone()];
+            !(word.trim().is_empty() || value.is_of_line && is_name(word))
+        });
+        values
+    }
+
+    /// The values of secret names in a text, headers of lines included.
+    fn values_of(text: &str) -> Vec<pairs::Value> {
         let mut values = Vec::new();
         for part in parts::of(text) {
             let mut of_part = pairs::values(part.text());
@@ -362,10 +391,6 @@ impl Redactor {
                 ..value
             }));
         }
-        let is_name = |word: &str| {
-            word.len() <= NAME_BYTES_MAX && self.names.contains_key(&word.to_ascii_lowercase())
-        };
-        values.retain(|value| !(value.is_of_line && is_name(&text[value.at.clone()])));
         values
     }
 
@@ -385,7 +410,10 @@ impl Redactor {
                 _ => joined.push(place),
             }
         }
-        joined
+        match joined.is_empty() {
+            true => joined,
+            false => headers::cut(&headers::kept(text), joined),
+        }
     }
 
     /// Copies `text` to `out`, with names and addresses replaced.
@@ -549,10 +577,22 @@ impl Redactor {
 
 /// The places of secrets that their shape tells.
 fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
-    parts::of(text).flat_map(|part| {
+    let messages = headers::Messages::of(text);
+    let mut of_messages = Vec::new();
+    for part in parts::of(messages.text()) {
+        let mut logins = Vec::new();
+        tokens::of_lines(part.text(), &mut logins);
+        of_messages.extend(
+            logins
+                .into_iter()
+                .filter_map(|place| messages.place(part.place(place))),
+        );
+    }
+    let places = parts::of(text).flat_map(|part| {
         let places = tokens::places(part.text());
         places.into_iter().map(move |place| part.place(place))
-    })
+    });
+    places.chain(of_messages)
 }
 
 /// Whether the value of a variable is a secret.

@@ -509,6 +509,10 @@ impl Layout<'_> {
             return self.next_string(at, found);
         }
         let gap = &self.text[behind..spaced];
+        // `--password-stdin` takes no argument.
+        if is_option && name.ends_with("stdin") {
+            return;
+        }
         if is_option && (!gap.is_empty() || rest.starts_with(['\0', '\n'])) {
             let at = self.skip_white(spaced);
             if !self.text[at..].starts_with('-') {

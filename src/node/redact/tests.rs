@@ -571,3 +571,49 @@ proptest! {
         prop_assert!(!redacted.contains("11223344"), "{redacted}");
     }
 }
+
+#[test]
+fn headers_of_lines_are_no_secrets_and_end_those_above_them() {
+    let nccl = "node0:71:79 [3] NCCL INFO Channel 00/02 :    0   1";
+    for (text, expected) in [
+        (
+            "echo \"umbrella21Circus893\" | docker login --password-stdin\nNCCL\nNCCL",
+            "echo \"SECRET\" | docker login --password-stdin\nNCCL\nNCCL",
+        ),
+        (
+            "password: [see\nNCCL\nNCCL",
+            "password: [SECRET\nNCCL\nNCCL",
+        ),
+        (
+            "java.lang.OutOfMemoryError: Java heap space\nJava 17 starts",
+            "java.lang.OutOfMemoryError: Java heap space\nJava 17 starts",
+        ),
+        (
+            "--token\n2026-11-26 10:15:00 x",
+            "--token\n2026-11-26 10:15:00 x",
+        ),
+    ] {
+        let (text, expected) = (text.replace("NCCL", nccl), expected.replace("NCCL", nccl));
+        assert_eq!(Redactor::default().redact(&text), expected);
+    }
+}
+
+#[test]
+fn a_message_behind_a_header_is_searched_as_a_line() {
+    for before in [
+        "[rank3]: RuntimeError: ",
+        "srun: error: node0: task 3: ",
+        "2026-11-26 10:15:00 ERROR ",
+    ] {
+        for text in [
+            "Password:\nbavzu7kemqira",
+            "db:5432:jobs:bob:bavzu7kemqira",
+            "name,api_key,n\nbob,bavzu7kemqira,3",
+        ] {
+            let text: Vec<String> = text.lines().map(|line| format!("{before}{line}")).collect();
+            let redacted = Redactor::default().redact(&text.join("\n"));
+            assert!(!redacted.contains("kemqira"), "{redacted}");
+            assert_eq!(redacted.matches(before).count(), text.len(), "{redacted}");
+        }
+    }
+}

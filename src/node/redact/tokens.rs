@@ -122,6 +122,13 @@ pub(super) fn places(text: &str) -> Vec<Range<usize>> {
     places
 }
 
+/// The places of secrets of files whose lines have a format.
+pub(super) fn of_lines(text: &str, places: &mut Vec<Range<usize>>) {
+    logins(text, places);
+    cluster_secrets(text, places);
+    databases(text, places);
+}
+
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-./+=~$".contains(&byte)
 }
@@ -312,7 +319,7 @@ fn databases(text: &str, places: &mut Vec<Range<usize>>) {
                 .bytes()
                 .all(|byte| byte.is_ascii_digit() || byte == b'*')
             && !user.contains(char::is_whitespace)
-            && is_chosen(password)
+            && (is_chosen(password) || port.len() == 4 && password.matches('-').count() > 1)
             && !password.contains(char::is_whitespace)
         {
             let end = from + line.trim_end().len();
