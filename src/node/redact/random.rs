@@ -18,6 +18,10 @@ const WITH_SIGNS_MIN: usize = 32;
 const ONE_CASE_MIN: usize = 24;
 const BOTH_CASES_MIN: usize = 16;
 const BOTH_CASES_LONG: usize = 20;
+/// Shortest word of base64 whose parts are all irregular, shortest of its longest part, and longest part that is not looked at.
+const IRREGULAR_MIN: usize = 20;
+const IRREGULAR_PART_MIN: usize = 6;
+const SHORT_PART_MAX: usize = 3;
 /// Fewest hexadecimal digits behind a prefix that are a key.
 const HEX_MIN: usize = 32;
 /// Shortest and longest word that may be `user:password` in base64.
@@ -99,7 +103,7 @@ fn base64(text: &str, at: Range<usize>, places: &mut Vec<Range<usize>>) {
         for word in part.split_inclusive('=') {
             let digits = word.trim_end_matches('=');
             let end = begin + digits.len();
-            if is_random(digits) {
+            if is_random(digits) || is_irregular(digits) {
                 push(text, begin..end, places);
             } else {
                 let mut inner = begin;
@@ -200,6 +204,32 @@ pub(super) fn is_random(word: &str) -> bool {
         && upper >= 6
         && lower >= 6
         && changes * 3 >= word.len()
+}
+
+/// Whether a word with slashes or signs of addition is base64 and no path: `5k4JTGW7GDP/4Idq6jKLHjZD`. Letters of both
+/// cases and digits alternate in each of its parts, as in no name of a folder.
+fn is_irregular(word: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+    if word.len() < IRREGULAR_MIN
+        || word.starts_with('/')
+        || !word.contains(['+', '/'])
+        || !word.bytes().all(is_digit)
+    {
+        return false;
+    }
+    let is_part = |part: &str| {
+        let counts = counts(part);
+        part.len() <= SHORT_PART_MAX
+            || (counts.changes * 3 >= part.len() && counts.spelled * 2 < part.len())
+    };
+    let all = counts(word);
+    let longest = word.split(['+', '/']).map(str::len).max();
+    all.digits >= 1
+        && all.upper >= 3
+        && all.lower >= 3
+        && all.changes * 5 >= word.len() * 2
+        && longest >= Some(IRREGULAR_PART_MIN)
+        && word.split(['+', '/']).all(is_part)
 }
 
 /// Whether a run of letters and digits looks random. A hash does not, nor does a name.
@@ -306,7 +336,9 @@ mod tests {
     use proptest::test_runner::TestRunner;
 
     /// Published formats of keys, none of which is named in this module.
-    const FORMATS: [&str; 34] = [
+    const FORMATS: [&str; 36] = [
+        "[A-Za-z0-9]{11}/[A-Za-z0-9]{12}",
+        "[A-Za-z0-9]{12}[+][A-Za-z0-9]{18}=",
         "patA[A-Za-z0-9]{13}\\.[a-f0-9]{64}",
         "LTAI[A-Za-z0-9]{20}",
         "A3-[A-Z0-9]{6}-[A-Z0-9]{11}-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}",
@@ -381,6 +413,8 @@ mod tests {
             "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1000000",
             "a3-highgpu-8g GPUDirectTCPX_v7 x86_64-unknown-linux-gnu avx512_vpopcntdq",
             "sem.module.function0123456789",
+            "src/transport/net_ib.cc org/apache/Foo1/BarBaz meta-llama/Llama-3-8B feature/IB2GpuDirect",
+            "com/google/protobuf/Any1 nvidia/cuda/H100/SXM5 torch/csrc/distributed/c10d/NCCLUtils.hpp",
         ] {
             let mut places = Vec::new();
             super::places(text, &mut places);

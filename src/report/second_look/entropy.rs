@@ -7,6 +7,8 @@ use super::Found;
 const BYTES_MIN: usize = 24;
 /// Shortest word whose letters and digits alternate as in no name.
 const SHORT_BYTES_MIN: usize = 16;
+/// Shortest word of base64 with signs in it that is in doubt.
+const MIXED_BYTES_MIN: usize = 20;
 /// Bits per byte above which a word in base64 is in doubt. Random ones of 24 letters have 4.2,
 /// names of programs 3.7.
 const BITS_MIN: f64 = 4.05;
@@ -26,7 +28,15 @@ pub(super) fn find(line: &str) -> Vec<Found> {
         // A path is looked at folder by folder.
         let word = line.get(at..at + length).unwrap_or_default();
         let mut from = at;
-        for part in word.split('/') {
+        if is_mixed_base64(word) {
+            found.push(Found {
+                what: "a word of high entropy",
+                at: at..at + word.len(),
+            });
+            from = at + word.len();
+        }
+        let folders = if from == at { word } else { "" };
+        for part in folders.split('/') {
             if is_random(part) {
                 found.push(Found {
                     what: "a word of high entropy",
@@ -63,6 +73,37 @@ fn is_random(word: &str) -> bool {
     let is_mixed =
         has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     (is_mixed && bits(word) > BITS_MIN && !is_spelled(word)) || is_of_one_case(word)
+}
+
+/// Whether a word with slashes or signs of addition is no path: none of its longer parts is a word, and its classes of
+/// letters change as often as chance lets them.
+fn is_mixed_base64(word: &str) -> bool {
+    let word = word.trim_end_matches('=');
+    let is_of_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+    let signs = word.bytes().filter(|byte| b"+/".contains(byte)).count();
+    if word.len() < MIXED_BYTES_MIN
+        || signs == 0
+        || word.starts_with('/')
+        || !word.bytes().all(is_of_base64)
+    {
+        return false;
+    }
+    let class = |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_uppercase());
+    let changes = |part: &str| {
+        let neighbours = part.as_bytes().windows(2);
+        neighbours
+            .filter(|pair| class(pair[0]) != class(pair[1]))
+            .count()
+    };
+    let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    let parts = || word.split(['+', '/']).filter(|part| part.len() > 3);
+    let all: usize = parts().map(changes).sum();
+    has(u8::is_ascii_digit)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+        && parts().any(|part| part.len() > 5)
+        && all * 5 >= (word.len() - signs) * 2
+        && parts().all(|part| changes(part) * 3 >= part.len() && !is_spelled(part))
 }
 
 /// Whether digits and letters of both cases alternate at every second byte.
@@ -142,6 +183,22 @@ fn bits(word: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn base64_with_signs_is_told_from_paths() {
+        for word in ["QDBnPtoMXfI/KTzb1AwXBqfN", "5k4JTGW7GDP+4Idq6jKLHjZD="] {
+            assert_eq!(find(word).len(), 1, "{word}");
+        }
+        for path in [
+            "src/transport/net_ib.cc",
+            "org/apache/Foo1/BarBaz",
+            "meta-llama/Llama-3-8B",
+            "nvidia/cuda/H100/SXM5",
+            "torch/csrc/distributed/c10d/NCCLUtils.hpp",
+        ] {
+            assert!(find(path).is_empty(), "{path}");
+        }
+    }
 
     #[test]
     fn a_runs_id_is_not_random_at_any_time() {
