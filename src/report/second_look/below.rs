@@ -27,7 +27,7 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     let regex = |written: &str| Regex::new(written).ok();
     Some(Patterns {
         document: regex(
-            r"(?i)(?:passwd|--with-token|password-stdin|sudo -S|kinit|(?:>|tee) *[^ ]*(?:pass|pw|secret|token|cred)[^ ]*).*<<[-~]? *[\x22']?([a-z_]+)",
+            r"(?i)(?:passwd|--with-token|password-stdin|sudo -S|kinit|(?:>|tee) *[^ ]*(?:pass|pw|secret|token|cred)[^ ]*).*[^<]<<[-~]? *[\x22']?([a-z_]+)",
         )?,
         map: regex(
             r"(?i)^( *)(?:- )?[\x22']?[a-z0-9_.-]*(?:secrets?|passwords?|tokens?|credentials?|chpasswd)[\x22']?:\s*$",

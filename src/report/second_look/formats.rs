@@ -89,7 +89,7 @@ const FORMATS: [Format; 49] = [
     (
         "a password beside a login",
         r"\blogin\s+\S+\s+password\s+\S+",
-        |text| text.ends_with("SECRET"),
+        is_secret_last,
     ),
     (
         "a password behind a user and a slash",
@@ -312,6 +312,14 @@ fn is_of_words(text: &str) -> bool {
     let behind = text.rsplit('.').next().unwrap_or_default();
     let digits = behind.bytes().filter(u8::is_ascii_digit).count();
     digits < 2 || behind.len() - digits < 2
+}
+
+/// Whether the last word is the placeholder, with the end of a string or of a cell behind it.
+fn is_secret_last(text: &str) -> bool {
+    let word = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let is_sign = |letter: char| !letter.is_alphanumeric();
+    let behind = word.trim_start_matches(is_sign).strip_prefix("SECRET");
+    behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(is_sign))
 }
 
 fn is_secret_url(text: &str) -> bool {

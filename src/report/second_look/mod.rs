@@ -315,6 +315,11 @@ mod tests {
     fn placeholders_hashes_and_ordinary_text_are_not_doubted() {
         for text in [
             "HF_TOKEN=SECRET password: \"SECRET\" --token SECRET",
+            "{\\\"name\\\":\\\"DB_PASSWORD\\\",\\\"value\\\":\\\"SECRET\\\"}",
+            "otpauth://totp/x?secret=SECRET and user0@node1's password: SECRET",
+            "machine h1 login user0 password SECRET\", x",
+            "<td>mysql -uroot -p&#39;SECRET&#39; jobs</td></tr>",
+            "sudo -S ls <<< SECRET\n**NCCL2x%9yz**",
             "| HF_TOKEN | - | SECRET |",
             "password: Some(\"SECRET\") in ada:SECRET:19000:0:99999",
             "c10::DistBackendError",

@@ -73,7 +73,14 @@ fn word(line: &str, at: usize) -> Option<Range<usize>> {
         && rest[word.len()..].starts_with([' ', ','])
         && !super::told::is_given(word)
         && !line[..at].ends_with('=');
+    // The next key of an object: `"name":"DB_PASSWORD","value":`. The path of a URL whose secret was replaced.
+    let behind = &rest[word.len()..];
+    let quoted = behind.trim_start_matches(['\\', '"', '\'']);
+    let is_key = quoted.len() < behind.len() && quoted.starts_with(':');
+    let is_cleared_url = word.starts_with("//") && word.ends_with("SECRET");
     let is_doubt = word.len() > 1
+        && !is_key
+        && !is_cleared_url
         && !is_placeholder(word)
         && !is_reference
         && !is_sentence

@@ -11,10 +11,15 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// What a name is of, its surroundings with the name as the last group, and whether it may be a word.
-const RULES: [(&str, &str, bool); 16] = [
+const RULES: [(&str, &str, bool); 17] = [
     (
         "a host",
         r"^(?:\S+ )?([A-Za-z][\w.-]+):\d+:\d+ \[\d+\] .*\bNCCL ",
+        false,
+    ),
+    (
+        "a host",
+        r"(?:[A-Z_]*_HOSTID|HOSTNAME|NODENAME|NODE_NAME|POD_NAME|MASTER_ADDR|MASTER_HOST|HEAD_NODE)(?:[\x22'`\\]|&quot;|\s)*(?:[=:|]|</[a-z]+>)(?:[\x22'`\\]|&quot;|<[^<>]*>|\s|\||-)*([a-z][\w.-]+)",
         false,
     ),
     (
@@ -107,7 +112,7 @@ static PATTERNS: LazyLock<Option<Vec<Pattern>>> = LazyLock::new(|| {
 /// What one line at least must have for the rules to be tried.
 fn may_name(line: &str) -> bool {
     static STEMS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let stems = " NCCL |srun|exec|assigned|address|addr|endpoint|Account|login|ost|ode|ODE|ssh|scp|sftp|[uU]ser|[pP]od|namespace|kubectl|@| ON | slots=|^[JFMASOND]|-[Hw] |arn:|/home|password";
+        let stems = " NCCL |HOST|MASTER|NAME|srun|exec|assigned|address|addr|endpoint|Account|login|ost|ode|ODE|ssh|scp|sftp|[uU]ser|[pP]od|namespace|kubectl|@| ON | slots=|^[JFMASOND]|-[Hw] |arn:|/home|password";
         Regex::new(stems).ok()
     });
     STEMS.as_ref().is_none_or(|stems| stems.is_match(line))

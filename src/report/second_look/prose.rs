@@ -199,7 +199,7 @@ pub(super) fn is_odd(word: &str) -> bool {
     let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
     let has_letter = word.bytes().any(|byte| byte.is_ascii_alphabetic());
     if word.len() < LETTERS_MIN
-        || is_placeholder(word)
+        || word.split('@').all(is_placeholder)
         || !word.is_ascii()
         || word.starts_with(['-', '$', '%'])
     {

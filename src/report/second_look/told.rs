@@ -143,7 +143,16 @@ fn commands(line: &str, all: &mut Vec<Found>) {
     for word in line[command.end()..].split_inclusive(char::is_whitespace) {
         let written = word.trim_end();
         let value = written.strip_prefix("-p").unwrap_or(written);
+        // A quote in HTML before it, and a tag or another one behind it.
+        let value = value
+            .strip_prefix('&')
+            .and_then(|rest| Some(rest.split_once(';')?.1))
+            .unwrap_or(value);
         let begin = from + written.len() - value.len();
+        let value = value
+            .split(['<', '&', '"', '\'', '\\'])
+            .next()
+            .unwrap_or_default();
         from += word.len();
         if is_given(value) && !is_placeholder(value) {
             all.push(found(begin..begin + value.len()));
