@@ -152,7 +152,7 @@ enum Whole {
     Variable,
 }
 /// Keys whose value is a name, without signs between words.
-const KEYS: [(&str, Kind, Whole); 24] = [
+const KEYS: [(&str, Kind, Whole); 28] = [
     ("CLOUDPROJECT", Kind::Project, Whole::End),
     ("GCLOUDPROJECT", Kind::Project, Whole::End),
     ("GCPPROJECT", Kind::Project, Whole::End),
@@ -166,6 +166,10 @@ const KEYS: [(&str, Kind, Whole); 24] = [
     ("PODNAME", Kind::Node, Whole::End),
     ("NODENAME", Kind::Node, Whole::End),
     ("MASTERADDR", Kind::Node, Whole::Yes),
+    ("HOSTID", Kind::Node, Whole::End),
+    ("MASTERHOST", Kind::Node, Whole::End),
+    ("HEADNODE", Kind::Node, Whole::End),
+    ("RDZVHOST", Kind::Node, Whole::End),
     ("SUBMITHOST", Kind::Node, Whole::End),
     ("NAMESPACE", Kind::Namespace, Whole::End),
     ("LOGIN", Kind::User, Whole::Yes),
@@ -179,7 +183,7 @@ const KEYS: [(&str, Kind, Whole); 24] = [
     ("SUDOUSER", Kind::User, Whole::Variable),
 ];
 /// Something that every key contains.
-const STEMS: [&str; 19] = [
+const STEMS: [&str; 23] = [
     "project",
     "bucket",
     "hostname",
@@ -189,7 +193,11 @@ const STEMS: [&str; 19] = [
     "node_name",
     "nodename",
     "master_addr",
+    "hostid",
     "submit_host",
+    "master_host",
+    "head_node",
+    "rdzv_host",
     "namespace",
     "_id",
     "user",

@@ -39,6 +39,15 @@ pub(super) fn column(
     let Some(number) = names.iter().position(|cell| cell.contains(&at)) else {
         return;
     };
+    // A variable whose value was replaced is a row: `| HF_TOKEN | SECRET |`.
+    let cell = |at: usize| header[names[at].clone()].trim();
+    let is_replaced = |at: usize| number != at && cell(at) == super::SECRET;
+    let is_placeholder = cell(number) == super::SECRET && super::keys::is_secret(cell(0));
+    if gap == Gap::Bar && (is_placeholder && number > 0 || (0..names.len()).any(is_replaced))
+        || header.contains('`')
+    {
+        return;
+    }
     // Two words at most: `API KEY`.
     let words = header[names[number].clone()].split_whitespace().count();
     // A variable and its value have no such words.

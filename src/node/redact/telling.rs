@@ -32,6 +32,10 @@ const BEFORE: [&str; 21] = [
     "license", "registry", "personal", "hub", "vault", "refresh", "root", "unseal", "deploy",
     "join", "shared",
 ];
+/// Beginnings of variables whose name is no secret.
+const SETTINGS: [&str; 9] = [
+    "NCCL_", "CUDA_", "TCPX", "GLOO_", "TORCH_", "SLURM_", "OMPI_", "UCX_", "NVIDIA_",
+];
 /// Words that say that a value follows on the next line.
 const FOLLOWS: [&str; 5] = ["below", "next line", "follows", "following", "as above"];
 /// Beginnings of commands that print a secret that they name.
@@ -216,6 +220,7 @@ pub(super) fn words(text: &str, line: Range<usize>, places: &mut Vec<Range<usize
             || path.begin < from && path.is_path(text)
             || is_absent(written)
             || is_option(written)
+            || is_setting(written)
             || !written.is_ascii()
             // The name of a secret.
             || (keys::is_variable(written) || written.bytes().all(|byte| byte.is_ascii_uppercase()))
@@ -228,6 +233,12 @@ pub(super) fn words(text: &str, line: Range<usize>, places: &mut Vec<Range<usize
         path.pass(text, from..from + word.len());
         from += word.len();
     }
+}
+
+/// Whether a word is the name of a variable of NCCL, CUDA or a launcher.
+fn is_setting(word: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+    SETTINGS.iter().any(|prefix| word.starts_with(prefix)) && word.bytes().all(is_of_name)
 }
 
 /// Whether an option with its value is written as one ordinary word: `-uroot`.

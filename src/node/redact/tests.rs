@@ -617,3 +617,13 @@ fn a_message_behind_a_header_is_searched_as_a_line() {
         }
     }
 }
+
+#[test]
+fn variables_beside_one_whose_value_was_replaced_keep_their_names_and_values() {
+    let table = "| HF_TOKEN | SECRET | - |\n| NCCL_GREETING | hello | - |\n| CUDA_WORD | velvet-canyon | - |\n";
+    check(table, table);
+    check(
+        "NCCL_HOSTID = \"kestrel-gpu18\"\nfrom kestrel-gpu18",
+        "NCCL_HOSTID = \"node1\"\nfrom node1",
+    );
+}
