@@ -28,6 +28,8 @@ pub(super) const FROM_STDIN: [&str; 11] = [
 const ENCODERS: [&str; 4] = ["base64", "sha256sum", "md5sum", "openssl dgst"];
 /// Programs that write a secret.
 const WRITERS: [&str; 3] = ["echo ", "printf ", "yes "];
+/// Fewest signs between the words of a phrase that is a secret.
+const PHRASE_SIGNS_MIN: usize = 3;
 /// Longest part of a line that is looked at.
 const LINE_BYTES_MAX: usize = 4096;
 
@@ -139,7 +141,8 @@ fn command(
             let is_secret = is_chosen(word)
                 || (word.len() >= 20 && !is_words(word))
                 || spelling::is_likely_random(word)
-                || ordinary::is_unknown(word);
+                || ordinary::is_unknown(word)
+                || word.matches('-').count() >= PHRASE_SIGNS_MIN;
             if is_secret && !word.starts_with(['/', '\\', '-', '.']) {
                 places.push(place);
             }

@@ -131,7 +131,15 @@ const OWNERS: [&str; 31] = [
     "wifi",
 ];
 /// Parts that do so before `key`.
-const BEFORE_KEY: [&str; 16] = [
+const BEFORE_KEY: [&str; 24] = [
+    "anthropic",
+    "comet",
+    "datadog",
+    "neptune",
+    "ngc",
+    "openai",
+    "preshared",
+    "wandb",
     "unseal",
     "munge",
     "api",

@@ -627,3 +627,27 @@ fn variables_beside_one_whose_value_was_replaced_keep_their_names_and_values() {
         "NCCL_HOSTID = \"node1\"\nfrom node1",
     );
 }
+
+#[test]
+fn phrases_of_words_are_secrets_behind_keys_of_products_and_commands() {
+    for (text, expected) in [
+        (
+            "docker run -e WANDB_KEY=hazel-glacier-saddle-fabric train:1",
+            "docker run -e WANDB_KEY=SECRET train:1",
+        ),
+        (
+            "config {'wandb_key': 'hazel-glacier-saddle-fabric'}",
+            "config {'wandb_key': 'SECRET'}",
+        ),
+        (
+            "PresharedKey=hazel-glacier-saddle-fabric",
+            "PresharedKey=SECRET",
+        ),
+        (
+            "wandb login hazel-glacier-saddle-fabric",
+            "wandb login SECRET",
+        ),
+    ] {
+        check(text, expected);
+    }
+}
