@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 /// A name and what separates it from its value: a sign, a cell of a table, or a list.
 static NAMED: LazyLock<Option<Pattern>> = LazyLock::new(|| {
-    let name = r"(?:p[a4]ssw(?:[o0]r)?ds?|jeton|d['\x{2019}]acc\x{e8}s|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|creds?|salt|pin[_-]?code|munge[._-]key|authorization|auth[_-]?token|cookie)";
+    let name = r"(?:p[a4]ssw(?:[o0]r)?ds?|jeton|d['\x{2019}]acc\x{e8}s|passphrase|pwd|psk|mnemonic|bindpw|secret|(?:app|anthropic|comet|datadog|neptune|ngc|openai|preshared|wandb|storage|fernet|hmac|unseal)[_-]?key|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|creds?|salt|pin[_-]?code|munge[._-]key|authorization|auth[_-]?token|cookie)";
     let tail = r"(?:_(?:value|id|base|old|new|\d+))?";
     let behind = r"(?:&quot;|%2[27]|Some\(|[\x22'`*\\])*";
     let sign = r"\s*(?:=|:|\||\x{ff1a}|\x{ff1d}|%3[AaDd]|\.{2,})\s*(?:(?:bearer|basic)\s+)?";
