@@ -213,7 +213,7 @@ fn time(rest: &str) -> Option<usize> {
     let begins = word.as_bytes().iter().take(2).all(u8::is_ascii_digit);
     let is_date = word.matches('-').count() == 2 || word.matches('/').count() == 2;
     let is_time = word.matches(':').count() == 2;
-    if begins && word.bytes().all(is_of_time) && digits >= 6 && digits <= 24 && (is_date || is_time)
+    if begins && word.bytes().all(is_of_time) && (6..=24).contains(&digits) && (is_date || is_time)
     {
         return Some(word.len());
     }
@@ -297,8 +297,8 @@ fn exception(rest: &str) -> Option<usize> {
     let lower = name.to_ascii_lowercase();
     let is_word = is_host(name);
     let is_exception = is_word && EXCEPTIONS.iter().any(|end| lower.ends_with(end));
-    let begins = |program: &&str| {
-        lower.strip_prefix(*program).is_some_and(|rest| {
+    let begins = |program: &str| {
+        lower.strip_prefix(program).is_some_and(|rest| {
             rest.bytes()
                 .all(|byte| byte.is_ascii_digit() || byte == b' ')
         })
@@ -308,7 +308,7 @@ fn exception(rest: &str) -> Option<usize> {
         || lower.contains(" was unable to ");
     let is_message = is_message && !name.contains(['=', '"', '\'']);
     let is_node = is_word && rest[colon..].starts_with(": task ");
-    (is_exception || is_node || is_message || PROGRAMS.iter().any(|program| begins(&program)))
+    (is_exception || is_node || is_message || PROGRAMS.iter().any(|program| begins(program)))
         .then_some(colon + 1)
 }
 
