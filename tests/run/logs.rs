@@ -140,7 +140,7 @@ fn a_log_that_no_signature_knows_shows_what_it_states() {
     let text = format!("{text}command terminated with exit code 1\n");
     let ended = logs(&["x.log", "--fail-on", "warning"], &text).ends_with(1);
     ended.says(&[
-        "WARNING stated-error",
+        "ERROR stated-error",
         "x.log:2: the device failed",
         "# what followed",
     ]);
