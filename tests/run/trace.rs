@@ -66,7 +66,7 @@ fn a_runs_requests_become_slices_of_both_ends() {
     let ended = Tool::run(&["transfer.chunk=\"128KiB\""]).ends_with(0);
     let run = &ended.run_folders()[0];
     let told = trace(run, &["--out", "trace.json"]);
-    told.says(&["events of 6 channels in trace.json", "ui.perfetto.dev"]);
+    told.says(&["events of 4 channels in trace.json", "ui.perfetto.dev"]);
     let text = std::fs::read_to_string(told.folder().join("trace.json")).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
     nest(&document);
