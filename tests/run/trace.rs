@@ -116,7 +116,7 @@ fn a_runs_requests_become_slices_of_both_ends() {
     let document = trace(run, &["--out", "x.csv", "--format", "csv", "--json"]).json();
     assert_eq!(
         (&document["schema"], &document["channels"]),
-        (&"tcpxctl.traced/1".into(), &6.into())
+        (&"tcpxctl.traced/1".into(), &4.into())
     );
 }
 
