@@ -39,58 +39,18 @@ pub fn connect(
     deadline: Deadline,
     stop: &AtomicBool,
 ) -> Result<PeerLink, BootstrapError> {
-    let to = To {
-        address,
-        purpose,
-        again: Cause::is_transient,
-    };
-    to.connect(secret, mine, deadline, stop)
+    let mine = mine.without_secrets(secret);
+    let mut wait = Wait::new(Endpoint::Peer(address), Awaited::Connection, deadline, stop);
+    let again = |cause: &Cause| is_tried_again(purpose, cause);
+    let wire = meet(address, secret, purpose, &mut wait, again)?;
+    PeerLink::establish(wire, Role::Connects, &mine, wait)
 }
 
-/// As [`connect`], to a peer that was already listening when its address became known: where it refuses a
-/// connection, it has ended.
-///
-/// # Errors
-/// As for [`connect`]; [`Cause::Refused`] at once.
-pub fn connect_to_started(
-    address: SocketAddr,
-    secret: &Secret,
-    purpose: Purpose,
-    mine: &Config,
-    deadline: Deadline,
-    stop: &AtomicBool,
-) -> Result<PeerLink, BootstrapError> {
-    let again = |cause: &Cause| cause.is_transient() && !matches!(cause, Cause::Refused);
-    let to = To {
-        address,
-        purpose,
-        again,
-    };
-    to.connect(secret, mine, deadline, stop)
-}
-
-/// A peer to connect to.
-struct To<F> {
-    address: SocketAddr,
-    purpose: Purpose,
-    /// The causes after which a connection is tried again.
-    again: F,
-}
-
-impl<F: Fn(&Cause) -> bool> To<F> {
-    fn connect(
-        self,
-        secret: &Secret,
-        mine: &Config,
-        deadline: Deadline,
-        stop: &AtomicBool,
-    ) -> Result<PeerLink, BootstrapError> {
-        let mine = mine.without_secrets(secret);
-        let peer = Endpoint::Peer(self.address);
-        let mut wait = Wait::new(peer, Awaited::Connection, deadline, stop);
-        let wire = meet(self.address, secret, self.purpose, &mut wait, self.again)?;
-        PeerLink::establish(wire, Role::Connects, &mine, wait)
-    }
+/// Whether a connection is tried again after `cause`. An endpoint's address becomes known once it listens, so an
+/// endpoint that refuses a connection has ended.
+fn is_tried_again(purpose: Purpose, cause: &Cause) -> bool {
+    let has_ended = purpose == Purpose::Endpoint && matches!(cause, Cause::Refused);
+    cause.is_transient() && !has_ended
 }
 
 /// A connection to a peer that has proved itself. Tries again after a cause for which `again` is

@@ -64,7 +64,7 @@ mod wait;
 mod wire;
 
 pub use config::{Config, PAIR};
-pub use connect::{connect, connect_to_started};
+pub use connect::connect;
 pub use duplex::Duplex;
 pub use error::{BootstrapError, Cause};
 pub use exchange::PeerLink;

@@ -14,7 +14,7 @@ const DASHES: usize = 30;
 /// Bytes that a launcher may write before the dashes.
 const PREFIX_MAX: usize = 40;
 /// Most lines of a text, and the bytes in which they are looked for before and behind a line.
-const LINES_MAX: usize = 24;
+pub(super) const LINES_MAX: usize = 24;
 const WITHIN: usize = 4096;
 /// Bytes of a text that are kept.
 const TEXT_MAX: usize = 400;

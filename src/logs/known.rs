@@ -13,7 +13,7 @@ use super::below::BelowText;
 use super::catalogue::SignatureCatalogue;
 use super::ends;
 use super::harness;
-use super::help_text::is_dashes;
+use super::help_text::{LINES_MAX, is_dashes};
 use super::input;
 use super::parser::{ParsedLine, Parser};
 use super::seen::{Around, Place};
@@ -30,8 +30,6 @@ const TEXT_MAX: u64 = 64 << 20;
 const ROW_NUMBERS_MIN: usize = 6;
 /// Longest word in a row of numbers: a type, an operation, `N/A`.
 const ROW_WORD_MAX: usize = 8;
-/// Most lines of a help text between two lines of dashes.
-const HELP_LINES_MAX: usize = 24;
 /// What is in every line of the NVIDIA driver in the kernel's log, and what Python writes around its tracebacks.
 const OF_ITSELF: [&str; 4] = [
     "NVRM: ",
@@ -181,7 +179,7 @@ impl<'a> Search<'a> {
         for ends in dashes.windows(2) {
             let [first, last] = [ends[0], ends[1]];
             let size = last - first;
-            if size <= HELP_LINES_MAX + 1 && self.known[first..last].contains(&true) {
+            if size <= LINES_MAX + 1 && self.known[first..last].contains(&true) {
                 self.mark(first, size + 1);
             }
         }

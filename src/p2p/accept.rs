@@ -86,7 +86,7 @@ pub(crate) fn connect(
 ) -> Result<u64, Error> {
     let deadline = Deadline::after(CONNECT_LIMIT, terms.within);
     let (key, config) = (&terms.key, &terms.config);
-    let link = tcpx_bootstrap::connect_to_started(
+    let link = tcpx_bootstrap::connect(
         address,
         key,
         Purpose::Endpoint,

@@ -297,7 +297,7 @@ impl Shared {
         }
     }
 
-    /// Warns of a peer that was turned away, and keeps it for who waits for a peer.
+    /// Warns of a peer that was turned away, and keeps the warning for the next caller that waits for a peer in vain.
     pub(crate) fn turn_away(&self, text: &str) {
         self.warn(text);
         *self
