@@ -60,6 +60,7 @@ impl Helpers {
     ///
     /// # Errors
     /// It cannot be started, or [`Helpers::give_up`] was called.
+    #[cfg(any(feature = "ssh", test))]
     pub(super) fn start(&self, command: &mut Command) -> io::Result<Helper> {
         self.started(command, false)
     }
@@ -138,6 +139,7 @@ impl Helpers {
 }
 
 impl Helper {
+    #[cfg(feature = "ssh")]
     pub(super) fn has_ended(&self) -> bool {
         !matches!(self.process().child.try_wait(), Ok(None))
     }
