@@ -22,6 +22,7 @@
 //!   how often a place is passed over.
 //! * `context.rs` and `nodes.rs` find names, also in the formats of `name_formats.rs`, which `templates.rs` matches;
 //!   `printed.rs` finds what commands print, `shape.rs` addresses.
+//! * `words.rs` keeps only known words of a log.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
 //!
@@ -71,6 +72,7 @@ mod templates;
 mod tests;
 mod tokens;
 mod view;
+mod words;
 
 pub use file::FileError;
 pub use outlet::{Cleared, Outlet};
@@ -138,6 +140,7 @@ pub struct Redactor {
     finder: Option<AhoCorasick>,
     networks: BTreeMap<[u8; 3], u16>,
     secrets: Learned,
+    words: words::Words,
     map: BTreeMap<String, String>,
     /// How many placeholders of each kind stand for something.
     given: BTreeMap<&'static str, usize>,

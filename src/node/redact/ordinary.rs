@@ -2,7 +2,10 @@
 //! (`probes/node/redact/words.txt`), alone, joined by signs or capitals, and beside small numbers;
 //! numbers, times and measures; paths.
 //!
-//! Not here: where only such words are kept. `telling.rs` and `tables.rs` decide that.
+//! A log has more words that tell nothing of who wrote it: those of `probes/node/redact/log-words.txt`, which
+//! [`is_of_logs`] knows too.
+//!
+//! Not here: where only such words are kept. `telling.rs`, `tables.rs` and `words.rs` decide that.
 #![forbid(unsafe_code)]
 
 use super::keys::is_chosen;
@@ -10,6 +13,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 const WORDS: &str = include_str!("../../../probes/node/redact/words.txt");
+const LOG_WORDS: &str = include_str!("../../../probes/node/redact/log-words.txt");
 /// Shorter words are ordinary.
 const BYTES_MIN: usize = 4;
 /// Shortest word that is told from one that was drawn at random.
@@ -18,6 +22,35 @@ const UNKNOWN_BYTES_MIN: usize = 8;
 const KNOWN_BYTES_MAX: usize = 64;
 /// Longest number behind a word, as in `worker12`.
 const DIGITS_MAX: usize = 3;
+/// Longest number behind the name of what is counted, as in `rank1024`.
+const COUNT_DIGITS_MAX: usize = 9;
+/// What is counted in a job.
+const COUNTED: [&str; 24] = [
+    "rank",
+    "node",
+    "worker",
+    "task",
+    "step",
+    "epoch",
+    "iter",
+    "iteration",
+    "channel",
+    "comm",
+    "group",
+    "proc",
+    "process",
+    "thread",
+    "layer",
+    "stage",
+    "shard",
+    "host",
+    "device",
+    "port",
+    "line",
+    "job",
+    "global",
+    "local",
+];
 /// Beginnings of words that are written as one with another word.
 const BEFORE: [&str; 14] = [
     "lib", "get", "set", "pre", "sub", "non", "un", "re", "dis", "net", "tcp", "gpu", "mem", "mis",
@@ -41,10 +74,11 @@ const FORMS: [(&str, &str); 15] = [
     ("ment", ""),
 ];
 
-static KNOWN: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
-    let lines = WORDS.lines().filter(|line| !line.starts_with('#'));
-    lines.flat_map(str::split_ascii_whitespace).collect()
-});
+/// Words that are listed.
+struct Vocabulary(HashSet<&'static str>);
+
+static ORDINARY: LazyLock<Vocabulary> = LazyLock::new(|| Vocabulary::of(&[WORDS]));
+static OF_LOGS: LazyLock<Vocabulary> = LazyLock::new(|| Vocabulary::of(&[WORDS, LOG_WORDS]));
 
 /// Whether a word, which has no white space, is ordinary.
 pub(super) fn is_ordinary(word: &str) -> bool {
@@ -68,14 +102,24 @@ pub(super) fn is_ordinary(word: &str) -> bool {
         return true;
     }
     word.split(|letter: char| !letter.is_ascii_alphanumeric())
-        .all(is_piece)
+        .all(|piece| ORDINARY.has_piece(piece))
+}
+
+/// Whether letters and digits are what logs have: listed words with a number, a short word, or a number.
+pub(super) fn is_of_logs(piece: &str) -> bool {
+    let counted = piece.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let is_count = piece.len() - counted.len() <= COUNT_DIGITS_MAX
+        && COUNTED
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(counted));
+    is_count || OF_LOGS.has_piece(piece)
 }
 
 /// Whether letters, at least eight, are no word that is known and no two of them.
 pub(super) fn is_unknown(word: &str) -> bool {
     word.len() >= UNKNOWN_BYTES_MIN
         && word.bytes().all(|byte| byte.is_ascii_alphabetic())
-        && !is_piece(word)
+        && !ORDINARY.has_piece(word)
 }
 
 /// Whether a number, a time, a version or a measure is written.
@@ -88,24 +132,78 @@ fn is_number(word: &str) -> bool {
         && !rest.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// Whether letters and digits are known words, with few other letters and digits among them.
-fn is_piece(piece: &str) -> bool {
-    if piece.len() < BYTES_MIN || piece.bytes().all(|byte| byte.is_ascii_digit()) {
-        return true;
+impl Vocabulary {
+    fn of(lists: &[&'static str]) -> Self {
+        let lines = lists.iter().flat_map(|list| list.lines());
+        let words = lines.filter(|line| !line.starts_with('#'));
+        Self(words.flat_map(str::split_ascii_whitespace).collect())
     }
-    if is_known(piece) {
-        return true;
-    }
-    let (mut known, mut short, mut digits) = (0, 0, 0);
-    for run in runs(piece) {
-        match run.as_bytes()[0].is_ascii_digit() {
-            true => digits += run.len(),
-            false if run.len() < BYTES_MIN => short += run.len(),
-            false if is_known(run) => known += run.len(),
-            false => return false,
+
+    /// Whether letters and digits are known words, with few other letters and digits among them.
+    fn has_piece(&self, piece: &str) -> bool {
+        if piece.len() < BYTES_MIN || piece.bytes().all(|byte| byte.is_ascii_digit()) {
+            return true;
         }
+        if self.has(piece) {
+            return true;
+        }
+        let (mut known, mut short, mut digits) = (0, 0, 0);
+        for run in runs(piece) {
+            match run.as_bytes()[0].is_ascii_digit() {
+                true => digits += run.len(),
+                false if run.len() < BYTES_MIN => short += run.len(),
+                false if self.has(run) => known += run.len(),
+                false => return false,
+            }
+        }
+        digits <= DIGITS_MAX && (short <= known || short + digits <= 2 * DIGITS_MAX && known == 0)
     }
-    digits <= DIGITS_MAX && (short <= known || short + digits <= 2 * DIGITS_MAX && known == 0)
+
+    /// Whether letters are a word that is listed, a form of one, or two of them.
+    fn has(&self, word: &str) -> bool {
+        if word.len() > KNOWN_BYTES_MAX {
+            return false;
+        }
+        let word = word.to_ascii_lowercase();
+        if self.lists(&word) {
+            return true;
+        }
+        let behind = |begin: &&str| {
+            word.strip_prefix(*begin)
+                .is_some_and(|rest| rest.len() >= BYTES_MIN && self.lists(rest))
+        };
+        if BEFORE.iter().any(behind) {
+            return true;
+        }
+        let mut splits = BYTES_MIN..(word.len() + 1).saturating_sub(BYTES_MIN);
+        word.is_ascii() && splits.any(|at| self.0.contains(&word[..at]) && self.lists(&word[at..]))
+    }
+
+    fn lists(&self, word: &str) -> bool {
+        self.0.contains(word)
+            || word
+                .strip_suffix('s')
+                .is_some_and(|stem| self.has_form(stem))
+            || self.has_form(word)
+    }
+
+    /// Whether a word is a form of one that is listed.
+    fn has_form(&self, word: &str) -> bool {
+        self.0.contains(word)
+            || FORMS.iter().any(|(end, instead)| {
+                let stem = word
+                    .strip_suffix(end)
+                    .filter(|stem| stem.len() + instead.len() >= BYTES_MIN - 1);
+                stem.is_some_and(|stem| match instead.is_empty() {
+                    // `stopped` and `running` double a letter.
+                    true => {
+                        self.0.contains(stem)
+                            || is_doubled(stem) && self.0.contains(&stem[..stem.len() - 1])
+                    }
+                    false => self.0.contains(format!("{stem}{instead}").as_str()),
+                })
+            })
+    }
 }
 
 /// Runs of digits, and of letters up to the next capital that begins a word.
@@ -131,48 +229,6 @@ fn runs(piece: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether letters are a word that is listed, a form of one, or two of them.
-fn is_known(word: &str) -> bool {
-    if word.len() > KNOWN_BYTES_MAX {
-        return false;
-    }
-    let word = word.to_ascii_lowercase();
-    if is_listed(&word) {
-        return true;
-    }
-    let behind = |begin: &&str| {
-        word.strip_prefix(*begin)
-            .is_some_and(|rest| rest.len() >= BYTES_MIN && is_listed(rest))
-    };
-    if BEFORE.iter().any(behind) {
-        return true;
-    }
-    let mut splits = BYTES_MIN..(word.len() + 1).saturating_sub(BYTES_MIN);
-    word.is_ascii() && splits.any(|at| KNOWN.contains(&word[..at]) && is_listed(&word[at..]))
-}
-
-fn is_listed(word: &str) -> bool {
-    KNOWN.contains(word) || word.strip_suffix('s').is_some_and(is_form) || is_form(word)
-}
-
-/// Whether a word is a form of one that is listed.
-fn is_form(word: &str) -> bool {
-    KNOWN.contains(word)
-        || FORMS.iter().any(|(end, instead)| {
-            let stem = word
-                .strip_suffix(end)
-                .filter(|stem| stem.len() + instead.len() >= BYTES_MIN - 1);
-            stem.is_some_and(|stem| match instead.is_empty() {
-                // `stopped` and `running` double a letter.
-                true => {
-                    KNOWN.contains(stem)
-                        || is_doubled(stem) && KNOWN.contains(&stem[..stem.len() - 1])
-                }
-                false => KNOWN.contains(format!("{stem}{instead}").as_str()),
-            })
-        })
-}
-
 fn is_doubled(stem: &str) -> bool {
     let bytes = stem.as_bytes();
     stem.is_ascii() && bytes.len() > BYTES_MIN && bytes[bytes.len() - 1] == bytes[bytes.len() - 2]
@@ -184,7 +240,7 @@ mod tests {
 
     #[test]
     fn two_words_that_are_listed_are_no_longer_than_what_is_looked_up() {
-        let longest = KNOWN.iter().map(|word| word.len()).max();
+        let longest = OF_LOGS.0.iter().map(|word| word.len()).max();
         assert!(longest.is_some_and(|longest| 2 * (longest + "ations".len()) <= KNOWN_BYTES_MAX));
     }
 
