@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tcpx_diagnose::findings_from_files;
 use tcpx_node::redact::Outlet;
-use tcpx_report::{self, Bundled, LogLines, Verified, bundle, gather, redacted, verify};
+use tcpx_report::{self, Bundled, LogLines, Verified, bundle, gather, learn, verify};
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
@@ -41,8 +41,9 @@ pub(crate) struct Arguments {
     /// Do not replace names and addresses, and keep all lines of logs.
     #[arg(long, conflicts_with = "verify")]
     no_redact: bool,
-    /// Keep also those lines of logs that are in no form that tcpxctl reads. They are redacted, but no search finds
-    /// every name and secret in what other programs print: read them before you send them.
+    /// Keep also those lines of logs that are in no form that tcpxctl reads, and all words of lines; else a word that
+    /// tcpxctl does not know becomes `word1`. They are redacted, but no search finds every name and secret in what other
+    /// programs print: read them before you send them.
     #[arg(long, conflicts_with = "verify")]
     all_lines: bool,
     /// Check a bundle's checksums, and search it for names, addresses and secrets.
@@ -97,7 +98,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
 /// What of a run leaves the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaves {
-    /// The run, redacted, and of the logs of other programs the lines that are known.
+    /// The run, redacted, and of the logs of other programs the lines and words that are known.
     KnownLines,
     /// The run and all lines of its logs, redacted.
     AllLines,
@@ -130,17 +131,16 @@ pub(crate) fn write(
         Leaves::AllLines | Leaves::AsItIs => LogLines::All,
     };
     let mut outlet = Outlet::of_command(!redact);
-    let mut story = gather(files, findings_from_files);
+    let story = gather(files, findings_from_files);
     if let Some(redactor) = outlet.redactor() {
-        story = redacted(story, redactor);
+        if leaves == Leaves::AllLines {
+            redactor.keep_words();
+        }
+        learn(&story, redactor);
     }
+    let id = outlet.name(&story.id);
     let out = out.map_or_else(
-        || {
-            PathBuf::from(format!(
-                "{}.tar.gz",
-                tcpx_words::units::file_name(&story.id)
-            ))
-        },
+        || PathBuf::from(format!("{}.tar.gz", tcpx_words::units::file_name(&id))),
         Path::to_owned,
     );
     let mut bundled = None;

@@ -10,12 +10,13 @@
 
 use super::gather::catalogue;
 use super::second_look::{revealing, told};
-use super::{Format, Language, Story, render, short};
+use super::{Format, Language, Story, redacted, render, short};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use tar::{Builder, EntryType, Header};
@@ -64,11 +65,11 @@ pub struct BundledFile {
     pub(crate) sha256: String,
 }
 
-/// Which lines of the logs of other programs a bundle has.
+/// Which lines and words of the logs of other programs a bundle has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLines {
     /// Those of forms that this program reads. What another program printed may be a name or a secret in any form, and
-    /// no search finds all of them.
+    /// no search finds all of them. The same holds for the words of a line.
     Known,
     /// All.
     All,
@@ -137,13 +138,22 @@ pub fn bundle(
             redactor.learn_file(name, bytes);
         }
     }
+    // Only now: of a quoted line, the whole log tells more names than the line.
+    let story = &match outlet.redactor() {
+        Some(redactor) if !story.redacted => Cow::Owned(redacted(story.clone(), redactor)),
+        _ => Cow::Borrowed(story),
+    };
     if lines == LogLines::Known {
         recorded.keep_known_lines();
     }
     let folders = folders(files, outlet);
     let mut cleared = BTreeMap::new();
     for (name, bytes) in recorded.files {
-        match outlet.file(&name, bytes) {
+        let file = match lines == LogLines::Known && name.starts_with(LOGS) {
+            true => outlet.log(&name, bytes),
+            false => outlet.file(&name, bytes),
+        };
+        match file {
             Ok(bytes) => drop(cleared.insert(cleared_name(&name, &folders, outlet), bytes)),
             Err(error) => recorded.cut.push(format!("{name} is omitted: {error}")),
         }

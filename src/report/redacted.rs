@@ -43,6 +43,7 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
             .for_each(|value| *value = redactor.redact_pair(&one.what, value));
     }
     let id = redactor.redact(&story.id);
+    known_words(&mut story, redactor);
     let redacted = serde_json::to_value(&story)
         .map(|value| redact_value(value, "", redactor))
         .and_then(serde_json::from_value);
@@ -56,6 +57,24 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
         redacted: true,
         ..redacted.unwrap_or(empty)
     }
+}
+
+/// Replaces the words of logs that are not known, in what is quoted of them.
+fn known_words(story: &mut Story, redactor: &mut Redactor) {
+    let mut replace = |text: &mut String| {
+        *text = redactor.redact(text);
+        *text = redactor.known_words(text);
+    };
+    for found in &mut story.log {
+        replace(&mut found.meaning);
+        found.causes.iter_mut().for_each(&mut replace);
+        found.next_step.iter_mut().for_each(&mut replace);
+        replace(&mut found.excerpt.text);
+    }
+    story
+        .unknown_lines
+        .iter_mut()
+        .for_each(|line| replace(&mut line.text));
 }
 
 /// The value of a key, redacted.

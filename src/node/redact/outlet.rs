@@ -102,6 +102,18 @@ impl Outlet {
         }
     }
 
+    /// As [`Outlet::file`], for the log of another program, which is plain text: only its known words stay.
+    ///
+    /// # Errors
+    /// The file cannot be searched.
+    pub fn log(&mut self, name: &str, bytes: Vec<u8>) -> Result<Cleared, FileError> {
+        let cleared = self.file(name, bytes)?;
+        Ok(match &mut self.redactor {
+            Some(redactor) => Cleared(redactor.known_words(&cleared.text()).into_bytes()),
+            None => cleared,
+        })
+    }
+
     /// The name of a file or the target of a link.
     pub fn name(&mut self, name: &str) -> String {
         match &mut self.redactor {

@@ -1,6 +1,7 @@
 //! Reports of made-up runs, in every format.
 
 pub(crate) mod fixture;
+mod known;
 mod kv;
 mod mesh;
 mod planted;

@@ -255,3 +255,45 @@ fn a_host_named_like_a_keyword_does_not_damage_a_redacted_story() {
         );
     }
 }
+
+#[test]
+fn a_bundle_has_only_the_words_of_logs_that_are_known() {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    let logs = run.path().join("logs");
+    std::fs::create_dir_all(&logs).expect("made");
+    let log = "node0:71:79 [3] transport/net_ib.cc:77 NCCL WARN stage vexumoki of kalo-gpu3 has no thing-umbrox-7\n\
+        RuntimeError: vexumoki is gone\n";
+    std::fs::write(logs.join("a.log"), log).expect("written");
+    let files = RunFiles::open(run.path()).expect("a run");
+    let sent = |lines| {
+        let mut redactor = Redactor::default();
+        if lines == LogLines::All {
+            redactor.keep_words();
+        }
+        let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(redactor));
+        bundle(&files, &gather(&files), lines, &mut outlet, &mut sent).expect("packed");
+        let place = run.path().join("sent.tar.gz");
+        std::fs::write(&place, sent).expect("written");
+        RunFiles::open(&place).expect("a bundle")
+    };
+    let known = sent(LogLines::Known);
+    let text = known.read("logs/a.log", 1 << 20).expect("there");
+    let expected = "NCCL WARN stage word0 of word1 has no word2\nRuntimeError: word0 is gone\n";
+    assert!(
+        text.ends_with(expected.as_bytes()),
+        "{}",
+        String::from_utf8_lossy(&text)
+    );
+    for name in known.names() {
+        let bytes = known.read(&name, 1 << 26).expect("read");
+        assert!(
+            memchr::memmem::find(&bytes, b"vexumoki").is_none(),
+            "{name}"
+        );
+    }
+    let all = sent(LogLines::All)
+        .read("logs/a.log", 1 << 20)
+        .expect("there");
+    assert!(all.ends_with(b"RuntimeError: vexumoki is gone\n"));
+}

@@ -1,0 +1,61 @@
+//! What a bundle keeps of a log comes to the same findings as the log.
+
+use crate::gather::catalogue;
+use tcpx_logs::{KnownLines, LogFilter, LogReader};
+use tcpx_node::redact::Redactor;
+
+/// A case whose finding needs a word that nobody can tell from a password: `b3000NCCL`, which two ranks wrote.
+const WRITTEN_BY_TWO: &str =
+    "the address of a GPU ends before text that another rank wrote behind it";
+
+#[derive(serde::Deserialize)]
+struct Cases {
+    case: Vec<Case>,
+}
+
+#[derive(serde::Deserialize)]
+struct Case {
+    name: String,
+    log: String,
+}
+
+/// The transport, and of each finding its signature, severity, line and role.
+fn findings(log: &str) -> String {
+    let filter = LogFilter::default();
+    let mut reader = LogReader::new(catalogue().expect("sound"), &filter);
+    reader.stream("x.log", log.as_bytes());
+    let report = reader.report();
+    let found = report.findings.iter().map(|one| {
+        format!(
+            "\n{} {:?} {} {:?}",
+            one.signature, one.severity, one.first.line, one.role
+        )
+    });
+    format!("{}{}", report.transport.verdict, found.collect::<String>())
+}
+
+#[test]
+fn the_known_words_of_known_lines_come_to_the_same_findings() {
+    let cases: Cases = toml::from_str(include_str!("../../logs/golden.toml")).expect("cases");
+    let differs = |case: &Case| {
+        let known = KnownLines::of(catalogue().expect("sound"), case.log.as_bytes());
+        let mut redactor = Redactor::default();
+        let redacted = redactor.redact(&String::from_utf8_lossy(&known.text));
+        let words = redactor.known_words(&redacted);
+        let (whole, left) = (findings(&case.log), findings(&words));
+        (whole != left).then(|| format!("{}: {whole}\nbut left:\n{left}\nof\n{words}\n", case.name))
+    };
+    let different: Vec<String> = cases
+        .case
+        .iter()
+        .filter(|case| case.name != WRITTEN_BY_TWO)
+        .filter_map(differs)
+        .collect();
+    assert!(
+        different.is_empty(),
+        "{} of {}: {}",
+        different.len(),
+        cases.case.len(),
+        different.concat()
+    );
+}
