@@ -158,6 +158,15 @@ pub fn bundle(
             Err(error) => recorded.cut.push(format!("{name} is omitted: {error}")),
         }
     }
+    let unknown = outlet
+        .redactor()
+        .map_or(0, |redactor| redactor.unknown_words());
+    if unknown > 0 {
+        let words = tcpx_words::units::counted(unknown, "word");
+        recorded.cut.push(format!(
+            "{words} of logs that tcpxctl does not know became word0, word1 and so on; --all-lines keeps them"
+        ));
+    }
     let reports = [
         ("report.html", Format::Html),
         ("report.md", Format::Markdown),

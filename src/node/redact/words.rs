@@ -57,6 +57,11 @@ impl Redactor {
         self.words.are_kept = true;
     }
 
+    /// How many words of logs were replaced so far.
+    pub fn unknown_words(&self) -> usize {
+        self.words.numbers.len()
+    }
+
     /// A redacted text of a log with a placeholder for every word that is not known.
     pub fn known_words(&mut self, text: &str) -> String {
         if self.words.are_kept {

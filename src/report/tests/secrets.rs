@@ -272,7 +272,15 @@ fn a_bundle_has_only_the_words_of_logs_that_are_known() {
             redactor.keep_words();
         }
         let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(redactor));
-        bundle(&files, &gather(&files), lines, &mut outlet, &mut sent).expect("packed");
+        let bundled =
+            bundle(&files, &gather(&files), lines, &mut outlet, &mut sent).expect("packed");
+        assert_eq!(
+            bundled
+                .cut
+                .iter()
+                .any(|cut| cut.starts_with("3 words of logs")),
+            lines == LogLines::Known
+        );
         let place = run.path().join("sent.tar.gz");
         std::fs::write(&place, sent).expect("written");
         RunFiles::open(&place).expect("a bundle")
