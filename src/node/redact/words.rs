@@ -160,6 +160,20 @@ fn is_of_sentence(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_random_word_never_stays(
+            before in "(NCCL WARN |key=|/data/|\"|[^a-zA-Z0-9_!$%^-]{0,3})",
+            word in "[a-z]{3}[A-Z]{3}[0-9]{2}[a-z]{3}[0-9]|[g-z]{2}[0-9][g-z]{2}[0-9]{3}[g-z]{2}",
+            behind in "( failed|/x|,|[^a-zA-Z0-9_!$%^-]{0,3})",
+        ) {
+            let left = Redactor::default().known_words(&format!("{before}{word}{behind}"));
+            prop_assert!(!left.contains(&word), "{left}");
+            prop_assert_eq!(Redactor::default().known_words(&left), left);
+        }
+    }
 
     #[test]
     fn a_word_that_no_list_has_leaves_as_a_placeholder() {
