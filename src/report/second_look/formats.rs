@@ -224,7 +224,7 @@ const FORMATS: [Format; 49] = [
     (
         "an internal host name",
         r"\b[A-Za-z0-9][\w-]*\.(?:[\w-]+\.)*(?:internal|corp|intranet)\b",
-        never,
+        is_replaced_host,
     ),
     (
         "a Kubernetes pod",
@@ -281,6 +281,20 @@ pub(super) fn find(line: &str) -> Vec<Found> {
 
 fn never(_: &str) -> bool {
     false
+}
+
+/// Whether the owner of a domain, and its host unless that is a letter or two, are placeholders.
+fn is_replaced_host(text: &str) -> bool {
+    let is_placeholder = |label: &str| {
+        let kind = label.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        kind.len() < label.len() && ["word", "node", "project"].contains(&kind)
+    };
+    let mut labels = text.split('.');
+    let host = labels.next().unwrap_or_default();
+    let owner = labels.nth_back(1);
+    (host.len() < 3 || is_placeholder(host))
+        && owner.is_none_or(is_placeholder)
+        && (owner.is_some() || is_placeholder(host))
 }
 
 /// Hashes and ids stand behind the name of their kind.
@@ -393,4 +407,28 @@ fn is_placeholder_name(text: &str) -> bool {
 fn is_placeholder_path(text: &str) -> bool {
     let name = text.rsplit('/').next().unwrap_or_default();
     super::is_placeholder(name) || name == "root" || name.len() < 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_replaced_where_its_owner_is() {
+        for text in [
+            "x.us-central1-a.c.project20.internal",
+            "word1.word2.internal",
+            "node3.corp",
+        ] {
+            assert!(is_replaced_host(text), "{text}");
+        }
+        for text in [
+            "maple-7.us-central1-a.c.project20.internal",
+            "x.c.maple.internal",
+            "word1.maple.corp",
+            "db.corp",
+        ] {
+            assert!(!is_replaced_host(text), "{text}");
+        }
+    }
 }
