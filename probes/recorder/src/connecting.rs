@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 use crate::address::{ADDRESS_WORDS, Address};
+use crate::atomic::{AtomicU64, Ordering::*};
 use crate::format::header;
 use crate::words::Words;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+#[cfg(not(all(test, loom)))]
+use std::mem::offset_of;
 
 /// A `connect` that has not been called for so long makes room for another one.
 const ABANDONED_NS: u64 = 5_000_000_000;
@@ -40,59 +42,105 @@ impl Connecting {
     }
 }
 
-/// The place for it in the header of a file that is written.
-pub(crate) struct Place<'a>(pub(crate) &'a [AtomicU64]);
+/// The place for it in the header of a file, laid out as [`crate::format`] describes.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Place {
+    taken: AtomicU64,
+    since_ns: AtomicU64,
+    last_ns: AtomicU64,
+    calls: AtomicU64,
+    peer: [AtomicU64; ADDRESS_WORDS],
+}
 
-impl Place<'_> {
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        &self.0[offset / 8]
-    }
-
-    fn peer(&self, at: usize) -> &AtomicU64 {
-        self.word(header::CONNECT_PEER + 8 * at)
-    }
-
+impl Place {
     /// Notes a call to this listener. Returns whether the place holds it.
     pub(crate) fn enter(&self, listener: Option<Address>, now_ns: u64) -> bool {
         let peer = listener.map_or([0; ADDRESS_WORDS], Address::to_words);
-        let taken = self.word(header::CONNECT_TAKEN);
-        if taken.load(Acquire) == TAKEN {
-            if (0..ADDRESS_WORDS).all(|at| self.peer(at).load(Relaxed) == peer[at]) {
-                self.word(header::CONNECT_CALLS).fetch_add(1, Relaxed);
-                self.word(header::CONNECT_LAST).store(now_ns, Relaxed);
+        if self.taken.load(Acquire) == TAKEN {
+            if self.is_of(peer) {
+                self.calls.fetch_add(1, Relaxed);
+                self.last_ns.store(now_ns, Relaxed);
                 return true;
             }
-            let last_ns = self.word(header::CONNECT_LAST).load(Relaxed);
+            let last_ns = self.last_ns.load(Relaxed);
             if now_ns.saturating_sub(last_ns) < ABANDONED_NS {
                 return false;
             }
         }
-        let before = taken.load(Acquire);
+        let before = self.taken.load(Acquire);
         let is_own = before != WRITING
-            && taken
+            && self
+                .taken
                 .compare_exchange(before, WRITING, AcqRel, Relaxed)
                 .is_ok();
         if is_own {
-            self.word(header::CONNECT_SINCE).store(0, Relaxed);
-            for (at, word) in peer.into_iter().enumerate() {
-                self.peer(at).store(word, Relaxed);
+            self.since_ns.store(0, Relaxed);
+            for (word, value) in self.peer.iter().zip(peer) {
+                word.store(value, Relaxed);
             }
-            self.word(header::CONNECT_CALLS).store(1, Relaxed);
-            self.word(header::CONNECT_LAST).store(now_ns, Relaxed);
+            self.calls.store(1, Relaxed);
+            self.last_ns.store(now_ns, Relaxed);
             // Readers look at it first.
-            self.word(header::CONNECT_SINCE).store(now_ns, Release);
-            taken.store(TAKEN, Release);
+            self.since_ns.store(now_ns, Release);
+            self.taken.store(TAKEN, Release);
         }
         is_own
     }
 
+    /// Holds nothing.
+    #[cfg(test)]
+    pub(crate) fn empty() -> Self {
+        Self {
+            taken: AtomicU64::new(0),
+            since_ns: AtomicU64::new(0),
+            last_ns: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            peer: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    fn is_of(&self, peer: [u64; ADDRESS_WORDS]) -> bool {
+        let words = self.peer.iter().map(|word| word.load(Relaxed));
+        words.eq(peer)
+    }
+
     /// Notes that a call which the place holds returned; with `is_over`, it gave a comm or failed.
     pub(crate) fn leave(&self, is_over: bool, now_ns: u64) {
-        self.word(header::CONNECT_LAST).store(now_ns, Relaxed);
+        self.last_ns.store(now_ns, Relaxed);
         if is_over {
-            self.word(header::CONNECT_SINCE).store(0, Relaxed);
-            self.word(header::CONNECT_TAKEN).store(FREE, Release);
+            self.since_ns.store(0, Relaxed);
+            self.taken.store(FREE, Release);
         }
+    }
+}
+
+/// Where the fields are in the file. A reader of memory copies them; the atomics of loom are larger.
+#[cfg(not(all(test, loom)))]
+const _: () = {
+    assert!(offset_of!(Place, taken) == 0);
+    assert!(offset_of!(Place, since_ns) == header::CONNECT_SINCE - header::CONNECT_TAKEN);
+    assert!(offset_of!(Place, last_ns) == header::CONNECT_LAST - header::CONNECT_TAKEN);
+    assert!(offset_of!(Place, calls) == header::CONNECT_CALLS - header::CONNECT_TAKEN);
+    assert!(offset_of!(Place, peer) == header::CONNECT_PEER - header::CONNECT_TAKEN);
+};
+
+#[cfg(all(test, any(loom, miri)))]
+impl crate::in_file::InFile for Place {
+    const BYTES: usize = 64;
+
+    #[cfg(loom)]
+    fn zeroed() -> Self {
+        Self::empty()
+    }
+
+    fn copy(&self, at: usize, from: usize, to: &mut [u8]) {
+        let at = at - header::CONNECT_TAKEN;
+        self.taken.copy(at + header::CONNECT_TAKEN, from, to);
+        self.since_ns.copy(at + header::CONNECT_SINCE, from, to);
+        self.last_ns.copy(at + header::CONNECT_LAST, from, to);
+        self.calls.copy(at + header::CONNECT_CALLS, from, to);
+        self.peer.copy(at + header::CONNECT_PEER, from, to);
     }
 }
 
@@ -143,8 +191,7 @@ mod tests {
 
     #[test]
     fn a_connect_that_is_called_no_more_makes_room_for_another_one() {
-        let words: Vec<AtomicU64> = (0..512).map(|_| AtomicU64::new(0)).collect();
-        let place = Place(&words);
+        let place = Place::empty();
         assert!(place.enter(listener(1), 10));
         place.leave(false, 20);
         assert!(!place.enter(listener(2), ABANDONED_NS));

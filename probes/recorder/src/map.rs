@@ -8,8 +8,9 @@
     reason = "maps a file and shares its words with other processes"
 )]
 
+use crate::connecting::Place as Connecting;
 use crate::fork::{Registration, empty_in_children};
-use crate::format::{EVENT_BYTES, HEADER_BYTES, SLOT_BYTES};
+use crate::format::{EVENT_BYTES, HEADER_BYTES, SLOT_BYTES, header};
 use crate::ring::Place;
 use crate::slot::Slot;
 use std::fs::File;
@@ -104,6 +105,15 @@ impl Map {
         // SAFETY: the mapping begins on a page and is longer than the header;
         // any bytes are valid atomics, whoever else writes them.
         unsafe { &*self.base.cast() }
+    }
+
+    /// The place of a `connect` that has given no comm.
+    pub(crate) fn connecting(&self) -> &Connecting {
+        // SAFETY: the mapping is longer than the header.
+        let place = unsafe { self.base.add(header::CONNECT_TAKEN) };
+        // SAFETY: the offset in the page is a multiple of 8, and the place ends before the next
+        // field; any bytes are valid atomics, whoever else writes them.
+        unsafe { &*place.cast::<Connecting>() }
     }
 
     /// A slot. `index` is below the number of slots handed out, and so within the mapping.

@@ -15,7 +15,6 @@
 
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::connecting::Place;
 use crate::file;
 use crate::folder::{Folder, SHARED_MEMORY, c_string};
 use crate::format::{
@@ -518,7 +517,7 @@ impl Recorder {
     pub fn enter_connect(&self, listener: Option<Address>) -> ConnectToken {
         let setup = self.enter_setup(Call::Connect);
         ConnectToken {
-            is_held: Place(self.map.header()).enter(listener, setup.entered_ns),
+            is_held: self.map.connecting().enter(listener, setup.entered_ns),
             setup,
         }
     }
@@ -526,7 +525,9 @@ impl Recorder {
     /// Records that `connect` returned `code`, and whether it gave a comm.
     pub fn leave_connect(&self, token: ConnectToken, code: i32, has_comm: bool) {
         if token.is_held {
-            Place(self.map.header()).leave(has_comm || code != 0, self.now_ns());
+            self.map
+                .connecting()
+                .leave(has_comm || code != 0, self.now_ns());
         }
         self.leave_setup(token.setup, code, has_comm);
     }
