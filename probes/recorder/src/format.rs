@@ -70,10 +70,9 @@
 //! | 616 | 8 | ended, when the writer ended; 0 unless its parent wrote it afterwards |
 //! | 624 | 8 | ended_how: in bits 32..34 0 unknown, 1 exited, 2 killed; code or signal in the low half |
 //! | 632 | 8 | seen, when its parent last saw the writer running; 0 if it does not look |
-//! | 640 | 8 | connect_taken: 0 free, 1 the fields below are of a `connect` that has given no comm yet, 2 they are being written |
-//! | 648 | 8 | connect_since, when it was called first; 0 while there is none |
+//! | 640 | 8 | connect_state: in bits 0..2 0 free, 1 the fields below are of a `connect` that has given no comm yet, 2 they are being written; in 2..8 threads inside; in 8..40 calls so far; in 40..64 its number |
+//! | 648 | 8 | connect_since, when it was called first |
 //! | 656 | 8 | connect_last, when it was last entered or returned |
-//! | 664 | 8 | connect_calls, how often it was called |
 //! | 672 | 32 | connect_peer, the address of its listener |
 //! | 704 | 8 | rings_refused, comms that got a slot and no memory for their ring; 0 in files of older writers |
 //! | 1024 | 2048 | devices, 32 entries of 64 bytes: device n at 1024 + 64 n, zero while unknown |
@@ -237,6 +236,8 @@ pub const DEVICES: usize = 32;
 pub(crate) const ERROR_KINDS: usize = 10;
 /// Value of `channel` if no engine numbered the slot.
 pub(crate) const NO_CHANNEL: u32 = u32::MAX;
+/// Bytes of the header about a `connect` that has given no comm.
+pub(crate) const CONNECT_BYTES: usize = 64;
 /// Suffix of recorder file names, `NAME-PID-START.tcpxrec`.
 pub const FILE_SUFFIX: &str = ".tcpxrec";
 
@@ -282,10 +283,9 @@ pub mod header {
     pub(crate) const ENDED_NS: usize = 616;
     pub(crate) const ENDED_HOW: usize = 624;
     pub(crate) const SEEN_NS: usize = 632;
-    pub(crate) const CONNECT_TAKEN: usize = 640;
+    pub(crate) const CONNECT_STATE: usize = 640;
     pub(crate) const CONNECT_SINCE: usize = 648;
     pub(crate) const CONNECT_LAST: usize = 656;
-    pub(crate) const CONNECT_CALLS: usize = 664;
     pub(crate) const CONNECT_PEER: usize = 672;
     pub(crate) const RINGS_REFUSED: usize = 704;
     pub const DEVICES: usize = 1024;

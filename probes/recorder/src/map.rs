@@ -110,7 +110,7 @@ impl Map {
     /// The place of a `connect` that has given no comm.
     pub(crate) fn connecting(&self) -> &Connecting {
         // SAFETY: the mapping is longer than the header.
-        let place = unsafe { self.base.add(header::CONNECT_TAKEN) };
+        let place = unsafe { self.base.add(header::CONNECT_STATE) };
         // SAFETY: the offset in the page is a multiple of 8, and the place ends before the next
         // field; any bytes are valid atomics, whoever else writes them.
         unsafe { &*place.cast::<Connecting>() }

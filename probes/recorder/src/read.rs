@@ -319,7 +319,10 @@ pub(crate) fn read_header(source: &impl Source) -> Result<Header, ReadError> {
     }
     let page = Words(&page);
     match page.u32(header::VERSION) {
-        VERSION => Header::decode(page),
+        VERSION => Ok(Header {
+            connecting: Connecting::read(source, page)?,
+            ..Header::decode(page)?
+        }),
         other => Err(ReadError::OtherVersion(other)),
     }
 }
@@ -466,7 +469,7 @@ impl Header {
             setup_calls: page.u64(header::SETUP_CALLS_ENTERED),
             setup_calls_inside: page.u64(header::SETUP_CALLS_ENTERED).saturating_sub(left),
             setup_at_ns: Some(page.u64(header::SETUP_AT_NS)).filter(|ns| *ns != 0),
-            connecting: Connecting::decode(&page),
+            connecting: None,
             setup_errors: page.u64(header::SETUP_ERRORS),
             setup_last_error: page.failed_call(header::SETUP_LAST_ERROR),
             setup_events: page.u64(header::SETUP_EVENTS),

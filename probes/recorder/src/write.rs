@@ -15,6 +15,7 @@
 
 use crate::address::Address;
 use crate::clock::Clock;
+use crate::connecting::Held;
 use crate::file;
 use crate::folder::{Folder, SHARED_MEMORY, c_string};
 use crate::format::{
@@ -84,8 +85,8 @@ pub struct SetupToken {
 #[must_use]
 pub struct ConnectToken {
     setup: SetupToken,
-    /// The header tells of it.
-    is_held: bool,
+    /// Present if the header tells of it.
+    held: Option<Held>,
 }
 
 /// What [`Recorder::settle`] found.
@@ -517,17 +518,16 @@ impl Recorder {
     pub fn enter_connect(&self, listener: Option<Address>) -> ConnectToken {
         let setup = self.enter_setup(Call::Connect);
         ConnectToken {
-            is_held: self.map.connecting().enter(listener, setup.entered_ns),
+            held: self.map.connecting().enter(listener, setup.entered_ns),
             setup,
         }
     }
 
     /// Records that `connect` returned `code`, and whether it gave a comm.
     pub fn leave_connect(&self, token: ConnectToken, code: i32, has_comm: bool) {
-        if token.is_held {
-            self.map
-                .connecting()
-                .leave(has_comm || code != 0, self.now_ns());
+        if let Some(held) = token.held {
+            let is_over = has_comm || code != 0;
+            self.map.connecting().leave(held, is_over, self.now_ns());
         }
         self.leave_setup(token.setup, code, has_comm);
     }
