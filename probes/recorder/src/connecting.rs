@@ -305,4 +305,40 @@ mod tests {
         assert!(called(&place, 2, ABANDONED_NS + 20));
         assert!(!called(&place, 1, ABANDONED_NS + 30));
     }
+
+    #[test]
+    fn a_connect_that_does_not_return_makes_no_room() {
+        let place = Place::empty();
+        let inside = place.enter(listener(1), 10).expect("there is room");
+        assert!(!called(&place, 2, ABANDONED_NS + 10));
+        place.leave(inside, false, ABANDONED_NS + 20);
+        assert!(!called(&place, 2, ABANDONED_NS + 30));
+        assert!(called(&place, 2, 2 * ABANDONED_NS + 20));
+    }
+
+    #[test]
+    fn the_end_of_a_connect_that_gave_way_does_not_end_another_one() {
+        let place = Place::empty();
+        let [first, again] = [10, 20].map(|at_ns| place.enter(listener(1), at_ns));
+        place.leave(first.expect("there is room"), true, 30);
+        let other = place.enter(listener(2), 40).expect("there is room");
+        place.leave(again.expect("the same one"), true, 50);
+        assert!(!called(&place, 1, 60), "the other one has the place");
+        place.leave(other, true, 70);
+        assert!(called(&place, 1, 80));
+    }
+
+    #[test]
+    fn counts_have_bounds() {
+        let place = Place::empty();
+        let calls = || place.enter(listener(1), 10);
+        let mut inside: Vec<_> = std::iter::from_fn(calls).take(1_000).collect();
+        assert_eq!(inside.len() as u64, State::INSIDE_MAX);
+        place.leave(inside.pop().expect("one"), false, 20);
+        assert!(calls().is_some());
+        let most = State(TAKEN | State::CALLS_MAX << State::CALLS_SHIFT).entered();
+        let (calls, number) = (most.calls(), most.number());
+        assert_eq!((calls, number), (State::CALLS_MAX, 0));
+        assert_eq!(State(u64::MAX).next(), State(WRITING), "it begins again");
+    }
 }
