@@ -12,7 +12,9 @@
 //! of the language.
 #![forbid(unsafe_code)]
 
+use crate::address::Address;
 use crate::atomic::{Ordering::*, fence};
+use crate::connecting::{self, Held};
 use crate::events::read_events;
 use crate::format::{Call, EventKind, HEADER_BYTES, Role, SLOT_BYTES, header};
 use crate::fuzzing::makes_sense;
@@ -26,13 +28,15 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 use std::io;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const RING_EVENTS: usize = 2;
 
-/// A recorder's file with one slot; its header does not change.
+/// A recorder's file with one slot. Of its header, only what tells of a `connect` changes.
 struct Shared {
     header: Vec<u8>,
+    connecting: connecting::Place,
     rings_at: usize,
     slot: Slot,
     ring: [Place; RING_EVENTS],
@@ -46,6 +50,13 @@ impl Source for Shared {
         if from < HEADER_BYTES {
             let length = buffer.len().min(HEADER_BYTES - from);
             buffer[..length].copy_from_slice(&self.header[from..from + length]);
+            // Of a whole header only the first word is looked at.
+            let looked_at = match from {
+                0 => buffer.len().min(header::CONNECT_STATE + 8),
+                _ => buffer.len(),
+            };
+            self.connecting
+                .copy(header::CONNECT_STATE, from, &mut buffer[..looked_at]);
         } else if from < HEADER_BYTES + SLOT_BYTES {
             self.slot.copy(HEADER_BYTES, from, buffer);
         } else {
@@ -142,6 +153,17 @@ fn with_stack(run: impl FnOnce() + Send + 'static) {
 
 /// Runs `written` beside a reader in every order with at most two preemptions.
 fn explore(name: &str, begun: fn(&Shared), written: fn(&Shared)) {
+    explore_all(name, begun, [check], written, check);
+}
+
+/// Runs `written` beside `others`, and then `at_end`.
+fn explore_all<const N: usize>(
+    name: &str,
+    begun: fn(&Shared),
+    others: [fn(&Shared); N],
+    written: fn(&Shared),
+    at_end: fn(&Shared),
+) {
     let (header, rings_at) = new_header();
     let runs = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let counted = runs.clone();
@@ -157,17 +179,22 @@ fn explore(name: &str, begun: fn(&Shared), written: fn(&Shared)) {
         with_stack(move || {
             let shared = Shared {
                 header,
+                connecting: connecting::Place::empty(),
                 rings_at,
                 slot: Slot::zeroed(),
                 ring: InFile::zeroed(),
             };
             begun(&shared);
             let shared = Arc::new(shared);
-            let read = shared.clone();
-            let reads = spawn(move || check(&read));
+            let threads = others.map(|run| {
+                let shared = shared.clone();
+                spawn(move || run(&shared))
+            });
             written(&shared);
-            reads.join().expect("no panic");
-            check(&shared);
+            for thread in threads {
+                thread.join().expect("no panic");
+            }
+            at_end(&shared);
         });
     });
     let runs = runs.load(std::sync::atomic::Ordering::Relaxed);
@@ -208,5 +235,110 @@ fn a_slot_that_is_opened_while_it_is_read_is_absent_or_whole() {
         "opened",
         |_| {},
         |shared| shared.slot.begin(&OPENING, 1, 1_000),
+    );
+}
+
+/// Listeners differ in both words of their addresses.
+fn listener(number: u16) -> Option<Address> {
+    Some(Address {
+        ip: Ipv4Addr::new(10, 0, 0, number as u8).into(),
+        port: number,
+        scope: 0,
+    })
+}
+
+/// Until the next listener is called: those before are abandoned by then, unless a thread is inside.
+const APART_NS: u64 = 10_000_000_000;
+
+/// When `connect` to a listener is called first.
+fn called_ns(number: u16) -> u64 {
+    u64::from(number) * APART_NS
+}
+
+fn enter(shared: &Shared, number: u16) -> Option<Held> {
+    let place = &shared.connecting;
+    place.enter(listener(number), called_ns(number))
+}
+
+fn leave(shared: &Shared, held: Option<Held>, is_over: bool, now_ns: u64) {
+    if let Some(held) = held {
+        shared.connecting.leave(held, is_over, now_ns);
+    }
+}
+
+/// The listener of the `connect` that is told: the one that was called then.
+fn told(shared: &Shared) -> Option<u16> {
+    let told = read_header(shared).expect("a header").connecting?;
+    let number = (told.since_ns / APART_NS) as u16;
+    assert_eq!(told.since_ns, called_ns(number), "{told:?}");
+    assert_eq!(told.peer, listener(number), "{told:?}");
+    assert!(told.calls > 0 && told.last_ns >= told.since_ns, "{told:?}");
+    Some(number)
+}
+
+#[test]
+fn a_connect_that_gives_way_to_another_is_never_told_with_its_listener() {
+    explore_all(
+        "replaced",
+        |_| {},
+        [|shared| _ = told(shared)],
+        |shared| {
+            let first = enter(shared, 1);
+            leave(shared, first, true, called_ns(1) + 1);
+            assert!(enter(shared, 2).is_some());
+        },
+        |shared| _ = told(shared),
+    );
+}
+
+/// Whether the place tells of the one that it holds, if any.
+fn is_told(shared: &Shared, number: u16, is_held: bool) {
+    if is_held {
+        assert_eq!(told(shared), Some(number));
+    }
+}
+
+#[test]
+fn of_two_threads_that_connect_one_is_told_until_it_is_over() {
+    explore_all(
+        "two threads",
+        |_| {},
+        [
+            |shared| _ = told(shared),
+            |shared| {
+                let held = enter(shared, 1);
+                is_told(shared, 1, held.is_some());
+                leave(shared, held, true, called_ns(1) + 1);
+                assert_ne!(told(shared), Some(1));
+            },
+        ],
+        |shared| {
+            let held = enter(shared, 2);
+            let is_held = held.is_some();
+            is_told(shared, 2, is_held);
+            leave(shared, held, false, called_ns(2) + 1);
+            is_told(shared, 2, is_held);
+        },
+        |shared| _ = told(shared),
+    );
+}
+
+#[test]
+fn a_connect_that_is_called_again_while_another_takes_its_place_is_one_of_both() {
+    explore_all(
+        "called again",
+        |shared| {
+            let held = enter(shared, 1);
+            leave(shared, held, false, called_ns(1) + 1);
+        },
+        [|shared| {
+            let held = enter(shared, 1);
+            leave(shared, held, true, called_ns(1) + 2);
+        }],
+        |shared| {
+            let held = enter(shared, 2);
+            is_told(shared, 2, held.is_some());
+        },
+        |shared| _ = told(shared),
     );
 }
