@@ -10,9 +10,10 @@
 //! which the real reader reads word by word.
 #![forbid(unsafe_code)]
 
-use crate::atomic::{Ordering::*, fence};
+use crate::address::Address;
+use crate::atomic::{AtomicU64, Ordering::*, fence};
 use crate::events::read_events;
-use crate::format::{Call, EVENT_BYTES, EventKind, HEADER_BYTES, Role, SLOT_BYTES};
+use crate::format::{Call, EVENT_BYTES, EventKind, HEADER_BYTES, Role, SLOT_BYTES, header};
 use crate::fuzzing::makes_sense;
 use crate::in_file::InFile;
 use crate::map::{Map, Shape};
@@ -22,6 +23,8 @@ use crate::slot::{Addresses, Opening};
 use crate::{ChannelSample, State};
 use std::fs::File;
 use std::io;
+use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::path::Path;
 use std::thread;
 
@@ -33,11 +36,14 @@ const SHAPE: Shape = Shape {
 };
 const MESSAGES: u64 = 2;
 
-/// A recorder's file with two slots and their rings; its header does not change.
+/// A recorder's file with two slots and their rings. Of its header, only the words change.
 struct Memory {
     header: Vec<u8>,
     map: Map,
 }
+
+/// The words of the header that change.
+const WORDS: Range<usize> = header::CHANNEL_COUNT / 8..header::RINGS_REFUSED / 8 + 1;
 
 impl Memory {
     fn new() -> Self {
@@ -47,8 +53,16 @@ impl Memory {
         header.truncate(HEADER_BYTES);
         let nothing = File::open("/dev/null").expect("readable");
         let map = Map::new(&nothing, SHAPE).expect("memory");
+        let (words, _) = header.as_chunks();
+        for (word, bytes) in map.header().iter().zip(words).take(WORDS.end) {
+            word.store(u64::from_le_bytes(*bytes), Relaxed);
+        }
         (0..2).for_each(|index| map.show_ring(index));
         Self { header, map }
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        &self.map.header()[offset / 8]
     }
 
     /// The life of a receive comm, twice, as the thread that drives it writes it.
@@ -115,6 +129,9 @@ impl Source for Memory {
         if from < HEADER_BYTES {
             let length = buffer.len().min(HEADER_BYTES - from);
             buffer[..length].copy_from_slice(&self.header[from..from + length]);
+            for at in WORDS {
+                self.map.header()[at].copy(at * 8, from, buffer);
+            }
         }
         let end = from + buffer.len();
         let is_read = |at: usize, bytes: usize| at + bytes > from && at < end;
@@ -157,4 +174,58 @@ fn two_comms_are_written_by_two_threads_while_a_third_reads() {
             (MESSAGES, MESSAGES, MESSAGES)
         );
     }
+}
+
+const CONNECTS: u16 = 6;
+
+fn listener(number: u16) -> Option<Address> {
+    Some(Address {
+        ip: Ipv4Addr::new(10, 0, 0, number as u8).into(),
+        port: number,
+        scope: 0,
+    })
+}
+
+/// Connects to one listener after the other, each called twice, at times by which it is known.
+fn connect(memory: &Memory, listeners: impl Iterator<Item = u16>) {
+    let place = memory.map.connecting();
+    for number in listeners {
+        let at_ns = u64::from(number) * 1_000;
+        for is_over in [false, true] {
+            if let Some(held) = place.enter(listener(number), at_ns) {
+                place.leave(held, is_over, at_ns + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn words_of_the_header_are_written_by_several_threads_while_another_reads() {
+    let memory = Memory::new();
+    thread::scope(|scope| {
+        let memory = &memory;
+        scope.spawn(move || connect(memory, (1..CONNECTS).step_by(2)));
+        scope.spawn(move || connect(memory, (2..=CONNECTS).step_by(2)));
+        scope.spawn(move || {
+            for seen_ns in 1..4 {
+                memory.word(header::SEEN_NS).store(seen_ns, Relaxed);
+                memory.word(header::RINGS_REFUSED).fetch_add(1, Relaxed);
+            }
+        });
+        let mut before = (None, 0);
+        for _ in 0..4 {
+            let header = read_header(memory).expect("a header");
+            if let Some(told) = header.connecting {
+                let number = (told.since_ns / 1_000) as u16;
+                assert_eq!(told.peer, listener(number), "{told:?}");
+                assert!(told.calls > 0 && told.last_ns >= told.since_ns, "{told:?}");
+            }
+            let now = (header.seen_ns, header.rings_refused);
+            assert!(now.0 >= before.0 && now.1 >= before.1, "{before:?} {now:?}");
+            before = now;
+        }
+    });
+    let header = read_header(&memory).expect("a header");
+    assert_eq!(header.connecting, None);
+    assert_eq!((header.seen_ns, header.rings_refused), (Some(3), 3));
 }
