@@ -1,4 +1,4 @@
-//! Tests the writer's protocol under the memory orders that loom finds, in a minute:
+//! Tests the writer's protocol under the memory orders that loom finds, in three minutes:
 //!
 //! ```console
 //! $ RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p tcpx-recorder --lib loom_model -- --nocapture
