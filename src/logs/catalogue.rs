@@ -98,6 +98,9 @@ pub(super) fn is_marker(text: &[u8]) -> bool {
 const SIGNATURES_MAX: usize = 1024;
 /// Limit of a compiled regex and of its cache, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
+/// For regexes that are tried once for all lines of a form: the automaton that other regexes keep in the
+/// cache, 10 KiB in each thread, takes longer to make than such a regex takes without it.
+const NO_CACHE: usize = 0;
 
 /// Signatures that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -455,7 +458,10 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
     let regex = builder
         .unicode(false)
         .size_limit(REGEX_BYTES_MAX)
-        .dfa_size_limit(REGEX_BYTES_MAX)
+        .dfa_size_limit(match digits::tells_apart(text) {
+            true => REGEX_BYTES_MAX,
+            false => NO_CACHE,
+        })
         .build();
     regex.map_err(|error| {
         error
