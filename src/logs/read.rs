@@ -8,7 +8,7 @@ use super::harness::Harness;
 use super::input::{self, InputProblem, Source, problem};
 use super::own_events;
 use super::report::LogReport;
-use super::scan::{Scanned, Stream, scan};
+use super::scan::{Scanned, Stream, in_freed_memory, scan};
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
 use super::time::Years;
@@ -187,7 +187,8 @@ impl<'a> LogReader<'a> {
 
     /// The report of everything read so far.
     pub fn report(&self) -> LogReport {
-        let mut report = compose(self.catalogue, &self.tally, &self.files);
+        let (catalogue, tally, files) = (self.catalogue, &self.tally, &self.files);
+        let mut report = in_freed_memory(self.threads, || compose(catalogue, tally, files));
         (report.inputs.files, report.inputs.bytes) = (self.files.len(), self.bytes);
         report.inputs.assumed_years = self.years.iter().filter(|years| years.is_assumed).count();
         report.telemetry.clone_from(&self.telemetry);
