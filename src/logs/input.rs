@@ -182,6 +182,7 @@ pub(super) fn open(path: &Path) -> io::Result<Source> {
 
 fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     if path == Path::new("-") {
+        tcpx_words::input::refuse_device(&io::stdin())?;
         return Ok(Box::new(io::stdin()));
     }
     Ok(Box::new(tcpx_words::input::open(path)?))

@@ -3,13 +3,15 @@
 //! Pipes are read like files. A named pipe that is silent for [`PIPE_SILENCE_MAX`] is an error: opening
 //! or reading one without a writer would never return. A pipe that a shell passes as a file
 //! (`<(command)`) has a writer or ends, so it may be silent as long as its command runs, like stdin.
+//! A device that is no terminal is an error too: it may have no end (`/dev/zero`).
 //! A wait for a named pipe also ends with the signal that [`end_waits_with`] is told of.
 #![forbid(unsafe_code)]
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,6 +63,10 @@ pub(crate) fn given_up() -> io::Error {
 /// The type of the file system of pipes without a name: PIPEFS_MAGIC of linux/magic.h.
 const PIPE_OF_SHELL: rustix::fs::FsWord = 0x5049_5045;
 
+/// Devices of memory have this major number; of them, `/dev/null` has this minor one.
+const MEMORY_DEVICES: u32 = 1;
+const NULL_DEVICE: u32 = 3;
+
 /// A file, or a named pipe that is given up when it is silent.
 #[derive(Debug)]
 pub struct Input {
@@ -69,10 +75,28 @@ pub struct Input {
     signal: Option<Arc<AtomicBool>>,
 }
 
+/// Refuses a character device that is neither a terminal nor `/dev/null`, as it may have no end.
+///
+/// # Errors
+/// It is such a device, or the file system cannot be asked.
+pub fn refuse_device(file: &(impl AsFd + IsTerminal)) -> io::Result<()> {
+    let stat = rustix::fs::fstat(file)?;
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    let device = (
+        rustix::fs::major(stat.st_rdev),
+        rustix::fs::minor(stat.st_rdev),
+    );
+    if !is_device || device == (MEMORY_DEVICES, NULL_DEVICE) || file.is_terminal() {
+        return Ok(());
+    }
+    let why = "it is a device and may have no end; name a file or a pipe";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
 /// Opens a file to read it, without a wait for the writer of a named pipe.
 ///
 /// # Errors
-/// It cannot be opened.
+/// It cannot be opened, or is a device that may have no end.
 pub fn open(path: &Path) -> io::Result<Input> {
     opened(path, PIPE_SILENCE_MAX)
 }
@@ -83,6 +107,7 @@ fn opened(path: &Path, silence_max: Duration) -> io::Result<Input> {
         .read(true)
         .custom_flags(flags)
         .open(path)?;
+    refuse_device(&file)?;
     let is_pipe = file.metadata()?.file_type().is_fifo();
     let is_of_shell = is_pipe && rustix::fs::fstatfs(&file)?.f_type == PIPE_OF_SHELL;
     if is_of_shell {
@@ -192,6 +217,17 @@ mod tests {
         input.read_to_string(&mut text).expect("read");
         assert_eq!(text, "a line\n");
         writing.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_device_without_an_end_is_refused() {
+        for path in ["/dev/zero", "/dev/urandom"] {
+            let error = open(path.as_ref()).expect_err("no end");
+            assert!(error.to_string().contains("may have no end"), "{error}");
+        }
+        let mut text = String::new();
+        let null = open("/dev/null".as_ref()).and_then(|mut file| file.read_to_string(&mut text));
+        assert_eq!(null.expect("an end"), 0);
     }
 
     #[test]

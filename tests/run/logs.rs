@@ -36,6 +36,14 @@ fn a_file_yields_findings_transport_and_unknown_lines() {
 }
 
 #[test]
+fn a_device_without_an_end_is_refused() {
+    for more in [&[][..], &["--follow"]] {
+        let tool = Tool::new(&[&["logs", "/dev/zero"], more].concat());
+        tool.ends_with(3).says(&["/dev/zero", "may have no end"]);
+    }
+}
+
+#[test]
 fn json_has_the_keys_that_scripts_rely_on() {
     let document = logs(
         &["x.log", "--json"],

@@ -301,14 +301,23 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_end_is_no_script() {
-        let mut imported = Imported::default();
-        let error = imported.add_file(Path::new("/dev/zero"), |_| None);
-        let error = error.expect_err("refused").to_string();
-        assert!(
-            error.contains("larger than") && !error.contains("scenario"),
-            "{error}"
-        );
+    fn a_device_or_a_file_that_is_too_large_is_no_script() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let large = folder.path().join("large.sh");
+        let file = std::fs::File::create(&large).expect("created");
+        file.set_len(1 << 30).expect("as long as that");
+        for (path, words) in [
+            (large.as_path(), "larger than"),
+            (Path::new("/dev/zero"), "may have no end"),
+        ] {
+            let mut imported = Imported::default();
+            let error = imported.add_file(path, |_| None);
+            let error = error.expect_err("refused").to_string();
+            assert!(
+                error.contains(words) && !error.contains("scenario"),
+                "{error}"
+            );
+        }
     }
 
     #[test]
