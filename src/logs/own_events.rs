@@ -5,6 +5,7 @@
 use super::shape::OWN_EVENT;
 use memchr::{memchr, memmem};
 use std::io::{self, Cursor, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kind of an event is within this many bytes of its line: before it come the time, the node and
 /// the pair.
@@ -15,12 +16,14 @@ const PART: usize = 64 * 1024;
 /// so it cannot look like a key.
 const KINDS: [&[u8]; 2] = [br#""plugin-line":{"#, br#""output":{"#];
 
-/// A log, of which only the log lines are passed if it begins as the events of a run do.
+/// A log, of which only the log lines are passed if it begins as the events of a run do. `left_out`
+/// counts the others.
 ///
 /// # Errors
 /// The source cannot be read.
 pub(super) fn log_lines<'a>(
     mut source: impl Read + Send + 'a,
+    left_out: &'a AtomicU64,
 ) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut head = Vec::with_capacity(OWN_EVENT.len());
     let size = OWN_EVENT.len() as u64;
@@ -28,7 +31,7 @@ pub(super) fn log_lines<'a>(
     let is_of_run = head == OWN_EVENT;
     let source = Cursor::new(head).chain(source);
     Ok(match is_of_run {
-        true => Box::new(LogEvents::new(source)),
+        true => Box::new(LogEvents::new(source, left_out)),
         false => Box::new(source),
     })
 }
@@ -42,8 +45,9 @@ enum Line {
     IsLeftOut,
 }
 
-struct LogEvents<R> {
+struct LogEvents<'a, R> {
     source: R,
+    left_out: &'a AtomicU64,
     line: Line,
     /// The start of a line whose kind is not known.
     front: Vec<u8>,
@@ -51,10 +55,11 @@ struct LogEvents<R> {
     out: Cursor<Vec<u8>>,
 }
 
-impl<R: Read> LogEvents<R> {
-    fn new(source: R) -> Self {
+impl<'a, R: Read> LogEvents<'a, R> {
+    fn new(source: R, left_out: &'a AtomicU64) -> Self {
         Self {
             source,
+            left_out,
             line: Line::Begins,
             front: Vec::with_capacity(FRONT),
             part: vec![0; PART],
@@ -96,6 +101,9 @@ impl<R: Read> LogEvents<R> {
             out.extend_from_slice(piece);
         }
         if is_end {
+            let is_left_out = matches!(self.line, Line::IsLeftOut);
+            let count = u64::from(is_left_out);
+            self.left_out.fetch_add(count, Ordering::Relaxed);
             out.push(b'\n');
             self.line = Line::Begins;
         }
@@ -116,7 +124,7 @@ impl<R: Read> LogEvents<R> {
     }
 }
 
-impl<R: Read> Read for LogEvents<R> {
+impl<R: Read> Read for LogEvents<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let size = self.out.read(buffer)?;
@@ -146,10 +154,16 @@ mod tests {
     }
 
     fn passed(text: &str, at_once: usize) -> String {
-        let mut all = String::new();
-        let mut lines = log_lines(Slow(text.as_bytes(), at_once)).expect("read");
+        counted(text, at_once).0
+    }
+
+    /// What passes, and the number of lines that do not.
+    fn counted(text: &str, at_once: usize) -> (String, u64) {
+        let (mut all, left_out) = (String::new(), AtomicU64::new(0));
+        let mut lines = log_lines(Slow(text.as_bytes(), at_once), &left_out).expect("read");
         lines.read_to_string(&mut all).expect("text");
-        all
+        drop(lines);
+        (all, left_out.into_inner())
     }
 
     #[test]
@@ -173,6 +187,8 @@ mod tests {
         for at_once in [1, 7, 100, 1 << 20] {
             assert_eq!(passed(&all.join("\n"), at_once), expected.join("\n"));
         }
+        // A line without an end is none.
+        assert_eq!(counted(&all.join("\n"), 7).1, 2);
         let torn = format!("{exited}\n{}", &plugin[..plugin.len() - 3]);
         assert!(passed(&torn, 5).ends_with("WARN x"), "{}", passed(&torn, 5));
     }

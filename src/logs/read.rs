@@ -15,6 +15,7 @@ use super::time::Years;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, UNIX_EPOCH};
 use tcpx_run_model::record::RunFiles;
@@ -37,6 +38,8 @@ pub struct LogReader<'a> {
     files: Vec<String>,
     /// For each file.
     years: Vec<Years>,
+    /// For each file, whether all that was read of it are events of a run that are no log lines.
+    only_events: Vec<bool>,
     bytes: u64,
     telemetry: Vec<Telemetry>,
     problems: Vec<InputProblem>,
@@ -56,6 +59,7 @@ impl<'a> LogReader<'a> {
             harness: Harness::default(),
             files,
             years: Vec::new(),
+            only_events: Vec::new(),
             bytes: 0,
             telemetry,
             problems,
@@ -129,6 +133,7 @@ impl<'a> LogReader<'a> {
         // Before the year 2^63 / 31 557 600.
         let written = since.map(|since| since.as_secs() as i64);
         self.years.push(Years::until(written));
+        self.only_events.push(false);
         self.files.push(super::compose::shown(name.as_bytes()));
         // The number of files is bounded where folders are read.
         (self.files.len() - 1) as u32
@@ -142,7 +147,8 @@ impl<'a> LogReader<'a> {
 
     /// Reads lines of a file of which `before` lines were read earlier. Returns their number.
     fn lines(&mut self, file: u32, before: u64, source: impl Read + Send) -> u64 {
-        let source = match own_events::log_lines(source) {
+        let left_out = AtomicU64::new(0);
+        let source = match own_events::log_lines(source, &left_out) {
             Ok(source) => source,
             Err(error) => {
                 self.in_part(file, error);
@@ -156,7 +162,7 @@ impl<'a> LogReader<'a> {
             years: self.years.get(file as usize).copied().unwrap_or_default(),
         };
         let Scanned {
-            tally,
+            mut tally,
             bytes,
             years,
             result,
@@ -170,7 +176,12 @@ impl<'a> LogReader<'a> {
         if let Some(known) = self.years.get_mut(file as usize) {
             *known = years;
         }
-        let lines = tally.lines;
+        let (lines, left_out) = (tally.lines, left_out.into_inner());
+        tally.lines = lines.saturating_sub(left_out);
+        if let Some(only_events) = self.only_events.get_mut(file as usize) {
+            let is_none = left_out > 0 && tally.lines == 0;
+            *only_events = is_none && (before == 0 || *only_events);
+        }
         self.tally.merge(tally);
         self.bytes += bytes;
         if let Err(error) = result {
@@ -189,7 +200,8 @@ impl<'a> LogReader<'a> {
     pub fn report(&self) -> LogReport {
         let (catalogue, tally, files) = (self.catalogue, &self.tally, &self.files);
         let mut report = in_freed_memory(self.threads, || compose(catalogue, tally, files));
-        (report.inputs.files, report.inputs.bytes) = (self.files.len(), self.bytes);
+        let logs = self.only_events.iter().filter(|only| !**only).count();
+        (report.inputs.files, report.inputs.bytes) = (logs, self.bytes);
         report.inputs.assumed_years = self.years.iter().filter(|years| years.is_assumed).count();
         report.telemetry.clone_from(&self.telemetry);
         report.harness = self.harness.report(&self.files, &report.findings);

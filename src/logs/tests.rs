@@ -687,8 +687,14 @@ fn of_a_run_folder_only_what_the_plugin_and_programs_said_is_read() {
     let report = reader.report();
     assert_eq!(names(&report.findings), ["null-mhandle"]);
     assert_eq!(report.findings[0].count, 2);
-    assert_eq!((report.inputs.files, report.inputs.lines), (2, 4));
+    assert_eq!((report.inputs.files, report.inputs.lines), (2, 2));
     assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+    // Events without a line of the plugin or of a program are no log.
+    std::fs::write(at("events.jsonl"), event(r#""exited":{"code":0}"#)).unwrap();
+    let mut reader = LogReader::new(&catalogue, &filter);
+    reader.paths(&[folder.path().to_owned()]);
+    let inputs = reader.report().inputs;
+    assert_eq!((inputs.files, inputs.lines), (1, 1));
 }
 
 /// `head -c 2M` of one line repeated, by `xz` and by two calls of `zstd`, so that the second
