@@ -55,6 +55,7 @@ mod pairs;
 mod parts;
 mod printed;
 mod programs;
+mod published;
 mod random;
 mod recorder;
 mod rows;
@@ -415,7 +416,12 @@ impl Redactor {
         }
         match joined.is_empty() {
             true => joined,
-            false => headers::cut(&headers::kept(text), joined),
+            false => {
+                let mut kept = headers::kept(text);
+                kept.extend(published::kept(text));
+                kept.sort_by_key(|at| at.start);
+                headers::cut(&kept, joined)
+            }
         }
     }
 

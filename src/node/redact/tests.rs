@@ -269,6 +269,17 @@ fn a_closing_tag_takes_nothing_of_what_follows() {
 }
 
 #[test]
+fn a_published_sentence_of_the_kernel_is_kept_in_the_value_of_a_header() {
+    for name in ["Cookie", "Authorization", "Set-Cookie"] {
+        let line = |value: &str, end: &str| {
+            format!("NVRM: Xid (PCI:0000:04:00): 79, {name}: {value} fallen off the bus.{end}\nx\n")
+        };
+        let all = line(&format!("a={PLAIN}, GPU has"), &format!(" b={PLAIN}"));
+        check(&all, &line("SECRET", "SECRET"));
+    }
+}
+
+#[test]
 fn ordinary_text_is_kept() {
     for text in [
         "pass 3 of 5: passed",
