@@ -37,8 +37,11 @@ const DOUBTS_MAX: usize = 20;
 const UNPACKED_BYTES_MAX: u64 = 64 << 20;
 /// Shortest text in a binary file that is looked at.
 const TEXT_BYTES_MIN: usize = 6;
-/// Longest line that is looked at as one; a longer one is cut.
+/// Longest line that is looked at as one; a longer one is looked at in pieces.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// How much of a piece is in the next one too, at least: a name and its value, or the words that
+/// tell a secret, are then together in one of them.
+const OVERLAP: usize = 1 << 10;
 
 /// A place in a file that may reveal something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,9 +124,11 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
         if is_binary && line.len() <= TEXT_BYTES_MIN {
             continue;
         }
-        let mut begin = from;
-        for piece in line.chunks(LINE_BYTES_MAX) {
-            let text = String::from_utf8_lossy(piece);
+        let mut end = 0_usize;
+        for piece in pieces(line) {
+            let (begin, known) = (from + piece.start, end.saturating_sub(piece.start));
+            end = piece.end;
+            let text = String::from_utf8_lossy(&line[piece]);
             let mut found = of_line(&text);
             let told = before.find(&text);
             let odd = above.find(&text);
@@ -138,6 +143,8 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
                 found.extend(odd);
                 found.extend(names);
             }
+            // What begins in the piece before was found there.
+            found.retain(|one| one.at.start >= known || !is_told(&doubts, begin + one.at.start));
             for found in found {
                 doubts.push(Doubt {
                     what: found.what.to_owned(),
@@ -146,7 +153,6 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
                     masked: masked(&text[found.at]),
                 });
             }
-            begin += piece.len();
         }
         if doubts.len() >= DOUBTS_MAX {
             doubts.truncate(DOUBTS_MAX);
@@ -154,6 +160,34 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
         }
     }
     doubts
+}
+
+/// The pieces of a line, in order. A longer line than one piece is cut between words, if it has
+/// any, since the rest of an address is another address.
+fn pieces(line: &[u8]) -> Vec<Range<usize>> {
+    // The start of the word at `near`, or of one less than `OVERLAP` before.
+    let word_at = |near: usize| {
+        let before = near.saturating_sub(OVERLAP);
+        let is_gap = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"._-:/@+=%".contains(byte);
+        let (begin, part) = (before, &line[before..near]);
+        let gap = part.iter().rposition(u8::is_ascii_whitespace);
+        let gap = gap.or_else(|| part.iter().rposition(is_gap));
+        gap.map_or(near, |gap| begin + gap + 1)
+    };
+    let mut pieces = Vec::new();
+    let mut from = 0;
+    while line.len() - from > LINE_BYTES_MAX {
+        let end = word_at(from + LINE_BYTES_MAX);
+        pieces.push(from..end);
+        from = word_at(end - OVERLAP);
+    }
+    pieces.push(from..line.len());
+    pieces
+}
+
+/// Whether there is a doubt that begins here.
+fn is_told(doubts: &[Doubt], offset: usize) -> bool {
+    doubts.iter().rev().any(|doubt| doubt.offset == offset)
 }
 
 /// What the rules find in one line; of several that overlap, the first.
@@ -227,6 +261,39 @@ mod tests {
         let told = of_lines(DOUBTS_MAX + 10);
         assert_eq!(told.len(), DOUBTS_MAX + 1);
         assert!(told[DOUBTS_MAX].ends_with("there may be more"), "{told:?}");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_words_and_each_place_is_told_once() {
+        for gap in [" ", ",", "; "] {
+            let line = format!("198.18.0.1{gap}").repeat(12_000);
+            assert_eq!(told(&line), Vec::<String>::new(), "{gap:?}");
+        }
+        // Wherever the cut is, the name and its value are seen together, once.
+        for before in 0..6 {
+            let filler = "word ".repeat((LINE_BYTES_MAX - OVERLAP - 60) / 5);
+            let line = format!("{filler}{}HF_TOKEN=hunter2 ", "x ".repeat(before));
+            for behind in ["word ".repeat(14_000), "word ".repeat(200)] {
+                assert_eq!(
+                    told(&format!("{line}{behind}")),
+                    ["the value of a secret's name"],
+                    "{before}"
+                );
+            }
+        }
+        for length in [0, 1, LINE_BYTES_MAX, LINE_BYTES_MAX + 1, 5 * LINE_BYTES_MAX] {
+            for text in ["x", "x ", "\u{e9}"] {
+                let line = text.repeat(length / text.len());
+                let pieces = pieces(line.as_bytes());
+                let is_joined = pieces.windows(2).all(|two| {
+                    two[1].start < two[0].end
+                        && two[0].end < two[1].end
+                        && two[0].start < two[1].start
+                });
+                assert!(is_joined && pieces[0].start == 0, "{pieces:?}");
+                assert_eq!(pieces.last().map(|last| last.end), Some(line.len()));
+            }
+        }
     }
 
     #[test]
