@@ -14,6 +14,8 @@ pub(super) const RULES: &[Rule] = &[lost];
 const LINES_MAX: usize = 4;
 /// Most nodes that are named.
 const NAMES_MAX: usize = 8;
+/// How the reason of an agent begins that ended with the `serve` that had started it.
+const SERVE: &str = "`tcpxctl serve`";
 /// How long before an agent is lost its launcher may say why.
 const SAID_BEFORE_MS: f64 = 1500.0;
 
@@ -78,6 +80,15 @@ fn agents_ended(evidence: &Evidence, silent: &[&EvidenceNode], said: &[&Timed<St
             of_it.push((at_ms, &agent.name));
         }
     }
+    let of_serve: Vec<&str> = by_reason
+        .iter()
+        .filter(|(reason, _)| reason.starts_with(SERVE))
+        .flat_map(|(_, agents)| agents.iter().map(|(_, name)| *name))
+        .collect();
+    let is_all_of_serve = !of_serve.is_empty() && said.is_empty() && {
+        let ended = by_reason.values().map(Vec::len).sum::<usize>();
+        ended == of_serve.len()
+    };
     for (reason, agents) in by_reason {
         let times = agents.iter().map(|(at_ms, _)| at_ms / 1e3);
         let (first, last) = (
@@ -102,6 +113,13 @@ fn agents_ended(evidence: &Evidence, silent: &[&EvidenceNode], said: &[&Timed<St
     }
     let mut found = Found::of_transfer(Condition::AgentsEnded, 0.95, facts.remove(0));
     found.because.extend(facts);
+    if is_all_of_serve {
+        found.next_step = Some(format!(
+            "start `tcpxctl serve` again on {}, and end it only after the run",
+            listed(&of_serve)
+        ));
+        return found;
+    }
     match said.is_empty() {
         true => found.unseen("who ended them: nothing was printed about it"),
         false => found,
@@ -238,6 +256,27 @@ pub(super) mod cases {
             })
             .collect();
         evidence
+    }
+
+    #[test]
+    fn the_end_of_serve_is_named_with_what_to_do() {
+        let mut evidence = cut_off();
+        evidence.agents = vec![agent(0, None), agent(1, Some(9300.0))];
+        if let Some(left) = &mut evidence.agents[1].left {
+            left.what = "`tcpxctl serve`, which had started it, was ended".into();
+        }
+        let [found] = &lost(&evidence)[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(found.condition, Condition::AgentsEnded);
+        assert!(found.because[0].contains("`tcpxctl serve`"), "{found:?}");
+        assert_eq!(
+            found.next_step.as_deref(),
+            Some("start `tcpxctl serve` again on node1, and end it only after the run")
+        );
+        // What else ended agents is not known by that.
+        evidence.agents[0].gone_ms = Some(9200.0);
+        assert_eq!(lost(&evidence)[0].next_step, None);
     }
 
     #[test]
