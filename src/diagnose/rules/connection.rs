@@ -3,7 +3,7 @@
 
 use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode};
+use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode, Gone};
 use std::collections::BTreeSet;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::scenario::Processes;
@@ -100,10 +100,8 @@ fn connect_once(evidence: &Evidence) -> Vec<Found> {
     let found = evidence.nodes.iter().filter_map(|node| {
         let setup = node.setup.as_ref()?;
         let then = match &node.gone {
-            Some(gone) => {
-                let how = gone.how.as_deref().unwrap_or("ended");
-                format!("then the process {how}")
-            }
+            Some(Gone { how: Some(how), .. }) => format!("then the process {how}"),
+            Some(_) => "then its recording ends".to_owned(),
             None => {
                 let quiet_s = without_setup_s(node, evidence)?;
                 format!("it has made none for {quiet_s:.1} s since")
@@ -329,7 +327,6 @@ fn wrong_gpu(evidence: &Evidence) -> Vec<Found> {
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
-    use crate::evidence::Gone;
     use crate::tests::Case;
     use crate::tests::builders::*;
     use tcpx_run_model::counters::{ConnectingFacts, SetupCalls};
@@ -395,6 +392,16 @@ pub(super) mod cases {
         evidence = connect_called_once();
         evidence.nodes[0].inside = Some("connect".into());
         assert!(connect_once(&evidence).is_empty());
+        // A recording without an end says no end of its process.
+        evidence = connect_called_once();
+        if let Some(gone) = &mut evidence.nodes[0].gone {
+            gone.how = None;
+        }
+        let found = &connect_once(&evidence)[0].because;
+        assert_eq!(
+            found.last().map(String::as_str),
+            Some("then its recording ends")
+        );
     }
 
     #[test]
