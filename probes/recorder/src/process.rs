@@ -47,6 +47,12 @@ impl Identity {
         self.looked_up().0
     }
 
+    /// Whether it is or was of this boot of this machine. Of one of another boot, nothing here shows
+    /// whether it has ended, and its monotonic clock is another one.
+    pub fn is_of_this_boot(&self) -> bool {
+        self.boot_id_hash == boot_id_hash()
+    }
+
     /// Its process id as this process sees it, if it runs: another than its own if it is in a pid
     /// namespace below.
     pub fn pid_here(&self) -> Option<u32> {
@@ -191,6 +197,16 @@ mod tests {
         let own = Identity::own();
         assert!(own.start_ticks > 0);
         assert_eq!(own.liveness(), Liveness::Alive);
+    }
+
+    #[test]
+    fn another_boot_is_told_from_this_one() {
+        let own = Identity::own();
+        let other = Identity {
+            boot_id_hash: own.boot_id_hash ^ 1,
+            ..own
+        };
+        assert!(own.is_of_this_boot() && !other.is_of_this_boot());
     }
 
     #[test]

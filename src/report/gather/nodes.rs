@@ -108,6 +108,9 @@ pub(super) fn add_processes(state: &RunState, story: &mut Story) {
                 (false, _) => "was running".to_owned(),
                 (true, Some(how)) => how.clone(),
                 (true, None) if process.is_copy => "runs; its recorder is a copy".to_owned(),
+                (true, None) if process.is_elsewhere => {
+                    "of another boot, machine or container; its end was not seen".to_owned()
+                }
                 (true, None) => "is gone".to_owned(),
             },
         });

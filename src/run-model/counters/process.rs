@@ -22,6 +22,10 @@ pub struct ProcessFacts {
     /// Whether it runs, and its counters are from a copy of its recorder: they change no more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_copy: bool,
+    /// Whether its recorder has no mark of its end and is of another boot or machine, or of a container
+    /// that is not seen from here and in which it did nothing for long: whether it has ended is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_elsewhere: bool,
     /// How it ended, if it is known when: `was killed by signal 9 (SIGKILL)`. Without, its counters
     /// are those of their last change, and for how long they stood still is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +125,7 @@ impl ProcessFacts {
                 .collect(),
             is_gone: self.is_gone,
             is_copy: self.is_copy,
+            is_elsewhere: self.is_elsewhere,
             ended: self.ended.map(|how| printable(&how)),
             signal: self.signal,
             setup: self.setup.map(|setup| SetupCalls {

@@ -549,9 +549,12 @@ impl Watched {
                 ..one
             }
         });
+        let is_copy = !self.ended && self.is_copy == Some(true);
+        let is_seen_here = !self.is_unseen && snapshot.header.writer.is_of_this_boot();
         let facts = ProcessFacts {
             connecting,
-            is_copy: !self.ended && self.is_copy == Some(true),
+            is_copy,
+            is_elsewhere: is_gone && !is_copy && noted.is_none() && !is_seen_here,
             ..facts(&snapshot, is_gone, ended, setup)
         };
         if self.facts.as_ref() != Some(&facts) {
@@ -716,6 +719,7 @@ fn facts(
         nics: nics.collect(),
         is_gone,
         is_copy: false,
+        is_elsewhere: false,
         ended: ended.map(|_| how_ended(code, signal)),
         signal,
         setup,
@@ -732,6 +736,7 @@ fn facts(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
     use tcpx_recorder::format::Role;
     use tcpx_recorder::{Addresses, Device, Opening, Options, Recorder};
     use tcpx_words::side::Side;
@@ -761,6 +766,36 @@ mod tests {
         };
         assert_eq!(told(&copy), (true, true));
         assert_eq!(told(&recorder.path()), (false, false));
+    }
+
+    #[test]
+    fn a_recorder_of_another_boot_tells_no_end_unless_it_has_a_mark_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let recorder = Recorder::create_in(folder.path(), &Options::new("boot")).expect("made");
+        let path = folder.path().join("other.tcpxrec");
+        let told = |words: &[(usize, u64)]| {
+            std::fs::copy(recorder.path(), &path).expect("copied");
+            let file = File::options().write(true).open(&path).expect("opened");
+            for (offset, word) in words {
+                let bytes = word.to_le_bytes();
+                file.write_all_at(&bytes, *offset as u64).expect("written");
+            }
+            let mut recorders = Recorders::new(RecorderFilter::Files(vec![path.clone()]));
+            let mut events = Vec::new();
+            recorders.look(1, &mut events).expect("read");
+            let facts = events.into_iter().find_map(|event| match event.kind {
+                EventKind::Process(facts) => Some(facts),
+                _ => None,
+            });
+            let facts = facts.expect("facts");
+            (facts.is_gone, facts.is_elsewhere, facts.ended)
+        };
+        // Places in the header: the hash of the boot's id, the time of the end, how it ended.
+        let (boot, ended_ns, ended_how) = (32, 616, 624);
+        assert_eq!(told(&[(boot, 1)]), (true, true, None));
+        let killed = [(boot, 1), (ended_ns, 1), (ended_how, 2 << 32 | 9)];
+        let how = "was killed by signal 9 (SIGKILL)".to_owned();
+        assert_eq!(told(&killed), (true, false, Some(how)));
     }
 
     #[test]

@@ -185,10 +185,7 @@ impl Health {
             }
             (true, ..) => ("NO PROCESS", "no process with a recorder yet".to_owned()),
             (_, _, Some((node, name, how))) => (
-                match nodes[node].is_copy() {
-                    true => "COPY",
-                    false => "ENDED",
-                },
+                nodes[node].end_word(),
                 format!("{name}: {how}{}", in_flight(picture, node)),
             ),
             (_, true, _) => ("STARTING", "no recorded channel yet".to_owned()),
@@ -540,24 +537,29 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_no_end_of_its_process() {
-        let facts = |is_copy| ProcessFacts {
+    fn a_copy_or_a_recorder_of_another_boot_is_no_end_of_its_process() {
+        let facts = |is_copy, is_elsewhere| ProcessFacts {
             is_gone: true,
             is_copy,
+            is_elsewhere,
             ..ProcessFacts::default()
         };
         let tell = |kind| Event::new(0.0, Who::Worker(process(7)), kind);
-        let told = |is_copy| {
+        let told = |is_copy, is_elsewhere| {
             let events = [
-                tell(EventKind::Process(facts(is_copy))),
+                tell(EventKind::Process(facts(is_copy, is_elsewhere))),
                 tell(EventKind::Sample(Vec::new())),
             ];
             let health = health_after(here(), events);
             format!("{}: {}", health.word, health.why)
         };
-        assert_eq!(told(false), "ENDED: pid 7: the process has ended");
+        assert_eq!(told(false, false), "ENDED: pid 7: the process has ended");
+        assert_eq!(
+            told(false, true),
+            "END UNKNOWN: pid 7: it is of another boot, machine or container, and its end was not seen"
+        );
         let copied = "COPY: pid 7: its recorder is a copy, and the process runs";
-        assert_eq!(told(true), copied);
+        assert_eq!(told(true, false), copied);
     }
 
     #[test]

@@ -82,10 +82,13 @@ pub(crate) struct WorkerPicture<'a> {
 }
 
 impl WorkerPicture<'_> {
-    /// Whether its process runs, and its counters are from a copy of its recorder.
-    pub(crate) fn is_copy(&self) -> bool {
-        let process = self.worker.process.as_ref();
-        process.is_some_and(|process| process.is_copy)
+    /// What is known of its process once its counters change no more, as a word.
+    pub(crate) fn end_word(&self) -> &'static str {
+        match &self.worker.process {
+            Some(process) if process.is_copy => "COPY",
+            Some(process) if process.is_elsewhere => "END UNKNOWN",
+            _ => "ENDED",
+        }
     }
 }
 
@@ -259,6 +262,10 @@ fn ended(
     let how = match (process.is_gone, process.is_copy) {
         (false, _) => return None,
         (true, true) => return Some("its recorder is a copy, and the process runs".to_owned()),
+        (true, false) if process.is_elsewhere => {
+            let why = "it is of another boot, machine or container, and its end was not seen";
+            return Some(why.to_owned());
+        }
         (true, false) => process.ended.as_deref().unwrap_or("has ended"),
     };
     Some(format!("the process {how}"))
