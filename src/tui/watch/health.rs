@@ -162,8 +162,16 @@ impl Health {
 
     fn quiet(picture: &Picture<'_>, is_over: bool) -> Self {
         let nodes = &picture.nodes;
-        let inside = nodes.iter().filter(|one| one.ended.is_none());
-        let inside = inside
+        let running = || nodes.iter().filter(|one| one.ended.is_none());
+        let connecting = |one| Some((one, connecting(one, picture.at_ns)?));
+        if let Some((node, connecting)) = running().find_map(connecting) {
+            return Self {
+                level: HealthLevel::Waiting,
+                word: "CONNECTING".into(),
+                why: format!("{} is {connecting}: the peer has not accepted", node.name),
+            };
+        }
+        let inside = running()
             .filter_map(|one| Some((one.name, one.worker.process.as_ref()?.inside.as_ref()?)))
             .next();
         if let Some((node, call)) = inside {
@@ -186,7 +194,7 @@ impl Health {
             (true, ..) => ("NO PROCESS", "no process with a recorder yet".to_owned()),
             (_, _, Some((node, name, how))) => (
                 nodes[node].end_word(),
-                format!("{name}: {how}{}", in_flight(picture, node)),
+                format!("{name}: {how}{}", at_its_end(picture, node)),
             ),
             (_, true, _) => ("STARTING", "no recorded channel yet".to_owned()),
             _ => ("IDLE", "nothing in flight on any channel".to_owned()),
@@ -197,6 +205,25 @@ impl Health {
             why,
         }
     }
+}
+
+/// The `connect` of a process that had given no comm at the moment `at_ns`, or at its end.
+fn connecting(node: &WorkerPicture<'_>, at_ns: u64) -> Option<String> {
+    let one = node.worker.process.as_ref()?.connecting.as_ref()?;
+    let end_ns = node.sample.filter(|_| node.ended.is_some());
+    let until_ns = end_ns.map_or(at_ns, |sample| sample.at_ns);
+    let ms = until_ns.checked_sub(one.since_ns)? / 1_000_000;
+    let peer = one.peer.as_deref();
+    let peer = peer.map_or_else(String::new, |peer| format!(" to {peer}"));
+    one.goes_on
+        .then(|| format!("connecting{peer} for {}", seconds(ms)))
+}
+
+/// What a node still did when it ended, if anything.
+fn at_its_end(picture: &Picture<'_>, node: usize) -> String {
+    let connecting = connecting(&picture.nodes[node], picture.at_ns);
+    let connecting = connecting.map(|words| format!("; it had been {words}"));
+    connecting.unwrap_or_default() + &in_flight(picture, node)
 }
 
 /// What a node still had in flight, if anything.
@@ -309,7 +336,7 @@ mod tests {
     use super::*;
     use crate::watch::Beginning;
     use tcpx_run_model::counters::ChannelNow;
-    use tcpx_run_model::counters::ProcessFacts;
+    use tcpx_run_model::counters::{ConnectingFacts, ProcessFacts};
     use tcpx_run_model::event::{Event, EventKind};
     use tcpx_run_model::finding::{Finding, Subject};
     use tcpx_run_model::ids::{NodeId, NodeIntro, PairId, Unit, Who, WorkerId};
@@ -534,6 +561,42 @@ mod tests {
             (health.word.as_str(), health.why.as_str()),
             ("SETTING UP", "pid 7 is inside connect")
         );
+    }
+
+    #[test]
+    fn a_process_whose_connect_gives_no_comm_is_connecting() {
+        let later = |ms: f64, is_gone| {
+            let facts = ProcessFacts {
+                is_gone,
+                connecting: Some(ConnectingFacts {
+                    peer: Some("10.0.0.226:4000".to_owned()),
+                    since_ns: 2_000_000_000,
+                    calls: 64,
+                    goes_on: true,
+                }),
+                ..ProcessFacts::default()
+            };
+            let tell = |kind| Event {
+                at: "1970-01-01T00:00:00Z".into(),
+                ..Event::new(ms, Who::Worker(process(7)), kind)
+            };
+            let events = [
+                tell(EventKind::Process(facts)),
+                tell(EventKind::Sample(Vec::new())),
+            ];
+            let health = health_after(here(), events);
+            format!("{}: {}", health.word, health.why)
+        };
+        assert_eq!(
+            later(14_300.0, false),
+            "CONNECTING: pid 7 is connecting to 10.0.0.226:4000 for 12.3 s: the peer has not accepted"
+        );
+        assert_eq!(
+            later(14_300.0, true),
+            "ENDED: pid 7: the process has ended; it had been connecting to 10.0.0.226:4000 for 12.3 s"
+        );
+        // At an earlier moment, it had not begun.
+        assert_eq!(later(1_000.0, false), "STARTING: no recorded channel yet");
     }
 
     #[test]
