@@ -6,11 +6,11 @@ use super::recorded::{Trace, WorkerTrace};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use tcpx_recorder::{Liveness, ReadError, Reader, SHARED_MEMORY, list};
+use tcpx_recorder::{ReadError, Reader, SHARED_MEMORY, list};
 use tcpx_run_model::counters::{Sample, Series};
 use tcpx_run_model::event::EventKind;
 use tcpx_run_model::ids::{NodeId, Unit, WorkerId};
-use tcpx_run_model::live::{torn, without_room};
+use tcpx_run_model::live::{recorders_of, torn, why_unrecorded, without_room};
 use tcpx_run_model::record::{FilesError, RunFiles, WorkerFile, record_value};
 use tcpx_run_model::replay::{RECORD_BYTES_MAX, damaged_lines, for_each_event};
 use tcpx_run_model::state::RunState;
@@ -25,6 +25,14 @@ pub enum SourceError {
     Nothing {
         /// The argument.
         what: String,
+    },
+    /// The process is not seen, or no recorder of it is found.
+    #[error("{why}")]
+    Unrecorded {
+        /// Why, in words.
+        why: String,
+        /// What to do.
+        next: &'static str,
     },
     /// A run folder without recorders and without events.
     #[error("{} holds neither recorders nor events.jsonl", path.display())]
@@ -53,7 +61,7 @@ pub enum SourceError {
 impl SourceError {
     /// The exit code of the error.
     pub fn outcome(&self) -> Outcome {
-        if matches!(self, Self::Nothing { .. }) {
+        if matches!(self, Self::Nothing { .. } | Self::Unrecorded { .. }) {
             Outcome::Usage
         } else {
             Outcome::NotRun
@@ -71,6 +79,7 @@ impl NextStep for SourceError {
                     folder.display()
                 ))
             }
+            Self::Unrecorded { next, .. } => Some((*next).to_owned()),
             Self::Unreadable { .. } | Self::Io { .. } => None,
         }
     }
@@ -244,41 +253,40 @@ fn offsets_us(files: &RunFiles) -> BTreeMap<NodeId, i64> {
         .collect()
 }
 
-/// Reads every recorder that a process writes or has written.
+/// Reads every recorder that a process writes or, if none of this id writes one, has written.
 fn process(pid: u32) -> Result<Trace, SourceError> {
-    let (mut workers, mut damaged) = (Vec::new(), Vec::new());
+    let mut files = recorders_of(pid);
+    if files.is_empty() {
+        files = left_by(pid)?;
+    }
+    if files.is_empty() {
+        let (why, next) = why_unrecorded(pid);
+        return Err(SourceError::Unrecorded { why, next });
+    }
+    let mut trace = Trace::default();
+    for (file, number) in files.iter().zip(0..) {
+        let (worker, lacks) = recorder(&format!("pid {pid}"), file, number)?;
+        trace.workers.push(worker);
+        trace.damaged.extend(lacks);
+    }
+    Ok(trace)
+}
+
+/// The recorders in the folders for them that a process with this id has left.
+fn left_by(pid: u32) -> Result<Vec<PathBuf>, SourceError> {
+    let mut files = Vec::new();
     for parent in [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()] {
         let found = list(&parent).map_err(|source| SourceError::Io {
             path: parent.clone(),
             source,
         })?;
-        let written = |one: &tcpx_recorder::Listed| {
-            one.header
-                .as_ref()
-                .is_ok_and(|header| header.writer.pid == pid)
+        let is_of_it = |one: &tcpx_recorder::Listed| {
+            let header = one.header.as_ref();
+            header.is_ok_and(|header| header.writer.pid == pid)
         };
-        let mut files: Vec<_> = found.into_iter().filter(written).collect();
-        // Pids are reused: if a writer is alive, its recorders are meant.
-        if files.iter().any(|one| one.writer == Liveness::Alive) {
-            files.retain(|one| one.writer == Liveness::Alive);
-        }
-        for file in files {
-            let number = u32::try_from(workers.len()).unwrap_or(u32::MAX);
-            let (worker, lacks) = recorder(&format!("pid {pid}"), &file.path, number)?;
-            workers.push(worker);
-            damaged.extend(lacks);
-        }
+        files.extend(found.into_iter().filter(is_of_it).map(|one| one.path));
     }
-    if workers.is_empty() {
-        return Err(SourceError::Nothing {
-            what: pid.to_string(),
-        });
-    }
-    Ok(Trace {
-        workers,
-        damaged,
-        ..Trace::default()
-    })
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -294,7 +302,7 @@ mod tests {
         assert!(matches!(open("/nowhere"), Err(SourceError::Nothing { .. })));
         assert!(matches!(
             open("999999999"),
-            Err(SourceError::Nothing { .. })
+            Err(SourceError::Unrecorded { .. })
         ));
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().display().to_string();

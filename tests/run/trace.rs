@@ -62,6 +62,18 @@ fn nest(document: &Value) {
 }
 
 #[test]
+fn a_running_process_is_found_wherever_its_recorder_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = tcpx_recorder::Options::new("elsewhere");
+    let _recorder = tcpx_recorder::Recorder::create_in(folder.path(), &options).unwrap();
+    let pid = std::process::id().to_string();
+    trace(Path::new(&pid), &["--out", "trace.json"]).says(&["0 events of 0 channels"]);
+    Tool::new(&["trace", "999999999"])
+        .ends_with(2)
+        .says(&["no process 999999999 is seen here"]);
+}
+
+#[test]
 fn a_runs_requests_become_slices_of_both_ends() {
     let ended = Tool::run(&["transfer.chunk=\"128KiB\""]).ends_with(0);
     let run = &ended.run_folders()[0];
