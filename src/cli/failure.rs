@@ -7,6 +7,7 @@
 
 use super::Common;
 use super::output::{colors, cut_short, print_error, print_json_line, say_in_color};
+use super::usage::with_printable_arguments;
 use crate::interpose::InterposeError;
 use serde::Serialize;
 use std::fmt::Display;
@@ -180,6 +181,7 @@ impl From<ScenarioError> for Failure {
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
         use clap::error::ErrorKind;
+        let error = with_printable_arguments(error);
         let text = error.render().to_string();
         let (message, next_step) = match error.kind() {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
