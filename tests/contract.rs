@@ -404,6 +404,15 @@ fn a_plugin_that_hangs_or_fails_once_init_is_called_gives_a_row() {
         report.detail("order-fifo", "NOT SUPPORTED");
         assert_eq!(report.code, Some(1), "{detail}");
     }
+    // So it does if its table is asked for by name.
+    let plugin = bad(folder.path(), "hangs");
+    let arguments = ["--json", "--timeout", "2", "--abi", "v7", "order-fifo"];
+    let variables = [("BAD_HANGS", "init")];
+    let report = report(command(plugin.to_str().unwrap(), &variables, &arguments));
+    let detail = report.detail("table-v7", "FAIL");
+    assert!(detail.contains("inside init"), "{detail}");
+    report.detail("order-fifo", "NOT SUPPORTED");
+    assert_eq!(report.code, Some(1), "{detail}");
     // Where the plugin finds nothing to work with, it cannot be tried.
     let plugin = bad(folder.path(), "deviceless");
     let output = command(plugin.to_str().unwrap(), &[], &["order-fifo"])

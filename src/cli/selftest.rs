@@ -384,8 +384,13 @@ fn look_at_tables(
         Ok(loaded) => return Ok((Some(loaded), rows.filter(wanted).collect())),
         Err(problem) => problem,
     };
-    if bench.choice.abi.is_some() || tables.are_out_of_reach(&problem) {
+    if tables.are_out_of_reach(&problem) || bench.choice.abi.is_some() && !problem.hangs {
         return Err(problem);
+    }
+    if let Some(version) = bench.choice.abi {
+        // No other table stands for the one that was asked for.
+        let is_it = |row: &Row| row.id == tables::id(version);
+        return Ok((None, rows.filter(is_it).collect()));
     }
     let next = tables.newest();
     if let Some(loaded) = &next {
