@@ -30,11 +30,10 @@ pub(super) fn interrupted() -> (ContractVerdict, String) {
 
 /// Verdict and detail of a row if no table is usable.
 pub(super) fn no_table() -> (ContractVerdict, String) {
-    (
-        ContractVerdict::NotSupported,
-        "no table of the library is usable".into(),
-    )
+    (ContractVerdict::NotSupported, NO_TABLE.into())
 }
+
+const NO_TABLE: &str = "no table of the library is usable";
 
 fn count(rows: &[Row], verdict: ContractVerdict) -> usize {
     rows.iter().filter(|row| row.verdict == verdict).count()
@@ -132,13 +131,19 @@ pub(super) fn sums(rows: &[Row]) -> String {
             "# TCPX : rows for TCPX only, not shown: {inapplicable} (--json has them)"
         );
     }
+    let is_untried = |row: &&Row| row.detail == NO_TABLE && !row.is_inapplicable();
+    let untried = rows.iter().filter(is_untried).count();
     let _ = writeln!(
         text,
-        "# {} passed, {} failed, {} crashed, {} not supported{}",
+        "# {} passed, {} failed, {} crashed, {} not supported{}{}",
         count(rows, ContractVerdict::Pass),
         count(rows, ContractVerdict::Fail),
         count(rows, ContractVerdict::Crashed),
-        count(rows, ContractVerdict::NotSupported) - inapplicable,
+        count(rows, ContractVerdict::NotSupported) - inapplicable - untried,
+        match untried {
+            0 => String::new(),
+            rows => format!(", {rows} not tried: {NO_TABLE}"),
+        },
         match rows
             .last()
             .filter(|last| last.verdict == ContractVerdict::Interrupted)
