@@ -62,6 +62,9 @@ const FOUND_MIN: usize = 1 << 16;
 const SLASH_BYTES_MIN: usize = 6;
 /// Most spaces between a name, its separator and its value.
 const SPACES_MAX: usize = 64;
+/// Most tags that close elements at the end of a line, and the longest name of one.
+const TAGS_MAX: usize = 4;
+const TAG_BYTES_MAX: usize = 10;
 /// Longest type of a variable.
 const TYPE_BYTES_MAX: usize = 32;
 /// Commands of shells and files that stand before a variable and its value.
@@ -188,6 +191,25 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     found.retain(|value| !keys::is_absent(&text[value.at.clone()]));
     sort(&mut found);
     found
+}
+
+/// A value that is the rest of a line, without the tags that close its element behind it.
+fn without_closing_tags(value: &str) -> &str {
+    let mut value = value;
+    for _ in 0..TAGS_MAX {
+        let tag = value.trim_end().strip_suffix('>');
+        let begin = tag.and_then(|inner| inner.rfind("</").map(|at| (at, &inner[at + 2..])));
+        match begin {
+            Some((at, name)) if is_tag_name(name) => value = &value[..at],
+            _ => break,
+        }
+    }
+    value
+}
+
+fn is_tag_name(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric();
+    (1..=TAG_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_of_name)
 }
 
 /// Puts values in order, each once.
@@ -604,6 +626,7 @@ impl Layout<'_> {
                 true => self.line_end(at),
                 false => self.end(&self.ends.header, at, ends_header),
             };
+            let end = at + without_closing_tags(&self.text[at..end]).len();
             return self.push(at..end, is_certain, found);
         }
         if is_query {

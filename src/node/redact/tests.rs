@@ -266,6 +266,10 @@ fn a_closing_tag_takes_nothing_of_what_follows() {
         "<Password x=\"y\">quietly</Password>\nlast line <password/> of it",
         "<Password x=\"y\">SECRET</Password>\nlast line <password/> of it",
     );
+    check(
+        "<td><pre>x: 79, Cookie: a=quietly9Loud; b=1</pre></td>\nlast line",
+        "<td><pre>x: 79, Cookie: SECRET</pre></td>\nlast line",
+    );
 }
 
 #[test]
