@@ -405,14 +405,18 @@ fn a_plugin_that_hangs_or_fails_once_init_is_called_gives_a_row() {
         assert_eq!(report.code, Some(1), "{detail}");
     }
     // So it does if its table is asked for by name.
-    let plugin = bad(folder.path(), "hangs");
-    let arguments = ["--json", "--timeout", "2", "--abi", "v7", "order-fifo"];
-    let variables = [("BAD_HANGS", "init")];
-    let report = report(command(plugin.to_str().unwrap(), &variables, &arguments));
-    let detail = report.detail("table-v7", "FAIL");
-    assert!(detail.contains("inside init"), "{detail}");
-    report.detail("order-fifo", "NOT SUPPORTED");
-    assert_eq!(report.code, Some(1), "{detail}");
+    for (name, variable, words) in [
+        ("hangs", ("BAD_HANGS", "init"), "inside init"),
+        ("deviceless", ("BAD_DEVICES", "3"), "devices returned 3"),
+    ] {
+        let plugin = bad(folder.path(), name);
+        let arguments = ["--json", "--timeout", "2", "--abi", "v7", "order-fifo"];
+        let report = report(command(plugin.to_str().unwrap(), &[variable], &arguments));
+        let detail = report.detail("table-v7", "FAIL");
+        assert!(detail.contains(words), "{detail}");
+        report.detail("order-fifo", "NOT SUPPORTED");
+        assert_eq!(report.code, Some(1), "{detail}");
+    }
     // Where the plugin finds nothing to work with, it cannot be tried.
     let plugin = bad(folder.path(), "deviceless");
     let output = command(plugin.to_str().unwrap(), &[], &["order-fifo"])

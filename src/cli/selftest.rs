@@ -373,9 +373,18 @@ fn look_at_tables(
     bench: &mut Bench<'_>,
     arguments: &Arguments,
 ) -> Result<(Option<Loaded>, Vec<Row>), TaskError> {
+    let started = Instant::now();
     let chosen = bench.load(None);
     if chosen.is_ok() && !arguments.wants_tables() {
         return Ok((chosen.ok(), Vec::new()));
+    }
+    // No other table stands for one that was asked for.
+    if let (Some(version), Err(problem)) = (bench.choice.abi, &chosen) {
+        if !tables::is_at_fault(problem) {
+            return Err(problem.clone());
+        }
+        let row = tables::failed(version, problem, started.elapsed());
+        return Ok((None, vec![row]));
     }
     let tables = Tables::load_all(bench);
     let wanted = |row: &Row| arguments.wants(&row.id);
@@ -384,13 +393,8 @@ fn look_at_tables(
         Ok(loaded) => return Ok((Some(loaded), rows.filter(wanted).collect())),
         Err(problem) => problem,
     };
-    if tables.are_out_of_reach(&problem) || bench.choice.abi.is_some() && !problem.hangs {
+    if tables.are_out_of_reach(&problem) {
         return Err(problem);
-    }
-    if let Some(version) = bench.choice.abi {
-        // No other table stands for the one that was asked for.
-        let is_it = |row: &Row| row.id == tables::id(version);
-        return Ok((None, rows.filter(is_it).collect()));
     }
     let next = tables.newest();
     if let Some(loaded) = &next {

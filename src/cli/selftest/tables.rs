@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Bench, Row, words};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tcpx_abi::SYMBOL_PREFIX;
 use tcpx_coord::Loaded;
 use tcpx_coord::TaskError;
@@ -26,6 +26,26 @@ pub(super) const AGREE: &str = "versions-agree";
 /// The id of a version's row.
 pub(super) fn id(version: AbiVersion) -> String {
     format!("table-{version}")
+}
+
+/// Whether a table that could not be used is at fault: its init does not return or ends its
+/// process, or another call fails behind it. One whose init refuses may find no devices here.
+pub(super) fn is_at_fault(problem: &TaskError) -> bool {
+    let is_lost = matches!(problem.outcome, Outcome::Interrupted | Outcome::PeerLost);
+    problem.phase == Some(Phase::Initialising) && !is_lost && !refuses(problem)
+}
+
+fn refuses(problem: &TaskError) -> bool {
+    problem.phase == Some(Phase::Initialising)
+        && problem.outcome == Outcome::NotRun
+        && !problem.hangs
+        && !fails_after_init(problem)
+}
+
+/// The row of a table that could not be used.
+pub(super) fn failed(version: AbiVersion, problem: &TaskError, took: Duration) -> Row {
+    let result = words::verdict_of_error(problem);
+    Row::new(id(version), LISTED.1, result, took.as_secs_f64())
 }
 
 struct Table {
@@ -83,11 +103,7 @@ impl Tables {
     /// many versions the library exports. An init that does not return, or after which another call
     /// fails, is the fault of its table. `chosen` is the error of the table to be used.
     pub(super) fn are_out_of_reach(&self, chosen: &TaskError) -> bool {
-        let refuses = chosen.phase == Some(Phase::Initialising)
-            && chosen.outcome == Outcome::NotRun
-            && !chosen.hangs
-            && !fails_after_init(chosen);
-        self.loaded().next().is_none() && (refuses || self.do_not_load())
+        self.loaded().next().is_none() && (refuses(chosen) || self.do_not_load())
     }
 
     /// Whether every version fails with the same words before its table is called.
