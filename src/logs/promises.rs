@@ -7,13 +7,15 @@
 use super::report::{LinePlace, LogReport};
 
 /// Words of a cause that is in an earlier line.
-const EARLIER: [&str; 6] = [
+const EARLIER: [&str; 8] = [
     "earlier line",
     "logged before",
     "line before it",
     "lines before it",
     "line above names",
     "lines above",
+    "rank reported before",
+    "failure above it",
 ];
 /// Words of a cause that only supposes such a line, or names something else as well.
 const SUPPOSED: [&str; 4] = ["before or ", ": see ", "if an earlier", "may say why"];
@@ -92,13 +94,16 @@ mod tests {
     use super::*;
     use crate::{LogFilter, LogReader, SignatureCatalogue};
 
-    fn causes(text: &str) -> Vec<String> {
+    fn report(text: &str) -> LogReport {
         let catalogue = SignatureCatalogue::embedded().unwrap();
         let filter = LogFilter::default();
         let mut reader = LogReader::new(&catalogue, &filter);
         reader.source("x.log", text.as_bytes(), text.as_bytes());
-        let report = reader.report();
-        let found = report.findings.into_iter();
+        reader.report()
+    }
+
+    fn causes(text: &str) -> Vec<String> {
+        let found = report(text).findings.into_iter();
         let found = found.filter(|one| one.signature.starts_with("nccl-"));
         found.flat_map(|one| one.causes).collect()
     }
@@ -117,5 +122,8 @@ mod tests {
         let both = causes(&format!("{warning}{error}"));
         assert!(both.iter().any(|cause| cause.contains(WARNING)), "{both:?}");
         assert!(both.iter().all(|cause| cause != NOT_HERE), "{both:?}");
+        let call = "/src/host/init.cu:7: non-zero status: 7 nvshmem setup connections failed\n";
+        let first = report(call).findings.remove(0).causes;
+        assert_eq!(first, [NOT_HERE]);
     }
 }

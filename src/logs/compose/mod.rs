@@ -225,6 +225,7 @@ impl Compose<'_> {
         self.tell_of_shared_memory(&mut report.findings);
         self.tell_of_sizes(&mut report.findings);
         self.know_level(&mut report.findings);
+        self.tell_own_words(&mut report.findings);
         follow_errors(&mut report.findings);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);
@@ -263,6 +264,26 @@ impl Compose<'_> {
             {
                 super::reasons::explain_traceback(finding, traceback);
             }
+        }
+    }
+
+    /// Puts what a line says before causes that are guesses.
+    fn tell_own_words(&self, findings: &mut [SignatureFinding]) {
+        for finding in findings {
+            let mut signatures = self.catalogue.signatures.iter().zip(0_usize..);
+            let signature = signatures.find(|(one, _)| one.name == finding.signature);
+            let values = signature
+                .map(|(_, number)| self.catalogue.values(number, finding.sample.as_bytes()));
+            let default = signature.zip(values.as_ref());
+            let default =
+                default.and_then(|((one, _), values)| Some(values.fill(one.causes.first()?)));
+            let error = values.as_ref().and_then(|values| values.get("error"));
+            let text = match signature {
+                Some(_) => error.unwrap_or_default().to_owned(),
+                None => headline(&finding.sample),
+            };
+            let signature = signature.map(|(one, _)| one);
+            super::reasons::tell_own_words(finding, signature, &text, default.as_deref());
         }
     }
 
@@ -834,7 +855,7 @@ fn with_header<'a>(
 }
 
 /// Longest text of a line in the first sentence of a finding.
-const HEADLINE_MAX: usize = 200;
+const HEADLINE_MAX: usize = 300;
 
 /// What a line says, without its header, for the first sentence of a finding.
 pub(super) fn headline(line: &str) -> String {

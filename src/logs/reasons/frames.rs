@@ -46,7 +46,10 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
 pub(crate) fn explain_traceback(finding: &mut SignatureFinding, traceback: &Traceback) {
     let told = of(&finding.sample);
     let divides = finding.sample.contains(ZERO.words);
-    let is_told = !matches!(told, None | Some((_, Kind::Other | Kind::Vague))) && !divides;
+    let is_told = !matches!(
+        told,
+        None | Some((_, Kind::Other | Kind::Broad | Kind::Vague))
+    ) && !divides;
     if is_told && !matches!(told, Some((_, Kind::Exact))) {
         return;
     }

@@ -11,18 +11,20 @@ mod exact;
 mod frames;
 mod nccl;
 mod numbers;
+mod own_words;
 mod programs;
 mod signals;
 mod system;
 mod vague;
 
 pub(super) use frames::explain_traceback;
+pub(super) use own_words::tell_own_words;
 
 use crate::report::{STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING, WAITS_AT_END};
 use crate::signature::{Role, Signature};
 use cuda::OF_CUDA;
 use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS};
-use programs::OF_PROGRAMS;
+use programs::{BROAD, OF_PROGRAMS};
 use regex::bytes::{Regex, RegexBuilder};
 use signals::OF_ENDS;
 use std::sync::LazyLock;
@@ -71,6 +73,7 @@ fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
         .chain(of(OF_NCCL, Kind::Source))
         .chain(of(OF_RESULTS, Kind::Result))
         .chain(of(OF_PROGRAMS, Kind::Other))
+        .chain(of(BROAD, Kind::Broad))
         .chain(of(VAGUE, Kind::Vague))
 }
 
@@ -136,7 +139,7 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
         Kind::Rdma => names_no_cause || quotes,
         Kind::Ended | Kind::System | Kind::Cuda => names_no_cause,
         Kind::Result => names_no_cause && is_first,
-        Kind::Other => names_no_cause && is_first && quotes,
+        Kind::Other | Kind::Broad => names_no_cause && is_first && quotes,
         Kind::Source | Kind::Vague | Kind::Exact => false,
     };
     if is_told_by_words {
@@ -228,6 +231,8 @@ enum Kind {
     /// A result of NCCL.
     Result,
     Other,
+    /// They tell of what kind an error is.
+    Broad,
     /// They tell what kind of call failed, and not why.
     Vague,
 }
@@ -249,7 +254,7 @@ fn of(line: &str) -> Option<(&'static Reason, Kind)> {
     let found = found.or_else(|| vague_in(message(stated)));
     match &found {
         // The number of an error tells more than words that programs use alike.
-        None | Some((_, Kind::Other | Kind::Vague)) => codes::words(stated)
+        None | Some((_, Kind::Other | Kind::Broad | Kind::Vague)) => codes::words(stated)
             .and_then(|words| reason_in(words.as_bytes()))
             .or(found),
         Some(_) => found,
@@ -359,6 +364,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
     all.chain([
         READ_WARNINGS,
         frames::OWN_CODE,
+        own_words::OWN_WORDS,
         ADVICE_OF_NVSHMEM,
         crate::promises::NOT_HERE,
     ])

@@ -91,11 +91,6 @@ pub(super) const OF_PROGRAMS: &[Reason] = &[
         next: "`kubectl describe pod POD` and `kubectl describe node NODE`",
     },
     Reason {
-        words: r"divisible|must be (?:equal|greater|less|at least|positive|the same|set)|should be (?:equal|the same)|(?:must|does not|do not|doesn't|should) match|mismatch|expected .{1,80}\b(?:got|found|received)\b|inconsistent|different values",
-        cause: "two values that must fit do not: sizes, ranks, devices or settings in the line",
-        next: "compare the two values in the line on every rank, and where the configuration sets them",
-    },
-    Reason {
         words: r"heartbeat|marked (?:as )?dead|node .{0,80}\b(?:died|dead|failed|removed|crashed)\b|\bnode fail(?:ure|ed)\b",
         cause: "a process or a node stopped sending heartbeats: it ended, is overloaded, or the network to it is cut",
         next: "read the last lines of the process or node in the line, and `dmesg -T` there",
@@ -106,9 +101,18 @@ pub(super) const OF_PROGRAMS: &[Reason] = &[
         next: "read the other program's log; `nc -vz HOST PORT` from this node, with the address in the line or above it",
     },
     Reason {
-        words: r"timed? ?-?out|deadline[ _]exceeded|may be stuck|not all of them arrived|gave up waiting|errors? while waiting for|faulty rank|did not (?:respond|answer|arrive|join|reply)|no response",
+        words: r"tim(?:ed?|es) ?-?out|deadline[ _]exceeded|may be stuck|not all of them arrived|gave up waiting|errors? while waiting for|faulty rank|did not (?:respond|answer|arrive|join|reply)|no response",
         cause: "another process did not come, answer or finish in time: it did not start, ended, is slow, or waits itself",
         next: "find the process that the line waits for: one without this line, or whose log ends first",
+    },
+];
+
+/// Words that programs use alike, and that tell of what kind an error is: the line itself tells more.
+pub(super) const BROAD: &[Reason] = &[
+    Reason {
+        words: r"divisible|must be (?:equal|greater|less|at least|positive|the same|set)|should be (?:equal|the same)|(?:must|does not|do not|doesn't|should) match|mismatch|expected .{1,80}\b(?:got|found|received)\b|inconsistent|different values",
+        cause: "two values that must fit do not: sizes, ranks, devices or settings in the line",
+        next: "compare the two values in the line on every rank, and where the configuration sets them",
     },
     Reason {
         words: r"insufficient|not enough|exceeds|exceeded|out of range|too (?:large|big|small|long|many|few)|larger than|greater than",

@@ -1,0 +1,89 @@
+//! What a line says itself, as its first cause, where all else would be a guess.
+//!
+//! Words that tell only of what kind an error is make a poor cause: beside `no file at the path prefix /data/a` stands
+//! `a check within the program failed`. What the line says comes first then, and the guess behind it.
+#![forbid(unsafe_code)]
+
+use super::{Kind, of, only_quotes};
+use crate::report::SignatureFinding;
+use crate::signature::{Role, Signature};
+
+/// The first cause of an error that its own line explains best.
+pub(super) const OWN_WORDS: &str =
+    "as the line itself says: {word}; the log gives no further reason";
+
+/// Puts what a line says before causes that are guesses. `text` is the error in the line, and `default` is the
+/// signature's first cause with the values of the line.
+pub(crate) fn tell_own_words(
+    finding: &mut SignatureFinding,
+    signature: Option<&Signature>,
+    text: &str,
+    default: Option<&str>,
+) {
+    let first = finding.causes.first().map(String::as_str);
+    let told = of(&finding.sample);
+    let is_open = match &told {
+        None => first.is_none() || first == default,
+        Some((reason, Kind::Broad | Kind::Vague)) => {
+            first.is_none() || first == Some(reason.cause) || first == default
+        }
+        Some(_) => false,
+    };
+    // Several causes of a signature are guesses, and one is what is known of its lines.
+    let guesses = |one: &Signature| {
+        one.role == Role::Cause && one.meaning.contains("{error}") && one.causes.len() > 1
+    };
+    let has_text = text.chars().any(char::is_alphabetic);
+    if !is_open
+        || !has_text
+        || !(only_quotes(&finding.signature, signature) || signature.is_some_and(guesses))
+    {
+        return;
+    }
+    let cause = OWN_WORDS.replace("{word}", text.trim_end_matches(['.', ' ']));
+    if first == default && signature.is_some_and(|one| one.causes.len() == 1) {
+        finding.causes.clear();
+    }
+    finding.causes.insert(0, cause);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{LogFilter, LogReader, SignatureCatalogue};
+
+    #[test]
+    fn what_a_line_says_is_before_a_guess_and_behind_a_reason() {
+        let check = |log: &str, part: &str| {
+            let catalogue = SignatureCatalogue::embedded().unwrap();
+            let filter = LogFilter::default();
+            let mut reader = LogReader::new(&catalogue, &filter);
+            reader.source("x.log", log.as_bytes(), log.as_bytes());
+            let report = reader.report();
+            let first = report.findings.first().and_then(|one| one.causes.first());
+            assert!(
+                first.is_some_and(|one| one.contains(part)),
+                "{log}: {first:?}"
+            );
+        };
+        check(
+            "AssertionError: no file at the path prefix /data/a",
+            "itself says: AssertionError: no file at the path prefix /data/a;",
+        );
+        check(
+            "RuntimeError: the two halves disagree.",
+            "itself says: RuntimeError: the two halves disagree;",
+        );
+        check(
+            "srun: error: Task launch for 36.0 failed on node cn7: Unable to find the cpus",
+            "itself says: cn7: Unable to find the cpus;",
+        );
+        check(
+            "srun: error: Task launch for 36.0 failed on node cn7: Job credential expired",
+            "clocks of the nodes differ",
+        );
+        check(
+            "OSError: [Errno 24] Too many open files",
+            "as many open files",
+        );
+    }
+}
