@@ -43,7 +43,7 @@ static MEMORY: LazyLock<[Regex; 4]> = LazyLock::new(|| {
     let size = r"(?P<size>\d+(?:\.\d+)? [KMGT]i?B)";
     let regex = |words: String| Regex::new(&format!("(?-u){words}")).expect("a sound regex");
     [
-        regex(format!(r"Tried to allocate {size}")),
+        regex(format!(r"[Tt]ried to allocate {size}")),
         regex(format!(
             r"total capacity of {size}|[(;,] (?P<size2>\d+(?:\.\d+)? [KMGT]i?B) total capacity"
         )),
@@ -51,7 +51,7 @@ static MEMORY: LazyLock<[Regex; 4]> = LazyLock::new(|| {
             r"of which {size} is free|[(;,] (?P<size2>\d+(?:\.\d+)? [KMGT]i?B) free"
         )),
         regex(format!(
-            r"this process has {size} memory in use|[(;,] (?P<size2>\d+(?:\.\d+)? [KMGT]i?B) (?:reserved in total|already allocated)"
+            r"this process has {size} memory in use|Of the allocated memory (?P<size3>\d+(?:\.\d+)? [KMGT]i?B) is allocated by|[(;,] (?P<size2>\d+(?:\.\d+)? [KMGT]i?B) (?:reserved in total|already allocated)"
         )),
     ]
 });
@@ -71,13 +71,19 @@ const OF_OWN: Reason = Reason {
     cause: "this process holds {mine} of {total} itself, so {tried} more do not fit",
     next: "lower the batch size or the sequence length, shard or offload more; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where much is reserved and unallocated",
 };
+const OF_NOBODY: Reason = Reason {
+    words: "",
+    cause: "{tried} were asked for where {free} of {total} are free: the line does not say what holds the rest",
+    next: "list the processes on this device; lower the batch size or the sequence length, shard or offload more",
+};
 
 /// The sizes in such a line: tried, total, free and the process's own.
 fn memory(line: &[u8]) -> Option<[(String, f64); 4]> {
-    memchr::memmem::find(line, b"Tried to allocate")?;
+    memchr::memmem::find(line, b"ried to allocate")?;
     let size = |regex: &Regex| {
         let found = regex.captures(line)?;
-        let text = found.name("size").or(found.name("size2"))?;
+        let names = ["size", "size2", "size3"];
+        let text = names.iter().find_map(|name| found.name(name))?;
         let text = String::from_utf8_lossy(text.as_bytes()).into_owned();
         let (number, unit) = text.split_once(' ')?;
         let scale = match unit.as_bytes().first()? {
@@ -90,12 +96,16 @@ fn memory(line: &[u8]) -> Option<[(String, f64); 4]> {
         Some((text, mib))
     };
     let [tried, total, free, mine] = &*MEMORY;
-    Some([size(tried)?, size(total)?, size(free)?, size(mine)?])
+    let mine = size(mine).unwrap_or_default();
+    Some([size(tried)?, size(total)?, size(free)?, mine])
 }
 
 /// What the sizes tell of who holds the memory.
 fn of_memory(line: &[u8]) -> Option<&'static Reason> {
     let [tried, total, free, mine] = memory(line)?.map(|(_, mib)| mib);
+    if mine == 0.0 {
+        return Some(&OF_NOBODY);
+    }
     let others = total - free - mine;
     if tried > free && free * 4.0 >= total {
         return Some(&TOO_LARGE);
@@ -131,7 +141,7 @@ const NAMED: Reason = Reason {
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
     [
-        &FEWER, &MORE, &NAMED, &LIMIT, &TOO_LARGE, &OF_OTHERS, &OF_OWN,
+        &FEWER, &MORE, &NAMED, &LIMIT, &TOO_LARGE, &OF_OTHERS, &OF_OWN, &OF_NOBODY,
     ]
     .into_iter()
 }
@@ -192,6 +202,10 @@ pub(super) fn fill(text: &str, line: &[u8]) -> String {
 /// The ranks that came and those that were expected.
 fn counts(line: &[u8]) -> Option<(u64, u64)> {
     let found = COUNTS.iter().find_map(|counts| counts.captures(line))?;
+    if found[0].ends_with(b"already check") {
+        // `rank 1 of 8 ranks has already checked in` counts none.
+        return None;
+    }
     Some((
         number(&found, ["came", "came2", "came3"])?,
         number(&found, ["all", "all2", "all3"])?,

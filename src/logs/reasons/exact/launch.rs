@@ -119,4 +119,9 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "mpirun could not start its daemons on the other nodes: ssh failed, or orted or prted is not in PATH there",
         next: "run `ssh NODE which orted` for every node, and set --mca oob_tcp_if_include to the interface that all nodes share",
     },
+    Reason {
+        words: "unable to layout tasks|failed to distribute tasks",
+        cause: "the step asks for a layout of tasks on CPUs that its allocation does not have: the tasks per node, the CPUs per task or the binding differ from those of the job",
+        next: "compare the options of srun with those of sbatch; srun --cpu-bind=none",
+    },
 ];

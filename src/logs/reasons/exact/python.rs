@@ -44,4 +44,19 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "nothing answers at this address of the node itself: the process that should serve it did not start, ended, or has another host or port; no network is between",
         next: "`ss -ltnp` on this node; where several nodes are to meet, MASTER_ADDR or --rdzv_endpoint must name the first node and not localhost",
     },
+    Reason {
+        words: "no module named",
+        cause: "the Python of this process lacks the module that the line names: it is not installed in this image or on this node, or PYTHONPATH lacks its folder",
+        next: "import the module with the same interpreter on the same node, and look for it with `pip show`",
+    },
+    Reason {
+        words: "importerror: lib*cannot open shared object|oserror: lib*cannot open shared object",
+        cause: "the dynamic loader does not find the library that the line names: the program was built for another release of it, or LD_LIBRARY_PATH lacks its folder",
+        next: "`ldconfig -p` and `ldd` of the library that needs it, in the same image",
+    },
+    Reason {
+        words: "api_key not configured|call wandb.login",
+        cause: "the program logs in to Weights and Biases, and this node has no key for it",
+        next: "`wandb login` as the same user on the node, or run it offline",
+    },
 ];

@@ -119,4 +119,14 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the receive manager does not run on this node, failed, or is not reached from the job's container",
         next: "read the receive manager's log on this node; check that both containers share its folder of sockets",
     },
+    Reason {
+        words: "invalid gid[",
+        cause: "the entry of that index in the port's table of GIDs is empty: the port is down or has no address, or it is not a device that UCX should use",
+        next: "`show_gids`, `ibv_devinfo`; set UCX_NET_DEVICES to the ports that are up on every node",
+    },
+    Reason {
+        words: "no usable transports/devices (asked",
+        cause: "UCX_TLS or UCX_NET_DEVICES asks for transports or devices that this node does not have",
+        next: "`ucx_info -d` on the node; unset UCX_TLS",
+    },
 ];

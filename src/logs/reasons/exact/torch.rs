@@ -15,7 +15,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "read the innermost frame; loop over a copy, `list(d.items())`, or take a release of that package in which it is fixed",
     },
     Reason {
-        words: "input type (*) and bias type (*) should be the same|input type (*) and weight type (*) should be the same|mat1 and mat2 must have the same dtype|expected scalar type*but found|expected m1 and m2 to have the same dtype",
+        words: "input type (*) and bias type (*) should be the same|input type (*) and weight type (*) should be the same|mat1 and mat2 must have the same dtype|expected scalar type*but found|found dtype*but expected|expected m1 and m2 to have the same dtype",
         cause: "the input of a layer and the layer's weights are of different types (float32, half, bfloat16, or on another device): one of them was not converted",
         next: "print dtype and device of both at the place in the program's own code; convert the input with `.to(module.dtype)`, or run the call under torch.autocast",
     },
@@ -100,8 +100,43 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`dmesg -T | grep -i oom` on the node; fewer workers of the data loader",
     },
     Reason {
-        words: "size mismatch for*copying a param|missing key(s) in state_dict|unexpected key(s) in state_dict",
+        words: "size mismatch for*copying a param|missing key(s) in state_dict|unexpected key(s) in state_dict|unexpected keys*in checkpoint|missing keys*in checkpoint|unexpected keys*in sharded",
         cause: "the checkpoint is of another model, or was saved with other parallel sizes",
         next: "compare the configuration of the checkpoint with that of this run",
+    },
+    Reason {
+        words: "expected all tensors to be on the same device",
+        cause: "the inputs of one operation are on different devices: one of them was not moved, or parts of the model are on GPUs of their own",
+        next: "print `.device` of the inputs of the operation that the traceback shows",
+    },
+    Reason {
+        words: "ds_active_sub_modules|active_sub_modules",
+        cause: "ZeRO-3 was to free a parameter that a module still uses: its forward passes are nested, or one did not end",
+        next: "call the module through the wrapped model; look for a forward pass within another, and for one that ended in an exception that was caught",
+    },
+    Reason {
+        words: "disagreement between rank0 and rank",
+        cause: "the ranks do not run the same modules in the same order, as ZeRO-3 needs: a branch, or a batch, differs between them",
+        next: "compare the two lists in the line: what the first rank has more, the other one did not run",
+    },
+    Reason {
+        words: "dataloader worker (pid*exited unexpectedly",
+        cause: "a worker process of the DataLoader ended without an exception: killed, mostly for memory, or crashed in native code; the line does not say which",
+        next: "`dmesg -T | grep -i -e oom -e segfault` and `df -h /dev/shm` on the node; num_workers=0 shows an exception of the dataset",
+    },
+    Reason {
+        words: "no_sync context manager is incompatible",
+        cause: "the program skips the synchronisation of gradients (no_sync), which ZeRO stages 2 and 3 do not allow",
+        next: "stage 1 of ZeRO, or no accumulation of gradients in the program beside that of DeepSpeed; compare the releases of accelerate and DeepSpeed",
+    },
+    Reason {
+        words: "parent communicator missing in eager initialization",
+        cause: "a group of ranks was made of one that has no communicator yet: init_process_group was called without device_id, or before the first collective",
+        next: "give device_id to init_process_group, or call a collective of all ranks first",
+    },
+    Reason {
+        words: "more than one node have assigned same rank|has already checked in",
+        cause: "two processes have the same rank: the launcher, or the variables of rank and node, are set alike on two nodes, or a process of an earlier job still comes",
+        next: "print RANK, WORLD_SIZE and the node of every process at its start",
     },
 ];
