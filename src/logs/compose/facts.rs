@@ -24,7 +24,7 @@ static THREAD: LazyLock<Regex> =
 /// What is a fact wherever it stands.
 static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
-        r"\b[Rr]ank \d+\b(?: of \d+)?|\brank=\d+",
+        r"\b[Rr]ank \d+\b(?: of \d+)?|\brank ?= ?\d+|/task:\d+\b|\bWorker PID: \d+",
         r"\bGPU ?\d{1,3}\b|\bdev(?:ice)? \d{1,2}\b",
         r"\b(?:mlx[45]_\w+|bnxt_re\w*|irdma\w+|rdmap\w+|hns_\d+|efa_\d+)(?::\d+)?",
         r"\b(?:eth\d+|en[pos]\d\w*|ib[ps]?\d\w*|bond\d+)(?::(?:\d{1,3}\.){3}\d{1,3})?(?:<\d+>)?",
@@ -45,7 +45,7 @@ static KILLED: LazyLock<Regex> =
 /// What a program says that it does with a checkpoint.
 static DOES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"\b(?:[Ss]aving|[Ww]riting|[Ll]oading) (?:[\w-]+ ){0,2}checkpoints?\b(?: at iteration +\d+)?",
+        r"\b(?:[Ss]aving|[Ww]riting|[Ll]oading) (?:[\w-]+ ){0,2}checkpoints?\b(?: at iteration +\d+| shards: +\d+%)?|\b(?:Building|Loading) extension module \w+",
     )
 });
 /// A frame of gdb, or of a program's own list of calls: its function and its source.
@@ -64,6 +64,7 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
         let sample = seen.sample.as_slice();
         of_line(sample, meaning, &mut found);
         let own = thread(sample);
+        add_doing(sample, meaning, &mut found);
         for line in seen.near_lines() {
             if let Some(killed) = KILLED.captures(line) {
                 let [pid, what] = ["pid", "what"].map(|name| &killed[name]);
@@ -74,13 +75,7 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
                     &mut found,
                 );
             }
-            if let Some(does) = DOES.find(line) {
-                add(
-                    format!("`{}`", super::shown(does.as_bytes())),
-                    meaning,
-                    &mut found,
-                );
-            }
+            add_doing(line, meaning, &mut found);
             if let Some(frame) = FRAME.captures(line) {
                 let [function, source] = ["function", "source"].map(|name| &frame[name]);
                 let source = short(&super::shown(source));
@@ -102,6 +97,14 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
     found.retain(|fact| !(is_told && RANK.is_match(fact.as_bytes())));
     found.truncate(FACTS_MAX);
     found
+}
+
+/// What a line says that its program does.
+fn add_doing(line: &[u8], meaning: &str, found: &mut Vec<String>) {
+    if let Some(does) = DOES.find(line) {
+        let does = format!("`{}`", super::shown(does.as_bytes()));
+        add(does, meaning, found);
+    }
 }
 
 /// The GPUs in the headers of the lines of all processes.
@@ -231,6 +234,11 @@ mod tests {
         check(
             "SEND s-e [rqpn 0xa66 rlid 703]",
             &["rqpn 0xa66", "rlid 703"],
+        );
+        check("timeout check failed: rank = 6, thread = 0", &["rank = 6"]);
+        check(
+            "Task /job:jax_worker/replica:0/task:3 heartbeat timeout",
+            &["/task:3"],
         );
         check("step 3 of 10", &[]);
     }

@@ -282,9 +282,25 @@ impl Compose<'_> {
                 Some(_) => error.unwrap_or_default().to_owned(),
                 None => headline(&finding.sample),
             };
+            let beside = self.beside(finding, signature.map(|(_, number)| number));
+            super::reasons::tell_of_beside(finding, &beside);
             let signature = signature.map(|(one, _)| one);
             super::reasons::tell_own_words(finding, signature, &text, default.as_deref());
         }
+    }
+
+    /// The lines beside the first line of a finding, as far as they are kept.
+    fn beside(&self, finding: &SignatureFinding, number: Option<usize>) -> Vec<String> {
+        let Some(number) = number else {
+            let lines = finding.before.iter().rev().chain(&finding.after);
+            return lines.map(|line| line.trim().to_owned()).collect();
+        };
+        let of = |((one, _), seen): &(&(u32, u32), &SeenLines)| {
+            *one as usize == number && self.place(seen.first, None).line == finding.first.line
+        };
+        let seen = self.tally.seen.iter().find(of);
+        let near = seen.into_iter().flat_map(|(_, seen)| seen.near_lines());
+        near.map(|line| shown(line)).collect()
     }
 
     /// Where NCCL said that its kernels want more shared memory than the GPU has, a launch that CUDA refuses is of that.

@@ -17,6 +17,8 @@ static ROOT: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^torchrun saw rank (?P<rank>\d+) on (?P<host>[^\s,]+) fail first"));
 /// A rank in a sentence.
 static RANK: LazyLock<Regex> = LazyLock::new(|| regex(r"\branks? \d"));
+/// A rank as PyTorch writes it before a message.
+static WRITTEN_RANK: LazyLock<Regex> = LazyLock::new(|| regex(r"\bRank (?P<rank>\d+)\]"));
 /// The address of a GPU, or its number, in lines of its driver.
 static PCI: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\b"));
@@ -34,6 +36,7 @@ const STUCK: &str = "watchdog-stuck";
 /// Adds ranks, hosts and GPUs to the sentences that lack them, and lets lines of the same event follow.
 pub(super) fn name(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) {
     follow_event(findings);
+    name_by_same_error(findings);
     name_ranks(findings, quotes);
     for finding in findings.iter_mut() {
         name_gpu(finding);
@@ -91,6 +94,36 @@ fn follow_event(findings: &mut [SignatureFinding]) {
         let is_of = finding.processes.iter().all(|one| stuck.contains(one));
         if finding.signature == HEARTBEAT && is_of {
             finding.role = Role::Consequence;
+        }
+    }
+}
+
+/// Least bytes of the words of an error by which two lines are of one.
+const WORDS_MIN: usize = 16;
+
+/// Names the rank of an error whose own line names none, where a line of one rank quotes its words.
+fn name_by_same_error(findings: &mut [SignatureFinding]) {
+    let of_rank = |one: &SignatureFinding| {
+        let written = WRITTEN_RANK.captures(one.sample.as_bytes());
+        let written = written.map(|found| super::shown(&found["rank"]));
+        let rank = rank_of(one).map(str::to_owned).or(written)?;
+        Some((one.first.file.clone(), rank, one.sample.clone()))
+    };
+    let quotes: Vec<(String, String, String)> = findings.iter().filter_map(of_rank).collect();
+    for finding in findings.iter_mut() {
+        let words = finding.sample.rsplit(": ").next().unwrap_or_default();
+        if !of_one_file(finding)
+            || words.len() < WORDS_MIN
+            || RANK.is_match(finding.meaning.as_bytes())
+        {
+            continue;
+        }
+        let same = quotes
+            .iter()
+            .filter(|(file, _, sample)| *file == finding.first.file && sample.contains(words));
+        let ranks: BTreeSet<&String> = same.map(|(_, rank, _)| rank).collect();
+        if let (1, Some(rank)) = (ranks.len(), ranks.first()) {
+            finding.meaning = format!("{}; it is of rank {rank}", finding.meaning);
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::reasons::Telling;
 use crate::report::{LinePlace, STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
 use crate::signature::{Role, Severity};
 use crate::time;
+use regex::bytes::Regex;
+use std::sync::LazyLock;
 
 /// Most lines of a text that begins with a line that only opens it, such as `error: {`.
 const TEXT_LINES: u64 = 64;
@@ -179,10 +181,21 @@ pub(super) fn promote(findings: &mut [SignatureFinding], ends_with: impl Fn(&Lin
     }
     let has_level = crate::loggers::logged_error(first.sample.as_bytes()).is_some()
         || crate::stated::stated(first.sample.as_bytes()).is_some();
-    let ends = has_level && ends_with(&first.last) && crate::reasons::tells_why(&first.sample);
+    let tells = crate::reasons::tells_why(&first.sample) || is_exception(&first.sample);
+    let ends = has_level && ends_with(&first.last) && tells;
     if has_failed || ends {
         first.severity = Severity::Error;
     }
+}
+
+/// The last line of a traceback, behind the prefixes of launchers and loggers: the class of an exception.
+static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
+    let words = r"^(?:[\[(][^\])]*[\])]:? *|ERROR [^\]]*\] *)*(?:\w+\.)*\w*(?:Exception|Error): ";
+    crate::loggers::regex(words)
+});
+
+fn is_exception(line: &str) -> bool {
+    EXCEPTION.is_match(line.as_bytes())
 }
 
 /// Orders findings: what failed first, then failures without a reason, warnings, and what

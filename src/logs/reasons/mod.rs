@@ -18,7 +18,7 @@ mod system;
 mod vague;
 
 pub(super) use frames::explain_traceback;
-pub(super) use own_words::tell_own_words;
+pub(super) use own_words::{tell_of_beside, tell_own_words};
 
 use crate::report::{STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING, WAITS_AT_END};
 use crate::signature::{Role, Signature};
@@ -239,7 +239,7 @@ enum Kind {
 
 /// Where a text goes on with what may have happened, or with advice.
 static SUPPOSES: LazyLock<Regex> = LazyLock::new(|| {
-    let words = r"\. (?:There are some potential|This (?:may|might|could|can|usually|error may)|It (?:may|might|could)|Possible (?:causes|reasons)|(?:To|For) (?:debug|troubleshoot|more)|Please )";
+    let words = r"\. (?:There are some potential|Some (?:common|possible|potential|likely) |This (?:may|might|could|can|usually|error may)|It (?:may|might|could)|Possible (?:causes|reasons)|(?:To|For) (?:debug|troubleshoot|more)|Please )";
     Regex::new(words).expect("a sound regex")
 });
 
@@ -365,6 +365,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         READ_WARNINGS,
         frames::OWN_CODE,
         own_words::OWN_WORDS,
+        own_words::BESIDE,
         ADVICE_OF_NVSHMEM,
         crate::promises::NOT_HERE,
     ])

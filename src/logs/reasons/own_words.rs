@@ -4,13 +4,57 @@
 //! `a check within the program failed`. What the line says comes first then, and the guess behind it.
 #![forbid(unsafe_code)]
 
-use super::{Kind, of, only_quotes};
+use super::{Kind, numbers, of, only_quotes};
 use crate::report::SignatureFinding;
 use crate::signature::{Role, Signature};
 
 /// The first cause of an error that its own line explains best.
 pub(super) const OWN_WORDS: &str =
     "as the line itself says: {word}; the log gives no further reason";
+
+/// The line beside an error that tells why, in its first sentence.
+pub(super) const BESIDE: &str = "beside it the log says: {word}";
+/// Shortest word with a digit, such as an address or a port, by which two lines are about one thing.
+const SHARED_MIN: usize = 5;
+
+/// Pieces of a line that states an error.
+const ERRORS: [&str; 6] = ["rror", "ailed", "annot", "nable to", "efused", "WARN"];
+
+/// Gives an error whose words tell little the cause of a line beside it that states an error about the same thing.
+pub(crate) fn tell_of_beside(finding: &mut SignatureFinding, beside: &[String]) {
+    let tells_little = match of(&finding.sample) {
+        None => true,
+        Some((reason, Kind::Other | Kind::Broad | Kind::Vague)) => {
+            finding.causes.first().is_none_or(|one| one == reason.cause)
+        }
+        Some(_) => false,
+    };
+    if !tells_little {
+        return;
+    }
+    let told = beside.iter().find_map(|line| {
+        let (reason, kind) = of(line)?;
+        let line_says_error = ERRORS.iter().any(|word| line.contains(word));
+        let tells = matches!(kind, Kind::Exact | Kind::System | Kind::Rdma | Kind::Cuda);
+        (tells && line_says_error && shares_a_name(&finding.sample, line)).then_some((line, reason))
+    });
+    let Some((line, reason)) = told else { return };
+    let said = crate::compose::headline(line);
+    finding.meaning = format!("{}; {}", finding.meaning, BESIDE.replace("{word}", &said));
+    let cause = numbers::fill(reason.cause, line.as_bytes());
+    finding.causes.retain(|one| *one != cause);
+    finding.causes.insert(0, cause);
+    finding.next_step = Some(numbers::fill(reason.next, line.as_bytes()));
+}
+
+/// Whether two lines have a word with a digit in common, such as a port, an address or a host.
+fn shares_a_name(one: &str, other: &str) -> bool {
+    let is_end = |letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter);
+    let is_name =
+        |word: &&str| word.len() >= SHARED_MIN && word.bytes().any(|byte| byte.is_ascii_digit());
+    let mut names = one.split(is_end).filter(is_name);
+    names.any(|name| other.split(is_end).any(|word| word == name))
+}
 
 /// Puts what a line says before causes that are guesses. `text` is the error in the line, and `default` is the
 /// signature's first cause with the values of the line.
@@ -80,6 +124,10 @@ mod tests {
         check(
             "srun: error: Task launch for 36.0 failed on node cn7: Job credential expired",
             "clocks of the nodes differ",
+        );
+        check(
+            "[W socket.cpp:601] [c10d] The IPv4 network addresses of (node-a, 23456) cannot be retrieved (gai error: -2 - Name or service not known).\ntorch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (node-a, 23456).",
+            "the name of the host does not resolve here",
         );
         check(
             "OSError: [Errno 24] Too many open files",
