@@ -94,4 +94,9 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "native code touched memory of a GPU as if it were memory of the host: a library without CUDA support, such as a UCX of the system",
         next: "`ucx_info -v` of the library that the process loads, and the frames of the backtrace",
     },
+    Reason {
+        words: "out of resource: shared memory",
+        cause: "the kernel needs more shared memory of the GPU than this GPU has",
+        next: "smaller blocks or fewer stages of the kernel, or a GPU with more shared memory",
+    },
 ];

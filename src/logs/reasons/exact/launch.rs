@@ -124,4 +124,14 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the step asks for a layout of tasks on CPUs that its allocation does not have: the tasks per node, the CPUs per task or the binding differ from those of the job",
         next: "compare the options of srun with those of sbatch; srun --cpu-bind=none",
     },
+    Reason {
+        words: "unrecognized option '--container",
+        cause: "Slurm does not know the options of containers: its plugin pyxis is not installed, or not enabled in plugstack.conf",
+        next: "`srun --help | grep container`; install pyxis and enroot on the nodes",
+    },
+    Reason {
+        words: "unreachable in file ptl_tcp",
+        cause: "a process of the job does not reach the PMIx server of its launcher over TCP: it ended, or a firewall or another interface is between",
+        next: "`mpirun --mca oob_tcp_if_include INTERFACE`, and look at the firewall between the nodes",
+    },
 ];

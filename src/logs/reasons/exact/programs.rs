@@ -20,7 +20,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "use the library's build for this distribution (`ldd --version`); do not mount the host's libraries into the container",
     },
     Reason {
-        words: "couldn't connect to 'https|offline mode|localentrynotfound|max retries exceeded with url*huggingface|huggingface*max retries exceeded|name resolution*huggingface",
+        words: "couldn't connect to 'https|offline mode|localentrynotfound|max retries exceeded with url*huggingface|huggingface*max retries exceeded|name resolution*huggingface|host='huggingface.co'",
         cause: "the node does not reach the server of models or data, and its cache lacks the files",
         next: "fetch the files before the job to a folder of all nodes, or set the proxy; `curl -I URL` from this node",
     },

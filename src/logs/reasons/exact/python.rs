@@ -59,4 +59,9 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the program logs in to Weights and Biases, and this node has no key for it",
         next: "`wandb login` as the same user on the node, or run it offline",
     },
+    Reason {
+        words: "disk quota exceeded",
+        cause: "the quota of the user or of the project on this file system is used up",
+        next: "`quota -s`, or the quota command of the cluster; write checkpoints to another file system",
+    },
 ];

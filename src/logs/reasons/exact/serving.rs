@@ -129,4 +129,9 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "this process has another release of Ray or Python than the cluster",
         next: "use one image on all nodes; compare `ray --version` and `python --version`",
     },
+    Reason {
+        words: "failed to get kvcache from prefill instance",
+        cause: "the decode side did not get a request's cache from the prefill side: the transfer failed, or that side ended; the line does not say which",
+        next: "read the log of the prefill side at the same time, from its first error on",
+    },
 ];
