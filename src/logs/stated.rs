@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 25] = [
+pub(super) const PIECES: [&[u8]; 26] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -41,6 +41,7 @@ pub(super) const PIECES: [&[u8]; 25] = [
     b"mismatch for ",
     b"nrecognized ",
     b"losed conn",
+    b"OutOfResources",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -77,6 +78,13 @@ static WARNING: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// An exception by its class, whatever else the sentence supposes.
+static RAISED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\bwith exception \w+|^(?:\[\w+\]: )?(?:\w+\.)+[A-Z]\w*(?:Resources|Failed|Timeout|Error): ",
+    )
+});
+
 static SENTENCE_END: LazyLock<Finder> = LazyLock::new(|| Finder::new(". "));
 
 /// What a line states, if one of its sentences says that something failed. Digits do not decide it.
@@ -90,7 +98,8 @@ pub(super) fn stated(line: &[u8]) -> Option<&[u8]> {
         start = end;
         sentence
     });
-    let is_stated = sentences.any(states) && !OTHER_LINES.is_match(front);
+    let is_stated =
+        (sentences.any(states) || RAISED.is_match(front)) && !OTHER_LINES.is_match(front);
     is_stated.then(|| line.trim_ascii())
 }
 
@@ -239,6 +248,8 @@ mod tests {
         check("This may indicate that a node failed", false);
         check("ran /opt/error/failed.sh", false);
         check("all well", false);
+        check("a.b.OutOfResources: shared memory, Required: 7", true);
+        check("it ended with exception KVError(7): it might be dead", true);
         check(
             "the registration failed. This may be due to a firewall. Please check",
             true,

@@ -29,7 +29,7 @@ static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\b(?:mlx[45]_\w+|bnxt_re\w*|irdma\w+|rdmap\w+|hns_\d+|efa_\d+)(?::\d+)?",
         r"\b(?:eth\d+|en[pos]\d\w*|ib[ps]?\d\w*|bond\d+)(?::(?:\d{1,3}\.){3}\d{1,3})?(?:<\d+>)?",
         r"\b(?:\d{1,3}\.){3}\d{1,3}(?:(?::|<)\d+>?)?|\b[\w.-]+<\d{2,5}>|\bPeer EFA addr: [^\s)]+|\b(?:fe80|fd\w\w):[0-9a-f:]+",
-        r"\b(?:r?lid|dlid|rqpn|remote_qp) (?:0x)?[0-9a-f]+\b",
+        r"\b(?:r?lid|dlid|rqpn|remote_qp) (?:0x)?[0-9a-f]+\b|\bOpType=\w+",
         r"\bNCCL_(?:[A-CE-Z][A-Z_]+|D[A-DF-Z][A-Z_]+) ?(?:=|set by environment to|set to) ?\S+",
         r"\bsize \d{4,}\b|\bsegment size \d+\b|</?[\w.-]+_\d+>|\bNCCL version \d[\w.+]*",
         r"\b[\w./-]*\w\.(?:cc|cpp|cu|h|c):\d+",
@@ -52,8 +52,12 @@ static DOES: LazyLock<Regex> = LazyLock::new(|| {
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"^#\d+ +(?:0x[0-9a-f]+ in )?(?P<function>[\w:~]+) ?\(.*\) at (?P<source>\S+:\d+)")
 });
+/// A frame as Python writes it where the process crashed.
+static CRASH_FRAME: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r#"^\s*File "(?P<source>[^"]+)", line (?P<line>\d+) in (?P<function>[\w<>]+)"#)
+});
 /// The rank in a sentence.
-static RANK: LazyLock<Regex> = LazyLock::new(|| regex(r"^[Rr]ank[ =]\d"));
+static RANK: LazyLock<Regex> = LazyLock::new(|| regex(r"^[Rr]ank ?[ =] ?(?P<rank>\d+)"));
 
 /// What the lines of a finding, and those beside them, name that its sentence does not. The processes tell the
 /// ranks where they are named by them.
@@ -85,6 +89,12 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
                     &mut found,
                 );
             }
+            if let Some(frame) = CRASH_FRAME.captures(line) {
+                let [function, source, line] =
+                    ["function", "source", "line"].map(|name| super::shown(&frame[name]));
+                let place = format!("{function} ({}:{line})", short(&source));
+                add(place, meaning, &mut found);
+            }
             if own.is_some() && thread(line) == own {
                 of_line(line, meaning, &mut found);
             }
@@ -93,8 +103,14 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
             found.extend(listed(seen));
         }
     }
-    let is_told = processes.len() > 1 || processes.iter().any(|name| name.contains(" rank "));
-    found.retain(|fact| !(is_told && RANK.is_match(fact.as_bytes())));
+    let is_told = |fact: &String| {
+        let told = RANK.captures(fact.as_bytes());
+        told.is_some_and(|told| {
+            let rank = format!(" rank {}", super::shown(&told["rank"]));
+            processes.len() > 1 || processes.iter().any(|name| name.ends_with(&rank))
+        })
+    };
+    found.retain(|fact| !is_told(fact));
     found.truncate(FACTS_MAX);
     found
 }
@@ -209,7 +225,8 @@ fn short(fact: &str) -> String {
 }
 
 fn add(fact: String, meaning: &str, found: &mut Vec<String>) {
-    let is_known = meaning.contains(&fact) || found.iter().any(|one| one.contains(&fact));
+    let value = fact.strip_prefix("OpType=").unwrap_or(&fact);
+    let is_known = meaning.contains(value) || found.iter().any(|one| one.contains(&fact));
     if !is_known {
         found.push(fact);
     }

@@ -279,7 +279,7 @@ impl Compose<'_> {
                 default.and_then(|((one, _), values)| Some(values.fill(one.causes.first()?)));
             let error = values.as_ref().and_then(|values| values.get("error"));
             let text = match signature {
-                Some(_) => error.unwrap_or_default().to_owned(),
+                Some(_) => own_words(error.unwrap_or_default(), &finding.sample),
                 None => headline(&finding.sample),
             };
             let beside = self.beside(finding, signature.map(|(_, number)| number));
@@ -891,6 +891,20 @@ pub(super) fn headline(line: &str) -> String {
 fn says_error(line: &str) -> bool {
     let is_error = crate::loggers::is_glog_error(line.as_bytes());
     is_error && crate::reasons::tells_why(line) || line.contains("Check failed:")
+}
+
+/// Words of an error that are fewer tell little without the line that they are in.
+const WORDS_MIN: usize = 4;
+
+/// What a line says of an error whose words a signature captured.
+fn own_words(error: &str, line: &str) -> String {
+    let is_unknown = error.to_ascii_lowercase().starts_with("unknown");
+    match error.split_whitespace().count() {
+        0 => String::new(),
+        _ if is_unknown => String::new(),
+        count if count < WORDS_MIN => headline(line),
+        _ => error.to_owned(),
+    }
 }
 
 /// How to read the lines around one that no signature explains.

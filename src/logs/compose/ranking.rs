@@ -190,7 +190,7 @@ pub(super) fn promote(findings: &mut [SignatureFinding], ends_with: impl Fn(&Lin
 
 /// The last line of a traceback, behind the prefixes of launchers and loggers: the class of an exception.
 static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
-    let words = r"^(?:[\[(][^\])]*[\])]:? *|ERROR [^\]]*\] *)*(?:\w+\.)*\w*(?:Exception|Error): ";
+    let words = r"^(?:[\[(][^\])]*[\])]:? *|ERROR [^\]]*\] *)*(?:(?:\w+\.)*\w*(?:Exception|Error)|(?:\w+\.)+[A-Z]\w*): ";
     crate::loggers::regex(words)
 });
 

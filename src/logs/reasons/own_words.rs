@@ -77,8 +77,13 @@ pub(crate) fn tell_own_words(
     let guesses = |one: &Signature| {
         one.role == Role::Cause && one.meaning.contains("{error}") && one.causes.len() > 1
     };
+    // A cause that begins with words of the line, as in `local length error: `, is of that error.
+    let head = default.and_then(|cause| Some(cause.split_once(": ")?.0.to_ascii_lowercase()));
+    let sample = finding.sample.to_ascii_lowercase();
+    let is_of_words = head.is_some_and(|head| sample.contains(&head));
     let has_text = text.chars().any(char::is_alphabetic);
     if !is_open
+        || is_of_words
         || !has_text
         || !(only_quotes(&finding.signature, signature) || signature.is_some_and(guesses))
     {
