@@ -13,6 +13,24 @@ const HOSTS_NAMED: usize = 4;
 /// Words in the names of signatures on lines of NCCL and of programs that use it.
 const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 
+/// Words of lines that tell of what moves data where no network is named.
+const OF_OTHERS: [(&[&[u8]], &str); 5] = [
+    (
+        &[b"transport/p2p.c", b"P2P/IPC", b"P2P/CUMEM"],
+        "peer access between GPUs of a node (P2P)",
+    ),
+    (&[b"transport/shm.c"], "shared memory within a node (SHM)"),
+    (
+        &[b"transport: IBGDA", b"transport: ibrc"],
+        "NVSHMEM's transports over InfiniBand or RoCE, which failed",
+    ),
+    (&[b"NIXL_ERR", b"nixl"], "NIXL, which mostly uses UCX"),
+    (
+        &[b"have NCCL built in"],
+        "a PyTorch without NCCL, so none of its networks is used",
+    ),
+];
+
 impl Compose<'_> {
     pub(super) fn transport(&self) -> Transport {
         let by_value = |from: &BTreeMap<u32, BTreeSet<Vec<u8>>>| {
@@ -56,10 +74,7 @@ impl Compose<'_> {
                 "unknown",
                 "the plugin was initialised, but no line shows that it was used".to_owned(),
             ),
-            (0, _) => (
-                "unknown",
-                "no line names a network; NCCL logs it at INFO only".to_owned(),
-            ),
+            (0, _) => ("unknown", self.no_network()),
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
         let because = match proof {
@@ -74,6 +89,26 @@ impl Compose<'_> {
             because,
             named,
             versions,
+        }
+    }
+
+    /// Why no network is named, with what the log has lines of.
+    fn no_network(&self) -> String {
+        let has = |word: &&[u8]| {
+            let mut seen = self.tally.seen.values();
+            seen.any(|seen| {
+                let mut lines = seen.near_lines().chain([&seen.sample]);
+                lines.any(|line| memchr::memmem::find(line, word).is_some())
+            })
+        };
+        let of = OF_OTHERS.iter().filter(|(words, _)| words.iter().any(has));
+        let of: Vec<&str> = of.map(|(_, what)| *what).collect();
+        match of.as_slice() {
+            [] => "no line names a network; NCCL logs it at INFO only".to_owned(),
+            of => format!(
+                "no line names a network; the log has lines of {}",
+                of.join(", ")
+            ),
         }
     }
 
