@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 26] = [
+pub(super) const PIECES: [&[u8]; 27] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -42,6 +42,7 @@ pub(super) const PIECES: [&[u8]; 26] = [
     b"nrecognized ",
     b"losed conn",
     b"OutOfResources",
+    b"Missing",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -65,7 +66,7 @@ static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
 static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|(?:^|[^.\w])\d+ (?:errors|failures|failed)",
-        r"|(?:errors?|Errors?|failed|Failed|failures?|timeout)\b\s*[:=]?\s*(?:[\d+-]|\.\d)",
+        r"|(?:errors?|Errors?|failed|Failed|failures?|timeout)\b\s*[:=]?\s*(?:[+-]\s*)?\.?\d",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
         r"|\(or |timeout (?:is|set|of|to|in|value|seconds|ms)\b|(?:[Ss]et|[Uu]sing|with|[Dd]efault) (?:\w+ )?timeout",
     ))
@@ -79,11 +80,8 @@ static WARNING: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// An exception by its class, whatever else the sentence supposes.
-static RAISED: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
-        r"\bwith exception \w+|^(?:\[\w+\]: )?(?:\w+\.)+[A-Z]\w*(?:Resources|Failed|Timeout|Error): ",
-    )
-});
+static RAISED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\bwith exception \w+|^(?:\[\w+\]: )?(?:[a-z_]\w*\.)+[A-Z]\w+: "));
 
 static SENTENCE_END: LazyLock<Finder> = LazyLock::new(|| Finder::new(". "));
 
@@ -249,6 +247,15 @@ mod tests {
         check("ran /opt/error/failed.sh", false);
         check("all well", false);
         check("a.b.OutOfResources: shared memory, Required: 7", true);
+        check(
+            "a.b.MissingMandatoryValue: Missing mandatory value: c",
+            true,
+        );
+        check(
+            "a plugin failed to be registered: RegisterPlugin error -- it did not answer",
+            true,
+        );
+        check("train error - 0.25", false);
         check("it ended with exception KVError(7): it might be dead", true);
         check(
             "the registration failed. This may be due to a firewall. Please check",

@@ -194,7 +194,8 @@ static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
     crate::loggers::regex(words)
 });
 
-fn is_exception(line: &str) -> bool {
+/// Whether a line is the last one of a traceback.
+pub(super) fn is_exception(line: &str) -> bool {
     EXCEPTION.is_match(line.as_bytes())
 }
 

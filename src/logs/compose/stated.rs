@@ -90,7 +90,10 @@ impl Compose<'_> {
         let fails = |number: &usize| !crate::stated::is_warning(&stated[*number].sample);
         let tells = |number: &usize| crate::reasons::tells_why(&stated[*number].sample);
         let mut at_end = (first?..stated.len()).filter(fails);
-        at_end.clone().find(tells).or_else(|| at_end.next())
+        let raised = |number: &usize| super::ranking::is_exception(&stated[*number].sample);
+        let told = at_end.clone().find(tells);
+        told.or_else(|| at_end.clone().find(raised))
+            .or_else(|| at_end.next())
     }
 }
 
