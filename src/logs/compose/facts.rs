@@ -24,7 +24,7 @@ static THREAD: LazyLock<Regex> =
 /// What is a fact wherever it stands.
 static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
-        r"\b[Rr]ank \d+\b(?: of \d+)?|\brank ?= ?\d+|/task:\d+\b|\bWorker PID: \d+",
+        r"\b[Rr]ank \d+\b(?: of \d+)?|\brank ?= ?\d+|/task:\d+\b|\breplica \d+\b|\bWorker PID: \d+",
         r"\bGPU ?\d{1,3}\b|\bdev(?:ice)? \d{1,2}\b",
         r"\b(?:mlx[45]_\w+|bnxt_re\w*|irdma\w+|rdmap\w+|hns_\d+|efa_\d+)(?::\d+)?",
         r"\b(?:eth\d+|en[pos]\d\w*|ib[ps]?\d\w*|bond\d+)(?::(?:\d{1,3}\.){3}\d{1,3})?(?:<\d+>)?",
