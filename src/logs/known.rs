@@ -19,7 +19,7 @@ use super::parser::{ParsedLine, Parser};
 use super::seen::{Around, Place};
 use super::shape;
 use super::signature::Fact;
-use super::traceback::{is_count_of_zero, is_frame};
+use super::traceback::{is_before_writing, is_count_of_zero, is_frame};
 use std::io::{self, Cursor, Read};
 
 /// What stands for a line that is not known.
@@ -112,12 +112,15 @@ impl<'a> Search<'a> {
     fn known(mut self) -> Vec<bool> {
         let (mut parser, mut scratch) = (Parser::new(self.catalogue), Vec::new());
         let divides_by_zero = memchr::memmem::find(self.log, b"ZeroDivisionError").is_some();
+        let writes = memchr::memmem::find(self.log, b"save_checkpoint").is_some();
         let mut start = 0;
         for (number, raw) in self.lines.iter().enumerate() {
             let line = raw.strip_suffix(b"\r").unwrap_or(raw);
             let line = shape::without_escapes(line, &mut scratch);
             let parsed = parser.parse(line);
-            if is_known(parsed, line) || (divides_by_zero && is_count_of_zero(line)) {
+            let is_of_traceback =
+                divides_by_zero && is_count_of_zero(line) || writes && is_before_writing(line);
+            if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1);
             }
             let end = start + raw.len();

@@ -27,6 +27,13 @@ static COUNT_OF_ZERO: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// What Megatron says before it writes a checkpoint; nothing else is in its line.
+static WRITES: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"(?m)^(?:\d+:)? *(?P<said>saving checkpoint at iteration +\d+) to \S+(?: in \w+ format)?$",
+    )
+});
+
 /// Part of the program in which an exception was raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -42,6 +49,8 @@ pub(super) struct Traceback {
     frames: Vec<Frame>,
     /// A count that the program printed as 0, before it divided by zero.
     zero: Option<Vec<u8>>,
+    /// What the program last said of a checkpoint that it writes, where a frame is of that.
+    writes: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -72,9 +81,16 @@ impl Traceback {
             let count = COUNT_OF_ZERO.find_iter(within).last()?;
             Some(cut(count.as_bytes().trim_ascii(), PART_BYTES))
         });
+        let is_writing = frames.iter().any(|frame| frame.doing() == Some(WRITING));
+        let writes = is_writing.then(|| {
+            let within = &above[above.len().saturating_sub(COUNTS_WITHIN)..];
+            let said = WRITES.captures_iter(within).last()?;
+            Some(cut(&said["said"], PART_BYTES))
+        });
         Self {
             frames,
             zero: zero.flatten(),
+            writes: writes.flatten(),
         }
     }
 
@@ -84,7 +100,8 @@ impl Traceback {
             size_of::<Frame>() + parts.iter().map(|part| part.len()).sum::<usize>()
         };
         let frames = self.frames.iter().map(of);
-        frames.sum::<usize>() + self.zero.as_ref().map_or(0, Vec::len)
+        let others = [&self.zero, &self.writes].into_iter().flatten();
+        frames.sum::<usize>() + others.map(Vec::len).sum::<usize>()
     }
 
     /// The part of the program that the innermost frame with a known name is in.
@@ -111,6 +128,9 @@ impl Traceback {
         }];
         if let Some(doing) = self.frames.iter().find_map(Frame::doing) {
             texts.push(doing.to_owned());
+        }
+        if let Some(writes) = &self.writes {
+            texts.push(SAID.replace("{word}", &super::compose::shown(writes)));
         }
         let own = self.frames.iter().find(|frame| frame.is_own());
         let own = own.filter(|own| *own != inner);
@@ -141,6 +161,9 @@ const RAISED: &str = "raised at {word}";
 const RAISED_BY: &str = "raised at {word} by `{code}`";
 const CALLED: &str = "the program's own code calls it at {word}: `{code}`";
 const SCRIPT: &str = "the script calls it at {word}";
+const WRITING: &str = "a checkpoint was being written";
+/// What the program said before.
+const SAID: &str = "before it the log says `{word}`";
 /// What the program did, by words in the names of its functions.
 const DOINGS: [(&[&str], &str); 4] = [
     (
@@ -150,7 +173,7 @@ const DOINGS: [(&[&str], &str); 4] = [
             "save_state",
             "save_pretrained",
         ],
-        "a checkpoint was being written",
+        WRITING,
     ),
     (
         &[
@@ -244,6 +267,11 @@ impl Frame {
 /// Whether a line has a count that a division by zero may come from.
 pub(super) fn is_count_of_zero(line: &[u8]) -> bool {
     COUNT_OF_ZERO.is_match(line)
+}
+
+/// Whether a line is one on a checkpoint that will be written.
+pub(super) fn is_before_writing(line: &[u8]) -> bool {
+    WRITES.is_match(line)
 }
 
 /// Whether a line is the first of a frame.

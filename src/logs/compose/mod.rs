@@ -224,6 +224,7 @@ impl Compose<'_> {
         self.tell_of_meeting(report);
         self.tell_of_shared_memory(&mut report.findings);
         self.tell_of_sizes(&mut report.findings);
+        tell_of_lost_settings(&mut report.findings);
         self.know_level(&mut report.findings);
         self.tell_own_words(&mut report.findings);
         follow_errors(&mut report.findings);
@@ -891,6 +892,21 @@ pub(super) fn headline(line: &str) -> String {
 fn says_error(line: &str) -> bool {
     let is_error = crate::loggers::is_glog_error(line.as_bytes());
     is_error && crate::reasons::tells_why(line) || line.contains("Check failed:")
+}
+
+/// Ranks that are jobs of their own, and mpirun's line on settings that it did not find, which may be why.
+const ALONE: &str = "ranks-alone";
+const LOST_SETTINGS: &str = "mpi-settings-file-missing";
+
+/// Names the settings that mpirun did not find where its ranks did not become one job.
+fn tell_of_lost_settings(findings: &mut [SignatureFinding]) {
+    let lost = findings.iter().find(|one| one.signature == LOST_SETTINGS);
+    let Some(lost) = lost.map(|one| one.meaning.clone()) else {
+        return;
+    };
+    for finding in findings.iter_mut().filter(|one| one.signature == ALONE) {
+        finding.meaning = format!("{}; {lost}", finding.meaning);
+    }
 }
 
 /// Words of an error that are fewer tell little without the line that they are in.
