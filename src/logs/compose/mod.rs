@@ -290,10 +290,12 @@ impl Compose<'_> {
         }
     }
 
-    /// The lines beside the first line of a finding, as far as they are kept.
+    /// The lines beside the first line of a finding, as far as they are kept and have a form that is known: others do
+    /// not leave in a report.
     fn beside(&self, finding: &SignatureFinding, number: Option<usize>) -> Vec<String> {
         let Some(number) = number else {
             let lines = finding.before.iter().rev().chain(&finding.after);
+            let lines = lines.filter(|line| has_known_form(line.as_bytes()));
             return lines.map(|line| line.trim().to_owned()).collect();
         };
         let of = |((one, _), seen): &(&(u32, u32), &SeenLines)| {
@@ -301,6 +303,7 @@ impl Compose<'_> {
         };
         let seen = self.tally.seen.iter().find(of);
         let near = seen.into_iter().flat_map(|(_, seen)| seen.near_lines());
+        let near = near.filter(|line| has_known_form(line));
         near.map(|line| shown(line)).collect()
     }
 
@@ -921,6 +924,18 @@ fn own_words(error: &str, line: &str) -> String {
         count if count < WORDS_MIN => headline(line),
         _ => error.to_owned(),
     }
+}
+
+/// Whether a line has a level of a logger, or states an error.
+fn has_known_form(line: &[u8]) -> bool {
+    let has_level = crate::shape::record_at(line, line.len()).0.has_level();
+    has_level
+        || crate::loggers::logged_error(line).is_some()
+        || crate::loggers::logged_notice(line).is_some()
+        || crate::stated::stated(line).is_some()
+        || [&b"[W "[..], b"[E "]
+            .iter()
+            .any(|level| line.starts_with(level))
 }
 
 /// How to read the lines around one that no signature explains.
