@@ -28,6 +28,8 @@ use tcpx_words::units::{ByteCount, hex, printable};
 
 /// Name of the file with the SHA-256 checksums, in the format of `sha256sum`.
 const SUMS: &str = "SHA256SUMS";
+/// Name of the file with the resolved scenario.
+const SCENARIO: &str = "scenario.toml";
 /// Name of the file to read first.
 const SUMMARY: &str = "SUMMARY.md";
 /// Maximum size of all recorders together. Readers of bundles accept more.
@@ -149,7 +151,8 @@ pub fn bundle(
     let folders = folders(files, outlet);
     let mut cleared = BTreeMap::new();
     for (name, bytes) in recorded.files {
-        let file = match lines == LogLines::Known && name.starts_with(LOGS) {
+        let is_plain = name.starts_with(LOGS) && lines == LogLines::Known || name == SCENARIO;
+        let file = match is_plain {
             true => outlet.log(&name, bytes),
             false => outlet.file(&name, bytes),
         };
@@ -179,7 +182,7 @@ pub fn bundle(
     let cut: Vec<String> = recorded
         .cut
         .iter()
-        .map(|words| outlet.name(words))
+        .map(|words| outlet.foreign_name(words))
         .collect();
     let summary = outlet.rendered(summary(story, &cleared, &cut));
     cleared.insert(SUMMARY.to_owned(), summary);
@@ -232,7 +235,7 @@ fn recorded(files: &RunFiles) -> Contents {
         let is_recorder = name.ends_with(tcpx_recorder::format::FILE_SUFFIX);
         let is_meant = matches!(
             name.as_str(),
-            "run.json" | "scenario.toml" | "doctor.json" | "adopted.json"
+            "run.json" | SCENARIO | "doctor.json" | "adopted.json"
         ) || name.starts_with("nodes/")
             || name.starts_with(LOGS);
         if name == "events.jsonl" {
@@ -339,6 +342,7 @@ fn cleared_name(name: &str, folders: &BTreeMap<String, String>, outlet: &mut Out
         .and_then(|rest| rest.split_once('/'));
     match of_node.and_then(|(folder, file)| Some((folders.get(folder)?, file))) {
         Some((folder, file)) => format!("nodes/{folder}/{}", outlet.name(file)),
+        None if name.starts_with(LOGS) => outlet.foreign_name(name),
         None => outlet.name(name),
     }
 }

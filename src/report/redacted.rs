@@ -4,6 +4,7 @@
 use super::story::{Story, StoryState};
 use serde_json::Value;
 use tcpx_node::redact::Redactor;
+use tcpx_run_model::adopt::LOGS;
 
 /// Keys whose values are this program's own words. They are not redacted, even on a machine
 /// named `send`.
@@ -34,7 +35,10 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
             .effective
             .values_mut()
             .chain(setting.environment.values_mut());
-        values.for_each(|value| *value = redactor.redact_pair(&setting.key, value));
+        for value in values {
+            let redacted = redactor.redact_pair(&setting.key, value);
+            *value = redactor.known_words(&redacted);
+        }
     }
     for one in &mut story.differences {
         one.values
@@ -44,6 +48,14 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
     }
     let id = redactor.redact(&story.id);
     known_words(&mut story, redactor);
+    // What this program found on a node has words of the kernel that no log has.
+    let mut evidence = std::mem::take(&mut story.evidence);
+    for text in evidence
+        .iter_mut()
+        .flat_map(|file| [&mut file.name, &mut file.text])
+    {
+        *text = redactor.redact(text);
+    }
     let redacted = serde_json::to_value(&story)
         .map(|value| redact_value(value, "", redactor))
         .and_then(serde_json::from_value);
@@ -55,6 +67,7 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
     };
     Story {
         redacted: true,
+        evidence,
         ..redacted.unwrap_or(empty)
     }
 }
@@ -81,6 +94,10 @@ fn known_words(story: &mut Story, redactor: &mut Redactor) {
 fn redact_value(value: Value, key: &str, redactor: &mut Redactor) -> Value {
     match value {
         Value::String(word) if WORDS.contains(&key) => Value::String(word),
+        Value::String(text) if text.starts_with(LOGS) => {
+            let redacted = redactor.redact(&text);
+            Value::String(redactor.known_words(&redacted))
+        }
         Value::String(text) => Value::String(redactor.redact_pair(key, &text)),
         Value::Array(all) => Value::Array(
             all.into_iter()

@@ -21,10 +21,7 @@ pub fn bytes(data: &[u8]) {
     let ends = |text: &str| text.matches('\n').count();
     assert_eq!(ends(&redacted), ends(&planted));
     assert!(!redactor.redact_secrets(&planted).contains(SECRET));
-    // Placeholders are known, and lines stay lines.
-    let known = redactor.known_words(&redacted);
-    assert_eq!(redactor.known_words(&known), known);
-    assert_eq!(ends(&known), ends(&planted));
+    assert_eq!(ends(&redactor.known_words(&redacted)), ends(&planted));
     let document = serde_json::json!({ "HF_TOKEN": SECRET, "text": planted });
     let line = redactor.redact_json_line(&document.to_string());
     let parsed: serde_json::Value = serde_json::from_str(&line).expect("still JSON");

@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 /// Keys whose value names what the rest of the object is about: `"name": "HF_TOKEN"`.
 const NAMING: [&str; 4] = ["name", "key", "what", "variable"];
 
+/// Keys whose values hold words of others: a line of a log, a command, the path of a file. So do variables.
+const FOREIGN: [&str; 3] = ["text", "command", "from"];
+
 /// The parts of a secret of Kubernetes with its values, and a key whose values are all secret.
 const CLUSTER_DATA: [&str; 2] = ["data", "stringData"];
 const SECRET_KEY: &str = "secret";
@@ -133,6 +136,10 @@ impl Redactor {
         let is_secret = keys::is_secret_pair(key, value) || keys::is_secret_in_list(key, value);
         match is_secret && !keys::is_absent(value) {
             true => SECRET.to_owned(),
+            false if is_foreign(key) => {
+                let redacted = self.redact(value);
+                self.known_words(&redacted)
+            }
             false => self.redact(value),
         }
     }
@@ -169,12 +176,16 @@ impl Redactor {
                 true => serde_json::from_str::<String>(&format!("\"{inside}\"")).ok(),
             };
             let string = parsed.as_deref().unwrap_or(inside);
+            let is_foreign = !is_key && place.key.as_deref().is_some_and(is_foreign);
             let is_secret = place.string(string, is_key) && !keys::is_absent(string);
             if is_secret {
                 self.secrets.add(string, true);
                 out.push_str(SECRET);
             } else {
-                let redacted = redact(self, string);
+                let redacted = match redact(self, string) {
+                    redacted if is_foreign => self.known_words(&redacted),
+                    redacted => redacted,
+                };
                 match (parsed.is_some(), redacted == string) {
                     (_, true) => out.push_str(inside),
                     (true, false) => {
@@ -295,6 +306,10 @@ fn is_cluster_secret(text: &str) -> bool {
         let behind = text[at + kind.len()..].trim_start_matches([' ', ':']);
         behind.starts_with("\"Secret\"")
     })
+}
+
+fn is_foreign(key: &str) -> bool {
+    FOREIGN.contains(&key) || keys::is_variable(key)
 }
 
 fn is_naming(key: &str) -> bool {

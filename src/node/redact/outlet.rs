@@ -102,7 +102,8 @@ impl Outlet {
         }
     }
 
-    /// As [`Outlet::file`], for the log of another program, which is plain text: only its known words stay.
+    /// As [`Outlet::file`], for the log of another program or a file of the user, which is plain text: only its
+    /// known words stay.
     ///
     /// # Errors
     /// The file cannot be searched.
@@ -112,6 +113,17 @@ impl Outlet {
             Some(redactor) => Cleared(redactor.known_words(&cleared.text()).into_bytes()),
             None => cleared,
         })
+    }
+
+    /// The name of a file of another program, or a text with one: as [`Outlet::log`].
+    pub fn foreign_name(&mut self, name: &str) -> String {
+        match &mut self.redactor {
+            Some(redactor) => {
+                let redacted = redactor.redact(name);
+                redactor.known_words(&redacted)
+            }
+            None => name.to_owned(),
+        }
     }
 
     /// The name of a file or the target of a link.

@@ -53,7 +53,8 @@ impl Redactor {
         let text =
             String::from_utf8_lossy(field.split(|byte| *byte == 0).next().unwrap_or_default())
                 .into_owned();
-        put(field, &self.redact(&text));
+        let redacted = self.redact(&text);
+        put(field, &self.known_words(&redacted));
     }
 
     fn slots(&mut self, bytes: &mut [u8]) {
@@ -124,7 +125,7 @@ impl Redactor {
         }
         let words = &mut entry[log::WORDS + function..];
         let redacted = self.redact(&String::from_utf8_lossy(&words[..text]));
-        let length = put(words, &redacted);
+        let length = put(words, &self.known_words(&redacted));
         // An entry is far shorter than 64 KiB.
         let length = u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes();
         entry[log::TEXT_BYTES..log::TEXT_BYTES + 2].copy_from_slice(&length);

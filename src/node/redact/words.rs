@@ -8,8 +8,7 @@
 //! Not here: names and secrets that are found, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::Redactor;
-use super::ordinary;
+use super::{Redactor, han, ordinary};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -27,9 +26,28 @@ const BUS_BYTES_MAX: usize = "c1000".len() + 1;
 const UNIT_BYTES_MAX: usize = 3;
 /// Beginnings of the kernel's names of interfaces and devices.
 const KERNEL_NAMES: [&str; 8] = ["en", "eth", "ib", "bond", "rdma", "pci", "uverbs", "umad"];
-/// Signs that join the parts of one word. With one of the last and a digit, it is a password.
+/// Signs that join the parts of one word.
 const JOINS: &str = "-_";
-const ODD: &str = "!$%^";
+/// Signs that join them too, and stand in passwords: one of the first beside a digit, or two of any.
+const ODD: &str = "!$%^~#*&?@+|";
+const ODDEST: &str = "!$%^~";
+/// Signs between the parts of paths, addresses and numbers.
+const OF_PATHS: &str = "._-/:";
+/// Size of a word that is made of short parts and signs, as passwords are.
+const MIXED_BYTES: std::ops::RangeInclusive<usize> = 8..=64;
+/// Longest of its parts.
+const MIXED_PART_MAX: usize = 4;
+/// Ends of names of exceptions, which stay: they tell that a line is one.
+const ENDS: [&str; 8] = [
+    "Error",
+    "Exception",
+    "Warning",
+    "Interrupt",
+    "Timeout",
+    "Failure",
+    "Fault",
+    "Exit",
+];
 
 /// The number of each word that a placeholder stands for.
 #[derive(Debug, Default)]
@@ -47,7 +65,11 @@ impl Words {
             None if next < NUMBERS_MAX => *self.numbers.entry(word.to_owned()).or_insert(next),
             None => NUMBERS_MAX,
         };
-        format!("{PLACEHOLDER}{number}")
+        let end = ENDS.iter().find(|end| is_camel_before(word, end));
+        match end {
+            Some(end) => format!("Word{number}{end}"),
+            None => format!("{PLACEHOLDER}{number}"),
+        }
     }
 }
 
@@ -71,36 +93,97 @@ impl Redactor {
         let mut from = 0;
         for word in words(text) {
             if !is_known(&text[word.clone()]) {
-                out.push_str(&text[from..word.start]);
-                out.push_str(&self.words.placeholder(&text[word.clone()]));
+                push_apart(&mut out, &text[from..word.start]);
+                push_apart(&mut out, &self.words.placeholder(&text[word.clone()]));
                 from = word.end;
             }
         }
-        out + &text[from..]
+        push_apart(&mut out, &text[from..]);
+        out
     }
 }
 
-/// The words of a text: letters and digits with the signs between them.
+/// Adds a text, which would be another word if it followed letters at once: beside Chinese words, others need no space.
+fn push_apart(out: &mut String, text: &str) {
+    let is_of_word = |letter: char| letter.is_alphanumeric() && !han::is_han(letter);
+    if out.ends_with(is_of_word) && text.starts_with(is_of_word) {
+        out.push('_');
+    }
+    out.push_str(text);
+}
+
+/// Whether a name in one word, with its first letter as a capital, ends so.
+fn is_camel_before(word: &str, end: &str) -> bool {
+    let before = word.strip_suffix(end).unwrap_or_default();
+    before.starts_with(|letter: char| letter.is_ascii_uppercase())
+        && before.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The words of a text: letters and digits with the signs between them. Chinese ones stand alone.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let mut from = 0;
+    let (mut from, mut gap) = (0, 0);
     std::iter::from_fn(move || {
-        let begin = from + text[from..].find(char::is_alphanumeric)?;
-        let rest = &text[begin..];
-        let is_part = |letter: char| {
-            letter.is_alphanumeric() || JOINS.contains(letter) || ODD.contains(letter)
+        // A password may begin with a sign and have signs in it that end words elsewhere.
+        if from >= gap {
+            let begin = from + text[from..].find(|letter: char| !letter.is_whitespace())?;
+            let end = text[begin..].find(char::is_whitespace);
+            gap = end.map_or(text.len(), |length| begin + length);
+            from = begin;
+            if is_mixed(&text[begin..gap]) {
+                from = gap;
+                return Some(begin..gap);
+            }
+        }
+        let Some(first) = text[from..gap].find(char::is_alphanumeric) else {
+            from = gap;
+            return Some(gap..gap);
+        };
+        let begin = from + first;
+        let rest = &text[begin..gap];
+        let chinese = rest.starts_with(han::is_han);
+        let is_part = |letter: char| match han::is_han(letter) {
+            true => chinese,
+            false => {
+                !chinese
+                    && (letter.is_alphanumeric() || JOINS.contains(letter) || ODD.contains(letter))
+            }
         };
         let whole = &rest[..rest.find(|letter| !is_part(letter)).unwrap_or(rest.len())];
-        from = begin
-            + whole
-                .trim_end_matches(|letter: char| !letter.is_alphanumeric())
-                .len();
+        let word = whole.trim_end_matches(|letter: char| !letter.is_alphanumeric());
+        from = begin + word.len();
         Some(begin..from)
     })
 }
 
+/// Whether short parts of letters and digits are joined by signs of several kinds: `aB3=x9,k(Q`.
+fn is_mixed(token: &str) -> bool {
+    if !MIXED_BYTES.contains(&token.len()) || !token.is_ascii() {
+        return false;
+    }
+    let signs = || {
+        let bytes = token.bytes();
+        bytes.filter(|byte| byte.is_ascii_punctuation() && !OF_PATHS.contains(char::from(*byte)))
+    };
+    let mut kinds: Vec<u8> = signs().collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let has = |is: fn(&u8) -> bool| token.bytes().any(|byte| is(&byte));
+    let (upper, lower) = (has(u8::is_ascii_uppercase), has(u8::is_ascii_lowercase));
+    let is_long = |part: &str| {
+        part.len() > MIXED_PART_MAX
+            || part.len() >= LETTERS_MIN && ordinary::is_of_logs(part) && !is_digits(part)
+    };
+    let mut parts = token.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_plain = |part: &str| part.len() > 2 && is_digits(part);
+    has(u8::is_ascii_digit)
+        && (kinds.len() > 2 && (upper || lower) || signs().count() > 1 && upper && lower)
+        && !parts.any(|part| is_long(part) || is_plain(part))
+}
+
 fn is_known(word: &str) -> bool {
-    let is_odd = word.contains(|letter| ODD.contains(letter));
-    if is_odd && word.bytes().any(|byte| byte.is_ascii_digit()) {
+    let odd = word.matches(|letter| ODD.contains(letter)).count();
+    let is_odd = odd > 1 || word.contains(|letter| ODDEST.contains(letter));
+    if is_odd && word.bytes().any(|byte| byte.is_ascii_digit()) || is_mixed(word) {
         return false;
     }
     word.split(|letter: char| !letter.is_alphanumeric())
@@ -108,19 +191,27 @@ fn is_known(word: &str) -> bool {
 }
 
 fn is_known_part(part: &str) -> bool {
-    if part.chars().count() < LETTERS_MIN || part.bytes().all(|byte| byte.is_ascii_digit()) {
-        return true;
+    if part.starts_with(han::is_han) {
+        return han::is_known(part);
     }
     if !part.is_ascii() {
-        return part.chars().all(is_of_sentence);
+        // A unit: `\u{b5}s`.
+        return part.chars().count() < LETTERS_MIN - 1;
     }
-    is_number(part) || is_interface(part) || ordinary::is_of_logs(part)
+    part.len() < LETTERS_MIN
+        || is_digits(part)
+        || is_number(part)
+        || is_interface(part)
+        || ordinary::is_of_logs(part)
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a number is written: in hexadecimal an address, a bus or a mask, a size with its unit, a time, the day behind
 /// a level (`E1120`).
 fn is_number(part: &str) -> bool {
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let plain = part.bytes().filter(|byte| b"0fF".contains(byte)).count();
     let is_address = part.strip_prefix("0x").is_some_and(is_hex)
@@ -129,7 +220,9 @@ fn is_number(part: &str) -> bool {
     let is_size = unit.len() < part.len()
         && unit.len() <= UNIT_BYTES_MAX
         && !unit.contains(|sign: char| sign.is_ascii_digit());
-    let pair = part.trim_end_matches('s').split_once(['T', 'x', 'h', 'm']);
+    let pair = part
+        .trim_end_matches(['s', 'Z'])
+        .split_once(['T', 'x', 'h', 'm']);
     let is_pair = pair.is_some_and(|(one, other)| is_digits(one) && is_digits(other));
     let day = part
         .strip_prefix(['E', 'F', 'I', 'W'])
@@ -149,12 +242,6 @@ fn is_interface(part: &str) -> bool {
     KERNEL_NAMES
         .iter()
         .any(|begin| part.strip_prefix(begin).is_some_and(numbers))
-}
-
-/// Whether a letter is of a script that writes sentences without spaces, whose words are not told apart.
-fn is_of_sentence(letter: char) -> bool {
-    matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ff00}'..='\u{ffef}')
-        || letter.is_ascii_digit()
 }
 
 #[cfg(test)]
@@ -188,7 +275,14 @@ mod tests {
                 "rank1024: word0, word1 and word0",
             ),
             ("Harbor!77 50% (3/8)", "word0 50% (3/8)"),
-            ("密码是 kalomivexu 连接失败", "密码是 word0 连接失败"),
+            ("连接kalomivexu失败", "连接word0失败"),
+            ("连接 枫林客户 失败", "连接 word0 失败"),
+            ("ключница хранилище", "word0 word1"),
+            ("key k%7Gx@2#Q1 and aB3=x9,k(Q", "key word0 and word1"),
+            (
+                "ZorblattError: cfg#3 3[3] 0/-1/-1->1->0",
+                "Word0Error: cfg#3 3[3] 0/-1/-1->1->0",
+            ),
             (
                 "enp195s0f0np0 4b000 E1120 20T08 1800000ms 00000000ffff1a00",
                 "enp195s0f0np0 4b000 E1120 20T08 1800000ms 00000000ffff1a00",

@@ -59,3 +59,33 @@ fn the_known_words_of_known_lines_come_to_the_same_findings() {
         different.concat()
     );
 }
+
+#[test]
+fn shipped_scenarios_and_their_names_have_known_words() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let (mut redactor, mut different) = (Redactor::default(), Vec::new());
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
+        let text = std::fs::read_to_string(&path).expect("text");
+        let settings: String = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let command = format!(
+            "tcpxctl run scenarios/{} --peer 10.0.0.226",
+            path.file_name().expect("a name").display()
+        );
+        for text in [settings, command] {
+            let left = redactor.known_words(&text);
+            let lines = left.lines().zip(text.lines());
+            different.extend(
+                lines
+                    .filter(|(left, line)| left != line)
+                    .map(|(_, line)| line.to_owned()),
+            );
+        }
+    }
+    assert_eq!(different, [""; 0]);
+}
