@@ -284,7 +284,7 @@ impl Compose<'_> {
                 None => headline(&finding.sample),
             };
             let beside = self.beside(finding, signature.map(|(_, number)| number));
-            super::reasons::tell_of_beside(finding, &beside);
+            super::reasons::tell_of_beside(finding, &beside, headline);
             let signature = signature.map(|(one, _)| one);
             super::reasons::tell_own_words(finding, signature, &text, default.as_deref());
         }

@@ -21,7 +21,11 @@ const SHARED_MIN: usize = 5;
 const ERRORS: [&str; 6] = ["rror", "ailed", "annot", "nable to", "efused", "WARN"];
 
 /// Gives an error whose words tell little the cause of a line beside it that states an error about the same thing.
-pub(crate) fn tell_of_beside(finding: &mut SignatureFinding, beside: &[String]) {
+pub(crate) fn tell_of_beside(
+    finding: &mut SignatureFinding,
+    beside: &[String],
+    headline: fn(&str) -> String,
+) {
     let tells_little = match of(&finding.sample) {
         None => true,
         Some((reason, Kind::Other | Kind::Broad | Kind::Vague)) => {
@@ -39,7 +43,7 @@ pub(crate) fn tell_of_beside(finding: &mut SignatureFinding, beside: &[String]) 
         (tells && line_says_error && shares_a_name(&finding.sample, line)).then_some((line, reason))
     });
     let Some((line, reason)) = told else { return };
-    let said = crate::compose::headline(line);
+    let said = headline(line);
     finding.meaning = format!("{}; {}", finding.meaning, BESIDE.replace("{word}", &said));
     let cause = numbers::fill(reason.cause, line.as_bytes());
     finding.causes.retain(|one| *one != cause);
