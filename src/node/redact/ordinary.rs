@@ -115,6 +115,11 @@ pub(super) fn is_of_logs(piece: &str) -> bool {
     is_count || OF_LOGS.has_piece(piece)
 }
 
+/// Whether letters and digits are listed as they are.
+pub(super) fn is_listed_of_logs(piece: &str) -> bool {
+    OF_LOGS.has(piece)
+}
+
 /// Whether letters, at least eight, are no word that is known and no two of them.
 pub(super) fn is_unknown(word: &str) -> bool {
     word.len() >= UNKNOWN_BYTES_MIN
@@ -207,7 +212,7 @@ impl Vocabulary {
 }
 
 /// Runs of digits, and of letters up to the next capital that begins a word.
-fn runs(piece: &str) -> impl Iterator<Item = &str> {
+pub(super) fn runs(piece: &str) -> impl Iterator<Item = &str> {
     let bytes = piece.as_bytes();
     let mut from = 0;
     std::iter::from_fn(move || {

@@ -175,15 +175,20 @@ fn is_mixed(token: &str) -> bool {
     };
     let mut parts = token.split(|letter: char| !letter.is_ascii_alphanumeric());
     let is_plain = |part: &str| part.len() > 2 && is_digits(part);
-    has(u8::is_ascii_digit)
-        && (kinds.len() > 2 && (upper || lower) || signs().count() > 1 && upper && lower)
-        && !parts.any(|part| is_long(part) || is_plain(part))
+    let has_digit = has(u8::is_ascii_digit);
+    let is_shown = match kinds.len() > 2 {
+        true => has_digit && (upper || lower) || upper && lower,
+        false => has_digit && signs().count() > 1 && upper && lower,
+    };
+    is_shown && !parts.any(|part| is_long(part) || is_plain(part))
 }
 
 fn is_known(word: &str) -> bool {
     let odd = word.matches(|letter| ODD.contains(letter)).count();
+    let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    let is_cased = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     let is_odd = odd > 1 || word.contains(|letter| ODDEST.contains(letter));
-    if is_odd && word.bytes().any(|byte| byte.is_ascii_digit()) || is_mixed(word) {
+    if is_odd && has(u8::is_ascii_digit) || odd > 1 && is_cased || is_mixed(word) {
         return false;
     }
     word.split(|letter: char| !letter.is_alphanumeric())
@@ -202,7 +207,25 @@ fn is_known_part(part: &str) -> bool {
         || is_digits(part)
         || is_number(part)
         || is_interface(part)
-        || ordinary::is_of_logs(part)
+        || ordinary::is_of_logs(part) && !is_jumble(part)
+}
+
+/// Whether letters and digits are mixed as in passwords: `7DgHPY`, `qu1nc3`. Dimensions are not (`8x8x8`), nor what is
+/// listed.
+fn is_jumble(part: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| part.bytes().any(|byte| is(&byte));
+    let mut runs = ordinary::runs(part);
+    let changes = part.as_bytes().windows(2);
+    let changes = changes.filter(|two| two[0].is_ascii_digit() != two[1].is_ascii_digit());
+    let is_cased = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    let is_sizes = part
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'x');
+    part.len() > LETTERS_MIN
+        && has(u8::is_ascii_digit)
+        && (is_cased && runs.all(|run| run.len() < LETTERS_MIN) || changes.count() > 2)
+        && !is_sizes
+        && !ordinary::is_listed_of_logs(part)
 }
 
 fn is_digits(text: &str) -> bool {
@@ -279,6 +302,10 @@ mod tests {
             ("连接 枫林客户 失败", "连接 word0 失败"),
             ("ключница хранилище", "word0 word1"),
             ("key k%7Gx@2#Q1 and aB3=x9,k(Q", "key word0 and word1"),
+            (
+                "login 7DgHPY.tRQ5v, qu1nc3@57, cdh_RrnHX~ep%NWr 8x8x8 h100 e4m3fn",
+                "login word0.word1, word2, word3 8x8x8 h100 e4m3fn",
+            ),
             (
                 "ZorblattError: cfg#3 3[3] 0/-1/-1->1->0",
                 "Word0Error: cfg#3 3[3] 0/-1/-1->1->0",

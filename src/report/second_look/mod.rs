@@ -220,25 +220,27 @@ fn masked(text: &str) -> String {
 fn is_placeholder(text: &str) -> bool {
     let text = text.trim_matches(|letter: char| !letter.is_alphanumeric());
     let word = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    matches!(
-        word.to_ascii_lowercase().as_str(),
-        "" | "secret"
-            | "node"
-            | "user"
-            | "email"
-            | "project"
-            | "bucket"
-            | "container"
-            | "namespace"
-            | "machine"
-            | "null"
-            | "none"
-            | "true"
-            | "false"
-            | "unset"
-            | "yes"
-            | "no"
-    )
+    let is_unknown_word = word == "word" && word.len() < text.len();
+    is_unknown_word
+        || matches!(
+            word.to_ascii_lowercase().as_str(),
+            "" | "secret"
+                | "node"
+                | "user"
+                | "email"
+                | "project"
+                | "bucket"
+                | "container"
+                | "namespace"
+                | "machine"
+                | "null"
+                | "none"
+                | "true"
+                | "false"
+                | "unset"
+                | "yes"
+                | "no"
+        )
 }
 
 #[cfg(test)]
