@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
-pub(super) const PIECES: [&[u8]; 27] = [
+pub(super) const PIECES: [&[u8]; 30] = [
     b"rror",
     b"ailed",
     b"ailure",
@@ -43,6 +43,9 @@ pub(super) const PIECES: [&[u8]; 27] = [
     b"losed conn",
     b"OutOfResources",
     b"Missing",
+    b" detected",
+    b"_ARGUMENT: ",
+    b"_PRECONDITION: ",
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
@@ -53,7 +56,7 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed (?:the )?connection|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed (?:the )?connection|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+|No (?:[\w-]+ ){0,2}(?:GPU|NIC|HCA|[Dd]evice|[Aa]ccelerator|[Ii]nterface)s? (?:was |were )?detected|(?:INVALID_ARGUMENT|FAILED_PRECONDITION):)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
     )
 });
 /// Lines of stack traces and tables, and what a logger says below a warning.
@@ -247,6 +250,12 @@ mod tests {
         check("ran /opt/error/failed.sh", false);
         check("all well", false);
         check("a.b.OutOfResources: shared memory, Required: 7", true);
+        check("    ❌ No ROCm GPU detected by PyTorch.", true);
+        check("No errors detected", false);
+        check(
+            "NET/FasTrak a: INVALID_ARGUMENT: it has no descriptor",
+            true,
+        );
         check(
             "a.b.MissingMandatoryValue: Missing mandatory value: c",
             true,

@@ -932,6 +932,11 @@ struct GoldenCase {
     name: String,
     transport: String,
     first: Option<String>,
+    /// That of the first finding.
+    severity: Option<Severity>,
+    /// A part of why the transport is named, or is not.
+    #[serde(default)]
+    because: String,
     #[serde(default)]
     sample: String,
     #[serde(default)]
@@ -965,6 +970,8 @@ fn logs_of_many_jobs_name_their_cause_first() {
         let report = reader.report();
         let (name, found) = (&case.name, names(&report.findings));
         assert_eq!(report.transport.verdict, case.transport, "{name}");
+        let because = &report.transport.because;
+        assert!(because.contains(&case.because), "{name}: {because}");
         assert_eq!(
             found.first().copied(),
             case.first.as_deref(),
@@ -986,6 +993,8 @@ fn logs_of_many_jobs_name_their_cause_first() {
             "{name}: {}",
             first.meaning
         );
+        let severity = case.severity.unwrap_or(first.severity);
+        assert_eq!(first.severity, severity, "{name}");
         let cause = first.causes.first().map(String::as_str);
         let cause = cause.unwrap_or_default();
         assert!(cause.contains(&case.cause), "{name}: {cause}");

@@ -243,7 +243,11 @@ impl Compose<'_> {
             .map(|one| super::reasons::telling(one, signatures))
             .collect();
         order(&mut report.findings, &telling);
-        promote(&mut report.findings, |place| self.ends_with(place));
+        promote(
+            &mut report.findings,
+            |place| self.ends_with(place),
+            |place| self.goes_on(place),
+        );
         order(&mut report.benign, &[]);
         super::promises::keep(report);
     }

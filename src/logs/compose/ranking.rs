@@ -166,8 +166,12 @@ pub(super) fn follow_cancel(findings: &mut [SignatureFinding]) {
 }
 
 /// A line that only a logger's level or its words call an error is one where the log shows that something failed: a
-/// launcher says so, or the log ends with it.
-pub(super) fn promote(findings: &mut [SignatureFinding], ends_with: impl Fn(&LinePlace) -> bool) {
+/// launcher says so, or the log ends with it and no line behind it shows that its program went on.
+pub(super) fn promote(
+    findings: &mut [SignatureFinding],
+    ends_with: impl Fn(&LinePlace) -> bool,
+    goes_on: impl Fn(&LinePlace) -> bool,
+) {
     let is_quoted =
         |one: &SignatureFinding| [UNKNOWN_WARNING, STATED_ERROR].contains(&one.signature.as_str());
     let is_error = |one: &SignatureFinding| one.severity < Severity::Warning;
@@ -176,14 +180,16 @@ pub(super) fn promote(findings: &mut [SignatureFinding], ends_with: impl Fn(&Lin
     let Some(first) = first.filter(|one| is_quoted(one) && one.role != Role::Consequence) else {
         return;
     };
-    if crate::stated::is_warning(&first.sample) {
+    // NCCL has no other level for what failed.
+    let is_of_nccl = first.sample.contains("NCCL WARN ");
+    if crate::stated::is_warning(&first.sample) && !is_of_nccl {
         return;
     }
-    let has_level = crate::loggers::logged_error(first.sample.as_bytes()).is_some()
-        || crate::stated::stated(first.sample.as_bytes()).is_some();
+    let states = crate::stated::stated(first.sample.as_bytes()).is_some();
+    let has_level = states || crate::loggers::logged_error(first.sample.as_bytes()).is_some();
     let tells = crate::reasons::tells_why(&first.sample) || is_exception(&first.sample);
-    let ends = has_level && ends_with(&first.last) && tells;
-    if has_failed || ends {
+    let fails = has_level && tells || states;
+    if has_failed || fails && ends_with(&first.last) && !goes_on(&first.last) {
         first.severity = Severity::Error;
     }
 }

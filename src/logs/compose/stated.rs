@@ -6,6 +6,17 @@ use super::{Compose, ENDING_LINES, read_around, shown};
 use crate::reasons::Telling;
 use crate::report::{LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine};
 use crate::signature::{Role, Severity};
+use regex::bytes::Regex;
+use std::sync::LazyLock;
+
+/// Words of steps, of results, and of a job that began or ended well.
+static GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
+    crate::loggers::regex(concat!(
+        r"(?i)\b(?:step|iter|iteration|epoch|loss|throughput)\b|\bInit COMPLETE\b|\b(?:avg )?bus bandwidth\b",
+        r"|\bsuccessfully\b|\b(?:succeeded|finished|completed|passed|done)\b|\b(?:fallback|falling back)\b",
+        r"|\bvia (?:P2P|SHM|NET)/|^\s*\d+\s+\d+\s+(?:float|half|double|u?int|bfloat|f8)",
+    ))
+});
 
 impl Compose<'_> {
     /// Lines that state an error in words, unless a finding names a cause. If all findings
@@ -69,6 +80,15 @@ impl Compose<'_> {
     pub(super) fn ends_with(&self, place: &LinePlace) -> bool {
         let last = self.last_line(&place.file);
         last.is_some_and(|last| last.saturating_sub(place.line) <= ENDING_LINES)
+    }
+
+    /// Whether the last message of a process that is behind a line of its file shows that the job went on.
+    pub(super) fn goes_on(&self, place: &LinePlace) -> bool {
+        let mut ends = self.tally.ends.iter();
+        ends.any(|(file, _, end)| {
+            let is_of_file = self.files.get(file as usize) == Some(&place.file);
+            is_of_file && end.last.place.line > place.line && GOES_ON.is_match(&end.last.text)
+        })
     }
 
     /// The first of the lines that state an error with which a file ends, or of those of them that
