@@ -87,7 +87,12 @@ impl Compose<'_> {
         let mut ends = self.tally.ends.iter();
         ends.any(|(file, _, end)| {
             let is_of_file = self.files.get(file as usize) == Some(&place.file);
-            is_of_file && end.last.place.line > place.line && GOES_ON.is_match(&end.last.text)
+            let text = end.last.text.as_slice();
+            let fails = || {
+                crate::stated::stated(text).is_some()
+                    || crate::loggers::logged_error(text).is_some()
+            };
+            is_of_file && end.last.place.line > place.line && GOES_ON.is_match(text) && !fails()
         })
     }
 
