@@ -14,12 +14,19 @@ const HOSTS_NAMED: usize = 4;
 const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 5] = [
+const OF_OTHERS: [(&[&[u8]], &str); 6] = [
     (
-        &[b"transport/p2p.c", b"P2P/IPC", b"P2P/CUMEM"],
+        &[b"transport/p2p.c", b"P2P/IPC", b"P2P/CUMEM", b"P2P/direct"],
         "peer access between GPUs of a node (P2P)",
     ),
-    (&[b"transport/shm.c"], "shared memory within a node (SHM)"),
+    (
+        &[b"transport/shm.c", b"/dev/shm/nccl-", b"via SHM/"],
+        "shared memory within a node (SHM)",
+    ),
+    (
+        &[b"ncclNetPluginShim"],
+        "an external network plugin of NCCL, whose name no line tells",
+    ),
     (
         &[b"transport: IBGDA", b"transport: ibrc"],
         "NVSHMEM's transports over InfiniBand or RoCE, which failed",
@@ -99,16 +106,25 @@ impl Compose<'_> {
             seen.any(|seen| {
                 let mut lines = seen.near_lines().chain([&seen.sample]);
                 lines.any(|line| memchr::memmem::find(line, word).is_some())
-            })
+            }) || self
+                .tally
+                .ends
+                .iter()
+                .any(|(_, _, end)| memchr::memmem::find(&end.last.text, word).is_some())
         };
         let of = OF_OTHERS.iter().filter(|(words, _)| words.iter().any(has));
         let of: Vec<&str> = of.map(|(_, what)| *what).collect();
         match of.as_slice() {
             [] => "no line names a network; NCCL logs it at INFO only".to_owned(),
-            of => format!(
-                "no line names a network; the log has lines of {}",
-                of.join(", ")
-            ),
+            of => {
+                let of = of.join(", ");
+                let nodes = if self.is_of_one_node() {
+                    "; every communicator is of one node"
+                } else {
+                    ""
+                };
+                format!("no line names a network; the log has lines of {of}{nodes}")
+            }
         }
     }
 
