@@ -224,6 +224,7 @@ impl Compose<'_> {
         self.tell_of_meeting(report);
         self.tell_of_shared_memory(&mut report.findings);
         self.tell_of_sizes(&mut report.findings);
+        self.tell_of_other_collective(&mut report.findings);
         tell_of_lost_settings(&mut report.findings);
         self.know_level(&mut report.findings);
         self.tell_own_words(&mut report.findings);
@@ -744,6 +745,30 @@ impl Compose<'_> {
             shown(others)
         );
         finding.causes.insert(0, OTHER_SIZE.to_owned());
+    }
+
+    /// Names the other collective in which a rank of the same group waits, if there is one.
+    fn tell_of_other_collective(&self, findings: &mut [SignatureFinding]) {
+        let Some(finding) = findings.iter_mut().find(|one| one.signature == TIMEOUT) else {
+            return;
+        };
+        let named = |wait: &Wait| format!("{} number {}", shown(&wait.operation), wait.sequence);
+        let waits: BTreeSet<(String, &[u8], u32)> = self
+            .waiting()
+            .map(|(wait, rank)| (named(wait), wait.group.as_slice(), rank))
+            .collect();
+        let is_own = |name: &str| finding.meaning.contains(&format!(" on {name}, "));
+        let Some((own, group, _)) = waits.iter().find(|(name, ..)| is_own(name)) else {
+            return;
+        };
+        let mut others = waits
+            .iter()
+            .filter(|(name, of, _)| of == group && name != own);
+        let other = others.next();
+        let are_two = others.all(|(name, ..)| other.is_some_and(|(other, ..)| other == name));
+        if let Some((other, _, rank)) = other.filter(|_| are_two) {
+            finding.meaning = format!("{}; rank {rank} waits in {other}", finding.meaning);
+        }
     }
 
     /// Ranks by the collective that they wait for.

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "connect [127.0.1.1]*connection refused",
+        cause: "the peer told a loopback address: its own name resolves to 127.0.1.1 on its host, so the others look for it on their own node",
+        next: "`getent hosts $(hostname)` on every node must give the address of its network: correct /etc/hosts, or set GLOO_SOCKET_IFNAME",
+    },
+    Reason {
         words: "misc/socket.cc*bind failed*cannot assign requested address",
         cause: "the interface that NCCL chose has no address that a socket can be bound to: a link-local one (fe80::), or it was removed",
         next: "choose an interface with an IPv4 address: NCCL_SOCKET_IFNAME, or NCCL_SOCKET_FAMILY=AF_INET; `ip -br addr` lists them",

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "invalid kernel file",
+        cause: "the library has no kernels for this GPU: it was built for other architectures",
+        next: "compare the GPU's architecture (`rocminfo`, `nvidia-smi --query-gpu=compute_cap --format=csv`) with those that the library was built for",
+    },
+    Reason {
         words: "nvrm:*_kgsp|nvrm:*gsp timeout|nvrm:*response from gpu*gsp",
         cause: "the GPU's firmware hangs: a bug of this release of the driver, or a GPU that fails",
         next: "read the kernel's lines with NVRM before it; reset the GPU or restart the node; if it comes again, try another release of the driver, or the GPU must be replaced",

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "ncclnetpluginshim",
+        cause: "the error was raised in an external network plugin of NCCL: ncclNetPluginShim is its name for calls of one",
+        next: "read the plugin's own lines with NCCL_DEBUG=INFO on all ranks, and compare its release with that of NCCL",
+    },
+    Reason {
         words: "error : ring*does not contain rank",
         cause: "NCCL built a ring without one of the ranks: the ranks have different views of the topology, or a bug of this release",
         next: "compare the lines of the topology (NCCL_DEBUG_SUBSYS=INIT,GRAPH) and NCCL_TOPO_FILE of all ranks; try a newer release of NCCL",
