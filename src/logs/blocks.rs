@@ -16,6 +16,17 @@ pub(super) const BLOCK: usize = 256 << 10;
 /// Blocks in which a time is looked for that tells the years: the other threads wait meanwhile.
 const YEARS_WITHIN: u32 = 4;
 
+/// A block that was read into a buffer.
+pub(super) struct Block {
+    pub index: u32,
+    /// Bytes of the block at the front of the buffer.
+    pub size: usize,
+    /// What tells the years of its times.
+    pub years: Years,
+    /// Whether it begins within the last line of the block before it.
+    pub is_within_line: bool,
+}
+
 /// A stream that several threads take blocks from.
 pub(super) struct Blocks<R> {
     state: Mutex<State<R>>,
@@ -30,11 +41,14 @@ struct State<R> {
     years: Years,
     index: u32,
     bytes: u64,
+    /// Whether the last block that was taken ends within a line.
+    is_within_line: bool,
     ended: bool,
 }
 
 impl<R: Read> Blocks<R> {
-    pub(super) fn new(source: R, years: Years) -> Self {
+    /// `is_within_line`: whether the stream begins within a line.
+    pub(super) fn new(source: R, years: Years, is_within_line: bool) -> Self {
         let state = State {
             source,
             carry: Vec::new(),
@@ -42,6 +56,7 @@ impl<R: Read> Blocks<R> {
             years,
             index: 0,
             bytes: 0,
+            is_within_line,
             ended: false,
         };
         Self {
@@ -49,12 +64,11 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// Reads the next block into `buffer`. Returns the block's index and size, and what tells the
-    /// years of its times, or `None` at the end.
+    /// Reads the next block into `buffer`. Returns `None` at the end.
     ///
     /// # Errors
     /// Reading failed; later calls return no block.
-    pub(super) fn next(&self, buffer: &mut Vec<u8>) -> io::Result<Option<(u32, usize, Years)>> {
+    pub(super) fn next(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Block>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.resize(BLOCK, 0);
         let filled = state.fill(buffer).inspect_err(|_| state.ended = true)?;
@@ -71,8 +85,16 @@ impl<R: Read> Blocks<R> {
             state.years = state.years.of_log(&buffer[..size]);
         }
         state.keep_tail(&buffer[..size]);
-        state.index = state.index.saturating_add(1);
-        Ok(Some((state.index - 1, size, state.years)))
+        let index = state.index;
+        state.index = index.saturating_add(1);
+        let ends_within_line = buffer[..size].last() != Some(&b'\n');
+        let is_within_line = std::mem::replace(&mut state.is_within_line, ends_within_line);
+        Ok(Some(Block {
+            index,
+            size,
+            years: state.years,
+            is_within_line,
+        }))
     }
 
     /// The whole lines in the last bytes of the stream, at most `TAIL` of them, and what tells the years
@@ -85,6 +107,14 @@ impl<R: Read> Blocks<R> {
             state.tail.drain(..line);
         }
         (state.tail, state.years)
+    }
+
+    /// Whether what was read ends within a line.
+    pub(super) fn is_within_line(&self) -> bool {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_within_line
     }
 
     /// Bytes read so far.
@@ -142,13 +172,18 @@ mod tests {
 
     fn all(source: impl Read) -> Vec<Vec<u8>> {
         let (blocks, mut buffer, mut all) = (
-            Blocks::new(source, Years::default()),
+            Blocks::new(source, Years::default(), false),
             Vec::new(),
             Vec::new(),
         );
-        while let Some((index, size, _)) = blocks.next(&mut buffer).unwrap() {
-            assert_eq!(index as usize, all.len());
-            all.push(buffer[..size].to_vec());
+        while let Some(block) = blocks.next(&mut buffer).unwrap() {
+            assert_eq!(block.index as usize, all.len());
+            let before = all.last().and_then(|block: &Vec<u8>| block.last());
+            assert_eq!(
+                block.is_within_line,
+                before.is_some_and(|byte| *byte != b'\n')
+            );
+            all.push(buffer[..block.size].to_vec());
         }
         all
     }

@@ -8,7 +8,7 @@ use super::harness::Harness;
 use super::input::{self, InputProblem, Source, problem};
 use super::own_events;
 use super::report::LogReport;
-use super::scan::{Scanned, Stream, in_freed_memory, scan};
+use super::scan::{ReadLines, Scanned, Stream, in_freed_memory, scan};
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
 use super::time::Years;
@@ -122,7 +122,7 @@ impl<'a> LogReader<'a> {
             }
             return;
         }
-        self.lines(file, 0, source);
+        self.lines(file, ReadLines::default(), source);
     }
 
     fn file(&mut self, name: &str) -> u32 {
@@ -142,17 +142,17 @@ impl<'a> LogReader<'a> {
     /// Reads lines that are not in a file; `name` is shown instead of a path.
     pub fn stream(&mut self, name: &str, source: impl Read + Send) {
         let file = self.file(name);
-        self.lines(file, 0, source);
+        self.lines(file, ReadLines::default(), source);
     }
 
-    /// Reads lines of a file of which `before` lines were read earlier. Returns their number.
-    fn lines(&mut self, file: u32, before: u64, source: impl Read + Send) -> u64 {
+    /// Reads more lines of a file, of which `before` were read earlier. Returns how far it is read then.
+    fn lines(&mut self, file: u32, before: ReadLines, source: impl Read + Send) -> ReadLines {
         let left_out = AtomicU64::new(0);
         let source = match own_events::log_lines(source, &left_out) {
             Ok(source) => source,
             Err(error) => {
                 self.in_part(file, error);
-                return 0;
+                return before;
             }
         };
         let stream = Stream {
@@ -165,6 +165,7 @@ impl<'a> LogReader<'a> {
             mut tally,
             bytes,
             years,
+            ends_within,
             result,
         } = scan(
             self.catalogue,
@@ -180,14 +181,17 @@ impl<'a> LogReader<'a> {
         tally.lines = lines.saturating_sub(left_out);
         if let Some(only_events) = self.only_events.get_mut(file as usize) {
             let is_none = left_out > 0 && tally.lines == 0;
-            *only_events = is_none && (before == 0 || *only_events);
+            *only_events = is_none && (before.count == 0 || *only_events);
         }
         self.tally.merge(tally);
         self.bytes += bytes;
         if let Err(error) = result {
             self.in_part(file, error);
         }
-        lines
+        ReadLines {
+            count: before.count + lines,
+            ends_within,
+        }
     }
 
     fn in_part(&mut self, file: u32, error: io::Error) {
@@ -271,8 +275,7 @@ struct WrittenStream {
     parts: Receiver<io::Result<Vec<u8>>>,
     /// The start of a line whose end has not come.
     rest: Vec<u8>,
-    /// Lines that were read.
-    lines: u64,
+    lines: ReadLines,
     is_over: bool,
 }
 
@@ -292,7 +295,7 @@ impl WrittenStream {
             path,
             parts,
             rest: Vec::new(),
-            lines: 0,
+            lines: ReadLines::default(),
             is_over: false,
         }
     }
@@ -316,7 +319,7 @@ impl WrittenStream {
         if end > 0 {
             let rest = self.rest.split_off(end);
             let whole = std::mem::replace(&mut self.rest, rest);
-            self.lines += reader.lines(self.number, self.lines, whole.as_slice());
+            self.lines = reader.lines(self.number, self.lines, whole.as_slice());
         }
         is_full
     }
@@ -343,9 +346,9 @@ fn send_parts(path: &Path, parts: &SyncSender<io::Result<Vec<u8>>>) -> io::Resul
 struct Growing {
     number: u32,
     path: PathBuf,
-    /// Bytes and lines that were read.
+    /// Bytes that were read.
     read: u64,
-    lines: u64,
+    lines: ReadLines,
     failed: bool,
 }
 
@@ -355,7 +358,7 @@ impl Growing {
             number,
             path: path.to_owned(),
             read: 0,
-            lines: 0,
+            lines: ReadLines::default(),
             failed: false,
         }
     }
@@ -376,7 +379,7 @@ impl Growing {
         let mut file = File::open(&self.path)?;
         let size = file.metadata()?.len();
         if size < self.read {
-            (self.read, self.lines) = (0, 0);
+            (self.read, self.lines) = (0, ReadLines::default());
         }
         if size == self.read {
             return Ok(());
@@ -385,7 +388,7 @@ impl Growing {
         if whole > self.read {
             file.seek(SeekFrom::Start(self.read))?;
             let new = file.take(whole - self.read);
-            self.lines += reader.lines(self.number, self.lines, new);
+            self.lines = reader.lines(self.number, self.lines, new);
             self.read = whole;
         }
         Ok(())

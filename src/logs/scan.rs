@@ -14,7 +14,7 @@
 //! logs. ripgrep reads one file with one thread; elapsed time needs a machine that is idle.
 #![forbid(unsafe_code)]
 
-use super::blocks::Blocks;
+use super::blocks::{Block, Blocks};
 use super::catalogue::SignatureCatalogue;
 use super::claims::{RankOfComm, RankOfJob};
 use super::fields;
@@ -51,9 +51,18 @@ pub(super) struct Stream<R> {
     pub source: R,
     /// The number of its file.
     pub file: u32,
-    /// Lines of the file that were read earlier.
-    pub before: u64,
+    /// What was read of the file earlier.
+    pub before: ReadLines,
     pub years: Years,
+}
+
+/// How far a file was read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ReadLines {
+    /// Lines, with one that was read only in part.
+    pub count: u64,
+    /// Whether the last one was read only in part.
+    pub ends_within: bool,
 }
 
 /// What a stream came to.
@@ -61,6 +70,8 @@ pub(super) struct Scanned {
     pub tally: Tally,
     pub bytes: u64,
     pub years: Years,
+    /// Whether the stream ends within a line.
+    pub ends_within: bool,
     pub result: io::Result<()>,
 }
 
@@ -73,11 +84,12 @@ pub(super) fn scan(
     threads: usize,
     harness: &mut Harness,
 ) -> Scanned {
-    let (file, before) = (stream.file, stream.before);
-    let blocks = Blocks::new(stream.source, stream.years);
+    let (file, before) = (stream.file, stream.before.count);
+    let blocks = Blocks::new(stream.source, stream.years, stream.before.ends_within);
     let mut lines = before;
     let in_order = InOrder::new(EARLY_MAX, |part: BlockLines| {
-        harness.take(file, lines, &part);
+        let within = u64::from(part.is_within_line);
+        harness.take(file, lines.saturating_sub(within), &part);
         lines += u64::from(part.lines);
     });
     let threads = threads.clamp(1, THREADS_MAX);
@@ -100,13 +112,14 @@ pub(super) fn scan(
     });
     drop(in_order);
     let (mut tally, result) = in_freed_memory(threads, || merged(done, file, before));
-    let bytes = blocks.bytes();
+    let (bytes, ends_within) = (blocks.bytes(), blocks.is_within_line());
     let (tail, years) = blocks.into_tail();
     tally.read_end((filter, years), file, &tail, before);
     Scanned {
         tally,
         bytes,
         years,
+        ends_within,
         result,
     }
 }
@@ -136,13 +149,13 @@ fn merged(done: Vec<Done>, file: u32, before: u64) -> (Tally, io::Result<()>) {
 }
 
 /// Turns line numbers within blocks into line numbers of the file.
-fn resolve(tally: &mut Tally, mut lines: Vec<(u32, u32)>, file: u32, earlier: u64) {
-    lines.sort_unstable();
+fn resolve(tally: &mut Tally, mut lines: Vec<LinesOfBlock>, file: u32, earlier: u64) {
+    lines.sort_unstable_by_key(|block| block.index);
     let mut sum = earlier;
     let mut before = Vec::with_capacity(lines.len());
-    for (_, count) in lines {
-        before.push(sum);
-        sum += u64::from(count);
+    for block in lines {
+        before.push(sum.saturating_sub(u64::from(block.is_within_line)));
+        sum += u64::from(block.count);
     }
     tally.lines = sum - earlier;
     tally.resolve(|place| {
@@ -164,9 +177,17 @@ fn resolve(tally: &mut Tally, mut lines: Vec<(u32, u32)>, file: u32, earlier: u6
 
 struct Done {
     tally: Tally,
-    /// Index and number of lines of each block.
-    lines: Vec<(u32, u32)>,
+    lines: Vec<LinesOfBlock>,
     result: io::Result<()>,
+}
+
+/// The lines of a block.
+struct LinesOfBlock {
+    index: u32,
+    /// Lines that begin in it.
+    count: u32,
+    /// Whether its front belongs to the last line before it, which then has the number 0 in it.
+    is_within_line: bool,
 }
 
 /// The work of one thread: finds the lines with a literal, which the parser reads and the
@@ -204,12 +225,22 @@ impl<'a> Worker<'a> {
         let (mut buffer, mut lines) = (Vec::new(), Vec::new());
         let result = loop {
             match blocks.next(&mut buffer) {
-                Ok(Some((index, size, years))) => {
+                Ok(Some(Block {
+                    index,
+                    size,
+                    years,
+                    is_within_line,
+                })) => {
                     self.counter.years = years;
                     let count = self.block(&buffer[..size], index);
-                    lines.push((index, count));
+                    let count = count.saturating_sub(u32::from(is_within_line));
+                    lines.push(LinesOfBlock {
+                        index,
+                        count,
+                        is_within_line,
+                    });
                     let mut harness = std::mem::take(&mut self.counter.harness);
-                    harness.lines = count;
+                    (harness.lines, harness.is_within_line) = (count, is_within_line);
                     hand_over(index, harness);
                 }
                 Ok(None) => break Ok(()),
@@ -223,7 +254,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Scans a block and returns its number of lines.
+    /// Scans a block and returns its number of lines and parts of lines.
     fn block(&mut self, block: &[u8], index: u32) -> u32 {
         let mut at = At {
             block,
@@ -683,7 +714,11 @@ mod tests {
             for (index, (lines, _)) in mine.filter(|(_, (_, of))| of % threads == number) {
                 let block = lines.concat();
                 let index = index as u32;
-                counts.push((index, worker.block(block.as_bytes(), index)));
+                counts.push(LinesOfBlock {
+                    index,
+                    count: worker.block(block.as_bytes(), index),
+                    is_within_line: false,
+                });
             }
             done.push(Done {
                 tally: worker.counter.tally,

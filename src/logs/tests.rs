@@ -595,6 +595,52 @@ fn a_line_number_is_right_in_a_log_of_many_blocks() {
     );
 }
 
+/// A line of several blocks between short ones, then a warning.
+fn log_with_a_long_line() -> (String, String) {
+    let long = format!("{{\"msg\":\"{}\"}}\n", "x".repeat(600_000));
+    let text = format!("starts\n{long}{}\n", example("null-mhandle"));
+    (long, text)
+}
+
+#[test]
+fn a_line_that_is_longer_than_a_block_counts_once() {
+    let (long, text) = log_with_a_long_line();
+    for times in [1, 2] {
+        let report = read(format!("{}{text}", long.repeat(times - 1)).as_bytes());
+        let lines = times as u64 + 2;
+        assert_eq!(report.findings[0].first.line, lines);
+        assert_eq!(report.inputs.lines, lines);
+    }
+    for size in [1, 2, 3] {
+        let report = read(&vec![b'x'; size * super::blocks::BLOCK]);
+        assert_eq!(report.inputs.lines, 1);
+    }
+}
+
+#[test]
+fn a_long_line_of_a_growing_file_counts_once() {
+    let (_, text) = log_with_a_long_line();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.log");
+    std::fs::write(&path, &text[..300_000]).unwrap();
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let (mut reader, mut looks) = (LogReader::new(&catalogue, &filter), 0);
+    follow(&mut reader, std::slice::from_ref(&path), |_| {
+        looks += 1;
+        match looks {
+            1 => std::fs::write(&path, &text[..590_000]).unwrap(),
+            2 => std::fs::write(&path, &text).unwrap(),
+            _ => return false,
+        }
+        true
+    });
+    let report = reader.report();
+    assert_eq!((report.findings[0].first.line, report.inputs.lines), (3, 3));
+}
+
 #[test]
 fn compressed_damaged_and_nested_files_are_read_as_far_as_possible() {
     let folder = tempfile::tempdir().unwrap();

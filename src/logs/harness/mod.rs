@@ -79,8 +79,10 @@ pub(super) fn rows_of_table(head: &[u8], behind: &[u8]) -> Vec<u32> {
 /// The lines of such programs in one block.
 #[derive(Debug, Default)]
 pub(super) struct BlockLines {
-    /// Number of lines of the block, of any kind.
+    /// Number of lines that begin in the block, of any kind.
     pub lines: u32,
+    /// Whether the front of the block belongs to the last line before it.
+    pub is_within_line: bool,
     heard: Vec<Heard>,
     text: Vec<u8>,
     /// The head of a table whose rows follow.
@@ -202,7 +204,7 @@ struct Process {
 }
 
 impl Harness {
-    /// Takes the lines of a block. `before` is the number of lines of the file before it.
+    /// Takes the lines of a block. `before` is the number of lines of the file before its first one.
     pub(super) fn take(&mut self, file: u32, before: u64, block: &BlockLines) {
         let mut rows = self.rows_of_front(file, block).into_iter().peekable();
         for heard in &block.heard {
