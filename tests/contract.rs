@@ -17,6 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tcpx_recorder::{Listed, SHARED_MEMORY, list};
 
 /// Exit code, and verdict and detail of every row.
 struct Report {
@@ -93,6 +94,23 @@ fn command(plugin: &str, env: &[(&str, &str)], arguments: &[&str]) -> Command {
     }
     command.envs(env.iter().copied());
     command
+}
+
+/// Events of a ring of a recorder, the same number in no other test: it tells whose file it is.
+const RING_EVENTS: u32 = 32;
+
+/// The recorder files of workers that were started with `RING_EVENTS`.
+fn recorders() -> Vec<PathBuf> {
+    let of_test = |one: &Listed| {
+        let header = one.header.as_ref();
+        header.is_ok_and(|header| header.ring_events == RING_EVENTS)
+    };
+    [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()]
+        .iter()
+        .flat_map(|parent| list(parent).unwrap_or_default())
+        .filter(of_test)
+        .map(|one| one.path)
+        .collect()
 }
 
 /// Runs the rows whose name contains `only`.
@@ -784,6 +802,7 @@ fn listing_no_row_is_an_error_like_running_none() {
 fn interrupted_in_the_second_row(
     folder: &Path,
     signal: Signal,
+    env: &[(&str, &str)],
     arguments: &[&str],
 ) -> (String, String) {
     let (plugin, first, next) = (
@@ -791,7 +810,7 @@ fn interrupted_in_the_second_row(
         folder.join("first"),
         folder.join("first.now"),
     );
-    let env = [("BAD_WAITS", first.to_str().unwrap())];
+    let env = [env, &[("BAD_WAITS", first.to_str().unwrap())]].concat();
     let mut command = command(
         plugin.to_str().unwrap(),
         &env,
@@ -831,12 +850,32 @@ fn interrupted_in_the_second_row(
 }
 
 #[test]
+fn a_selftest_leaves_no_recorder() {
+    let ring_events = RING_EVENTS.to_string();
+    let env = [("TCPXTAP_RING_EVENTS", ring_events.as_str())];
+    selftest("builtin", &env, "payload-").assert_conforms(4);
+    assert_eq!(recorders(), Vec::<PathBuf>::new());
+
+    let hangs = [env[0], ("TCPXSOFT_FAULT", "spin:call=closeRecv")];
+    let output = command("builtin", &hangs, &["--timeout", "2", "payload-zero"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(recorders(), Vec::<PathBuf>::new());
+
+    let folder = tempfile::tempdir().unwrap();
+    interrupted_in_the_second_row(folder.path(), Signal::TERM, &env, &[]);
+    assert_eq!(recorders(), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn an_interrupted_selftest_prints_its_rows_so_far_and_leaves_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let junit = folder.path().join("rows.xml");
     let (out, err) = interrupted_in_the_second_row(
         folder.path(),
         Signal::INT,
+        &[],
         &["--junit", junit.to_str().unwrap()],
     );
     for words in [
@@ -863,7 +902,7 @@ fn an_interrupted_selftest_prints_its_rows_so_far_and_leaves_no_process() {
         "{junit}"
     );
 
-    let (out, _) = interrupted_in_the_second_row(folder.path(), Signal::TERM, &["--json"]);
+    let (out, _) = interrupted_in_the_second_row(folder.path(), Signal::TERM, &[], &["--json"]);
     let document: Value = serde_json::from_str(&out).unwrap();
     let verdicts = [0, 1, 2].map(|row| document["rows"][row]["verdict"].as_str());
     assert_eq!(verdicts, [Some("PASS"), Some("INTERRUPTED"), None]);

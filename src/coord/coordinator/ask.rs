@@ -282,17 +282,23 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
     let worker = Worker::start(env, move |one| drop(to_heard.send(one)))
         .map_err(|error| TaskError::not_run(format!("cannot start a worker: {error}")))?;
     worker.tell(&WorkerOrder::Start(Box::new(task)));
-    let mut recorder = None;
+    let mut child = TaskChild {
+        worker,
+        heard,
+        recorder: None,
+        has_exited: false,
+    };
     let mut no_cpu = NoCpu::default();
     loop {
-        wait.extend(no_cpu.since_last_look(worker.pid, Instant::now(), LOOK_EVERY));
-        match wait.next(&heard) {
+        wait.extend(no_cpu.since_last_look(child.worker.pid, Instant::now(), LOOK_EVERY));
+        match wait.next(&child.heard) {
             Ok(WorkerEvent::Message(WorkerMessage::Recorder(path))) => {
-                recorder = Some(Sampler::new(path))
+                child.recorder = Some(Sampler::new(path))
             }
             Ok(heard) => {
                 if matches!(heard, WorkerEvent::Exited { .. }) {
-                    answer.inside = recorder.as_mut().and_then(Sampler::in_call);
+                    child.has_exited = true;
+                    answer.inside = child.in_call();
                 }
                 if let Some(done) = answer.hear(heard) {
                     return done;
@@ -300,9 +306,52 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
             }
             Err(Silence::Yet) => {}
             Err(Silence::Over | Silence::Gone) => {
-                answer.inside = recorder.as_mut().and_then(Sampler::in_call);
+                answer.inside = child.in_call();
                 return Err(answer.is_late(wait));
             }
+        }
+    }
+}
+
+/// Time for a killed worker to end. The system may take seconds to release its memory.
+const END_MAX: Duration = Duration::from_secs(5);
+
+/// A worker of one task. When it is dropped, the worker is killed and its recorder is removed.
+struct TaskChild {
+    worker: Worker,
+    heard: mpsc::Receiver<WorkerEvent>,
+    recorder: Option<Sampler>,
+    has_exited: bool,
+}
+
+impl TaskChild {
+    fn in_call(&mut self) -> Option<String> {
+        self.recorder.as_mut().and_then(Sampler::in_call)
+    }
+
+    /// Reads its messages until it has exited: the path of its recorder may be among them.
+    fn wait_for_exit(&mut self) {
+        let until = Instant::now() + END_MAX;
+        while !self.has_exited {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.heard.recv_timeout(left) {
+                Ok(WorkerEvent::Message(WorkerMessage::Recorder(path))) => {
+                    self.recorder = Some(Sampler::new(path))
+                }
+                Ok(WorkerEvent::Exited { .. }) => self.has_exited = true,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for TaskChild {
+    fn drop(&mut self) {
+        self.worker.kill();
+        self.wait_for_exit();
+        if let Some(recorder) = self.recorder.take() {
+            recorder.remove();
         }
     }
 }
