@@ -45,6 +45,9 @@ pub struct ChannelNow {
     pub head_age_ms: Option<u64>,
     /// The plugin call that has not returned.
     pub in_call: Option<String>,
+    /// Milliseconds for which it is known not to have returned: since it was seen first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub in_call_ms: u64,
     /// Time from post to done, microseconds.
     pub latency_us: Option<LatencyUs>,
     /// Requests in flight, oldest first, a letter each: `p` posted, `d` done, `u` unpacked.

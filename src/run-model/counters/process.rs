@@ -36,9 +36,12 @@ pub struct ProcessFacts {
     /// Its set-up calls, if it is gone or has entered and left none for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<SetupCalls>,
-    /// The plugin call that has not returned, if it belongs to no channel: `init`, `connect`.
+    /// The plugin call that has not returned, if it belongs to no channel: `init`, `connect`, `accept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<String>,
+    /// Since when it has not returned, in nanoseconds since 1970, if that is a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside_since_ns: Option<u64>,
     /// A `connect` that has given no comm for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connecting: Option<ConnectingFacts>,
@@ -133,6 +136,7 @@ impl ProcessFacts {
                 ..setup
             }),
             inside: self.inside.map(|call| printable(&call)),
+            inside_since_ns: self.inside_since_ns,
             connecting: self.connecting.map(|one| ConnectingFacts {
                 peer: one.peer.map(|peer| printable(&peer)),
                 ..one

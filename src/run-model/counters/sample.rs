@@ -1,7 +1,7 @@
 //! Reads the counters of every channel from a worker's flight recorder.
 #![forbid(unsafe_code)]
 
-use super::{ChannelNow, CpuWatch, LatencyUs};
+use super::{CallWatch, ChannelNow, CpuWatch, LatencyUs};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -21,6 +21,7 @@ pub struct Sampler {
     path: PathBuf,
     reader: Option<Reader>,
     cpu: CpuWatch,
+    calls: CallWatch,
 }
 
 impl Sampler {
@@ -31,6 +32,7 @@ impl Sampler {
             reader: Reader::open(&path).ok(),
             path,
             cpu: CpuWatch::default(),
+            calls: CallWatch::default(),
         }
     }
 
@@ -46,7 +48,9 @@ impl Sampler {
         let Some(snapshot) = self.snapshot() else {
             return Vec::new();
         };
-        let mut all = channels(&snapshot, monotonic_ns());
+        let now_ns = monotonic_ns();
+        self.calls.note(&snapshot, now_ns);
+        let mut all = watched_channels(&snapshot, now_ns, &self.calls);
         self.cpu
             .note(&snapshot.header.writer, &mut all, Instant::now());
         all
@@ -131,8 +135,23 @@ fn side(sample: &ChannelSample) -> Side {
 
 /// Counters of every send and receive comm, sends first.
 pub fn channels(snapshot: &Snapshot, now_ns: u64) -> Vec<ChannelNow> {
+    watched_channels(snapshot, now_ns, &CallWatch::default())
+}
+
+/// The same, with how long each has been inside one call.
+pub(crate) fn watched_channels(
+    snapshot: &Snapshot,
+    now_ns: u64,
+    calls: &CallWatch,
+) -> Vec<ChannelNow> {
     let mut all: Vec<ChannelNow> = role_index(snapshot)
-        .map(|(sample, _, index)| channel(sample, index, now_ns))
+        .map(|(sample, _, index)| {
+            let inside_ns = calls.since_ns(sample).map(|ns| now_ns.saturating_sub(ns));
+            ChannelNow {
+                in_call_ms: inside_ns.unwrap_or_default() / 1_000_000,
+                ..channel(sample, index, now_ns)
+            }
+        })
         .collect();
     all.sort_by(|a, b| a.side.cmp(&b.side).then(a.index.cmp(&b.index)));
     all
@@ -158,6 +177,7 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
         no_cpu_ms: 0,
         head_age_ms: sample.head_age_ns(now_ns).map(milliseconds),
         in_call: sample.in_call.map(|inside| inside.call.name().to_owned()),
+        in_call_ms: 0,
         latency_us: latency(sample),
         requests: sample
             .requests

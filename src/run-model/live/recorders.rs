@@ -8,10 +8,10 @@
 #![forbid(unsafe_code)]
 
 use super::{detail, past};
-use crate::counters::sample::{channels, role_index};
+use crate::counters::sample::{role_index, watched_channels};
 use crate::counters::{
-    ChannelDetail, ChannelKey, ChannelNow, ConnectingFacts, CpuWatch, Frame, ProcessFacts,
-    SetupCalls,
+    CallWatch, ChannelDetail, ChannelKey, ChannelNow, ConnectingFacts, CpuWatch, Frame,
+    ProcessFacts, SetupCalls,
 };
 use crate::event::{Event, EventKind};
 use crate::ids::{NodeId, NodeIntro, Unit, Who, WorkerId};
@@ -22,7 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tcpx_node::{Root, Thread};
-use tcpx_recorder::format::{Call, FILE_SUFFIX};
+use tcpx_recorder::format::{Call, FILE_SUFFIX, Role};
 use tcpx_recorder::{
     EndedHow, Header, Identity, Liveness, ReadError, Reader, SHARED_MEMORY, Snapshot, list,
     monotonic_ns,
@@ -79,7 +79,10 @@ pub struct Recorders {
 /// there are still 10 samples.
 const CHANNELS_PER_LOOK: usize = 256;
 
-/// A channel that stands still for so long is worth a freeze-frame.
+/// A call that has not returned for so long is told with its time.
+const INSIDE_LONG_NS: u64 = 500_000_000;
+
+/// A channel that stands still, or is inside a call, for so long is worth a freeze-frame.
 const FRAME_AFTER_MS: u64 = 1000;
 /// A process that is not seen here, as it is in another container, is taken for gone if its file has had
 /// no sign of it for so long: programs that wait test their requests.
@@ -97,6 +100,7 @@ struct Watched {
     alive_ns: u64,
     last: Option<Snapshot>,
     cpu: CpuWatch,
+    calls: CallWatch,
     /// Its writer is not seen here, and did nothing for long, or writes another file of which this is a copy: whether
     /// what it shows goes on is not known.
     is_unseen: bool,
@@ -330,6 +334,7 @@ impl Recorders {
                 alive_ns: 0,
                 last: None,
                 cpu: CpuWatch::default(),
+                calls: CallWatch::default(),
                 is_unseen: false,
                 is_copy: None,
                 is_stopped: false,
@@ -549,6 +554,16 @@ impl Watched {
                 ..one
             }
         });
+        match is_gone {
+            true => self.calls = CallWatch::default(),
+            false => self.calls.note(&snapshot, now_ns),
+        }
+        let inside = inside(&snapshot, &self.calls, is_gone, now_ns).map(|(call, since_ns)| {
+            let told = self.facts.as_ref().and_then(|facts| facts.inside_since_ns);
+            let since_ns = unix_ns(since_ns);
+            let same = told.filter(|told| told.abs_diff(since_ns) < SAME_MOMENT_NS);
+            (call, same.unwrap_or(since_ns))
+        });
         let is_copy = !self.ended && self.is_copy == Some(true);
         let is_seen_here = !self.is_unseen && snapshot.header.writer.is_of_this_boot();
         let facts = ProcessFacts {
@@ -557,6 +572,14 @@ impl Watched {
             is_elsewhere: is_gone && !is_copy && noted.is_none() && !is_seen_here,
             ..facts(&snapshot, is_gone, ended, setup)
         };
+        let facts = match inside {
+            Some((call, since_ns)) => ProcessFacts {
+                inside: Some(call.name().to_owned()),
+                inside_since_ns: Some(since_ns),
+                ..facts
+            },
+            None => facts,
+        };
         if self.facts.as_ref() != Some(&facts) {
             self.facts = Some(facts.clone());
             tell(unix_ns(now_ns), EventKind::Process(facts));
@@ -564,7 +587,7 @@ impl Watched {
         if was_gone && let Some((then_ns, then)) = past::before_the_end(&snapshot, now_ns) {
             tell(unix_ns(then_ns), EventKind::Sample(then));
         }
-        let mut all = channels(&snapshot, now_ns);
+        let mut all = watched_channels(&snapshot, now_ns, &self.calls);
         if !is_gone {
             self.cpu
                 .note(&snapshot.header.writer, &mut all, Instant::now());
@@ -613,9 +636,10 @@ impl Watched {
         let threads = threads.known().filter(|threads| !threads.is_empty())?;
         let is_stopped = threads.iter().all(Thread::is_stopped);
         let has_changed = std::mem::replace(&mut self.is_stopped, is_stopped) != is_stopped;
-        let stands = channels
-            .iter()
-            .any(|now| !now.closed && now.posted > now.consumed && now.quiet_ms >= FRAME_AFTER_MS);
+        let stands = channels.iter().any(|now| {
+            let waits = now.posted > now.consumed && now.quiet_ms >= FRAME_AFTER_MS;
+            !now.closed && (waits || now.in_call_ms >= FRAME_AFTER_MS)
+        });
         let stands_anew = stands && !self.has_stood;
         self.has_stood = stands;
         if !has_changed && !stands_anew {
@@ -696,6 +720,30 @@ fn connecting(header: &Header, now_ns: u64) -> Option<ConnectingFacts> {
     })
 }
 
+/// The call of a running process that belongs to no channel and has not returned for a while, and since when,
+/// by the process's own clock. A call on a listener counts from when it was seen first.
+fn inside(
+    snapshot: &Snapshot,
+    calls: &CallWatch,
+    is_gone: bool,
+    now_ns: u64,
+) -> Option<(Call, u64)> {
+    let header = &snapshot.header;
+    let is_inside = |_: &Call| header.setup_calls_inside > 0;
+    let in_setup = header.setup_call.filter(is_inside).zip(header.setup_at_ns);
+    let listeners = snapshot
+        .channels
+        .iter()
+        .filter(|one| one.role == Role::Listen);
+    let on_listeners = listeners.filter_map(|one| Some((one.in_call?.call, calls.since_ns(one)?)));
+    let is_long = |(_, since_ns): &(Call, u64)| now_ns.saturating_sub(*since_ns) >= INSIDE_LONG_NS;
+    in_setup
+        .into_iter()
+        .chain(on_listeners)
+        .filter(|one| !is_gone && is_long(one))
+        .min_by_key(|(_, since_ns)| *since_ns)
+}
+
 fn facts(
     snapshot: &Snapshot,
     is_gone: bool,
@@ -727,6 +775,7 @@ fn facts(
             .setup_call
             .filter(|_| header.setup_calls_inside > 0)
             .map(|call| call.name().to_owned()),
+        inside_since_ns: None,
         connecting: None,
         unrecorded: header.channels_refused,
     }
@@ -737,7 +786,6 @@ fn facts(
 mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
-    use tcpx_recorder::format::Role;
     use tcpx_recorder::{Addresses, Device, Opening, Options, Recorder};
     use tcpx_words::side::Side;
 

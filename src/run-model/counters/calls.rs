@@ -1,0 +1,47 @@
+//! For how long a process has been inside one plugin call.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use tcpx_recorder::{ChannelSample, Snapshot, State};
+
+/// Watches the calls on the comms of one process. A recorder does not hold when a call on a comm was entered,
+/// but numbers the calls, so that two looks tell whether they saw the same one.
+#[derive(Default)]
+pub(crate) struct CallWatch {
+    inside: HashMap<(u16, u32), Seen>,
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    sequence: u64,
+    since_ns: u64,
+}
+
+impl CallWatch {
+    /// Notes the calls that a snapshot of `now_ns` is inside of.
+    pub(crate) fn note(&mut self, snapshot: &Snapshot, now_ns: u64) {
+        let before = std::mem::take(&mut self.inside);
+        let open = snapshot
+            .channels
+            .iter()
+            .filter(|one| one.state == State::Open);
+        let inside = open.filter_map(|one| {
+            let (place, sequence) = (place(one), one.in_call?.sequence);
+            let known = before
+                .get(&place)
+                .filter(|known| known.sequence == sequence);
+            let since_ns = known.map_or(now_ns, |known| known.since_ns);
+            Some((place, Seen { sequence, since_ns }))
+        });
+        self.inside = inside.collect();
+    }
+
+    /// When the call that a comm is inside of was seen first.
+    pub(crate) fn since_ns(&self, one: &ChannelSample) -> Option<u64> {
+        self.inside.get(&place(one)).map(|seen| seen.since_ns)
+    }
+}
+
+fn place(one: &ChannelSample) -> (u16, u32) {
+    (one.slot, one.generation)
+}
