@@ -148,6 +148,9 @@ pub(crate) struct EvidenceNode {
     /// The call it is inside of, if that call belongs to no channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<String>,
+    /// When that call was entered, or was seen first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inside_since_ms: Option<f64>,
     /// A `connect` that has given no comm for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) connecting: Option<ConnectingFacts>,
@@ -427,14 +430,16 @@ impl Evidence {
         self.nodes.is_empty() && self.outcome.is_none()
     }
 
-    /// Says so if running programs have posted nothing for as long as a stall: the plugin owes them nothing, and no
-    /// rule sees what they wait for.
+    /// Says so if running programs have posted nothing for as long as a stall and are inside no call: the plugin owes
+    /// them nothing, and no rule sees what they wait for.
     pub fn idle(&self) -> Option<String> {
         let runs = self.scenario.is_none() && self.nodes.iter().all(|node| node.gone.is_none());
         let open = || self.spots().filter(|spot| !spot.channel.now.closed);
         let is_idle = |spot: Spot<'_>| spot.channel.in_flight() == 0 && spot.channel.now.posted > 0;
         let idle_ms = open().map(|spot| spot.channel.now.quiet_ms).min()?;
-        let is_told = runs && open().all(is_idle) && idle_ms >= self.stall_after_ms;
+        let is_inside = self.nodes.iter().any(|node| node.inside.is_some())
+            || open().any(|spot| spot.channel.now.in_call.is_some());
+        let is_told = runs && !is_inside && open().all(is_idle) && idle_ms >= self.stall_after_ms;
         is_told.then(|| {
             format!(
                 "nothing is in flight on any channel for {:.1} s: the plugin waits for the program to post; if bytes \
@@ -533,6 +538,7 @@ impl EvidenceNode {
             setup: None,
             setup_ms: None,
             inside: None,
+            inside_since_ms: None,
             connecting: None,
             connecting_ms: None,
             lines: Vec::new(),
@@ -640,16 +646,26 @@ impl EvidenceChannel {
 
     /// The call that the channel has been inside of since the last change.
     pub(crate) fn stuck_in(&self) -> Option<&str> {
-        let stuck = self
-            .watched
-            .is_some_and(|watched| watched.in_one_call && watched.tests == 0);
-        self.now.in_call.as_deref().filter(|_| stuck)
+        let is_stuck = self.now.in_call_ms > 0 || self.stuck_ms().is_some();
+        self.now.in_call.as_deref().filter(|_| is_stuck)
+    }
+
+    /// Milliseconds of the stretch without a change, if it was inside one call meanwhile.
+    fn stuck_ms(&self) -> Option<f64> {
+        let watched = self.watched.as_ref();
+        let stuck = watched.filter(|watched| watched.in_one_call && watched.tests == 0);
+        stuck.map(|watched| watched.ms)
+    }
+
+    /// Milliseconds for which it has been inside one call at least.
+    pub(crate) fn inside_ms(&self) -> f64 {
+        let seen_ms = self.now.in_call_ms as f64;
+        seen_ms.max(self.stuck_ms().unwrap_or_default())
     }
 
     /// Whether it has been inside one call for so long that no healthy call takes it.
     fn hangs(&self) -> bool {
-        let inside_ms = self.watched.map_or(0.0, |watched| watched.ms);
-        self.stuck_in().is_some() && inside_ms >= HANGS_MIN_MS
+        self.stuck_in().is_some() && self.inside_ms() >= HANGS_MIN_MS
     }
 
     /// Whether the last failed call is one of these and returned this code.
@@ -689,6 +705,14 @@ impl<'a> Spot<'a> {
         let one = &self.channel.now;
         let long = one.quiet_ms >= self.evidence.stands_after_ms() || self.channel.hangs();
         self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && long
+    }
+
+    /// Whether it is inside a call that has not returned for as long as a stall, or while it stands still.
+    pub(crate) fn hangs(&self) -> bool {
+        let inside_ms = self.channel.inside_ms();
+        let is_long = inside_ms >= self.evidence.stands_after_ms() as f64;
+        let is_open = self.evidence.is_bad() && !self.channel.now.closed;
+        self.channel.stuck_in().is_some() && (self.stands() || (is_open && is_long))
     }
 
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed,

@@ -330,6 +330,10 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
         setup: setup.cloned(),
         setup_ms: setup.and_then(|calls| Some(state.ms(calls.at_ns?))),
         inside: in_call.or_else(|| worker.process.as_ref()?.inside.clone()),
+        inside_since_ms: worker
+            .process
+            .as_ref()
+            .and_then(|process| Some(state.ms(process.inside_since_ns?))),
         connecting: connecting.cloned(),
         connecting_ms: connecting.map(|one| state.ms(one.since_ns)),
         lines: known.lines(worker),

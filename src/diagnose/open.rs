@@ -128,10 +128,34 @@ pub fn evidence_from_recorders<E>(
         events.iter().for_each(|event| state.apply(event));
         let all_are_gone =
             !state.workers.is_empty() && state.workers.values().all(WorkerState::is_gone);
-        if all_are_gone || began.elapsed() >= SAMPLE_FOR {
+        let looked = began.elapsed();
+        // Whether a call hangs shows only after the time of a stall.
+        let enough = match may_hang(&state) {
+            true => Duration::from_millis(state.stall_after_ms) + SAMPLE_FOR,
+            false => SAMPLE_FOR,
+        };
+        if all_are_gone || looked >= enough {
             break;
         }
         std::thread::sleep(SAMPLE_EVERY);
     }
     Ok(Evidence::from_state(&state))
+}
+
+/// Shortest time inside one call after which a process is watched for longer. A healthy call takes less.
+const INSIDE_MS: u64 = 300;
+
+/// Whether a running process has been inside one call for long, but not for as long as a stall.
+fn may_hang(state: &RunState) -> bool {
+    let undecided = |ms: u64| (INSIDE_MS..state.stall_after_ms).contains(&ms);
+    let in_setup = |worker: &WorkerState| {
+        let since_ns = worker.process.as_ref()?.inside_since_ns?;
+        Some((state.now_ms - state.ms(since_ns)) as u64)
+    };
+    let mut running = state.workers.values().filter(|worker| !worker.is_gone());
+    running.any(|worker| {
+        let open = worker.channels.iter().filter(|now| !now.closed);
+        let on_channels = open.map(|now| now.in_call_ms);
+        on_channels.chain(in_setup(worker)).any(undecided)
+    })
 }

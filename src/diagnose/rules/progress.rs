@@ -4,7 +4,7 @@
 
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, EvidenceChannel, Spot, Starved};
+use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode, Spot, Starved};
 use std::time::Duration;
 use tcpx_run_model::finding::Severity;
 use tcpx_words::error::Outcome;
@@ -65,16 +65,30 @@ fn had_cpu(spot: Spot<'_>) -> bool {
 fn hangs(evidence: &Evidence) -> Vec<Found> {
     // A process that died inside a call does not hang in it.
     let alive = evidence
-        .standing()
-        .filter(|spot| spot.node.died().is_none() && !spot.lacks_cpu());
+        .spots()
+        .filter(|spot| spot.hangs() && spot.node.died().is_none() && !spot.lacks_cpu());
     let on_channels = alive.filter_map(|spot| {
         let call = spot.channel.stuck_in()?;
-        let so_long = spot.channel.watched.map_or(0.0, |watched| watched.ms) / 1e3;
+        let so_long = spot.channel.inside_ms() / 1e3;
         let why = format!("{call} has not returned for at least {so_long:.1} s");
         Some(with_threads(
             Found::on(Condition::HangInsideCall, spot, 0.9).and(why),
-            spot,
+            spot.node,
         ))
+    });
+    // A connect that does not return is `connect-never-completes`.
+    let in_setup = evidence.nodes.iter().filter_map(|node| {
+        let call = node.inside.as_deref().filter(|call| *call != "connect")?;
+        let inside_ms = evidence.now_ms - node.inside_since_ms?;
+        let is_left = node.gone.is_some() || node.exit.is_some() || node.failure.is_some();
+        let is_long = inside_ms >= evidence.stands_after_ms() as f64;
+        let so_long = inside_ms / 1e3;
+        let why = format!(
+            "{}: {call} has not returned for at least {so_long:.1} s",
+            node.name()
+        );
+        (is_long && !is_left && evidence.is_bad())
+            .then(|| with_threads(Found::at(Condition::HangInsideCall, node, 0.9, why), node))
     });
     let killed = evidence.nodes.iter().filter_map(|node| {
         let (exit, call) = (node.exit.as_ref()?, node.inside.as_ref()?);
@@ -91,12 +105,12 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
         (exit.what.killed && !is_cut_short)
             .then(|| Found::at(Condition::HangInsideCall, node, 0.9, why))
     });
-    on_channels.chain(killed).collect()
+    on_channels.chain(in_setup).chain(killed).collect()
 }
 
 /// Adds the thread states of the freeze-frame.
-fn with_threads(found: Found, spot: Spot<'_>) -> Found {
-    let Some(frame) = spot.node.frame.as_deref() else {
+fn with_threads(found: Found, node: &EvidenceNode) -> Found {
+    let Some(frame) = node.frame.as_deref() else {
         let found = Found {
             confidence: 0.7,
             ..found

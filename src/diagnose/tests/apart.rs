@@ -196,3 +196,71 @@ fn a_call_that_has_not_returned_for_a_moment_does_not_hang() {
     assert_eq!(names(&found(100.0)), Vec::<&str>::new());
     assert_eq!(names(&found(1500.0)), ["hang-inside-call"]);
 }
+
+/// A program that waits for nothing, and has been inside a call on a comm for so long.
+fn inside_a_call(call: &str, in_flight: u64, inside_ms: u64) -> Evidence {
+    let [mut send, mut recv] = [Side::Send, Side::Recv].map(|side| {
+        let in_flight = if side == Side::Recv { in_flight } else { 0 };
+        untested(channel(side, [40 + in_flight, 40, 40], 40_000))
+    });
+    (send.nic, recv.nic) = (String::new(), String::new());
+    send.now.in_call = Some(call.into());
+    send.now.in_call_ms = inside_ms;
+    Evidence {
+        stall_after_ms: 3000,
+        now_ms: 9000.0,
+        nodes: vec![process(41, 4000, send, recv)],
+        ..Evidence::default()
+    }
+}
+
+#[test]
+fn a_call_on_a_comm_without_requests_hangs_after_the_time_of_a_stall() {
+    for call in ["irecv", "isend", "regMr", "deregMr", "closeSend"] {
+        let evidence = inside_a_call(call, 0, 3100);
+        let findings = diagnose(&evidence);
+        assert_eq!(names(&findings), ["hang-inside-call"], "{findings:#?}");
+        let said = findings[0].because.join("; ");
+        let expected = format!("{call} has not returned for at least 3.1 s");
+        assert!(said.contains(&expected), "{said}");
+        assert_eq!(evidence.idle(), None, "{call}");
+    }
+    let evidence = inside_a_call("irecv", 0, 2900);
+    assert_eq!(diagnose(&evidence), []);
+    assert_eq!(evidence.idle(), None, "it may still return");
+    assert_eq!(
+        diagnose(&ended(Outcome::Passed, inside_a_call("irecv", 0, 9000))),
+        []
+    );
+}
+
+#[test]
+fn a_call_that_hangs_is_why_other_channels_are_not_tested() {
+    let mut evidence = inside_a_call("isend", 1, 3100);
+    evidence.nodes[0].channels[1].now.local = None;
+    let findings = diagnose(&evidence);
+    assert_eq!(
+        names(&findings),
+        ["hang-inside-call", "local-loop-starved"],
+        "{findings:#?}"
+    );
+    assert_eq!(findings[1].severity, Severity::Info);
+}
+
+#[test]
+fn a_call_that_belongs_to_no_channel_hangs_after_the_time_of_a_stall() {
+    for call in ["init", "getProperties", "listen", "accept", "closeListen"] {
+        let mut evidence = inside_a_call(call, 0, 0);
+        let one = &mut evidence.nodes[0];
+        one.channels.clear();
+        (one.inside, one.inside_since_ms) = (Some(call.into()), Some(-3000.0));
+        let findings = diagnose(&evidence);
+        assert_eq!(names(&findings), ["hang-inside-call"]);
+        let expected = format!("pid 41: {call} has not returned for at least 12.0 s");
+        assert_eq!(findings[0].because, [expected]);
+        evidence.nodes[0].inside_since_ms = Some(6001.0);
+        assert_eq!(diagnose(&evidence), []);
+        evidence.nodes[0].inside_since_ms = None;
+        assert_eq!(diagnose(&evidence), []);
+    }
+}
