@@ -13,6 +13,8 @@ use tcpx_run_model::finding::Severity;
 use tcpx_run_model::phase::Phase;
 use tcpx_words::error::Outcome;
 
+/// A call that has not returned for so long is told.
+const INSIDE_MS: u64 = 1000;
 /// Older counters are reported as stale.
 const STALE_MS: u64 = 2000;
 
@@ -62,6 +64,9 @@ impl Health {
                 word: "NO COUNTERS".into(),
                 why: format!("no counters from {} for {age}", silent.name),
             };
+        }
+        if let Some(inside) = inside(model, picture).filter(|_| stopped(model).is_none()) {
+            return inside;
         }
         if let Some(turn) = turn(model, picture) {
             return Self::standing(model, picture, turn);
@@ -205,6 +210,42 @@ impl Health {
             why,
         }
     }
+}
+
+/// The plugin call that has not returned for longest, if that is longer than a healthy call takes. Requests in
+/// flight, if there are any, wait for it too. A `connect` waits for the peer, and is told otherwise.
+fn inside(model: &Model, picture: &Picture<'_>) -> Option<Health> {
+    let node = |row: &ChannelPicture<'_>| &picture.nodes[row.node];
+    let on_channels = picture.rows.iter().filter_map(|row| {
+        let (name, one) = (node(row).name, row.now);
+        let call = one
+            .in_call
+            .as_ref()
+            .filter(|_| !one.closed && one.in_call_ms > 0)?;
+        let ms = one.in_call_ms.saturating_add(node(row).stale_ms);
+        let what = format!("{name} {} {} is inside {call}", one.side, one.index);
+        node(row).ended.is_none().then_some((ms, what))
+    });
+    let running = picture.nodes.iter().filter(|one| one.ended.is_none());
+    let in_setup = running.filter_map(|one| {
+        let process = one.worker.process.as_ref()?;
+        let call = process.inside.as_ref().filter(|call| *call != "connect")?;
+        let ns = picture.at_ns.checked_sub(process.inside_since_ns?)?;
+        Some((ns / 1_000_000, format!("{} is inside {call}", one.name)))
+    });
+    let calls = on_channels.chain(in_setup);
+    let (ms, what) = calls
+        .filter(|(ms, _)| *ms >= INSIDE_MS)
+        .max_by_key(|(ms, _)| *ms)?;
+    let level = match ms >= model.state().stall_after_ms {
+        true => HealthLevel::Stalled,
+        false => HealthLevel::Waiting,
+    };
+    Some(Health {
+        level,
+        word: format!("IN A CALL {}", seconds(ms)),
+        why: format!("{what}, which has not returned: the plugin's turn"),
+    })
 }
 
 /// The `connect` of a process that had given no comm at the moment `at_ns`, or at its end.
@@ -541,6 +582,46 @@ mod tests {
         assert!(
             why(Some("10.0.0.226:5")).contains("pid 2 recv 7 has none posted: the receiver's turn")
         );
+    }
+
+    #[test]
+    fn a_process_that_is_inside_a_call_for_long_is_not_idle() {
+        let within = |ms, in_flight: u64| {
+            let one = ChannelNow {
+                in_call: Some("irecv".into()),
+                in_call_ms: ms,
+                ..channel(Side::Recv, [4 + in_flight, 4, 4], 4)
+            };
+            let health = health_after(here(), [sample(process(7), one)]);
+            (health.level, format!("{}: {}", health.word, health.why))
+        };
+        let said = "pid 7 recv 0 is inside irecv, which has not returned: the plugin's turn";
+        for in_flight in [0, 1] {
+            let (level, text) = within(3100, in_flight);
+            assert_eq!(
+                (level, text),
+                (HealthLevel::Stalled, format!("IN A CALL 3.1 s: {said}"))
+            );
+        }
+        assert_eq!(within(1200, 0).0, HealthLevel::Waiting);
+        assert_eq!(within(900, 0).1, "IDLE: nothing in flight on any channel");
+        let facts = ProcessFacts {
+            inside: Some("accept".to_owned()),
+            inside_since_ns: Some(1_000_000_000),
+            ..ProcessFacts::default()
+        };
+        let tell = |kind| Event {
+            at: "1970-01-01T00:00:00Z".into(),
+            ..Event::new(13_000.0, Who::Worker(process(7)), kind)
+        };
+        let health = health_after(
+            here(),
+            [
+                tell(EventKind::Process(facts)),
+                tell(EventKind::Sample(Vec::new())),
+            ],
+        );
+        assert_eq!(health.word, "IN A CALL 12.0 s");
     }
 
     #[test]
