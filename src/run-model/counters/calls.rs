@@ -45,3 +45,42 @@ impl CallWatch {
 fn place(one: &ChannelSample) -> (u16, u32) {
     (one.slot, one.generation)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_recorder::format::{Call, Role};
+    use tcpx_recorder::{Addresses, Opening, Options, Reader, Recorder};
+
+    #[test]
+    fn a_call_counts_from_when_it_was_seen_first_and_the_next_one_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let recorder = Recorder::create_in(folder.path(), &Options::new("calls")).expect("made");
+        let opening = Opening {
+            role: Role::Listen,
+            device: 0,
+            comm: 1,
+            retires_consumed: false,
+            addresses: Addresses::default(),
+        };
+        let slot = recorder
+            .open(&opening)
+            .and_then(|key| recorder.slot(key))
+            .expect("a slot");
+        let mut reader = Reader::open(&recorder.path()).expect("a recorder");
+        let mut watch = CallWatch::default();
+        let mut since_ns = |now_ns| {
+            let snapshot = reader.snapshot().expect("a snapshot");
+            watch.note(&snapshot, now_ns);
+            watch.since_ns(&snapshot.channels[0])
+        };
+        assert_eq!(since_ns(10), None);
+        let call = slot.enter(Call::Accept);
+        assert_eq!([20, 30].map(&mut since_ns), [Some(20), Some(20)]);
+        slot.leave(call);
+        let again = slot.enter(Call::Accept);
+        assert_eq!(since_ns(40), Some(40));
+        slot.leave(again);
+        assert_eq!(since_ns(50), None);
+    }
+}
