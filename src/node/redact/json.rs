@@ -10,6 +10,8 @@ const NAMING: [&str; 4] = ["name", "key", "what", "variable"];
 
 /// Keys whose values hold words of others: a line of a log, a command, the path of a file. So do variables.
 const FOREIGN: [&str; 3] = ["text", "command", "from"];
+/// The folder of the logs of other programs, which begins the names of these in a run.
+const LOGS: &str = "logs/";
 
 /// The parts of a secret of Kubernetes with its values, and a key whose values are all secret.
 const CLUSTER_DATA: [&str; 2] = ["data", "stringData"];
@@ -136,7 +138,7 @@ impl Redactor {
         let is_secret = keys::is_secret_pair(key, value) || keys::is_secret_in_list(key, value);
         match is_secret && !keys::is_absent(value) {
             true => SECRET.to_owned(),
-            false if is_foreign(key) => {
+            false if is_foreign(key, value) => {
                 let redacted = self.redact(value);
                 self.known_words(&redacted)
             }
@@ -176,7 +178,8 @@ impl Redactor {
                 true => serde_json::from_str::<String>(&format!("\"{inside}\"")).ok(),
             };
             let string = parsed.as_deref().unwrap_or(inside);
-            let is_foreign = !is_key && place.key.as_deref().is_some_and(is_foreign);
+            let key = place.key.as_deref().unwrap_or_default();
+            let is_foreign = !is_key && is_foreign(key, string);
             let is_secret = place.string(string, is_key) && !keys::is_absent(string);
             if is_secret {
                 self.secrets.add(string, true);
@@ -308,8 +311,8 @@ fn is_cluster_secret(text: &str) -> bool {
     })
 }
 
-fn is_foreign(key: &str) -> bool {
-    FOREIGN.contains(&key) || keys::is_variable(key)
+fn is_foreign(key: &str, value: &str) -> bool {
+    FOREIGN.contains(&key) || keys::is_variable(key) || value.starts_with(LOGS)
 }
 
 fn is_naming(key: &str) -> bool {

@@ -265,6 +265,14 @@ fn a_bundle_has_only_the_words_of_logs_that_are_known() {
     let log = "node0:71:79 [3] transport/net_ib.cc:77 NCCL WARN stage vexumoki of kalo-gpu3 has no thing-umbrox-7\n\
         RuntimeError: vexumoki is gone\n";
     std::fs::write(logs.join("a.log"), log).expect("written");
+    std::fs::write(
+        logs.join("umbrox-vexumoki.log"),
+        "RuntimeError: it is gone\n",
+    )
+    .expect("written");
+    let adopted =
+        r#"{"files": [{"name": "logs/umbrox-vexumoki.log", "from": "vexumoki/train.log"}]}"#;
+    std::fs::write(run.path().join("adopted.json"), adopted).expect("written");
     let files = RunFiles::open(run.path()).expect("a run");
     let sent = |lines| {
         let mut redactor = Redactor::default();
@@ -278,7 +286,7 @@ fn a_bundle_has_only_the_words_of_logs_that_are_known() {
             bundled
                 .cut
                 .iter()
-                .any(|cut| cut.starts_with("3 words of logs")),
+                .any(|cut| cut.starts_with("4 words of logs")),
             lines == LogLines::Known
         );
         let place = run.path().join("sent.tar.gz");
@@ -295,11 +303,13 @@ fn a_bundle_has_only_the_words_of_logs_that_are_known() {
     );
     for name in known.names() {
         let bytes = known.read(&name, 1 << 26).expect("read");
-        assert!(
-            memchr::memmem::find(&bytes, b"vexumoki").is_none(),
-            "{name}"
-        );
+        let is_in = memchr::memmem::find(&bytes, b"vexumoki").is_some();
+        assert!(!is_in && !name.contains("vexumoki"), "{name}");
     }
+    let adopted = known.read("adopted.json", 1 << 20).expect("there");
+    let adopted: serde_json::Value = serde_json::from_slice(&adopted).expect("JSON");
+    let name = adopted["files"][0]["name"].as_str().expect("a name");
+    assert!(known.names().iter().any(|one| one == name), "{name}");
     let all = sent(LogLines::All)
         .read("logs/a.log", 1 << 20)
         .expect("there");
