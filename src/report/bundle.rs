@@ -167,7 +167,7 @@ pub fn bundle(
     if unknown > 0 {
         let words = tcpx_words::units::counted(unknown, "word");
         recorded.cut.push(format!(
-            "{words} of logs that tcpxctl does not know became word0, word1 and so on; --all-lines keeps them"
+            "{words} that tcpxctl does not know became word0, word1 and so on; --all-lines keeps them"
         ));
     }
     let reports = [

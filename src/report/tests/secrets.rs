@@ -286,7 +286,7 @@ fn a_bundle_has_only_the_words_of_logs_that_are_known() {
             bundled
                 .cut
                 .iter()
-                .any(|cut| cut.starts_with("4 words of logs")),
+                .any(|cut| cut.starts_with("4 words that tcpxctl does not know")),
             lines == LogLines::Known
         );
         let place = run.path().join("sent.tar.gz");
