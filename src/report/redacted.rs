@@ -4,7 +4,6 @@
 use super::story::{Story, StoryState};
 use serde_json::Value;
 use tcpx_node::redact::Redactor;
-use tcpx_run_model::adopt::LOGS;
 
 /// Keys whose values are this program's own words. They are not redacted, even on a machine
 /// named `send`.
@@ -74,10 +73,7 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
 
 /// Replaces the words of logs that are not known, in what is quoted of them.
 fn known_words(story: &mut Story, redactor: &mut Redactor) {
-    let mut replace = |text: &mut String| {
-        *text = redactor.redact(text);
-        *text = redactor.known_words(text);
-    };
+    let mut replace = |text: &mut String| *text = redactor.redact_foreign(text);
     for found in &mut story.log {
         replace(&mut found.meaning);
         found.causes.iter_mut().for_each(&mut replace);
@@ -94,10 +90,6 @@ fn known_words(story: &mut Story, redactor: &mut Redactor) {
 fn redact_value(value: Value, key: &str, redactor: &mut Redactor) -> Value {
     match value {
         Value::String(word) if WORDS.contains(&key) => Value::String(word),
-        Value::String(text) if text.starts_with(LOGS) => {
-            let redacted = redactor.redact(&text);
-            Value::String(redactor.known_words(&redacted))
-        }
         Value::String(text) => Value::String(redactor.redact_pair(key, &text)),
         Value::Array(all) => Value::Array(
             all.into_iter()

@@ -138,10 +138,7 @@ impl Redactor {
         let is_secret = keys::is_secret_pair(key, value) || keys::is_secret_in_list(key, value);
         match is_secret && !keys::is_absent(value) {
             true => SECRET.to_owned(),
-            false if is_foreign(key, value) => {
-                let redacted = self.redact(value);
-                self.known_words(&redacted)
-            }
+            false if is_foreign(key, value) => self.redact_foreign(value),
             false => self.redact(value),
         }
     }
@@ -149,15 +146,21 @@ impl Redactor {
     /// JSON with its strings redacted in place, on one line or several. Text that is not JSON
     /// is redacted as text.
     pub fn redact_json_line(&mut self, line: &str) -> String {
-        self.json(line, Self::redact)
+        self.json(line, Self::redact, Self::redact_foreign)
     }
 
     /// As [`Redactor::redact_secrets`], for JSON.
     pub fn redact_json_secrets(&mut self, text: &str) -> String {
-        self.json(text, Self::redact_secrets)
+        self.json(text, Self::redact_secrets, Self::redact_secrets)
     }
 
-    fn json(&mut self, text: &str, redact: fn(&mut Self, &str) -> String) -> String {
+    /// `foreign` redacts the strings of other programs, `redact` all others.
+    fn json(
+        &mut self,
+        text: &str,
+        redact: fn(&mut Self, &str) -> String,
+        foreign: fn(&mut Self, &str) -> String,
+    ) -> String {
         let mut out = String::with_capacity(text.len());
         let mut place = Place {
             is_cluster_secret: is_cluster_secret(text),
@@ -185,9 +188,9 @@ impl Redactor {
                 self.secrets.add(string, true);
                 out.push_str(SECRET);
             } else {
-                let redacted = match redact(self, string) {
-                    redacted if is_foreign => self.known_words(&redacted),
-                    redacted => redacted,
+                let redacted = match is_foreign {
+                    true => foreign(self, string),
+                    false => redact(self, string),
                 };
                 match (parsed.is_some(), redacted == string) {
                     (_, true) => out.push_str(inside),

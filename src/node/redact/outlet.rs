@@ -118,10 +118,7 @@ impl Outlet {
     /// The name of a file of another program, or a text with one: as [`Outlet::log`].
     pub fn foreign_name(&mut self, name: &str) -> String {
         match &mut self.redactor {
-            Some(redactor) => {
-                let redacted = redactor.redact(name);
-                redactor.known_words(&redacted)
-            }
+            Some(redactor) => redactor.redact_foreign(name),
             None => name.to_owned(),
         }
     }

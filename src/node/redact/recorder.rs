@@ -53,8 +53,7 @@ impl Redactor {
         let text =
             String::from_utf8_lossy(field.split(|byte| *byte == 0).next().unwrap_or_default())
                 .into_owned();
-        let redacted = self.redact(&text);
-        put(field, &self.known_words(&redacted));
+        put(field, &self.redact_foreign(&text));
     }
 
     fn slots(&mut self, bytes: &mut [u8]) {
@@ -124,8 +123,8 @@ impl Redactor {
             return;
         }
         let words = &mut entry[log::WORDS + function..];
-        let redacted = self.redact(&String::from_utf8_lossy(&words[..text]));
-        let length = put(words, &self.known_words(&redacted));
+        let redacted = self.redact_foreign(&String::from_utf8_lossy(&words[..text]));
+        let length = put(words, &redacted);
         // An entry is far shorter than 64 KiB.
         let length = u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes();
         entry[log::TEXT_BYTES..log::TEXT_BYTES + 2].copy_from_slice(&length);

@@ -28,8 +28,9 @@ const UNIT_BYTES_MAX: usize = 3;
 const KERNEL_NAMES: [&str; 8] = ["en", "eth", "ib", "bond", "rdma", "pci", "uverbs", "umad"];
 /// Signs that join the parts of one word.
 const JOINS: &str = "-_";
-/// Signs that join them too, and stand in passwords: one of the first beside a digit, or two of any.
+/// Signs that join the parts too, and that passwords have. A word with a digit and two of them is a password.
 const ODD: &str = "!$%^~#*&?@+|";
+/// Of these, one beside a digit is enough.
 const ODDEST: &str = "!$%^~";
 /// Signs between the parts of paths, addresses and numbers.
 const OF_PATHS: &str = "._-/:";
@@ -82,6 +83,12 @@ impl Redactor {
     /// How many words of logs were replaced so far.
     pub fn unknown_words(&self) -> usize {
         self.words.numbers.len()
+    }
+
+    /// A text of another program: redacted, and with its known words only.
+    pub fn redact_foreign(&mut self, text: &str) -> String {
+        let redacted = self.redact(text);
+        self.known_words(&redacted)
     }
 
     /// A redacted text of a log with a placeholder for every word that is not known.
