@@ -1,6 +1,7 @@
 //! Wordings that name one failure: what is wrong and what to do is known from the line alone.
 //!
-//! They are plain text in lower case, since a regex for each would have to be compiled at every start.
+//! They are plain text in lower case, since a regex for each would have to be compiled at every start. One
+//! search finds the wordings that a line may have.
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -14,7 +15,9 @@ mod serving;
 mod torch;
 
 use super::Reason;
+use aho_corasick::AhoCorasick;
 use memchr::memmem;
+use std::sync::LazyLock;
 
 /// All of them; the first whose words are in a line counts.
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
@@ -35,7 +38,49 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
 /// The reason whose words are in a line.
 pub(super) fn of(line: &[u8]) -> Option<&'static Reason> {
     let line = line.to_ascii_lowercase();
-    all().find(|reason| has(&line, reason.words))
+    let mut begun = FIRST_PIECES.begun(&line);
+    begun.find(|reason| has(&line, reason.words))
+}
+
+/// One search for the first piece of every wording.
+struct FirstPieces {
+    /// `None`: the search cannot be built, and every reason is looked at.
+    search: Option<AhoCorasick>,
+    /// The reason of each piece.
+    reasons: Vec<usize>,
+    all: Vec<&'static Reason>,
+}
+
+static FIRST_PIECES: LazyLock<FirstPieces> = LazyLock::new(|| {
+    let all: Vec<_> = all().collect();
+    let (mut pieces, mut reasons) = (Vec::new(), Vec::new());
+    for (number, reason) in all.iter().enumerate() {
+        for wording in reason.words.split('|') {
+            pieces.extend(wording.split('*').next());
+            reasons.push(number);
+        }
+    }
+    FirstPieces {
+        search: AhoCorasick::new(pieces).ok(),
+        reasons,
+        all,
+    }
+});
+
+impl FirstPieces {
+    /// The reasons of which a line in lower case has a first piece, in their order.
+    fn begun(&self, line: &[u8]) -> impl Iterator<Item = &'static Reason> {
+        let mut numbers: Vec<usize> = match &self.search {
+            Some(search) => search
+                .find_overlapping_iter(line)
+                .map(|found| self.reasons[found.pattern().as_usize()])
+                .collect(),
+            None => (0..self.all.len()).collect(),
+        };
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.into_iter().map(|number| self.all[number])
+    }
 }
 
 /// Whether a line in lower case has one of the wordings that `|` separates. The pieces between `*` are in
@@ -64,6 +109,18 @@ mod tests {
         check("rank*is gone", "rank 7 is gone", true);
         check("is gone*rank", "rank 7 is gone", false);
         check("ab*b", "ab", false);
+    }
+
+    #[test]
+    fn the_search_for_first_pieces_hides_no_reason() {
+        for reason in all() {
+            for wording in reason.words.split('|') {
+                let line = format!("x {} x", wording.replace('*', " 7 ")).into_bytes();
+                let slow = all().find(|reason| has(&line, reason.words));
+                let words = of(&line).map(|reason| reason.words);
+                assert_eq!(words, slow.map(|reason| reason.words), "{wording}");
+            }
+        }
     }
 
     #[test]
