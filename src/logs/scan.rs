@@ -746,7 +746,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
         fn a_report_does_not_depend_on_which_thread_scans_which_block(
