@@ -42,15 +42,15 @@ impl Endpoint {
     ///
     /// The first endpoint of a process sets `NCCL_DYNAMIC_CHUNK_SIZE` where TCPX needs it and it is
     /// unset: make it before other threads change the environment. With a GPU, it also tells the
-    /// software plugin to move GPU memory: where endpoints of a process have GPUs, all of them do.
+    /// software plugin to move GPU memory: where endpoints of a process have GPUs, the first of them does.
     ///
     /// # Errors
     /// A setting is wrong, the plugin does not load, or the address is not available.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         settings.check()?;
         // Before the plugin, which uses the GPU that is current.
-        let movable = Movable::open(&settings.memory)?;
-        let (loaded, named) = loaded::plugin(settings, movable.gpu().is_some())?;
+        let mut movable = Movable::open(&settings.memory)?;
+        let (loaded, named) = loaded::plugin(settings, &mut movable)?;
         Self::made(loaded, Some(named), movable, settings)
     }
 

@@ -24,6 +24,8 @@ pub enum MemoryOf {
 /// The memory that an endpoint can move.
 pub(crate) struct Movable {
     gpu: Option<Arc<CudaMemory>>,
+    /// The GPU that the plugin wants current in each thread that calls it.
+    current: Option<Arc<CudaMemory>>,
     host: bool,
     /// Why there is no GPU, where one was named.
     why_not: Option<String>,
@@ -48,7 +50,19 @@ impl Movable {
                 Err(error) => (None, true, Some(error.to_string())),
             },
         };
-        Ok(Self { gpu, host, why_not })
+        Ok(Self {
+            current: gpu.clone(),
+            gpu,
+            host,
+            why_not,
+        })
+    }
+
+    /// Without a GPU of its own, an endpoint makes the one current for which its plugin was loaded.
+    pub(crate) fn follow(&mut self, gpu: Option<&Arc<CudaMemory>>) {
+        if self.current.is_none() {
+            self.current = gpu.cloned();
+        }
     }
 
     pub(crate) fn gpu(&self) -> Option<&Arc<CudaMemory>> {
@@ -63,7 +77,7 @@ impl Movable {
 
     /// Makes the GPU current in the calling thread: plugins use the current one.
     pub(crate) fn make_current(&self) -> Result<(), Error> {
-        let Some(gpu) = &self.gpu else {
+        let Some(gpu) = &self.current else {
             return Ok(());
         };
         gpu.make_current()
@@ -109,6 +123,7 @@ impl Default for Movable {
     fn default() -> Self {
         Self {
             gpu: None,
+            current: None,
             host: true,
             why_not: None,
         }

@@ -5,12 +5,14 @@
     reason = "sets a variable that the plugin reads in `init`, and runs a function at exit"
 )]
 
+use crate::gpu::Movable;
 use crate::shown::role;
 use crate::{Error, Settings};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use tcpx_engine::gpu::CudaMemory;
 use tcpx_engine::plugin::{Net, Plugin, tapped};
 use tcpx_node::plugin_files::{LoadError, PluginSource, choose, inspect};
 use tcpx_recorder::{Options, Recorder, SHARED_MEMORY, sweep};
@@ -63,6 +65,8 @@ impl Loaded {
 /// A plugin that this crate has loaded, and the names of the endpoints over it.
 struct Used {
     loaded: Arc<Loaded>,
+    /// The GPU of the endpoint that loaded it.
+    gpu: Option<Arc<CudaMemory>>,
     endpoints: Vec<String>,
 }
 
@@ -102,8 +106,12 @@ impl Drop for Named {
 }
 
 /// The plugin that the settings name, whose recorder is labelled with the endpoint until the second
-/// value is dropped. With `on_a_gpu`, the software plugin is told to move GPU memory, as long as it is not loaded.
-pub(crate) fn plugin(settings: &Settings, on_a_gpu: bool) -> Result<(Arc<Loaded>, Named), Error> {
+/// value is dropped. For an endpoint of a GPU, the software plugin is told to move GPU memory, as long as it is not
+/// loaded; an endpoint of the host's memory that comes later follows it.
+pub(crate) fn plugin(
+    settings: &Settings,
+    movable: &mut Movable,
+) -> Result<(Arc<Loaded>, Named), Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Plugin(error.to_string());
     let this = || std::env::current_exe().unwrap_or_default();
     let program = settings.program.clone().unwrap_or_else(this);
@@ -113,15 +121,17 @@ pub(crate) fn plugin(settings: &Settings, on_a_gpu: bool) -> Result<(Arc<Loaded>
     let used = match all.entry(source.to_string()) {
         Entry::Occupied(used) => used.into_mut(),
         Entry::Vacant(place) => {
-            if on_a_gpu {
+            if movable.gpu().is_some() {
                 unless_set(SOFT_CUDA, "device");
             }
             place.insert(Used {
                 loaded: Arc::new(load(&source, settings.chunk, &settings.name)?),
+                gpu: movable.gpu().cloned(),
                 endpoints: Vec::new(),
             })
         }
     };
+    movable.follow(used.gpu.as_ref());
     used.endpoints.push(settings.name.clone());
     used.show();
     let named = Named {

@@ -284,6 +284,42 @@ fn an_endpoint_of_either_moves_what_each_buffer_is() {
 }
 
 #[test]
+fn an_endpoint_of_the_host_works_beside_one_of_a_gpu() {
+    let name = "an_endpoint_of_the_host_works_beside_one_of_a_gpu";
+    with_driver(name, &[], || {
+        let memory = CudaMemory::open(&Gpu::Ordinal(0)).expect("a GPU");
+        let make = |name, memory| Endpoint::new(&settings(name, memory)).expect("made");
+        let of_gpu = make("gpu", MemoryOf::Gpu(Gpu::Ordinal(0)));
+        let of_host = make("host", MemoryOf::Host);
+        let connection = of_gpu.connect(of_host.metadata()).expect("connects");
+        let len = 1_000_003;
+        let mut host: Vec<u8> = (0..len).map(|at| pattern(5, at)).collect();
+        // SAFETY: dropped after the endpoints.
+        let registration = unsafe { of_host.register(host.as_mut_ptr(), len) }.expect("mapped");
+        let served = Local {
+            registration,
+            address: host.as_ptr().addr(),
+            len,
+        };
+        let blob = of_host.advertise(served, Rights::Both).expect("inside");
+        let remote = Remote {
+            blob: &blob,
+            offset: 0,
+        };
+        let into = Buffer::new(&memory, &of_gpu, len, 1);
+        let read = of_gpu.read(connection, &[(into.local, remote)]);
+        assert_eq!(read.expect("starts").wait(AMPLE), Ok(len as u64));
+        assert!(into.has(5));
+        let from = Buffer::new(&memory, &of_gpu, len, 6);
+        let write = of_gpu.write(connection, &[(from.local, remote)]);
+        assert_eq!(write.expect("starts").wait(AMPLE), Ok(len as u64));
+        let host = std::hint::black_box(host);
+        assert!((0..len).all(|at| host[at] == pattern(6, at)));
+        drop((of_gpu, of_host));
+    });
+}
+
+#[test]
 fn a_gpu_that_fails_fails_the_read_and_no_other_program() {
     let name = "a_gpu_that_fails_fails_the_read_and_no_other_program";
     let fault = ("FAKE_CUDA_FAIL", "cuLaunchKernel:719");
