@@ -108,6 +108,11 @@ pub fn is_sent(signal: i32) -> bool {
     [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP].contains(&signal)
 }
 
+/// Whether it is a signal that programs are sent which have done their work.
+pub fn asks_to_end(signal: i32) -> bool {
+    is_sent(signal) && signal != libc::SIGKILL
+}
+
 /// How a process ended, from its exit status: `called exit(1)`.
 pub fn how_ended(code: Option<i32>, signal: Option<i32>) -> String {
     match (code, signal) {

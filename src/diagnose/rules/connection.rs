@@ -358,6 +358,7 @@ pub(super) mod cases {
             last: "connect".into(),
             count: 5,
             failed: 0,
+            last_error: None,
             at_ns: None,
         });
         Evidence {
@@ -376,6 +377,7 @@ pub(super) mod cases {
             last: last.into(),
             count,
             failed,
+            last_error: None,
             at_ns: None,
         };
         for other in [

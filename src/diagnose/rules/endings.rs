@@ -6,7 +6,7 @@ use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, SignatureLines, Spot, Timed};
 use tcpx_logs::Severity;
 use tcpx_node::TcpSocket;
-use tcpx_run_model::phase::{Phase, is_sent};
+use tcpx_run_model::phase::{Phase, asks_to_end, is_sent};
 use tcpx_words::error::Outcome;
 
 pub(super) const RULES: &[Rule] = &[died, recorded_died, peer_first, closed];
@@ -60,9 +60,9 @@ fn died(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-/// A recorded program that a signal ended while bytes moved. Of a program whose channels all stood
-/// still by then, the stall is the finding, and a likely reason for the signal, unless the other
-/// end lost its connections by it.
+/// A recorded program that a signal ended. Of a program whose channels all stood still by then, the
+/// stall is the finding, and a likely reason for the signal, unless the other end lost its
+/// connections by it. A program with nothing in flight may be asked to end.
 fn recorded_died(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in &evidence.nodes {
@@ -76,7 +76,8 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
             let other = spot.other_end();
             spot.stands() && !other.is_some_and(|other| has_noticed(other, spot))
         };
-        if open.peek().is_none() || open.all(is_stall) {
+        let is_idle = open.peek().is_none();
+        if (is_idle && asks_to_end(signal)) || (!is_idle && open.all(is_stall)) {
             continue;
         }
         let mut in_calls = node
@@ -86,12 +87,13 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
         let inside = node.inside.as_deref().or(in_calls.next_back());
         let inside_call = inside.map_or_else(String::new, |call| format!(", inside {call}"));
         let fact = left(node) + &inside_call;
+        let of_kill = if is_idle { 0.6 } else { 0.9 };
+        let of_crash = if is_idle { 0.4 } else { 0.5 };
         found.push(match (is_sent(signal), inside) {
-            (true, _) => {
-                Found::at(Condition::ProcessKilled, node, 0.9, fact).unseen("who sent the signal")
-            }
+            (true, _) => Found::at(Condition::ProcessKilled, node, of_kill, fact)
+                .unseen("who sent the signal"),
             (false, Some(_)) => Found::at(Condition::PluginCrash, node, 0.9, fact),
-            (false, None) => Found::at(Condition::PluginCrash, node, 0.5, fact)
+            (false, None) => Found::at(Condition::PluginCrash, node, of_crash, fact)
                 .unseen("what crashed: the program was inside no call of the plugin"),
         });
     }
@@ -273,11 +275,14 @@ fn has_left(spot: Spot<'_>) -> bool {
 /// How a recorded program that is gone ended, as a fact.
 fn left(node: &EvidenceNode) -> String {
     let how = node.gone.as_ref().and_then(|gone| gone.how.as_deref());
+    let in_flight = match node.in_flight() {
+        0 => "nothing".to_owned(),
+        requests => format!("{requests} requests"),
+    };
     format!(
-        "{}: its process {} with {} requests in flight",
+        "{}: its process {} with {in_flight} in flight",
         node.name(),
-        how.unwrap_or("ended"),
-        node.in_flight()
+        how.unwrap_or("ended")
     )
 }
 
@@ -436,8 +441,21 @@ pub(super) mod cases {
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.5)]);
         crash.nodes[0].channels[0].now.in_call = Some("test".into());
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.9)]);
-        crash.nodes[0].channels[0].now.consumed = 44;
-        assert_eq!(found(&crash), [], "nothing was in flight");
+        // With nothing in flight, a program is ended that has done its work, and others are not.
+        let idle = |signal: i32| {
+            let mut idle = recorded(signal, 60_000);
+            idle.nodes[0].channels[0].now.consumed = 44;
+            idle
+        };
+        assert_eq!(found(&idle(libc::SIGTERM)), []);
+        let killed = idle(libc::SIGKILL);
+        assert_eq!(found(&killed), [(Condition::ProcessKilled, 0.6)]);
+        let because = recorded_died(&killed).remove(0).because.join("\n");
+        assert!(because.ends_with("with nothing in flight"), "{because}");
+        crash = idle(libc::SIGSEGV);
+        assert_eq!(found(&crash), [(Condition::PluginCrash, 0.4)]);
+        crash.nodes[0].inside = Some("closeRecv".into());
+        assert_eq!(found(&crash), [(Condition::PluginCrash, 0.9)]);
     }
 
     /// Recordings of a program that ended with requests in flight, and of its peer.

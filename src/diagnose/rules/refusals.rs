@@ -5,7 +5,7 @@
 use super::slots::{INTERNAL_ERROR, SLOTS, SYSTEM_ERROR, is_misuse_of_consumed, is_misuse_of_test};
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, EvidenceNode, Spot};
+use crate::evidence::{Evidence, EvidenceNode, Gone, SignatureLines, Spot};
 use tcpx_logs::Severity;
 use tcpx_words::error::Outcome;
 
@@ -21,7 +21,7 @@ fn refused(evidence: &Evidence) -> Vec<Found> {
             .iter()
             .any(|one| one.node.as_ref() == Some(&node.subject));
         if is_new {
-            found.extend(of_no_channel(node, evidence));
+            found.extend(of_no_channel(node, evidence).or_else(|| of_setup(node)));
         }
     }
     found
@@ -53,13 +53,38 @@ pub(super) fn of_code(spot: Spot<'_>) -> Found {
         next_step: remedy(&call).map(str::to_owned),
         ..Found::on(Condition::CallRefused, spot, 0.8)
     };
-    let mut lines = spot.node.lines.iter().rev();
-    // A known line that is no error, such as one of a setting, is not why the call failed.
-    let line = lines.find(|line| match line.signature {
+    let line = last_error_line(spot.node);
+    found.and(format!("{call} returned {code}")).and_line(line)
+}
+
+/// A known line that is no error, such as one of a setting, is not why a call failed.
+fn last_error_line(node: &EvidenceNode) -> Option<&SignatureLines> {
+    node.lines.iter().rev().find(|line| match line.signature {
         Some(_) => line.severity < Severity::Warning,
         None => line.severity.is_finding(),
-    });
-    found.and(format!("{call} returned {code}")).and_line(line)
+    })
+}
+
+/// The last set-up call of a program that failed, if the program set up or moved nothing after it:
+/// a program may try what its plugin need not have, such as the registration of a GPU's memory.
+fn of_setup(node: &EvidenceNode) -> Option<Found> {
+    let setup = node.setup.as_ref()?;
+    let (call, code) = setup.last_error.as_deref()?;
+    let moves = node.channels.iter().any(|channel| channel.now.posted > 0);
+    if moves && setup.last != *call {
+        return None;
+    }
+    let then = match &node.gone {
+        Some(Gone { how: Some(how), .. }) => format!("; then the process {how}"),
+        _ => String::new(),
+    };
+    let why = format!("{}: {call} returned {code}{then}", node.name());
+    let found = Found::at(Condition::CallRefused, node, 0.8, why);
+    let found = Found {
+        next_step: remedy(call).map(str::to_owned),
+        ..found
+    };
+    Some(found.and_line(last_error_line(node)))
 }
 
 /// The failure of a worker, in a call that no channel counted.
@@ -124,6 +149,7 @@ pub(super) mod cases {
     use super::*;
     use crate::tests::Case;
     use crate::tests::builders::*;
+    use tcpx_run_model::counters::SetupCalls;
     use tcpx_run_model::phase::Phase;
 
     pub(crate) const CASES: &[Case] = &[
@@ -133,6 +159,36 @@ pub(super) mod cases {
         (Condition::CallRefused, close),
         (Condition::CallRefused, test_of_a_larger_message),
     ];
+
+    #[test]
+    fn a_set_up_call_of_a_program_is_named_if_nothing_was_done_after_it() {
+        let mut evidence = stuck();
+        evidence.nodes.truncate(1);
+        let node = &mut evidence.nodes[0];
+        node.channels.clear();
+        node.gone = Some(Gone {
+            how: Some("called exit(1)".into()),
+            signal: None,
+        });
+        node.setup = Some(SetupCalls {
+            last: "closeListen".into(),
+            count: 4,
+            failed: 1,
+            last_error: Some(Box::new(("connect".into(), 2))),
+            at_ns: None,
+        });
+        let found = refused(&evidence);
+        assert_eq!(found[0].condition, Condition::CallRefused);
+        assert!(
+            found[0].because[0].ends_with("connect returned 2; then the process called exit(1)")
+        );
+        evidence.nodes[0].channels = stuck().nodes.remove(0).channels;
+        assert!(refused(&evidence).is_empty(), "it went on");
+        if let Some(setup) = &mut evidence.nodes[0].setup {
+            setup.last = "connect".into();
+        }
+        assert_eq!(refused(&evidence).len(), 1);
+    }
 
     /// A worker without channels whose call was refused.
     fn failed(phase: Phase, message: &str, follows: bool) -> Evidence {

@@ -78,6 +78,9 @@ pub struct SetupCalls {
     pub count: u64,
     /// How many did not return 0.
     pub failed: u64,
+    /// The last one that did not return 0, and its code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<Box<(String, i32)>>,
     /// When one was last entered or returned, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_ns: Option<u64>,
@@ -133,6 +136,9 @@ impl ProcessFacts {
             signal: self.signal,
             setup: self.setup.map(|setup| SetupCalls {
                 last: printable(&setup.last),
+                last_error: setup
+                    .last_error
+                    .map(|error| Box::new((printable(&error.0), error.1))),
                 ..setup
             }),
             inside: self.inside.map(|call| printable(&call)),

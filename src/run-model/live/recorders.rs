@@ -703,6 +703,9 @@ fn setup(snapshot: &Snapshot, is_gone: bool, now_ns: u64) -> Option<SetupCalls> 
             last: last.name().to_owned(),
             count: header.setup_calls,
             failed: header.setup_errors,
+            last_error: header
+                .setup_last_error
+                .map(|(call, code)| Box::new((call.name().to_owned(), code))),
             at_ns: header.setup_at_ns,
         })
 }
