@@ -70,7 +70,13 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
     let on_channels = alive.filter_map(|spot| {
         let call = spot.channel.stuck_in()?;
         let so_long = spot.channel.inside_ms() / 1e3;
-        let why = format!("{call} has not returned for at least {so_long:.1} s");
+        let at_least = format!("{call} has not returned for at least {so_long:.1} s");
+        // A recorder has no time of the entry, but the call was entered after what it has last.
+        let most = spot.channel.now.quiet_ms as f64 / 1e3;
+        let why = match most - so_long >= BOUNDS_APART_S {
+            true => format!("{at_least}, and for at most {most:.1} s"),
+            false => at_least,
+        };
         Some(with_threads(
             Found::on(Condition::HangInsideCall, spot, 0.9).and(why),
             spot.node,
@@ -107,6 +113,9 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
     });
     on_channels.chain(in_setup).chain(killed).collect()
 }
+
+/// Bounds of a time that are nearer to each other are told as one.
+const BOUNDS_APART_S: f64 = 1.0;
 
 /// Adds the thread states of the freeze-frame.
 fn with_threads(found: Found, node: &EvidenceNode) -> Found {
