@@ -10,6 +10,7 @@ use super::launcher_lines;
 use super::pair::{Absence, Pair, PairEffect, PairOutcome, PairSetup};
 use super::require;
 use super::run::{Now, OnFailure, Run, RunEffect, RunInput};
+use crate::process::tree::is_stopped;
 use crate::protocol::limits::{OVERSLEPT, looks_per_sample};
 use crate::protocol::message::{NO_RECORDER, Work};
 use crate::reach::Transport;
@@ -624,11 +625,22 @@ impl Drive<'_> {
             let tick = RunInput::Tick {
                 interrupted: self.request.interrupted.load(Ordering::Relaxed),
                 focused: focused.flatten(),
+                stopped: self.stopped_agents(),
             };
             self.step(tick);
             self.hear_launcher();
             self.waited = waited_so_far(&Root::live());
         }
+    }
+
+    /// Agents of this machine whose processes are stopped.
+    fn stopped_agents(&self) -> Vec<(NodeId, u32)> {
+        let nodes = self.agents.iter().zip(self.request.transports).zip(0..);
+        nodes
+            .filter(|((_, transport), _)| transport.node() == Local.node())
+            .filter_map(|((agent, _), node)| Some((NodeId(node), agent.as_ref()?.greeting.pid)))
+            .filter(|(_, pid)| is_stopped(*pid))
+            .collect()
     }
 
     fn hear(&mut self, event: AgentEvent) {

@@ -134,6 +134,8 @@ pub(super) enum AgentLoss {
     LetGo,
     /// It has sent nothing for this long.
     Silent(Duration),
+    /// As `Silent`; its process, on this machine, is stopped.
+    Stopped { pid: u32, silence: Duration },
     /// Its stream ended after the coordinator had not run for this long: agents end by themselves
     /// then.
     Deserted(Absence),
@@ -150,7 +152,7 @@ pub(super) struct Absence {
 impl AgentLoss {
     fn silence(&self) -> Duration {
         match self {
-            Self::Silent(silence) => *silence,
+            Self::Silent(silence) | Self::Stopped { silence, .. } => *silence,
             Self::Gone | Self::Left(_) | Self::LetGo | Self::Deserted(_) => Duration::ZERO,
         }
     }
@@ -179,6 +181,12 @@ impl AgentLoss {
                 Some(
                     "check that the node is up and that the network it was reached over still works",
                 ),
+            ),
+            Self::Stopped { pid, .. } => of_agent(
+                &format!("is stopped: its process {pid} is in state T"),
+                Some(&format!(
+                    "find out who sent it SIGSTOP, or whether a debugger holds it; `kill -CONT {pid}` lets it go on"
+                )),
             ),
             Self::Deserted(absence) => {
                 let (what, next_step) = absence.words();

@@ -64,6 +64,8 @@ pub(super) enum RunInput {
         interrupted: bool,
         /// The channel that a view shows in detail, and its recorder file.
         focused: Option<(ChannelKey, PathBuf)>,
+        /// Agents of this machine whose processes are stopped, with their ids.
+        stopped: Vec<(NodeId, u32)>,
     },
 }
 
@@ -247,8 +249,9 @@ impl Run {
             RunInput::Tick {
                 interrupted,
                 focused,
+                stopped,
             } => {
-                self.tick(interrupted, now, &mut effects);
+                self.tick(interrupted, &stopped, now, &mut effects);
                 self.focus(focused, &mut effects);
             }
         }
@@ -291,7 +294,7 @@ impl Run {
         // It was stopped, and goes on: it can take part in the next round.
         agent
             .loss
-            .take_if(|loss| matches!(loss, AgentLoss::Silent(_)));
+            .take_if(|loss| matches!(loss, AgentLoss::Silent(_) | AgentLoss::Stopped { .. }));
         match message {
             AgentMessage::Echo { us } => return agent.pulse.echoed(us, node_us, now.us),
             AgentMessage::Watched(theirs) => {
@@ -412,7 +415,13 @@ impl Run {
         }
     }
 
-    fn tick(&mut self, interrupted: bool, now: Now, effects: &mut Vec<RunEffect>) {
+    fn tick(
+        &mut self,
+        interrupted: bool,
+        stopped: &[(NodeId, u32)],
+        now: Now,
+        effects: &mut Vec<RunEffect>,
+    ) {
         self.interrupted = interrupted;
         let overslept = std::mem::take(&mut self.overslept);
         if now.elapsed >= self.beat_at {
@@ -427,7 +436,11 @@ impl Run {
             let (node, pulse) = (node_id(index), self.agents[index].pulse);
             let is_known = self.agents[index].is_let_go || self.agents[index].loss.is_some();
             if !is_known && pulse.is_lost(now.elapsed) && self.awaits(node) {
-                let loss = AgentLoss::Silent(pulse.silence(now.elapsed));
+                let silence = pulse.silence(now.elapsed);
+                let loss = match stopped.iter().find(|(one, _)| *one == node) {
+                    Some(&(_, pid)) => AgentLoss::Stopped { pid, silence },
+                    None => AgentLoss::Silent(silence),
+                };
                 self.agent_lost(node, loss, now, effects);
             }
         }

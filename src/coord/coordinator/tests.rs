@@ -343,6 +343,29 @@ fn what_stood_still_because_an_agent_was_lost_is_no_stall() {
     assert_eq!((outcome.outcome, outcome.stall), (Outcome::PeerLost, None));
 }
 
+#[test]
+fn an_agent_whose_process_is_stopped_is_said_to_be() {
+    let (mut run, _) = triangle();
+    let tick = RunInput::Tick {
+        interrupted: false,
+        focused: None,
+        stopped: vec![(NodeId(1), 4242)],
+    };
+    let later = Now {
+        elapsed: SILENCE_MAX + Duration::from_secs(1),
+        ..moment(0.0)
+    };
+    run.step(later, tick);
+    let outcomes = run.outcomes().into_iter();
+    let reasons: Vec<String> = outcomes.filter_map(|one| one.reason).collect();
+    assert!(
+        reasons
+            .iter()
+            .any(|why| why.contains("b (b.invalid) is stopped: its process 4242 is in state T")),
+        "{reasons:?}"
+    );
+}
+
 /// A run of three nodes and three pairs, each node in two of them.
 fn triangle() -> (Run, Vec<RunEffect>) {
     let state = introduced(&["a", "b", "c"]);
@@ -521,6 +544,7 @@ fn input(one: Happening) -> RunInput {
         15 => RunInput::Tick {
             interrupted: true,
             focused: None,
+            stopped: Vec::new(),
         },
         16 => RunInput::Slept(stopped(3)),
         18 => RunInput::Slept(stopped(9)),
@@ -528,6 +552,7 @@ fn input(one: Happening) -> RunInput {
         _ => RunInput::Tick {
             interrupted: false,
             focused: None,
+            stopped: Vec::new(),
         },
     }
 }

@@ -68,6 +68,14 @@ fn tree(root: i32) -> BTreeSet<i32> {
     }
 }
 
+/// Whether a process of this machine is stopped: by a signal, or by a debugger.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in parentheses, may have spaces and parentheses.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| state.starts_with(['T', 't']))
+}
+
 /// The parent of a process; `None` if it is not seen or waits to be collected.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
