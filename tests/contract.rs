@@ -99,6 +99,9 @@ fn command(plugin: &str, env: &[(&str, &str)], arguments: &[&str]) -> Command {
 /// Events of a ring of a recorder, the same number in no other test: it tells whose file it is.
 const RING_EVENTS: u32 = 32;
 
+/// Where the header of a recorder has the start of its writer.
+const START_TICKS: u64 = 24;
+
 /// The recorder files of workers that were started with `RING_EVENTS`.
 fn recorders() -> Vec<PathBuf> {
     let of_test = |one: &Listed| {
@@ -866,6 +869,35 @@ fn a_selftest_leaves_no_recorder() {
     let folder = tempfile::tempdir().unwrap();
     interrupted_in_the_second_row(folder.path(), Signal::TERM, &env, &[]);
     assert_eq!(recorders(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_command_removes_the_recorders_of_workers_that_were_killed_with_it() {
+    use std::os::unix::fs::FileExt;
+    let options = tcpx_recorder::Options {
+        capacity: 4,
+        ring_events: RING_EVENTS * 2,
+        ..tcpx_recorder::Options::new("worker-probe")
+    };
+    let plant = || {
+        let recorder = tcpx_recorder::Recorder::create(&options).unwrap();
+        let path = recorder.path();
+        // A process that had started with the machine has ended.
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&1u64.to_le_bytes(), START_TICKS).unwrap();
+        path
+    };
+    for arguments in [
+        &["discover", "--plugin", "builtin"][..],
+        &["selftest", "--plugin", "builtin", "payload-zero"],
+    ] {
+        let left = plant();
+        let ended = Command::new(env!("CARGO_BIN_EXE_tcpxctl"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(!left.exists(), "{ended:?}");
+    }
 }
 
 #[test]

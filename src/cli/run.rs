@@ -126,7 +126,6 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     for point in &points {
         meetings.push(arguments.mesh.meeting(&arguments.nodes, &point.scenario)?);
     }
-    sweep_recorders();
     let is_sweep = points.len() > 1;
     let mut runs = Vec::new();
     for (point, meeting) in points.iter().zip(&meetings) {
@@ -180,17 +179,6 @@ pub(super) struct SweepDocument<'a> {
     schema: &'static str,
     #[cfg_attr(test, schemars(with = "Vec<super::schemas::Run>"))]
     runs: &'a [RunRecord],
-}
-
-/// Removes recorder files of dead processes, which a SIGKILL of coordinator and agents leaves.
-fn sweep_recorders() {
-    for parent in [
-        PathBuf::from(tcpx_recorder::SHARED_MEMORY),
-        std::env::temp_dir(),
-    ] {
-        // A missing folder has no files to remove.
-        let _ = tcpx_recorder::sweep(&parent);
-    }
 }
 
 fn run_point(

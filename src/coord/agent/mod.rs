@@ -16,6 +16,7 @@ mod starter;
 mod stop_order;
 
 use crate::dial::dial;
+use crate::process::leftovers::sweep_recorders;
 use crate::process::no_cpu::NoCpu;
 use crate::process::spawn::inherited;
 use crate::process::supervise::{Worker, WorkerEvent};
@@ -129,6 +130,7 @@ fn serve(
     reached_at: Option<IpAddr>,
     starter: Option<Starter>,
 ) -> ExitCode {
+    sweep_recorders();
     let (to_inputs, inputs) = mpsc::channel();
     let for_reader = to_inputs.clone();
     std::thread::spawn(move || read_coordinator(from_coordinator, &for_reader));

@@ -6,6 +6,7 @@
 
 use super::assign::{or_builtin, reachable_at, same_software};
 use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
+use crate::process::leftovers::sweep_recorders;
 use crate::process::no_cpu::NoCpu;
 use crate::process::supervise::{Worker, WorkerEvent};
 use crate::protocol::limits::{HEARTBEAT, OVERSLEPT};
@@ -93,6 +94,7 @@ pub struct TaskNode {
 impl TaskNode {
     /// This machine: workers are children of this process.
     pub fn here(wanted: &PluginChoice) -> Self {
+        sweep_recorders();
         let plugin = choose(wanted).map_err(NoPlugin::from);
         let facts = Box::new(NodeFacts::read(&Root::live()));
         Self {
