@@ -31,8 +31,6 @@ use clap::Args;
 pub(super) use endpoint::EndpointDocument;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tables::Tables;
@@ -40,6 +38,7 @@ use tcpx_coord::{Loaded, Task, WorkerMessage};
 use tcpx_coord::{TaskError, TaskNode, environment};
 use tcpx_engine::contract::{self, ContractVerdict};
 use tcpx_node::plugin_files::ChosenPlugin;
+use tcpx_report::{check_writable, write_whole};
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::error::Outcome;
 use tcpx_words::side::Side;
@@ -285,30 +284,20 @@ fn outcome_of(rows: &[Row]) -> Outcome {
     }
 }
 
-/// The file of `--junit`, open.
-struct JunitFile<'a> {
-    path: &'a Path,
-    file: File,
-}
+/// The file of `--junit`, whose folder can be written.
+struct JunitFile<'a>(&'a Path);
 
 impl<'a> JunitFile<'a> {
     fn create(path: &'a Path) -> Result<Self, Failure> {
-        match tcpx_words::output::create(path) {
-            Ok(file) => Ok(Self { path, file }),
-            Err(error) => Err(cannot_write(path, &error)),
-        }
+        check_writable(path)?;
+        Ok(Self(path))
     }
 
     /// Follows the result document.
-    fn write(mut self, text: &str) -> Result<(), Failure> {
-        let written = self.file.write_all(text.as_bytes());
-        written.map_err(|error| cannot_write(self.path, &error).in_result())
+    fn write(self, text: &str) -> Result<(), Failure> {
+        let written = write_whole(self.0, |to| to.write_all(text.as_bytes()));
+        written.map_err(|error| Failure::from(error).in_result())
     }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    let message = format!("cannot write {}: {error}", path.display());
-    Failure::new(Outcome::NotRun, message)
 }
 
 /// Runs the rows in order until the user interrupts, and calls `tell` after each row.

@@ -22,11 +22,10 @@ use super::plugin_arguments::PluginArguments;
 use super::scenario::{must_be_runnable, points_of};
 use super::signals::interrupted;
 use crate::shrink::shrink;
-use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use std::io::Write;
 use std::path::PathBuf;
+use tcpx_report::write_whole;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::counted;
@@ -155,9 +154,7 @@ fn write(
         counted(runs as usize, "run")
     );
     let text = toml::to_string_pretty(&shrunk.scenario).unwrap_or_default();
-    tcpx_words::output::create(&path)
-        .and_then(|mut file| file.write_all((head + &text).as_bytes()))
-        .with_context(|| format!("cannot write {}", path.display()))
+    write_whole(&path, |to| to.write_all((head + &text).as_bytes()))
         .map_err(|error| Failure::from(error).next("choose another file with --out FILE"))?;
     if common.json {
         let (is_smallest, scenario) = (shrunk.is_smallest, &shrunk.scenario);

@@ -22,14 +22,13 @@ use super::plugin_arguments::PluginArguments;
 use super::scenario::{must_be_runnable, points_of};
 use super::signals::interrupted;
 use crate::tune::{Knob, Means, Measured, Paired, Settings, Stage, TOLERANCE, Tuned, knobs, tune};
-use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use std::cell::Cell;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tcpx_report::write_whole;
 use tcpx_run_model::record::RunRecord;
 use tcpx_run_model::scenario::Scenario;
 use tcpx_words::error::Outcome;
@@ -259,9 +258,7 @@ fn write(
         texts(knobs, &tuned.settings)
     );
     let text = toml::to_string_pretty(&with(scenario, knobs, &tuned.settings)).unwrap_or_default();
-    tcpx_words::output::create(&path)
-        .and_then(|mut file| file.write_all((head + &text).as_bytes()))
-        .with_context(|| format!("cannot write {}", path.display()))
+    write_whole(&path, |to| to.write_all((head + &text).as_bytes()))
         .map_err(|error| Failure::from(error).next("choose another file with --out FILE"))?;
     Ok(path)
 }

@@ -18,7 +18,6 @@ use super::nodes::{Nodes, upload};
 use super::output::{cut_short, print, stdout_colors};
 use super::signals::interrupted;
 use super::watch_peer::Peer;
-use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -27,6 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tcpx_coord::Watching;
 use tcpx_coord::reach::Transport;
+use tcpx_report::write_whole;
 use tcpx_tui::watch::{Clock, FolderSource, Source, open};
 use tcpx_tui::{self as tui, Theme, ViewExit, ViewOptions};
 use tcpx_words::error::Outcome;
@@ -172,9 +172,7 @@ fn once(arguments: &Arguments, source: &mut dyn Source, look: ViewOptions) -> En
         Some("ans") => tui::ansi(&frame),
         _ => tui::text(&frame),
     };
-    tcpx_words::output::create(path)
-        .and_then(|mut file| file.write_all(content.as_bytes()))
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    write_whole(path, |to| to.write_all(content.as_bytes()))?;
     Ok(Ending::PASSED)
 }
 

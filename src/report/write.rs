@@ -69,14 +69,43 @@ pub fn write_whole(
         .file_name()
         .ok_or_else(|| failed(io::Error::other("the path has no file name")))?;
     remove_abandoned(path, name);
-    let mut beside = name.to_owned();
-    beside.push(format!(".{}{PARTIAL}", std::process::id()));
-    let beside = path.with_file_name(beside);
+    let beside = partial(path, name);
     let written = write_new(&beside, write).and_then(|()| std::fs::rename(&beside, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
     written.map_err(failed)
+}
+
+/// Whether [`write_whole`] can make a file there, for a command that works for a long time before it
+/// writes. A full disk is not noticed, nor a pipe that has no reader.
+///
+/// # Errors
+/// No file can be made there.
+pub fn check_writable(path: &Path) -> Result<(), WriteError> {
+    let failed = |source| WriteError {
+        path: path.to_owned(),
+        source,
+    };
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
+        Ok(meta) if !meta.is_file() => return Ok(()),
+        Ok(_) | Err(_) => {}
+    }
+    let name = path
+        .file_name()
+        .ok_or_else(|| failed(io::Error::other("the path has no file name")))?;
+    let beside = partial(path, name);
+    let made = write_new(&beside, |_| Ok(()));
+    let _ = std::fs::remove_file(&beside);
+    made.map_err(failed)
+}
+
+/// The name under which a file is written.
+fn partial(path: &Path, name: &OsStr) -> PathBuf {
+    let mut beside = name.to_owned();
+    beside.push(format!(".{}{PARTIAL}", std::process::id()));
+    path.with_file_name(beside)
 }
 
 /// As [`write_whole`], for as long as `stop` is not set.
@@ -198,6 +227,19 @@ mod tests {
         assert!(error.to_string().contains("is unchanged"), "{error}");
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn a_check_leaves_nothing_and_names_what_cannot_be_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("junit.xml");
+        check_writable(&path).expect("writable");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
+        std::fs::write(&path, "old").expect("written");
+        check_writable(&path).expect("writable");
+        assert_eq!(std::fs::read(&path).expect("there"), b"old");
+        check_writable(&folder.path().join("absent/junit.xml")).expect_err("no folder");
+        check_writable(folder.path()).expect_err("a folder");
     }
 
     #[test]

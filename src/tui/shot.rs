@@ -162,11 +162,20 @@ pub(crate) fn save(buffer: &Buffer, folder: &Path) -> io::Result<PathBuf> {
         ("ans", ansi(buffer)),
         ("svg", svg(buffer)),
     ] {
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(base.with_extension(suffix))?;
-        io::Write::write_all(&mut file, content.as_bytes())?;
+        write_new(&base.with_extension(suffix), content.as_bytes())?;
     }
     Ok(base)
+}
+
+/// A file that cannot be written completely is removed.
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)?;
+    let written = io::Write::write_all(&mut file, content);
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
 }

@@ -54,6 +54,30 @@ fn a_run_folder_is_one_frame_that_names_the_waiting_side() {
 }
 
 #[test]
+fn a_frame_that_a_full_disk_does_not_take_leaves_the_old_one() {
+    let tool = Tool::new(&["run", "stall.toml"]);
+    tool.write("stall.toml", STALL);
+    let ended = tool.ends_with(0);
+    let run = ended.run_folders()[0].to_str().unwrap().to_owned();
+    let options = ["watch", &run, "--once", "--out", "frame.svg"];
+    for old in [None, Some("old")] {
+        let tool = Tool::new(&options);
+        if let Some(old) = old {
+            tool.write("frame.svg", old);
+        }
+        let limited = ["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "bash"];
+        let failed = tool.through("bash", &limited).ends_with(3);
+        failed.says(&["cannot write frame.svg", "is unchanged"]);
+        let left = std::fs::read_dir(failed.folder()).unwrap();
+        let frames = left.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+        let frames: Vec<_> = frames.filter(|name| name.starts_with("frame")).collect();
+        assert_eq!(frames.len(), usize::from(old.is_some()), "{frames:?}");
+        let there = std::fs::read_to_string(failed.folder().join("frame.svg")).ok();
+        assert_eq!(there.as_deref(), old);
+    }
+}
+
+#[test]
 fn a_run_or_file_that_does_not_exist_is_a_usage_error() {
     Tool::new(&["watch", "/nowhere"])
         .ends_with(2)
