@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,9 @@ use tcpx_words::error::{NextStep, Outcome};
 
 /// End of the name of a file that is being written, behind the pid of its writer.
 const PARTIAL: &str = ".partial";
+/// What every text that this program writes has near its start.
+const OWN: &[u8] = b"tcpxctl";
+const HEAD: u64 = 4096;
 /// A writer has locked its file within this time.
 const LOCKED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -149,7 +152,9 @@ impl Write for Stoppable<'_> {
     }
 }
 
-/// Removes what writers of this file left that were killed. A writer holds a lock on its file.
+/// Removes what writers in this folder left that were killed. A writer holds a lock on its file. What
+/// was written under another name counts only if its text shows that this program wrote it: other
+/// programs have files of such names too.
 fn remove_abandoned(path: &Path, name: &OsStr) {
     let folder = match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -157,31 +162,43 @@ fn remove_abandoned(path: &Path, name: &OsStr) {
         None => return,
     };
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_partial = entry
-            .file_name()
-            .as_bytes()
-            .strip_prefix(name.as_bytes())
-            .and_then(|rest| rest.strip_prefix(b"."))
-            .and_then(|rest| rest.strip_suffix(PARTIAL.as_bytes()))
-            .is_some_and(|pid| pid.iter().all(u8::is_ascii_digit));
-        if is_partial && is_abandoned(&entry.path()).unwrap_or(false) {
+        let found = entry.file_name();
+        let Some((of, pid)) = of_writer(found.as_bytes()) else {
+            continue;
+        };
+        let is_same = of == name.as_bytes();
+        if is_abandoned(&entry.path(), pid, is_same).unwrap_or(false) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
 }
 
-fn is_abandoned(partial: &Path) -> io::Result<bool> {
-    // The time between creating a file and locking it.
+/// The name of a file and its writer from `NAME.PID.partial`.
+fn of_writer(partial: &[u8]) -> Option<(&[u8], u32)> {
+    let rest = partial.strip_suffix(PARTIAL.as_bytes())?;
+    let dot = rest.iter().rposition(|byte| *byte == b'.')?;
+    let pid = std::str::from_utf8(&rest[dot + 1..]).ok()?;
+    Some((&rest[..dot], pid.parse().ok()?))
+}
+
+fn is_abandoned(partial: &Path, pid: u32, is_same: bool) -> io::Result<bool> {
     let meta = std::fs::symlink_metadata(partial)?;
     let since = meta.modified()?.elapsed();
+    // Between creating a file and locking it, its writer runs; on another machine, it is not seen.
+    let is_old = since.is_ok_and(|since| since >= LOCKED_WITHIN);
+    let is_gone = !Path::new("/proc").join(pid.to_string()).exists();
     // Opening a FIFO would wait.
-    let is_old = meta.is_file() && since.is_ok_and(|since| since >= LOCKED_WITHIN);
-    Ok(is_old
-        && OpenOptions::new()
-            .read(true)
-            .open(partial)?
-            .try_lock()
-            .is_ok())
+    if !meta.is_file() || !(is_old || is_gone) {
+        return Ok(false);
+    }
+    let file = OpenOptions::new().read(true).open(partial)?;
+    if file.try_lock().is_err() {
+        return Ok(false);
+    }
+    let mut head = Vec::new();
+    file.take(HEAD).read_to_end(&mut head)?;
+    let is_ours = |head: &[u8]| head.windows(OWN.len()).any(|piece| piece == OWN);
+    Ok(is_same || (is_gone && is_ours(&head)))
 }
 
 fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -260,6 +277,11 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
     }
 
+    /// A process that runs for as long as this one.
+    fn own_parent() -> u32 {
+        std::os::unix::process::parent_id()
+    }
+
     #[test]
     fn what_a_killed_writer_left_is_removed_and_what_another_one_writes_is_not() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -273,9 +295,22 @@ mod tests {
         drop(old("report.html.7.partial"));
         let other = old("report.html.8.partial");
         other.try_lock().expect("a lock");
-        std::fs::write(at("report.html.9.partial"), "new").expect("written");
+        std::fs::write(at(&format!("report.html.{}.partial", own_parent())), "new")
+            .expect("written");
         drop(old("other.html.7.partial"));
         drop(old("report.html.x.partial"));
+        // Of this program and a writer that is gone; of one that runs; of another program.
+        let no_pid = u32::MAX;
+        let trace = "{\"schema\":\"tcpxctl.trace/1\"";
+        let own = std::process::id();
+        for (name, text) in [
+            (format!("t.json.{no_pid}.partial"), trace),
+            (format!("u.json.{own}.partial"), trace),
+            (format!("v.json.{no_pid}.partial"), "{}"),
+            (format!("report.html.{no_pid}.partial"), ""),
+        ] {
+            std::fs::write(at(&name), text).expect("written");
+        }
         write_whole(&at("report.html"), |to| to.write_all(b"x")).expect("written");
         let mut left: Vec<_> = std::fs::read_dir(folder.path())
             .expect("listed")
@@ -286,13 +321,19 @@ mod tests {
             "other.html.7",
             "report.html",
             "report.html.8",
-            "report.html.9",
+            "report.html.PARENT",
             "report.html.x",
+            "u.json.OWN",
+            "v.json.GONE",
         ];
-        let shown = left.iter().map(|name| name.to_string_lossy());
-        assert!(
-            shown.map(|name| name.replace(PARTIAL, "")).eq(expected),
-            "{left:?}"
-        );
+        let shown = left.iter().map(|name| {
+            let name = name.to_string_lossy().replace(PARTIAL, "");
+            name.replace(&format!(".{own}"), ".OWN")
+                .replace(&format!(".{}", own_parent()), ".PARENT")
+                .replace(&format!(".{no_pid}"), ".GONE")
+        });
+        let mut shown: Vec<String> = shown.collect();
+        shown.sort();
+        assert_eq!(shown, expected);
     }
 }
