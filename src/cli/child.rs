@@ -89,7 +89,8 @@ impl<'a> ChildRuns<'a> {
         command
             .arg("run")
             .arg(&file)
-            .args(["--json", "--reports"])
+            .args(["--json", "--ends-with", &std::process::id().to_string()])
+            .arg("--reports")
             .arg(&self.folder)
             .args(self.extra);
         command

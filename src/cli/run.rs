@@ -21,7 +21,7 @@ use super::output::{path_text, print, print_error, print_json, say};
 use super::plugin_arguments::PluginArguments;
 use super::run_table::{Progress, header, summary, table};
 use super::scenario::{EnvironmentArguments, add_flags, must_be_runnable, points};
-use super::signals::interrupted;
+use super::signals::{end_with, interrupted};
 use super::watch::LookArguments;
 use super::{Common, bundle};
 use clap::Args;
@@ -83,6 +83,9 @@ pub(crate) struct Arguments {
     /// Unless the run passes, check both nodes and pack a redacted bundle of the run.
     #[arg(long)]
     report_on_fail: bool,
+    /// End as Ctrl-C does when this process, which started this one, ends.
+    #[arg(long, value_name = "PID", hide = true)]
+    ends_with: Option<u32>,
     /// Show the run as `tcpxctl watch` does, until `q`.
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     live: bool,
@@ -119,6 +122,9 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
             .next("omit --live, and use `tcpxctl watch` from another terminal"));
     }
     let interrupted = interrupted()?;
+    if let Some(parent) = arguments.ends_with {
+        end_with(parent, &interrupted)?;
+    }
     if let Some(within) = arguments.within {
         end_within(common, within, &interrupted);
     }

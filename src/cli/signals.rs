@@ -4,10 +4,11 @@
 
 use super::failure::Failure;
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The flag that the first signal sets; the same for every caller.
@@ -21,6 +22,21 @@ pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
     tcpx_words::input::end_waits_with(Arc::clone(&flag));
     *known = Some(Arc::clone(&flag));
     Ok(flag)
+}
+
+/// Sets the flag when `parent`, which started this process, ends: a command that is killed cannot
+/// end its runs.
+pub(crate) fn end_with(parent: u32, flag: &Arc<AtomicBool>) -> Result<(), Failure> {
+    // It may come once for each thread of the parent, so it is none of those of which the second ends at once.
+    signal_hook::flag::register(SIGUSR1, Arc::clone(flag))
+        .and_then(|_| Ok(set_parent_process_death_signal(Some(Signal::USR1))?))
+        .context("cannot be told of the end of the process that started this one")?;
+    // It may have ended before.
+    let known = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
+    if known != Some(parent) {
+        flag.store(true, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// Makes a write beyond `ulimit -f` return an error, which is reported, instead of ending this

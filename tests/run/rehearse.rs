@@ -3,6 +3,7 @@
 
 use crate::tcpxctl::{Process, Running, Tool};
 use rustix::process::Signal;
+use std::path::Path;
 
 #[test]
 fn a_rehearsal_that_finds_what_it_expects_passes() {
@@ -105,6 +106,22 @@ fn interrupted(mut command: Running, signal: Signal) -> crate::tcpxctl::Ended {
     let ended = command.ended();
     assert_eq!(ended.status.code(), Some(130), "{ended}");
     ended
+}
+
+#[test]
+fn the_run_of_a_rehearsal_that_is_killed_is_interrupted() {
+    let tool = Tool::new(&["rehearse", "window-never-consumed"]);
+    let mut command = tool.start();
+    let works = |one: &Process| one.role == "worker";
+    command.until("a worker", |command| command.processes().iter().any(works));
+    command.signal(Signal::KILL);
+    let ended = command.ended();
+    let folders = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let all = folders(&ended.folder().join("reports")).flat_map(|one| folders(&one.path()));
+    let mut records =
+        all.filter_map(|run| std::fs::read_to_string(run.path().join("run.json")).ok());
+    let run = records.next().expect("a record");
+    assert!(run.contains("\"outcome\": \"interrupted\""), "{run}");
 }
 
 #[test]
