@@ -57,6 +57,7 @@ mod tap;
 mod topic;
 mod trace;
 mod tune;
+mod unrecorded;
 mod usage;
 mod watch;
 mod watch_peer;

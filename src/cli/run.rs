@@ -22,6 +22,7 @@ use super::plugin_arguments::PluginArguments;
 use super::run_table::{Progress, header, summary, table};
 use super::scenario::{EnvironmentArguments, add_flags, must_be_runnable, points};
 use super::signals::{end_with, interrupted};
+use super::unrecorded::unrecorded;
 use super::watch::LookArguments;
 use super::{Common, bundle};
 use clap::Args;
@@ -273,6 +274,9 @@ fn run_point(
     match folder.finish(&mut run) {
         Ok(path) => {
             show(&format!("# Record : {}\n", path_text(&path)));
+            for lacks in unrecorded(&outcome, &path) {
+                say(&format!("# not recorded : {lacks}\n"));
+            }
             if arguments.report_on_fail && (run.exit_code != 0 || run.outcome != Outcome::Passed) {
                 report_failure(common, arguments, &path);
             }

@@ -67,6 +67,18 @@ fn keys(value: &Value, path: &str, into: &mut BTreeSet<String>) {
 }
 
 #[test]
+fn a_run_without_recorders_says_so_at_its_end() {
+    let tool = Tool::run(&["transfer.total=\"1MiB\""]);
+    // A recorder is a larger file than may be written.
+    let limited = ["-c", "trap '' XFSZ; ulimit -f 600; exec \"$@\"", "bash"];
+    let ended = tool.through("bash", &limited).ends_with(0);
+    for node in ["local", "peer"] {
+        let said = format!("# not recorded : {node} has no counters: ");
+        assert!(ended.err.contains(&said), "{ended}");
+    }
+}
+
+#[test]
 fn run_json_has_its_keys_and_the_event_stream_its_lines() {
     let ended = Tool::run(&[]).ends_with(0);
     let record = ended.recorded("passed");

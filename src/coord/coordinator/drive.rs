@@ -113,6 +113,15 @@ pub struct LeftOut {
 }
 
 impl RunOutcome {
+    /// The workers that had no recorder, each with the reason, one sentence each.
+    pub fn unrecorded(&self) -> Vec<String> {
+        let why = |worker: &WorkerState| match recorder(worker)? {
+            Ok(_) => None,
+            Err(why) => Some(format!("{} has {why}", self.state.names.worker(worker.id))),
+        };
+        self.state.workers.values().filter_map(why).collect()
+    }
+
     /// The pair that decides the outcome of the run: the first that failed.
     ///
     /// # Panics
