@@ -99,6 +99,9 @@ fn title(
         (None, Clock::Reading(_)) => {
             pen.right(Ink::Title, " READING ");
         }
+        (None, Clock::Wall) if picture.is_of_recordings() => {
+            pen.right(Ink::Faint, " recording ");
+        }
         (None, Clock::Wall) => {
             pen.right(Ink::Good, " LIVE ");
         }

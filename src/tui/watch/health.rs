@@ -410,14 +410,13 @@ mod tests {
         health_after(state, events)
     }
 
+    fn model_after(state: RunState, events: impl IntoIterator<Item = Event>) -> Model {
+        let title = String::new();
+        Model::after(Beginning { title, state }, events)
+    }
+
     fn health_after(state: RunState, events: impl IntoIterator<Item = Event>) -> Health {
-        let model = Model::after(
-            Beginning {
-                title: String::new(),
-                state,
-            },
-            events,
-        );
+        let model = model_after(state, events);
         Health::of_picture(&model, &Picture::at(&model, model.last_ns()))
     }
 
@@ -702,6 +701,12 @@ mod tests {
             told(false, true),
             "END UNKNOWN: pid 7: it is of another boot, machine or container, and its end was not seen"
         );
+        let frame = |is_copy, is_elsewhere| {
+            let facts = facts(is_copy, is_elsewhere);
+            let model = model_after(here(), [tell(EventKind::Process(facts))]);
+            Picture::at(&model, model.last_ns()).is_of_recordings()
+        };
+        assert!(!frame(false, false) && frame(false, true) && frame(true, false));
         let copied = "COPY: pid 7: its recorder is a copy, and the process runs";
         assert_eq!(told(true, false), copied);
     }

@@ -105,6 +105,15 @@ pub(crate) struct Picture<'a> {
 }
 
 impl<'a> Picture<'a> {
+    /// Whether all is from recorder files that change no more here, of processes that may run.
+    pub(crate) fn is_of_recordings(&self) -> bool {
+        let is_recording = |one: &WorkerPicture<'_>| {
+            let process = one.worker.process.as_ref();
+            process.is_some_and(|process| process.is_copy || process.is_elsewhere)
+        };
+        !self.nodes.is_empty() && self.nodes.iter().all(is_recording)
+    }
+
     #[cfg(test)]
     pub(crate) fn at(model: &'a Model, at_ns: u64) -> Self {
         Self::of(model, at_ns, None)
