@@ -442,7 +442,8 @@ pub(crate) struct Progress {
     on: bool,
     wanted: u32,
     last: Option<(f64, u64)>,
-    rate: f64,
+    /// `None` until two samples of a receiver are known: after a live view, the first is in its middle.
+    rate: Option<f64>,
     shown: bool,
 }
 
@@ -453,7 +454,7 @@ impl Progress {
             on: io::stderr().is_terminal(),
             wanted: scenario.transfer.warmup + scenario.transfer.iterations,
             last: None,
-            rate: 0.0,
+            rate: None,
             shown: false,
         }
     }
@@ -467,33 +468,39 @@ impl Progress {
         if !self.on || !is_news {
             return;
         }
-        let Some(behind) = state
-            .workers
-            .values()
-            .min_by_key(|worker| (worker.phase, worker.iterations))
-        else {
+        let Some(text) = self.text(event, state) else {
             return;
         };
-        if matches!(event.kind, EventKind::Sample(_)) {
-            let received = |one: &&ChannelNow| one.side == Side::Recv;
+        let _ = write!(io::stderr(), "\r\x1b[K{text}");
+        self.shown = true;
+    }
+
+    fn text(&mut self, event: &Event, state: &RunState) -> Option<String> {
+        let behind = state
+            .workers
+            .values()
+            .min_by_key(|worker| (worker.phase, worker.iterations))?;
+        let received = |one: &&ChannelNow| one.side == Side::Recv;
+        let is_of_receiver = match &event.kind {
+            EventKind::Sample(channels) => channels.iter().any(|one| received(&one)),
+            _ => false,
+        };
+        if is_of_receiver {
             let all = state.workers.values().flat_map(|worker| &worker.channels);
             let bytes = all
                 .filter(received)
                 .fold(0u64, |sum, one| sum.saturating_add(one.bytes));
             if let Some((ms, before)) = self.last.filter(|(ms, _)| event.ms - ms >= RATE_MS) {
-                self.rate = bytes.saturating_sub(before) as f64 / (event.ms - ms) / 1e6;
+                self.rate = Some(bytes.saturating_sub(before) as f64 / (event.ms - ms) / 1e6);
                 self.last = None;
             }
             self.last.get_or_insert((event.ms, bytes));
         }
         let phase = behind.phase.unwrap_or_default();
         let (done, wanted) = (behind.iterations, self.wanted);
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[K{phase} : iteration {done} of {wanted}, {:.2} GB/s",
-            self.rate
-        );
-        self.shown = true;
+        let rate = self.rate.map(|rate| format!(", {rate:.2} GB/s"));
+        let rate = rate.unwrap_or_default();
+        Some(format!("{phase} : iteration {done} of {wanted}{rate}"))
     }
 
     /// Erases the line.
@@ -507,3 +514,37 @@ impl Progress {
 
 /// Shortest window that a rate is computed over.
 const RATE_MS: f64 = 90.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
+
+    #[test]
+    fn a_rate_is_told_once_it_is_known() {
+        let mut progress = Progress {
+            on: true,
+            wanted: 401,
+            last: None,
+            rate: None,
+            shown: false,
+        };
+        let mut state = RunState::default();
+        let mut told = |ms: f64, node: u32, side: Side, bytes: u64| {
+            let channel = ChannelNow {
+                side,
+                bytes,
+                ..ChannelNow::default()
+            };
+            let who = Who::Worker(WorkerId::of_pair(NodeId(node), PairId(0)));
+            let event = Event::new(ms, who, EventKind::Sample(vec![channel]));
+            state.apply(&event);
+            progress.text(&event, &state).expect("a line")
+        };
+        let unknown = "starting : iteration 0 of 401";
+        assert_eq!(told(0.0, 1, Side::Recv, 7 << 30), unknown);
+        assert_eq!(told(500.0, 0, Side::Send, 8 << 30), unknown);
+        let known = told(1000.0, 1, Side::Recv, (7 << 30) + 2_000_000_000);
+        assert_eq!(known, format!("{unknown}, 2.00 GB/s"));
+    }
+}
