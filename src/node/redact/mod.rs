@@ -480,6 +480,9 @@ impl Redactor {
                 return None;
             }
             let placeholder = names.get(&text[start..end].to_ascii_lowercase())?.clone();
+            if placeholder.starts_with("node") && is_in_compound(text, start..end) {
+                return None;
+            }
             // The domain identifies the site, so it is replaced with the name.
             if placeholder.starts_with("node") {
                 end += shape::domain(&text[end..]);
@@ -611,6 +614,39 @@ pub(crate) fn is_secret_variable(name: &str, value: &str) -> bool {
 }
 
 /// Writes the placeholder of a secret, and as many line ends as the secret had.
+/// Whether a name that is also a word is part of a word of ordinary ones that hyphens join, such as
+/// `vm` of the kernel's `total-vm:4kB`. A name that is too short to be listed is so only before a
+/// number.
+fn is_in_compound(text: &str, name: Range<usize>) -> bool {
+    let is_listed = |word: &str| {
+        word.len() > 3
+            && word.bytes().all(|byte| byte.is_ascii_lowercase())
+            && ordinary::is_ordinary(word)
+    };
+    let is_of_word = |letter: char| letter.is_alphanumeric() || letter == '-';
+    let before = &text[..name.start];
+    let before = &before[before.trim_end_matches(is_of_word).len()..];
+    let after = &text[name.end..];
+    let rest = after.trim_start_matches(is_of_word);
+    let after = &after[..after.len() - rest.len()];
+    let others = || before.split('-').chain(after.split('-'));
+    let word = &text[name];
+    let is_word = match word.len() {
+        0..=3 => {
+            let value = rest.strip_prefix([':', '=']);
+            word.bytes().all(|byte| byte.is_ascii_lowercase())
+                && value.is_some_and(|value| value.starts_with(|one: char| one.is_ascii_digit()))
+        }
+        _ => is_listed(word),
+    };
+    is_word
+        && before.len() + after.len() > 0
+        && (before.is_empty() || before.ends_with('-'))
+        && (after.is_empty() || after.starts_with('-'))
+        && !rest.starts_with(['.', '@', '/'])
+        && others().filter(|part| !part.is_empty()).all(is_listed)
+}
+
 fn replace_secret(secret: &str, out: &mut String) {
     out.push_str(SECRET);
     let ends = secret.matches('\n').count();

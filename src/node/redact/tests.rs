@@ -46,6 +46,27 @@ fn a_word_that_is_told_once_is_found_alone_and_an_ordinary_one_is_not() {
 }
 
 #[test]
+fn a_host_that_is_a_word_stays_in_words_that_hyphens_join() {
+    let with = |host: &str, text: &str| Redactor::new([host], [""; 0]).redact(text);
+    let killed = "Killed process 71 (python3) total-vm:4194kB, anon-rss:33kB";
+    for host in ["vm", "rss"] {
+        assert_eq!(with(host, killed), killed);
+    }
+    assert_eq!(with("trainer", "trainer-count 4"), "trainer-count 4");
+    for (host, text, expected) in [
+        ("vm", "host vm: up", "host node0: up"),
+        ("vm", "vm-7:71:71 x", "node0-7:71:71 x"),
+        ("vm", "total-vm is", "total-node0 is"),
+        ("vm", "zorblatt-vm:4kB", "zorblatt-node0:4kB"),
+        ("trainer", "trainer-zorblatt 4", "node0-zorblatt 4"),
+        ("zorblatt", "zorblatt-count 4", "node0-count 4"),
+        ("trainer", "trainer.c.example-site.internal", "node0"),
+    ] {
+        assert_eq!(with(host, text), expected);
+    }
+}
+
+#[test]
 fn personal_names_are_replaced_and_technical_ones_are_kept() {
     check(
         "10.0.1.25\n10.0.1.26 10.0.2.25",
