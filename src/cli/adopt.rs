@@ -22,6 +22,7 @@ use tcpx_recorder::Reader;
 use tcpx_run_model::adopt::{Adoptable, AdoptedFile, AdoptedFiles, LOGS, adopt};
 use tcpx_run_model::live::{FILES_MAX, recorders_of, torn, why_unrecorded};
 use tcpx_run_model::record::{FilesError, RunFiles};
+use tcpx_run_model::repeats::{take_repeated_recordings, take_repeats};
 use tcpx_words::error::Outcome;
 use tcpx_words::units::{counted, stamp_utc};
 
@@ -139,6 +140,8 @@ pub(crate) fn find(what: &[PathBuf]) -> Result<Adoptable, Failure> {
         let message = format!("no file in {}", names.join(", "));
         return Err(Failure::new(Outcome::Usage, message));
     }
+    found.repeats = take_repeated_recordings(&mut found.recordings);
+    found.repeats.extend(take_repeats(&mut found.logs));
     Ok(found)
 }
 
@@ -149,6 +152,9 @@ fn make(
     reports: &Path,
     name: &str,
 ) -> Result<(PathBuf, AdoptedFiles), Failure> {
+    for repeat in &found.repeats {
+        print_warning(common, repeat.sentence(), None);
+    }
     let left_out = found.recordings.len().saturating_sub(FILES_MAX);
     if left_out > 0 {
         let message = format!(

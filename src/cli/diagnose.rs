@@ -43,6 +43,7 @@ use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::ids::{Names, NodeId, Unit, WorkerId};
 use tcpx_run_model::live::torn;
 use tcpx_run_model::record::RunFiles;
+use tcpx_run_model::repeats::{Repeat, take_repeated_recordings};
 use tcpx_tui::watch::{SourceError, open};
 use tcpx_words::error::Outcome;
 use tcpx_words::units::printable;
@@ -283,6 +284,13 @@ fn in_files(what: &[String]) -> Result<DiagnoseInput, Failure> {
         },
         recordings => in_recorders(recordings)?,
     };
+    if let Some(note) = note_of(&found.repeats) {
+        input.note = Some(
+            input
+                .note
+                .map_or(note.clone(), |first| format!("{first}; {note}")),
+        );
+    }
     if !found.logs.is_empty() {
         input.logs = Some(summary(|reader| reader.paths(&found.logs))?);
     }
@@ -326,8 +334,15 @@ fn in_run(path: &Path) -> Result<DiagnoseInput, Failure> {
     })
 }
 
+/// What is said of files that were named more than once.
+fn note_of(repeats: &[Repeat]) -> Option<String> {
+    let sentences: Vec<String> = repeats.iter().map(Repeat::sentence).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
 /// Processes that write a recorder now, and recorder files.
 fn in_recorders(what: &[String]) -> Result<DiagnoseInput, SourceError> {
+    let repeats = take_repeated_recordings(&mut what.iter().map(PathBuf::from).collect());
     let mut source = open(what)?;
     let of = source.begin().title;
     let names = source.begin().state.names;
@@ -340,7 +355,7 @@ fn in_recorders(what: &[String]) -> Result<DiagnoseInput, SourceError> {
     Ok(DiagnoseInput {
         of,
         evidence,
-        note: None,
+        note: note_of(&repeats),
         logs: None,
     })
 }

@@ -174,7 +174,7 @@ fn written(
 ) -> Result<(PathBuf, PathBuf), Failure> {
     let files = Adoptable {
         recordings,
-        logs: Vec::new(),
+        ..Adoptable::default()
     };
     let (run, _) = adopt(reports, &stamp_utc(), NAME, &files, tcpx_logs::unpack)?;
     let files = RunFiles::open(&run)?;

@@ -205,7 +205,7 @@ fn stall_reporter(
 fn adopted(reports: &Path, watched: &Watched) -> Result<PathBuf, Failure> {
     let files = Adoptable {
         recordings: watched.paths(),
-        logs: Vec::new(),
+        ..Adoptable::default()
     };
     let (run, _) = adopt(reports, &stamp_utc(), "tap", &files, tcpx_logs::unpack)?;
     say(&format!(

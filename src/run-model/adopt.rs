@@ -13,6 +13,7 @@ use crate::record::{
     ADOPTED, FolderError, RunFolder, Unwritten, WorkerFile, is_full, next_step, open_regular,
     worker_file,
 };
+use crate::repeats::Repeat;
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -98,6 +99,8 @@ pub struct Adoptable {
     pub recordings: Vec<PathBuf>,
     /// Log files.
     pub logs: Vec<PathBuf>,
+    /// Files that were named more than once.
+    pub repeats: Vec<Repeat>,
 }
 
 /// The document [`ADOPTED`] of a run folder.
@@ -289,6 +292,7 @@ mod tests {
         let files = Adoptable {
             recordings: vec![recorder.path()],
             logs: logs.to_vec(),
+            ..Adoptable::default()
         };
         let (path, adopted) = adopt(
             parent.path(),
@@ -320,7 +324,7 @@ mod tests {
         std::fs::write(&noise, "nonsense").expect("written");
         let files = Adoptable {
             recordings: vec![noise.clone()],
-            logs: Vec::new(),
+            ..Adoptable::default()
         };
         let error =
             adopt(&parent.path().join("reports"), "now", "x", &files, plain).expect_err("refused");
@@ -335,8 +339,8 @@ mod tests {
         let log = parent.path().join(OsStr::from_bytes(b"rank\xff.log"));
         std::fs::write(&log, "NCCL WARN x\n").expect("written");
         let of = |logs| Adoptable {
-            recordings: Vec::new(),
             logs,
+            ..Adoptable::default()
         };
         let gone = parent.path().join("gone.log");
         let error = adopt(&reports, "now", "x", &of(vec![log.clone(), gone]), plain);

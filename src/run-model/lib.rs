@@ -21,6 +21,7 @@ pub mod latencies;
 pub mod live;
 pub mod phase;
 pub mod record;
+pub mod repeats;
 pub mod replay;
 pub mod results;
 pub mod scenario;

@@ -10,6 +10,7 @@ use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Names, Who};
 use tcpx_run_model::live::{RecorderFilter, Recorders, recorders_of, torn, why_unrecorded};
 use tcpx_run_model::record::{RecordError, RunFiles, RunRecord};
+use tcpx_run_model::repeats::{Repeat, take_repeated_recordings};
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::{NextStep, Outcome};
 use tcpx_words::units::now_us;
@@ -298,5 +299,9 @@ pub fn open(what: &[String]) -> Result<Box<dyn Source>, SourceError> {
         }
         files.extend(found);
     }
-    local(RecorderFilter::Files(files))
+    let repeats = take_repeated_recordings(&mut files);
+    let mut recorders = LocalRecorders::open(RecorderFilter::Files(files))?;
+    let note = |repeat: &Repeat| Event::new(0.0, Who::Run, EventKind::Note(repeat.sentence()));
+    recorders.first.extend(repeats.iter().map(note));
+    Ok(Box::new(JudgedSource::new(recorders)))
 }
