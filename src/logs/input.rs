@@ -2,17 +2,22 @@
 #![forbid(unsafe_code)]
 
 use super::packed::Packing;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
-use std::io::{self, Chain, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 use tcpx_recorder::format::FILE_SUFFIX;
 use tcpx_recorder::format::MAGIC;
 use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::record::{ADOPTED, DOCTOR, RunFiles};
+use tcpx_run_model::repeats::take_repeats;
 
 /// Most files of a folder, including its subfolders.
 const FILES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 16;
+/// Most bytes of the first event of a run.
+const EVENT_BYTES_MAX: u64 = 1 << 20;
 /// Bytes from which the kind of a file is detected.
 const HEAD: usize = 4096;
 /// The note on a pipe, a socket or a device in a folder.
@@ -27,17 +32,59 @@ pub struct InputProblem {
     pub problem: String,
 }
 
-/// The files of `paths`; of a folder all files below it, by name.
-pub(super) fn expand(paths: &[PathBuf], problems: &mut Vec<InputProblem>) -> Vec<PathBuf> {
+/// The files of `paths`; of a folder all files below it, by name. A file is named once, whatever
+/// names it has. The runs of the folders are added to `known`.
+pub(super) fn expand(
+    paths: &[PathBuf],
+    known: &mut KnownRuns,
+    problems: &mut Vec<InputProblem>,
+) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
-            walk(path, 0, &mut files, problems);
+            walk(path, 0, &mut files, known, problems);
         } else {
             files.push(path.clone());
         }
     }
+    for repeat in take_repeats(&mut files) {
+        problems.push(problem(&repeat.path, repeat.words()));
+    }
     files
+}
+
+/// A run: the name of its folder, and when its first event was.
+type RunKey = (String, String);
+
+/// Runs whose lines are read, with where they are read from.
+#[derive(Default)]
+pub(super) struct KnownRuns(HashMap<RunKey, PathBuf>);
+
+impl KnownRuns {
+    /// Adds a run. If it is there already, returns from where it is read.
+    pub(super) fn add(&mut self, files: &RunFiles) -> Option<&Path> {
+        match self.0.entry(run_key(files)?) {
+            Entry::Vacant(entry) => {
+                entry.insert(files.path().to_owned());
+                None
+            }
+            Entry::Occupied(entry) => Some(entry.into_mut()),
+        }
+    }
+}
+
+/// Two nodes may make folders of one name within a second. Redaction leaves times unchanged.
+fn run_key(files: &RunFiles) -> Option<RunKey> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        at: String,
+        ms: f64,
+    }
+    let mut line = String::new();
+    let events = files.file(EVENTS).ok()?.take(EVENT_BYTES_MAX);
+    BufReader::new(events).read_line(&mut line).ok()?;
+    let first: Head = serde_json::from_slice(line.as_bytes()).ok()?;
+    Some((files.id(), format!("{} {}", first.at, first.ms)))
 }
 
 /// Files of a run folder.
@@ -48,7 +95,13 @@ const SCENARIO: &str = "scenario.toml";
 const OF_RUN: &str = "is a run of tcpxctl: of its events the lines of the plugin and of programs were \
     read, of its other files only logs";
 
-fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Vec<InputProblem>) {
+fn walk(
+    folder: &Path,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+    known: &mut KnownRuns,
+    problems: &mut Vec<InputProblem>,
+) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) => return problems.push(problem(folder, error)),
@@ -58,6 +111,7 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
     if is_run(folder) {
         entries.retain(|entry| !is_of_run(&entry.file_name()));
         problems.push(problem(folder, OF_RUN));
+        known.add(&RunFiles::Folder(folder.to_owned()));
     }
     // One note a kind and folder: there may be many.
     let (mut special, mut links, mut deep) = <(Passed, Passed, Passed)>::default();
@@ -66,7 +120,7 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, problems: &mut Ve
             continue;
         };
         if kind.is_dir() && depth < DEPTH_MAX {
-            walk(&entry.path(), depth + 1, files, problems);
+            walk(&entry.path(), depth + 1, files, known, problems);
         } else if kind.is_file() {
             if files.len() >= FILES_MAX {
                 return problems.push(problem(
@@ -292,13 +346,17 @@ pub(super) fn no_log(head: &[u8]) -> Option<&'static str> {
         `tcpxctl watch FILE` and `tcpxctl report FILE` read it";
     let record = "is the record of a run, which is no log: `tcpxctl report RUN` and `tcpxctl diagnose \
         RUN` read its folder, and so does `tcpxctl logs RUN`";
+    let trace =
+        "is what `tcpxctl trace` wrote, which is no log: `tcpxctl logs RUN` reads the run's lines";
     let is_recording = head.starts_with(&MAGIC);
     let front = &head[..head.len().min(64)];
+    let is_trace = memchr::memmem::find(front, br#""schema":"tcpxctl.trace/"#);
     let is_record = memchr::memmem::find(front, br#""schema": "tcpxctl.run/"#)
         .or_else(|| memchr::memmem::find(front, br#""schema":"tcpxctl.run/"#));
     is_recording
         .then_some(recording)
         .or(is_record.map(|_| record))
+        .or(is_trace.map(|_| trace))
         .or_else(|| flight_recorder(head))
 }
 

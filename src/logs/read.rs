@@ -5,7 +5,7 @@ use super::catalogue::SignatureCatalogue;
 use super::compose::compose;
 use super::filter::LogFilter;
 use super::harness::Harness;
-use super::input::{self, InputProblem, Source, problem};
+use super::input::{self, InputProblem, KnownRuns, Source, problem};
 use super::own_events;
 use super::report::LogReport;
 use super::scan::{ReadLines, Scanned, Stream, in_freed_memory, scan};
@@ -42,6 +42,8 @@ pub struct LogReader<'a> {
     only_events: Vec<bool>,
     bytes: u64,
     telemetry: Vec<Telemetry>,
+    /// Runs that are read from their folder or from a bundle.
+    runs: KnownRuns,
     problems: Vec<InputProblem>,
 }
 
@@ -62,6 +64,7 @@ impl<'a> LogReader<'a> {
             only_events: Vec::new(),
             bytes: 0,
             telemetry,
+            runs: KnownRuns::default(),
             problems,
         }
     }
@@ -69,7 +72,7 @@ impl<'a> LogReader<'a> {
     /// Reads files, all files of folders, and stdin for `-`. A file that cannot be read is
     /// listed in the report's problems. Binary files in folders are skipped.
     pub fn paths(&mut self, paths: &[PathBuf]) {
-        for path in input::expand(paths, &mut self.problems) {
+        for path in input::expand(paths, &mut self.runs, &mut self.problems) {
             let is_asked_for = paths.contains(&path);
             if let Some(files) = input::bundle(&path) {
                 self.bundle(&path, &files);
@@ -85,6 +88,13 @@ impl<'a> LogReader<'a> {
 
     /// Reads the text files of a bundle without unpacking it.
     fn bundle(&mut self, path: &Path, files: &RunFiles) {
+        if let Some(from) = self.runs.add(files) {
+            let note = format!(
+                "is a bundle of the run that is read from {}, and was not read again",
+                from.display()
+            );
+            return self.problems.push(problem(path, note));
+        }
         for name in files.names().iter().filter(|name| input::is_log(name)) {
             let shown = format!("{}:{name}", path.display());
             match files
@@ -230,7 +240,7 @@ pub fn follow(
     paths: &[PathBuf],
     mut go_on: impl FnMut(Option<&LogReport>) -> bool,
 ) {
-    let files = input::expand(paths, &mut reader.problems);
+    let files = input::expand(paths, &mut reader.runs, &mut reader.problems);
     let (mut growing, mut streams) = (Vec::new(), Vec::new());
     let mut before = reader.bytes;
     for path in files {

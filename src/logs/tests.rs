@@ -6,6 +6,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 fn read(text: &[u8]) -> LogReport {
     read_with(text, &LogFilter::default())
@@ -741,6 +742,80 @@ fn of_a_run_folder_only_what_the_plugin_and_programs_said_is_read() {
     reader.paths(&[folder.path().to_owned()]);
     let inputs = reader.report().inputs;
     assert_eq!((inputs.files, inputs.lines), (1, 1));
+}
+
+/// A run folder `run` with one line of the plugin, and `name`, its bundle.
+fn run_with_bundle(folder: &Path, name: &str) {
+    let at = |name: &str| folder.join(name);
+    let first = "{\"at\":\"2026-11-20T14:07:30.522Z\",\"ms\":0.1,\"nodes\":[]}";
+    let line = "{\"at\":\"2026-11-20T14:07:31.522Z\",\"ms\":1000.1,\"node\":0,\"pair\":0,\"plugin-line\":\
+        {\"level\":2,\"function\":\"f\",\"line\":4,\"text\":\"mhandle is null\",\"count\":1}}";
+    std::fs::create_dir_all(at("run/logs")).unwrap();
+    std::fs::write(at("run/events.jsonl"), format!("{first}\n{line}\n")).unwrap();
+    std::fs::write(at("run/run.json"), "{}").unwrap();
+    let packed = std::process::Command::new("tar")
+        .args(["-C", &folder.to_string_lossy(), "-czf"])
+        .args([at(name), "run".into()])
+        .status();
+    assert!(packed.unwrap().success());
+}
+
+fn read_paths(paths: &[PathBuf]) -> LogReport {
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let mut reader = LogReader::new(&catalogue, &filter);
+    reader.paths(paths);
+    reader.report()
+}
+
+#[test]
+fn a_run_and_its_bundles_in_a_folder_count_once() {
+    let folder = tempfile::tempdir().unwrap();
+    run_with_bundle(folder.path(), "a.tar.gz");
+    run_with_bundle(folder.path(), "run/z.tar.gz");
+    let report = read_paths(&[folder.path().to_owned()]);
+    assert_eq!(report.findings[0].count, 1, "{:?}", report.problems);
+    let told = |report: &LogReport| {
+        let problems = report.problems.iter();
+        let told = problems.filter(|one| one.problem.contains("is read from"));
+        told.map(|one| one.path.rsplit_once('/').unwrap().1.to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(&report), ["a.tar.gz", "z.tar.gz"]);
+    // Two bundles of one run.
+    let bundles = [
+        folder.path().join("a.tar.gz"),
+        folder.path().join("run/z.tar.gz"),
+    ];
+    let report = read_paths(&bundles);
+    assert_eq!((report.findings[0].count, told(&report).len()), (1, 1));
+    // The bundle of another run whose folder has the same name.
+    let events = folder.path().join("run/events.jsonl");
+    let text = std::fs::read_to_string(&events).unwrap();
+    std::fs::write(&events, text.replace("T14:", "T15:")).unwrap();
+    let report = read_paths(&[folder.path().to_owned()]);
+    assert_eq!((report.findings[0].count, told(&report).len()), (2, 1));
+}
+
+#[test]
+fn a_file_that_is_given_twice_and_a_trace_count_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("x.log"), "mhandle is null\n").unwrap();
+    std::fs::hard_link(at("x.log"), at("y.log")).unwrap();
+    let trace = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schema\":\"tcpxctl.trace/1\",\
+        \"overwritten\":0},\"traceEvents\":[\n{\"name\":\"mhandle is null\"}]}\n";
+    std::fs::write(at("t.json"), trace).unwrap();
+    let report = read_paths(&[folder.path().to_owned(), at("x.log")]);
+    assert_eq!((report.findings[0].count, report.inputs.files), (1, 1));
+    let problems: Vec<_> = report.problems.iter().map(|one| &one.problem[..]).collect();
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    let twice = problems
+        .iter()
+        .filter(|one| one.contains("is the same file"));
+    assert_eq!(twice.count(), 2, "{problems:?}");
 }
 
 /// `head -c 2M` of one line repeated, by `xz` and by two calls of `zstd`, so that the second
