@@ -415,6 +415,7 @@ fn a_plugin_that_hangs_or_fails_once_init_is_called_gives_a_row() {
             "initialising the plugin, inside devices",
         ),
         ("deviceless", ("BAD_DEVICES", "3"), "devices returned 3"),
+        ("deviceless", ("BAD_INIT", "2"), "init returned 2"),
     ] {
         let plugin = bad(folder.path(), name);
         let plugin = plugin.to_str().unwrap();
@@ -429,6 +430,7 @@ fn a_plugin_that_hangs_or_fails_once_init_is_called_gives_a_row() {
     for (name, variable, words) in [
         ("hangs", ("BAD_HANGS", "init"), "inside init"),
         ("deviceless", ("BAD_DEVICES", "3"), "devices returned 3"),
+        ("deviceless", ("BAD_INIT", "2"), "init returned 2"),
     ] {
         let plugin = bad(folder.path(), name);
         let arguments = ["--json", "--timeout", "2", "--abi", "v7", "order-fifo"];
@@ -444,6 +446,25 @@ fn a_plugin_that_hangs_or_fails_once_init_is_called_gives_a_row() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn a_library_that_hangs_while_it_is_loaded_is_loaded_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = bad(folder.path(), "hangs");
+    let starts = folder.path().join("starts");
+    let env = [
+        ("BAD_HANGS", "constructor"),
+        ("BAD_STARTS", starts.to_str().unwrap()),
+    ];
+    let arguments = ["--timeout", "1", "order-fifo"];
+    let output = command(plugin.to_str().unwrap(), &env, &arguments)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("hangs while loading the plugin"), "{said}");
+    assert_eq!(std::fs::read_to_string(&starts).unwrap(), "started\n");
 }
 
 #[test]

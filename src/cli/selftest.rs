@@ -164,13 +164,21 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Loads and initialises the plugin, with another table version if one is given.
     fn load(&self, version: Option<AbiVersion>) -> Result<Loaded, TaskError> {
+        self.load_within(version, self.patience)
+    }
+
+    fn load_within(
+        &self,
+        version: Option<AbiVersion>,
+        patience: Duration,
+    ) -> Result<Loaded, TaskError> {
         let plugin = ChosenPlugin {
             abi: version.or(self.choice.abi),
             ..self.choice.clone()
         };
         let task = Task::Probe { plugin };
         self.node
-            .ask(task, &self.env, self.patience, |message| match message {
+            .ask(task, &self.env, patience, |message| match message {
                 WorkerMessage::Loaded(loaded) => Some(*loaded),
                 _ => None,
             })
@@ -375,7 +383,12 @@ fn look_at_tables(
         let row = tables::failed(version, problem, started.elapsed());
         return Ok((None, vec![row]));
     }
-    let tables = Tables::load_all(bench);
+    if let Err(problem) = &chosen
+        && tables::hangs_in_loading(problem)
+    {
+        return Err(problem.clone());
+    }
+    let tables = Tables::load_all(bench, &chosen);
     let wanted = |row: &Row| arguments.wants(&row.id);
     let rows = tables.rows().into_iter();
     let problem = match chosen {

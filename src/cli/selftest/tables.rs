@@ -28,18 +28,23 @@ pub(super) fn id(version: AbiVersion) -> String {
     format!("table-{version}")
 }
 
-/// Whether a table that could not be used is at fault: its init does not return or ends its
-/// process, or another call fails behind it. One whose init refuses may find no devices here.
+/// Whether a table that could not be used is at fault: a call does not return, ends its process or
+/// returns an error. One that has no devices works, and has nothing to work with here.
 pub(super) fn is_at_fault(problem: &TaskError) -> bool {
     let is_lost = matches!(problem.outcome, Outcome::Interrupted | Outcome::PeerLost);
-    problem.phase == Some(Phase::Initialising) && !is_lost && !refuses(problem)
+    problem.phase == Some(Phase::Initialising) && !is_lost && !has_no_devices(problem)
 }
 
-fn refuses(problem: &TaskError) -> bool {
+/// Whether the library itself hangs while it is loaded, so that no table of it can be tried.
+pub(super) fn hangs_in_loading(problem: &TaskError) -> bool {
+    problem.hangs && problem.phase != Some(Phase::Initialising)
+}
+
+fn has_no_devices(problem: &TaskError) -> bool {
     problem.phase == Some(Phase::Initialising)
         && problem.outcome == Outcome::NotRun
         && !problem.hangs
-        && !fails_after_init(problem)
+        && !is_call_refused(problem)
 }
 
 /// The row of a table that could not be used.
@@ -52,7 +57,13 @@ struct Table {
     version: AbiVersion,
     found: Result<Loaded, TaskError>,
     seconds: f64,
+    /// Whether it did not finish in less than the time that a table has.
+    is_cut: bool,
 }
+
+/// Part of its time in which the newest table, which is known to hang, is tried again: that tells
+/// which version it is.
+const AGAIN: u32 = 4;
 
 /// Every table that the library exports, newest first.
 pub(super) struct Tables {
@@ -62,14 +73,31 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn load_all(bench: &Bench<'_>) -> Self {
+    /// `chosen` is what came of the newest table that the library exports. If it hangs, the others
+    /// have the time of one table together, so that the suite ends.
+    pub(super) fn load_all(bench: &Bench<'_>, chosen: &Result<Loaded, TaskError>) -> Self {
         let mut tables = Self {
             all: Vec::new(),
             some_absent: false,
         };
+        let hang = chosen.as_ref().err().filter(|problem| problem.hangs);
+        let until = Instant::now() + bench.patience;
         for &version in AbiVersion::ALL {
             let started = Instant::now();
-            let found = bench.load(Some(version));
+            let is_chosen = hang.is_some() && tables.all.is_empty();
+            let patience = match hang {
+                Some(_) if is_chosen => bench.patience / AGAIN,
+                Some(_) => until.saturating_duration_since(started),
+                None => bench.patience,
+            };
+            if patience.is_zero() {
+                break;
+            }
+            let mut found = bench.load_within(Some(version), patience);
+            let is_late = found.as_ref().is_err_and(|problem| problem.hangs);
+            if let Some(hang) = hang.filter(|_| is_late && is_chosen) {
+                found = Err(hang.clone());
+            }
             if found
                 .as_ref()
                 .is_err_and(|problem| problem.outcome == Outcome::Usage)
@@ -84,6 +112,7 @@ impl Tables {
                 version,
                 found,
                 seconds: started.elapsed().as_secs_f64(),
+                is_cut: is_late && !is_chosen && patience < bench.patience,
             });
             if is_last {
                 break;
@@ -99,11 +128,11 @@ impl Tables {
     }
 
     /// Whether no table is usable, and that is not the fault of a table: the library does not load,
-    /// or its init refuses or finds no devices here. Then one error stands for all rows, however
-    /// many versions the library exports. An init that does not return, or after which another call
-    /// fails, is the fault of its table. `chosen` is the error of the table to be used.
+    /// or finds no devices here. Then one error stands for all rows, however many versions the
+    /// library exports. A call that does not return, or returns an error, is the fault of its
+    /// table. `chosen` is the error of the table to be used.
     pub(super) fn are_out_of_reach(&self, chosen: &TaskError) -> bool {
-        self.loaded().next().is_none() && (refuses(chosen) || self.do_not_load())
+        self.loaded().next().is_none() && (has_no_devices(chosen) || self.do_not_load())
     }
 
     /// Whether every version fails with the same words before its table is called.
@@ -178,16 +207,18 @@ impl Tables {
     }
 }
 
-/// Whether init returned and the next call failed, by the words of the plugin's error.
-fn fails_after_init(error: &TaskError) -> bool {
+/// Whether a call returned an error, by the words of the plugin's error.
+fn is_call_refused(error: &TaskError) -> bool {
     let what = error.message.split_once(": ").map(|(_, what)| what);
-    let mut calls = ["devices returned ", "getProperties returned "].into_iter();
-    what.is_some_and(|what| calls.any(|call| what.starts_with(call)))
+    let calls = ["init", "devices", "getProperties"];
+    let mut calls = calls.iter().map(|call| format!("{call} returned "));
+    what.is_some_and(|what| calls.any(|call| what.starts_with(&call)))
 }
 
 impl Table {
     fn row(&self) -> Row {
         let result = match &self.found {
+            Err(_) if self.is_cut => (ContractVerdict::NotSupported, CUT.to_owned()),
             Err(error) => words::verdict_of_error(error),
             Ok(loaded) => match named_version(&loaded.about.name) {
                 Some(other) if other != self.version.number() => (
@@ -210,6 +241,10 @@ impl Table {
         Row::new(id(self.version), LISTED.1, result, self.seconds)
     }
 }
+
+/// Detail of a table that had less than the time of `--timeout`.
+const CUT: &str =
+    "not finished in the time that was left after a newer table hung; --abi tries it alone";
 
 /// The version in a name like `GPUDirectTCPX_v7`.
 fn named_version(name: &str) -> Option<u32> {
