@@ -29,7 +29,7 @@ pub(super) fn id(version: AbiVersion) -> String {
 }
 
 /// Whether a table that could not be used is at fault: a call does not return, ends its process or
-/// returns an error. One that has no devices works, and has nothing to work with here.
+/// returns an error. One that finds no devices works, and has nothing to work with here.
 pub(super) fn is_at_fault(problem: &TaskError) -> bool {
     let is_lost = matches!(problem.outcome, Outcome::Interrupted | Outcome::PeerLost);
     problem.phase == Some(Phase::Initialising) && !is_lost && !has_no_devices(problem)
@@ -207,9 +207,17 @@ impl Tables {
     }
 }
 
+/// What plugins return from init, and say why, where they find no interface or device:
+/// `ncclInternalError`.
+const NOTHING_HERE: &str = "init returned 3 ";
+const SAID: &str = "; it said: ";
+
 /// Whether a call returned an error, by the words of the plugin's error.
 fn is_call_refused(error: &TaskError) -> bool {
     let what = error.message.split_once(": ").map(|(_, what)| what);
+    if what.is_some_and(|what| what.starts_with(NOTHING_HERE) && what.contains(SAID)) {
+        return false;
+    }
     let calls = ["init", "devices", "getProperties"];
     let mut calls = calls.iter().map(|call| format!("{call} returned "));
     what.is_some_and(|what| calls.any(|call| what.starts_with(&call)))
@@ -290,6 +298,32 @@ fn differ(one: &Loaded, other: &Loaded) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_init_that_finds_nothing_to_work_with_is_not_at_fault() {
+        let is_at_fault_with = |what: &str| {
+            let error = TaskError {
+                outcome: Outcome::NotRun,
+                message: format!("initialising the plugin: {what}"),
+                next_step: None,
+                phase: Some(Phase::Initialising),
+                hangs: false,
+            };
+            is_at_fault(&error)
+        };
+        let none = "init returned 3 (ncclInternalError); it said: no interface found";
+        assert!(!is_at_fault_with(none));
+        assert!(!is_at_fault_with(
+            "plugin X is initialised but has no devices"
+        ));
+        for what in [
+            "init returned 3 (ncclInternalError)",
+            "init returned 2 (ncclSystemError); it said: socket failed",
+            "devices returned 3 (ncclInternalError); it said: none",
+        ] {
+            assert!(is_at_fault_with(what), "{what}");
+        }
+    }
 
     #[test]
     fn the_version_is_read_from_a_table_name() {
