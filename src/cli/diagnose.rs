@@ -83,7 +83,13 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return Ok(Ending::PASSED);
     }
     let findings = diagnose(&evidence);
-    let state = || evidence.idle().or_else(|| evidence.left_in_flight());
+    let state = || {
+        let left = || evidence.left_in_flight();
+        evidence
+            .idle()
+            .or_else(left)
+            .or_else(|| evidence.asked_to_end())
+    };
     let state = findings.is_empty().then(state).flatten();
     let notes: Vec<String> = note.into_iter().chain(state).collect();
     let note = (!notes.is_empty()).then(|| notes.join("; "));

@@ -12,7 +12,7 @@ use tcpx_node::Host;
 use tcpx_run_model::counters::{ChannelNow, ConnectingFacts, Frame, NetworkUse, SetupCalls};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId};
-use tcpx_run_model::phase::{Exit, Failure, Phase};
+use tcpx_run_model::phase::{Exit, Failure, Phase, asks_to_end};
 use tcpx_run_model::scenario::Scenario;
 use tcpx_run_model::state::STALL_AFTER_MS;
 pub(crate) use tcpx_run_model::state::Timed;
@@ -464,6 +464,29 @@ impl Evidence {
                 "{}: their bytes may not have arrived; if the transfer should be complete, look at why the program ended, and \
                  judge both ends together",
                 left.join(", ")
+            )
+        })
+    }
+
+    /// Says so if recorded programs with nothing in flight were asked to end: that is how programs are ended that have
+    /// done their work.
+    pub fn asked_to_end(&self) -> Option<String> {
+        let asked = |node: &EvidenceNode| {
+            let gone = node.gone.as_ref()?;
+            let is_asked = gone.signal.is_some_and(asks_to_end) && node.in_flight() == 0;
+            is_asked.then(|| {
+                format!(
+                    "{} {}",
+                    node.name(),
+                    gone.how.as_deref().unwrap_or_default()
+                )
+            })
+        };
+        let asked: Vec<String> = self.nodes.iter().filter_map(asked).collect();
+        (!asked.is_empty()).then(|| {
+            format!(
+                "{} with nothing in flight: if it should have gone on, look at who sent the signal",
+                asked.join(", ")
             )
         })
     }

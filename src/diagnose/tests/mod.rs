@@ -462,6 +462,25 @@ fn a_program_that_ended_by_itself_is_said_to_have_left_its_requests() {
 }
 
 #[test]
+fn a_program_that_was_asked_to_end_is_noted_with_the_signal() {
+    let said = |signal: i32, consumed: u64| {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 40, consumed], 10),
+            channel(Side::Recv, [0; 3], 0),
+        );
+        evidence.nodes.truncate(1);
+        let how = Some(how_ended(None, Some(signal)));
+        let signal = Some(signal);
+        evidence.nodes[0].gone = Some(Gone { how, signal });
+        evidence.asked_to_end()
+    };
+    let asked = said(15, 40).expect("said");
+    let expected = "local was killed by signal 15 (SIGTERM) with nothing in flight: ";
+    assert!(asked.starts_with(expected), "{asked}");
+    assert_eq!([said(15, 39), said(9, 40)], [None, None]);
+}
+
+#[test]
 fn a_loop_that_waits_for_another_channel_is_not_blamed_for_this_one() {
     // The peer is stopped or gone, or each call on channel 1 is refused: the loop of the inspected
     // process waits there and never comes to channel 0.
