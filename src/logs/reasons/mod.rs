@@ -27,6 +27,8 @@ use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS};
 use programs::{BROAD, OF_PROGRAMS};
 use regex::bytes::{Regex, RegexBuilder};
 use signals::OF_ENDS;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 use system::OF_SYSTEM;
 use vague::VAGUE;
@@ -243,8 +245,32 @@ static SUPPOSES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(words).expect("a sound regex")
 });
 
+type Found = Option<(&'static Reason, Kind)>;
+
+/// Lines whose reasons a thread remembers.
+const REMEMBERED_MAX: usize = 1024;
+
+thread_local! {
+    /// A line of a report is asked about at each step of its composition, and the search takes a tenth of a millisecond.
+    static REMEMBERED: RefCell<HashMap<Box<str>, Found>> = RefCell::default();
+}
+
 /// The reason in what a line states, and whose words tell it.
-fn of(line: &str) -> Option<(&'static Reason, Kind)> {
+fn of(line: &str) -> Found {
+    REMEMBERED.with_borrow_mut(|remembered| {
+        if let Some(found) = remembered.get(line) {
+            return *found;
+        }
+        let found = found_in(line);
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(line.into(), found);
+        found
+    })
+}
+
+fn found_in(line: &str) -> Found {
     let stated = match SUPPOSES.find(line.as_bytes()) {
         Some(supposed) => &line.as_bytes()[..supposed.start()],
         None => line.as_bytes(),
