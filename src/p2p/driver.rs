@@ -10,6 +10,7 @@ use crate::connection::{Connection, Home, Lost, MANY};
 use crate::helper::Helpers;
 use crate::joining::{Joining, Listening};
 use crate::memory::Registration;
+use crate::pause::{Pause, Pauses};
 use crate::shared::{Command, Shared};
 use crate::shared_lane::SharedLane;
 use crate::shown::next_number;
@@ -21,13 +22,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Turns without progress before the thread gives its CPU away, while many messages are in flight.
-/// With few, another thread is to act, here or in the peer, and needs a CPU.
-const SPINS: u32 = 8;
-/// Turns without progress before the thread sleeps.
-const YIELDS: u32 = 200;
-/// Sleep while a plugin has data in flight: nothing wakes the thread for that.
-const NAP: Duration = Duration::from_micros(50);
+/// With few messages in flight it does not spin: another thread is to act, here or in the peer, and needs a
+/// CPU. It naps while a plugin has data in flight: nothing wakes the thread for that.
+const PAUSE: Pause = Pause {
+    spins: 8,
+    yields: 200,
+    nap: Duration::from_micros(50),
+};
 /// Sleep with nothing in flight; deadlines are checked this often.
 const REST: Duration = Duration::from_millis(50);
 /// Why a connection ends where nothing is wrong.
@@ -56,6 +57,7 @@ pub(crate) struct Driver {
     releasing: Vec<(Arc<Registration>, Reply<()>)>,
     /// When connections that do not move were looked for.
     checked_at: Instant,
+    pauses: Pauses,
 }
 
 impl Driver {
@@ -68,6 +70,7 @@ impl Driver {
             connections: BTreeMap::new(),
             releasing: Vec::new(),
             checked_at: Instant::now(),
+            pauses: Pauses::new(PAUSE),
         }
     }
 
@@ -84,12 +87,16 @@ impl Driver {
                 continue;
             }
             idle += 1;
-            if idle <= SPINS && self.in_flight() > MANY {
+            let lanes = self.connections.values().flat_map(Connection::lanes);
+            let pause = self
+                .pauses
+                .with_left(lanes.filter_map(SharedLane::left_here));
+            if idle <= pause.spins && self.in_flight() > MANY {
                 std::hint::spin_loop();
-            } else if idle <= YIELDS {
+            } else if idle <= pause.yields {
                 std::thread::yield_now();
             } else {
-                self.sleep();
+                self.sleep(pause.nap);
             }
         }
         self.close();
@@ -266,8 +273,8 @@ impl Driver {
         });
     }
 
-    /// Sleeps until something may have happened.
-    fn sleep(&mut self) {
+    /// Sleeps until something may have happened: for `nap` while messages are on their way.
+    fn sleep(&mut self, nap: Duration) {
         let is_busy =
             !self.joining.is_empty() || self.connections.values().any(Connection::is_busy);
         self.shared.asleep.store(true, Ordering::SeqCst);
@@ -281,7 +288,7 @@ impl Driver {
                 .values()
                 .map(|one| input(one.duplex().as_fd()));
             let mut all: Vec<_> = sockets.chain([input(self.shared.waker.as_fd())]).collect();
-            let at_most = if is_busy { NAP } else { REST };
+            let at_most = if is_busy { nap } else { REST };
             let timeout = Timespec::try_from(at_most).unwrap_or_default();
             // An interrupted wait is a short one.
             let _ = poll(&mut all, Some(&timeout));

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::lane::Finished;
+use crate::pause::{Pause, Pauses};
 use crate::shared::Shared;
 use crate::shared_lane::{Driven, Helped};
 use std::num::NonZero;
@@ -13,10 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Turns without progress before a helper gives its CPU away, and before it sleeps.
-const SPINS: u32 = 64;
-const YIELDS: u32 = 400;
-const NAP: Duration = Duration::from_micros(50);
+const PAUSE: Pause = Pause {
+    spins: 64,
+    yields: 400,
+    nap: Duration::from_micros(50),
+};
 /// A helper lets its lanes go after so long without progress. A message of 512 KiB is progress only once
 /// it is done, and the peer may have one thread for all lanes.
 const KEPT: Duration = Duration::from_millis(5);
@@ -124,6 +126,7 @@ fn run(shared: &Shared, orders: &Orders) {
     let _ = shared.memory.movable.make_current();
     let mut lanes: Vec<Arc<Driven>> = Vec::new();
     let mut finished: Vec<Finished> = Vec::new();
+    let (pauses, mut left) = (Pauses::new(PAUSE), Vec::new());
     let mut idle = 0;
     let mut moved_at = Instant::now();
     while !orders.stop.load(Ordering::Relaxed) {
@@ -136,12 +139,16 @@ fn run(shared: &Shared, orders: &Orders) {
             moved_at = Instant::now();
         }
         let (mut moved, mut is_done) = (false, false);
+        left.clear();
         lanes.retain(|lane| match lane.help(&*shared.loaded.net, &mut finished) {
             Helped::Over => {
                 is_done = true;
                 false
             }
-            Helped::Nothing => true,
+            Helped::Nothing(bytes) => {
+                left.extend(bytes);
+                true
+            }
             Helped::Moved(done) => {
                 moved = true;
                 is_done |= done;
@@ -159,14 +166,15 @@ fn run(shared: &Shared, orders: &Orders) {
             moved_at = Instant::now();
         }
         idle += 1;
+        let pause = pauses.with_left(left.iter().copied());
         match idle {
             _ if lanes.is_empty() => {
                 std::thread::park();
                 idle = 0;
             }
-            _ if idle <= SPINS => std::hint::spin_loop(),
-            _ if idle <= YIELDS => std::thread::yield_now(),
-            _ if moved_at.elapsed() < KEPT => std::thread::park_timeout(NAP),
+            _ if idle <= pause.spins => std::hint::spin_loop(),
+            _ if idle <= pause.yields => std::thread::yield_now(),
+            _ if moved_at.elapsed() < KEPT => std::thread::park_timeout(pause.nap),
             _ => lanes.drain(..).for_each(|lane| lane.let_go()),
         }
     }

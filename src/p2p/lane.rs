@@ -123,6 +123,8 @@ pub(crate) struct Lane {
     waiting: VecDeque<Job>,
     /// Those in the window, oldest first.
     posted: VecDeque<Posted>,
+    /// Bytes of all of these.
+    left_bytes: usize,
     /// How many of `posted` are done, and how many receives were done in all.
     done: usize,
     received: u64,
@@ -160,6 +162,7 @@ impl Lane {
             window: Window::new(depth),
             waiting: VecDeque::new(),
             posted: VecDeque::new(),
+            left_bytes: 0,
             done: 0,
             received: 0,
             flushing: None,
@@ -201,7 +204,13 @@ impl Lane {
     }
 
     pub(crate) fn push(&mut self, job: Job) {
+        self.left_bytes += job.len;
         self.waiting.push_back(job);
+    }
+
+    /// Bytes of its messages that are not done.
+    pub(crate) fn left_bytes(&self) -> usize {
+        self.left_bytes
     }
 
     /// Whether it has no messages.
@@ -392,6 +401,7 @@ impl Lane {
             }
             self.done -= 1;
             if let Some(Posted { job, differs, .. }) = self.posted.pop_front() {
+                self.left_bytes -= job.len;
                 finished.push(Finished {
                     part: job.part,
                     len: job.len,

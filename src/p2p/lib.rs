@@ -14,6 +14,7 @@
 //! | `settings`, `error` | what an endpoint is made with, and why a call failed |
 //! | `driver` | the thread of an endpoint that does |
 //! | `helper` | threads that drive lanes beside it |
+//! | `pause` | how these threads wait |
 //! | `shared` | what callers and that thread share: commands, replies, bounded queues |
 //! | `accept` | the thread that waits for peers, and the steps to a connection |
 //! | `joining` | the plugin's listens, connects and accepts of a connection's lanes |
@@ -59,6 +60,7 @@ mod memory;
 mod message;
 mod metadata;
 mod operations;
+mod pause;
 mod pending;
 mod pieces;
 mod settings;

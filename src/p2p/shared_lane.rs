@@ -45,7 +45,8 @@ struct Outbox {
 pub(crate) enum Helped {
     /// A message advanced; `true`: at least one is done.
     Moved(bool),
-    Nothing,
+    /// No message advanced. So many bytes are left; `None`: there is no message.
+    Nothing(Option<usize>),
     /// The lane was taken back, closed, or has failed.
     Over,
 }
@@ -85,9 +86,10 @@ impl Driven {
         };
         self.take_inbox(lane);
         if lane.is_idle() {
-            return Helped::Nothing;
+            return Helped::Nothing(None);
         }
         let turned = lane.turn(net, usize::MAX, scratch);
+        let left = lane.left_bytes();
         drop(guard);
         let is_done = !scratch.is_empty();
         if is_done || turned.is_err() {
@@ -98,7 +100,7 @@ impl Driven {
             self.has_outbox.store(true, Ordering::Release);
         }
         match turned {
-            Ok(false) => Helped::Nothing,
+            Ok(false) => Helped::Nothing(Some(left)),
             Ok(true) => Helped::Moved(is_done),
             Err(_) => {
                 self.let_go();
@@ -169,6 +171,11 @@ impl SharedLane {
     /// Whether it has something to do: a message advanced in the last turn, is new, or is a helper's.
     pub(crate) fn is_active(&self) -> bool {
         self.left > 0 && (self.moved || !self.fresh.is_empty() || self.is_lent())
+    }
+
+    /// Bytes that are not done; `None` where there is no message, or a helper drives it.
+    pub(crate) fn left_here(&self) -> Option<usize> {
+        (self.left > 0 && !self.is_lent()).then_some(self.left_bytes)
     }
 
     /// Whether a helper drives it.
