@@ -197,7 +197,8 @@ fn is_known(parsed: &ParsedLine, line: &[u8]) -> bool {
             || record.notice(line).is_some()
             || record.stated(line).is_some()
     });
-    says || shape::record_at(line, line.len()).0.has_level()
+    says || super::native_stack::is_frame(line)
+        || shape::record_at(line, line.len()).0.has_level()
         || is_frame(line)
         || is_row(line)
         || ends::waits(line).is_some()

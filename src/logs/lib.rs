@@ -39,6 +39,7 @@ mod known;
 mod loggers;
 mod matcher;
 mod merge;
+mod native_stack;
 mod networks;
 mod order;
 mod own_events;

@@ -91,9 +91,23 @@ impl CountedLine<'_> {
         if !self.keeps_near {
             return None;
         }
-        let crashes = || memchr::memmem::find(self.text, b"egmentation fault").is_some();
-        let is_opened = self.text.trim_ascii_end().ends_with(b":") || crashes();
-        let lines = self.around.near(is_opened);
+        let crashes = || {
+            let words = [
+                &b"egmentation fault"[..],
+                b"Bus error",
+                b"SIGABRT",
+                b"Signal: Abort",
+            ];
+            let mut has = words
+                .iter()
+                .map(|word| memchr::memmem::find(self.text, word));
+            has.any(|at| at.is_some())
+        };
+        let lines = if crashes() {
+            self.around.stack(process(self.text))
+        } else {
+            self.around.near(self.text.trim_ascii_end().ends_with(b":"))
+        };
         (!lines.is_empty()).then(|| Box::new(NearLines(lines)))
     }
 
@@ -107,8 +121,21 @@ impl CountedLine<'_> {
 /// Lines that are kept on each side of the first line of an error, and bytes of each.
 const NEAR_LINES: usize = 3;
 const NEAR_BYTES: usize = 240;
-/// Lines that are kept below one that announces them: a list, or the stack of a crash.
+/// Lines that are kept below one that announces a list.
 const OPENED_LINES: usize = 8;
+
+/// The same of the stack of a crash, and bytes behind its line that are searched for it.
+const STACK_LINES: usize = 16;
+const STACK_WITHIN: usize = 8192;
+
+/// The process in front of a line of Open MPI, `[node-a:71] `, or nothing.
+fn process(line: &[u8]) -> &[u8] {
+    let line = line.trim_ascii_end();
+    let end = memchr::memchr(b']', line).filter(|_| line.starts_with(b"["));
+    let name = end.map_or(&b""[..], |end| &line[..=end]);
+    let is_of_process = memchr::memchr(b':', name).is_some() && !name.contains(&b' ');
+    if is_of_process { name } else { b"" }
+}
 
 /// The lines beside a line, those behind it first.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,6 +166,18 @@ impl Around<'_> {
         };
         let lines = after.take(behind).chain(before.take(ahead));
         lines
+            .map(|line| cut(line.trim_ascii_end(), NEAR_BYTES))
+            .collect()
+    }
+
+    /// The lines of the stack of a crash behind it, without those of other processes.
+    fn stack(&self, process: &[u8]) -> Vec<Vec<u8>> {
+        let after = self.block.get(self.end..).unwrap_or_default();
+        let after = &after[..after.len().min(STACK_WITHIN)];
+        let lines = after.split(|byte| *byte == b'\n');
+        let lines = lines.filter(|line| !line.trim_ascii().is_empty() && line.starts_with(process));
+        lines
+            .take(STACK_LINES)
             .map(|line| cut(line.trim_ascii_end(), NEAR_BYTES))
             .collect()
     }

@@ -27,6 +27,20 @@ static COUNT_OF_ZERO: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// The last line of a traceback.
+static LAST_LINE: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"^(?:\[\w+\]: ?)?(?:\w+\.)*(?P<class>[A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: *(?P<message>.*?))?\s*$",
+    )
+});
+
+/// A line of an exception that only passes on the one below it.
+static PASSES_ON: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"^(?:\[\w+\]: ?)?(?P<what>(?:\w+\.)+[A-Z]\w*: \S.{0,80}?) (?:raised|failed with|threw):\s*$",
+    )
+});
+
 /// What Megatron says before it writes a checkpoint; nothing else is in its line.
 static WRITES: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(
@@ -51,6 +65,8 @@ pub(super) struct Traceback {
     zero: Option<Vec<u8>>,
     /// What the program last said of a checkpoint that it writes, where a frame is of that.
     writes: Option<Vec<u8>>,
+    /// The exception that passes this one on, in the line above it.
+    outer: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +90,7 @@ impl Traceback {
             frames_above(above)
         };
         if frames.is_empty() {
-            frames = frames_below(below);
+            frames = frames_below(text, below);
         }
         let zero = has(b"ZeroDivisionError").then(|| {
             let within = &above[above.len().saturating_sub(COUNTS_WITHIN)..];
@@ -91,6 +107,7 @@ impl Traceback {
             frames,
             zero: zero.flatten(),
             writes: writes.flatten(),
+            outer: outer(above),
         }
     }
 
@@ -100,7 +117,8 @@ impl Traceback {
             size_of::<Frame>() + parts.iter().map(|part| part.len()).sum::<usize>()
         };
         let frames = self.frames.iter().map(of);
-        let others = [&self.zero, &self.writes].into_iter().flatten();
+        let others = [&self.zero, &self.writes, &self.outer];
+        let others = others.into_iter().flatten();
         frames.sum::<usize>() + others.map(Vec::len).sum::<usize>()
     }
 
@@ -116,16 +134,19 @@ impl Traceback {
 
     /// Where the exception was raised, where the program's own code was, and where its script.
     pub(super) fn places(&self) -> Vec<String> {
+        let outer = self.outer.iter();
+        let outer = outer.map(|word| WITHIN_OTHER.replace("{word}", &super::compose::shown(word)));
+        let mut texts: Vec<String> = outer.collect();
         let Some(inner) = self.frames.first() else {
-            return Vec::new();
+            return texts;
         };
         let code = super::compose::shown(&inner.code);
-        let mut texts = vec![match code.is_empty() || code.starts_with("raise ") {
+        texts.push(match code.is_empty() || code.starts_with("raise ") {
             true => RAISED.replace("{word}", &inner.at()),
             false => RAISED_BY
                 .replace("{word}", &inner.at())
                 .replace("{code}", &code),
-        }];
+        });
         if let Some(doing) = self.frames.iter().find_map(Frame::doing) {
             texts.push(doing.to_owned());
         }
@@ -161,6 +182,7 @@ const RAISED: &str = "raised at {word}";
 const RAISED_BY: &str = "raised at {word} by `{code}`";
 const CALLED: &str = "the program's own code calls it at {word}: `{code}`";
 const SCRIPT: &str = "the script calls it at {word}";
+const WITHIN_OTHER: &str = "it is passed on as {word}";
 const WRITING: &str = "a checkpoint was being written";
 /// What the program said before.
 const SAID: &str = "before it the log says `{word}`";
@@ -264,6 +286,14 @@ impl Frame {
     }
 }
 
+/// The exception in the line above one that it passes on: `a.BackendCompilerFailed: backend='b' raised:`.
+fn outer(above: &[u8]) -> Option<Vec<u8>> {
+    let above = above.strip_suffix(b"\n").unwrap_or(above);
+    let from = memchr::memrchr(b'\n', above).map_or(0, |at| at + 1);
+    let found = PASSES_ON.captures(&above[from..])?;
+    Some(cut(&found["what"], PART_BYTES))
+}
+
 /// Whether a line has a count that a division by zero may come from.
 pub(super) fn is_count_of_zero(line: &[u8]) -> bool {
     COUNT_OF_ZERO.is_match(line)
@@ -315,10 +345,11 @@ fn kept(mut frames: Vec<Frame>) -> Vec<Frame> {
     frames
 }
 
-/// The frames of the traceback that begins at the start of a text, innermost first.
-fn frames_below(text: &[u8]) -> Vec<Frame> {
-    let text = &text[..text.len().min(WITHIN)];
-    let mut lines = text.split(|byte| *byte == b'\n').peekable();
+/// The frames of the traceback that begins at the start of the lines below an exception, innermost first; none if it
+/// ends with another exception, such as that of a launcher.
+fn frames_below(exception: &[u8], below: &[u8]) -> Vec<Frame> {
+    let below = &below[..below.len().min(WITHIN)];
+    let mut lines = below.split(|byte| *byte == b'\n').peekable();
     let (mut frames, mut gap) = (Vec::new(), 0);
     while let Some(line) = lines.next() {
         if let Some(mut frame) = Frame::of(line) {
@@ -328,6 +359,9 @@ fn frames_below(text: &[u8]) -> Vec<Frame> {
         } else {
             gap += 1;
         }
+        if !frames.is_empty() && gap > 0 && is_of_other(line, exception) {
+            return Vec::new();
+        }
         let ends = !frames.is_empty() && memchr::memmem::find(line, b"Error").is_some() && gap > 1;
         if ends || gap > GAP_MAX {
             break;
@@ -335,6 +369,19 @@ fn frames_below(text: &[u8]) -> Vec<Frame> {
     }
     frames.reverse();
     kept(frames)
+}
+
+/// Whether a line is the last one of a traceback of another exception: neither its class nor its message is in the
+/// text of this one.
+fn is_of_other(line: &[u8], exception: &[u8]) -> bool {
+    let Some(found) = LAST_LINE.captures(line) else {
+        return false;
+    };
+    let is_in = |name: &str| {
+        let part = found.name(name).map_or(&b""[..], |part| part.as_bytes());
+        !part.is_empty() && memchr::memmem::find(exception, part).is_some()
+    };
+    !is_in("class") && !is_in("message")
 }
 
 /// The code of a frame: the line below it, behind the same prefix.
@@ -413,6 +460,17 @@ mod tests {
     }
 
     #[test]
+    fn the_exception_that_passes_another_on_is_told() {
+        let line = "[rank0]: RuntimeError: not all inputs are used";
+        let text = format!(
+            "[rank0]:     raise RuntimeError(\n[rank0]: torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\n{line}\n"
+        );
+        let expected =
+            "it is passed on as torch._dynamo.exc.BackendCompilerFailed: backend='inductor'";
+        assert_eq!(of(&text, line).places(), [expected]);
+    }
+
+    #[test]
     fn a_count_of_zero_is_found_before_a_division_by_it() {
         let line = "ZeroDivisionError: integer division or modulo by zero";
         let check = |text: &str, expected: Option<&str>| {
@@ -426,6 +484,23 @@ mod tests {
         check("num_batches = 0", Some("num_batches = 0"));
         check("number of epochs 6, loss 0.1", None);
         check("steps: 10", None);
+    }
+
+    #[test]
+    fn a_traceback_below_that_ends_with_another_exception_is_not_of_the_line() {
+        let check = |last: &str, count: usize| {
+            let line = "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.yaml'";
+            let text = format!(
+                "^^^ ^^^\n{line}\nTraceback (most recent call last):\n  File \"/opt/bin/torchrun\", line 8, in <module>\n    sys.exit(main())\n{last}\n"
+            );
+            assert_eq!(of(&text, line).places().len(), count, "{text}");
+        };
+        check(
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+            0,
+        );
+        check("FileNotFoundError: [Errno 2] No such file", 1);
+        check("app.OtherError: No such file or directory", 1);
     }
 
     proptest! {

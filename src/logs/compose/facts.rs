@@ -102,6 +102,9 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
         if seen.sample.ends_with(b":") {
             found.extend(listed(seen));
         }
+        for frame in crate::native_stack::told(seen.near_lines()) {
+            add(frame, meaning, &mut found);
+        }
     }
     let is_told = |fact: &String| {
         let told = RANK.captures(fact.as_bytes());

@@ -4,6 +4,7 @@
 mod claims;
 mod connections;
 mod facts;
+mod hosts;
 mod meeting;
 mod names;
 mod ranking;
@@ -249,6 +250,7 @@ impl Compose<'_> {
             |place| self.ends_with(place),
             |place| self.goes_on(place),
         );
+        self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);
         super::promises::keep(report);
     }
