@@ -78,7 +78,7 @@ static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
 /// A line that a logger calls a warning: healthy jobs log such failures, so they are only told.
 static WARNING: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^\[?W\d{3,4} |^\[[-\d]+ [\d:,.]+ W \d|won't affect|(?:^|[\s\[(|<"])(?:WARNING|WARN)\b|:WARNING:"#,
+        r#"^\[?W\d{3,4} |^\[[-\d]+ [\d:,.]+ W \d|won't affect|Setup Custom allreduce failed|(?:^|[\s\[(|<"])(?:WARNING|WARN)\b|:WARNING:"#,
     )
 });
 

@@ -95,24 +95,25 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
     let is_unexplained = only_quotes || signature.is_some_and(|one| one.fallback);
     let has_below = signature.is_some_and(|one| one.below.is_some());
     let names_no_cause = has_below || signature.is_some_and(|one| one.role != Role::Cause);
-    let below = finding.after.as_deref().filter(|_| has_below);
+    // The message of an error whose line ends with a colon goes on below.
+    let goes_on = only_quotes && finding.sample.trim_end().ends_with(':');
+    let below = finding.after.as_deref();
+    let below = below.filter(|_| has_below || goes_on);
     let of_below = below.and_then(of);
     let of_line = of(&finding.sample);
-    let found = match of_line {
-        // A wording that names one failure is before the error below it.
-        Some((_, Kind::Exact)) => of_line,
-        _ => of_below
-            .filter(|(_, kind)| !matches!(kind, Kind::Vague))
-            .or(of_line),
-    };
-    let Some((reason, kind)) = found else {
+    // A wording that names one failure is before the error below it.
+    let told_below = of_below.filter(|(_, kind)| !matches!(kind, Kind::Vague));
+    let told_below = told_below.filter(|_| !matches!(of_line, Some((_, Kind::Exact))));
+    let source = below.filter(|_| told_below.is_some());
+    let source = source.unwrap_or(&finding.sample);
+    let Some((reason, kind)) = told_below.or(of_line) else {
         return;
     };
     if matches!(kind, Kind::Vague) && !only_quotes {
         return;
     }
-    let cause = numbers::fill(reason.cause, finding.sample.as_bytes());
-    let next = numbers::fill(reason.next, finding.sample.as_bytes());
+    let cause = numbers::fill(reason.cause, source.as_bytes());
+    let next = numbers::fill(reason.next, source.as_bytes());
     let is_first = finding.role == Role::General;
     if is_unexplained {
         finding.causes = vec![cause];

@@ -80,7 +80,7 @@ pub(super) const OF_RDMA: &[Reason] = &[
         next: "read the first error of the same connection, and the peer's log before this time",
     },
     Reason {
-        words: r"(?:create|modify|open|query|post|alloc)\w*.{0,24}\b(?:qp|cq|srq|pd|ah|queue pair|address handle|completion queue|device context)\b.{0,60}fail|fail.{0,40}\b(?:create|modify|open|query|post|alloc)\w*.{0,24}\b(?:qp|cq|srq|pd|queue pair|address handle|completion queue|device context)\b|ibv_\w+ (?:failed|returned)|\bgid\b.{0,40}(?:not found|invalid|fail)",
+        words: r"(?:create|modify|open|query|post|alloc)\w*.{0,24}\b(?:qp|cq|srq|pd|ah|queue pair|address handle|completion queue|device context)\b.{0,60}fail|fail.{0,40}\b(?:create|modify|open|query|post|alloc)\w*.{0,24}\b(?:qp|cq|srq|pd|queue pair|address handle|completion queue|device context)\b|ibv_(?:[a-qs-z]|r[a-df-z])\w+ (?:failed|returned)|\bgid\b.{0,40}(?:not found|invalid|fail)",
         cause: "the RDMA device refused to make a connection: a port is down, the GID does not fit, or the container lacks its device or locked memory",
         next: "`ibv_devinfo`, `show_gids` and `ulimit -l` in the container",
     },

@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "connect*172.17.0.*refused|connect*172.17.0.*timed out|connect*172.17.0.*failed|connect*172.18.0.*failed|connect*172.18.0.*refused|connect*172.18.0.*timed out|172.17.0.*connect*refused",
+        cause: "the address is one of a bridge of Docker, which every host has for itself: the peer told the address of the wrong interface",
+        next: "set the interface that all nodes share: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or UCX_NET_DEVICES; `ip -br addr` lists them",
+    },
+    Reason {
+        words: "system error: 10013|errno: 10013|winerror 10013",
+        cause: "Windows does not let this process have the port: it is in a range that Windows reserves, or another process holds it for itself",
+        next: "`netsh interface ipv4 show excludedportrange protocol=tcp` lists the reserved ranges; choose another MASTER_PORT",
+    },
+    Reason {
         words: "connect [127.0.1.1]*connection refused",
         cause: "the peer told a loopback address: its own name resolves to 127.0.1.1 on its host, so the others look for it on their own node",
         next: "`getent hosts $(hostname)` on every node must give the address of its network: correct /etc/hosts, or set GLOO_SOCKET_IFNAME",

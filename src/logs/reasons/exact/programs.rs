@@ -5,6 +5,26 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "run initialization has timed out",
+        cause: "Weights & Biases did not answer when the run was begun: this node has no way to its service, or the service is slow",
+        next: "`curl https://api.wandb.ai` from this node; log offline, or switch the logger off",
+    },
+    Reason {
+        words: "no nvml device handle",
+        cause: "NCCL has no handle of NVML for a GPU: the GPU is not one that the driver's library lists in this process, or the library and the driver do not fit",
+        next: "`nvidia-smi -L` in the container, beside CUDA_VISIBLE_DEVICES; compare the releases of libnvidia-ml and of the driver",
+    },
+    Reason {
+        words: "failed to refresh the dynamic linker cache",
+        cause: "ldconfig could not be run in the image: the image has none, as images of Alpine, or is of another kind of processor",
+        next: "use an image with glibc; run `ldconfig` in the image without the container toolkit",
+    },
+    Reason {
+        words: "was really called - needs a native",
+        cause: "the program calls a function that is only a stand-in on this platform: the package was built without its kernels for these GPUs",
+        next: "build or install the package for this platform, or switch the feature off that calls the function",
+    },
+    Reason {
         words: "failed to lock sat tree|lock sat tree",
         cause: "SHARP could not lock a tree of the switches: another job holds it, or the aggregation manager gave no resources",
         next: "read the log of sharp_am on the fabric's manager; run without SHARP (NCCL_COLLNET_ENABLE=0) until then",
