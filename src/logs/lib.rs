@@ -63,6 +63,7 @@ mod traceback;
 #[cfg(test)]
 mod variables;
 mod waits_at_end;
+mod wrapped;
 
 pub use catalogue::{SignatureCatalogue, SignatureCatalogueError};
 pub use check::{SignatureMistake, check_folder};

@@ -17,6 +17,7 @@ impl Tally {
         self.lines += other.lines;
         self.matched_lines += other.matched_lines;
         self.filtered_records += other.filtered_records;
+        self.has_peer_channels |= other.has_peer_channels;
         other
             .seen
             .into_iter()

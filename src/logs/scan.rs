@@ -263,6 +263,7 @@ impl<'a> Worker<'a> {
             lines: 0,
         };
         self.counter.harness.read_front(block);
+        self.counter.tally.see_peer_channels(block);
         // An escape sequence may be within a literal, which only one of the two ways would find.
         if memchr(ESCAPE, block).is_some() {
             self.search(&mut at, true);
@@ -309,6 +310,11 @@ impl<'a> Worker<'a> {
             Some(scratch) => shape::without_escapes(line, scratch),
             None => line,
         };
+        let joined = super::wrapped::join(line, &at.block[end..]);
+        let (line, end, more) = match &joined {
+            Some(joined) => (joined.text.as_slice(), end + joined.size, joined.lines),
+            None => (line, end, 0),
+        };
         let place = at.place(self.counter.file);
         let around = Around {
             block: at.block,
@@ -318,7 +324,7 @@ impl<'a> Worker<'a> {
         self.counter
             .line(self.parser.parse(line), line, place, around);
         at.from = at.block.len().min(end + 1);
-        at.lines += usize::from(end < at.block.len());
+        at.lines += more + usize::from(end < at.block.len());
         let behind = &at.block[at.from..];
         self.counter.harness.read_table(at.lines as u32, behind);
     }

@@ -115,6 +115,8 @@ pub(super) struct Tally {
     pub matched_lines: u64,
     /// Records with a signature that the filter left out.
     pub filtered_records: u64,
+    /// Whether a channel of NCCL goes by peer access between GPUs of a node.
+    pub has_peer_channels: bool,
     pub speakers: Vec<Speaker>,
     numbers: HashMap<Speaker, u32>,
     /// Numbers of recent speakers, by a hash of process id and host.
@@ -196,6 +198,13 @@ impl Tally {
         });
         self.recent[place] = number;
         number
+    }
+
+    /// Looks for a channel by peer access. Such lines are many, so that they have no signature.
+    pub(super) fn see_peer_channels(&mut self, block: &[u8]) {
+        if !self.has_peer_channels {
+            self.has_peer_channels = memchr::memmem::find(block, b" via P2P/").is_some();
+        }
     }
 
     pub(super) fn number(&mut self, speaker: Speaker) -> u32 {

@@ -10,14 +10,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Hosts that are named of each network.
 const HOSTS_NAMED: usize = 4;
+/// The plugin of libfabric says that it could not be initialized, so that NCCL does not use it.
+const OFI_OFF: &str = "ofi-init-failed";
 /// Words in the names of signatures on lines of NCCL and of programs that use it.
 const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
+
+/// What moves data between GPUs of a node.
+const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 
 /// Words of lines that tell of what moves data where no network is named.
 const OF_OTHERS: [(&[&[u8]], &str); 6] = [
     (
         &[b"transport/p2p.c", b"P2P/IPC", b"P2P/CUMEM", b"P2P/direct"],
-        "peer access between GPUs of a node (P2P)",
+        OF_PEERS,
     ),
     (
         &[b"transport/shm.c", b"/dev/shm/nccl-", b"via SHM/"],
@@ -28,7 +33,12 @@ const OF_OTHERS: [(&[&[u8]], &str); 6] = [
         "an external network plugin of NCCL, whose name no line tells",
     ),
     (
-        &[b"transport: IBGDA", b"transport: ibrc"],
+        &[
+            b"transport: IBGDA",
+            b"transport: ibrc",
+            b"ibgda.cpp",
+            b"ibrc.cpp",
+        ],
         "NVSHMEM's transports over InfiniBand or RoCE, which failed",
     ),
     (&[b"NIXL_ERR", b"nixl"], "NIXL, which mostly uses UCX"),
@@ -112,7 +122,9 @@ impl Compose<'_> {
                 .iter()
                 .any(|(_, _, end)| memchr::memmem::find(&end.last.text, word).is_some())
         };
-        let of = OF_OTHERS.iter().filter(|(words, _)| words.iter().any(has));
+        let is_peer = |what: &str| what == OF_PEERS && self.tally.has_peer_channels;
+        let of = OF_OTHERS.iter();
+        let of = of.filter(|(words, what)| is_peer(what) || words.iter().any(has));
         let of: Vec<&str> = of.map(|(_, what)| *what).collect();
         match of.as_slice() {
             [] => "no line names a network; NCCL logs it at INFO only".to_owned(),
@@ -234,6 +246,9 @@ impl Compose<'_> {
             }
             let names = names.into_iter().filter(|one| Some(one.1) == proof);
             all.extend(names.map(|(name, proof)| (speaker, name, proof)));
+        }
+        if strongest <= Some(Proof::Up) && self.any_seen(&[OFI_OFF.to_owned()]) {
+            all.retain(|(_, name, _)| kind(&shown(name)) != "ofi");
         }
         if strongest == Some(Proof::Loaded) && self.fails() {
             return Vec::new();
