@@ -19,7 +19,7 @@ use super::parser::{ParsedLine, Parser};
 use super::seen::{Around, Place};
 use super::shape;
 use super::signature::Fact;
-use super::traceback::{is_before_writing, is_count_of_zero, is_frame};
+use super::traceback::{is_before_writing, is_count_of_zero, is_frame, is_rest};
 use std::io::{self, Cursor, Read};
 
 /// What stands for a line that is not known.
@@ -117,11 +117,21 @@ impl<'a> Search<'a> {
         for (number, raw) in self.lines.iter().enumerate() {
             let line = raw.strip_suffix(b"\r").unwrap_or(raw);
             let line = shape::without_escapes(line, &mut scratch);
+            let joined = super::wrapped::join(line, &self.log[start + raw.len()..]);
+            let (line, more) = match &joined {
+                Some(joined) => (joined.text.as_slice(), joined.lines),
+                None => (line, 0),
+            };
             let parsed = parser.parse(line);
             let is_of_traceback =
                 divides_by_zero && is_count_of_zero(line) || writes && is_before_writing(line);
             if is_known(parsed, line) || is_of_traceback {
-                self.mark(number, 1);
+                self.mark(number, 1 + more);
+            }
+            let goes_on = line.trim_ascii_end().ends_with(b":") && says_error(parsed, line);
+            let next = self.lines.get(number + 1);
+            if goes_on && next.is_some_and(|next| next.starts_with(b" ")) {
+                self.mark(number + 1, 1);
             }
             let end = start + raw.len();
             self.mark_behind(
@@ -189,6 +199,12 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Whether a line is an error of a program, whose message may go on below.
+fn says_error(parsed: &ParsedLine, line: &[u8]) -> bool {
+    let mut records = parsed.records.iter();
+    records.any(|record| record.found.is_empty() && record.error(line).is_some())
+}
+
 /// Whether a line is of a known form by itself.
 fn is_known(parsed: &ParsedLine, line: &[u8]) -> bool {
     let says = parsed.records.iter().any(|record| {
@@ -197,7 +213,8 @@ fn is_known(parsed: &ParsedLine, line: &[u8]) -> bool {
             || record.notice(line).is_some()
             || record.stated(line).is_some()
     });
-    says || super::native_stack::is_frame(line)
+    says || is_rest(line)
+        || super::native_stack::is_frame(line)
         || shape::record_at(line, line.len()).0.has_level()
         || is_frame(line)
         || is_row(line)

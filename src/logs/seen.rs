@@ -276,9 +276,15 @@ impl SeenShape {
     }
 }
 
-/// Whether a line only passes on an exception of a worker: `Caught KeyError in DataLoader worker process 0.`
+/// Whether a line only passes on an exception of a worker: `Caught KeyError in DataLoader worker process 0.`, or what
+/// Ray says of an actor whose start failed.
 pub(super) fn wraps(line: &[u8]) -> bool {
-    memchr::memmem::find(line, b"Error: Caught ").is_some()
+    const WRAPS: [&[u8]; 2] = [
+        b"Error: Caught ",
+        b"The actor died because of an error raised in its creation task, ",
+    ];
+    let mut has = WRAPS.iter().map(|words| memchr::memmem::find(line, words));
+    has.any(|at| at.is_some())
 }
 
 pub(super) fn cut(text: &[u8], size: usize) -> Vec<u8> {

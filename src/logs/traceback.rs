@@ -41,6 +41,19 @@ static PASSES_ON: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// Lines of a message that are searched for the error with which it ends.
+const MESSAGE_LINES: usize = 12;
+static REST: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(r#"^[A-Z]\w+(?:Error|Exception)(?:\(["'].{4,}["'],?\)|: \S.*)$"#)
+});
+
+/// A worker in the line that opens a traceback, as SGLang and others write it.
+static WORKER: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"^\[(?:[-\d]+[ T][\d:.,]+ )?(?P<worker>(?:[DTPE]P\d+ ?){1,4})\]|\(pid=(?P<pid>\d+), ip=(?P<ip>[\d.]+)",
+    )
+});
+
 /// What Megatron says before it writes a checkpoint; nothing else is in its line.
 static WRITES: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(
@@ -67,6 +80,10 @@ pub(super) struct Traceback {
     writes: Option<Vec<u8>>,
     /// The exception that passes this one on, in the line above it.
     outer: Option<Vec<u8>>,
+    /// Who raised it, in the line that opens the traceback: `[TP0] Scheduler hit an exception: Traceback ...`.
+    worker: Option<Vec<u8>>,
+    /// The error that a message of several lines ends with, where its first line names none.
+    rest: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +125,8 @@ impl Traceback {
             zero: zero.flatten(),
             writes: writes.flatten(),
             outer: outer(above),
+            worker: worker(above),
+            rest: rest(text, below),
         }
     }
 
@@ -117,9 +136,15 @@ impl Traceback {
             size_of::<Frame>() + parts.iter().map(|part| part.len()).sum::<usize>()
         };
         let frames = self.frames.iter().map(of);
-        let others = [&self.zero, &self.writes, &self.outer];
-        let others = others.into_iter().flatten();
+        let parts = [&self.outer, &self.worker, &self.rest];
+        let others = [&self.zero, &self.writes].into_iter().chain(parts);
+        let others = others.flatten();
         frames.sum::<usize>() + others.map(Vec::len).sum::<usize>()
+    }
+
+    /// The error with which the message ends.
+    pub(super) fn rest(&self) -> Option<String> {
+        self.rest.as_deref().map(super::compose::shown)
     }
 
     /// The part of the program that the innermost frame with a known name is in.
@@ -137,6 +162,11 @@ impl Traceback {
         let outer = self.outer.iter();
         let outer = outer.map(|word| WITHIN_OTHER.replace("{word}", &super::compose::shown(word)));
         let mut texts: Vec<String> = outer.collect();
+        let said = |part: &Option<Vec<u8>>, text: &str| {
+            let part = part.as_deref().map(super::compose::shown)?;
+            Some(text.replace("{word}", &part))
+        };
+        texts.extend(said(&self.worker, OF_WORKER));
         let Some(inner) = self.frames.first() else {
             return texts;
         };
@@ -182,6 +212,7 @@ const RAISED: &str = "raised at {word}";
 const RAISED_BY: &str = "raised at {word} by `{code}`";
 const CALLED: &str = "the program's own code calls it at {word}: `{code}`";
 const SCRIPT: &str = "the script calls it at {word}";
+const OF_WORKER: &str = "it is of {word}";
 const WITHIN_OTHER: &str = "it is passed on as {word}";
 const WRITING: &str = "a checkpoint was being written";
 /// What the program said before.
@@ -292,6 +323,43 @@ fn outer(above: &[u8]) -> Option<Vec<u8>> {
     let from = memchr::memrchr(b'\n', above).map_or(0, |at| at + 1);
     let found = PASSES_ON.captures(&above[from..])?;
     Some(cut(&found["what"], PART_BYTES))
+}
+
+/// Who a traceback is of, by the line that opens it, or right above an exception without one.
+fn worker(above: &[u8]) -> Option<Vec<u8>> {
+    let above = &above[above.len().saturating_sub(WITHIN)..];
+    let above = above.strip_suffix(b"\n").unwrap_or(above);
+    let mut lines = above.rsplit(|byte| *byte == b'\n');
+    let opens = |line: &&[u8]| {
+        let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
+        has(b"Traceback (most recent")
+            || has(b" hit an exception")
+            || has(b", ip=") && has(b"(pid=")
+    };
+    let opening = lines.find(opens)?;
+    let found = WORKER.captures(opening)?;
+    if let Some(address) = found.name("ip") {
+        let text = [b"pid ", &found["pid"], b" on ", address.as_bytes()].concat();
+        return Some(cut(&text, PART_BYTES));
+    }
+    let worker = found.name("worker")?.as_bytes();
+    Some(cut(worker.trim_ascii_end(), PART_BYTES))
+}
+
+/// The error with which the message of an exception ends, if its first line has no more than a place.
+fn rest(text: &[u8], below: &[u8]) -> Option<Vec<u8>> {
+    if !text.trim_ascii_end().ends_with(b":") {
+        return None;
+    }
+    let lines = below.split(|byte| *byte == b'\n').take(MESSAGE_LINES);
+    let mut lines = lines.take_while(|line| !is_frame(line));
+    let line = lines.find(|line| is_rest(line))?;
+    Some(cut(line.trim_ascii(), PART_BYTES))
+}
+
+/// Whether a line is an exception as Python writes one within a message: `AttributeError("'NoneType' object ...")`.
+pub(super) fn is_rest(line: &[u8]) -> bool {
+    REST.is_match(line.trim_ascii())
 }
 
 /// Whether a line has a count that a division by zero may come from.
@@ -457,6 +525,18 @@ mod tests {
             own,
             Some(("/w/train.py:7".to_owned(), "model(x)".to_owned()))
         );
+    }
+
+    #[test]
+    fn the_worker_and_the_error_behind_a_place_are_told() {
+        let line = "triton.compiler.errors.CompilationError: at 142:16:";
+        let text = format!(
+            "[2026-11-20 08:14:04 DP1 TP0] Scheduler hit an exception: Traceback (most recent call last):\n{line}\n    a = tl.load(\n    ^\nAttributeError(\"'NoneType' object has no attribute 'type'\")\n"
+        );
+        let traceback = of(&text, line);
+        let rest = "AttributeError(\"'NoneType' object has no attribute 'type'\")";
+        assert_eq!(traceback.rest().as_deref(), Some(rest));
+        assert_eq!(traceback.places(), ["it is of DP1 TP0"]);
     }
 
     #[test]

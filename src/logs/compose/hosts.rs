@@ -20,10 +20,10 @@ const NAMED: &str = "the log names host {word}";
 /// Most hosts of a finding's own lines that are named.
 const OWN_MAX: usize = 2;
 
-/// A host in a line of Open MPI, of Slurm, or of torchrun's table.
+/// A host in a line of Open MPI, of UCX, of Slurm, or of torchrun's table.
 static HOST: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^\[(?P<ompi>[A-Za-z][\w.-]*):\d+\] |\bsrun: error: (?P<srun>[A-Za-z][\w.-]*): task|^torchrun saw rank \d+ on (?P<torchrun>[A-Za-z][^\s,]*) fail first",
+        r"^\[(?P<ompi>[A-Za-z][\w.-]*):\d+\] |\[(?P<ucx>[A-Za-z][\w.-]*):\d+ *:\d+\] +\w+\.c:\d+ |\bsrun: error: (?P<srun>[A-Za-z][\w.-]*): task|^torchrun saw rank \d+ on (?P<torchrun>[A-Za-z][^\s,]*) fail first",
     )
 });
 
@@ -31,6 +31,7 @@ fn host_in(text: &[u8]) -> Option<String> {
     let found = HOST.captures(text)?;
     let host = found
         .name("ompi")
+        .or(found.name("ucx"))
         .or(found.name("srun"))
         .or(found.name("torchrun"))?;
     Some(super::shown(host.as_bytes()))
@@ -145,6 +146,10 @@ mod tests {
         check(
             "torchrun saw rank 6 on node-a.example fail first: exit 1",
             Some("node-a.example"),
+        );
+        check(
+            "1: [1795162444.5] [node-b:5215 :0]            sock.c:325  UCX  ERROR   a",
+            Some("node-b"),
         );
         check("[1,0]<stderr>: node-a", None);
         check("[12:71] a", None);

@@ -288,7 +288,10 @@ impl Compose<'_> {
             let error = values.as_ref().and_then(|values| values.get("error"));
             let text = match signature {
                 Some(_) => own_words(error.unwrap_or_default(), &finding.sample),
-                None => headline(&finding.sample),
+                None => match goes_on_below(&finding.sample, finding.after.as_deref()) {
+                    Some(below) => format!("{} {below}", headline(&finding.sample)),
+                    None => headline(&finding.sample),
+                },
             };
             let beside = self.beside(finding, signature.map(|(_, number)| number));
             super::reasons::tell_of_beside(finding, &beside, headline);
@@ -531,6 +534,14 @@ impl Compose<'_> {
             return finding;
         }
         let frames = first.and_then(|seen| seen.traceback.as_deref());
+        let finding = match frames.and_then(|frames| frames.rest()) {
+            Some(rest) => SignatureFinding {
+                meaning: format!("{} {rest}", finding.meaning),
+                after: Some(rest),
+                ..finding
+            },
+            None => finding,
+        };
         let frames = frames.map_or(Vec::new(), super::traceback::Traceback::places);
         let mut lines: Vec<&SeenLines> = seen().collect();
         lines.sort_unstable_by_key(|seen| seen.first);
@@ -867,6 +878,10 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         phase: None,
         meaning: {
             let text = headline(&warning.sample);
+            let text = match goes_on_below(&warning.sample, warning.after.as_deref()) {
+                Some(below) => format!("{text} {below}"),
+                None => text,
+            };
             let facts = facts::of_text(&text, &warning.sample);
             let meaning =
                 format!("a warning or an error that tcpxctl has no signature for: {text}");
@@ -880,6 +895,14 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         before: warning.before.clone(),
         after: warning.after.clone(),
     }
+}
+
+/// The indented line below an error that ends with a colon: its message goes on there.
+fn goes_on_below<'a>(line: &str, after: Option<&'a str>) -> Option<&'a str> {
+    let after = after.filter(|_| line.trim_end().ends_with(':'))?;
+    let is_frame = crate::traceback::is_frame(after.as_bytes());
+    let text = after.trim();
+    (after.starts_with(' ') && !is_frame && !text.is_empty()).then_some(text)
 }
 
 /// The line of NCCL right beside a line that quotes it, which has the header; otherwise that line.

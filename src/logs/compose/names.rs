@@ -27,6 +27,8 @@ static GPU: LazyLock<Regex> = LazyLock::new(|| regex(r"\bGPU ?\d+\b"));
 static DIED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?P<host>[\w.-]+): rank (?P<rank>\d+) died"));
 
+/// What a finding on an exception says of its place.
+const RAISED: &str = "; raised at ";
 const ROOT_CAUSE: &str = "torchrun-root-cause";
 const DIED_OF_SIGNAL: &str = "rank-died-signal";
 /// Two lines of PyTorch on one watchdog; the second has the time.
@@ -45,7 +47,10 @@ pub(super) fn name(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> b
 
 /// The rank that a finding's only process is.
 fn rank_of(finding: &SignatureFinding) -> Option<&str> {
-    let [process] = finding.processes.as_slice() else {
+    // Lines of a rank without its prefix are of the file.
+    let named = finding.processes.iter();
+    let mut named = named.filter(|one| **one != finding.first.file);
+    let (process, None) = (named.next()?, named.next()) else {
         return None;
     };
     let (_, rank) = process.rsplit_once(" rank ")?;
@@ -162,7 +167,10 @@ fn name_ranks(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) 
             (Some(rank), Some(of), _) => format!("it is of rank {rank} on {}", of.host),
             (Some(rank), None, _) => format!("it is of rank {rank}"),
             // The processes of one line share its stream, so a table of one rank is of its exception.
-            (None, _, Some(root)) if quotes(&finding.signature) && of_one_file(finding) => {
+            (None, _, Some(root))
+                if (quotes(&finding.signature) || finding.meaning.contains(RAISED))
+                    && of_one_file(finding) =>
+            {
                 root_follows = true;
                 format!("torchrun names rank {} on {}", root.rank, root.host)
             }
