@@ -106,12 +106,16 @@ impl Compose<'_> {
         first: &SignatureFinding,
         others: &[SignatureFinding],
     ) -> BTreeSet<String> {
-        let of_speaker =
-            |(speaker, _): (u32, &SeenLines)| match self.tally.speakers.get(speaker as usize)? {
-                Speaker::Process { host, .. } => Some(super::shown(host)),
-                _ => None,
-            };
-        let speakers = self.lines_of_file(first).filter_map(of_speaker);
+        let of_speaker = |speaker: u32| match self.tally.speakers.get(speaker as usize)? {
+            Speaker::Process { host, .. } => Some(super::shown(host)),
+            _ => None,
+        };
+        let is_of_file = |file: u32| self.files.get(file as usize) == Some(&first.first.file);
+        let ends = self.tally.ends.iter();
+        let ends = ends.filter(|(file, ..)| is_of_file(*file));
+        let ends = ends.map(|(_, speaker, _)| speaker);
+        let speakers = self.lines_of_file(first).map(|(speaker, _)| speaker);
+        let speakers = speakers.chain(ends).filter_map(of_speaker);
         let lines = self
             .lines_of_file(first)
             .filter_map(|(_, seen)| host_in(&seen.sample));

@@ -98,6 +98,8 @@ const NICS_USED: &str = "nccl-ib-used";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
+/// Most ranks that are named as absent from a collective.
+const ABSENT_MAX: usize = 4;
 /// What NCCL says of kernels that want more of a GPU's shared memory than there is.
 const MORE_SHARED_MEMORY: &str = "nccl-shared-memory-exceeds";
 /// Most lines behind an error with which a log ends.
@@ -226,6 +228,8 @@ impl Compose<'_> {
         self.tell_of_shared_memory(&mut report.findings);
         self.tell_of_sizes(&mut report.findings);
         self.tell_of_other_collective(&mut report.findings);
+        self.tell_of_absent_ranks(&mut report.findings);
+        tell_of_launchers(&mut report.findings);
         tell_of_lost_settings(&mut report.findings);
         self.know_level(&mut report.findings);
         self.tell_own_words(&mut report.findings);
@@ -784,6 +788,54 @@ impl Compose<'_> {
         }
     }
 
+    /// Names the ranks that log other lines and none on the collective in which all others wait. What such ranks report
+    /// of a lost connection followed, if every other rank was in it: its watchdog ended one of these.
+    fn tell_of_absent_ranks(&self, findings: &mut [SignatureFinding]) {
+        let waits: BTreeSet<(&[u8], u64)> = self
+            .waiting()
+            .map(|(wait, _)| (wait.group.as_slice(), wait.sequence))
+            .collect();
+        let waiting: BTreeSet<u32> = self.waiting().map(|(_, rank)| rank).collect();
+        if waits.len() != 1 || waiting.len() < 2 {
+            return;
+        }
+        // Only lines of known forms count: others do not leave in a bundle.
+        let seen = self.tally.seen.keys().map(|(_, speaker)| speaker);
+        let shapes = self.tally.shapes.values();
+        let speakers = seen.chain(shapes.flat_map(|shape| shape.last.keys()));
+        let ranks = speakers.filter_map(|one| match self.tally.speakers.get(*one as usize) {
+            Some(Speaker::Rank { rank, .. }) => Some(*rank),
+            _ => None,
+        });
+        let absent: BTreeSet<u32> = ranks.filter(|rank| !waiting.contains(rank)).collect();
+        if absent.is_empty() || absent.len() > ABSENT_MAX || absent.len() >= waiting.len() {
+            return;
+        }
+        let are_all = (0..)
+            .zip(waiting.union(&absent))
+            .all(|(number, rank)| number == *rank);
+        let Some(timeout) = findings.iter_mut().find(|one| one.signature == TIMEOUT) else {
+            return;
+        };
+        let names: Vec<String> = absent.iter().map(u32::to_string).collect();
+        timeout.meaning = format!(
+            "{}; rank {} did not wait in it",
+            timeout.meaning,
+            names.join(", ")
+        );
+        let is_absent = |name: &String| {
+            let rank = name.rsplit_once(" rank ");
+            let rank = rank.and_then(|(_, rank)| rank.parse().ok());
+            rank.is_some_and(|rank: u32| absent.contains(&rank))
+        };
+        for finding in findings.iter_mut().filter(|_| are_all) {
+            let is_loss = crate::reasons::is_loss(&finding.sample);
+            if is_loss && finding.processes.iter().all(is_absent) {
+                finding.role = Role::Consequence;
+            }
+        }
+    }
+
     /// Ranks by the collective that they wait for.
     fn waits(&self) -> Vec<CollectiveWait> {
         let mut by = BTreeMap::<Wait, Vec<u32>>::new();
@@ -963,6 +1015,26 @@ fn tell_of_lost_settings(findings: &mut [SignatureFinding]) {
     };
     for finding in findings.iter_mut().filter(|one| one.signature == ALONE) {
         finding.meaning = format!("{}; {lost}", finding.meaning);
+    }
+}
+
+/// PyTorch's store whose port is in use, what it then says once for each process that wants to serve it, and the
+/// cause where several do.
+const PORT_IN_USE: &str = "torch-port-in-use";
+const NO_LISTENER: &str = "has failed to listen on any local network address";
+const SEVERAL: &str = "several processes want to serve the store at once: more than one launcher runs per node, as with several tasks of srun per node, or every rank is started as rank 0";
+
+/// Tells of several launchers where more than one process found the port of the store in use.
+fn tell_of_launchers(findings: &mut [SignatureFinding]) {
+    let says = |one: &&SignatureFinding| {
+        one.signature == UNKNOWN_WARNING && one.sample.contains(NO_LISTENER)
+    };
+    let count = findings.iter().find(says).map_or(0, |one| one.count);
+    let mut of = findings
+        .iter_mut()
+        .filter(|one| one.signature == PORT_IN_USE);
+    if let Some(finding) = of.next().filter(|_| count > 1) {
+        finding.causes.insert(0, SEVERAL.to_owned());
     }
 }
 
