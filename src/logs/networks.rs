@@ -90,6 +90,7 @@ pub(super) fn of_warning(message: &[u8]) -> Option<&[u8]> {
         b"not find",
         b"no device",
         b"to open device",
+        b"usable provider",
     ];
     let is_absent = absent
         .iter()

@@ -5,6 +5,21 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "page not present or supervisor privilege",
+        cause: "a kernel accessed memory that is not mapped for this GPU: an index out of range, memory that was freed, or memory of another GPU without peer access",
+        next: "run with AMD_SERIALIZE_KERNEL=3 to see the kernel; compare the kernels' sizes with their buffers",
+    },
+    Reason {
+        words: "hsa_status_error_out_of_resources",
+        cause: "the runtime of ROCm could not get a resource for a queue: the GPU's memory is full, too many processes use it, or a kernel wants more scratch memory or registers than there are",
+        next: "`rocm-smi --showpids --showmeminfo vram` on the node; fewer processes per GPU",
+    },
+    Reason {
+        words: "failed to initialize nvml: unknown error",
+        cause: "the container lost its GPUs while it ran: systemd reloaded and took the rights to its devices, or the driver was restarted",
+        next: "start the container again; with cgroup v2, give the devices with --device, or set the cgroup driver of the container runtime to cgroupfs",
+    },
+    Reason {
         words: "invalid kernel file",
         cause: "the library has no kernels for this GPU: it was built for other architectures",
         next: "compare the GPU's architecture (`rocminfo`, `nvidia-smi --query-gpu=compute_cap --format=csv`) with those that the library was built for",

@@ -5,6 +5,31 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "ninja is required to load",
+        cause: "the build tool ninja is not installed, or not in PATH, so the extension cannot be compiled when it is loaded",
+        next: "`pip install ninja` in the same environment; `which ninja` as the job finds it",
+    },
+    Reason {
+        words: "429 client error|too many requests for url",
+        cause: "the service refuses more requests for now: many ranks or jobs of one address ask it at once",
+        next: "let one rank download and the others read its copy; log in with a token; use an offline copy",
+    },
+    Reason {
+        words: "mkl_threading_layer=intel is incompatible",
+        cause: "MKL and another library want different OpenMP libraries in one process",
+        next: "set MKL_THREADING_LAYER=GNU, or import numpy before the other library",
+    },
+    Reason {
+        words: "could not find a version that satisfies|no matching distribution found",
+        cause: "pip finds no build of this package for this Python, platform or index",
+        next: "`pip index versions PACKAGE`; take a release that exists for this Python and CUDA, or build it from source",
+    },
+    Reason {
+        words: "missing key in checkpoint state_dict",
+        cause: "the checkpoint is of another model, optimizer or way of sharding than the program builds",
+        next: "compare the keys of the checkpoint with those of the model; load with strict=False only what may be absent",
+    },
+    Reason {
         words: "run initialization has timed out",
         cause: "Weights & Biases did not answer when the run was begun: this node has no way to its service, or the service is slow",
         next: "`curl https://api.wandb.ai` from this node; log offline, or switch the logger off",

@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "defaultcpuallocator",
+        cause: "the memory of the node, or the limit of its container or job, is used up: the allocation is of the CPU's memory",
+        next: "`free -g` and the memory limit of the container or job; fewer processes or data loaders per node, or a smaller model copy in memory",
+    },
+    Reason {
+        words: "modified by an inplace operation",
+        cause: "a tensor that the backward pass still needs was overwritten: an operation in place, or with DDP a buffer that a second forward pass broadcasts anew",
+        next: "run with torch.autograd.set_detect_anomaly(True), which names the operation; with DDP, broadcast_buffers=False where a step has two forward passes",
+    },
+    Reason {
         words: "'nonetype' object has no attribute|'nonetype' object is not subscriptable|'nonetype' object is not iterable|'nonetype' object is not callable|'nonetype' and ",
         cause: "a value that the code uses here is None: an option is switched off, or an earlier call gave no result",
         next: "read the innermost lines of the traceback: the value before the dot or the bracket is None; look at what sets it",

@@ -5,6 +5,21 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "ucp_ep_create*destination is unreachable|destination is unreachable*ucp_ep_create",
+        cause: "UCX has no transport that this node and the peer have in common: UCX_TLS or UCX_NET_DEVICES differ or name a device that is down, or the port's type differs",
+        next: "`ucx_info -d` and `ibv_devinfo` on both nodes; unset UCX_TLS and UCX_NET_DEVICES on both",
+    },
+    Reason {
+        words: "unable to initialize any transports",
+        cause: "NVSHMEM found no transport between its processes: no RDMA device that it can use, and no peer access between the GPUs",
+        next: "NVSHMEM_DEBUG=INFO tells why each transport was left out; `ibv_devinfo` and `nvidia-smi topo -m` in the container",
+    },
+    Reason {
+        words: "failed to install transport rdma|install transport rdma*no available",
+        cause: "the transfer engine found no RDMA device in this process: the container lacks /dev/infiniband, or the device names that it was given do not exist here",
+        next: "`ibv_devinfo` in the container; compare the device names of the configuration with it, or choose the protocol tcp",
+    },
+    Reason {
         words: "ncclibrocegetversionnum",
         cause: "the entry of the NIC's table of GIDs has no RoCE version: this index is empty, or the container does not see it",
         next: "`show_gids`, or `cat /sys/class/infiniband/*/ports/*/gid_attrs/types/*`: choose a GID index that is set",

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "store->get('0') got error: wait timeout",
+        cause: "rank 0 of this communicator did not publish NCCL's id in time: it is in another call, failed before, or could not start NCCL",
+        next: "read the log of rank 0 of the same time; compare the collectives that the ranks call first",
+    },
+    Reason {
         words: "does not require grad and does not have a grad_fn",
         cause: "backward() was called on a loss that no trainable parameter reaches: all are frozen, or gradient checkpointing got inputs without a gradient",
         next: "print the parameters with requires_grad; with gradient checkpointing call model.enable_input_require_grads() or use_reentrant=False; look for no_grad() and detach()",
