@@ -91,19 +91,7 @@ impl CountedLine<'_> {
         if !self.keeps_near {
             return None;
         }
-        let crashes = || {
-            let words = [
-                &b"egmentation fault"[..],
-                b"Bus error",
-                b"SIGABRT",
-                b"Signal: Abort",
-            ];
-            let mut has = words
-                .iter()
-                .map(|word| memchr::memmem::find(self.text, word));
-            has.any(|at| at.is_some())
-        };
-        let lines = if crashes() {
+        let lines = if crashes(self.text) {
             self.around.stack(process(self.text))
         } else {
             self.around.near(self.text.trim_ascii_end().ends_with(b":"))
@@ -274,6 +262,18 @@ impl SeenShape {
             self.lacks_speakers = true;
         }
     }
+}
+
+/// Whether a line is of a signal that ended a process.
+pub(super) fn crashes(line: &[u8]) -> bool {
+    const WORDS: [&[u8]; 4] = [
+        b"egmentation fault",
+        b"Bus error",
+        b"SIGABRT",
+        b"Signal: Abort",
+    ];
+    let mut has = WORDS.iter().map(|word| memchr::memmem::find(line, word));
+    has.any(|at| at.is_some())
 }
 
 /// Whether a line only passes on an exception of a worker: `Caught KeyError in DataLoader worker process 0.`, or what

@@ -102,7 +102,8 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
         if seen.sample.ends_with(b":") {
             found.extend(listed(seen));
         }
-        for frame in crate::native_stack::told(seen.near_lines()) {
+        let is_crash = crate::seen::crashes(&seen.sample);
+        for frame in crate::native_stack::told(seen.near_lines().filter(|_| is_crash)) {
             add(frame, meaning, &mut found);
         }
     }
