@@ -10,7 +10,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`ucx_info -d` and `ibv_devinfo` on both nodes; unset UCX_TLS and UCX_NET_DEVICES on both",
     },
     Reason {
-        words: "unable to initialize any transports",
+        words: "non-zero status*unable to initialize any transports",
         cause: "NVSHMEM found no transport between its processes: no RDMA device that it can use, and no peer access between the GPUs",
         next: "NVSHMEM_DEBUG=INFO tells why each transport was left out; `ibv_devinfo` and `nvidia-smi topo -m` in the container",
     },
