@@ -55,7 +55,7 @@ fn is_cut(line: &[u8]) -> bool {
     let Some(last) = line.last() else {
         return false;
     };
-    let may_be = matches!(last, b':' | b',' | b'g' | b'0'..=b'9');
+    let may_be = matches!(last, b':' | b',' | b'g');
     if !may_be || !(has(b"atchdog") || has(b"UCX  ERROR ")) {
         return false;
     }
