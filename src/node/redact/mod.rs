@@ -403,6 +403,10 @@ impl Redactor {
     fn secret_places(&mut self, text: &str) -> Vec<Range<usize>> {
         let mut places = self.secrets.places(text);
         places.extend(tokens(text));
+        places.extend(parts::of(text).flat_map(|part| {
+            let users = tokens::users(part.text()).into_iter();
+            users.map(move |user| part.place(user)).collect::<Vec<_>>()
+        }));
         places.extend(self.values(text).into_iter().map(|value| value.at));
         for place in &mut places {
             *place = text.floor_char_boundary(place.start)..text.ceil_char_boundary(place.end);

@@ -687,3 +687,23 @@ fn phrases_of_words_are_secrets_behind_keys_of_products_and_commands() {
         check(text, expected);
     }
 }
+
+#[test]
+fn the_user_of_a_url_is_replaced_with_the_password() {
+    for (text, expected) in [
+        (
+            "https://bob:p4ssW0rdZ9q@host:3128/ of bob",
+            "https://SECRET@host:3128/ of bob",
+        ),
+        ("http://al:p4ssW0rdZ9@prox:1/", "http://SECRET@prox:1/"),
+        ("x=http://al:***@prox:1/", "x=http://SECRET@prox:1/"),
+        (
+            "see http://host:8080/path/@x",
+            "see http://host:8080/path/@x",
+        ),
+    ] {
+        let redacted = Redactor::default().redact(text);
+        assert_eq!(redacted, expected);
+        assert_eq!(Redactor::default().redact(&redacted), expected, "again");
+    }
+}

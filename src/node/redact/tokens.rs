@@ -261,8 +261,42 @@ fn is_base64(value: &str) -> bool {
         && !is_word
 }
 
-/// Passwords in URLs: `https://user:PASSWORD@host`.
+/// Passwords in URLs: `https://user:PASSWORD@host`, and tokens in place of a user.
 fn passwords(text: &str, places: &mut Vec<Range<usize>>) {
+    each_login(text, |login| match login.password {
+        Some(password) if !is_absent(&text[password.clone()]) => places.push(password),
+        Some(_) => {}
+        None => {
+            let name = &text[login.user.clone()];
+            let is_token = (name.len() > CHARS_MIN && !is_words(name))
+                || is_chosen(name)
+                || ordinary::is_unknown(name);
+            if is_token {
+                places.push(login.user);
+            }
+        }
+    });
+}
+
+/// Users in URLs with their passwords, which may be absent. They are no secrets elsewhere.
+pub(super) fn users(text: &str) -> Vec<Range<usize>> {
+    let mut places = Vec::new();
+    each_login(text, |login| {
+        if let Some(password) = login.password {
+            places.push(login.user.start..password.end);
+        }
+    });
+    places
+}
+
+/// What stands before the host of a URL.
+struct Login {
+    user: Range<usize>,
+    /// Not empty.
+    password: Option<Range<usize>>,
+}
+
+fn each_login(text: &str, mut found: impl FnMut(Login)) {
     let (ends, signs) = (Ahead::default(), Ahead::default());
     let is_part = |byte: u8| !byte.is_ascii_whitespace() && !b"\"'`<>\0\\".contains(&byte);
     for at in memchr::memmem::find_iter(text.as_bytes(), "://") {
@@ -279,20 +313,23 @@ fn passwords(text: &str, places: &mut Vec<Range<usize>>) {
             (None, None) => continue,
         };
         let Some((user, password)) = name.split_once(':') else {
-            // A token in place of a name.
-            let is_token = (name.len() > CHARS_MIN && !is_words(name))
-                || is_chosen(name)
-                || ordinary::is_unknown(name);
-            if is_token && !is_odd {
-                places.push(from..from + name.len());
+            if !is_odd {
+                let user = from..from + name.len();
+                found(Login {
+                    user,
+                    password: None,
+                });
             }
             continue;
         };
         let port = run(password.as_bytes(), |byte| byte.is_ascii_digit());
         let is_port = is_odd && password[port..].starts_with(['/', '?', '#']);
-        if !password.is_empty() && !is_port && !is_absent(password) {
+        if !password.is_empty() && !is_port {
             let begin = from + user.len() + 1;
-            places.push(begin..begin + password.len());
+            found(Login {
+                user: from..from + user.len(),
+                password: Some(begin..begin + password.len()),
+            });
         }
     }
 }
