@@ -2,7 +2,7 @@
 //! run folder. One of these whose name is that of a secret is kept without its value.
 #![forbid(unsafe_code)]
 
-use crate::redact::is_secret_variable;
+use crate::redact::{is_secret_variable, masked_value};
 use crate::{Fact, Root, printable};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,12 +30,16 @@ pub fn captured(all: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap
     masked(allowed.take(VARIABLES_MAX).collect())
 }
 
-/// The variables with `***` for the values of secrets.
+/// The variables with `***` for the values of secrets, and for secrets in other values, such as the password of a URL.
+/// A path is kept: a part of it may look like a secret.
 pub(crate) fn masked(mut all: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let secrets = all
-        .iter_mut()
-        .filter(|(name, value)| is_secret_variable(name, value));
-    secrets.for_each(|(_, value)| MASK.clone_into(value));
+    for (name, value) in &mut all {
+        if is_secret_variable(name, value) {
+            MASK.clone_into(value);
+        } else if value.contains("://") || !value.contains('/') {
+            *value = masked_value(value, MASK);
+        }
+    }
     all
 }
 
@@ -73,6 +77,28 @@ pub(crate) fn is_allowed(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_in_the_value_of_a_variable_is_masked() {
+        let all = [
+            (
+                "NCCL_PROXY",
+                "http://al:p4ssW0rdZ9@prox:1/",
+                "http://***@prox:1/",
+            ),
+            (
+                "NCCL_NOTE",
+                "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+                "***",
+            ),
+            ("NCCL_COMM_ID", "10.0.1.25:4000", "10.0.1.25:4000"),
+            ("NCCL_SOCKET_IFNAME", "eth1,eth2", "eth1,eth2"),
+        ];
+        for (name, value, expected) in all {
+            let masked = captured([(name.into(), value.into())]);
+            assert_eq!(masked[name], expected);
+        }
+    }
 
     #[test]
     fn settings_of_one_node_are_not_shared() {

@@ -617,6 +617,13 @@ pub(crate) fn is_secret_variable(name: &str, value: &str) -> bool {
     keys::is_secret_pair(name, value) && !keys::is_absent(value)
 }
 
+/// A value with `mask` for each secret in it that its shape tells.
+pub(crate) fn masked_value(value: &str, mask: &str) -> String {
+    Redactor::default()
+        .redact_secrets(value)
+        .replace(SECRET, mask)
+}
+
 /// Writes the placeholder of a secret, and as many line ends as the secret had.
 /// Whether a name that is also a word is part of a word of ordinary ones that hyphens join, such as
 /// `vm` of the kernel's `total-vm:4kB`. A name that is too short to be listed is so only before a
