@@ -110,10 +110,10 @@ pub(super) fn parse<'a>(
 }
 
 /// Tables whose keys say the same thing in different ways, so that the later one counts.
-const VARIANTS: [(&str, &[&str]); 2] = [
-    ("plugin", &["name", "path"]),
-    ("gpus", &["stand_ins", "or_stand_ins"]),
-];
+const VARIANTS: [(&str, &[&str]); 1] = [("plugin", &["name", "path"])];
+/// Tables that are one value, such as `{ first = 2 }`: they are replaced, so that an error has the place of the later
+/// one.
+const VALUES: [&str; 2] = ["gpus", "nics"];
 
 /// Lays `upper` over `lower`: tables are merged, anything else is replaced. A key that chooses
 /// another variant of a table removes what only the variant below has.
@@ -123,10 +123,12 @@ pub(super) fn overlay<'a>(lower: &mut Tree<'a>, upper: Tree<'a>) {
         if name == "plugin" && value.get_ref().as_table().is_some_and(DeTable::is_empty) {
             continue; // A header with its keys commented out chooses nothing.
         }
-        if let (DeValue::Table(above), Some(DeValue::Table(below))) = (
-            value.get_mut(),
-            lower.get_mut(name.as_ref()).map(Spanned::get_mut),
-        ) {
+        if !VALUES.contains(&name.as_ref())
+            && let (DeValue::Table(above), Some(DeValue::Table(below))) = (
+                value.get_mut(),
+                lower.get_mut(name.as_ref()).map(Spanned::get_mut),
+            )
+        {
             for (_, keys) in VARIANTS.iter().filter(|(table, _)| *table == name) {
                 if keys.iter().any(|key| above.contains_key(*key)) {
                     keys.iter().for_each(|key| drop(below.remove(*key)));

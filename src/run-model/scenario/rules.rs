@@ -118,7 +118,7 @@ const RULES: &[Rule] = &[
     ),
     rule(
         "topology.gpus",
-        "\"auto\", 1 to 64 different device numbers, or { stand_ins = 1 to 64 }",
+        "\"auto\", 1 to 64 different device numbers, { stand_ins = 1 to 64 }, or { or_stand_ins = 1 to 64 }",
         gpus,
     ),
     rule(

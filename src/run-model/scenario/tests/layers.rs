@@ -189,3 +189,16 @@ fn a_flag_that_chooses_another_variant_replaces_the_keys_of_the_first() {
     );
     assert_eq!(said(gpus, &["topology.gpus=auto"]), "fine: 1 scenario(s)");
 }
+
+#[test]
+fn a_setting_replaces_a_table_that_is_one_value_and_has_its_errors() {
+    for (file, set) in [
+        ("gpus = { or_stand_ins = 2 }", "topology.gpus={first=2}"),
+        ("gpus = { or_stand_ins = 2 }", "topology.gpus.first=2"),
+        ("nics = { first = 1 }", "topology.nics={pick=2}"),
+    ] {
+        let text = format!("name = \"a\"\n[topology]\n{file}\n");
+        let said = said(&text, &[set]);
+        assert!(said.contains("--set:1:"), "{set}: {said}");
+    }
+}
