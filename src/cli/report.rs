@@ -15,12 +15,14 @@
 //! by what goes beside the report, for its owner only.
 #![forbid(unsafe_code)]
 
+use super::Common;
 use super::adopt::runs;
+use super::collect::{self, NoChecks};
 use super::failure::{Ended, Ending, Failure};
 use super::mesh::{self, ExcludeWord};
 use super::nodes::Nodes;
 use super::output::{path_text, print, print_error, say};
-use super::{Common, collect};
+use super::signals::interrupted;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -263,9 +265,13 @@ fn collected(arguments: &Arguments) -> Result<RunFiles, Failure> {
     let stamp = tcpx_words::units::stamp_utc();
     let folder = RunFolder::create(&arguments.reports, &stamp, "collected")?;
     let path = folder.path.clone();
-    collect::examine(&path, &arguments.nodes).map_err(|why| {
-        let message = format!("cannot examine the nodes: {why}");
-        Failure::new(Outcome::PeerLost, message)
+    let stop = interrupted()?;
+    collect::examine(&path, &arguments.nodes, &stop).map_err(|why| match why {
+        NoChecks::Interrupted => Failure::new(Outcome::Interrupted, "interrupted"),
+        NoChecks::Failed(why) => {
+            let message = format!("cannot examine the nodes: {why}");
+            Failure::new(Outcome::PeerLost, message)
+        }
     })?;
     Ok(RunFiles::open(&path)?)
 }

@@ -10,6 +10,7 @@
 //! points one after the other, and its exit code is the first one that is not 0.
 #![forbid(unsafe_code)]
 
+use super::collect::{NoChecks, examine};
 use super::dry_run::dry_run;
 use super::failure::{Ended, Ending, Failure};
 use super::findings::render_all;
@@ -308,7 +309,9 @@ fn print_reason(common: &Common, run: &RunRecord, show: impl Fn(&str)) {
 
 /// Writes a bundle beside the run folder. A failure here is printed and changes no exit code.
 fn report_failure(common: &Common, arguments: &Arguments, run: &Path) {
-    if let Err(why) = super::collect::examine(run, &arguments.nodes) {
+    // A signal may have ended the run, and these checks are for it; a second one ends this process.
+    let stop = AtomicBool::new(false);
+    if let Err(NoChecks::Failed(why)) = examine(run, &arguments.nodes, &stop) {
         let message = format!("the report has no doctor checks: {why}");
         print_error(common, message, None);
     }
