@@ -22,7 +22,7 @@ pub const EVENT_BYTES_MAX: u64 = 16 << 20;
 pub const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// Most lines of a stream that are no events of this build. A file with more of them is none of
 /// ours, and may expand to a hundred million.
-const STRANGE_LINES_MAX: u64 = 1_000_000;
+pub const STRANGE_LINES_MAX: u64 = 1_000_000;
 /// Lines at the start of an event stream among which the `Nodes` event is searched.
 const INTRODUCED_WITHIN: usize = 100;
 /// Largest freeze-frame and largest scenario file.

@@ -115,7 +115,8 @@ fn after_lines(lines: &[u8]) -> tempfile::TempDir {
 
 #[test]
 fn a_long_stream_is_drawn_while_it_is_read_and_a_single_frame_is_of_its_end() {
-    let run = after_lines(&b"no event\n".repeat(6 << 20));
+    let line = format!("{:71}\n", "no event");
+    let run = after_lines(&line.as_bytes().repeat(768 << 10));
     let mut source = FolderSource::open(run.path(), None).expect("a run folder");
     let mut model = Model::new(source.begin());
     let mut shown = Vec::new();
@@ -139,6 +140,25 @@ fn a_long_stream_is_drawn_while_it_is_read_and_a_single_frame_is_of_its_end() {
     };
     let frame = crate::once(&mut source, look, 80, 24).expect("a frame");
     assert_eq!(Some(&shot::text(&frame)), shown.last());
+}
+
+#[test]
+fn a_stream_of_lines_that_are_no_events_is_not_read_to_its_end() {
+    let run = after_lines(&b"{}\n".repeat(1_000_000));
+    let mut source = FolderSource::open(run.path(), None).expect("a run folder");
+    let events = source.poll().expect("read");
+    let [
+        Event {
+            kind: EventKind::Note(note),
+            ..
+        },
+        ..,
+    ] = events.as_slice()
+    else {
+        panic!("{events:?}")
+    };
+    assert!(note.ends_with("the rest was not read"), "{note}");
+    assert!(samples(&events) == 0 && source.clock() == Clock::Over);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, WorkerId};
 use tcpx_run_model::live::{RecorderFilter, Recorders};
 use tcpx_run_model::record::{RecordError, RunFiles, RunRecord, Unfinished, WorkerFile};
-use tcpx_run_model::replay::EVENT_BYTES_MAX;
+use tcpx_run_model::replay::{EVENT_BYTES_MAX, STRANGE_LINES_MAX, damaged_lines};
 use tcpx_run_model::state::RunState;
 use tcpx_words::units::now_us;
 
@@ -33,6 +33,8 @@ pub struct FolderSource {
     budget: u64,
     /// Bytes that were read so far.
     read: u64,
+    /// Lines that are no events.
+    strange: u64,
     /// Whether the last poll ended before the end of the stream.
     is_behind: bool,
     pace: Option<Pace>,
@@ -90,6 +92,7 @@ impl FolderSource {
             next: None,
             budget: 0,
             read: 0,
+            strange: 0,
             is_behind: false,
             pace: speed.map(|speed| Pace {
                 speed,
@@ -109,6 +112,9 @@ impl FolderSource {
             return Ok(event);
         }
         while self.budget > 0 {
+            if self.strange >= STRANGE_LINES_MAX {
+                return Err(NoEvent::End);
+            }
             let room = EVENT_BYTES_MAX.saturating_sub(self.partial.len() as u64);
             let limit = room.min(self.budget);
             let mut part = Read::take(&mut self.stream, limit);
@@ -127,8 +133,9 @@ impl FolderSource {
             }
             let event = Event::parse(&self.partial);
             self.partial.clear();
-            if let Some(event) = event {
-                return Ok(event);
+            match event {
+                Some(event) => return Ok(event),
+                None => self.strange += 1,
             }
         }
         Err(NoEvent::Later)
@@ -159,6 +166,9 @@ impl FolderSource {
     /// Reads the record if there is one. Without one, the run is over unless its coordinator
     /// runs; that, and what is damaged or lost, becomes a note among the events.
     fn end(&mut self, events: &mut Vec<Event>) {
+        if self.strange >= STRANGE_LINES_MAX {
+            events.push(self.note(damaged_lines(self.strange)));
+        }
         let note = match (self.files.record(), self.files.unfinished()) {
             (Ok(Some(record)), _) => {
                 self.lost = self.files.lost_of(&record, self.last_ms);
