@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// programs print: read them before you send them.
     #[arg(long, conflicts_with = "verify")]
     all_lines: bool,
-    /// Check a bundle's checksums, and search it for names, addresses and secrets.
+    /// Check a bundle's checksums, and search it for secrets, and, if it is redacted, for names and addresses.
     #[arg(long, value_name = "FILE")]
     verify: Option<PathBuf>,
     /// Folder of the run folders.
@@ -200,7 +200,8 @@ fn verified(common: &Common, path: &Path) -> Ended {
         let how = match (verified.redacted, verified.revealing.is_empty()) {
             (true, true) => "redacted, and no name or secret found",
             (true, false) => "redacted, but some texts look like names or secrets",
-            (false, _) => "NOT redacted",
+            (false, true) => "NOT redacted, and no secret found",
+            (false, false) => "NOT redacted, and some texts look like secrets",
         };
         print(&format!(
             "# Bundle : {} files have the right checksum; {how}\n",

@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::gather::catalogue;
-use super::second_look::{revealing, told};
+use super::second_look::{LookedFor, revealing, told};
 use super::{Format, Language, Story, redacted, render, short};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -413,8 +413,8 @@ pub struct Verified {
 /// Once there are so many places, no further file is looked at.
 const REVEALING_MAX: usize = 200;
 
-/// Checks every file of a bundle against its checksum, and takes a second look at a redacted
-/// bundle for what must not leave.
+/// Checks every file of a bundle against its checksum, and takes a second look for what must not leave: secrets, and
+/// names and addresses if the bundle is redacted.
 pub fn verify(files: &RunFiles) -> Verified {
     let mut verified = Verified::default();
     let text = |name: &str| {
@@ -444,6 +444,10 @@ pub fn verify(files: &RunFiles) -> Verified {
         .ok()
         .and_then(|text| serde_json::from_str::<Value>(&text).ok());
     verified.redacted = report.is_some_and(|report| report["redacted"] == Value::Bool(true));
+    let looked_for = match verified.redacted {
+        true => LookedFor::All,
+        false => LookedFor::Secrets,
+    };
     let names = files.names();
     for name in names.iter().filter(|name| *name != SUMS) {
         let Ok(bytes) = files.read(name, u64::MAX - 1) else {
@@ -457,8 +461,8 @@ pub fn verify(files: &RunFiles) -> Verified {
             None if has_sums => verified.problems.push(format!("{name} has no checksum")),
             None => {}
         }
-        if verified.redacted && verified.revealing.len() < REVEALING_MAX {
-            verified.revealing.extend(told(name, &bytes));
+        if verified.revealing.len() < REVEALING_MAX {
+            verified.revealing.extend(told(name, &bytes, looked_for));
             if verified.revealing.len() >= REVEALING_MAX {
                 let end =
                     format!("the search ended with {name}: the other files were not looked at");

@@ -73,15 +73,51 @@ struct Found {
     at: Range<usize>,
 }
 
+/// What is looked for in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LookedFor {
+    /// Secrets, names and addresses.
+    All,
+    /// Secrets: the file has the real names on purpose.
+    Secrets,
+}
+
+impl LookedFor {
+    fn has(self, what: &str) -> bool {
+        self == Self::All || !NAMES.contains(&what)
+    }
+}
+
+/// What names and addresses look like; all else is a secret.
+const NAMES: [&str; 17] = [
+    "a host",
+    "a user",
+    "an account",
+    "a person",
+    "a bucket",
+    "a project",
+    "a namespace",
+    "a home folder",
+    "a mail address",
+    "an IPv4 address",
+    "an IPv6 address",
+    "a MAC address",
+    "a UUID",
+    "a Kubernetes pod",
+    "an internal host name",
+    "a name that a command printed",
+    "a word of high entropy",
+];
+
 /// What a file that is about to leave may reveal, one sentence each: place, what it looks like,
 /// and its masked text.
 pub fn revealing(file: &str, cleared: &Cleared) -> Vec<String> {
-    told(file, cleared.bytes())
+    told(file, cleared.bytes(), LookedFor::All)
 }
 
 /// As [`revealing`], of a file in a bundle.
-pub(crate) fn told(file: &str, bytes: &[u8]) -> Vec<String> {
-    let doubts = doubts(bytes);
+pub(crate) fn told(file: &str, bytes: &[u8], looked_for: LookedFor) -> Vec<String> {
+    let doubts = doubts(bytes, looked_for);
     let mut told: Vec<String> = doubts.iter().map(|doubt| doubt.told(file)).collect();
     if doubts.len() == DOUBTS_MAX {
         told.push(format!(
@@ -92,7 +128,7 @@ pub(crate) fn told(file: &str, bytes: &[u8]) -> Vec<String> {
 }
 
 /// Everything in a file that may reveal something.
-pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
+pub(crate) fn doubts(bytes: &[u8], looked_for: LookedFor) -> Vec<Doubt> {
     let mut inner = Vec::new();
     let bytes = match bytes.starts_with(&[0x1f, 0x8b]) {
         // What cannot be unpacked is looked at as it is.
@@ -143,6 +179,7 @@ pub(crate) fn doubts(bytes: &[u8]) -> Vec<Doubt> {
                 found.extend(odd);
                 found.extend(names);
             }
+            found.retain(|one| looked_for.has(one.what));
             // What begins in the piece before was found there.
             found.retain(|one| one.at.start >= known || !is_told(&doubts, begin + one.at.start));
             for found in found {
@@ -247,6 +284,10 @@ fn is_placeholder(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn doubts(bytes: &[u8]) -> Vec<Doubt> {
+        super::doubts(bytes, LookedFor::All)
+    }
+
     /// What is found in a text.
     fn told(text: &str) -> Vec<String> {
         doubts(text.as_bytes())
@@ -258,7 +299,7 @@ mod tests {
     #[test]
     fn a_search_that_ends_early_says_so() {
         let line = "HF_TOKEN=hunter2\n";
-        let of_lines = |count| super::told("a.log", line.repeat(count).as_bytes());
+        let of_lines = |count| super::told("a.log", line.repeat(count).as_bytes(), LookedFor::All);
         assert_eq!(of_lines(DOUBTS_MAX - 1).len(), DOUBTS_MAX - 1);
         let told = of_lines(DOUBTS_MAX + 10);
         assert_eq!(told.len(), DOUBTS_MAX + 1);
