@@ -4,6 +4,7 @@
 use super::story::{Story, StoryState};
 use serde_json::Value;
 use tcpx_node::redact::Redactor;
+use toml::Table;
 
 /// Keys whose values are this program's own words. They are not redacted, even on a machine
 /// named `send`.
@@ -22,6 +23,35 @@ pub fn learn(story: &Story, redactor: &mut Redactor) {
     }
     if let Ok(value) = serde_json::to_value(story) {
         redactor.learn_value(&value);
+    }
+    // Names and secrets come first: a word that is one of these has its placeholder.
+    redactor.learn_name_in_files(&story.scenario);
+    let scenario = story.scenario_toml.as_deref().map(toml::from_str::<Table>);
+    if let Some(Ok(scenario)) = scenario {
+        learn_settings(&scenario, redactor);
+    }
+}
+
+/// Teaches the redactor the words in the values of a scenario, and in the names of variables. Other keys are this
+/// program's own.
+fn learn_settings(table: &Table, redactor: &mut Redactor) {
+    for (key, value) in table {
+        if key.contains(|letter: char| letter.is_ascii_uppercase()) {
+            redactor.learn_words(key);
+        }
+        learn_setting(key, value, redactor);
+    }
+}
+
+fn learn_setting(key: &str, value: &toml::Value, redactor: &mut Redactor) {
+    match value {
+        toml::Value::String(text) => {
+            let redacted = redactor.redact_pair(key, text);
+            redactor.learn_words(&redacted);
+        }
+        toml::Value::Array(all) => all.iter().for_each(|one| learn_setting(key, one, redactor)),
+        toml::Value::Table(inner) => learn_settings(inner, redactor),
+        _ => {}
     }
 }
 

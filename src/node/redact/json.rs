@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 /// Keys whose value names what the rest of the object is about: `"name": "HF_TOKEN"`.
 const NAMING: [&str; 4] = ["name", "key", "what", "variable"];
 
-/// Keys whose values hold words of others: a line of a log, a command, the path of a file. So do variables.
-const FOREIGN: [&str; 3] = ["text", "command", "from"];
+/// Keys whose values hold words of others: a line of a log, a command, the path of a file, the text of a scenario. So
+/// do variables.
+const FOREIGN: [&str; 4] = ["text", "command", "from", "scenario_toml"];
 /// The folder of the logs of other programs, which begins the names of these in a run.
 const LOGS: &str = "logs/";
 

@@ -444,7 +444,7 @@ impl Redactor {
             if start >= from {
                 self.shapes(&text[from..start], out);
                 out.push_str(&placeholder);
-                if text[start..end] != placeholder {
+                if text[start..end] != placeholder && !words::is_placeholder(&placeholder) {
                     self.map.insert(text[start..end].to_owned(), placeholder);
                 }
                 from = end;

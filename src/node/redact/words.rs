@@ -5,10 +5,13 @@
 //! short to tell anything. The same word gets the same placeholder everywhere, so that a line still says which of two
 //! it means. No map has the words: the log itself has them, on the same lines.
 //!
+//! The words of a scenario stand in many other texts of a run, in its id and in names of files and variables. They are
+//! learned, and replaced wherever they stand.
+//!
 //! Not here: names and secrets that are found, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::{Redactor, han, ordinary};
+use super::{NAME_BYTES_MAX, NAMES_MAX, Redactor, han, ordinary};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -18,6 +21,8 @@ const PLACEHOLDER: &str = "word";
 const NUMBERS_MAX: usize = 1 << 16;
 /// Words that are shorter tell nothing, in letters.
 const LETTERS_MIN: usize = 4;
+/// Shortest beginning of a name that a cut name of a file is known by.
+const CUT_BYTES_MIN: usize = 12;
 /// Longest number in hexadecimal: an address.
 const HEX_BYTES_MAX: usize = "0x0123456789abcdef".len();
 /// Longest number in hexadecimal without a sign: the bus of a GPU.
@@ -74,6 +79,14 @@ impl Words {
     }
 }
 
+/// Whether a placeholder stands for a word.
+pub(super) fn is_placeholder(text: &str) -> bool {
+    let behind = text
+        .strip_prefix(PLACEHOLDER)
+        .or_else(|| text.strip_prefix("Word"));
+    behind.is_some_and(|behind| behind.starts_with(|letter: char| letter.is_ascii_digit()))
+}
+
 impl Redactor {
     /// Keeps all words of logs, known or not.
     pub fn keep_words(&mut self) {
@@ -89,6 +102,55 @@ impl Redactor {
     pub fn redact_foreign(&mut self, text: &str) -> String {
         let redacted = self.redact(text);
         self.known_words(&redacted)
+    }
+
+    /// Adds the unknown words of a text of the user, which are replaced in every text from now on.
+    pub fn learn_words(&mut self, text: &str) {
+        if self.words.are_kept {
+            return;
+        }
+        let redacted = self.redact(text);
+        for word in words(&redacted) {
+            self.learn_word(&redacted[word.clone()], &redacted[word]);
+        }
+    }
+
+    /// As [`Redactor::learn_words`], for a name that names of files have with other signs, or only its beginning.
+    pub fn learn_name_in_files(&mut self, name: &str) {
+        if self.words.are_kept {
+            return;
+        }
+        let of_file: String = name
+            .chars()
+            .map(
+                |letter| match letter.is_ascii_alphanumeric() || "._-".contains(letter) {
+                    true => letter,
+                    false => '-',
+                },
+            )
+            .collect();
+        let whole = self.redact(&of_file);
+        for word in words(&whole) {
+            let word = &whole[word];
+            self.learn_word(word, word);
+            let ends = word.char_indices().map(|(end, _)| end);
+            for end in ends.skip(CUT_BYTES_MIN).take(NAME_BYTES_MAX) {
+                self.learn_word(&word[..end], word);
+            }
+        }
+        self.learn_words(name);
+    }
+
+    /// Adds a word, with the placeholder of the word that it is the beginning of.
+    fn learn_word(&mut self, word: &str, of: &str) {
+        let lower = word.to_ascii_lowercase();
+        let is_full = self.names.len() >= NAMES_MAX || word.len() > NAME_BYTES_MAX;
+        if is_known(word) || is_full || self.names.contains_key(&lower) {
+            return;
+        }
+        let placeholder = self.words.placeholder(of);
+        self.names.insert(lower, placeholder);
+        self.finder = None;
     }
 
     /// A redacted text of a log with a placeholder for every word that is not known.

@@ -315,3 +315,55 @@ fn a_bundle_has_only_the_words_of_logs_that_are_known() {
         .expect("there");
     assert!(all.ends_with(b"RuntimeError: vexumoki is gone\n"));
 }
+
+#[test]
+fn the_words_of_a_scenario_are_replaced_in_every_file_of_a_bundle() {
+    let run = tempfile::tempdir().expect("a folder");
+    stalled(run.path(), &Names::default());
+    let name = "quixo-zorbl-of-a-name-that-is-cut-in-names-of-files";
+    let scenario = format!(
+        "name = \"{name}\"\n\n[plugin]\nname = \"/opt/zumbavex/libnccl-net.so\"\n\n\
+        [env]\nNCCL_NOTE = \"quixotrain\"\nZUMBAKALO = \"1\"\nNCCL_PROXY = \"http://al:SECRET@prox:1/\"\n"
+    );
+    std::fs::write(run.path().join("scenario.toml"), scenario).expect("written");
+    let record = run.path().join("run.json");
+    let mut value: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&record).expect("read")).expect("JSON");
+    value["id"] = format!("20261120T101500Z-{name}").into();
+    value["scenario"]["name"] = name.into();
+    value["pairs"][0]["workers"][0]["env"]["ZUMBAKALO"] = "1".into();
+    value["reason"] = format!("/dev/shm/worker-{} is gone", &name[..24]).into();
+    value["command"] = "tcpxctl run own.toml --set env.NCCL_NOTE=quixotrain".into();
+    std::fs::write(&record, value.to_string()).expect("written");
+    let files = RunFiles::open(run.path()).expect("a run");
+    let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(Redactor::default()));
+    let story = gather(&files);
+    bundle(&files, &story, LogLines::Known, &mut outlet, &mut sent).expect("packed");
+    let map = outlet.map().expect("it redacts");
+    assert!(!map.keys().any(|key| key.contains("quixo")), "{map:?}");
+    let place = run.path().join("sent.tar.gz");
+    std::fs::write(&place, &sent).expect("written");
+    let sent = RunFiles::open(&place).expect("a bundle");
+    assert!(!sent.id().contains("quixo"), "{}", sent.id());
+    for name in sent.names() {
+        let bytes = sent.read(&name, 1 << 26).expect("read");
+        let text = String::from_utf8_lossy(&bytes);
+        for word in ["quixo", "zumba", "ZUMBA", "al:", "prox:"] {
+            let at = text.find(word).unwrap_or(0);
+            let shown = text.floor_char_boundary(at.saturating_sub(60));
+            assert!(
+                !text.contains(word),
+                "{word} in {name}: {}",
+                &text[shown..][..80]
+            );
+        }
+    }
+    let again = gather(&sent);
+    assert_eq!(again.windows, story.windows);
+    let written = sent.read("scenario.toml", 1 << 20).expect("there");
+    let written = String::from_utf8(written).expect("text");
+    assert!(
+        written.contains(&format!("name = \"{}\"", again.scenario)),
+        "{written}"
+    );
+}
