@@ -19,6 +19,8 @@ const HEX_MIN: usize = 32;
 const BEFORE_BYTES_MAX: usize = 120;
 const BEHIND_BYTES_MAX: usize = 200;
 const PROMPT_BYTES_MAX: usize = 48;
+/// Endings of the names of files that reports quote beside a line: `logs/rank0.log:23`.
+const ENDINGS: [&str; 6] = [".log", ".txt", ".out", ".err", ".jsonl", ".json"];
 /// Most rows beneath a header.
 const ROWS_MAX: usize = 100;
 
@@ -195,6 +197,10 @@ fn found(at: Range<usize>) -> Found {
 /// Whether a word is no word of ours.
 pub(super) fn is_odd(word: &str) -> bool {
     let word = word.trim_end_matches(['.', '!', '?']);
+    let word = ENDINGS
+        .iter()
+        .find_map(|ending| word.strip_suffix(ending))
+        .unwrap_or(word);
     let has_sign = word.bytes().any(|byte| b"%!#^&*~+".contains(&byte));
     let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
     let has_letter = word.bytes().any(|byte| byte.is_ascii_alphabetic());
@@ -274,7 +280,7 @@ mod tests {
             assert!(is_odd(word), "{word}");
         }
         for word in
-            "authentication ProcessGroupNCCL credentials worker-12 NCCL_SOCKET_IFNAME SECRET"
+            "authentication ProcessGroupNCCL credentials worker-12 NCCL_SOCKET_IFNAME SECRET rank0.log"
                 .split(' ')
         {
             assert!(!is_odd(word), "{word}");

@@ -171,6 +171,9 @@ fn verify_names_changed_added_and_missing_files() {
     let mut sent = RunFiles::open(&place).expect("a bundle");
     let whole = verify(&sent);
     assert!(whole.problems.is_empty() && !whole.redacted, "{whole:?}");
+    let told = |kind: &str| whole.revealing.iter().any(|one| one.contains(kind));
+    assert!(told("token") || told("secret"), "{whole:?}");
+    assert!(!told("address"), "{whole:?}");
     let summary =
         String::from_utf8(sent.read("SUMMARY.md", 1 << 20).expect("there")).expect("text");
     assert!(summary.contains("NOT REDACTED") && summary.contains("gpu-box-7"));
