@@ -87,6 +87,27 @@ fn a_second_ctrl_c_does_not_wait_for_the_first() {
 }
 
 #[test]
+fn ctrl_c_ends_the_checks_of_a_report_with_what_they_started() {
+    let collect = ["report", "--collect", "--out", "x.html", "--peer", "node1"];
+    for also_child in [false, true] {
+        let tool = Tool::new(&collect).arg("--rsh").arg("sh -c 'sleep 602'");
+        let mut report = tool.start();
+        let is_doctor = |one: &Process| one.role == "doctor";
+        report.until("the command that reaches the peer", |run| {
+            run.processes().iter().any(|one| one.role == "602")
+        });
+        if also_child {
+            // As a terminal does.
+            let doctor = report.processes().into_iter().find(is_doctor);
+            doctor.expect("the checks").signal(Signal::INT);
+        }
+        report.signal(Signal::INT);
+        let ended = report.ended();
+        assert_eq!(ended.status.code(), Some(130), "{ended}");
+    }
+}
+
+#[test]
 fn a_sweep_that_is_interrupted_is_not_a_pass() {
     let tool = Tool::run(&[
         "transfer.connections=[1, 2, 3, 4]",

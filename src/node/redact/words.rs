@@ -132,6 +132,9 @@ impl Redactor {
         let whole = self.redact(&of_file);
         for word in words(&whole) {
             let word = &whole[word];
+            if is_known(word) {
+                continue;
+            }
             self.learn_word(word, word);
             let ends = word.char_indices().map(|(end, _)| end);
             for end in ends.skip(CUT_BYTES_MIN).take(NAME_BYTES_MAX) {

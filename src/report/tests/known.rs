@@ -89,3 +89,14 @@ fn shipped_scenarios_and_their_names_have_known_words() {
     }
     assert_eq!(different, [""; 0]);
 }
+
+/// Of a scenario, unknown words are replaced in every file: a document with another value could not be read.
+#[test]
+fn the_values_that_a_scenario_chooses_from_are_known_words() {
+    let reference = include_str!("../../../docs/scenario-reference.md");
+    let quoted = reference.split('"').skip(1).step_by(2);
+    let different: Vec<&str> = quoted
+        .filter(|value| Redactor::default().known_words(value) != **value)
+        .collect();
+    assert_eq!(different, [""; 0]);
+}
