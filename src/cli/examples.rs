@@ -340,6 +340,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
 const PLAIN: [&str; 6] = ["diagnose", "history", "logs", "run", "trace", "watch"];
 const IS_PLAIN: &str =
     "Output is not redacted. To send it, read a bundle, which is: tcpxctl bundle";
+/// Subcommands that print the names and addresses of nodes.
+const OF_NODES: [&str; 2] = ["discover", "doctor"];
+const IS_OF_NODES: &str = "Output is not redacted: of the values of variables, only secrets that are recognised are ***. To send it, \
+     use a capture, which is redacted: tcpxctl doctor --capture FILE";
 
 /// Adds each subcommand's examples after its flags.
 pub(super) fn with_examples(command: Command) -> Command {
@@ -352,9 +356,10 @@ pub(super) fn with_examples(command: Command) -> Command {
                 .get_after_help()
                 .map(|said| format!("\n\n{said}"))
                 .unwrap_or_default();
-            let plain = match PLAIN.contains(name) {
-                true => format!("\n\n{IS_PLAIN}"),
-                false => String::new(),
+            let plain = match name {
+                name if PLAIN.contains(name) => format!("\n\n{IS_PLAIN}"),
+                name if OF_NODES.contains(name) => format!("\n\n{IS_OF_NODES}"),
+                _ => String::new(),
             };
             let examples = lines(examples);
             below.after_help(format!("Examples:\n{}{said}{plain}", examples.trim_end()))

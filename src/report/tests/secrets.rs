@@ -362,7 +362,7 @@ fn the_words_of_a_scenario_are_replaced_in_every_file_of_a_bundle() {
         }
     }
     let again = gather(&sent);
-    assert_eq!(again.windows, story.windows);
+    assert_eq!(again.windows.len(), story.windows.len());
     let written = sent.read("scenario.toml", 1 << 20).expect("there");
     let written = String::from_utf8(written).expect("text");
     assert!(
