@@ -253,9 +253,15 @@ fn masked(text: &str) -> String {
     format!("{shown}\u{2026} ({count} characters)")
 }
 
-/// Whether a text is a placeholder, or says that there is no value.
+/// Whether a text is a placeholder, or the name of a variable with one in it (`NCCL_node2`), or says that there is no
+/// value.
 fn is_placeholder(text: &str) -> bool {
     let text = text.trim_matches(|letter: char| !letter.is_alphanumeric());
+    if text.contains('_') {
+        let is_upper = |part: &str| part.bytes().all(|byte| byte.is_ascii_uppercase());
+        let mut parts = text.split('_').filter(|part| !is_upper(part)).peekable();
+        return parts.peek().is_some() && parts.all(is_placeholder);
+    }
     let word = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let is_unknown_word = word == "word" && word.len() < text.len();
     is_unknown_word
@@ -431,6 +437,7 @@ mod tests {
             "<td>mysql -uroot -p&#39;SECRET&#39; jobs</td></tr>",
             "sudo -S ls <<< SECRET\n**NCCL2x%9yz**",
             "| HF_TOKEN | - | SECRET |",
+            "\"key\": \"NCCL_node2\"",
             "password: Some(\"SECRET\") in ada:SECRET:19000:0:99999",
             "c10::DistBackendError",
             "node0 at 198.18.0.25, 2001:db8::1, 02:00:00:00:00:01, 127.0.0.1, email0",
