@@ -17,6 +17,8 @@ use tcpx_words::error::NextStep;
 /// How long running programs are sampled, and how often.
 const SAMPLE_FOR: Duration = Duration::from_millis(700);
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// For how much longer they are sampled at most, if their rates are not known by then.
+const SAMPLE_FOR_MORE: Duration = Duration::from_secs(2);
 
 /// Why there is no evidence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -115,31 +117,42 @@ pub fn evidence_from_recorders<E>(
     names: Names,
     mut look: impl FnMut(&mut Vec<Event>) -> Result<(), E>,
 ) -> Result<Evidence, E> {
-    let (mut state, began) = (
-        RunState {
-            names,
-            ..RunState::default()
-        },
-        Instant::now(),
-    );
+    let mut state = RunState {
+        names,
+        ..RunState::default()
+    };
+    // The first look takes freeze-frames, for seconds on a busy machine.
+    let mut first_looked: Option<Instant> = None;
     loop {
         let mut events = Vec::new();
         look(&mut events)?;
         events.iter().for_each(|event| state.apply(event));
-        let all_are_gone =
-            !state.workers.is_empty() && state.workers.values().all(WorkerState::is_gone);
-        let looked = began.elapsed();
+        let looked = first_looked.get_or_insert_with(Instant::now).elapsed();
         // Whether a call hangs shows only after the time of a stall.
         let enough = match may_hang(&state) {
             true => Duration::from_millis(state.stall_after_ms) + SAMPLE_FOR,
             false => SAMPLE_FOR,
         };
-        if all_are_gone || looked >= enough {
+        let mut running = state.workers.values().filter(|worker| !worker.is_gone());
+        let is_enough = looked >= enough && running.all(is_measured);
+        let all_are_gone =
+            !state.workers.is_empty() && state.workers.values().all(WorkerState::is_gone);
+        if all_are_gone || is_enough || looked >= enough + SAMPLE_FOR_MORE {
             break;
         }
         std::thread::sleep(SAMPLE_EVERY);
     }
     Ok(Evidence::from_state(&state))
+}
+
+/// Whether its samples are far enough apart for a rate, or it has none. On a busy machine a look may be late.
+fn is_measured(worker: &WorkerState) -> bool {
+    let first = worker.looks.front().map(|look| look.at_ms);
+    let span_ms = worker
+        .sampled_ms
+        .zip(first)
+        .map(|(last, first)| last - first);
+    span_ms.is_none_or(|ms| ms >= SAMPLE_FOR.as_millis() as f64 / 2.0)
 }
 
 /// Shortest time inside one call after which a process is watched for longer. A healthy call takes less.
@@ -158,4 +171,46 @@ fn may_hang(state: &RunState) -> bool {
         let on_channels = open.map(|now| now.in_call_ms);
         on_channels.chain(in_setup(worker)).any(undecided)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpx_run_model::counters::ChannelNow;
+    use tcpx_run_model::event::EventKind;
+    use tcpx_run_model::ids::{NodeId, Unit, Who, WorkerId};
+
+    /// Evidence of a process of which every look shows a moment so much later than the last.
+    fn looked_at(apart_ms: f64) -> Evidence {
+        let mut looks: u32 = 0;
+        let unit = Unit::Process {
+            pid: 7,
+            recorder: 0,
+        };
+        let node = NodeId(0);
+        let look = |events: &mut Vec<Event>| {
+            let one = ChannelNow {
+                posted: 8,
+                quiet_ms: 60_000 + (f64::from(looks) * apart_ms) as u64,
+                tests: u64::from(looks) * 1000,
+                ..ChannelNow::default()
+            };
+            let who = Who::Worker(WorkerId { node, unit });
+            let at_ms = 100_000.0 + f64::from(looks) * apart_ms;
+            events.push(Event::new(at_ms, who, EventKind::Sample(vec![one])));
+            looks += 1;
+            Ok::<_, OpenError>(())
+        };
+        evidence_from_recorders(Names::default(), look).expect("evidence")
+    }
+
+    #[test]
+    fn programs_are_sampled_until_their_rates_are_known_and_not_for_ever() {
+        // Samples of a node that answers late are close together.
+        for (apart_ms, is_known) in [(40.0, true), (0.0, false)] {
+            let evidence = looked_at(apart_ms);
+            let rate = evidence.nodes[0].channels[0].polls_per_s();
+            assert_eq!(rate.is_some(), is_known, "{apart_ms}: {rate:?}");
+        }
+    }
 }
