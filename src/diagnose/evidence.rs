@@ -656,6 +656,9 @@ impl EvidenceChannel {
     fn rate_of(&self, tests: impl Fn(&Watched) -> u64) -> Option<f64> {
         let watched = self.watched.as_ref();
         let watched = watched.filter(|watched| watched.ms >= WATCHED_MIN_MS)?;
+        // Of a thread that was inside one call meanwhile, it is not known what it does.
+        let is_decided = self.stuck_ms().is_none_or(|ms| ms >= STUCK_MIN_MS);
+        let watched = Some(watched).filter(|_| is_decided)?;
         Some(tests(watched) as f64 * 1e3 / watched.ms)
     }
 
@@ -667,9 +670,10 @@ impl EvidenceChannel {
             && (meanwhile > 0 || (self.now.posted == 0 && self.now.null_requests > 0))
     }
 
-    /// The call that the channel has been inside of since the last change.
+    /// The call that the channel has been inside of for so long that no healthy call takes it. A look
+    /// that finds a channel inside a call shows little: a loop is inside `test` most of the time.
     pub(crate) fn stuck_in(&self) -> Option<&str> {
-        let is_stuck = self.now.in_call_ms > 0 || self.stuck_ms().is_some();
+        let is_stuck = self.inside_ms() >= STUCK_MIN_MS;
         self.now.in_call.as_deref().filter(|_| is_stuck)
     }
 
@@ -686,9 +690,9 @@ impl EvidenceChannel {
         seen_ms.max(self.stuck_ms().unwrap_or_default())
     }
 
-    /// Whether it has been inside one call for so long that no healthy call takes it.
-    fn hangs(&self) -> bool {
-        self.stuck_in().is_some() && self.inside_ms() >= HANGS_MIN_MS
+    /// Whether it has been inside one call for nearly all the time since the last change.
+    fn is_inside_throughout(&self) -> bool {
+        self.stuck_in().is_some() && self.inside_ms() >= self.now.quiet_ms as f64 * 0.75
     }
 
     /// Whether the last failed call is one of these and returned this code.
@@ -703,7 +707,7 @@ impl EvidenceChannel {
 /// A thread that ran for so long had its chance: a loop makes a million turns in it.
 const RAN_ENOUGH_MS: u64 = 1000;
 /// A thread may lose its CPU inside a call for some hundred milliseconds.
-const HANGS_MIN_MS: f64 = 1000.0;
+const STUCK_MIN_MS: f64 = 1000.0;
 /// Shortest stretch that a test rate is computed over.
 const WATCHED_MIN_MS: f64 = 150.0;
 
@@ -726,16 +730,26 @@ impl<'a> Spot<'a> {
     /// Whether requests are in flight and none has changed state for `stall_after_ms`.
     pub(crate) fn stands(&self) -> bool {
         let one = &self.channel.now;
-        let long = one.quiet_ms >= self.evidence.stands_after_ms() || self.channel.hangs();
-        self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && long
+        let is_long = one.quiet_ms >= self.evidence.stands_after_ms() || self.hangs();
+        self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && is_long
     }
 
-    /// Whether it is inside a call that has not returned for as long as a stall, or while it stands still.
+    /// Whether it is inside a call that has not returned for as long as a stall, or for as long as is
+    /// known of a channel that stands still: its process is gone, or a stall was declared.
     pub(crate) fn hangs(&self) -> bool {
-        let inside_ms = self.channel.inside_ms();
-        let is_long = inside_ms >= self.evidence.stands_after_ms() as f64;
-        let is_open = self.evidence.is_bad() && !self.channel.now.closed;
-        self.channel.stuck_in().is_some() && (self.stands() || (is_open && is_long))
+        let (evidence, channel) = (self.evidence, self.channel);
+        let is_stall = |ms: f64| ms >= evidence.stands_after_ms() as f64;
+        let is_stalled = evidence.outcome.is_some()
+            || evidence
+                .stall
+                .as_ref()
+                .is_some_and(|stall| !stall.recovered)
+            || is_stall(channel.now.quiet_ms as f64);
+        let is_all_that_is_known =
+            self.node.gone.is_some() || (is_stalled && channel.is_inside_throughout());
+        let is_open = evidence.is_bad() && !channel.now.closed;
+        let is_long = is_stall(channel.inside_ms()) || is_all_that_is_known;
+        channel.stuck_in().is_some() && is_open && is_long
     }
 
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed,

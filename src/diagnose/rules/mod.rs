@@ -40,6 +40,9 @@ pub(super) const FAMILIES: &[&[Rule]] = &[
 /// Asked when no other rule found an error: reports a stall that is declared or seen.
 pub(super) const LAST_RESORT: Rule = progress::unexplained;
 
+#[cfg(test)]
+pub(crate) use progress::cases::drained_in_different_order as wait_cycle;
+
 /// Evidence in which a condition comes first, by family.
 #[cfg(test)]
 pub(crate) const CASES: &[&[crate::tests::Case]] = &[
@@ -75,6 +78,9 @@ pub(super) struct Found {
     /// What to do in this case, if the catalogue's text for the condition does not fit.
     pub(super) next_step: Option<String>,
 }
+
+/// Most confidence in a cause that a channel without tests explains as well, where tests were not counted.
+const UNMEASURED: f64 = 0.5;
 
 impl Found {
     /// About a node.
@@ -124,6 +130,21 @@ impl Found {
             Some(line) => self.and(said(line)),
             None => self,
         }
+    }
+
+    /// Takes a channel to be tested often. Less sure where that could not be measured.
+    fn if_tested(self, spot: Spot<'_>) -> Self {
+        if spot.channel.polls_per_s().is_some() {
+            return self;
+        }
+        let found = Self {
+            confidence: self.confidence.min(UNMEASURED),
+            ..self
+        };
+        found.unseen(format!(
+            "how often {} is tested: its tests could not be counted for long enough",
+            spot.short_name()
+        ))
     }
 
     fn unseen(mut self, what: impl Into<String>) -> Self {

@@ -85,7 +85,13 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
             ),
         };
         let confidence = if far_is_full { 0.8 } else { 0.6 };
-        Found::at(Condition::ZeroWindowAtPeer, reader, confidence, unread).and(format!(
+        let found = Found::at(Condition::ZeroWindowAtPeer, reader, confidence, unread);
+        let mut receives = evidence
+            .standing()
+            .filter(|spot| !spot.channel.sends() && spot.node.subject == reader.subject);
+        let untested = receives.find(|spot| spot.channel.polls_per_s().is_none());
+        let found = untested.map_or(found.clone(), |spot| found.if_tested(spot));
+        found.and(format!(
             "{queued}; the closed window was probed {} times",
             flow.probes
         ))

@@ -406,6 +406,7 @@ fn other_end_is_silent(spot: Spot<'_>) -> Option<Found> {
         )
     };
     let found = Found::on(condition, other, 0.85)
+        .if_tested(spot)
         .and(spot.counters())
         .and(format!("{} has {fact}", other.name()));
     Some(if other.channel.is_put_off() {
@@ -473,7 +474,8 @@ fn nothing_arrives(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
     } else {
         Condition::NothingArrives
     };
-    let mut found = Found::on(condition, spot, 0.6).and(other.counters());
+    let found = Found::on(condition, spot, 0.6).if_tested(spot);
+    let mut found = found.if_tested(other).and(other.counters());
     if let Some(ahead) = ahead {
         let (side, index, done) = (&ahead.now.side, ahead.now.index, ahead.now.done);
         found = found.and(format!(
@@ -583,7 +585,7 @@ pub(super) mod cases {
     ];
 
     /// Local drains channel 0 first, peer channel 1; neither comes to the other one.
-    fn drained_in_different_order() -> Evidence {
+    pub(crate) fn drained_in_different_order() -> Evidence {
         let mut evidence = stuck();
         for (end, node) in evidence.nodes.iter_mut().enumerate() {
             let mut second = node.channels[0].clone();

@@ -194,7 +194,55 @@ fn a_call_that_has_not_returned_for_a_moment_does_not_hang() {
         diagnose(&evidence)
     };
     assert_eq!(names(&found(100.0)), Vec::<&str>::new());
-    assert_eq!(names(&found(1500.0)), ["hang-inside-call"]);
+    assert_eq!(names(&found(1500.0)), Vec::<&str>::new());
+    assert_eq!(names(&found(3100.0)), ["hang-inside-call"]);
+}
+
+#[test]
+fn a_thread_without_a_cpu_between_two_looks_does_not_hang() {
+    // A wait cycle on a busy machine: both looks find the threads inside `test`.
+    let mut evidence = crate::rules::wait_cycle();
+    for channel in evidence
+        .nodes
+        .iter_mut()
+        .flat_map(|node| &mut node.channels)
+    {
+        (channel.now.quiet_ms, channel.now.in_call_ms) = (37_700, 30);
+        channel.now.in_call = Some("test".into());
+    }
+    assert_eq!(names(&diagnose(&evidence)), ["wait-cycle"]);
+    let mut evidence = stuck();
+    for node in &mut evidence.nodes {
+        let one = &mut node.channels[0];
+        (one.now.quiet_ms, one.now.in_call_ms) = (37_700, 700);
+        one.now.in_call = Some("test".into());
+        one.watched = Some(Watched {
+            ms: 800.0,
+            in_one_call: true,
+            ..Watched::default()
+        });
+    }
+    let findings = diagnose(&evidence);
+    assert!(!names(&findings).contains(&"hang-inside-call"));
+    assert!(!names(&findings).contains(&"local-loop-starved"));
+}
+
+#[test]
+fn a_cause_that_supposes_tests_is_less_sure_where_they_were_not_counted() {
+    for (mut evidence, name) in [
+        (sender_silent(), "sender-silent"),
+        (stuck(), "nothing-arrives"),
+    ] {
+        for node in &mut evidence.nodes {
+            node.channels[0].watched = None;
+        }
+        let first = diagnose(&evidence).remove(0);
+        assert_eq!((&*first.condition, first.confidence), (name, 0.5));
+        let unseen = first.cannot_see.join("; ");
+        let expected =
+            "how often peer recv 0 is tested: its tests could not be counted for long enough";
+        assert!(unseen.contains(expected), "{unseen}");
+    }
 }
 
 /// A program that waits for nothing, and has been inside a call on a comm for so long.
