@@ -328,6 +328,8 @@ fn warnings_are_no_logging_that_a_setting_would_leave_out() {
             warnings,
             passed_on: 100,
         };
+        let sample = EventKind::Sample(vec![channel(Side::Recv, [10, 10, 10], 10).now]);
+        state.apply(&Event::new(900.0, Who::Worker(worker), sample));
         state.apply(&Event::new(
             1000.0,
             Who::Worker(worker),
