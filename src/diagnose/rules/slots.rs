@@ -91,17 +91,50 @@ fn exhausted(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let is = |spot: &Spot<'_>| {
-        spot.channel
-            .failed_with(&["isend", "irecv"], INTERNAL_ERROR)
-            && spot.channel.in_flight() >= SLOTS
+        let is_said = spot.node.any_line(EXHAUSTED).is_some();
+        let in_flight = spot.channel.in_flight();
+        is_refused_post(spot.channel) && (in_flight >= SLOTS || (is_said && in_flight > 0))
     };
-    refused_with(
-        evidence,
-        Condition::SlotsExhausted,
-        is,
-        &["slots-exhausted"],
-    )
+    let mut found = refused_with(evidence, Condition::SlotsExhausted, is, EXHAUSTED);
+    for one in &mut found {
+        let mut nodes = evidence.nodes.iter();
+        let node = nodes.find(|node| one.node.as_ref() == Some(&node.subject));
+        one.next_step = node.and_then(|node| fewer_requests(evidence, node));
+    }
+    found
 }
+
+const EXHAUSTED: &[&str] = &["slots-exhausted"];
+
+fn is_refused_post(channel: &EvidenceChannel) -> bool {
+    channel.failed_with(&["isend", "irecv"], INTERNAL_ERROR)
+}
+
+/// What to do about a plugin that grants fewer requests than TCPX: no more than were in flight when it refused.
+fn fewer_requests(evidence: &Evidence, node: &EvidenceNode) -> Option<String> {
+    let most = |is: fn(&EvidenceChannel) -> bool| {
+        let channels = node.channels.iter().filter(|one| is(one));
+        channels.map(EvidenceChannel::in_flight).max()
+    };
+    let granted = most(is_refused_post).or_else(|| most(|_| true))?;
+    if granted >= SLOTS {
+        return None;
+    }
+    if evidence.scenario.is_some() {
+        let otherwise = Condition::SlotsExhausted.entry().otherwise;
+        return otherwise.map(str::to_owned);
+    }
+    Some(match granted {
+        0 => FEWER.to_owned(),
+        granted => format!(
+            "keep at most {granted} requests in flight per comm: the plugin refused another one; test and consume \
+             before the next post"
+        ),
+    })
+}
+
+const FEWER: &str = "keep fewer requests in flight per comm than when the plugin refused one; test and consume before \
+                     the next post";
 
 const CONSUMED_EARLY: &[&str] = &[
     "consumed-too-early",
@@ -251,6 +284,32 @@ pub(super) mod cases {
         (Condition::NotUnpacked, not_unpacked),
         (Condition::PayloadWrong, wrong_page),
     ];
+
+    #[test]
+    fn the_remedy_for_refused_posts_is_what_the_plugin_granted() {
+        let refused = |posted| {
+            let mut evidence = pair(
+                channel(Side::Send, [posted, 12, 12], 4000),
+                channel(Side::Recv, [12, 12, 12], 4000),
+            );
+            let node = &mut evidence.nodes[0];
+            node.channels[0].now.last_error = Some(("isend".into(), INTERNAL_ERROR));
+            node.lines = vec![line("slots-exhausted", "unable to allocate requests")];
+            evidence
+        };
+        let remedy = |evidence: &Evidence| {
+            let found = crate::diagnose(evidence).remove(0);
+            assert_eq!(found.condition, "slots-exhausted");
+            found.next_step.expect("a remedy")
+        };
+        let of_eight = remedy(&refused(20));
+        assert!(of_eight.contains("at most 8 requests"), "{of_eight}");
+        assert_eq!(remedy(&refused(12)), FEWER);
+        assert!(remedy(&refused(28)).contains("sixteen receives"));
+        let mut run = refused(20);
+        run.scenario = Some(tcpx_run_model::scenario::Scenario::default());
+        assert!(remedy(&run).starts_with("narrow transfer.recv_window"));
+    }
 
     fn not_unpacked() -> Evidence {
         let mut evidence = stuck();
