@@ -709,7 +709,7 @@ const RAN_ENOUGH_MS: u64 = 1000;
 /// A thread may lose its CPU inside a call for some hundred milliseconds.
 const STUCK_MIN_MS: f64 = 1000.0;
 /// Shortest stretch that a test rate is computed over.
-const WATCHED_MIN_MS: f64 = 150.0;
+pub(crate) const WATCHED_MIN_MS: f64 = 150.0;
 
 /// Whether a channel's process waited for a CPU for nearly all the time in which nothing changed.
 pub(crate) fn lacked_cpu(now: &ChannelNow) -> bool {

@@ -1,18 +1,21 @@
 //! Findings of a run or of watched programs while they go on, reported when they change.
 #![forbid(unsafe_code)]
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, WATCHED_MIN_MS};
 use super::of_state::KnownLines;
 use super::rank::diagnose;
 use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::{RunRecord, WorkerFile, worker_file};
-use tcpx_run_model::state::RunState;
+use tcpx_run_model::state::{RunState, WorkerState};
 use tcpx_words::error::Outcome;
 
 /// Interval between two judgements that no event causes.
 const EVERY_MS: f64 = 500.0;
+
+/// A program is judged without rates if it was sampled only once for so long.
+const RATES_WITHIN_MS: f64 = 2000.0;
 
 /// Judges a state when an event or the interval gives cause to.
 #[derive(Default)]
@@ -46,11 +49,13 @@ impl Watcher {
         }
     }
 
-    /// Judges watched programs at once, then at most twice per second. Returns the findings if they
+    /// Judges watched programs as soon as their rates are known, then at most twice per second. Returns the findings if they
     /// changed.
     pub fn look(&mut self, state: &RunState) -> Option<Vec<Finding>> {
         let is_early = |looked_ms| state.now_ms - looked_ms < EVERY_MS;
-        if self.looked_ms.is_some_and(is_early) {
+        let mut running = state.workers.values().filter(|worker| !worker.is_gone());
+        if self.looked_ms.is_some_and(is_early) || running.any(|one| lacks_rates(one, state.now_ms))
+        {
             return None;
         }
         self.looked_ms = Some(state.now_ms);
@@ -104,6 +109,15 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Whether a program was seen too briefly for a rate. One look does not tell whether its requests are tested.
+fn lacks_rates(worker: &WorkerState, now_ms: f64) -> bool {
+    let first = worker.looks.front().map(|look| look.at_ms);
+    let is_brief = |(first, last): (f64, f64)| {
+        last - first < WATCHED_MIN_MS && now_ms - first < RATES_WITHIN_MS
+    };
+    first.zip(worker.sampled_ms).is_some_and(is_brief)
 }
 
 #[cfg(test)]
@@ -166,6 +180,20 @@ pub(super) mod tests {
         assert_eq!(findings[0].condition, "local-loop-starved");
         assert_eq!(look(sample(9000, 0, 5000)), Some(Vec::new()));
     }
+
+    #[test]
+    fn a_program_that_was_seen_once_is_not_judged() {
+        let (mut watcher, mut state) = (Watcher::default(), RunState::default());
+        let mut look = |at_ms: u64, tests| {
+            state.apply(&sample(at_ms, 9000 + at_ms, tests));
+            let found = watcher.look(&state)?.into_iter().next();
+            Some(found.expect("a finding").condition)
+        };
+        assert_eq!(look(10_000, 9), None);
+        assert_eq!(look(10_100, 9), None);
+        assert_eq!(look(10_250, 9).as_deref(), Some("local-loop-starved"));
+    }
+
     #[test]
     fn the_end_of_a_worker_that_has_finished_is_not_judged() {
         let is_cause = |code, phase| {
