@@ -33,7 +33,12 @@ pub(super) fn before_the_end(snapshot: &Snapshot, end_ns: u64) -> Option<(u64, V
     for channel in then.channels.iter_mut().filter(|one| stands(&&**one)) {
         let was_inside = inside_since_the_change(channel);
         if !was_inside {
-            channel.tests = tests_at(channel, at_ns)?;
+            let tests = tests_at(channel, at_ns)?;
+            // None of the later ones was done, or the channel would have changed.
+            let later = channel.tests.saturating_sub(tests);
+            let not_done = later.saturating_sub(failed_tests(channel));
+            channel.tests_not_done = channel.tests_not_done.saturating_sub(not_done);
+            channel.tests = tests;
             channel.in_call = None;
         }
     }
@@ -62,9 +67,7 @@ fn tests_at(channel: &ChannelSample, at_ns: u64) -> Option<u64> {
     let Some(polls) = channel.polls else {
         let is_noted = channel.tests_not_done < TESTS_PER_NOTE;
         // Tests that fail are not noted either.
-        let failed = channel.last_error.filter(|error| error.call == Call::Test);
-        let failed = failed.map_or(0, |_| channel.rc_errors());
-        let later = channel.tests_not_done.saturating_add(failed);
+        let later = channel.tests_not_done.saturating_add(failed_tests(channel));
         return is_noted.then(|| channel.tests.saturating_sub(later));
     };
     let Polls {
@@ -83,6 +86,12 @@ fn tests_at(channel: &ChannelSample, at_ns: u64) -> Option<u64> {
         let share = (at_ns - from_ns) as f64 / (until_ns - from_ns) as f64;
         from_tests.saturating_add((tests as f64 * share) as u64)
     })
+}
+
+/// The most tests that may have failed.
+fn failed_tests(channel: &ChannelSample) -> u64 {
+    let failed = channel.last_error.filter(|error| error.call == Call::Test);
+    failed.map_or(0, |_| channel.rc_errors())
 }
 
 #[cfg(test)]
@@ -141,8 +150,12 @@ mod tests {
             let (at_ns, channels) = tested(&[(1, test_ns)]).expect("it stands");
             assert_eq!(at_ns, SECOND + MILLISECOND_NS);
             assert_eq!(
-                (channels[0].posted, channels[0].tests),
-                (1, 0),
+                (
+                    channels[0].posted,
+                    channels[0].tests,
+                    channels[0].tests_not_done
+                ),
+                (1, 0, 0),
                 "{test_ns:?}"
             );
         }
