@@ -173,7 +173,11 @@ fn lacks_the_other_end(found: &Found, evidence: &Evidence) -> bool {
                 .is_none_or(|index| spot.channel.now.index == index)
             && !spot.channel.now.closed
     };
-    found.cannot_see.is_empty()
+    let is_told = found
+        .cannot_see
+        .iter()
+        .any(|what| what.starts_with("the other end"));
+    !is_told
         && evidence
             .spots()
             .filter(is_about)

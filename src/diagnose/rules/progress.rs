@@ -124,7 +124,7 @@ fn with_threads(found: Found, node: &EvidenceNode) -> Found {
             confidence: 0.7,
             ..found
         };
-        return found.unseen("thread states: no freeze-frame was taken");
+        return unless_stopped(found, node).unseen("thread states: no freeze-frame was taken");
     };
     match frame.threads.known() {
         Some(threads) => {
@@ -308,7 +308,32 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
         false => "no channel of this process is tested: its progress loop is blocked or has ended"
             .to_owned(),
     };
-    Some(Found::on(Condition::LocalLoopStarved, spot, confidence).and(why))
+    let found = Found::on(Condition::LocalLoopStarved, spot, confidence).and(why);
+    Some(unless_stopped(found, spot.node))
+}
+
+/// Most confidence in a cause that a stopped process explains as well.
+const MAYBE_STOPPED: f64 = 0.5;
+
+/// Of a process that is gone, the recording does not tell whether a signal had stopped it. Less sure of
+/// a cause that lies in it, unless it tested some channel meanwhile.
+fn unless_stopped(found: Found, node: &EvidenceNode) -> Found {
+    let rates = node
+        .channels
+        .iter()
+        .filter_map(EvidenceChannel::polls_per_s);
+    let has_run = rates.fold(0.0, f64::max) >= POLLED_PER_S;
+    if node.gone.is_none() || node.frame.is_some() || has_run {
+        return found;
+    }
+    let found = Found {
+        confidence: found.confidence.min(MAYBE_STOPPED),
+        ..found
+    };
+    found.unseen(format!(
+        "whether {} was stopped: its recording does not tell",
+        node.name()
+    ))
 }
 
 /// Whether testing the channel more often would change nothing, because it is the other end's turn to post: what it has
@@ -405,7 +430,7 @@ fn other_end_is_silent(spot: Spot<'_>) -> Option<Found> {
             "no sends in flight: the sender's turn",
         )
     };
-    let found = Found::on(condition, other, 0.85)
+    let found = unless_stopped(Found::on(condition, other, 0.85), other.node)
         .if_tested(spot)
         .and(spot.counters())
         .and(format!("{} has {fact}", other.name()));
@@ -562,7 +587,7 @@ pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
-    use crate::evidence::Watched;
+    use crate::evidence::{Gone, Watched};
     use crate::tests::Case;
     use crate::tests::builders::*;
     use tcpx_run_model::scenario::Scenario;
@@ -649,6 +674,36 @@ pub(super) mod cases {
             channel(Side::Recv, [38, 38, 38], 4000),
         );
         ended(Outcome::Stalled, idle)
+    }
+
+    #[test]
+    fn a_process_that_is_gone_may_have_been_stopped() {
+        let untested = |node: usize| {
+            let mut evidence = stuck();
+            evidence.nodes[node].channels[0].watched = Some(Watched {
+                ms: 3000.0,
+                ..Watched::default()
+            });
+            evidence
+        };
+        for (mut evidence, name, node) in [
+            (untested(1), "local-loop-starved", 1),
+            (receiver_silent(), "receiver-silent", 1),
+        ] {
+            let live = crate::diagnose(&evidence).remove(0);
+            assert!(live.confidence >= 0.85, "{live:?}");
+            if evidence.nodes[node].channels[0].in_flight() == 0 {
+                evidence.nodes[node].channels[0].watched = None;
+            }
+            evidence.nodes[node].gone = Some(Gone {
+                how: Some("was ended by SIGKILL".into()),
+                signal: Some(libc::SIGKILL),
+            });
+            let found = crate::diagnose(&evidence).remove(0);
+            assert_eq!((&*found.condition, found.confidence), (name, 0.5));
+            let unseen = found.cannot_see.join("; ");
+            assert!(unseen.contains("whether peer was stopped"), "{unseen}");
+        }
     }
 
     fn window_full_only() -> Evidence {
