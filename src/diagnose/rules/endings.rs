@@ -218,7 +218,15 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
         } else {
             Condition::ConnectionReset
         };
-        Found::at(name, node, if standing { 0.8 } else { 0.5 }, said(line))
+        let found = Found::at(name, node, if standing { 0.8 } else { 0.5 }, said(line));
+        let is_known = evidence.opposite(node).is_some()
+            || evidence
+                .spots()
+                .any(|spot| spot.node.subject == node.subject && spot.other_end().is_some());
+        match name {
+            Condition::PrematureClose if !is_known => of_one_end(found),
+            _ => found,
+        }
     });
     found.collect()
 }
@@ -347,12 +355,23 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
     match other.or_else(|| evidence.opposite(spot.node)) {
         Some(other) if other.gone.is_some() => found,
         Some(other) => found.and(format!("the process of {} had not ended", other.name())),
-        None => Found {
-            confidence: 0.6,
-            ..found.unseen("the other end: whether its process had ended")
-        },
+        None => of_one_end(found),
     }
 }
+
+/// A close as the end shows it that is left: a program that closes too early and one that is killed look the
+/// same from there.
+fn of_one_end(found: Found) -> Found {
+    let found = Found {
+        confidence: found.confidence.min(0.5),
+        next_step: Some(ONE_END.to_owned()),
+        ..found
+    };
+    found.unseen("the other end: whether its process had ended, which looks the same from here (process-killed)")
+}
+
+const ONE_END: &str = "look first at how the process of the other end ended, in its recording or its logs; if it still \
+                       runs, close only after a barrier that confirms that the receiver has everything";
 
 #[cfg(test)]
 pub(super) mod cases {
@@ -372,6 +391,29 @@ pub(super) mod cases {
         (Condition::CallRefused, failed_for_no_known_reason),
         (Condition::ConnectionReset, reset_only),
     ];
+
+    #[test]
+    fn the_end_that_is_left_does_not_tell_a_peer_that_closed_from_one_that_was_killed() {
+        let mut evidence = stuck();
+        let mut left = evidence.nodes.remove(0);
+        left.subject.pair = None;
+        let reset = "Call to socket op send(0) failed : Connection reset by peer";
+        left.lines = vec![line("data-socket-failed", reset)];
+        evidence.nodes = vec![left];
+        let by_line = evidence.clone();
+        let channel = &mut evidence.nodes[0].channels[0];
+        channel.now.last_error = Some(("test".into(), SYSTEM_ERROR));
+        for one_end in [by_line, evidence] {
+            let first = crate::diagnose(&one_end).remove(0);
+            assert_eq!(
+                (&*first.condition, first.confidence),
+                ("premature-close", 0.5)
+            );
+            let unseen = first.cannot_see.join("; ");
+            assert!(unseen.contains("process-killed"), "{unseen}");
+            assert_eq!(first.next_step.as_deref(), Some(ONE_END));
+        }
+    }
 
     fn plugin_exit() -> Evidence {
         let mut evidence = ended(
