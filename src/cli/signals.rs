@@ -59,9 +59,23 @@ fn register() -> io::Result<Arc<AtomicBool>> {
         .spawn(move || {
             if signals.forever().nth(1).is_some() {
                 tcpx_tui::restore();
+                mark_runs();
                 // Agents and workers end because their control streams close.
                 signal_hook::low_level::exit(130);
             }
         })?;
     Ok(flag)
 }
+
+/// Marks the runs as interrupted. A file system that does not answer keeps nobody waiting.
+fn mark_runs() {
+    let (done, marked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        tcpx_run_model::record::leave_interrupted();
+        let _ = done.send(());
+    });
+    let _ = marked.recv_timeout(MARK_MAX);
+}
+
+/// Longest time that the second signal waits for the marks.
+const MARK_MAX: std::time::Duration = std::time::Duration::from_secs(1);

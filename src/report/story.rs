@@ -116,6 +116,8 @@ pub(crate) enum StoryState {
     Running,
     /// No `run.json`: the coordinator was killed.
     Killed,
+    /// No `run.json`: a second signal ended the coordinator before that wrote it.
+    Interrupted,
     /// No `run.json`: it could not be written when the run ended.
     Unwritten,
     /// No `run.json`: recordings and logs of programs that no run started.
@@ -131,6 +133,7 @@ impl From<Unfinished> for StoryState {
         match unfinished {
             Unfinished::GoesOn => Self::Running,
             Unfinished::Killed => Self::Killed,
+            Unfinished::Interrupted => Self::Interrupted,
             Unfinished::Unwritten => Self::Unwritten,
             Unfinished::Adopted => Self::Adopted,
             Unfinished::Examined | Unfinished::Open => Self::Unfinished,

@@ -38,6 +38,7 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
         _ if is_examination(story) => "EXAMINED".to_owned(),
         (None, StoryState::Damaged) => "DAMAGED".to_owned(),
         (None, StoryState::Killed) => "KILLED".to_owned(),
+        (None, StoryState::Interrupted) => "INTERRUPTED".to_owned(),
         (None, StoryState::Unwritten) => "UNWRITTEN".to_owned(),
         (None, StoryState::Adopted) => "ADOPTED".to_owned(),
         (None, StoryState::OtherVersion) => "OTHER VERSION".to_owned(),

@@ -83,7 +83,13 @@ fn a_second_ctrl_c_does_not_wait_for_the_first() {
     // The process may have ended already.
     let _ =
         rustix::process::kill_process(rustix::process::Pid::from_child(&run.child), Signal::INT);
-    assert_eq!(run.ended().status.code(), Some(130));
+    let ended = run.ended();
+    assert_eq!(ended.status.code(), Some(130));
+    // Nobody killed it, and it says so.
+    let folder = ended.run_folders().remove(0);
+    let is_there = |name: &str| folder.join(name).exists();
+    assert!(is_there("run.json") || is_there(".interrupted"), "{ended}");
+    assert!(!is_there(".room"));
 }
 
 #[test]

@@ -97,6 +97,9 @@ fn state(story: &Story) -> &'static str {
         StoryState::Unfinished => " There is no run.json: the run is still going, or was killed.",
         StoryState::Running => " The run is still going; the report shows its state so far.",
         StoryState::Killed => " There is no run.json: the coordinator was killed.",
+        StoryState::Interrupted => {
+            " There is no run.json: a second signal ended the coordinator before it wrote it."
+        }
         StoryState::Unwritten => {
             " There is no run.json: it could not be written when the run ended."
         }

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::archive::{Archive, ArchiveError};
-use super::folder::{ROOM, UNWRITTEN, WorkerFile, node_folder};
+use super::folder::{INTERRUPTED, ROOM, UNWRITTEN, WorkerFile, node_folder};
 use crate::event::node_of_v1;
 use crate::ids::{Names, NodeId, NodeIntro, PairId, Unit, WorkerId};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
@@ -78,6 +78,8 @@ pub enum Unfinished {
     GoesOn,
     /// Its coordinator ended without writing it.
     Killed,
+    /// A second signal ended its coordinator before that wrote it.
+    Interrupted,
     /// It could not be written when the run ended.
     Unwritten,
     /// Nothing was run: the folder holds a report of the doctor.
@@ -94,6 +96,7 @@ impl Unfinished {
         match self {
             Self::GoesOn => "running",
             Self::Killed => "killed",
+            Self::Interrupted => "interrupted",
             Self::Unwritten => "unwritten",
             Self::Examined => "examined",
             Self::Adopted => "adopted",
@@ -106,6 +109,9 @@ impl Unfinished {
         let what = match self {
             Self::GoesOn => "no run.json yet: the run is still going",
             Self::Killed => "the coordinator was killed before it wrote run.json",
+            Self::Interrupted => {
+                "the run was interrupted by a second signal before run.json was written"
+            }
             Self::Unwritten => "the run ended and could not write run.json, as on a full disk",
             Self::Examined => return "nothing was run: the nodes were examined".to_owned(),
             Self::Adopted => {
@@ -209,6 +215,9 @@ impl RunFiles {
         let Self::Folder(_) = self else {
             return Some(Unfinished::Open);
         };
+        if self.size(INTERRUPTED).is_some() {
+            return Some(Unfinished::Interrupted);
+        }
         if self.size(UNWRITTEN).is_some() {
             return Some(Unfinished::Unwritten);
         }
@@ -358,7 +367,7 @@ fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) {
             walk(&entry.path(), &format!("{name}/"), depth + 1, names);
         } else if kind.is_file()
             && names.len() < FILES_MAX
-            && ![ROOM, UNWRITTEN].contains(&name.as_str())
+            && ![ROOM, UNWRITTEN, INTERRUPTED].contains(&name.as_str())
         {
             names.push(name);
         }

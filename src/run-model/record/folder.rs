@@ -18,6 +18,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use tcpx_words::error::NextStep;
 use tcpx_words::output::limit_to_raise;
 use tcpx_words::units::counted;
@@ -163,6 +164,8 @@ pub(super) const ROOM: &str = ".room";
 /// Its name if `run.json` could not be written, so that readers do not take the coordinator for
 /// killed.
 pub(super) const UNWRITTEN: &str = ".unwritten";
+/// Its name if a second signal ended the coordinator before it could write `run.json`.
+pub(super) const INTERRUPTED: &str = ".interrupted";
 /// Largest offset of a recorder file that is kept.
 const RECORDER_BYTES_MAX: u64 = 4 << 30;
 
@@ -412,6 +415,24 @@ struct Room {
     has_space: bool,
 }
 
+/// The rooms of the runs that this process records.
+static ROOMS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Leaves a mark in the folders of runs whose `run.json` is not written, for readers: a second signal
+/// ends this process now.
+pub fn leave_interrupted() {
+    let rooms = ROOMS.lock().unwrap_or_else(PoisonError::into_inner);
+    rooms.iter().for_each(|room| mark_interrupted(room));
+}
+
+/// Fails if `run.json` was written into the room, or the folder is gone.
+pub(super) fn mark_interrupted(room: &Path) {
+    let mark = room.with_file_name(INTERRUPTED);
+    if std::fs::rename(room, &mark).is_ok() {
+        let _ = OpenOptions::new().write(true).truncate(true).open(mark);
+    }
+}
+
 /// Space for the pages that a file occupies beyond its bytes.
 const SLACK_BYTES: u64 = 8 << 10;
 /// Longest line that is looked for at the place where events are cut.
@@ -424,6 +445,9 @@ impl Room {
     fn reserve(folder: &Path) -> io::Result<Self> {
         let path = folder.join(ROOM);
         let file = create(&path)?;
+        let mut rooms = ROOMS.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.push(path.clone());
+        drop(rooms);
         let zeros = vec![0; ROOM_BYTES as usize];
         // Written, because not every file system can allocate.
         let has_space = file.write_all_at(&zeros, 0).is_ok();
@@ -460,6 +484,8 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        let mut rooms = ROOMS.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.retain(|room| *room != self.path);
         // After a move there is no file of this name.
         let _ = std::fs::remove_file(&self.path);
     }
@@ -566,6 +592,27 @@ mod tests {
                 "20261120T101500Z-4conn-3"
             ]
         );
+    }
+
+    #[test]
+    fn a_run_that_a_second_signal_ended_is_interrupted_and_keeps_no_room() {
+        use crate::record::{RunFiles, Unfinished};
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = RunFolder::create(parent.path(), "20261120T101500Z", "4conn").expect("made");
+        let path = folder.path.clone();
+        let room = path.join(ROOM);
+        let is_known = |room: &PathBuf| ROOMS.lock().expect("a list").contains(room);
+        assert!(is_known(&room));
+        mark_interrupted(&room);
+        let files = RunFiles::open(&path).expect("a run");
+        assert_eq!(files.unfinished(), Some(Unfinished::Interrupted));
+        assert_eq!(files.names(), ["events.jsonl"]);
+        assert!(!room.exists());
+        assert_eq!(std::fs::read(path.join(INTERRUPTED)).expect("a mark"), b"");
+        drop(folder);
+        assert!(!is_known(&room));
+        // The record was written into it.
+        mark_interrupted(&room);
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod thin;
 pub use archive::{Archive, ArchiveError, ENTRIES_MAX, is_name};
 pub use brief::{BriefTransfer, RunBrief};
 pub use files::{ADOPTED, DOCTOR, FilesError, RunFiles, Unfinished, open_regular};
-pub use folder::{FolderError, RunFolder, Unwritten, WorkerFile, worker_file};
+pub use folder::{FolderError, RunFolder, Unwritten, WorkerFile, leave_interrupted, worker_file};
 pub(crate) use folder::{is_full, next_step};
 pub use mesh::{
     MeshAttribution, MeshCell, MeshFinding, MeshPair, MeshRecord, MissingNode, SlowDirection,
