@@ -417,7 +417,7 @@ pub(super) mod cases {
         paths.dedup_by_key(|path| path.peer);
         evidence.nodes[0].network = Some(NetworkUse {
             paths: Fact::Known(paths),
-            drops: Vec::new(),
+            drops: None,
         });
         evidence
     }

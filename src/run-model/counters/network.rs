@@ -17,9 +17,11 @@ pub struct NetworkUse {
     /// Established TCP connections by their two addresses, or why they are unknown.
     pub paths: Fact<Vec<PathUse>>,
     /// Packets that interfaces dropped during the transfer: interface, counter, count. Of all
-    /// traffic of the node. Counters that did not grow are left out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub drops: Vec<(String, String, u64)>,
+    /// traffic of the node. Counters that did not grow are left out: an empty list is of interfaces that
+    /// dropped none. What a queueing discipline or a firewall drops is in no counter of an interface.
+    /// `None` if no interface tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drops: Option<Vec<(String, String, u64)>>,
 }
 
 /// The connections of one process between two addresses, since they were made.
@@ -96,7 +98,7 @@ impl NetworkBefore {
         });
         NetworkUse {
             paths: sockets_of(&Root::live(), pid).map(|sockets: Vec<TcpSocket>| by_path(&sockets)),
-            drops: grown.collect(),
+            drops: (!self.drops.is_empty()).then(|| grown.collect()),
         }
     }
 }
@@ -159,11 +161,16 @@ mod tests {
     fn only_drops_of_the_transfer_are_counted() {
         let mut before = NetworkBefore::read(["lo".to_owned()]);
         assert_eq!(before.drops.len(), DROPS.len(), "{before:?}");
-        assert_eq!(before.used(std::process::id()).drops, []);
+        let used = before.used(std::process::id());
+        assert_eq!(used.drops, Some(Vec::new()));
+        let written = serde_json::to_value(&used).expect("a document");
+        assert_eq!(written["drops"], serde_json::json!([]), "none is told");
         // A counter that started again, as after a driver's reset, has not grown.
         for value in before.drops.values_mut() {
             *value += 1_000_000;
         }
-        assert_eq!(before.used(std::process::id()).drops, []);
+        assert_eq!(before.used(std::process::id()).drops, Some(Vec::new()));
+        let of_none = NetworkBefore::read([]).used(std::process::id());
+        assert_eq!(of_none.drops, None);
     }
 }
