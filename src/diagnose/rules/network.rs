@@ -45,6 +45,8 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
             found.extend(full_send_queue(evidence, node, socket));
         }
     }
+    // The channel of a finding is that of its first fact.
+    found.sort_by_key(|one| one.channel.is_none());
     found
 }
 
@@ -194,15 +196,18 @@ fn channel_of<'a>(
         .standing()
         .filter(|spot| spot.node.name() == node.name())
         .collect();
-    let is = |spot: &&Spot<'_>| {
+    let uses = |spot: &Spot<'_>, socket: &TcpSocket| {
         let (local, peer) = (ip(&spot.channel.now.local), ip(&spot.channel.now.peer));
         local.is_some_and(|local| local.ip() == socket.local.ip())
             || peer.is_some_and(|peer| peer.ip() == socket.peer.ip())
     };
-    mine.iter()
-        .find(is)
-        .copied()
-        .or_else(|| mine.first().copied().filter(|_| mine.len() == 1))
+    let only = || {
+        let spot = mine.first().copied().filter(|_| mine.len() == 1)?;
+        let uses_another = sockets_of(node).any(|another| uses(&spot, another));
+        (!uses_another).then_some(spot)
+    };
+    let found = mine.iter().find(|spot| uses(spot, socket));
+    found.copied().or_else(only)
 }
 
 /// Connections whose local address no interface holds any more: what is sent to it is dropped.
@@ -371,6 +376,35 @@ pub(super) mod cases {
         let taken = frame(vec![lossy], "up");
         evidence.nodes[0].earlier_frames = taken.into_iter().map(|frame| *frame).collect();
         evidence
+    }
+
+    #[test]
+    fn the_channel_of_lost_segments_is_that_of_the_first_socket() {
+        let mut evidence = stuck();
+        let sender = &mut evidence.nodes[0];
+        let addresses = ["10.0.1.25", "10.0.3.25"];
+        let sockets = addresses.map(|from| {
+            socket(
+                &format!("{from}:40000"),
+                "10.0.0.226:50000",
+                [0, 400_000],
+                5,
+            )
+        });
+        sender.frame = frame(sockets.to_vec(), "up");
+        let mut moving = sender.channels[0].clone();
+        (moving.now.local, moving.now.quiet_ms) = (Some("10.0.1.25:40000".into()), 100);
+        let standing = &mut sender.channels[0];
+        (standing.now.local, standing.now.index) = (Some("10.0.3.25:40000".into()), 2);
+        sender.channels.insert(0, moving);
+        let found = sockets_found(&evidence);
+        assert_eq!(found.channel, Some(2));
+        assert!(found.because[0].contains("10.0.3.25:40000"), "{found:?}");
+    }
+
+    /// The first finding about sockets.
+    fn sockets_found(evidence: &Evidence) -> Found {
+        sockets(evidence).into_iter().next().expect("a finding")
     }
 
     #[test]
