@@ -324,12 +324,29 @@ fn named(model: &Model, counters: String) -> String {
             format!(
                 "{}{place}: {}",
                 first.condition,
-                first.because.first().map_or("", String::as_str)
+                first
+                    .because
+                    .first()
+                    .map_or_else(String::new, |fact| without_times(fact))
             )
         }
         Some(first) => format!("{counters} ({})", first.condition),
         None => counters,
     }
+}
+
+/// A fact without how long its channels were quiet and how often they were tested: that was so when the finding was
+/// made, and a finding stays while its stall goes on.
+fn without_times(fact: &str) -> String {
+    let mut parts = fact.split(", quiet for ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.split_once(" s").map_or("", |(_, rest)| rest);
+        let tested = rest.strip_prefix(", tested ");
+        let behind = tested.and_then(|tested| tested.split_once(" times/s"));
+        text.push_str(behind.map_or(rest, |(_, rest)| rest));
+    }
+    text
 }
 
 /// The process that a signal has stopped, if there is one: with nothing in flight, no channel waits.
@@ -533,6 +550,18 @@ mod tests {
         assert_eq!(
             why(vec![found.clone()]),
             "process-stopped at peer: all 2 threads are stopped"
+        );
+        let waits = "local waits for recv 0 and leaves recv 1 alone (local recv 0: posted 8, done 0, consumed 0, \
+                     quiet for 9.6 s, tested 160723 times/s; local recv 1: posted 8, done 0, consumed 0, quiet for at \
+                     least 9.6 s)";
+        let of_both = Finding {
+            because: vec![waits.into()],
+            ..found.clone()
+        };
+        assert_eq!(
+            why(vec![of_both]),
+            "process-stopped at peer: local waits for recv 0 and leaves recv 1 alone (local recv 0: posted 8, done 0, \
+             consumed 0; local recv 1: posted 8, done 0, consumed 0)"
         );
         let of_a_channel = Finding {
             condition: "stuck".into(),
