@@ -670,13 +670,6 @@ impl EvidenceChannel {
             && (meanwhile > 0 || (self.now.posted == 0 && self.now.null_requests > 0))
     }
 
-    /// The call that the channel has been inside of for so long that no healthy call takes it. A look
-    /// that finds a channel inside a call shows little: a loop is inside `test` most of the time.
-    pub(crate) fn stuck_in(&self) -> Option<&str> {
-        let is_stuck = self.inside_ms() >= STUCK_MIN_MS;
-        self.now.in_call.as_deref().filter(|_| is_stuck)
-    }
-
     /// Milliseconds of the stretch without a change, if it was inside one call meanwhile.
     fn stuck_ms(&self) -> Option<f64> {
         let watched = self.watched.as_ref();
@@ -688,11 +681,6 @@ impl EvidenceChannel {
     pub(crate) fn inside_ms(&self) -> f64 {
         let seen_ms = self.now.in_call_ms as f64;
         seen_ms.max(self.stuck_ms().unwrap_or_default())
-    }
-
-    /// Whether it has been inside one call for nearly all the time since the last change.
-    fn is_inside_throughout(&self) -> bool {
-        self.stuck_in().is_some() && self.inside_ms() >= self.now.quiet_ms as f64 * 0.75
     }
 
     /// Whether the last failed call is one of these and returned this code.
@@ -734,6 +722,15 @@ impl<'a> Spot<'a> {
         self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && is_long
     }
 
+    /// The call that the channel has been inside of for so long that no healthy call takes it. A look
+    /// that finds a channel inside a call shows little: a loop is inside `test` most of the time.
+    pub(crate) fn stuck_in(&self) -> Option<&'a str> {
+        let half_a_stall = self.evidence.stands_after_ms() as f64 / 2.0;
+        let is_stuck = self.channel.inside_ms() >= STUCK_MIN_MS.min(half_a_stall);
+        let call = self.channel.now.in_call.as_deref();
+        call.filter(|_| is_stuck && self.channel.inside_ms() > 0.0)
+    }
+
     /// Whether it is inside a call that has not returned for as long as a stall, or for as long as is
     /// known of a channel that stands still: its process is gone, or a stall was declared.
     pub(crate) fn hangs(&self) -> bool {
@@ -745,11 +742,12 @@ impl<'a> Spot<'a> {
                 .as_ref()
                 .is_some_and(|stall| !stall.recovered)
             || is_stall(channel.now.quiet_ms as f64);
-        let is_all_that_is_known =
-            self.node.gone.is_some() || (is_stalled && channel.is_inside_throughout());
+        // A call on a channel that stands still may have been entered some time after the last change.
+        let is_most = channel.inside_ms() >= channel.now.quiet_ms as f64 / 2.0;
+        let is_all_that_is_known = self.node.gone.is_some() || (is_stalled && is_most);
         let is_open = evidence.is_bad() && !channel.now.closed;
         let is_long = is_stall(channel.inside_ms()) || is_all_that_is_known;
-        channel.stuck_in().is_some() && is_open && is_long
+        self.stuck_in().is_some() && is_open && is_long
     }
 
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed,

@@ -325,7 +325,7 @@ fn has_moved(spot: &Spot<'_>) -> bool {
 fn waits_for_rail(spot: &Spot<'_>) -> bool {
     let driven = |spot: Spot<'_>| {
         spot.channel.polls_per_s().is_none_or(|rate| rate > 0.0)
-            && spot.channel.stuck_in().is_none()
+            && spot.stuck_in().is_none()
             && spot.channel.now.last_error.is_none()
             && (spot.channel.sends() || spot.channel.done_unconsumed() < spot.channel.in_flight())
     };

@@ -68,7 +68,7 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
         .spots()
         .filter(|spot| spot.hangs() && spot.node.died().is_none() && !spot.lacks_cpu());
     let on_channels = alive.filter_map(|spot| {
-        let call = spot.channel.stuck_in()?;
+        let call = spot.stuck_in()?;
         let so_long = spot.channel.inside_ms() / 1e3;
         let at_least = format!("{call} has not returned for at least {so_long:.1} s");
         // A recorder has no time of the entry, but the call was entered after what it has last.
@@ -169,7 +169,7 @@ fn listed(words: &[&str]) -> String {
 /// Channels that stand still although no call on them failed or hangs, and both ends had a CPU.
 fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
     let is_idle = |spot: &Spot<'_>| {
-        spot.channel.stuck_in().is_none() && spot.channel.now.last_error.is_none() && had_cpu(*spot)
+        spot.stuck_in().is_none() && spot.channel.now.last_error.is_none() && had_cpu(*spot)
     };
     evidence.standing().filter(is_idle)
 }

@@ -230,7 +230,7 @@ fn completions(evidence: &Evidence) -> Vec<Found> {
             let other = spot.other_end();
             let arrived = other.filter(|other| other.channel.now.done >= spot.channel.now.posted);
             let waits = spot.channel.polls_per_s().is_none_or(|rate| rate > 0.0);
-            let arrived = arrived.filter(|_| waits && spot.channel.stuck_in().is_none());
+            let arrived = arrived.filter(|_| waits && spot.stuck_in().is_none());
             let found = match (arrived, line) {
                 (Some(other), _) => {
                     Found::on(Condition::TxCompletionsMissing, spot, 0.9).and(other.counters())

@@ -199,6 +199,20 @@ fn a_call_that_has_not_returned_for_a_moment_does_not_hang() {
 }
 
 #[test]
+fn a_run_with_a_short_limit_hangs_within_it() {
+    let found = |inside_ms| {
+        let mut evidence = stuck();
+        evidence.stall_after_ms = 600;
+        let one = &mut evidence.nodes[1].channels[0];
+        (one.now.quiet_ms, one.now.in_call_ms) = (620, inside_ms);
+        one.now.in_call = Some("test".into());
+        diagnose(&evidence).remove(0).condition
+    };
+    assert_eq!(found(500), "hang-inside-call");
+    assert_eq!(found(50), "nothing-arrives");
+}
+
+#[test]
 fn a_thread_without_a_cpu_between_two_looks_does_not_hang() {
     // A wait cycle on a busy machine: both looks find the threads inside `test`.
     let mut evidence = crate::rules::wait_cycle();
