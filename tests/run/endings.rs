@@ -269,7 +269,7 @@ fn a_silent_agent_is_lost() {
     agent.signal(Signal::STOP);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
-    ended.says(&["stopped answering", "check that the node is up"]);
+    ended.says(&["is stopped: its process", "lets it go on"]);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn the_last_samples_of_a_lost_node_are_marked_as_old() {
     agent.signal(Signal::STOP);
     let ended = run.ended();
     assert_eq!(ended.status.code(), Some(5), "{ended}");
-    ended.says(&["stopped answering", "last counters, at "]);
+    ended.says(&["is stopped: its process", "last counters, at "]);
 }
 
 #[test]

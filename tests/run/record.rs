@@ -17,7 +17,7 @@ const KEYS: &str = "
     pairs[].workers[].driving.cpu_seconds pairs[].workers[].driving.other_cpu_seconds
     pairs[].workers[].driving.tests_per_chunk pairs[].workers[].driving.verify_seconds
     pairs[].workers[].driving.why pairs[].workers[].env pairs[].workers[].log_lines pairs[].workers[].memory pairs[].workers[].network
-    pairs[].workers[].network.paths pairs[].workers[].network.paths[].connections
+    pairs[].workers[].network.drops pairs[].workers[].network.paths pairs[].workers[].network.paths[].connections
     pairs[].workers[].network.paths[].duplicates pairs[].workers[].network.paths[].local
     pairs[].workers[].network.paths[].peer pairs[].workers[].network.paths[].retransmits
     pairs[].workers[].network.paths[].rtt_us pairs[].workers[].network.paths[].segments
