@@ -62,7 +62,7 @@ static WORDS: LazyLock<Regex> = LazyLock::new(|| {
 /// Lines of stack traces and tables, and what a logger says below a warning.
 static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^\s*(?:#|[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID]\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug)\b|:(?:INFO|DEBUG):"#,
+        r#"^(?:\s*\d+: ?|\[[\w,]+\](?:<\w+>)?: ?)?\s*#|^\s*(?:[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID]\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug)\b|:(?:INFO|DEBUG):"#,
     )
 });
 /// Sentences that advise, or that say that all is well.
@@ -227,6 +227,12 @@ mod tests {
             "#       size         count      type   redop     time   algbw   busbw  error",
             false,
         );
+        let legend =
+            "# Errors with asterisks indicate errors that have exceeded the maximum threshold.";
+        check(legend, false);
+        check(&format!(" 0: {legend}"), false);
+        check(&format!("[1,0]<stdout>:{legend}"), false);
+        check("0: the probe of 10.0.1.25 failed", true);
         check("NCCL_ASYNC_ERROR_HANDLING=1", false);
         check("--on-error stop --fail-on-error", false);
         check("finished with 0 errors, 0 failed", false);
