@@ -135,6 +135,15 @@ fn leading(text: &[u8]) -> Option<u64> {
     number(digits(text)?)
 }
 
+/// How many ranks a communicator has: `rank 0 nranks 16`.
+pub(super) fn ranks(message: &[u8]) -> Option<u64> {
+    let starts = [&b" nranks "[..], b" nRanks "];
+    let found = |word: &&[u8]| Some(memchr::memmem::find(message, word)? + word.len());
+    let rest = message.get(starts.iter().find_map(found)?..)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    number(&rest[..digits]).filter(|ranks| *ranks > 0)
+}
+
 /// A text of digits as a number.
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     let add = |sum: u64, digit: &u8| {

@@ -95,6 +95,8 @@ pub(super) fn of_warning(message: &[u8]) -> Option<&[u8]> {
     let is_absent = absent
         .iter()
         .any(|word| memchr::memmem::find(message, word).is_some());
+    // A plugin that looks for a function of NCCL is loaded.
+    let is_absent = is_absent && !message.ends_with(b" symbol");
     (!name.is_empty() && name != b"Plugin" && !is_absent).then_some(name)
 }
 
@@ -108,6 +110,10 @@ mod tests {
         assert_eq!(of("NET/OFI Could not register memory"), Some(&b"OFI"[..]));
         assert_eq!(of("NET/IB : No device found"), None);
         assert_eq!(of("NET/IB : Unable to open device mlx5_0"), None);
+        assert_eq!(
+            of("NET/OFI Could not find ncclGetVersion symbol"),
+            Some(&b"OFI"[..])
+        );
         assert_eq!(of("NET/Plugin: odd"), None);
         assert_eq!(of("odd"), None);
     }

@@ -263,7 +263,7 @@ impl<'a> Worker<'a> {
             lines: 0,
         };
         self.counter.harness.read_front(block);
-        self.counter.tally.see_peer_channels(block);
+        self.counter.tally.see_local_channels(block);
         // An escape sequence may be within a literal, which only one of the two ways would find.
         if memchr(ESCAPE, block).is_some() {
             self.search(&mut at, true);
@@ -644,6 +644,8 @@ impl Counter<'_> {
             }
             Some(Fact::InitComplete) => {
                 self.tally.init_complete(speaker, line.place);
+                let ranks = fields::ranks(message);
+                self.tally.most_ranks = self.tally.most_ranks.max(ranks);
                 if let Some((comm, rank)) = fields::comm_rank(message) {
                     self.tally.member(speaker, comm, line.place, rank);
                 }

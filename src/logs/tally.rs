@@ -117,6 +117,10 @@ pub(super) struct Tally {
     pub filtered_records: u64,
     /// Whether a channel of NCCL goes by peer access between GPUs of a node.
     pub has_peer_channels: bool,
+    /// Whether a channel of NCCL goes through shared memory.
+    pub has_shared_channels: bool,
+    /// The most ranks of a communicator that was initialized.
+    pub most_ranks: Option<u64>,
     pub speakers: Vec<Speaker>,
     numbers: HashMap<Speaker, u32>,
     /// Numbers of recent speakers, by a hash of process id and host.
@@ -200,11 +204,12 @@ impl Tally {
         number
     }
 
-    /// Looks for a channel by peer access. Such lines are many, so that they have no signature.
-    pub(super) fn see_peer_channels(&mut self, block: &[u8]) {
-        if !self.has_peer_channels {
-            self.has_peer_channels = memchr::memmem::find(block, b" via P2P/").is_some();
-        }
+    /// Looks for a channel by peer access or shared memory. Such lines are many, so that they have no signature.
+    pub(super) fn see_local_channels(&mut self, block: &[u8]) {
+        let has = |words: &[u8]| memchr::memmem::find(block, words).is_some();
+        self.has_peer_channels = self.has_peer_channels || has(b" via P2P/");
+        self.has_shared_channels =
+            self.has_shared_channels || has(b" via SHM/") || has(b" via direct shared memory");
     }
 
     pub(super) fn number(&mut self, speaker: Speaker) -> u32 {

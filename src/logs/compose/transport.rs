@@ -98,6 +98,12 @@ impl Compose<'_> {
             Some(Proof::Chosen) if self.is_of_one_node() => format!(
                 "{because} for other nodes; every communicator of this log is of one node, so peer access or shared memory moves the data"
             ),
+            Some(Proof::Up | Proof::Chosen) if self.tally.most_ranks == Some(1) => format!(
+                "{because} for other ranks; every communicator of this log has one rank, so no network moves its data"
+            ),
+            Some(Proof::Up | Proof::Chosen) if self.has_local_channels() => format!(
+                "{because} for other nodes; every channel that this log has a line of is within a node, by peer access or shared memory"
+            ),
             _ => because,
         };
         let (verdict, because) = self.with_libraries(verdict, because, &mut named);
@@ -138,6 +144,11 @@ impl Compose<'_> {
                 format!("no line names a network; the log has lines of {of}{nodes}")
             }
         }
+    }
+
+    /// Whether a channel is within a node. Asked where no channel uses a network.
+    fn has_local_channels(&self) -> bool {
+        self.tally.has_peer_channels || self.tally.has_shared_channels
     }
 
     /// Whether NCCL says of every communicator that it is of one node.
