@@ -82,6 +82,8 @@ pub enum Need {
     OtherFindings,
     /// A process that initialized no communicator after these lines, of a job on several nodes.
     UnfinishedInit,
+    /// The end of its file right behind such a line, and no line that shows that the job went on.
+    EndOfLog,
 }
 
 /// A fact that is read from the lines of a signature.

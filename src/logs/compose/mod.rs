@@ -193,6 +193,9 @@ impl Compose<'_> {
                 _ if signature.needs == Some(Need::UnfinishedInit) && self.was_got_over(&parts) => {
                     report.seen.push(finding);
                 }
+                _ if signature.needs == Some(Need::EndOfLog) && !self.has_ended(&finding.last) => {
+                    report.seen.push(finding);
+                }
                 _ if signature.needs.is_some_and(|need| !context.has(need)) => {
                     report.seen.push(finding);
                 }
@@ -1129,7 +1132,7 @@ impl Context {
             Need::SeveralNodes => self.several_nodes,
             Need::NoNetwork => !self.has_network,
             // These are decided where all lines are known.
-            Need::OtherFindings | Need::UnfinishedInit => true,
+            Need::OtherFindings | Need::UnfinishedInit | Need::EndOfLog => true,
         }
     }
 }

@@ -127,6 +127,8 @@ pub(super) fn follow_wrapped(findings: &mut [SignatureFinding]) {
 /// Slurm's line on a step or a job that it ended.
 const CANCELLED: &str = "slurm-cancelled";
 const FROM_OUTSIDE: &str = "it was cancelled from outside: by scancel, by Ctrl-C of srun, or because its session ended; no error of a program is before it in this log";
+/// How the meaning begins where the next line has the reason.
+const WITH_REASON: &str = "Slurm ended the step or the job: ";
 const WHO_CANCELLED: &str =
     "`sacct -j JOB -o jobid,state,exitcode,end` tells the state, and `CANCELLED by` the user";
 
@@ -136,7 +138,8 @@ pub(super) fn follow_cancel(findings: &mut [SignatureFinding]) {
         return;
     };
     let cancelled = findings[number].clone();
-    if cancelled.sample.to_ascii_lowercase().contains("due to") {
+    let has_reason = cancelled.sample.to_ascii_lowercase().contains("due to");
+    if has_reason || cancelled.meaning.starts_with(WITH_REASON) {
         return;
     }
     let mut others = findings

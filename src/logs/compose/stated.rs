@@ -82,6 +82,11 @@ impl Compose<'_> {
         last.is_some_and(|last| last.saturating_sub(place.line) <= ENDING_LINES)
     }
 
+    /// Whether the job ended with a line: hardly anything is behind it, and none of that shows that it went on.
+    pub(super) fn has_ended(&self, place: &LinePlace) -> bool {
+        self.ends_with(place) && !self.goes_on(place)
+    }
+
     /// Whether the last message of a process that is behind a line of its file shows that the job went on.
     pub(super) fn goes_on(&self, place: &LinePlace) -> bool {
         let mut ends = self.tally.ends.iter();
