@@ -363,9 +363,8 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
 /// same from there.
 fn of_one_end(found: Found) -> Found {
     let found = Found {
-        confidence: found.confidence.min(0.5),
         next_step: Some(ONE_END.to_owned()),
-        ..found
+        ..found.at_most(0.5)
     };
     found.unseen("the other end: whether its process had ended, which looks the same from here (process-killed)")
 }

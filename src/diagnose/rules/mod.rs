@@ -132,16 +132,17 @@ impl Found {
         }
     }
 
+    fn at_most(mut self, confidence: f64) -> Self {
+        self.confidence = self.confidence.min(confidence);
+        self
+    }
+
     /// Takes a channel to be tested often. Less sure where that could not be measured.
     fn if_tested(self, spot: Spot<'_>) -> Self {
         if spot.channel.polls_per_s().is_some() {
             return self;
         }
-        let found = Self {
-            confidence: self.confidence.min(UNMEASURED),
-            ..self
-        };
-        found.unseen(format!(
+        self.at_most(UNMEASURED).unseen(format!(
             "how often {} is tested: its tests could not be counted for long enough",
             spot.short_name()
         ))

@@ -326,11 +326,7 @@ fn unless_stopped(found: Found, node: &EvidenceNode) -> Found {
     if node.gone.is_none() || node.frame.is_some() || has_run {
         return found;
     }
-    let found = Found {
-        confidence: found.confidence.min(MAYBE_STOPPED),
-        ..found
-    };
-    found.unseen(format!(
+    found.at_most(MAYBE_STOPPED).unseen(format!(
         "whether {} was stopped: its recording does not tell",
         node.name()
     ))
