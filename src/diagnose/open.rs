@@ -147,12 +147,8 @@ pub fn evidence_from_recorders<E>(
 
 /// Whether its samples are far enough apart for a rate, or it has none. On a busy machine a look may be late.
 fn is_measured(worker: &WorkerState) -> bool {
-    let first = worker.looks.front().map(|look| look.at_ms);
-    let span_ms = worker
-        .sampled_ms
-        .zip(first)
-        .map(|(last, first)| last - first);
-    span_ms.is_none_or(|ms| ms >= SAMPLE_FOR.as_millis() as f64 / 2.0)
+    let enough_ms = SAMPLE_FOR.as_millis() as f64 / 2.0;
+    worker.watched_ms().is_none_or(|ms| ms >= enough_ms)
 }
 
 /// Shortest time inside one call after which a process is watched for longer. A healthy call takes less.

@@ -8,7 +8,7 @@ use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::{RunRecord, WorkerFile, worker_file};
-use tcpx_run_model::state::{RunState, WorkerState};
+use tcpx_run_model::state::{CallSample, RunState, WorkerState};
 use tcpx_words::error::Outcome;
 
 /// Interval between two judgements that no event causes.
@@ -113,11 +113,9 @@ impl Watcher {
 
 /// Whether a program was seen too briefly for a rate. One look does not tell whether its requests are tested.
 fn lacks_rates(worker: &WorkerState, now_ms: f64) -> bool {
-    let first = worker.looks.front().map(|look| look.at_ms);
-    let is_brief = |(first, last): (f64, f64)| {
-        last - first < WATCHED_MIN_MS && now_ms - first < RATES_WITHIN_MS
-    };
-    first.zip(worker.sampled_ms).is_some_and(is_brief)
+    let is_new = |first: &CallSample| now_ms - first.at_ms < RATES_WITHIN_MS;
+    worker.watched_ms().is_some_and(|ms| ms < WATCHED_MIN_MS)
+        && worker.looks.front().is_some_and(is_new)
 }
 
 #[cfg(test)]

@@ -218,6 +218,11 @@ impl WorkerState {
         self.lines.last_printed()
     }
 
+    /// Time between the first look that is kept and the last sample, in ms.
+    pub fn watched_ms(&self) -> Option<f64> {
+        Some(self.sampled_ms? - self.looks.front()?.at_ms)
+    }
+
     /// Whether it is a process that has ended, by its recorder.
     pub fn is_gone(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.is_gone)
