@@ -43,7 +43,7 @@ pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Vec<String> 
 
 /// The function and the library of a frame, unless it is of a signal.
 fn frame(line: &[u8]) -> Option<(String, String)> {
-    let found = FRAME.captures(line).filter(|_| is_frame(line))?;
+    let found = FRAME.captures(line)?;
     let part = |one: &str, other: &str| {
         let found = found.name(one).or(found.name(other))?;
         Some(super::compose::shown(found.as_bytes()))

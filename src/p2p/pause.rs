@@ -2,7 +2,8 @@
 //!
 //! As in a run (`engine/transfer/pace.rs`): with much in flight, the sockets hold enough for a short nap, and a yield
 //! takes the core from the threads that share it and is followed by a system call for few bytes. On 16 CPUs, which are
-//! threads of 8 cores, naps were 1.03 to 1.12 of the rate over 4 connections and 0.95 to 1.03 over one, within noise.
+//! threads of 8 cores, an experiment with such naps had 1.03 to 1.12 of the rate over 4 connections and 0.95 to 1.03 over
+//! one, within noise.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;

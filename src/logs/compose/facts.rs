@@ -102,9 +102,10 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
         if seen.sample.ends_with(b":") {
             found.extend(listed(seen));
         }
-        let is_crash = crate::seen::crashes(&seen.sample);
-        for frame in crate::native_stack::told(seen.near_lines().filter(|_| is_crash)) {
-            add(frame, meaning, &mut found);
+        if crate::seen::crashes(&seen.sample) {
+            for frame in crate::native_stack::told(seen.near_lines()) {
+                add(frame, meaning, &mut found);
+            }
         }
     }
     let is_told = |fact: &String| {

@@ -252,11 +252,7 @@ impl Compose<'_> {
             .map(|one| super::reasons::telling(one, signatures))
             .collect();
         order(&mut report.findings, &telling);
-        promote(
-            &mut report.findings,
-            |place| self.ends_with(place),
-            |place| self.goes_on(place),
-        );
+        promote(&mut report.findings, |place| self.has_ended(place));
         self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);
         super::promises::keep(report);

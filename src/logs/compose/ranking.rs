@@ -170,11 +170,7 @@ pub(super) fn follow_cancel(findings: &mut [SignatureFinding]) {
 
 /// A line that only a logger's level or its words call an error is one where the log shows that something failed: a
 /// launcher says so, or the log ends with it and no line behind it shows that its program went on.
-pub(super) fn promote(
-    findings: &mut [SignatureFinding],
-    ends_with: impl Fn(&LinePlace) -> bool,
-    goes_on: impl Fn(&LinePlace) -> bool,
-) {
+pub(super) fn promote(findings: &mut [SignatureFinding], has_ended: impl Fn(&LinePlace) -> bool) {
     let is_quoted =
         |one: &SignatureFinding| [UNKNOWN_WARNING, STATED_ERROR].contains(&one.signature.as_str());
     let is_error = |one: &SignatureFinding| one.severity < Severity::Warning;
@@ -192,7 +188,7 @@ pub(super) fn promote(
     let has_level = states || crate::loggers::logged_error(first.sample.as_bytes()).is_some();
     let tells = crate::reasons::tells_why(&first.sample) || is_exception(&first.sample);
     let fails = has_level && tells || states;
-    if has_failed || fails && ends_with(&first.last) && !goes_on(&first.last) {
+    if has_failed || fails && has_ended(&first.last) {
         first.severity = Severity::Error;
     }
 }

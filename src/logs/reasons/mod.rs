@@ -248,11 +248,11 @@ static SUPPOSES: LazyLock<Regex> = LazyLock::new(|| {
 
 type Found = Option<(&'static Reason, Kind)>;
 
-/// Lines whose reasons a thread remembers.
+/// Most lines whose reasons a thread remembers.
 const REMEMBERED_MAX: usize = 1024;
 
 thread_local! {
-    /// A line of a report is asked about at each step of its composition, and the search takes a tenth of a millisecond.
+    /// Each step of a report's composition asks about the same lines. Samples are short (`seen`).
     static REMEMBERED: RefCell<HashMap<Box<str>, Found>> = RefCell::default();
 }
 
