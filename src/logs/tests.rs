@@ -755,7 +755,9 @@ fn run_with_bundle(folder: &Path, name: &str) {
     std::fs::write(at("run/run.json"), "{}").unwrap();
     let packed = std::process::Command::new("tar")
         .args(["-C", &folder.to_string_lossy(), "-czf"])
-        .args([at(name), "run".into()])
+        .arg(at(name))
+        // Not the folder: the bundle may be in it, and grows while it is read.
+        .args(["run/events.jsonl", "run/run.json"])
         .status();
     assert!(packed.unwrap().success());
 }
