@@ -1,17 +1,19 @@
 /* One end of a measurement of endpoints, over libtcpxp2p.so: `scripts/bench` starts two.
  *
  *   endpoint serve|drive --folder DIR --mode read|write|send|round|life --size N --pieces N --gap N --depth N --count N
- *                        --lanes N
+ *                        --lanes N --memory N
  *
  * The serving end writes its metadata and a blob to DIR. The driving end operates `count` times with `depth` in
  * flight, each on `pieces` pieces of `size` bytes with `gap` bytes between them, and prints its numbers; `depth` more
- * are made before and not timed. `life` connects, closes and registers.
+ * are made before and not timed. `life` connects, closes and registers. With --memory, the buffer's addresses are
+ * mapped to that many bytes again and again, so that a large message needs no more memory than a run's window has.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <tcpxp2p.h>
 #include <unistd.h>
@@ -19,7 +21,7 @@
 enum { WAIT_MS = 120000, OVER_MS = 3600000, LOOK_EVERY_MS = 20, METADATA_MAX = 2048, DEPTH_MAX = 256, PIECES_MAX = 1024 };
 
 static const char *folder, *mode = "read";
-static size_t size = 1 << 20, pieces = 1, gap = 0, depth = 1, count = 1, lanes = 4;
+static size_t size = 1 << 20, pieces = 1, gap = 0, depth = 1, count = 1, lanes = 4, memory = 0;
 static tcpxp2p_endpoint *self;
 static uint8_t *buffer;
 static uint64_t registration;
@@ -67,12 +69,31 @@ static size_t await(const char *name, void *bytes, size_t room, int within_ms) {
     exit(1);
 }
 
+/* A buffer of `len` bytes, of which each `memory` bytes are the same; `memory` is a multiple of a page. */
+static uint8_t *repeated(size_t len) {
+    int file = memfd_create("buffer", MFD_CLOEXEC);
+    uint8_t *start = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (file < 0 || ftruncate(file, (off_t)memory) != 0 || start == MAP_FAILED) {
+        perror("a repeated buffer");
+        exit(1);
+    }
+    for (size_t at = 0; at < len; at += memory) {
+        size_t part = len - at < memory ? len - at : memory;
+        if (mmap(start + at, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+            perror("a repeated buffer");
+            exit(1);
+        }
+    }
+    close(file);
+    return start;
+}
+
 static void open_endpoint(const char *name) {
     tcpxp2p_options options = {.size = sizeof options, .name = name, .plugin = getenv("BENCH_PLUGIN"),
                                .address = "127.0.0.1", .lanes = (uint32_t)lanes};
     check("create", tcpxp2p_create(&options, &self));
     size_t len = (size + gap) * pieces;
-    buffer = malloc(len);
+    buffer = memory > 0 ? repeated(len) : malloc(len);
     memset(buffer, 1, len);
     check("register", tcpxp2p_register(self, buffer, len, &registration));
 }
@@ -203,6 +224,7 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[at], "--depth") == 0) depth = number;
         else if (strcmp(argv[at], "--count") == 0) count = number;
         else if (strcmp(argv[at], "--lanes") == 0) lanes = number;
+        else if (strcmp(argv[at], "--memory") == 0) memory = number;
     }
     if (argc < 2 || !folder || depth < 1 || depth > DEPTH_MAX || pieces < 1 || pieces > PIECES_MAX || count < 1) {
         fprintf(stderr, "usage: see the top of endpoint.c\n");

@@ -20,12 +20,12 @@ echo 512 > /proc/sys/net/ipv4/tcp_max_tw_buckets"""
 
 
 def two(programs: Programs, mode: str, size: int, count: int, *, pieces: int = 1, gap: int = 0, depth: int = 1,
-        lanes: int = LANES, language: str = "c") -> Sample:
+        lanes: int = LANES, memory: int = 0, language: str = "c") -> Sample:
     """Two processes with an endpoint each; the numbers of the one that operates."""
     command = programs.endpoint(language)
     flags = {"mode": mode, "size": size, "count": count, "depth": depth, "lanes": lanes}
     if language != PYTHON:
-        flags |= {"pieces": pieces, "gap": gap}
+        flags |= {"pieces": pieces, "gap": gap, "memory": memory}
     env = {**programs.env, **programs.plugin_env, **programs.endpoint_env}
     with tempfile.TemporaryDirectory(dir=programs.folder) as folder:
         words = [word for flag, value in {"folder": folder, **flags}.items() for word in (f"--{flag}", str(value))]
@@ -47,7 +47,8 @@ def large(programs: Programs, pairs: int) -> None:
     # A run goes round in 8 MiB per connection, which a cache holds, and an endpoint in its program's buffer: what that
     # costs is shown by a run and by plain sockets in as much memory, in the same turns. The connections of a run need not
     # keep pace, while those of an endpoint share every message: that is shown by a run that ends an iteration where an
-    # endpoint's two messages end.
+    # endpoint's two messages end. Last, an endpoint whose buffer's addresses are mapped to 8 MiB per connection again
+    # and again: the same messages in as much memory as the usual run.
     total = programs.bytes(8 * GIB, IN_FLIGHT * LARGE)
     count = total // LARGE
     goals = {"send": 0.95, "read": 0.9, "write": 0.9}
@@ -64,17 +65,24 @@ def large(programs: Programs, pairs: int) -> None:
         def endpoint(mode: str) -> Side:
             return Side("endpoint", lambda: two(programs, mode, LARGE, count, depth=IN_FLIGHT, lanes=lanes))
 
+        def in_little(mode: str) -> Side:
+            return Side("endpoint in 8 MiB each", lambda: two(programs, mode, LARGE, count, depth=IN_FLIGHT, lanes=lanes,
+                                                         memory=lanes * 8 * MIB))
+
         usual, same = run("", CHUNK, (12, 16)), run(" in 64 MiB", own, (16, 16))
         paced = run(" in 64 MiB, paced", own, (16, 16), IN_FLIGHT * LARGE)
         few, as_much = plain("8 MiB each", 8 * MIB // CHUNK), plain("64 MiB", LARGE // CHUNK // lanes)
-        sides = [usual, same, paced, few, as_much, *map(endpoint, goals)]
-        taken = dict(zip([*"usual same paced few as_much".split(), *goals],
+        sides = [usual, same, paced, few, as_much, *map(endpoint, goals), *map(in_little, goals)]
+        little = [f"{mode} in 8 MiB each" for mode in goals]
+        taken = dict(zip([*"usual same paced few as_much".split(), *goals, *little],
                          zip((side.name for side in sides), take_turns(pairs, sides))))
         print_row(f"what memory costs, {lanes} connections", taken["as_much"], taken["few"], Row("gb_per_s", None))
         print_row(f"what pace costs, {lanes} connections", taken["paced"], taken["same"], Row("gb_per_s", None))
         for mode, goal in goals.items():
             for other in ("usual", "same", "paced", "as_much"):
                 print_row(f"{mode}, {lanes} connections", taken[mode], taken[other], Row("gb_per_s", at_least(goal)))
+            print_row(f"{mode} in 8 MiB each, {lanes} connections", taken[f"{mode} in 8 MiB each"], taken["usual"],
+                      Row("gb_per_s", at_least(goal)))
 
 
 def small(programs: Programs, pairs: int) -> None:
