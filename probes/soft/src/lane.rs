@@ -298,7 +298,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            3 => prop_oneof![1usize..9000, Just(512usize << 10)].prop_map(Step::Assign),
+            3 => prop_oneof![1usize..9000, 30_000usize..200_000, Just(512usize << 10)].prop_map(Step::Assign),
             1 => (0usize..17).prop_map(Step::Finish),
             2 => Just(Step::Reap),
         ]
@@ -317,7 +317,7 @@ mod tests {
                     Step::Assign(length) => {
                         let bytes: usize = unfinished.iter().chain(&finished).map(|(_, length)| length).sum();
                         let waiting = unfinished.len() + finished.len();
-                        let fits = waiting < 6 || waiting < 16 && bytes < 128 << 10;
+                        let fits = waiting < 6 || waiting < 16 && bytes < SMALL_MAX;
                         prop_assert_eq!(lane.has_room(), fits);
                         prop_assert_eq!(lane.assign(task(number as u64, length)), fits);
                         if fits {
