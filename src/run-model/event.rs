@@ -89,6 +89,11 @@ pub enum EventKind {
     AgentBroken(String),
     /// The stream of a node's agent ended while the agent was needed, and the agent said nothing of it.
     AgentGone,
+    /// A node's agent has stopped answering: its process, on this machine, is stopped.
+    AgentStopped {
+        /// Process id of the agent.
+        pid: u32,
+    },
     /// Result of the critical checks on a worker's node.
     Preflight(Preflight),
     /// A worker entered this phase.

@@ -86,6 +86,8 @@ pub struct NodeState {
     pub broken: Option<Timed<String>>,
     /// When its agent ended without a word, milliseconds since the command started.
     pub gone_ms: Option<f64>,
+    /// When its agent was found stopped, and its process id.
+    pub stopped: Option<Timed<u32>>,
 }
 
 /// State of one pair.
@@ -229,6 +231,7 @@ impl RunState {
                 })
             }
             EventKind::AgentGone => state.gone_ms = Some(at_ms),
+            EventKind::AgentStopped { pid } => state.stopped = Some(Timed { at_ms, what: *pid }),
             _ => {}
         }
     }

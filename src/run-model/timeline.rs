@@ -150,6 +150,10 @@ impl Timeline {
             EventKind::Note(text) => say(LineKind::Note, text),
             EventKind::AgentBroken(why) => say(LineKind::Note, &format!("the agent failed: {why}")),
             EventKind::AgentGone => say(LineKind::Note, "the agent is gone"),
+            EventKind::AgentStopped { pid } => say(
+                LineKind::Note,
+                &format!("the agent is stopped: its process {pid} is in state T"),
+            ),
             EventKind::Recovered => say(LineKind::Note, "the stalled channels move again"),
             EventKind::Failed(failure) => say(
                 LineKind::Note,

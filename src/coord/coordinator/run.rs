@@ -399,8 +399,13 @@ impl Run {
     ) {
         let agent = self.agents.get(node.index());
         let is_news = agent.is_some_and(|agent| agent.loss.is_none());
-        if is_news && loss == AgentLoss::Gone && self.awaits(node) {
-            self.emit(now, Who::Node(node), None, EventKind::AgentGone, effects);
+        let kind = match loss {
+            AgentLoss::Gone => Some(EventKind::AgentGone),
+            AgentLoss::Stopped { pid, .. } => Some(EventKind::AgentStopped { pid }),
+            _ => None,
+        };
+        if let Some(kind) = kind.filter(|_| is_news && self.awaits(node)) {
+            self.emit(now, Who::Node(node), None, kind, effects);
         }
         if let Some(agent) = self.agents.get_mut(node.index()) {
             agent.loss.get_or_insert(loss.clone());

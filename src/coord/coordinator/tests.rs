@@ -355,7 +355,12 @@ fn an_agent_whose_process_is_stopped_is_said_to_be() {
         elapsed: SILENCE_MAX + Duration::from_secs(1),
         ..moment(0.0)
     };
-    run.step(later, tick);
+    let effects = run.step(later, tick);
+    let is_told = |effect: &RunEffect| {
+        matches!(effect, RunEffect::Emit(event)
+            if event.who() == Who::Node(NodeId(1)) && matches!(event.kind, EventKind::AgentStopped { pid: 4242 }))
+    };
+    assert!(effects.iter().any(is_told), "the rules are not told");
     let outcomes = run.outcomes().into_iter();
     let reasons: Vec<String> = outcomes.filter_map(|one| one.reason).collect();
     assert!(
