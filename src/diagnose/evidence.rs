@@ -39,12 +39,12 @@ pub struct Evidence {
     pub(crate) outcome: Option<Outcome>,
     /// Every worker of the run, or every process that was inspected.
     pub(crate) nodes: Vec<EvidenceNode>,
-    /// The agents of a run in which an agent ended early, or whose launcher printed something.
+    /// The agents of a run in which an agent ended early or was stopped, or whose launcher printed something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) agents: Vec<EvidenceAgent>,
     /// What the program that started the agents printed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) launcher_said: Vec<Timed<String>>,
+    pub(crate) launcher_said: Vec<Said>,
     /// Measured transfers, one per direction of a pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) moved: Vec<Moved>,
@@ -62,17 +62,47 @@ pub(crate) struct EvidenceAgent {
     pub(crate) name: String,
     /// When it ended, and why, as it said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) left: Option<Timed<String>>,
+    pub(crate) left: Option<Said>,
     /// When it ended without a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gone_ms: Option<f64>,
+    /// When it was found stopped, and its process id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stopped: Option<StoppedAgent>,
+}
+
+/// An agent whose process is stopped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoppedAgent {
+    /// When that was seen.
+    pub(crate) at_ms: f64,
+    /// Its process id.
+    pub(crate) pid: u32,
+}
+
+/// Words with their time. A `Timed` has no place of its own for a text when it is written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Said {
+    /// Milliseconds since the command started.
+    pub(crate) at_ms: f64,
+    /// The words.
+    pub(crate) text: String,
+}
+
+impl From<&Timed<String>> for Said {
+    fn from(said: &Timed<String>) -> Self {
+        Self {
+            at_ms: said.at_ms,
+            text: said.what.clone(),
+        }
+    }
 }
 
 impl EvidenceAgent {
     /// When it ended, and why.
     pub(crate) fn ended(&self) -> Option<(f64, &str)> {
         let left = self.left.as_ref();
-        let left = left.map(|why| (why.at_ms, why.what.as_str()));
+        let left = left.map(|why| (why.at_ms, why.text.as_str()));
         left.or(self.gone_ms.map(|at_ms| (at_ms, "it said nothing")))
     }
 }
@@ -306,6 +336,12 @@ impl Evidence {
     pub(crate) fn has_left(&self, node: NodeId) -> bool {
         let mut agents = self.agents.iter();
         agents.any(|agent| agent.node == node && agent.left.is_some())
+    }
+
+    /// How the agent of a node was found stopped.
+    pub(crate) fn stopped_agent(&self, node: NodeId) -> Option<&StoppedAgent> {
+        let mut agents = self.agents.iter();
+        agents.find(|agent| agent.node == node)?.stopped.as_ref()
     }
 
     /// The name of the node of a worker.

@@ -7,7 +7,7 @@
 
 use super::evidence::{
     Evidence, EvidenceAgent, EvidenceChannel, EvidenceMachine, EvidenceNic, EvidenceNode,
-    EvidenceStall, Gone, Moved, SignatureLines, Starved, Watched, lacked_cpu,
+    EvidenceStall, Gone, Moved, Said, SignatureLines, Starved, StoppedAgent, Watched, lacked_cpu,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
@@ -74,7 +74,7 @@ impl Evidence {
             outcome: state.ended.as_ref().map(|ended| ended.outcome),
             nodes: workers.map(|worker| node(state, worker, known)).collect(),
             agents: agents(state),
-            launcher_said: state.launcher_said.clone(),
+            launcher_said: state.launcher_said.iter().map(Said::from).collect(),
             moved: Vec::new(),
             damaged: state
                 .workers
@@ -129,13 +129,19 @@ impl Evidence {
 }
 
 fn agents(state: &RunState) -> Vec<EvidenceAgent> {
-    let has_ended = |node: &NodeState| node.broken.is_some() || node.gone_ms.is_some();
-    let are_told = !state.launcher_said.is_empty() || state.nodes.iter().any(has_ended);
+    let is_lost = |node: &NodeState| {
+        node.broken.is_some() || node.gone_ms.is_some() || node.stopped.is_some()
+    };
+    let are_told = !state.launcher_said.is_empty() || state.nodes.iter().any(is_lost);
     let agent = |(node, known): (NodeId, &NodeState)| EvidenceAgent {
         node,
         name: state.names.node(node),
-        left: known.broken.clone(),
+        left: known.broken.as_ref().map(Said::from),
         gone_ms: known.gone_ms,
+        stopped: known.stopped.as_ref().map(|stopped| StoppedAgent {
+            at_ms: stopped.at_ms,
+            pid: stopped.what,
+        }),
     };
     let nodes = (0..).map(NodeId).zip(&state.nodes);
     nodes.filter(|_| are_told).map(agent).collect()

@@ -3,7 +3,7 @@
 
 use super::{Found, Rule};
 use crate::catalogue::Condition;
-use crate::evidence::{Evidence, EvidenceNode, Timed};
+use crate::evidence::{Evidence, EvidenceNode, Said, StoppedAgent};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_run_model::ids::NodeId;
 use tcpx_words::error::Outcome;
@@ -41,10 +41,10 @@ fn lost(evidence: &Evidence) -> Vec<Found> {
     );
     let said = evidence.launcher_said.iter();
     let mut shapes = BTreeSet::new();
-    let said: Vec<&Timed<String>> = said
+    let said: Vec<&Said> = said
         .filter(|line| line.at_ms >= first_ms - SAID_BEFORE_MS)
         // A launcher says the same of each task.
-        .filter(|line| shapes.insert(line.what.replace(|c: char| c.is_ascii_digit(), "")))
+        .filter(|line| shapes.insert(line.text.replace(|c: char| c.is_ascii_digit(), "")))
         .take(LINES_MAX)
         .collect();
     let some_left = evidence.agents.iter().any(|agent| agent.left.is_some());
@@ -62,14 +62,14 @@ fn lost(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// What the launcher said, and which agents ended when.
-fn agents_ended(evidence: &Evidence, silent: &[&EvidenceNode], said: &[&Timed<String>]) -> Found {
+fn agents_ended(evidence: &Evidence, silent: &[&EvidenceNode], said: &[&Said]) -> Found {
     let mut facts: Vec<String> = said
         .iter()
         .map(|line| {
             format!(
                 "at {:.1} s the launcher said: {}",
                 line.at_ms / 1e3,
-                line.what
+                line.text
             )
         })
         .collect();
@@ -172,6 +172,16 @@ fn control_lost(evidence: &Evidence, workers: &[&EvidenceNode]) -> Found {
         });
     let why = format!("the agent of {agent} stopped sending; {last}");
     let mut found = Found::at(Condition::ControlLost, workers[0], 0.9, why);
+    if let Some(StoppedAgent { at_ms, pid }) = evidence.stopped_agent(workers[0].subject.node) {
+        // The node and its network are not at fault.
+        found.because.push(format!(
+            "its process {pid} was stopped, in state T, at {:.1} s",
+            at_ms / 1e3
+        ));
+        found.next_step = Some(format!(
+            "find out who sent it SIGSTOP, or whether a debugger holds it; `kill -CONT {pid}` lets it go on"
+        ));
+    }
     if let (true, Some(subject)) = (workers.len() > 1, &mut found.node) {
         subject.pair = None;
         subject.name = agent.to_owned();
@@ -189,6 +199,7 @@ pub(super) mod cases {
 
     pub(crate) const CASES: &[Case] = &[
         (Condition::ControlLost, cut_off),
+        (Condition::ControlLost, agent_stopped),
         (Condition::AgentsEnded, time_limit),
         (Condition::AgentsEnded, cancelled_before_counters),
         (Condition::AgentsEnded, cancelled_before_workers),
@@ -202,6 +213,17 @@ pub(super) mod cases {
         evidence
     }
 
+    /// The agent of the second end was stopped, as by SIGSTOP.
+    fn agent_stopped() -> Evidence {
+        let mut evidence = cut_off();
+        evidence.agents = vec![agent(0, None), agent(1, None)];
+        evidence.agents[1].stopped = Some(StoppedAgent {
+            at_ms: 17_000.0,
+            pid: 4242,
+        });
+        evidence
+    }
+
     const SIGTERM: &str = "it got SIGTERM, as from scancel, a time limit or a launcher that ends";
     const CANCELLED: &str = "slurmstepd-node0: error: *** STEP 7.0 ON node0 CANCELLED AT 2026-11-20T08:14:04 DUE TO TIME LIMIT ***";
 
@@ -209,11 +231,12 @@ pub(super) mod cases {
         EvidenceAgent {
             node: NodeId(node),
             name: format!("node{node}"),
-            left: left_ms.map(|at_ms| Timed {
+            left: left_ms.map(|at_ms| Said {
                 at_ms,
-                what: SIGTERM.into(),
+                text: SIGTERM.into(),
             }),
             gone_ms: None,
+            stopped: None,
         }
     }
 
@@ -221,13 +244,13 @@ pub(super) mod cases {
         let mut evidence = cut_off();
         evidence.agents = vec![agent(0, Some(9100.0)), agent(1, Some(9300.0))];
         evidence.launcher_said = vec![
-            Timed {
+            Said {
                 at_ms: 100.0,
-                what: "srun: warning of the start".into(),
+                text: "srun: warning of the start".into(),
             },
-            Timed {
+            Said {
                 at_ms: 9200.0,
-                what: CANCELLED.into(),
+                text: CANCELLED.into(),
             },
         ];
         evidence
@@ -263,7 +286,7 @@ pub(super) mod cases {
         let mut evidence = cut_off();
         evidence.agents = vec![agent(0, None), agent(1, Some(9300.0))];
         if let Some(left) = &mut evidence.agents[1].left {
-            left.what = "`tcpxctl serve`, which had started it, was ended".into();
+            left.text = "`tcpxctl serve`, which had started it, was ended".into();
         }
         let [found] = &lost(&evidence)[..] else {
             panic!("one finding")
@@ -276,6 +299,25 @@ pub(super) mod cases {
         );
         // What else ended agents is not known by that.
         evidence.agents[0].gone_ms = Some(9200.0);
+        assert_eq!(lost(&evidence)[0].next_step, None);
+    }
+
+    #[test]
+    fn of_a_stopped_agent_the_network_is_not_to_be_checked() {
+        let [found] = &lost(&agent_stopped())[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(
+            found.because[1],
+            "its process 4242 was stopped, in state T, at 17.0 s"
+        );
+        let next_step = found.next_step.as_deref().unwrap_or_default();
+        assert!(next_step.contains("kill -CONT 4242"), "{found:?}");
+        // That the other agent was stopped says nothing of this one.
+        let mut evidence = agent_stopped();
+        evidence.agents.reverse();
+        evidence.agents[0].node = NodeId(0);
+        evidence.agents[1].node = NodeId(1);
         assert_eq!(lost(&evidence)[0].next_step, None);
     }
 

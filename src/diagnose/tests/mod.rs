@@ -83,6 +83,16 @@ fn each_fault_has_its_condition_first() {
     }
 }
 
+#[test]
+fn evidence_is_written_and_read_again() {
+    for (condition, evidence) in faulty() {
+        let text = serde_json::to_string(&evidence);
+        let text = text.unwrap_or_else(|error| panic!("{condition}: {error}"));
+        let again: Evidence = serde_json::from_str(&text).expect("evidence");
+        assert_eq!(serde_json::to_string(&again).unwrap(), text);
+    }
+}
+
 /// Facts that are a message of the plugin or a worker.
 fn is_quoted(finding: &Finding, text: &str) -> bool {
     let quotes = [
