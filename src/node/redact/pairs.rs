@@ -163,6 +163,8 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         if is_of_language(before, word) || is_kind(before, word) {
             continue;
         }
+        let number = sentences::number_behind(text, name.clone());
+        found.extend(number.map(Value::likely));
         if is_secret {
             line.go_to(text, name.start);
             lines.name(text, &name, &line);

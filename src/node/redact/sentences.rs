@@ -7,7 +7,7 @@
 
 use super::ahead::Ahead;
 use super::keys::{self, is_chosen};
-use super::{ordinary, spelling};
+use super::{ordinary, spelling, telling};
 use std::ops::Range;
 
 /// Most words between the name of a secret and its value.
@@ -115,6 +115,68 @@ pub(super) fn behind(text: &str, at: usize, is_strong: bool, ends: &Ahead) -> Op
         words += 1;
     }
     None
+}
+
+/// Fewest digits of a number that is a secret.
+const DIGITS_MIN: usize = 6;
+/// Names of secrets that have other meanings, beside `token` and `key`. Behind `is`, these seldom have a number.
+const OF_NUMBERS: [&str; 3] = ["pass", "pin", "code"];
+/// Words before a name that make it that of somebody's secret.
+const OWNERS: [&str; 8] = ["my", "your", "his", "her", "our", "their", "user", "pin"];
+/// Words before `code` that make it one of programs.
+const OF_PROGRAMS: [&str; 12] = [
+    "error", "exit", "fault", "op", "reason", "response", "result", "return", "signal", "status",
+    "event", "vendor",
+];
+/// Words behind a number that counts something.
+const COUNTED: [&str; 12] = [
+    "b", "bytes", "kb", "kib", "mb", "mib", "gb", "gib", "of", "pages", "times", "tokens",
+];
+
+/// The number that a sentence tells right behind the name of a secret: `the password is 48151623`, `your PIN 481516`.
+pub(super) fn number_behind(text: &str, name: Range<usize>) -> Option<Range<usize>> {
+    let is_gap = |letter: char| " :=\"'`(".contains(letter);
+    let rest = text[name.end..].trim_start_matches(is_gap);
+    if rest.len() + name.end == text.len() {
+        return None;
+    }
+    let copula = COPULAS.iter().find_map(|copula| rest.strip_prefix(copula));
+    let copula = copula.filter(|rest| rest.starts_with(is_gap));
+    let told = copula.unwrap_or(rest).trim_start_matches(is_gap);
+    let length = told.find(|letter: char| !letter.is_ascii_digit());
+    let (number, behind) = told.split_at(length.unwrap_or(told.len()));
+    let next = |text: &str| {
+        let letters = text.find(|letter: char| !letter.is_ascii_alphanumeric());
+        text[..letters.unwrap_or(text.len())].to_ascii_lowercase()
+    };
+    let is_whole = match behind.strip_prefix(['.', ':', '-', '/', '_']) {
+        Some(rest) => !rest.starts_with(|letter: char| letter.is_alphanumeric()),
+        None => !behind.starts_with(|letter: char| letter.is_alphanumeric()),
+    };
+    let is_count = COUNTED.contains(&&*next(behind.trim_start_matches(' ')));
+    let is_told = number.len() >= DIGITS_MIN && is_whole && !is_count;
+    let start = text.len() - told.len();
+    (is_told && has_number(text, name, copula.is_some())).then(|| start..start + number.len())
+}
+
+/// Whether a number behind a name is a secret. Tokens of a language, codes of programs and passes over data have
+/// numbers too.
+fn has_number(text: &str, name: Range<usize>, is_behind_copula: bool) -> bool {
+    let (before, name) = (&text[..name.start], &text[name]);
+    let word = before
+        .trim_end_matches([' ', '-'])
+        .rsplit(|letter: char| !letter.is_alphanumeric())
+        .next()
+        .unwrap_or_default();
+    let is_any_of =
+        |words: &[&str], word: &str| words.iter().any(|one| one.eq_ignore_ascii_case(word));
+    let is_code = name.eq_ignore_ascii_case("code");
+    let is_name = is_any_of(&OF_NUMBERS, name) || is_any_of(&["token", "key"], name);
+    telling::is_strong(before, name)
+        || is_name && is_any_of(&OWNERS, word)
+        || is_code && keys::is_before_code(word)
+        || is_any_of(&OF_NUMBERS, name) && is_behind_copula && !is_any_of(&OF_PROGRAMS, word)
+        || name == "PIN"
 }
 
 /// The password of `user:VALUE` in the next word.

@@ -707,3 +707,44 @@ fn the_user_of_a_url_is_replaced_with_the_password() {
         assert_eq!(Redactor::default().redact(&redacted), expected, "again");
     }
 }
+
+#[test]
+fn a_number_right_behind_the_name_of_a_secret_is_replaced_and_other_numbers_are_not() {
+    for line in [
+        "the password is #",
+        "db password # was refused",
+        "using your PIN #, as before",
+        "the pin is #",
+        "my pass is \"#\"",
+        "pass was #.",
+        "verification code: #",
+        "login code #",
+        "the code is #",
+        "client secret was #",
+        "secret #",
+        "the api token # has no rights",
+        "my token is #",
+    ] {
+        let line = format!(
+            "node0:71:79 [3] NCCL WARN {}",
+            line.replace('#', "48151623")
+        );
+        let redacted = Redactor::default().redact(&line);
+        assert!(!redacted.contains("48151623"), "{redacted}");
+    }
+    for line in [
+        "exited with exit code 134217728",
+        "the error code is 100001",
+        "return code was 3221225477",
+        "pass 100000 of 200000",
+        "token 151643 is not in the vocabulary",
+        "the pad token is 128001",
+        "failed to pin 1048576 bytes",
+        "secret of 1048576 bytes",
+        "key 1234567",
+        "your connection 4815162 was closed",
+        "tokens 1048576, code 1048576",
+    ] {
+        assert_eq!(Redactor::default().redact(line), line);
+    }
+}
