@@ -30,17 +30,47 @@ pub fn captured(all: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap
     masked(allowed.take(VARIABLES_MAX).collect())
 }
 
+/// Stands for a path while secrets are searched.
+const PATH: &str = "/opt/\0";
+
 /// The variables with `***` for the values of secrets, and for secrets in other values, such as the password of a URL.
-/// A path is kept: a part of it may look like a secret.
 pub(crate) fn masked(mut all: BTreeMap<String, String>) -> BTreeMap<String, String> {
     for (name, value) in &mut all {
         if is_secret_variable(name, value) {
             MASK.clone_into(value);
-        } else if value.contains("://") || !value.contains('/') {
-            *value = masked_value(value, MASK);
+        } else {
+            *value = masked_beside_paths(value);
         }
     }
     all
+}
+
+/// A value with its secrets masked. A path is kept: a part of it may look like a secret.
+fn masked_beside_paths(value: &str) -> String {
+    if value.contains("://") {
+        return masked_value(value, MASK);
+    }
+    let is_end = |letter: char| letter.is_whitespace() || ":;,=".contains(letter);
+    let (mut without, mut paths) = (String::new(), Vec::new());
+    for part in value.split_inclusive(is_end) {
+        let path = part.trim_end_matches(is_end);
+        match path.starts_with('/') || path.starts_with("./") || path.starts_with("~/") {
+            true => {
+                without.push_str(PATH);
+                without.push_str(&part[path.len()..]);
+                paths.push(path);
+            }
+            false => without.push_str(part),
+        }
+    }
+    let masked = masked_value(&without, MASK);
+    // A path that is itself a secret is gone, and which one it was is not known.
+    if masked.matches(PATH).count() != paths.len() {
+        return MASK.to_owned();
+    }
+    let paths = paths.into_iter().chain([""]);
+    let parts = masked.split(PATH).zip(paths);
+    parts.flat_map(|(part, path)| [part, path]).collect()
 }
 
 /// Parts of the names of variables that may differ between two nodes.
@@ -93,6 +123,22 @@ mod tests {
             ),
             ("NCCL_COMM_ID", "10.0.1.25:4000", "10.0.1.25:4000"),
             ("NCCL_SOCKET_IFNAME", "eth1,eth2", "eth1,eth2"),
+            (
+                "NCCL_CONF",
+                "/etc/x;password=Quietly77",
+                "/etc/x;password=***",
+            ),
+            ("NCCL_CONF", "Bx7/qZ9pLw2+Rk5VtYc3mNd8HsJfQa1e", "***"),
+            (
+                "NCCL_CONF",
+                "~/a,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",
+                "~/a,***",
+            ),
+            (
+                "LD_LIBRARY_PATH",
+                "/a/x7Kq92LmPz4TbW8r:./b:/opt/conda/lib",
+                "/a/x7Kq92LmPz4TbW8r:./b:/opt/conda/lib",
+            ),
         ];
         for (name, value, expected) in all {
             let masked = captured([(name.into(), value.into())]);
