@@ -10,14 +10,15 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Formats that begin with a text wherever it stands.
-const ANYWHERE: [&str; 59] = [
+const ANYWHERE: [&str; 60] = [
     "/instances/{node}",
     "git@{tag}:{~project}/",
     "Linux {node} {word} #{d}",
     "slurmstepd-{node}: ",
     "Node:{s}{node}/{d}.",
     "app.kubernetes.io/instance={~node}",
-    "assigned {word} to {node}",
+    "Successfully assigned {word} to {node}",
+    "assigned {word} to {~node}",
     "resolve host: {node}",
     "resolve host '{node}",
     "resolve host \"{node}",

@@ -175,7 +175,9 @@ fn v6(word: &str, at: usize, before: Option<u8>) -> Option<(usize, Shape)> {
         let is_name = text.len() == run.len()
             && behind.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
         if !is_name && let Ok(address) = text.parse::<Ipv6Addr>() {
-            let plain = address.is_loopback() || address.is_unspecified();
+            // None, or the beginning of a range: `fe80::`.
+            let is_range = address.segments()[1..].iter().all(|group| *group == 0);
+            let plain = address.is_loopback() || is_range;
             return (!plain).then_some((at + text.len(), Shape::V6(address)));
         }
         let shorter = text.rfind(':')?;

@@ -9,12 +9,13 @@ use std::sync::LazyLock;
 
 /// What a name is of, the format with names as groups, and whether the name may be a word. `NAME` is a name, `AT`
 /// is the begin of a word.
-const RULES: [(&str, &str, bool); 40] = [
+const RULES: [(&str, &str, bool); 41] = [
     ("a host", r"ATLinux NAME \d\S* #\d", false),
     ("a host", r"ATslurmstepd-NAME: ", false),
     ("a host", r"ATNode:\s+NAME/\d", false),
     ("a user", r"GroupId=NAME\(", false),
-    ("a host", r"assigned \S+ to NAME", false),
+    ("a host", r"Successfully assigned \S+ to NAME", false),
+    ("a host", r"assigned \S+ to NAME", true),
     ("a host", r"resolve host:? ['\x22]?NAME", false),
     ("a host", r"tcp://NAME:\d", false),
     ("a host", r"/instances/NAME", false),

@@ -2,7 +2,7 @@
 
 use crate::gather::catalogue;
 use tcpx_logs::{KnownLines, LogFilter, LogReader};
-use tcpx_node::redact::Redactor;
+use tcpx_node::redact::{Outlet, Redactor};
 
 /// A case whose finding needs a word that nobody can tell from a password: `b3000NCCL`, which two ranks wrote.
 const WRITTEN_BY_TWO: &str =
@@ -99,4 +99,47 @@ fn the_values_that_a_scenario_chooses_from_are_known_words() {
         .filter(|value| Redactor::default().known_words(value) != **value)
         .collect();
     assert_eq!(different, [""; 0]);
+}
+
+/// The texts of a file of ours: without quoted lines, commands and patterns.
+fn own_texts(value: &toml::Value, texts: &mut Vec<String>) {
+    const QUOTED: [&str; 6] = ["example", "sample", "regex", "literal", "reproduce", "log"];
+    match value {
+        toml::Value::String(text) => texts.push(text.clone()),
+        toml::Value::Array(all) => all.iter().for_each(|one| own_texts(one, texts)),
+        toml::Value::Table(all) => all
+            .iter()
+            .filter(|(key, _)| !QUOTED.iter().any(|quoted| key.starts_with(quoted)))
+            .for_each(|(_, value)| own_texts(value, texts)),
+        _ => {}
+    }
+}
+
+/// Reports and bundles have these texts; earlier versions wrote them too.
+#[test]
+fn the_texts_of_this_program_are_neither_replaced_nor_doubted() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let folders = ["probes/conditions", "probes/logs", "src/run-model"];
+    let mut texts = Vec::new();
+    for folder in folders {
+        let entries = std::fs::read_dir(format!("{root}/{folder}")).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        for path in paths.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
+            let text = std::fs::read_to_string(&path).expect("text");
+            if let Ok(file) = toml::from_str::<toml::Value>(&text) {
+                own_texts(&file, &mut texts);
+            }
+        }
+    }
+    assert!(texts.len() > 1000, "{}", texts.len());
+    let mut wrong = Vec::new();
+    for text in texts {
+        let redacted = Redactor::default().redact(&text);
+        if redacted != text {
+            wrong.push(format!("{text}\n  is {redacted}"));
+        }
+        let cleared = Outlet::unredacted().rendered(text);
+        wrong.extend(crate::second_look::revealing("", &cleared));
+    }
+    assert!(wrong.is_empty(), "{} {}", wrong.len(), wrong.join("\n"));
 }
