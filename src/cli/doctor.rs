@@ -23,6 +23,7 @@ use super::output::{path_text, print, print_json, say, stdout_colors};
 use super::plugin_arguments::PluginArguments;
 use super::report::{beside, keep_map};
 use super::scenario::first_point;
+use super::signals::interrupted;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -34,12 +35,13 @@ use tcpx_coord::{TaskNode, environment};
 use tcpx_engine::gpu::CudaNode;
 use tcpx_node::doctor::lint::VariableTable;
 use tcpx_node::doctor::{
-    Catalogue, Depth, DoctorFacts, ProbedRails, Scope, Subject, Tested, capture, examine,
+    Capture, Catalogue, Depth, DoctorFacts, ProbedRails, Scope, Subject, Tested, capture, examine,
     examine_pair, probe, rail_names,
 };
 use tcpx_node::plugin_files::{ChosenPlugin, must_have_table};
 use tcpx_node::redact::Outlet;
 use tcpx_node::{NodeFacts, Root};
+use tcpx_report::{check_writable, write_whole_unless};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::Outcome;
 use tcpx_words::plugin_family::PluginFamily;
@@ -402,9 +404,22 @@ fn read_facts(path: &Path) -> Result<DoctorFacts, String> {
 }
 
 fn captured(path: &Path, scope: Scope<'_>, as_it_is: bool) -> Result<DoctorFacts, Failure> {
+    let failed = |why: &str| {
+        let message = format!("cannot write the capture {}: {why}", path_text(path));
+        Failure::new(Outcome::NotRun, message)
+    };
+    if path.symlink_metadata().is_ok() {
+        return Err(failed("it exists").next("name a file that does not exist yet"));
+    }
+    check_writable(path)?;
     let mut outlet = Outlet::of_command(as_it_is);
-    let (facts, entries) = capture(path, scope, &mut outlet)
-        .map_err(|error| Failure::because(Outcome::NotRun, &error))?;
+    let Capture {
+        facts,
+        entries,
+        archive,
+    } = capture(scope, &mut outlet).map_err(|error| failed(&error.to_string()))?;
+    let stop = interrupted()?;
+    write_whole_unless(path, &stop, |to| to.write_all(archive.bytes()))?;
     let how = if as_it_is { "NOT redacted" } else { "redacted" };
     say(&format!(
         "# Capture : {} ({entries} entries, {how})\n",

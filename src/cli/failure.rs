@@ -16,7 +16,6 @@ use tcpx_coord::reach::ReachError;
 use tcpx_coord::{LaunchError, NoPlugin, TaskError};
 use tcpx_diagnose::OpenError;
 use tcpx_engine::gpu::{CudaError, MemoryError};
-use tcpx_node::doctor::CaptureError;
 use tcpx_node::plugin_files::LoadError;
 use tcpx_report::WriteError;
 use tcpx_report::compare::BaselineError;
@@ -293,7 +292,7 @@ macro_rules! not_run {
     };
 }
 
-not_run!(CaptureError, CudaError, FolderError, LoadError, MemoryError);
+not_run!(CudaError, FolderError, LoadError, MemoryError);
 
 #[cfg(test)]
 mod tests {

@@ -11,8 +11,7 @@
 use super::gather::catalogue;
 use super::second_look::{LookedFor, revealing, told};
 use super::{Format, Language, Story, redacted, render, short};
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::{Compression, GzBuilder};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -381,7 +380,9 @@ fn sum(bytes: &[u8]) -> String {
 }
 
 fn write(folder: &str, files: &BTreeMap<String, Cleared>, to: &mut dyn Write) -> io::Result<()> {
-    let mut archive = Builder::new(GzEncoder::new(to, Compression::fast()));
+    // Until it has its name, only this tells whose file a killed writer left.
+    let packed = GzBuilder::new().comment("tcpxctl");
+    let mut archive = Builder::new(packed.write(to, Compression::fast()));
     // The summary comes first in the archive.
     let first = files.iter().filter(|(name, _)| *name == SUMMARY);
     let others = files.iter().filter(|(name, _)| *name != SUMMARY);

@@ -13,7 +13,7 @@ use tcpx_words::error::{NextStep, Outcome};
 
 /// End of the name of a file that is being written, behind the pid of its writer.
 const PARTIAL: &str = ".partial";
-/// What every text that this program writes has near its start.
+/// What every text and every archive that this program writes has near its start.
 const OWN: &[u8] = b"tcpxctl";
 const HEAD: u64 = 4096;
 /// A writer has locked its file within this time.
@@ -153,8 +153,8 @@ impl Write for Stoppable<'_> {
 }
 
 /// Removes what writers in this folder left that were killed. A writer holds a lock on its file. What
-/// was written under another name counts only if its text shows that this program wrote it: other
-/// programs have files of such names too.
+/// was written under another name counts only if it is empty or shows that this program wrote it:
+/// other programs have files of such names too.
 fn remove_abandoned(path: &Path, name: &OsStr) {
     let folder = match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -198,7 +198,8 @@ fn is_abandoned(partial: &Path, pid: u32, is_same: bool) -> io::Result<bool> {
     let mut head = Vec::new();
     file.take(HEAD).read_to_end(&mut head)?;
     let is_ours = |head: &[u8]| head.windows(OWN.len()).any(|piece| piece == OWN);
-    Ok(is_same || (is_gone && is_ours(&head)))
+    // A writer that was killed before its first bytes were written left an empty file.
+    Ok(is_same || (is_gone && (head.is_empty() || is_ours(&head))))
 }
 
 fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -308,6 +309,7 @@ mod tests {
             (format!("u.json.{own}.partial"), trace),
             (format!("v.json.{no_pid}.partial"), "{}"),
             (format!("report.html.{no_pid}.partial"), ""),
+            (format!("w.json.{no_pid}.partial"), ""),
         ] {
             std::fs::write(at(&name), text).expect("written");
         }

@@ -246,7 +246,7 @@ fn bad_input_is_named_with_a_next_step() {
     check(
         &["--capture", "no/such/x.tar.gz"],
         3,
-        &["cannot write the capture"],
+        &["cannot write no/such/x.tar.gz"],
     );
     check(&["--scenario", "none.toml"], 2, &["none.toml"]);
     check(&["--no-redact"], 2, &["--capture"]);

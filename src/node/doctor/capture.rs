@@ -4,73 +4,62 @@
 //! The archive holds only what was read, never the whole environment or a whole log, and
 //! it is redacted unless the outlet does not redact. It consists of regular files,
 //! folders and relative links under plain names; `--sysroot` takes the unpacked tree.
+//!
+//! Not here: writing the archive to a file.
 #![forbid(unsafe_code)]
 
 use super::facts::{DoctorFacts, Scope};
 use crate::recording::RecordedEntry;
 use crate::redact::Outlet;
 use crate::{Recording, Root};
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::{Compression, GzBuilder};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tar::{Builder, EntryType, Header};
-use tcpx_words::error::NextStep;
 
 /// Every file that is read is text; its name does not say so.
 const TEXT: &str = "text";
+/// Shows in the archive, before what is packed, that this program wrote it.
+const WRITER: &str = "tcpxctl";
 
-/// The archive could not be created or written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the capture {}: {source}", path.display())]
-pub struct CaptureError {
-    path: PathBuf,
-    #[source]
-    source: io::Error,
+/// What was read of a node.
+#[derive(Debug)]
+pub struct Capture {
+    /// The facts.
+    pub facts: DoctorFacts,
+    /// The number of entries of the archive.
+    pub entries: usize,
+    /// What was packed.
+    pub archive: Archive,
 }
 
-impl NextStep for CaptureError {
-    fn next_step(&self) -> Option<String> {
-        match self.source.kind() {
-            io::ErrorKind::AlreadyExists => Some("name a file that does not exist yet".to_owned()),
-            _ => None,
-        }
+/// A `.tar.gz` of cleared files only.
+#[derive(Debug)]
+pub struct Archive(Vec<u8>);
+
+impl Archive {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 
-/// Reads the facts of this node within `scope` and writes what was read to `path`, which
-/// must not exist. Returns the facts and the number of archive entries.
+/// Reads the facts of this node within `scope`, and packs what was read.
 ///
 /// # Errors
-/// The archive cannot be created or written.
-pub fn capture(
-    path: &Path,
-    scope: Scope<'_>,
-    outlet: &mut Outlet,
-) -> Result<(DoctorFacts, usize), CaptureError> {
+/// What was read cannot be redacted.
+pub fn capture(scope: Scope<'_>, outlet: &mut Outlet) -> io::Result<Capture> {
     let recording = Recording::default();
     let facts = DoctorFacts::read(&Root::recorded(recording.clone()), scope);
     let entries = recording.entries();
-    let failed = |source| CaptureError {
-        path: path.to_owned(),
-        source,
-    };
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(failed)?;
-    let written = write(file, &entries, outlet);
-    if written.is_err() {
-        // A partial archive is of no use.
-        let _ = std::fs::remove_file(path);
-    }
-    written.map_err(failed)?;
-    Ok((facts, entries.len()))
+    let mut archive = Vec::new();
+    write(&mut archive, &entries, outlet)?;
+    Ok(Capture {
+        facts,
+        entries: entries.len(),
+        archive: Archive(archive),
+    })
 }
 
 fn write(
@@ -79,7 +68,8 @@ fn write(
     outlet: &mut Outlet,
 ) -> io::Result<()> {
     learn(entries, outlet);
-    let mut archive = Builder::new(GzEncoder::new(out, Compression::default()));
+    let packed = GzBuilder::new().comment(WRITER);
+    let mut archive = Builder::new(packed.write(out, Compression::default()));
     for (path, entry) in entries {
         let Some(name) = path
             .to_str()
@@ -148,6 +138,11 @@ mod tests {
             &mut Outlet::redacting(Redactor::default()),
         )
         .expect("written");
+        assert!(
+            bytes[..32]
+                .windows(WRITER.len())
+                .any(|piece| piece == WRITER.as_bytes())
+        );
         let mut text = String::new();
         io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text)
             .expect("read");

@@ -26,7 +26,7 @@ mod row;
 mod tests;
 mod view;
 
-pub use capture::{CaptureError, capture};
+pub use capture::{Capture, capture};
 pub use catalogue::{Catalogue, CatalogueError};
 pub use check::{Check, Layer, Severity};
 pub use evaluate::{Examination, NOT_CHECKED, Subject, examine, examine_pair};

@@ -65,6 +65,8 @@ fn a_run_of_version_1_can_be_bundled_and_its_bundle_verified() {
         &mut packed,
     )
     .expect("packed");
+    // Its first bytes tell whose file a killed writer left.
+    assert!(packed[..32].windows(7).any(|piece| piece == b"tcpxctl"));
     std::fs::write(place.path(), packed).expect("written");
     let sent = RunFiles::open(place.path()).expect("a bundle");
     let verified = verify(&sent);
