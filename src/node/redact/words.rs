@@ -11,8 +11,8 @@
 //! Not here: names and secrets that are found, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::{NAME_BYTES_MAX, NAMES_MAX, Redactor, han, ordinary};
-use std::collections::HashMap;
+use super::{NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han, ordinary};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// What stands for a word, with its number.
@@ -59,6 +59,8 @@ const ENDS: [&str; 8] = [
 #[derive(Debug, Default)]
 pub(super) struct Words {
     numbers: HashMap<String, usize>,
+    /// Known words that are replaced wherever they stand: names that someone chose.
+    chosen: HashSet<String>,
     /// Whether all words stay.
     are_kept: bool,
 }
@@ -161,10 +163,21 @@ impl Redactor {
         if self.words.are_kept {
             return text.to_owned();
         }
+        for word in words(text) {
+            let name = &text[word.clone()];
+            if chosen::is_certain(name)
+                && self.words.chosen.len() < NUMBERS_MAX
+                && chosen::is_name(text, word)
+            {
+                self.words.chosen.insert(name.to_owned());
+            }
+        }
         let mut out = String::with_capacity(text.len());
         let mut from = 0;
         for word in words(text) {
-            if !is_known(&text[word.clone()]) {
+            let name = &text[word.clone()];
+            let stays = is_known(name) && !self.words.chosen.contains(name);
+            if !stays || chosen::is_name(text, word.clone()) {
                 push_apart(&mut out, &text[from..word.start]);
                 push_apart(&mut out, &self.words.placeholder(&text[word.clone()]));
                 from = word.end;

@@ -1,0 +1,201 @@
+//! Places in which people write names that they chose: behind a key or an option (`cluster=`, `--job-name`), and behind
+//! `job` and `cluster`. A name there may consist of ordinary words and still tell whose job it is.
+//!
+//! Not here: hosts, users, buckets and projects in formats that are known, which are replaced before.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+/// Shortest word that tells something, in letters.
+const LETTERS_MIN: usize = 4;
+/// Most bytes before a word that are looked at.
+const BEFORE_BYTES_MAX: usize = 512;
+/// Ends of keys and options whose value is a name, in lower case without signs.
+const KEYS: [&str; 24] = [
+    "account",
+    "appname",
+    "cluster",
+    "clustername",
+    "customer",
+    "deployment",
+    "experiment",
+    "experimentname",
+    "expname",
+    "job",
+    "jobname",
+    "jobset",
+    "org",
+    "organization",
+    "partition",
+    "projectname",
+    "queue",
+    "runname",
+    "taskname",
+    "team",
+    "tenant",
+    "workload",
+    "workspace",
+    "servicename",
+];
+/// Options with a name as their value, which keys in a text are too rarely.
+const OPTIONS: [&str; 4] = ["name", "project", "run", "service"];
+/// Words that a name with a number or in quotes follows.
+const NOUNS: [&str; 9] = [
+    "bucket",
+    "cluster",
+    "experiment",
+    "job",
+    "partition",
+    "pool",
+    "project",
+    "queue",
+    "workspace",
+];
+/// Values that tell nothing.
+const COMMON: [&str; 16] = [
+    "batch", "compute", "debug", "default", "false", "global", "local", "main", "null", "none",
+    "normal", "test", "train", "training", "true", "unknown",
+];
+/// Whether a word stands where a name does that someone chose. The word is known, or it would not stay anyway.
+pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
+    let before =
+        &text[text.floor_char_boundary(word.start.saturating_sub(BEFORE_BYTES_MAX))..word.start];
+    let name = &text[word];
+    let has_number = name.bytes().any(|byte| byte.is_ascii_digit());
+    if name.len() < LETTERS_MIN || !name.contains(|letter: char| letter.is_ascii_lowercase()) {
+        return false;
+    }
+    match place(before) {
+        Some(Place::Value) => {
+            !COMMON.contains(&name) && !name.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }
+        Some(Place::Noun { is_quoted }) => is_joined(name) && (has_number || is_quoted),
+        None => false,
+    }
+}
+
+/// Whether a name can be told from operations and modules wherever it stands: `all_reduce` is one of these.
+pub(super) fn is_certain(name: &str) -> bool {
+    is_joined(name) && name.bytes().any(|byte| byte.is_ascii_digit()) && parts(name).count() > 1
+}
+
+enum Place {
+    /// The value of a key or an option.
+    Value,
+    /// Behind a word for what has names.
+    Noun { is_quoted: bool },
+}
+
+/// The place that begins behind a text.
+fn place(before: &str) -> Option<Place> {
+    let is_quote = |letter: char| "\"'`\\".contains(letter);
+    let unquoted = before.trim_end_matches(is_quote);
+    let is_quoted = unquoted.len() < before.len();
+    if let Some(key) = unquoted.strip_suffix('=') {
+        let key = key.trim_end_matches(is_quote);
+        let is_key = is_key(last_word(key), &KEYS);
+        return is_key.then_some(Place::Value).or_else(|| option(key, true));
+    }
+    if let Some(key) = unquoted.strip_suffix(": ") {
+        let key = key.trim_end_matches(is_quote);
+        let name = last_word(key);
+        // A sentence has a colon behind such words too.
+        let outer = key[..key.len() - name.len()].trim_end_matches(' ');
+        let is_entry = outer.is_empty() || outer.ends_with(['\n', '{', ',', '"', '\'', '-']);
+        return (is_entry && is_key(name, &KEYS)).then_some(Place::Value);
+    }
+    let gap = unquoted.strip_suffix(' ')?;
+    let noun = || {
+        NOUNS
+            .iter()
+            .any(|noun| last_word(gap).eq_ignore_ascii_case(noun))
+    };
+    option(gap, false).or_else(|| noun().then_some(Place::Noun { is_quoted }))
+}
+
+/// The value of an option that ends a text; any of them stands behind `=`.
+fn option(text: &str, has_sign: bool) -> Option<Place> {
+    let begin = text.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+    let (long, short) = (text[begin..].strip_prefix("--"), &text[begin..]);
+    let is_long = long.is_some_and(|name| is_key(name, &KEYS) || is_key(name, &OPTIONS));
+    (is_long || !has_sign && short == "-J").then_some(Place::Value)
+}
+
+/// Whether a key ends with one of these: `SLURM_JOB_NAME`, `jobName`, `cluster`.
+fn is_key(key: &str, known: &[&str]) -> bool {
+    let plain = |part: &str| part.replace(['_', '-', '.'], "").to_ascii_lowercase();
+    let whole = plain(key);
+    let ends = key
+        .match_indices(['_', '-', '.'])
+        .map(|(at, _)| plain(&key[at..]));
+    std::iter::once(whole)
+        .chain(ends)
+        .any(|end| known.contains(&end.as_str()))
+}
+
+fn last_word(text: &str) -> &str {
+    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    &text[text.trim_end_matches(is_of_word).len()..]
+}
+
+/// Parts that are words.
+fn parts(name: &str) -> impl Iterator<Item = &str> {
+    let is_word =
+        |part: &&str| part.len() > 2 && part.bytes().all(|byte| byte.is_ascii_alphabetic());
+    name.split(['-', '_']).filter(is_word)
+}
+
+/// Whether a name has two words that a sign joins, or one and a number.
+pub(super) fn is_joined(name: &str) -> bool {
+    let has_number = name
+        .split(['-', '_'])
+        .any(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    let count = parts(name).count();
+    count > 1
+        || count == 1
+            && has_number
+            && name.contains(['-', '_'])
+            && parts(name).any(|part| part.len() > LETTERS_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::redact::Redactor;
+
+    fn left(text: &str) -> String {
+        Redactor::default().known_words(text)
+    }
+
+    #[test]
+    fn a_name_of_ordinary_words_is_replaced_where_names_stand() {
+        for (text, name) in [
+            ("srun --job-name train-data-7 --ntasks 8", "train-data-7"),
+            ("srun -J model-training x", "model-training"),
+            ("docker run --name=openai-train x", "openai-train"),
+            (
+                "cluster=network_group_cluster job=google",
+                "network_group_cluster",
+            ),
+            ("cluster=local job=google", "google"),
+            ("\"experiment\": \"large-model\"", "large-model"),
+            ("SLURM_JOB_NAME=data_train", "data_train"),
+            ("job train-data-7 failed", "train-data-7"),
+        ] {
+            let left = left(text);
+            assert!(!left.contains(name), "{left}");
+        }
+        let twice = left("read train-data-7 of job train-data-7");
+        assert_eq!(twice, "read word0 of job word0");
+    }
+
+    #[test]
+    fn what_logs_say_of_themselves_stays() {
+        for text in [
+            "Unable to create step for job: Invalid user credential",
+            "job:jax_worker/replica:0/task:2 job step 3, cluster-wide",
+            "partition=batch job=1234 name=all_reduce op: all_reduce",
+        ] {
+            assert_eq!(left(text), text);
+        }
+    }
+}
