@@ -22,7 +22,7 @@
 //!   how often a place is passed over.
 //! * `context.rs` and `nodes.rs` find names, also in the formats of `name_formats.rs`, which `templates.rs` matches;
 //!   `printed.rs` finds what commands print, `shape.rs` addresses.
-//! * `words.rs` keeps only known words of a log, `han.rs` knows Chinese ones, `chosen.rs` the places of names.
+//! * `words.rs` keeps only known words of a log, `han.rs` knows Chinese ones, `chosen.rs` and `own.rs` the places of names.
 //! * `json.rs` redacts documents, `recorder.rs` recorder files, `file.rs` any recorded file.
 //! * `outlet.rs` is the way out, which every byte that leaves must pass.
 //!
@@ -53,6 +53,7 @@ mod nested;
 mod nodes;
 mod ordinary;
 mod outlet;
+mod own;
 mod pairs;
 mod parts;
 mod printed;

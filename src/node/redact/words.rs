@@ -11,7 +11,7 @@
 //! Not here: names and secrets that are found, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::{NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han, ordinary};
+use super::{NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han, ordinary, own};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -167,7 +167,7 @@ impl Redactor {
             let name = &text[word.clone()];
             if chosen::is_certain(name)
                 && self.words.chosen.len() < NUMBERS_MAX
-                && chosen::is_name(text, word)
+                && is_name(text, word)
             {
                 self.words.chosen.insert(name.to_owned());
             }
@@ -177,7 +177,7 @@ impl Redactor {
         for word in words(text) {
             let name = &text[word.clone()];
             let stays = is_known(name) && !self.words.chosen.contains(name);
-            if !stays || chosen::is_name(text, word.clone()) {
+            if !stays || is_name(text, word.clone()) {
                 push_apart(&mut out, &text[from..word.start]);
                 push_apart(&mut out, &self.words.placeholder(&text[word.clone()]));
                 from = word.end;
@@ -266,6 +266,11 @@ fn is_mixed(token: &str) -> bool {
         false => has_digit && signs().count() > 1 && upper && lower,
     };
     is_shown && !parts.any(|part| is_long(part) || is_plain(part))
+}
+
+/// Whether a known word stands where a name does.
+fn is_name(text: &str, word: Range<usize>) -> bool {
+    chosen::is_name(text, word.clone()) || own::is_own(text, word)
 }
 
 fn is_known(word: &str) -> bool {

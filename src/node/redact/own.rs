@@ -1,0 +1,157 @@
+//! Folders and variables that a site named itself, by the place where they stand: in a path that no system has, and
+//! where a variable of no known program is set or read. Their names may consist of ordinary words.
+//!
+//! Not here: the values of variables, and folders of users and projects in formats that are known.
+#![forbid(unsafe_code)]
+
+use super::chosen::is_joined;
+use std::ops::Range;
+
+/// Most bytes before a word that are looked at.
+const BEFORE_BYTES_MAX: usize = 512;
+/// First folders of paths that a system, a package or a container image has.
+const SYSTEM: [&str; 26] = [
+    "afs",
+    "bin",
+    "boot",
+    "builds",
+    "cvmfs",
+    "dev",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "nix",
+    "opt",
+    "proc",
+    "pytorch",
+    "root",
+    "rapids",
+    "run",
+    "sbin",
+    "snap",
+    "spack",
+    "src",
+    "sys",
+    "third_party",
+    "tmp",
+    "usr",
+    "var",
+];
+/// Folders of public sources and programs.
+const PUBLIC: [&str; 5] = [
+    "nccl-tests",
+    "nccl_tests",
+    "rccl-tests",
+    "third_party",
+    "third-party",
+];
+/// End of the names of the programs of nccl-tests.
+const BENCHMARK: &str = "_perf";
+
+/// Beginnings of the names of variables that programs read or set.
+const PROGRAMS: &str = "nccl net tpcx tcpx tcpxsoft uccl rccl cuda cudnn cublas nvidia nvshmem nvte nvlink torch \
+    torchelastic torchinductor pytorch triton gloo slurm sbatch srun ompi omp mkl openblas mpi mpich mv2 pmi pmix prte ucx \
+    ucs uct ucp fi ofi rdma ibv ib mlx5 hsa hip rocm rocr gpu gpus master world local node rank group role ld lc lang python \
+    pip conda virtual hf huggingface transformers tokenizers wandb ray vllm sglang nixl xla jax tf tpu libtpu tensorflow ds \
+    deepspeed megatron kubernetes job pod container docker aws efa google gce gke azure horovod hvd lsf pbs pjm sge malloc \
+    glibc asan tsan ubsan rust cargo cmake debug log http https no update recv";
+
+/// Whether a word is the name of a folder or of a variable of the site. The word is known, or it would not stay anyway.
+pub(super) fn is_own(text: &str, word: Range<usize>) -> bool {
+    let from = text.floor_char_boundary(word.start.saturating_sub(BEFORE_BYTES_MAX));
+    let (before, behind, name) = (&text[from..word.start], &text[word.end..], &text[word]);
+    if is_variable(name) {
+        return is_variable_place(before, behind) && !is_of_program(name);
+    }
+    let is_folder = before.ends_with('/') && is_own_path(before);
+    is_folder
+        && is_joined(name)
+        && !behind.starts_with(['.', '('])
+        && !PUBLIC.contains(&name)
+        && !name.ends_with(BENCHMARK)
+}
+
+/// Whether a text ends inside an absolute path whose first folder is not of the system.
+fn is_own_path(before: &str) -> bool {
+    let ends_path = |letter: char| letter.is_whitespace() || "\"'`=([,:<>|;".contains(letter);
+    let begin = before.rfind(ends_path).map_or(0, |at| at + 1);
+    let Some((first, _)) = before[begin..]
+        .strip_prefix('/')
+        .and_then(|path| path.split_once('/'))
+    else {
+        return false;
+    };
+    let is_package = before[begin..].contains("-packages/");
+    !first.is_empty() && !SYSTEM.contains(&first) && !is_package
+}
+
+fn is_variable(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    name.contains('_') && name.bytes().all(is_of_name)
+}
+
+/// Whether a variable is set or read there: `X=1`, `$X`, `export X`, `X set by environment`.
+fn is_variable_place(before: &str, behind: &str) -> bool {
+    let is_apart = before.is_empty()
+        || before.ends_with(|letter: char| letter.is_whitespace() || "\"'`;(".contains(letter));
+    let is_set = behind.starts_with('=') && !behind.starts_with("==");
+    let begins = ["$", "${", "export ", "unset "];
+    is_apart && (is_set || behind.starts_with(" set by "))
+        || begins.iter().any(|begin| before.ends_with(begin))
+}
+
+fn is_of_program(name: &str) -> bool {
+    let first = name
+        .split('_')
+        .find(|part| !part.is_empty())
+        .unwrap_or_default();
+    PROGRAMS
+        .split_ascii_whitespace()
+        .any(|program| program.eq_ignore_ascii_case(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::redact::Redactor;
+
+    fn left(text: &str) -> String {
+        Redactor::default().known_words(text)
+    }
+
+    #[test]
+    fn folders_and_variables_of_ordinary_words_are_replaced() {
+        for (text, name) in [
+            (
+                "could not open /mnt/train-data/network_group_2/file",
+                "train-data",
+            ),
+            (
+                "could not open /mnt/train-data/network_group_2/file",
+                "network_group_2",
+            ),
+            ("BLUE_DATA_SIZE=7", "BLUE_DATA_SIZE"),
+            ("export DATA_MODEL_PATH", "DATA_MODEL_PATH"),
+            (
+                "DATA_MODEL_TOKEN set by environment to 1",
+                "DATA_MODEL_TOKEN",
+            ),
+        ] {
+            let left = left(text);
+            assert!(!left.contains(name), "{left}");
+        }
+    }
+
+    #[test]
+    fn those_of_systems_and_programs_stay() {
+        for text in [
+            "NCCL_SOCKET_IFNAME=eth0 CUDA_VISIBLE_DEVICES set by environment to 0,1",
+            "/opt/conda/lib/python3.10/site-packages/torch/distributed/c10d_logger.py",
+            "/work/third_party/gloo/gloo/transport/tcp/pair.cc:534",
+            "/workspace/nccl-tests/build/all_reduce_perf -b 8",
+            "transport/net_ib.cc mlx5_0 x86_64 IBV_WC_RETRY_EXC_ERR CUDA_ERROR_LAUNCH_FAILED",
+        ] {
+            assert_eq!(left(text), text);
+        }
+    }
+}
