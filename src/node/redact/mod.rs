@@ -234,6 +234,11 @@ impl Redactor {
         // Of a project, the number is a name.
         let is_number = name.len() < 9 && name.bytes().all(|byte| byte.is_ascii_digit());
         let is_known = COMMON_NAMES.contains(&lower.as_str()) || self.names.contains_key(&lower);
+        // The kernel names it, as in `pci0000:c0`.
+        let is_pci_root = lower.strip_prefix("pci").is_some_and(|domain| {
+            domain.len() >= 4 && domain.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
+        let is_known = is_known || is_pci_root;
         if name.len() < chars_min || is_number || is_known || self.names.len() >= NAMES_MAX {
             return;
         }

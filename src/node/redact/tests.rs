@@ -748,3 +748,11 @@ fn a_number_right_behind_the_name_of_a_secret_is_replaced_and_other_numbers_are_
         assert_eq!(Redactor::default().redact(line), line);
     }
 }
+
+#[test]
+fn a_pci_root_is_no_host() {
+    let text = "a GPU on pci0000:c0, eth0 at pci0001:00, /sys/devices/pci0000:c0/0000:c0:03.0";
+    assert_eq!(Redactor::default().redact(text), text);
+    let found = "a run on kalomi:29500";
+    assert_eq!(Redactor::default().redact(found), "a run on node0:29500");
+}
