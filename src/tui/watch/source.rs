@@ -76,6 +76,12 @@ pub enum SourceError {
         /// The argument.
         what: String,
     },
+    /// The argument is a folder or a bundle, and not the only one.
+    #[error("{what} is a folder or a bundle, and these are read one at a time")]
+    NotAlone {
+        /// The argument.
+        what: String,
+    },
     /// The process is not seen, or no recorder of it is found.
     #[error("{why}")]
     Unrecorded {
@@ -115,7 +121,9 @@ impl SourceError {
     /// The outcome that decides the exit code.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::NotASource { .. } | Self::Unrecorded { .. } => Outcome::Usage,
+            Self::NotASource { .. } | Self::NotAlone { .. } | Self::Unrecorded { .. } => {
+                Outcome::Usage
+            }
             Self::Lost { .. } => Outcome::PeerLost,
             Self::NoRecorder | Self::Unreadable { .. } | Self::Record { .. } => Outcome::NotRun,
         }
@@ -134,6 +142,9 @@ impl NextStep for SourceError {
         Some(match self {
             Self::NotASource { .. } => {
                 "name a folder under reports/, a recorder file or a process id".into()
+            }
+            Self::NotAlone { .. } => {
+                "name one run, or several recorder files and process ids".into()
             }
             Self::Unrecorded { next, .. } => (*next).into(),
             Self::NoRecorder => {
@@ -288,6 +299,9 @@ pub fn open(what: &[String]) -> Result<Box<dyn Source>, SourceError> {
     let mut files = Vec::new();
     for one in what {
         let path = PathBuf::from(one);
+        if path.is_dir() || RunFiles::is_bundle(&path) {
+            return Err(SourceError::NotAlone { what: one.clone() });
+        }
         let found = match one.parse() {
             _ if path.is_file() => vec![path],
             Ok(pid) => recorders_of(pid),
@@ -304,4 +318,27 @@ pub fn open(what: &[String]) -> Result<Box<dyn Source>, SourceError> {
     let note = |repeat: &Repeat| Event::new(0.0, Who::Run, EventKind::Note(repeat.sentence()));
     recorders.first.extend(repeats.iter().map(note));
     Ok(Box::new(JudgedSource::new(recorders)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(what: &[&str]) -> String {
+        let what: Vec<String> = what.iter().map(|one| (*one).to_owned()).collect();
+        open(&what).err().expect("refused").to_string()
+    }
+
+    #[test]
+    fn a_folder_among_several_is_said_to_be_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().to_str().expect("a name");
+        let told = refusal(&[folder, folder]);
+        assert!(
+            told.ends_with("is a folder or a bundle, and these are read one at a time"),
+            "{told}"
+        );
+        let told = refusal(&["no-such-file", folder]);
+        assert!(told.contains("no-such-file is not a run folder"), "{told}");
+    }
 }
