@@ -18,7 +18,7 @@ use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::scenario::Scenario;
 use tcpx_run_model::state::RunState;
 use tcpx_words::error::Outcome;
-use tcpx_words::log::LogSummary;
+use tcpx_words::log::{LogLine, LogSummary};
 use tcpx_words::side::Side;
 
 fn seconds(seconds: f64) -> Duration {
@@ -331,6 +331,30 @@ fn a_standstill_that_was_given_up_does_not_recover_because_the_workers_stop() {
                 .any(|one| matches!(one, PairEffect::MovesAgain))
         );
     }
+}
+
+#[test]
+fn a_warning_that_the_plugin_went_on_after_is_not_said_to_be_the_cause() {
+    let next_step = |times: &[f64]| {
+        let mut bench = Bench::in_stage("running");
+        for at in times {
+            let line = LogLine {
+                level: 2,
+                function: "use_header".into(),
+                line: 981,
+                text: "No free space for recv task".into(),
+                count: 1,
+            };
+            bench.event(*at, End::First, EventKind::PluginLine(line));
+        }
+        bench.event(12.0, End::First, EventKind::Exited(exit(1)));
+        bench.pair.conclude(&bench.state).next_step
+    };
+    let cause = "its last WARN line is usually the cause";
+    assert_eq!(next_step(&[11.9]).as_deref(), Some(cause));
+    // On several comms.
+    assert_eq!(next_step(&[11.9, 11.901]).as_deref(), Some(cause));
+    assert_ne!(next_step(&[11.0, 11.9]).as_deref(), Some(cause));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::end::End;
 use std::net::{IpAddr, SocketAddr};
 use tcpx_run_model::counters::ChannelNow;
 use tcpx_run_model::phase::{Exit, Failure, Phase};
-use tcpx_run_model::state::WorkerState;
+use tcpx_run_model::state::{KeptLine, WorkerState};
 use tcpx_words::error::Outcome;
 
 /// An outcome with its reason and next step.
@@ -72,6 +72,8 @@ pub(super) fn no_way(failure: &mut Failure, from: &str, to: &str, driver: Option
     });
 }
 
+/// A plugin that dies of an error logs it on all its comms within this time.
+const WENT_ON_MS: f64 = 100.0;
 /// Most channels that a message names.
 const CHANNELS_MAX: usize = 4;
 
@@ -114,7 +116,7 @@ pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>)
         );
     }
     let said = last_warning(worker)
-        .map(|text| format!("; its last WARN: {text}"))
+        .map(|line| format!("; its last WARN: {}", line.text))
         .unwrap_or_default();
     format!(
         "the plugin of {name} {} while {}{inside}{said}",
@@ -127,18 +129,21 @@ pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>)
 pub(super) fn after_death(exit: &Exit, worker: Option<&WorkerState>) -> Option<String> {
     let next = match (exit.is_from_outside(), last_warning(worker)) {
         (true, _) => "look at dmesg and at the scheduler's log of that node and time",
-        (false, Some(_)) => "its last WARN line is usually the cause",
-        (false, None) => return None,
+        (false, Some(line)) if !was_survived(line) => "its last WARN line is usually the cause",
+        (false, _) => return None,
     };
     Some(next.to_owned())
 }
 
 /// The plugin's last WARN line.
-fn last_warning(worker: Option<&WorkerState>) -> Option<&str> {
+fn last_warning(worker: Option<&WorkerState>) -> Option<&KeptLine> {
     let warnings = worker?.lines().iter().filter(|line| line.is_warning());
-    warnings
-        .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms))
-        .map(|line| line.text.as_str())
+    warnings.max_by(|a, b| a.last_ms.total_cmp(&b.last_ms))
+}
+
+/// Whether a plugin went on after a line: it logged the same again later, so the line is not what it died of.
+fn was_survived(line: &KeptLine) -> bool {
+    line.last_ms - line.first_ms >= WENT_ON_MS
 }
 
 /// Names the plugin call that a worker was killed in, if its agent killed it.
