@@ -276,12 +276,14 @@ pub(super) fn crashes(line: &[u8]) -> bool {
     has.any(|at| at.is_some())
 }
 
-/// Whether a line only passes on an exception of a worker: `Caught KeyError in DataLoader worker process 0.`, or what
-/// Ray says of an actor whose start failed.
+/// Whether a line only passes on an exception of a worker: `Caught KeyError in DataLoader worker process 0.`, what
+/// Ray says of an actor whose start failed, or what vLLM says where its engine died.
 pub(super) fn wraps(line: &[u8]) -> bool {
-    const WRAPS: [&[u8]; 2] = [
+    const WRAPS: [&[u8]; 4] = [
         b"Error: Caught ",
         b"The actor died because of an error raised in its creation task, ",
+        b" See stack trace ",
+        b" See root cause ",
     ];
     let mut has = WRAPS.iter().map(|words| memchr::memmem::find(line, words));
     has.any(|at| at.is_some())

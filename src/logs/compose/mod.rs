@@ -484,7 +484,8 @@ impl Compose<'_> {
             // Several processes may have written one line.
             seen().min_by_key(|seen| {
                 let clock = seen.first_line_us.filter(|_| have_clocks);
-                (clock, seen.first, &seen.sample)
+                let wraps = super::seen::wraps(&seen.sample);
+                (wraps, clock, seen.first, &seen.sample)
             });
         let first = first.map(|first| with_header(first, seen()));
         let last = seen().max_by_key(|seen| (seen.last_us, seen.last));

@@ -12,6 +12,9 @@ use std::sync::LazyLock;
 /// Most lines of a text that begins with a line that only opens it, such as `error: {`.
 const TEXT_LINES: u64 = 64;
 
+/// The same of a line right above a traceback, which logs a frame in several lines.
+const TRACEBACK_LINES: u64 = 256;
+
 /// Drops unknown lines that only open a text in which another finding is, or that quote the exception of a task with
 /// which the text ends: that one tells more.
 pub(super) fn drop_heads(findings: &mut Vec<SignatureFinding>) {
@@ -22,13 +25,17 @@ pub(super) fn drop_heads(findings: &mut Vec<SignatureFinding>) {
         .collect();
     findings.retain(|one| {
         let opens = one.sample.ends_with(['{', '[', '(', ':']);
+        let after = one.after.as_deref().unwrap_or_default();
+        let has_traceback = after.contains("Traceback (most recent call last)");
         let quoted = quoted_exception(&one.sample);
         let is_within = |(other, sample): &(LinePlace, String)| {
             let behind = other.line.saturating_sub(one.first.line);
             let is_quoted = quoted.is_some_and(|quoted| sample.contains(quoted));
-            other.file == one.first.file
-                && (1..=TEXT_LINES).contains(&behind)
-                && (opens || is_quoted)
+            let is_text = (opens || is_quoted) && (1..=TEXT_LINES).contains(&behind);
+            let is_raised = has_traceback
+                && is_exception(sample)
+                && (1..=TRACEBACK_LINES).contains(&behind);
+            other.file == one.first.file && (is_text || is_raised)
         };
         !(one.signature == UNKNOWN_WARNING && known.iter().any(is_within))
     });
