@@ -19,7 +19,7 @@ use super::parser::{ParsedLine, Parser};
 use super::seen::{Around, Place};
 use super::shape;
 use super::signature::Fact;
-use super::traceback::{is_before_writing, is_count_of_zero, is_frame, is_rest};
+use super::traceback::{is_before_writing, is_count_of_zero, is_frame, is_of_actor, is_rest};
 use std::io::{self, Cursor, Read};
 
 /// What stands for a line that is not known.
@@ -30,12 +30,13 @@ const TEXT_MAX: u64 = 64 << 20;
 const ROW_NUMBERS_MIN: usize = 6;
 /// Longest word in a row of numbers: a type, an operation, `N/A`.
 const ROW_WORD_MAX: usize = 8;
-/// What is in every line of the NVIDIA driver in the kernel's log, and what Python writes around its tracebacks.
-const OF_ITSELF: [&str; 4] = [
+/// What is in every line of the NVIDIA driver in the kernel's log, and what Python and Ray write around tracebacks.
+const OF_ITSELF: [&str; 5] = [
     "NVRM: ",
     "Traceback (most recent call last)",
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
+    "ray.exceptions.RayTaskError(",
 ];
 
 /// A log without the lines that are not known.
@@ -113,6 +114,7 @@ impl<'a> Search<'a> {
         let (mut parser, mut scratch) = (Parser::new(self.catalogue), Vec::new());
         let divides_by_zero = memchr::memmem::find(self.log, b"ZeroDivisionError").is_some();
         let writes = memchr::memmem::find(self.log, b"save_checkpoint").is_some();
+        let lists_actors = memchr::memmem::find(self.log, b"Worker exit detail: ").is_some();
         let mut start = 0;
         for (number, raw) in self.lines.iter().enumerate() {
             let line = raw.strip_suffix(b"\r").unwrap_or(raw);
@@ -123,8 +125,9 @@ impl<'a> Search<'a> {
                 None => (line, 0),
             };
             let parsed = parser.parse(line);
-            let is_of_traceback =
-                divides_by_zero && is_count_of_zero(line) || writes && is_before_writing(line);
+            let is_of_traceback = divides_by_zero && is_count_of_zero(line)
+                || writes && is_before_writing(line)
+                || lists_actors && is_of_actor(line);
             if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1 + more);
             }

@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 /// Bytes of the lines that are searched for frames, and lines between an exception and its nearest frame.
 const WITHIN: usize = 16 << 10;
 const GAP_MAX: usize = 6;
+/// Bytes above a line of Ray in which it lists the actor.
+const ACTOR_WITHIN: usize = 1024;
 /// Frames that are kept: the innermost, the innermost of the program's own code, and that of its script.
 const FRAMES_MAX: usize = INNER_MAX + 2;
 const INNER_MAX: usize = 6;
@@ -51,6 +53,13 @@ static REST: LazyLock<Regex> = LazyLock::new(|| {
 static WORKER: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(
         r"^\[(?:[-\d]+[ T][\d:.,]+ )?(?P<worker>(?:[DTPE]P\d+ ?){1,4})\]|\(pid=(?P<pid>\d+), ip=(?P<ip>[\d.]+)",
+    )
+});
+
+/// What Ray lists of an actor above the line on its end.
+static ACTOR: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"(?m)^(?:\([^)\n]*\) )?\s+pid: (?P<pid>\d+)\n(?:.*\n){0,4}?(?:\([^)\n]*\) )?\s+ip: (?P<ip>[\d.]+)\s*\z",
     )
 });
 
@@ -329,6 +338,10 @@ fn outer(above: &[u8]) -> Option<Vec<u8>> {
 fn worker(above: &[u8]) -> Option<Vec<u8>> {
     let above = &above[above.len().saturating_sub(WITHIN)..];
     let above = above.strip_suffix(b"\n").unwrap_or(above);
+    let listed = &above[above.len().saturating_sub(ACTOR_WITHIN)..];
+    if let Some(actor) = ACTOR.captures(listed) {
+        return Some(process(&actor["pid"], &actor["ip"]));
+    }
     let mut lines = above.rsplit(|byte| *byte == b'\n');
     let opens = |line: &&[u8]| {
         let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
@@ -339,11 +352,14 @@ fn worker(above: &[u8]) -> Option<Vec<u8>> {
     let opening = lines.find(opens)?;
     let found = WORKER.captures(opening)?;
     if let Some(address) = found.name("ip") {
-        let text = [b"pid ", &found["pid"], b" on ", address.as_bytes()].concat();
-        return Some(cut(&text, PART_BYTES));
+        return Some(process(&found["pid"], address.as_bytes()));
     }
     let worker = found.name("worker")?.as_bytes();
     Some(cut(worker.trim_ascii_end(), PART_BYTES))
+}
+
+fn process(pid: &[u8], address: &[u8]) -> Vec<u8> {
+    cut(&[b"pid ", pid, b" on ", address].concat(), PART_BYTES)
 }
 
 /// The error with which the message of an exception ends, if its first line has no more than a place.
@@ -365,6 +381,12 @@ pub(super) fn is_rest(line: &[u8]) -> bool {
 /// Whether a line has a count that a division by zero may come from.
 pub(super) fn is_count_of_zero(line: &[u8]) -> bool {
     COUNT_OF_ZERO.is_match(line)
+}
+
+/// Whether a line is of the list of an actor, and names its process.
+pub(super) fn is_of_actor(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    line.starts_with(b"pid: ") || line.starts_with(b"ip: ")
 }
 
 /// Whether a line is one on a checkpoint that will be written.

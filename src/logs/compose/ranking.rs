@@ -32,9 +32,8 @@ pub(super) fn drop_heads(findings: &mut Vec<SignatureFinding>) {
             let behind = other.line.saturating_sub(one.first.line);
             let is_quoted = quoted.is_some_and(|quoted| sample.contains(quoted));
             let is_text = (opens || is_quoted) && (1..=TEXT_LINES).contains(&behind);
-            let is_raised = has_traceback
-                && is_exception(sample)
-                && (1..=TRACEBACK_LINES).contains(&behind);
+            let is_raised =
+                has_traceback && is_exception(sample) && (1..=TRACEBACK_LINES).contains(&behind);
             other.file == one.first.file && (is_text || is_raised)
         };
         !(one.signature == UNKNOWN_WARNING && known.iter().any(is_within))
