@@ -9,8 +9,8 @@ use super::seen::{Around, Place};
 use super::signature::Below;
 
 /// Lines of a text, its bytes, and texts that are kept of one signature and process.
-const LINES_MAX: usize = 12;
-const TEXT_MAX: usize = 800;
+const LINES_MAX: usize = 64;
+const TEXT_MAX: usize = 2400;
 const TEXTS_MAX: usize = 8;
 
 /// The lines below a line.
@@ -22,12 +22,14 @@ pub(super) struct BelowText {
 }
 
 impl BelowText {
-    /// The lines below one, up to a line of `=` or an empty one, as far as the line's block has them.
+    /// The lines below one, up to a line of `=` or `-`, or an empty one, as far as the line's block has them.
     pub(super) fn of(place: Place, around: Around<'_>) -> Self {
         let behind = around.block.get(around.end + 1..).unwrap_or_default();
         let behind = &behind[..behind.len().min(TEXT_MAX)];
-        let ends =
-            |line: &&[u8]| line.trim_ascii().is_empty() || line.trim_ascii().ends_with(b"====");
+        let ends = |line: &&[u8]| {
+            let line = line.trim_ascii();
+            line.is_empty() || line.ends_with(b"====") || line.ends_with(b"----")
+        };
         let lines = behind.split(|byte| *byte == b'\n').take(LINES_MAX);
         let lines: Vec<&[u8]> = lines.take_while(|line| !ends(line)).collect();
         Self {

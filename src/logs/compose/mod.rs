@@ -241,7 +241,10 @@ impl Compose<'_> {
         follow_deaths(&mut report.findings);
         follow_cancel(&mut report.findings);
         follow_wrapped(&mut report.findings);
-        names::name(&mut report.findings, |name| {
+        let listed = report.seen.iter();
+        let listed = listed.filter(|one| one.signature == names::LISTED && one.after.is_some());
+        let listed = listed.last().cloned();
+        names::name(&mut report.findings, listed.as_ref(), |name| {
             let signatures = self.catalogue.signatures.iter();
             let mut its = signatures.filter(|one| one.name == name);
             its.any(super::reasons::quotes)

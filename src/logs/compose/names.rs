@@ -30,16 +30,31 @@ static DIED: LazyLock<Regex> =
 /// What a finding on an exception says of its place.
 const RAISED: &str = "; raised at ";
 const ROOT_CAUSE: &str = "torchrun-root-cause";
+/// The ranks that torchrun's table lists besides.
+pub(super) const LISTED: &str = "torchrun-failures";
+/// What torchrun's table says of a rank that a signal ended; torchrun itself ends the others with SIGTERM.
+const SIGNAL: &str = "torch-child-signal";
+/// The end of a Python program whose exception nothing caught.
+const RAISED_EXIT: &str = "with exit code 1";
 const DIED_OF_SIGNAL: &str = "rank-died-signal";
 /// Two lines of PyTorch on one watchdog; the second has the time.
 const HEARTBEAT: &str = "heartbeat-timeout";
 const STUCK: &str = "watchdog-stuck";
 
 /// Adds ranks, hosts and GPUs to the sentences that lack them, and lets lines of the same event follow.
-pub(super) fn name(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) {
+///
+/// `listed` is what torchrun's table says of the ranks beside the first.
+pub(super) fn name(
+    findings: &mut [SignatureFinding],
+    listed: Option<&SignatureFinding>,
+    quotes: impl Fn(&str) -> bool,
+) {
     follow_event(findings);
     name_by_same_error(findings);
     name_ranks(findings, quotes);
+    if let Some(listed) = listed {
+        name_listed(findings, listed);
+    }
     for finding in findings.iter_mut() {
         name_gpu(finding);
     }
@@ -95,9 +110,12 @@ fn named(findings: &[SignatureFinding], signature: &str, words: &Regex) -> Optio
 fn follow_event(findings: &mut [SignatureFinding]) {
     let stuck = findings.iter().find(|one| one.signature == STUCK);
     let stuck = stuck.map(|one| one.processes.clone()).unwrap_or_default();
+    let mut tables = findings.iter().filter(|one| one.signature == ROOT_CAUSE);
+    let is_raised = tables.any(|one| one.meaning.contains(RAISED_EXIT));
     for finding in findings.iter_mut() {
         let is_of = finding.processes.iter().all(|one| stuck.contains(one));
-        if finding.signature == HEARTBEAT && is_of {
+        let was_ended = finding.signature == SIGNAL && finding.sample.contains("(SIGTERM)");
+        if finding.signature == HEARTBEAT && is_of || was_ended && is_raised {
             finding.role = Role::Consequence;
         }
     }
@@ -142,6 +160,14 @@ fn name_ranks(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) 
     };
     let (root_at, died_at) = (place(&root), place(&died));
     let (mut root_follows, mut died_follows) = (false, false);
+    let is_told = |one: &SignatureFinding| quotes(&one.signature) || one.meaning.contains(RAISED);
+    // The streams of torchrun and of a rank may be in a file one behind the other.
+    let is_behind_table = root.as_ref().is_some_and(|root| {
+        let root = &findings[root.at];
+        let mut told = findings.iter().filter(|one| is_told(one));
+        let is_before = |one: &SignatureFinding| is_later(&root.first, &one.first);
+        root.meaning.contains(RAISED_EXIT) && !told.any(is_before)
+    });
     for finding in findings.iter_mut() {
         let is_before = |place: &Option<crate::report::LinePlace>| {
             place.as_ref().is_some_and(|place| {
@@ -157,7 +183,8 @@ fn name_ranks(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) 
         let rank = rank_of(finding).filter(|rank| !is_of_test(finding, rank));
         let rank = rank.map(str::to_owned);
         let is_of = |named: &&Named| rank.as_deref() == Some(named.rank.as_str());
-        let of_root = root.as_ref().filter(|_| is_before(&root_at));
+        let is_of_table = is_behind_table && is_told(finding);
+        let of_root = root.as_ref().filter(|_| is_before(&root_at) || is_of_table);
         let of_died = died.as_ref().filter(|_| is_before(&died_at));
         let is_quoted = quotes(&finding.signature) || finding.signature == UNKNOWN_WARNING;
         let own_host = of_root.filter(is_of).or(of_died.filter(is_of));
@@ -167,10 +194,7 @@ fn name_ranks(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) 
             (Some(rank), Some(of), _) => format!("it is of rank {rank} on {}", of.host),
             (Some(rank), None, _) => format!("it is of rank {rank}"),
             // The processes of one line share its stream, so a table of one rank is of its exception.
-            (None, _, Some(root))
-                if (quotes(&finding.signature) || finding.meaning.contains(RAISED))
-                    && of_one_file(finding) =>
-            {
+            (None, _, Some(root)) if is_told(finding) && of_one_file(finding) => {
                 root_follows = true;
                 format!("torchrun names rank {} on {}", root.rank, root.host)
             }
@@ -184,6 +208,21 @@ fn name_ranks(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) 
         let named = named.filter(|_| follows);
         if let Some(one) = named.and_then(|named| findings.get_mut(named.at)) {
             one.role = Role::Consequence;
+        }
+    }
+}
+
+/// Names the other ranks of torchrun's table in the sentences that name its first.
+fn name_listed(findings: &mut [SignatureFinding], listed: &SignatureFinding) {
+    let Some(root) = named(findings, ROOT_CAUSE, &ROOT) else {
+        return;
+    };
+    let first = format!("rank {} on {}", root.rank, root.host);
+    for finding in findings {
+        let is_of_table = finding.meaning.contains(&first);
+        let names_all = finding.processes.len() > 1;
+        if is_of_table && finding.first.file == listed.first.file && !names_all {
+            finding.meaning = format!("{}; {}", finding.meaning, listed.meaning);
         }
     }
 }
@@ -236,6 +275,7 @@ mod tests {
             "it is of rank 3",
             "it is of rank 3 on node-a",
             "torchrun names rank 3 on node-a",
+            "torchrun lists rank 0, 2 too",
             "the GPU is at 0000:b3:00",
             "the GPUs are at 0000:b3:00, 0000:dc:00",
             "the GPU is GPU6",
