@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[\s\]])(?P<library>[\w./+-]+\.so[\w.]*)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)",
+        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)",
     )
 });
 /// Functions that handle a signal or end a process, and those in which every program and thread begins.
@@ -25,7 +25,7 @@ static INTERFACE: LazyLock<Regex> =
 
 /// Whether a line is a frame with a name.
 pub(super) fn is_frame(line: &[u8]) -> bool {
-    memchr::memmem::find(line, b".so").is_some() && FRAME.is_match(line)
+    memchr::memmem::find(line, b"0x").is_some() && FRAME.is_match(line)
 }
 
 /// Where native code crashed, and the call that led there: `NBC_Progress (libmpi.so.40)`.

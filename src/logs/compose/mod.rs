@@ -98,6 +98,9 @@ const NICS_USED: &str = "nccl-ib-used";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
+/// Its cause where ranks wait in others, and most ranks that are named of each.
+const OTHER_ORDER: &str = "the ranks do not call the same collectives in the same order: a branch, a batch or a number of steps differs between them";
+const WAITING_MAX: usize = 8;
 /// Most ranks that are named as absent from a collective.
 const ABSENT_MAX: usize = 4;
 /// What NCCL says of kernels that want more of a GPU's shared memory than there is.
@@ -241,9 +244,9 @@ impl Compose<'_> {
         follow_deaths(&mut report.findings);
         follow_cancel(&mut report.findings);
         follow_wrapped(&mut report.findings);
-        let listed = report.seen.iter();
-        let listed = listed.filter(|one| one.signature == names::LISTED && one.after.is_some());
-        let listed = listed.last().cloned();
+        let mut listed = report.seen.iter();
+        let listed = listed.find(|one| one.signature == names::LISTED && one.after.is_some());
+        let listed = listed.cloned();
         names::name(&mut report.findings, listed.as_ref(), |name| {
             let signatures = self.catalogue.signatures.iter();
             let mut its = signatures.filter(|one| one.name == name);
@@ -786,8 +789,24 @@ impl Compose<'_> {
             .filter(|(name, of, _)| of == group && name != own);
         let other = others.next();
         let are_two = others.all(|(name, ..)| other.is_some_and(|(other, ..)| other == name));
-        if let Some((other, _, rank)) = other.filter(|_| are_two) {
-            finding.meaning = format!("{}; rank {rank} waits in {other}", finding.meaning);
+        if let Some((other, ..)) = other.filter(|_| are_two) {
+            let ranks = |name: &String| {
+                let of = waits
+                    .iter()
+                    .filter(|(one, of, _)| one == name && of == group);
+                let ranks: Vec<String> = of.map(|(.., rank)| rank.to_string()).collect();
+                ranks[..ranks.len().min(WAITING_MAX)].join(", ")
+            };
+            finding.meaning = format!(
+                "{}; rank {} waits in it; rank {} waits in {other}",
+                finding.meaning,
+                ranks(own),
+                ranks(other)
+            );
+            let operation = |name: &String| name.split(' ').next().map(str::to_owned);
+            if operation(own) != operation(other) {
+                finding.causes.insert(0, OTHER_ORDER.to_owned());
+            }
         }
     }
 

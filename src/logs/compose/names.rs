@@ -27,6 +27,11 @@ static GPU: LazyLock<Regex> = LazyLock::new(|| regex(r"\bGPU ?\d+\b"));
 static DIED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?P<host>[\w.-]+): rank (?P<rank>\d+) died"));
 
+/// What mpirun writes of the process whose signal it noticed.
+static NOTICED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on signal")
+});
+
 /// What a finding on an exception says of its place.
 const RAISED: &str = "; raised at ";
 const ROOT_CAUSE: &str = "torchrun-root-cause";
@@ -36,6 +41,7 @@ pub(super) const LISTED: &str = "torchrun-failures";
 const SIGNAL: &str = "torch-child-signal";
 /// The end of a Python program whose exception nothing caught.
 const RAISED_EXIT: &str = "with exit code 1";
+const NOTICED_EXIT: &str = "mpi-noticed-exit";
 const DIED_OF_SIGNAL: &str = "rank-died-signal";
 /// Two lines of PyTorch on one watchdog; the second has the time.
 const HEARTBEAT: &str = "heartbeat-timeout";
@@ -52,6 +58,7 @@ pub(super) fn name(
     follow_event(findings);
     name_by_same_error(findings);
     name_ranks(findings, quotes);
+    name_noticed(findings);
     if let Some(listed) = listed {
         name_listed(findings, listed);
     }
@@ -212,6 +219,24 @@ fn name_ranks(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) 
     }
 }
 
+/// Names the rank that mpirun noticed in the sentence of a crash that names none.
+fn name_noticed(findings: &mut [SignatureFinding]) {
+    let Some(noticed) = named(findings, NOTICED_EXIT, &NOTICED) else {
+        return;
+    };
+    let place = findings[noticed.at].first.clone();
+    let crash = findings.iter_mut().find(|one| {
+        crate::seen::crashes(one.sample.as_bytes())
+            && one.first.file == place.file
+            && is_later(&place, &one.first)
+            && one.role != Role::Consequence
+    });
+    if let Some(crash) = crash.filter(|one| !RANK.is_match(one.meaning.as_bytes())) {
+        let (rank, host) = (&noticed.rank, &noticed.host);
+        crash.meaning = format!("{}; mpirun names rank {rank} on {host}", crash.meaning);
+    }
+}
+
 /// Names the other ranks of torchrun's table in the sentences that name its first.
 fn name_listed(findings: &mut [SignatureFinding], listed: &SignatureFinding) {
     let Some(root) = named(findings, ROOT_CAUSE, &ROOT) else {
@@ -276,6 +301,7 @@ mod tests {
             "it is of rank 3 on node-a",
             "torchrun names rank 3 on node-a",
             "torchrun lists rank 0, 2 too",
+            "mpirun names rank 14 on node-a",
             "the GPU is at 0000:b3:00",
             "the GPUs are at 0000:b3:00, 0000:dc:00",
             "the GPU is GPU6",

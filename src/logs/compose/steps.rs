@@ -14,6 +14,7 @@ const OF_MEMORY: [&str; 4] = ["oom", "out of memory", "memory limit", "outofmemo
 
 /// Adds the step to the finding on its task, and the task to that on its step.
 pub(super) fn join(findings: &mut [SignatureFinding]) {
+    tell_of_memory(findings);
     let of = |name: &str| findings.iter().position(|one| one.signature == name);
     let Some(task) = of(TASK) else {
         return;
@@ -22,11 +23,7 @@ pub(super) fn join(findings: &mut [SignatureFinding]) {
         return;
     };
     let what = what.to_owned();
-    if let Some(memory) = of(MEMORY) {
-        if let Some(step) = word_after(&findings[memory].sample, "StepId=") {
-            findings[memory].meaning =
-                format!("the kernel killed a task of step {step} to free memory: {what}");
-        }
+    if of(MEMORY).is_some() {
         return;
     }
     let step = of(CANCELLED).and_then(|number| {
@@ -53,6 +50,28 @@ pub(super) fn join(findings: &mut [SignatureFinding]) {
         "`sacct -j JOB -o jobid,state,exitcode,maxrss,end` tells who ended the step and its memory; read what started it"
             .to_owned(),
     );
+}
+
+/// Names the step whose memory was short, and its task, or the worker of PyTorch that was killed.
+fn tell_of_memory(findings: &mut [SignatureFinding]) {
+    let task = findings.iter().find(|one| one.signature == TASK);
+    let task = task.and_then(|one| Some(one.sample.split_once("srun: error: ")?.1.to_owned()));
+    let killed = findings.iter().find_map(|one| {
+        let (_, pid) = one.sample.split_once("DataLoader worker (pid ")?;
+        let (pid, how) = pid.split_once(')')?;
+        let is_killed = how.starts_with(" is killed by signal: Killed");
+        is_killed.then(|| format!("DataLoader worker {pid}"))
+    });
+    let Some(memory) = findings.iter_mut().find(|one| one.signature == MEMORY) else {
+        return;
+    };
+    let Some(step) = word_after(&memory.sample, "StepId=") else {
+        return;
+    };
+    memory.meaning = format!("the kernel killed a task of step {step} to free memory");
+    if let Some(what) = task.or(killed) {
+        memory.meaning = format!("{}: {what}", memory.meaning);
+    }
 }
 
 /// The step and the node in Slurm's line on a step that it ended.
