@@ -134,4 +134,9 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the decode side did not get a request's cache from the prefill side: the transfer failed, or that side ended; the line does not say which",
         next: "read the log of the prefill side at the same time, from its first error on",
     },
+    Reason {
+        words: "engine was built for sm *running on sm|built with different gpu architecture|engine plan file is generated on an incompatible device|using an engine plan file across different models of devices",
+        cause: "the engine was built for another kind of GPU, and an engine runs only on the kind that it was built for",
+        next: "build the engine again on this kind of GPU, or start the job on nodes with the kind that it was built for",
+    },
 ];
