@@ -279,14 +279,30 @@ pub(super) fn crashes(line: &[u8]) -> bool {
 /// Whether a line only passes on an exception of a worker: `Caught KeyError in DataLoader worker process 0.`, what
 /// Ray says of an actor whose start failed, or what vLLM says where its engine died.
 pub(super) fn wraps(line: &[u8]) -> bool {
-    const WRAPS: [&[u8]; 4] = [
+    const WRAPS: [&[u8]; 5] = [
         b"Error: Caught ",
         b"The actor died because of an error raised in its creation task, ",
+        b"ray.exceptions.RayTaskError: ",
         b" See stack trace ",
         b" See root cause ",
     ];
     let mut has = WRAPS.iter().map(|words| memchr::memmem::find(line, words));
     has.any(|at| at.is_some())
+}
+
+/// Least bytes of a key by which an exception is of another one.
+const KEY_MIN: usize = 4;
+
+/// Whether an exception says in words what the key that another one lacked is: a program catches `KeyError: 'a_model'`
+/// and raises what it means.
+fn explains(other: &[u8], line: &[u8]) -> bool {
+    let finder = memchr::memmem::Finder::new(b"KeyError: '");
+    let Some(at) = finder.find(other) else {
+        return false;
+    };
+    let key = &other[at + finder.needle().len()..];
+    let key = &key[..memchr::memchr(b'\'', key).unwrap_or_default()];
+    key.len() >= KEY_MIN && finder.find(line).is_none() && memchr::memmem::find(line, key).is_some()
 }
 
 pub(super) fn cut(text: &[u8], size: usize) -> Vec<u8> {
@@ -391,7 +407,8 @@ impl SeenLines {
     /// Counts another line. Returns the bytes that it takes more.
     pub(super) fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) -> usize {
         self.count += 1;
-        if line.has_frames && wraps(&self.sample) && !wraps(line.text) {
+        let is_passed_on = wraps(&self.sample) && !wraps(line.text);
+        if line.has_frames && (is_passed_on || explains(&self.sample, line.text)) {
             // The exception of a worker is below the line that passes it on.
             self.first = line.place;
             self.sample = sample(line.text, line.at, line.sample_max);

@@ -41,6 +41,7 @@ pub(super) const LISTED: &str = "torchrun-failures";
 const SIGNAL: &str = "torch-child-signal";
 /// The end of a Python program whose exception nothing caught.
 const RAISED_EXIT: &str = "with exit code 1";
+const ABORT: &str = "mpi-abort";
 const NOTICED_EXIT: &str = "mpi-noticed-exit";
 const DIED_OF_SIGNAL: &str = "rank-died-signal";
 /// Two lines of PyTorch on one watchdog; the second has the time.
@@ -59,6 +60,7 @@ pub(super) fn name(
     name_by_same_error(findings);
     name_ranks(findings, quotes);
     name_noticed(findings);
+    name_aborting(findings);
     if let Some(listed) = listed {
         name_listed(findings, listed);
     }
@@ -237,6 +239,29 @@ fn name_noticed(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// Lines between an error and what Open MPI says of the rank that aborted the job at it.
+const ABORT_LINES: u64 = 4;
+
+/// Names the rank that aborted the job in the sentence of the error right before it that names none.
+fn name_aborting(findings: &mut [SignatureFinding]) {
+    let abort = findings.iter().find(|one| one.signature == ABORT);
+    let found = abort.and_then(|one| {
+        let rank = one.meaning.strip_prefix("rank ")?.split(' ').next()?;
+        Some((one.first.clone(), rank.to_owned()))
+    });
+    let Some((place, rank)) = found else {
+        return;
+    };
+    let is_right_before = |one: &&mut SignatureFinding| {
+        let behind = place.line.saturating_sub(one.first.line);
+        one.first.file == place.file && one.count == 1 && (1..=ABORT_LINES).contains(&behind)
+    };
+    let error = findings.iter_mut().find(is_right_before);
+    if let Some(error) = error.filter(|one| !RANK.is_match(one.meaning.as_bytes())) {
+        error.meaning = format!("{}; rank {rank} aborted the job", error.meaning);
+    }
+}
+
 /// Names the other ranks of torchrun's table in the sentences that name its first.
 fn name_listed(findings: &mut [SignatureFinding], listed: &SignatureFinding) {
     let Some(root) = named(findings, ROOT_CAUSE, &ROOT) else {
@@ -302,6 +327,7 @@ mod tests {
             "torchrun names rank 3 on node-a",
             "torchrun lists rank 0, 2 too",
             "mpirun names rank 14 on node-a",
+            "rank 3 aborted the job",
             "the GPU is at 0000:b3:00",
             "the GPUs are at 0000:b3:00, 0000:dc:00",
             "the GPU is GPU6",
