@@ -100,7 +100,7 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
             }
         }
         if seen.sample.ends_with(b":") {
-            found.extend(listed(seen));
+            found.extend(listed(seen).filter(|listed| !meaning.contains(listed)));
         }
         if crate::seen::crashes(&seen.sample) {
             for frame in crate::native_stack::told(seen.near_lines()) {

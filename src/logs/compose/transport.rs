@@ -95,7 +95,7 @@ impl Compose<'_> {
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
         let because = match proof {
-            Some(Proof::Chosen) if self.is_of_one_node() => format!(
+            Some(Proof::Up | Proof::Chosen) if self.is_of_one_node() => format!(
                 "{because} for other nodes; every communicator of this log is of one node, so peer access or shared memory moves the data"
             ),
             Some(Proof::Up | Proof::Chosen) if self.tally.most_ranks == Some(1) => format!(
@@ -105,6 +105,11 @@ impl Compose<'_> {
                 "{because} for other nodes; every channel that this log has a line of is within a node, by peer access or shared memory"
             ),
             _ => because,
+        };
+        // A plugin that is only there moves nothing where no other node takes part.
+        let verdict = match proof {
+            Some(Proof::Up) if self.is_of_one_node() => "unknown",
+            _ => verdict,
         };
         let (verdict, because) = self.with_libraries(verdict, because, &mut named);
         Transport {

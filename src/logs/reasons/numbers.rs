@@ -68,7 +68,7 @@ const OF_OTHERS: Reason = Reason {
 };
 const OF_OWN: Reason = Reason {
     words: "",
-    cause: "this process holds {mine} of {total} itself, so {tried} more do not fit",
+    cause: "this process holds {mine} of {total} itself, so {tried} more do not fit: {free} are free",
     next: "lower the batch size or the sequence length, shard or offload more; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where much is reserved and unallocated",
 };
 const OF_NOBODY: Reason = Reason {
