@@ -27,6 +27,11 @@ static GPU: LazyLock<Regex> = LazyLock::new(|| regex(r"\bGPU ?\d+\b"));
 static DIED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?P<host>[\w.-]+): rank (?P<rank>\d+) died"));
 
+/// The process that Ray or vLLM writes before a line.
+static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"^\((?P<name>[A-Za-z][\w.]*(?: [\w.]+)?) pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\d.]+))?\) ")
+});
+
 /// What mpirun writes of the process whose signal it noticed.
 static NOTICED: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on signal")
@@ -61,6 +66,7 @@ pub(super) fn name(
     name_ranks(findings, quotes);
     name_noticed(findings);
     name_aborting(findings);
+    name_prefixed(findings);
     if let Some(listed) = listed {
         name_listed(findings, listed);
     }
@@ -239,6 +245,30 @@ fn name_noticed(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// Names the process that a launcher writes before an error whose sentence names none.
+fn name_prefixed(findings: &mut [SignatureFinding]) {
+    for finding in findings {
+        let names_one = finding.meaning.contains("; it is of ")
+            || RANK.is_match(finding.meaning.as_bytes())
+            || !of_one_file(finding);
+        let Some(found) = PREFIX.captures(finding.sample.as_bytes()) else {
+            continue;
+        };
+        if names_one || finding.role == Role::Consequence {
+            continue;
+        }
+        let [name, pid] = ["name", "pid"].map(|part| super::shown(&found[part]));
+        let host = found.name("ip").map(|ip| super::shown(ip.as_bytes()));
+        let host = host.map_or(String::new(), |host| format!(" on {host}"));
+        let what = if finding.count == 1 {
+            "it is of"
+        } else {
+            "its first line is of"
+        };
+        finding.meaning = format!("{}; {what} {name} (pid {pid}){host}", finding.meaning);
+    }
+}
+
 /// Lines between an error and what Open MPI says of the rank that aborted the job at it.
 const ABORT_LINES: u64 = 4;
 
@@ -328,6 +358,8 @@ mod tests {
             "torchrun lists rank 0, 2 too",
             "mpirun names rank 14 on node-a",
             "rank 3 aborted the job",
+            "it is of Worker_TP1 (pid 71)",
+            "its first line is of Worker TP1 (pid 71) on 10.0.1.25",
             "the GPU is at 0000:b3:00",
             "the GPUs are at 0000:b3:00, 0000:dc:00",
             "the GPU is GPU6",
