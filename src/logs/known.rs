@@ -19,7 +19,9 @@ use super::parser::{ParsedLine, Parser};
 use super::seen::{Around, Place};
 use super::shape;
 use super::signature::Fact;
-use super::traceback::{is_before_writing, is_count_of_zero, is_frame, is_of_actor, is_rest};
+use super::traceback::{
+    SOURCE_MAX, is_before_writing, is_count_of_zero, is_frame, is_of_actor, is_rest, is_source,
+};
 use std::io::{self, Cursor, Read};
 
 /// What stands for a line that is not known.
@@ -165,7 +167,9 @@ impl<'a> Search<'a> {
     /// table.
     fn mark_behind(&mut self, number: usize, parsed: &ParsedLine, line: &[u8], around: Around<'_>) {
         if is_frame(line) {
-            self.mark(number + 1, 1);
+            let source = self.lines.iter().skip(number + 2).take(SOURCE_MAX);
+            let more = source.take_while(|line| is_source(line)).count();
+            self.mark(number + 1, 1 + more);
         }
         for record in &parsed.records {
             for found in &record.found {

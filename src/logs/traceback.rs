@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 /// Bytes of the lines that are searched for frames, and lines between an exception and its nearest frame.
 const WITHIN: usize = 16 << 10;
 const GAP_MAX: usize = 6;
+/// Lines of a frame's source that Python 3.13 writes below it, with marks below each, at most.
+pub(super) const SOURCE_MAX: usize = 24;
 /// Bytes above a line of Ray in which it lists the actor.
 const ACTOR_WITHIN: usize = 1024;
 /// Frames that are kept: the innermost, the innermost of the program's own code, and that of its script.
@@ -404,20 +406,29 @@ fn frames_above(text: &[u8]) -> Vec<Frame> {
     let text = &text[text.len().saturating_sub(WITHIN)..];
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let (mut frames, mut below): (Vec<Frame>, &[u8]) = (Vec::new(), b"");
+    let mut gap = 0;
     for (number, line) in text.rsplit(|byte| *byte == b'\n').enumerate() {
+        gap += usize::from(!is_source(line));
         if let Some(mut frame) = Frame::of(line) {
             frame.code = code(line, below);
             frames.push(frame);
         } else if memchr::memmem::find(line, b"Traceback (most recent").is_some() {
             break;
         }
-        let is_far = frames.is_empty() && number >= GAP_MAX;
+        let is_far = frames.is_empty() && (gap > GAP_MAX || number >= SOURCE_MAX);
         if is_far {
             break;
         }
         below = line;
     }
     kept(frames)
+}
+
+/// Whether a line, behind the rank that PyTorch writes before it, may be the source of a frame.
+pub(super) fn is_source(line: &[u8]) -> bool {
+    let end = memchr::memmem::find(line, b"]: ").filter(|_| line.starts_with(b"["));
+    let text = end.map_or(line, |end| &line[end + b"]: ".len()..]);
+    text.starts_with(b"    ")
 }
 
 /// The innermost frames, and behind them the program's own and the script's.
