@@ -27,6 +27,13 @@ static GPU: LazyLock<Regex> = LazyLock::new(|| regex(r"\bGPU ?\d+\b"));
 static DIED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?P<host>[\w.-]+): rank (?P<rank>\d+) died"));
 
+/// What srun writes of a task that ended with an error.
+static EXITED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\bsrun: error: (?P<host>[A-Za-z][\w.-]*): (?P<rank>tasks? [\d,-]+): Exited with exit code",
+    )
+});
+
 /// The process that Ray or vLLM writes before a line.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"^\((?P<name>[A-Za-z][\w.]*(?: [\w.]+)?) pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\d.]+))?\) ")
@@ -46,6 +53,7 @@ pub(super) const LISTED: &str = "torchrun-failures";
 const SIGNAL: &str = "torch-child-signal";
 /// The end of a Python program whose exception nothing caught.
 const RAISED_EXIT: &str = "with exit code 1";
+const TASK_EXIT: &str = "srun-exit";
 const ABORT: &str = "mpi-abort";
 const NOTICED_EXIT: &str = "mpi-noticed-exit";
 const DIED_OF_SIGNAL: &str = "rank-died-signal";
@@ -63,10 +71,11 @@ pub(super) fn name(
 ) {
     follow_event(findings);
     name_by_same_error(findings);
-    name_ranks(findings, quotes);
+    name_ranks(findings, &quotes);
     name_noticed(findings);
     name_aborting(findings);
     name_prefixed(findings);
+    name_exited(findings, |name| quotes(name) || name == UNKNOWN_WARNING);
     if let Some(listed) = listed {
         name_listed(findings, listed);
     }
@@ -245,6 +254,31 @@ fn name_noticed(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// Names the task that srun saw end first in the sentence of the error before it that names no process.
+fn name_exited(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) {
+    let Some(task) = named(findings, TASK_EXIT, &EXITED) else {
+        return;
+    };
+    let place = findings[task.at].first.clone();
+    let is_before = |one: &&mut SignatureFinding| {
+        quotes(&one.signature)
+            && one.role != Role::Consequence
+            && one.first.file == place.file
+            && is_later(&place, &one.first)
+            && of_one_file(one)
+    };
+    let error = findings
+        .iter_mut()
+        .filter(is_before)
+        .min_by_key(|one| one.first.line);
+    if let Some(error) = error.filter(|one| !RANK.is_match(one.meaning.as_bytes())) {
+        error.meaning = format!(
+            "{}; srun names {} on {}",
+            error.meaning, task.rank, task.host
+        );
+    }
+}
+
 /// Names the process that a launcher writes before an error whose sentence names none.
 fn name_prefixed(findings: &mut [SignatureFinding]) {
     for finding in findings {
@@ -358,6 +392,8 @@ mod tests {
             "torchrun lists rank 0, 2 too",
             "mpirun names rank 14 on node-a",
             "rank 3 aborted the job",
+            "srun names task 3 on node-a",
+            "srun names tasks 0-1 on node-a",
             "it is of Worker_TP1 (pid 71)",
             "its first line is of Worker TP1 (pid 71) on 10.0.1.25",
             "the GPU is at 0000:b3:00",
