@@ -490,7 +490,9 @@ fn code(frame: &[u8], below: &[u8]) -> Vec<u8> {
     let prefix = memchr::memmem::find(frame, b"File \"").unwrap_or_default();
     let prefix = &frame[..prefix].trim_ascii_end();
     let code = below.strip_prefix(*prefix).unwrap_or(below);
-    if Frame::of(code).is_some() {
+    // Of ranks that write at once, marks of one may be below the frame of another.
+    let has_text = code.iter().any(u8::is_ascii_alphabetic);
+    if !has_text || Frame::of(code).is_some() {
         return Vec::new();
     }
     cut(code.trim_ascii(), PART_BYTES)
