@@ -11,7 +11,7 @@
 //! Not here: names and secrets that are found, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::{NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han, ordinary, own};
+use super::{MAIL_PLACEHOLDER, NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han, ordinary, own};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -53,6 +53,19 @@ const ENDS: [&str; 8] = [
     "Failure",
     "Fault",
     "Exit",
+];
+
+/// What stands, with a number behind it, for words and names.
+const PLACEHOLDERS: [&str; 9] = [
+    PLACEHOLDER,
+    MAIL_PLACEHOLDER,
+    "node",
+    "user",
+    "project",
+    "bucket",
+    "container",
+    "namespace",
+    "machine",
 ];
 
 /// The number of each word that a placeholder stands for.
@@ -268,8 +281,15 @@ fn is_mixed(token: &str) -> bool {
     is_shown && !parts.any(|part| is_long(part) || is_plain(part))
 }
 
-/// Whether a known word stands where a name does.
+/// Whether a known word stands where a name does, and is no placeholder of one.
 fn is_name(text: &str, word: Range<usize>) -> bool {
+    let is_replaced = |part: &str| {
+        let kind = part.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        kind.len() < part.len() && PLACEHOLDERS.contains(&kind)
+    };
+    if text[word.clone()].split(['-', '_']).all(is_replaced) {
+        return false;
+    }
     chosen::is_name(text, word.clone()) || own::is_own(text, word)
 }
 
@@ -365,7 +385,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_random_word_never_stays(
-            before in "(NCCL WARN |key=|/data/|\"|[^a-zA-Z0-9_!$%^-]{0,3})",
+            before in "(NCCL WARN |key=|--job-name |cluster=|/data/|\"|[^a-zA-Z0-9_!$%^-]{0,3})",
             word in "[a-z]{3}[A-Z]{3}[0-9]{2}[a-z]{3}[0-9]|[g-z]{2}[0-9][g-z]{2}[0-9]{3}[g-z]{2}",
             behind in "( failed|/x|,|[^a-zA-Z0-9_!$%^-]{0,3})",
         ) {
@@ -416,7 +436,11 @@ mod tests {
 
     #[test]
     fn placeholders_are_known_words() {
-        let text = "node0:71:79 [3] NCCL INFO user1 SECRET email2 198.18.0.3:4242 word17 02:00:00:00:00:01 project0";
-        assert_eq!(Redactor::default().known_words(text), text);
+        for text in [
+            "node0:71:79 [3] NCCL INFO user1 SECRET email2 198.18.0.3:4242 word17 02:00:00:00:00:01 project0",
+            "--job-name word3 cluster=node0 account=user1 job=word1-word2 team=SECRET project bucket0 \"workspace\": \"project7\"",
+        ] {
+            assert_eq!(Redactor::default().known_words(text), text);
+        }
     }
 }
