@@ -140,8 +140,11 @@ pub(super) fn number_behind(text: &str, name: Range<usize>) -> Option<Range<usiz
     if rest.len() + name.end == text.len() {
         return None;
     }
-    let copula = COPULAS.iter().find_map(|copula| rest.strip_prefix(copula));
-    let copula = copula.filter(|rest| rest.starts_with(is_gap));
+    let behind_copula = |copula: &&'static str| {
+        rest.strip_prefix(*copula)
+            .filter(|rest| rest.starts_with(is_gap))
+    };
+    let copula = COPULAS.iter().find_map(behind_copula);
     let told = copula.unwrap_or(rest).trim_start_matches(is_gap);
     let length = told.find(|letter: char| !letter.is_ascii_digit());
     let (number, behind) = told.split_at(length.unwrap_or(told.len()));
@@ -176,7 +179,7 @@ fn has_number(text: &str, name: Range<usize>, is_behind_copula: bool) -> bool {
         || is_name && is_any_of(&OWNERS, word)
         || is_code && keys::is_before_code(word)
         || is_any_of(&OF_NUMBERS, name) && is_behind_copula && !is_any_of(&OF_PROGRAMS, word)
-        || name == "PIN"
+        || matches!(name, "PIN" | "OTP")
 }
 
 /// The password of `user:VALUE` in the next word.

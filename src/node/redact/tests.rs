@@ -724,6 +724,8 @@ fn a_number_right_behind_the_name_of_a_secret_is_replaced_and_other_numbers_are_
         "secret #",
         "the api token # has no rights",
         "my token is #",
+        "passwort ist #",
+        "your OTP #",
     ] {
         let line = format!(
             "node0:71:79 [3] NCCL WARN {}",
