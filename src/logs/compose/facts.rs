@@ -21,6 +21,9 @@ static HEADER: LazyLock<Regex> =
 /// The first word of a line of UCX or of a kernel with a process.
 static THREAD: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^\[?(?:[\d.]+\] \[)?(?P<thread>[\w.-]+:\d+(?: *:\d+){0,2})\]? "));
+/// The thread in a line of glog, whose source is that of the logger.
+static GLOG: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^[EWFI]\d{4,8} [\d:.]+ +(?P<thread>\d+) \S+:\d+\] "));
 /// What is a fact wherever it stands.
 static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
@@ -28,13 +31,28 @@ static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\bGPU ?\d{1,3}\b|\bdev(?:ice)? \d{1,2}\b",
         r"\b(?:mlx[45]_\w+|bnxt_re\w*|irdma\w+|rdmap\w+|hns_\d+|efa_\d+)(?::\d+)?",
         r"\b(?:eth\d+|en[pos]\d\w*|ib[ps]?\d\w*|bond\d+)(?::(?:\d{1,3}\.){3}\d{1,3})?(?:<\d+>)?",
-        r"\b(?:\d{1,3}\.){3}\d{1,3}(?:(?::|<)\d+>?)?|\b[\w.-]+<\d{2,5}>|\bPeer EFA addr: [^\s)]+|\b(?:fe80|fd\w\w):[0-9a-f:]+",
-        r"\b(?:r?lid|dlid|rqpn|remote_qp) (?:0x)?[0-9a-f]+\b|\bOpType=\w+",
+        r"\b(?:\d{1,3}\.){3}\d{1,3}(?:(?::|<)\d+>?(?:@\w+)?)?|\b[\w.-]+<\d{2,5}>|\bPeer EFA addr: [^\s)]+|\b(?:fe80|fd\w\w):[0-9a-f:]+",
+        r"\b(?:r?lid|dlid|rqpn|remote_qp)[ =](?:0x)?[0-9a-f]+\b|\bOpType=\w+",
         r"\bNCCL_(?:[A-CE-Z][A-Z_]+|D[A-DF-Z][A-Z_]+) ?(?:=|set by environment to|set to) ?\S+",
         r"\bsize \d{4,}\b|\bsegment size \d+\b|</?[\w.-]+_\d+>|\bNCCL version \d[\w.+]*",
         r"\b[\w./-]*\w\.(?:cc|cpp|cu|h|c):\d+",
     ]
     .map(regex)
+    .into()
+});
+/// What only the line of the error itself says of it: its words, its number, what it is about and how often it was tried.
+/// Where a part is a value of its own, a sentence that has the value has the fact.
+static OF_ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    [
+        r"\b[Cc]uda (?:failure|error) (?:\d+ )?'(?P<value>[^']{3,60})'".to_owned(),
+        format!(r"(?i-u:\b(?P<value>{})\b)(?: ?[\[(]\d+[\])])?", crate::reasons::words_of_system()),
+        r"\b(?:RC|rc|ret(?:code)?|errno|vendor err|vend)[:= ]+-?(?P<value>(?:0x)?[0-9a-f]+)\b".to_owned(),
+        r"\bError: (?P<value>\d+)\b".to_owned(),
+        r"\bafter (?P<value>\d+) (?:attempts|retries)\b|\bretry count \((?P<value2>\d+)\)|\bfamily (?P<value3>\d+)\b".to_owned(),
+        r"\bpid='?(?P<value>\d+)'?, name=[^,\s]+|\baddress \(?(?P<value2>0x[0-9a-f]+|nil)\b|\bwqe\[\d+\]: (?P<value3>\w+)".to_owned(),
+        r#"(?:^|[\s'"`=(\[])(?P<value>/(?:[\w.@+%-]+/)+[\w.@+%-]*\w)(?:['"`)\],;]|:? |:?$)"#.to_owned(),
+    ]
+    .map(|words| regex(&words))
     .into()
 });
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| regex(r"\w\.(?:cc|cpp|cu|h|c):\d+$"));
@@ -66,8 +84,9 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
     found.retain(|gpus| !meaning.contains(gpus));
     for seen in lines.iter().take(OF_KIND_MAX) {
         let sample = seen.sample.as_slice();
+        of_error(sample, meaning, &mut found);
         of_line(sample, meaning, &mut found);
-        let own = thread(sample);
+        let own = speaker(sample);
         add_doing(sample, meaning, &mut found);
         for line in seen.near_lines() {
             if let Some(killed) = KILLED.captures(line) {
@@ -95,7 +114,7 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
                 let place = format!("{function} ({}:{line})", short(&source));
                 add(place, meaning, &mut found);
             }
-            if own.is_some() && thread(line) == own {
+            if own.is_some() && speaker(line) == own {
                 of_line(line, meaning, &mut found);
             }
         }
@@ -116,6 +135,18 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
         })
     };
     found.retain(|fact| !is_told(fact));
+    few(found)
+}
+
+/// The first of the facts, without parts of others, and those that are sources last.
+fn few(mut found: Vec<String>) -> Vec<String> {
+    let all = found.clone();
+    let is_part = |one: &String| {
+        let end = format!("@{one}");
+        all.iter().any(|other| other.ends_with(&end))
+    };
+    found.retain(|one| !is_part(one));
+    found.sort_by_key(|fact| SOURCE.is_match(fact.as_bytes()));
     found.truncate(FACTS_MAX);
     found
 }
@@ -181,8 +212,7 @@ pub(super) fn of_text(meaning: &str, line: &str) -> Vec<String> {
         .filter(|gpu| !meaning.contains(gpu))
         .collect();
     of_line(line.as_bytes(), meaning, &mut found);
-    found.truncate(FACTS_MAX);
-    found
+    few(found)
 }
 
 /// A sentence with what a line names.
@@ -193,7 +223,13 @@ pub(super) fn with(meaning: String, facts: &[String]) -> String {
     format!("{meaning}; the log names {}", facts.join(", "))
 }
 
-/// The thread that logged a line.
+/// The thread that logged a line, also where its number alone tells it.
+fn speaker(line: &[u8]) -> Option<&[u8]> {
+    let of_glog = || Some(GLOG.captures(line)?.name("thread")?.as_bytes());
+    thread(line).or_else(of_glog)
+}
+
+/// The thread that logged a line, with its host.
 fn thread(line: &[u8]) -> Option<&[u8]> {
     let found = HEADER.captures(line).or_else(|| THREAD.captures(line))?;
     let thread = found.name("thread")?.as_bytes();
@@ -215,6 +251,31 @@ fn of_line(line: &[u8], meaning: &str, found: &mut Vec<String>) {
                 continue;
             }
             add(short(&super::shown(fact)), meaning, found);
+        }
+    }
+}
+
+/// What only the line of the error says of it.
+fn of_error(line: &[u8], meaning: &str, found: &mut Vec<String>) {
+    let meaning = meaning.to_ascii_lowercase();
+    for kind in OF_ERROR.iter() {
+        let Some(one) = kind.captures(line) else {
+            continue;
+        };
+        let values = ["value", "value2", "value3"];
+        let value = values.iter().find_map(|name| one.name(name));
+        let Some(value) = value.map(|value| super::shown(value.as_bytes())) else {
+            continue;
+        };
+        let fact = if value.starts_with('/') {
+            value.clone()
+        } else {
+            super::shown(&one[0])
+        };
+        let is_known = meaning.contains(&value.to_ascii_lowercase())
+            || found.iter().any(|one| one.contains(&value));
+        if !is_known {
+            found.push(fact.chars().take(FACT_BYTES).collect());
         }
     }
 }
@@ -263,6 +324,41 @@ mod tests {
             &["/task:3"],
         );
         check("step 3 of 10", &[]);
+    }
+
+    #[test]
+    fn the_line_of_an_error_names_its_words_its_number_and_what_it_is_about() {
+        let check = |line: &str, meaning: &str, expected: &[&str]| {
+            let mut found = Vec::new();
+            of_error(line.as_bytes(), meaning, &mut found);
+            assert_eq!(found, expected, "{line}");
+        };
+        check(
+            "Call to ibv_create_cq failed with error Cannot allocate memory",
+            "the verbs call ibv_create_cq failed",
+            &["Cannot allocate memory"],
+        );
+        check(
+            "a segment /dev/shm/nccl-cjY8K5 (size 10617216), error: No space left on device (28)",
+            "a segment could not be made",
+            &["No space left on device (28)", "/dev/shm/nccl-cjY8K5"],
+        );
+        check(
+            "NET/OFI Request 0x7f completed with error. RC: 103. Error: 4126 (Unresponsive receiver)",
+            "",
+            &["RC: 103", "Error: 4126"],
+        );
+        check(
+            "NCCL WARN Cuda failure 217 'peer access is not supported'",
+            "two GPUs: peer access is not supported",
+            &[],
+        );
+        check(
+            "connect to 10.0.1.25<4576> returned Connection refused, exceeded error retry count after 35 attempts",
+            "connecting failed: Connection refused",
+            &["after 35 attempts"],
+        );
+        check("/opt/a/b/enqueue.cc:66 NCCL WARN a", "", &[]);
     }
 
     #[test]

@@ -43,6 +43,12 @@ const OF_SYSTEM: [(u32, &str); 34] = [
     (125, "operation canceled"),
 ];
 
+/// The words of the system's errors as alternatives of a pattern.
+pub(crate) fn words_of_system() -> String {
+    let words = OF_SYSTEM.iter().map(|(_, words)| regex::escape(words));
+    words.collect::<Vec<String>>().join("|")
+}
+
 /// Numbers of CUDA's errors.
 const OF_CUDA: [(u32, &str); 28] = [
     (2, "out of memory"),

@@ -17,6 +17,7 @@ mod signals;
 mod system;
 mod vague;
 
+pub(super) use codes::words_of_system;
 pub(super) use frames::explain_traceback;
 pub(super) use own_words::{tell_of_beside, tell_own_words};
 
