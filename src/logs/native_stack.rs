@@ -10,9 +10,11 @@ use std::sync::LazyLock;
 
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)",
+        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$",
     )
 });
+/// What UCX writes for the source of a function that it does not find.
+const NO_SOURCE: &str = "???";
 /// Functions that handle a signal or end a process, and those in which every program and thread begins.
 static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -37,19 +39,22 @@ pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Vec<String> 
     let told = inner
         .into_iter()
         .chain(interface.filter(|one| Some(*one) != inner));
-    told.map(|(function, library)| format!("{function} ({library})"))
-        .collect()
+    told.map(|(function, library)| match library.as_str() {
+        NO_SOURCE => function.clone(),
+        library => format!("{function} ({library})"),
+    })
+    .collect()
 }
 
 /// The function and the library of a frame, unless it is of a signal.
 fn frame(line: &[u8]) -> Option<(String, String)> {
     let found = FRAME.captures(line)?;
-    let part = |one: &str, other: &str| {
-        let found = found.name(one).or(found.name(other))?;
+    let part = |names: [&str; 3]| {
+        let found = names.iter().find_map(|name| found.name(name))?;
         Some(super::compose::shown(found.as_bytes()))
     };
-    let function = part("function", "function2")?;
-    let library = part("library", "library2")?;
+    let function = part(["function", "function2", "function3"])?;
+    let library = part(["library", "library2", "source"])?;
     let library = library.rsplit('/').next()?.to_owned();
     (!OTHERS.is_match(function.as_bytes())).then_some((function, library))
 }
@@ -79,6 +84,14 @@ mod tests {
                 "frame #1: ncclCommInitRank + 0x12 (0x7f in /opt/libnccl.so.2)",
             ],
             &["ncclCommInitRank (libnccl.so.2)"],
+        );
+        check(
+            &[
+                "==== backtrace (tid: 135760) ====",
+                " 0 0x0000000000069d80 solver_step()  ???:0",
+                " 1 0x0000000000069d80 PMPI_Comm_size()  /build/ompi/mpi/c/pcomm_size.c:63",
+            ],
+            &["solver_step", "PMPI_Comm_size (pcomm_size.c)"],
         );
         check(&["the library a.so (b) is loaded"], &[]);
     }

@@ -121,7 +121,8 @@ fn process(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii_end();
     let end = memchr::memchr(b']', line).filter(|_| line.starts_with(b"["));
     let name = end.map_or(&b""[..], |end| &line[..=end]);
-    let is_of_process = memchr::memchr(b':', name).is_some() && !name.contains(&b' ');
+    // UCX names thread and process too, and writes its stack without a prefix.
+    let is_of_process = memchr::memchr_iter(b':', name).count() == 1 && !name.contains(&b' ');
     if is_of_process { name } else { b"" }
 }
 
