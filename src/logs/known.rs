@@ -33,8 +33,9 @@ const ROW_NUMBERS_MIN: usize = 6;
 /// Longest word in a row of numbers: a type, an operation, `N/A`.
 const ROW_WORD_MAX: usize = 8;
 /// What is in every line of the NVIDIA driver in the kernel's log, and what Python and Ray write around tracebacks.
-const OF_ITSELF: [&str; 5] = [
+const OF_ITSELF: [&str; 6] = [
     "NVRM: ",
+    "] ib_mlx5_log.c:",
     "Traceback (most recent call last)",
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",

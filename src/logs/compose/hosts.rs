@@ -15,15 +15,15 @@ use regex::bytes::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// What it is called in the sentence.
-const NAMED: &str = "the log names host {word}";
+/// What it is called in the sentence, alone or behind other facts.
+const NAMED: &str = "the log names ";
 /// Most hosts of a finding's own lines that are named.
 const OWN_MAX: usize = 2;
 
 /// A host in a line of Open MPI, of UCX, of Slurm, or of torchrun's table.
 static HOST: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^\[(?P<ompi>[A-Za-z][\w.-]*):\d+\] |\[(?P<ucx>[A-Za-z][\w.-]*):\d+ *:\d+\] +\w+\.c:\d+ |\bsrun: error: (?P<srun>[A-Za-z][\w.-]*): task|^torchrun saw rank \d+ on (?P<torchrun>[A-Za-z][^\s,]*) fail first",
+        r"^\[(?P<ompi>[A-Za-z][\w.-]*):\d+\] |\[(?P<ucx>[A-Za-z][\w.-]*):\d+ *:\d+(?::\d+)?\] +(?:\w+\.c:\d+|Caught signal) |\bsrun: error: (?P<srun>[A-Za-z][\w.-]*): task|^torchrun saw rank \d+ on (?P<torchrun>[A-Za-z][^\s,]*) fail first",
     )
 });
 
@@ -65,8 +65,14 @@ impl Compose<'_> {
         };
         let names: Vec<String> = hosts.iter().filter(|one| !is_named(one)).cloned().collect();
         if !names.is_empty() && names.len() <= OWN_MAX {
-            let named = NAMED.replace("{word}", &names.join(" and "));
-            first.meaning = format!("{}; {named}", first.meaning);
+            let is_of_facts = first.meaning.rsplit("; ").next();
+            let is_of_facts = is_of_facts.is_some_and(|part| part.starts_with(NAMED));
+            let before = if is_of_facts {
+                ", "
+            } else {
+                "; the log names "
+            };
+            first.meaning = format!("{}{before}host {}", first.meaning, names.join(" and "));
         }
     }
 
@@ -85,12 +91,9 @@ impl Compose<'_> {
         let near = near.filter(|line| has_known_form(line));
         let near = near.filter_map(|line| host_in(line));
         let texts = finding.before.iter().chain(&finding.after);
+        let texts = texts.filter(|text| has_known_form(text.as_bytes()));
         let texts = texts.chain([&finding.sample]);
-        let own = near.chain(
-            texts
-                .filter(|text| has_known_form(text.as_bytes()))
-                .filter_map(|text| host_in(text.as_bytes())),
-        );
+        let own = near.chain(texts.filter_map(|text| host_in(text.as_bytes())));
         // One spelling of each.
         let mut hosts = BTreeSet::<String>::new();
         for host in own {
@@ -153,6 +156,14 @@ mod tests {
         );
         check(
             "1: [1795162444.5] [node-b:5215 :0]            sock.c:325  UCX  ERROR   a",
+            Some("node-b"),
+        );
+        check(
+            "[node-a:71:0:71] ib_mlx5_log.c:179  Transport retry count exceeded on mlx5_0:1/IB",
+            Some("node-a"),
+        );
+        check(
+            "[node-b:71 :0:71] Caught signal 11 (Segmentation fault: address not mapped)",
             Some("node-b"),
         );
         check("[1,0]<stderr>: node-a", None);
