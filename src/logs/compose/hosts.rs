@@ -23,7 +23,7 @@ const OWN_MAX: usize = 2;
 /// A host in a line of Open MPI, of UCX, of Slurm, or of torchrun's table.
 static HOST: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^\[(?P<ompi>[A-Za-z][\w.-]*):\d+\] |\[(?P<ucx>[A-Za-z][\w.-]*):\d+ *:\d+(?::\d+)?\] +(?:\w+\.c:\d+|Caught signal) |\bsrun: error: (?P<srun>[A-Za-z][\w.-]*): task|^torchrun saw rank \d+ on (?P<torchrun>[A-Za-z][^\s,]*) fail first",
+        r"^\[(?P<ompi>[A-Za-z][\w.-]*)(?::\d+\] |\]\[\[\d+,\d+\],\d+\])|\[(?P<ucx>[A-Za-z][\w.-]*):\d+ *:\d+(?::\d+)?\] +(?:\w+\.c:\d+|Caught signal) |\bsrun: error: (?P<srun>[A-Za-z][\w.-]*): task|^torchrun saw rank \d+ on (?P<torchrun>[A-Za-z][^\s,]*) fail first",
     )
 });
 
@@ -165,6 +165,10 @@ mod tests {
         check(
             "[node-b:71 :0:71] Caught signal 11 (Segmentation fault: address not mapped)",
             Some("node-b"),
+        );
+        check(
+            "[node-a][[50702,1],0][btl_tcp_endpoint.c:655:f] connect() to 10.0.0.226 failed",
+            Some("node-a"),
         );
         check("[1,0]<stderr>: node-a", None);
         check("[12:71] a", None);
