@@ -39,7 +39,9 @@ impl Compose<'_> {
         let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
         let first = match report.findings.is_empty() {
             false if report.findings.iter().all(has_followed) => first_told(&report.stated),
-            false => self.tells_why_before(report),
+            false => self
+                .tells_why_before(report)
+                .or_else(|| follow_own_words(&mut report.findings, &report.stated)),
             true => self.ends_in_an_error(&report.stated),
         };
         if let Some(first) = first.filter(|first| *first < report.stated.len()) {
@@ -125,6 +127,30 @@ impl Compose<'_> {
         told.or_else(|| at_end.clone().find(raised))
             .or_else(|| at_end.next())
     }
+}
+
+/// A process in a line: its host and its number.
+static PROCESS: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"\[[A-Za-z][\w.-]*:0*(?P<pid>\d+)(?: *:|\])"));
+
+/// The first of the errors that a process stated right before it crashed, whatever their words. The crash follows.
+fn follow_own_words(findings: &mut [SignatureFinding], stated: &[StatedLine]) -> Option<usize> {
+    let pid = |line: &str| {
+        let found = PROCESS.captures(line.as_bytes())?;
+        Some(shown(&found["pid"]))
+    };
+    let crash = findings
+        .iter_mut()
+        .filter(|one| one.role != Role::Consequence)
+        .min_by(|one, other| one.first.cmp(&other.first))?;
+    let own = pid(&crash.sample).filter(|_| crate::seen::crashes(crash.sample.as_bytes()))?;
+    let number = stated.iter().position(|line| {
+        crash.first.line.saturating_sub(line.place.line) <= ENDING_LINES
+            && !crate::stated::is_warning(&line.sample)
+            && pid(&line.sample).as_ref() == Some(&own)
+    })?;
+    crash.role = Role::Consequence;
+    Some(number)
 }
 
 /// The first line that is no mere warning, or one next to it that tells why it failed.
