@@ -1216,3 +1216,13 @@ proptest! {
         fuzzing::bytes(&parts.concat());
     }
 }
+
+#[test]
+fn a_command_beside_the_line_gives_the_value_of_a_variable() {
+    let report = read(
+        b"$ NCCL_SOCKET_IFNAME=eth9 NCCL_DEBUG=INFO python train.py --rank 1\n\
+          node-a:71:71 [0] bootstrap.cc:37 NCCL WARN Bootstrap : no socket interface found\n",
+    );
+    let meaning = &report.findings[0].meaning;
+    assert!(meaning.ends_with("NCCL_SOCKET_IFNAME=eth9"), "{meaning}");
+}

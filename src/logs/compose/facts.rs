@@ -203,6 +203,18 @@ pub(super) fn nics(line: &[u8], is_of_socket: bool) -> Option<String> {
         .then(|| nics.join(" and "))
 }
 
+/// The value that a command beside the lines gives a variable: `NCCL_SOCKET_IFNAME=eth1 python train.py`.
+pub(super) fn assigned(variable: &str, lines: &[&SeenLines]) -> Option<String> {
+    let mut near = lines.iter().flat_map(|seen| seen.near_lines());
+    near.find_map(|line| {
+        let line = super::shown(line);
+        let mut words = line.split_ascii_whitespace();
+        let value = words.find_map(|word| word.strip_prefix(variable)?.strip_prefix('='))?;
+        let value = value.trim_matches(['"', '\'', ';', ',', '`']);
+        (!value.is_empty()).then(|| value.to_owned())
+    })
+}
+
 /// The same of a line alone.
 pub(super) fn of_text(meaning: &str, line: &str) -> Vec<String> {
     let mut found: Vec<String> = HEADER

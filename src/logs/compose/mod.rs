@@ -622,7 +622,8 @@ impl Compose<'_> {
         let variables = variables.flat_map(|text| text.split(is_other));
         for variable in variables.filter(|word| word.starts_with("NCCL_") && *word != "NCCL_DEBUG")
         {
-            if let Some(value) = self.set_value(variable) {
+            let said = || facts::assigned(variable, lines);
+            if let Some(value) = self.set_value(variable).or_else(said) {
                 let fact = format!("{variable}={value}");
                 if !facts.contains(&fact) {
                     facts.push(fact);
