@@ -13,8 +13,8 @@ mod steps;
 mod transport;
 
 use self::ranking::{
-    drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors, follow_warnings,
-    follow_wrapped, order, promote,
+    drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors, follow_parts,
+    follow_warnings, follow_wrapped, order, promote,
 };
 use super::below::{BelowText, telling};
 use super::catalogue::{SignatureCatalogue, Values};
@@ -240,6 +240,7 @@ impl Compose<'_> {
         self.know_level(&mut report.findings);
         self.tell_own_words(&mut report.findings);
         follow_errors(&mut report.findings);
+        follow_parts(&mut report.findings);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);
         follow_cancel(&mut report.findings);

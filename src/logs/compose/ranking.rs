@@ -50,9 +50,15 @@ fn quoted_exception(line: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
+/// The time of a line, in an order that is that of its text: a fraction has no zeros at its end, and without the zone
+/// the shorter of two is the earlier.
+fn instant(place: &LinePlace) -> Option<&str> {
+    Some(place.at.as_deref()?.trim_end_matches('Z'))
+}
+
 /// Whether a line is later than another, as far as their times or their file show it.
 pub(super) fn is_later(one: &LinePlace, other: &LinePlace) -> bool {
-    match (&one.at, &other.at) {
+    match (instant(one), instant(other)) {
         (Some(one), Some(other)) if one != other => one > other,
         _ => one.file == other.file && one.line > other.line,
     }
@@ -94,6 +100,11 @@ pub(super) fn follow_ends(findings: &mut [SignatureFinding]) {
 /// Lines of launchers on processes that ended.
 const LAUNCHERS: [&str; 3] = ["srun-exit", "mpi-noticed-exit", "rank-died-signal"];
 
+/// Errors of a library that only say that a part of it failed, which logs its own error right before.
+const PASSED_ON: [&str; 1] = ["nixl-error"];
+/// Most lines between the two.
+const PASSED_ON_LINES: u64 = 3;
+
 /// What a launcher says of a process that ended follows every error that a program logged before, whether or not a
 /// signature explains it.
 pub(super) fn follow_errors(findings: &mut [SignatureFinding]) {
@@ -105,6 +116,23 @@ pub(super) fn follow_errors(findings: &mut [SignatureFinding]) {
     for finding in findings {
         let is_of_launcher = LAUNCHERS.contains(&finding.signature.as_str());
         if is_of_launcher && errors.iter().any(|error| is_later(&finding.first, error)) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
+/// What a library passes on of a part of it follows the error that the part logged right before.
+pub(super) fn follow_parts(findings: &mut [SignatureFinding]) {
+    let errors = findings
+        .iter()
+        .filter(|one| one.signature == UNKNOWN_WARNING && !crate::stated::is_warning(&one.sample));
+    let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
+    for finding in findings {
+        let is_right_before = |error: &LinePlace| {
+            let behind = finding.first.line.saturating_sub(error.line);
+            error.file == finding.first.file && (1..=PASSED_ON_LINES).contains(&behind)
+        };
+        if PASSED_ON.contains(&finding.signature.as_str()) && errors.iter().any(is_right_before) {
             finding.role = Role::Consequence;
         }
     }
@@ -233,7 +261,8 @@ pub(super) fn order(findings: &mut Vec<SignatureFinding>, telling: &[Telling]) {
         .map(|one| one.first.clone())
         .collect();
     let key = |(number, finding): &(usize, SignatureFinding)| {
-        let at = finding.first.at.clone().filter(|_| have_times);
+        let at = instant(&finding.first).filter(|_| have_times);
+        let at = at.map(str::to_owned);
         let is_mild = finding.role == Role::Consequence && finding.severity >= Severity::Warning;
         let least = match tells(*number) {
             Telling::Failure => Some(Telling::Result),
@@ -429,4 +458,29 @@ fn have_clocks(findings: &[SignatureFinding]) -> bool {
         _ => true,
     };
     all.windows(2).all(goes_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_later_by_a_fraction_of_a_second() {
+        let place = |line: u64, at: &str| LinePlace {
+            file: "x.log".to_owned(),
+            line,
+            at: Some(at.to_owned()),
+        };
+        let times = [
+            "2026-11-20T22:35:11Z",
+            "2026-11-20T22:35:11.09Z",
+            "2026-11-20T22:35:11.1Z",
+            "2026-11-20T22:35:11.1001Z",
+            "2026-11-20T22:35:12Z",
+        ];
+        for pair in times.windows(2) {
+            let (one, next) = (place(9, pair[0]), place(1, pair[1]));
+            assert!(is_later(&next, &one) && !is_later(&one, &next), "{pair:?}");
+        }
+    }
 }
