@@ -14,7 +14,7 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 17] = [
+const OF_FRAMEWORKS: [(&str, &str); 18] = [
     ("GLOO_SOCKET_IFNAME", "PyTorch"),
     ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "PyTorch"),
     ("TORCH_DISTRIBUTED_DEBUG", "PyTorch"),
@@ -25,6 +25,7 @@ const OF_FRAMEWORKS: [(&str, &str); 17] = [
     ("UCX_TLS", "UCX"),
     ("UCX_IB_GID_INDEX", "UCX"),
     ("UCX_LOG_LEVEL", "UCX"),
+    ("UCX_VFS_ENABLE", "UCX"),
     ("NIXL_LOG_LEVEL", "NIXL"),
     ("FI_LOG_LEVEL", "libfabric"),
     ("FI_PROVIDER", "libfabric"),
