@@ -267,8 +267,9 @@ impl SeenShape {
 
 /// Whether a line is of a signal that ended a process.
 pub(super) fn crashes(line: &[u8]) -> bool {
-    const WORDS: [&[u8]; 4] = [
+    const WORDS: [&[u8]; 5] = [
         b"egmentation fault",
+        b"Caught signal ",
         b"Bus error",
         b"SIGABRT",
         b"Signal: Abort",

@@ -207,6 +207,9 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
             if record.level.is_none() {
                 torch(line, &mut record);
             }
+            if record.host.is_none() && record.rank.is_none() {
+                ucx(line, &mut record);
+            }
         }
     }
     (record, start, end)
@@ -270,6 +273,48 @@ fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
             .filter(|_| text.starts_with(b"["))
             .map_or(0, |at| at + 1);
         record.site = site(&text[after..]);
+    }
+}
+
+/// Bytes of a line in which UCX names its process.
+const UCX_MAX: usize = 160;
+
+/// Parses `[1795162444.829711] [host:pid:thread]  file.c:line`, or `[host:pid:0:thread] file.c:line`, as UCX writes them.
+fn ucx<'a>(line: &'a [u8], record: &mut Record<'a>) {
+    let text = &line[..line.len().min(UCX_MAX)];
+    let is_time = |inner: &[u8]| {
+        inner
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b'.')
+    };
+    let bracket = |text: &'a [u8]| {
+        let inner = text.strip_prefix(b"[")?;
+        let end = memchr(b']', inner)?;
+        Some((&inner[..end], inner[end + 1..].strip_prefix(b" ")?))
+    };
+    let Some((mut who, mut rest)) = bracket(text) else {
+        return;
+    };
+    if is_time(who) {
+        let Some(next) = bracket(rest) else {
+            return;
+        };
+        (who, rest) = next;
+    }
+    let mut parts = who.split(|byte| *byte == b':');
+    let (Some(host), Some(pid), Some(_thread)) = (parts.next(), parts.next(), parts.next()) else {
+        return;
+    };
+    let pid = pid.trim_ascii_end();
+    let rest = rest.trim_ascii_start();
+    let source = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let is_source = memchr::memmem::find(source, b".c:").is_some();
+    if host.first().is_some_and(u8::is_ascii_alphabetic)
+        && is_number(pid)
+        && (is_source || rest.starts_with(b"Caught signal "))
+    {
+        // With a process too it would count as a line of NCCL.
+        record.host = Some(host);
     }
 }
 

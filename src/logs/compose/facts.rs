@@ -31,7 +31,7 @@ static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\bGPU ?\d{1,3}\b|\bdev(?:ice)? \d{1,2}\b",
         r"\b(?:mlx[45]_\w+|bnxt_re\w*|irdma\w+|rdmap\w+|hns_\d+|efa_\d+)(?::\d+)?",
         r"\b(?:eth\d+|en[pos]\d\w*|ib[ps]?\d\w*|bond\d+)(?::(?:\d{1,3}\.){3}\d{1,3})?(?:<\d+>)?",
-        r"\b(?:\d{1,3}\.){3}\d{1,3}(?:(?::|<)\d+>?(?:@\w+)?)?|\b[\w.-]+<\d{2,5}>|\bPeer EFA addr: [^\s)]+|\b(?:fe80|fd\w\w):[0-9a-f:]+",
+        r"\b(?:\d{1,3}\.){3}\d{1,3}(?:(?::|<)\d+>?(?:@\w+)?)?|\b(?:[0-9a-f]*:){2,}[0-9a-f]*<\d{2,5}>|\b[\w.-]+<\d{2,5}>|\bPeer EFA addr: [^\s)]+|\b(?:fe80|fd\w\w):[0-9a-f:]+",
         r"\b(?:r?lid|dlid|rqpn|remote_qp)[ =](?:0x)?[0-9a-f]+\b|\bOpType=\w+",
         r"\bNCCL_(?:[A-CE-Z][A-Z_]+|D[A-DF-Z][A-Z_]+) ?(?:=|set by environment to|set to) ?\S+",
         r"\bsize \d{4,}\b|\bsegment size \d+\b|</?[\w.-]+_\d+>|\bNCCL version \d[\w.+]*",
@@ -46,7 +46,8 @@ static OF_ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
         r"\b[Cc]uda (?:failure|error) (?:\d+ )?'(?P<value>[^']{3,60})'".to_owned(),
         format!(r"(?i-u:\b(?P<value>{})\b)(?: ?[\[(]\d+[\])])?", crate::reasons::words_of_system()),
-        r"\b(?:RC|rc|ret(?:code)?|errno|vendor err|vend)[:= ]+-?(?P<value>(?:0x)?[0-9a-f]+)\b".to_owned(),
+        r"\breturned (?P<value>\d+)\b|\b(?:RC|rc|ret(?:code)?|errno|vendor err|vend)[:= ]+-?(?P<value2>(?:0x)?[0-9a-f]+)\b|\bUnknown error (?P<value3>-?\d+)".to_owned(),
+        r"\bport (?P<value>\d{2,5})\b".to_owned(),
         r"\bError: (?P<value>\d+)\b".to_owned(),
         r"\bafter (?P<value>\d+) (?:attempts|retries)\b|\bretry count \((?P<value2>\d+)\)|\bfamily (?P<value3>\d+)\b".to_owned(),
         r"\bpid='?(?P<value>\d+)'?, name=[^,\s]+|\baddress \(?(?P<value2>0x[0-9a-f]+|nil)\b|\bwqe\[\d+\]: (?P<value3>\w+)".to_owned(),
