@@ -47,6 +47,7 @@ static OF_ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\b[Cc]uda (?:failure|error) (?:\d+ )?'(?P<value>[^']{3,60})'".to_owned(),
         format!(r"(?i-u:\b(?P<value>{})\b)(?: ?[\[(]\d+[\])])?", crate::reasons::words_of_system()),
         r"\breturned (?P<value>\d+)\b|\b(?:RC|rc|ret(?:code)?|errno|vendor err|vend)[:= ]+-?(?P<value2>(?:0x)?[0-9a-f]+)\b|\bUnknown error (?P<value3>-?\d+)".to_owned(),
+        r"\b\w+\(\) failed: (?P<value>[A-Z][a-z]+(?: [A-Za-z]+){0,5})".to_owned(),
         r"\bport (?P<value>\d{2,5})\b".to_owned(),
         r"\bError: (?P<value>\d+)\b".to_owned(),
         r"\bafter (?P<value>\d+) (?:attempts|retries)\b|\bretry count \((?P<value2>\d+)\)|\bfamily (?P<value3>\d+)\b".to_owned(),
@@ -370,6 +371,11 @@ mod tests {
             "connect to 10.0.1.25<4576> returned Connection refused, exceeded error retry count after 35 attempts",
             "connecting failed: Connection refused",
             &["after 35 attempts"],
+        );
+        check(
+            "NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: Not Found",
+            "NVML does not know the GPU",
+            &["nvmlDeviceGetHandleByPciBusId() failed: Not Found"],
         );
         check("/opt/a/b/enqueue.cc:66 NCCL WARN a", "", &[]);
     }
