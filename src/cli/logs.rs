@@ -137,6 +137,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     if let Some(folder) = &arguments.check {
         return check(common, folder);
     }
+    tcpx_node::one_arena::share();
     let catalogue = catalogue(&arguments.signatures)?;
     if arguments.literals {
         let lines = catalogue

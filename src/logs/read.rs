@@ -8,7 +8,7 @@ use super::harness::Harness;
 use super::input::{self, InputProblem, KnownRuns, Source, problem};
 use super::own_events;
 use super::report::LogReport;
-use super::scan::{ReadLines, Scanned, Stream, in_freed_memory, scan};
+use super::scan::{ReadLines, Scanned, Stream, scan};
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
 use super::time::Years;
@@ -212,8 +212,7 @@ impl<'a> LogReader<'a> {
 
     /// The report of everything read so far.
     pub fn report(&self) -> LogReport {
-        let (catalogue, tally, files) = (self.catalogue, &self.tally, &self.files);
-        let mut report = in_freed_memory(self.threads, || compose(catalogue, tally, files));
+        let mut report = compose(self.catalogue, &self.tally, &self.files);
         let logs = self.only_events.iter().filter(|only| !**only).count();
         (report.inputs.files, report.inputs.bytes) = (logs, self.bytes);
         report.inputs.assumed_years = self.years.iter().filter(|years| years.is_assumed).count();

@@ -111,7 +111,7 @@ pub(super) fn scan(
             .collect()
     });
     drop(in_order);
-    let (mut tally, result) = in_freed_memory(threads, || merged(done, file, before));
+    let (mut tally, result) = merged(done, file, before);
     let (bytes, ends_within) = (blocks.bytes(), blocks.is_within_line());
     let (tail, years) = blocks.into_tail();
     tally.read_end((filter, years), file, &tail, before);
@@ -122,16 +122,6 @@ pub(super) fn scan(
         ends_within,
         result,
     }
-}
-
-/// Runs what needs memory after a scan by so many threads. The C library gives a new thread the arena
-/// of one that ended, so it takes the memory that their parsers had; the calling thread cannot.
-pub(super) fn in_freed_memory<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
-    if threads.min(THREADS_MAX) <= 1 {
-        return run();
-    }
-    let done = std::thread::scope(|scope| scope.spawn(run).join());
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// One tally of those of all threads. It does not depend on which thread took which block, as

@@ -31,6 +31,7 @@ mod nearest;
 mod nic;
 mod nic_now;
 mod nvml;
+pub mod one_arena;
 pub mod pci;
 pub mod plugin_files;
 mod processes;

@@ -1,0 +1,24 @@
+//! Keeps a command of several threads that reads much small: the C library gives each thread an arena, a pool of memory
+//! whose freed parts no other thread uses.
+#![expect(unsafe_code, reason = "mallopt is a call of the C library")]
+
+/// From now on, new threads allocate from the arena of the first. On 16 CPUs, `logs` on 1 GiB took 53 to 59 MiB instead of
+/// 69 to 73, in as much time: its threads allocate little.
+pub fn share() {
+    // Another C library has no arenas.
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: mallopt takes two numbers and sets a limit under a lock of its own.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn threads_allocate_after_it() {
+        super::share();
+        let thread = std::thread::spawn(|| vec![7_u8; 1 << 16].len());
+        assert_eq!(thread.join().expect("it allocates"), 1 << 16);
+    }
+}
