@@ -52,6 +52,7 @@ static OVER: LazyLock<Regex> = LazyLock::new(|| {
 /// Lines of NCCL behind which a rank waits until all others have come as far.
 static NCCL_BEGINS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^\s*Bootstrap ?: Using |\bInit START\b"));
+static ALONE: LazyLock<Regex> = LazyLock::new(|| regex(r"\bnranks 1\b"));
 /// Lines that say nothing about whether a program goes on: of stack traces, and of programs that
 /// are ended from outside.
 static NEUTRAL: LazyLock<Regex> = LazyLock::new(|| {
@@ -286,10 +287,10 @@ fn shape_of(line: &[u8]) -> Vec<u8> {
     shape
 }
 
-/// Whether a message says that its program waits.
+/// Whether a message says that its program waits. A communicator of one rank waits for nobody.
 pub(super) fn waits(message: &[u8]) -> Option<WaitKind> {
     if NCCL_BEGINS.is_match(message) {
-        return Some(WaitKind::Nccl);
+        return (!ALONE.is_match(message)).then_some(WaitKind::Nccl);
     }
     let said = WAITS.is_match(message) && !OVER.is_match(message);
     said.then_some(WaitKind::Said)
@@ -338,6 +339,7 @@ mod tests {
         check("node-a:1:1 [0] NCCL INFO Bootstrap : Using eth0", false);
         check("Bootstrap : Using eth0:10.0.1.25<0>", true);
         check("comm 0x1 rank 0 nranks 2 - Init START", true);
+        check("comm 0x1 rank 0 nranks 1 - Init START", false);
         check("comm 0x1 rank 0 nranks 2 - Init COMPLETE", false);
         check("Done waiting for other agents. Elapsed: 0.1", false);
         check("Running: 0 reqs, Waiting: 0 reqs", false);

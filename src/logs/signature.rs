@@ -74,7 +74,7 @@ pub enum Role {
 pub enum Need {
     /// A line or a variable of TCPX.
     TcpxExpected,
-    /// A communicator of several nodes, or none of one node.
+    /// A communicator of several nodes, or none of one node or one rank.
     SeveralNodes,
     /// No network that came up.
     NoNetwork,

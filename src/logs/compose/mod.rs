@@ -473,7 +473,10 @@ impl Compose<'_> {
                 || settings
                     .into_iter()
                     .any(|one| names_tcpx(&one.key) || names_tcpx(&one.value)),
-            several_nodes: self.tally.nodes.is_empty() || self.tally.nodes.values().any(several),
+            several_nodes: match self.tally.nodes.is_empty() {
+                true => self.tally.most_ranks != Some(1),
+                false => self.tally.nodes.values().any(several),
+            },
             has_network: report.transport.verdict != "unknown",
         }
     }

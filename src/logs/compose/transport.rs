@@ -95,11 +95,11 @@ impl Compose<'_> {
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
         let because = match proof {
-            Some(Proof::Up | Proof::Chosen) if self.is_of_one_node() => format!(
-                "{because} for other nodes; every communicator of this log is of one node, so peer access or shared memory moves the data"
-            ),
             Some(Proof::Up | Proof::Chosen) if self.tally.most_ranks == Some(1) => format!(
                 "{because} for other ranks; every communicator of this log has one rank, so no network moves its data"
+            ),
+            Some(Proof::Up | Proof::Chosen) if self.is_of_one_node() => format!(
+                "{because} for other nodes; every communicator of this log is of one node, so peer access or shared memory moves the data"
             ),
             Some(Proof::Up | Proof::Chosen) if self.has_local_channels() => format!(
                 "{because} for other nodes; every channel that this log has a line of is within a node, by peer access or shared memory"
