@@ -420,8 +420,11 @@ impl Weak {
             Self::Alone | Self::Part if is_dotted(value) => false,
             Self::Alone | Self::Part => {
                 let mut parts = value.split([':', '-', '_', '.', '/']);
-                let is_random =
-                    |part: &str| spelling::is_likely_random(part) || ordinary::is_unknown(part);
+                // Words that are listed may be spelled like no others: `neighbour`.
+                let is_random = |part: &str| {
+                    ordinary::is_unknown(part)
+                        || spelling::is_likely_random(part) && !ordinary::is_ordinary(part)
+                };
                 parts.any(is_random) || (is_chosen(value) && !ordinary::is_ordinary(value))
             }
             Self::Login => login(value).is_some(),

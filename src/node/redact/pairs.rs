@@ -284,11 +284,26 @@ fn secret(layout: Layout<'_>, found: &mut Vec<Value>) {
     found.extend(values.into_iter().filter(|value| !is_other(value)));
 }
 
+/// Whether this is a whole cell of a row behind another one, whose row is about that one.
+fn is_later_cell(text: &str, start: usize, end: usize) -> bool {
+    let (before, behind) = (text[..start].trim_end_matches(' '), &text[end..]);
+    if before.ends_with("</td><td>") {
+        return behind.starts_with("</td>");
+    }
+    let row = before
+        .strip_suffix(BARS)
+        .and_then(|before| before.rsplit('\n').next())
+        .unwrap_or_default();
+    let is_of_cell = |letter: char| letter != ' ' && !BARS.contains(&letter);
+    row.contains(is_of_cell) && behind.trim_start_matches(' ').starts_with(BARS)
+}
+
 /// The values of a name that may stand for a secret, which what they look like decides.
 fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
     let (text, end) = (layout.text, layout.name.end);
     // The result of a test, before its name.
-    let is_result = &text[layout.name.clone()] == "PASS" && text[end..].starts_with(": ");
+    let is_result = &text[layout.name.clone()] == "PASS"
+        && (text[end..].starts_with(": ") || is_later_cell(text, layout.name.start, end));
     let weak = if is_result { Weak::Alone } else { weak };
     let count = found.len();
     layout.values(found);

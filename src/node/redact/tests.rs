@@ -30,6 +30,30 @@ fn a_value_in_quotes_is_replaced_where_the_line_begins_inside_a_string_and_behin
 }
 
 #[test]
+fn a_verdict_is_no_name_of_a_secret_and_the_checks_behind_it_stay() {
+    let catalogue = crate::doctor::Catalogue::embedded().expect("checks");
+    let ids = catalogue.checks().map(|(_, check)| check.id.as_str());
+    for id in ids.chain(["critical checks before the run"]) {
+        for row in [
+            format!("<tr><td>local</td><td>PASS</td><td>{id}</td><td>7 passed</td></tr>"),
+            format!("| local | PASS | {id} | 7 passed |"),
+        ] {
+            let redacted = Redactor::default().redact_secrets(&row);
+            assert_eq!(redacted, row);
+        }
+    }
+    for row in [
+        "<tr><td>PASS</td><td>hT7kQ2z!pW9</td></tr>",
+        "<tr><td>local</td><td>PASS</td><td>hT7kQ2z!pW9</td></tr>",
+        "| PASS | hT7kQ2z!pW9 |",
+        "| local | PASS | hT7kQ2z!pW9 |",
+    ] {
+        let redacted = Redactor::default().redact_secrets(row);
+        assert_eq!(redacted, row.replace("hT7kQ2z!pW9", "SECRET"));
+    }
+}
+
+#[test]
 fn a_word_that_is_told_once_is_found_alone_and_an_ordinary_one_is_not() {
     check(
         "the password is bavzukemqira\n\nworker 3 got bavzukemqira from rank 0",
