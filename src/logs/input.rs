@@ -216,13 +216,27 @@ pub(super) struct Source {
 impl Source {
     fn new(mut source: Box<dyn Read + Send>) -> io::Result<Self> {
         let mut head = Vec::with_capacity(HEAD);
-        source.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+        if let Err(error) = source.by_ref().take(HEAD as u64).read_to_end(&mut head) {
+            if head.is_empty() {
+                return Err(error);
+            }
+            source = Box::new(Failing(Some(error)));
+        }
         Ok(Self {
             head: head.clone(),
             source: Cursor::new(head).chain(source),
             is_packed: false,
             is_utf16: false,
         })
+    }
+}
+
+/// What follows the first bytes of a stream that could not be read further.
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
     }
 }
 

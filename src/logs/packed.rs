@@ -88,17 +88,26 @@ fn utf16_without_mark(head: &[u8]) -> Option<fn([u8; 2]) -> u16> {
     }
 }
 
-/// The frames of a zstd file, one after another.
+/// The frames of a zstd file, one after another. The decoder keeps back what later blocks may
+/// repeat, so of a damaged frame that is read before the damage is told.
 struct Zstd<R> {
     source: R,
     frame: FrameDecoder,
+    damage: Option<io::Error>,
 }
+
+/// The last block of a frame, with no bytes, and a checksum, which is not compared.
+const LAST_BLOCK: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 impl<R: BufRead> Zstd<R> {
     fn new(source: R) -> Self {
         let mut frame = FrameDecoder::new();
         frame.set_max_window_size(DICTIONARY_MAX);
-        Self { source, frame }
+        Self {
+            source,
+            frame,
+            damage: None,
+        }
     }
 
     /// Begins the next frame. Returns whether there is one.
@@ -113,10 +122,18 @@ impl<R: BufRead> Zstd<R> {
                     let mut skipped = self.source.by_ref().take(length.into());
                     io::copy(&mut skipped, &mut io::sink())?;
                 }
-                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+                Err(error) => return Err(self.damage(error)),
             }
         }
         Ok(false)
+    }
+
+    fn damage(&mut self, error: FrameDecoderError) -> io::Error {
+        match self.source.fill_buf() {
+            Ok([]) => io::ErrorKind::UnexpectedEof.into(),
+            Ok(_) => io::Error::new(io::ErrorKind::InvalidData, error),
+            Err(error) => error,
+        }
     }
 }
 
@@ -124,13 +141,18 @@ impl<R: BufRead> Read for Zstd<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         use ruzstd::decoding::BlockDecodingStrategy::UptoBlocks;
         while self.frame.can_collect() == 0 {
+            if let Some(damage) = self.damage.take() {
+                return Err(damage);
+            }
             if self.frame.is_finished() {
                 if !self.next_frame()? {
                     return Ok(0);
                 }
-            } else {
-                let decoded = self.frame.decode_blocks(&mut self.source, UptoBlocks(1));
-                decoded.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            } else if let Err(error) = self.frame.decode_blocks(&mut self.source, UptoBlocks(1)) {
+                let damage = self.damage(error);
+                self.damage = Some(damage);
+                let end = self.frame.decode_blocks(&LAST_BLOCK[..], UptoBlocks(1));
+                end.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             }
         }
         self.frame.read(buffer)

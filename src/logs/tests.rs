@@ -860,6 +860,24 @@ fn xz_and_zstd_of_several_frames_are_read() {
 }
 
 #[test]
+fn half_a_zstd_file_is_read_up_to_where_it_ends() {
+    let bytes = include_bytes!("fixtures/two-frames.log.zst");
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.log.zst");
+    std::fs::write(&path, &bytes[..bytes.len() * 2 / 5]).unwrap();
+    let mut reader = LogReader::new(&catalogue, &filter);
+    reader.paths(&[path]);
+    let report = reader.report();
+    assert!(report.inputs.lines > 0);
+    let problem = &report.problems[0].problem;
+    assert_eq!(problem, "read only in part: unexpected end of file");
+}
+
+#[test]
 fn dumps_of_a_flight_recorder_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let pickle = b"\x80\x02}(X\x0c\0\0\0nccl_versionX\x06\0\0\x002.21.5X\x09\0\0\0pg_config}X\x07";
