@@ -1066,3 +1066,45 @@ fn a_node_with_a_name_of_any_length_is_drawn() {
     );
     assert!(Screen::new(model, COLOR, (80, 24)).text().contains("nnn"));
 }
+
+/// Counters that change all the time, of which each poll returns long after it read them.
+struct SlowPolls(std::time::Instant, u64);
+
+impl Source for SlowPolls {
+    fn begin(&self) -> Beginning {
+        Beginning::default()
+    }
+
+    fn poll(&mut self) -> Result<Vec<Event>, crate::watch::SourceError> {
+        self.1 += 16;
+        let channel = ChannelNow {
+            side: Side::Recv,
+            posted: self.1 + 8,
+            done: self.1,
+            consumed: self.1,
+            ..ChannelNow::default()
+        };
+        let ms = self.0.elapsed().as_secs_f64() * 1000.0;
+        let who = Who::Worker(WorkerId::of_pair(NodeId(1), PairId(0)));
+        let event = Event::new(ms, who, EventKind::Sample(vec![channel]));
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        Ok(vec![event])
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Wall
+    }
+}
+
+#[test]
+fn the_time_of_a_poll_is_not_that_of_a_channel_which_waits() {
+    let look = crate::ViewOptions {
+        theme: PLAIN,
+        frame: std::time::Duration::ZERO,
+        stay: false,
+    };
+    let mut source = SlowPolls(std::time::Instant::now(), 0);
+    let frame = crate::once(&mut source, look, 100, 24).expect("a frame");
+    let text = shot::text(&frame);
+    assert!(text.contains("MOVING  1 of 1 channels"), "{text}");
+}

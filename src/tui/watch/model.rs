@@ -29,6 +29,8 @@ pub(crate) struct Model {
     pub(crate) lost: Vec<String>,
     /// The clock of the source.
     pub(crate) clock: Clock,
+    /// When the last poll began, in nanoseconds since 1970.
+    polled_ns: u64,
     /// Cache of `timeline.state.name` for each worker, which is slow with many pairs.
     names: BTreeMap<WorkerId, String>,
     /// Number of pairs when `names` was filled.
@@ -45,6 +47,7 @@ impl Model {
             is_mesh_whole: false,
             lost: Vec::new(),
             clock: Clock::Wall,
+            polled_ns: 0,
             names: BTreeMap::new(),
             named_pairs: 0,
         }
@@ -69,6 +72,7 @@ impl Model {
     /// # Errors
     /// The source fails.
     pub(crate) fn poll(&mut self, source: &mut dyn Source) -> Result<(), SourceError> {
+        self.polled_ns = now_us() * 1000;
         for event in source.poll()? {
             self.take(event);
         }
@@ -161,10 +165,12 @@ impl Model {
         self.state().at_ns(self.state().now_ms)
     }
 
-    /// The current time by the clock of the source, in nanoseconds since 1970.
+    /// The time by the clock of the source, in nanoseconds since 1970. That of a live one is when it
+    /// was polled: the time that the rules and this program's wait for a CPU take after the counters
+    /// were read is no time in which nothing moved.
     pub(crate) fn now_ns(&self) -> u64 {
         match self.clock {
-            Clock::Wall => now_us() * 1000,
+            Clock::Wall => self.polled_ns.max(self.last_ns()),
             Clock::Events | Clock::Reading(_) | Clock::Over => self.last_ns(),
         }
     }
