@@ -82,14 +82,23 @@ impl Health {
         let moves = |row: &ChannelPicture<'_>| row.state == ChannelState::Moving;
         let has_no_end = model.clock == Clock::Over && picture.at_ns >= model.last_ns();
         match !is_over && picture.rows.iter().any(moves) {
-            true if has_no_end => Self::cut_short(),
+            true if has_no_end => Self::cut_short(picture),
             true => Self::moving(picture),
             false => Self::quiet(picture, model.clock == Clock::Over),
         }
     }
 
-    /// The last moment of a run whose record has no end.
-    fn cut_short() -> Self {
+    /// The last moment of a run whose record has no end. Recordings that were adopted while their
+    /// programs ran have none either, and no coordinator.
+    fn cut_short(picture: &Picture<'_>) -> Self {
+        if picture.nodes.iter().all(|one| one.id.pair().is_none()) {
+            return Self {
+                level: HealthLevel::Quiet,
+                word: "COPY".into(),
+                why: "the recordings were copied while channels moved: how it went on is not known"
+                    .into(),
+            };
+        }
         Self {
             level: HealthLevel::Failed,
             word: "NO END".into(),
@@ -738,6 +747,20 @@ mod tests {
         assert!(!frame(false, false) && frame(false, true) && frame(true, false));
         let copied = "COPY: pid 7: its recorder is a copy, and the process runs";
         assert_eq!(told(true, false), copied);
+    }
+
+    #[test]
+    fn only_a_run_that_has_a_coordinator_can_have_lost_it() {
+        let word = |worker| {
+            let mut state = RunState::default();
+            state.introduce_two_nodes();
+            let moving = sample(worker, channel(Side::Send, [12, 4, 4], 0));
+            let mut model = model_after(state, [moving]);
+            model.clock = Clock::Over;
+            Health::of_picture(&model, &Picture::at(&model, model.last_ns())).word
+        };
+        assert_eq!(word(LOCAL), "NO END");
+        assert_eq!(word(process(7)), "COPY");
     }
 
     #[test]
