@@ -25,7 +25,7 @@ pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> S
         text,
         "# {}: {}\n\n{}\n",
         verdict.word,
-        inline(&story.scenario),
+        inline(language.title(story)),
         inline(&verdict.sentence)
     );
     if let Some(step) = &story.next_step {
@@ -40,7 +40,7 @@ pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> S
         text,
         "Run `{}`, started {when}, over {}. tcpxctl {}, {}.",
         code(&story.id),
-        inline(&plugins(story)),
+        inline(&plugins(story, language)),
         story.tcpxctl_version,
         if story.redacted {
             "redacted"

@@ -43,7 +43,7 @@ fn headline(story: &Story, language: Language) -> Vec<String> {
         format!(
             "**{}** {} — {}",
             verdict.word,
-            inline(&story.scenario),
+            inline(language.title(story)),
             inline(&verdict.sentence)
         ),
         String::new(),
@@ -53,7 +53,11 @@ fn headline(story: &Story, language: Language) -> Vec<String> {
             code(&story.id),
             story.started.as_deref().unwrap_or("-")
         ),
-        format!("* {}: {}", say("plugin", "插件"), inline(&plugins(story))),
+        format!(
+            "* {}: {}",
+            say("plugin", "插件"),
+            inline(&plugins(story, language))
+        ),
     ];
     if let Some(command) = &story.command {
         lines.push(format!(

@@ -1,7 +1,7 @@
 //! The languages of reports.
 #![forbid(unsafe_code)]
 
-use super::story::LogFinding;
+use super::story::{LogFinding, Story, StoryState};
 use std::borrow::Cow;
 use tcpx_logs::Severity as LogSeverity;
 use tcpx_run_model::chinese::{chinese, meaning_in_chinese};
@@ -50,6 +50,14 @@ impl Language {
             _ => return english,
         };
         self.pick(english, chinese)
+    }
+
+    /// What a report is about: the scenario, or recordings of programs that no run started.
+    pub(super) fn title(self, story: &Story) -> &str {
+        match story.state {
+            StoryState::Adopted => self.pick(&story.scenario, "收集的记录"),
+            _ => &story.scenario,
+        }
     }
 
     /// A sentence of a record in this language, or as it is if it has no translation.

@@ -239,6 +239,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_in_part_and_ends_that_never_connect_are_told() {
+        check(
+            "pid 7 recv 0: posted 8, done 0, consumed 0, quiet for at least 5.7 s, tested at most 69 times/s",
+            Some(
+                "pid 7 recv 0：已 post 8，已完成 0，已 consume 0，静默至少 5.7 秒，每秒最多 test 69 次",
+            ),
+        );
+        check(
+            "after 3.0 s, 2 of 2 connects and 0 of 0 accepts were still not ready (rc 0, no comm)",
+            Some(
+                "3.0 秒后，2 个 connect 中有 2 个、0 个 accept 中有 0 个仍未就绪（rc 0，没有 comm）",
+            ),
+        );
+    }
+
+    #[test]
     fn the_file_is_read_and_each_value_has_its_place() {
         let catalogue: Catalogue = toml::from_str(include_str!("chinese.toml")).expect("TOML");
         assert!(catalogue.conditions.values().all(|text| !text.is_ascii()));

@@ -45,7 +45,7 @@ pub(crate) fn html(story: &Story, for_google: bool, language: Language) -> Strin
 }
 
 fn head(page: &mut Page, story: &Story, language: Language) {
-    page.raw(&top(&format!("{} {}", story.scenario, story.id)));
+    page.raw(&top(&format!("{} {}", language.title(story), story.id)));
     let verdict = verdict(story, language);
     let (tone, sign) = match verdict.tone {
         Tone::Good => ("good", "✓"),
@@ -66,8 +66,8 @@ fn head(page: &mut Page, story: &Story, language: Language) {
         page.tag("p class=\"soft\"", &format!("Gate not met: {unmet}"));
     }
     page.raw("</header>\n");
-    let plugins = plugins(story);
-    page.tag("h1", &format!("{} over {plugins}", story.scenario));
+    let plugins = plugins(story, language);
+    page.tag("h1", &format!("{} over {plugins}", language.title(story)));
     let when = story.started.as_deref().unwrap_or("at an unknown time");
     page.tag(
         "p class=\"soft\"",
@@ -112,7 +112,7 @@ fn state(story: &Story) -> &'static str {
 }
 
 /// Each plugin that was used, with its version, joined with `and`.
-pub(super) fn plugins(story: &Story) -> String {
+pub(super) fn plugins(story: &Story, language: Language) -> String {
     let name = |plugin: &tcpx_run_model::results::PluginRecord| {
         let version = plugin
             .version
@@ -125,7 +125,9 @@ pub(super) fn plugins(story: &Story) -> String {
     let names: std::collections::BTreeSet<String> =
         story.plugins().map(name).chain(of_processes).collect();
     match names.is_empty() {
-        true => "an unrecorded plugin".to_owned(),
+        true => language
+            .pick("an unrecorded plugin", "没有记录的插件")
+            .to_owned(),
         false => names.into_iter().collect::<Vec<_>>().join(" and "),
     }
 }

@@ -63,6 +63,27 @@ fn a_report_in_chinese_has_verdict_findings_and_next_steps_in_chinese() {
     }
 }
 
+#[test]
+fn adopted_recordings_and_an_unrecorded_plugin_are_so_in_chinese() {
+    let story = Story {
+        state: StoryState::Adopted,
+        scenario: "adopted recordings".into(),
+        ..Story::default()
+    };
+    for text in [
+        short(&story, Language::Chinese),
+        markdown(&story, false, Language::Chinese),
+        html(&story, false, Language::Chinese),
+    ] {
+        for (part, english) in [
+            ("收集的记录", "adopted recordings"),
+            ("没有记录的插件", "an unrecorded plugin"),
+        ] {
+            assert!(text.contains(part) && !text.contains(english), "{text}");
+        }
+    }
+}
+
 /// The story of a run with a log of another program beside it.
 fn story_with_log(text: &str) -> Story {
     let run = tempfile::tempdir().expect("a folder");
