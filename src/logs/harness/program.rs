@@ -68,7 +68,7 @@ pub(super) type ChannelKey = (Option<u32>, Option<u32>);
 /// The posts of one channel.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Channel {
-    /// Posts that returned.
+    /// Posts that returned, by a line that says so or because the program went on.
     pub posted: u64,
     /// Requests that left the window, by lines that say so or by the next occupancy.
     pub released: u64,
@@ -129,6 +129,8 @@ pub(super) struct Program {
     pub spot: Spot,
     /// The channel that `spot` is about.
     pub at: Option<ChannelKey>,
+    /// The chunk whose post is announced: a program that goes on to another one has posted it.
+    announced: Option<(ChannelKey, Option<u32>)>,
     pub channels: BTreeMap<ChannelKey, Channel>,
     pub tests: Tests,
     /// Lines that say that one request is done.
@@ -186,7 +188,8 @@ impl Program {
                 | Event::Fails(Failure::Post { .. })
                 | Event::Other
         );
-        if self.spot == Spot::InCall && !is_about_call {
+        let goes_on = self.goes_on(&line);
+        if self.spot == Spot::InCall && !is_about_call || goes_on {
             self.returned();
         }
         if line.channel.is_some() {
@@ -206,6 +209,24 @@ impl Program {
         }
         self.change(line.event, said);
         self.last.set(said);
+    }
+
+    /// Whether a line is about what follows the announced post.
+    fn goes_on(&self, line: &Line) -> bool {
+        let Some((key, chunk)) = self.announced else {
+            return false;
+        };
+        match line.event {
+            // A chunk that waited for room may be announced again.
+            Event::Chunk { chunk: next, .. } => {
+                chunk != Some(next) || key != (line.gpu, line.channel)
+            }
+            Event::IterationBegins { .. }
+            | Event::IterationEnds { .. }
+            | Event::AllPosted
+            | Event::Drains { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether a line is the first of another run in the same file.
@@ -243,6 +264,7 @@ impl Program {
                     channel.holds(window);
                     channel.last_chunk = Some(chunk);
                 });
+                self.announced = Some((self.at.unwrap_or_default(), Some(chunk)));
                 self.spot = if is_full {
                     Spot::WindowFull
                 } else {
@@ -254,8 +276,12 @@ impl Program {
                 self.spot = Spot::WindowFull;
             }
             Event::Room if self.spot == Spot::WindowFull => self.spot = Spot::Transfer,
-            Event::Calls { .. } => self.spot = Spot::InCall,
-            Event::Returned if self.spot == Spot::InCall => self.returned(),
+            Event::Calls { chunk } => {
+                self.spot = Spot::InCall;
+                let key = self.at.unwrap_or_default();
+                self.announced.get_or_insert((key, chunk));
+            }
+            Event::Returned if self.announced.is_some() => self.returned(),
             Event::Test { rc, done, chunk } => {
                 self.tests.last_line = said.line;
                 self.test(rc, done, chunk);
@@ -286,6 +312,7 @@ impl Program {
                 if self.spot == Spot::InCall {
                     self.spot = Spot::Transfer;
                 }
+                self.announced = None;
                 self.fail(failure, said);
             }
             Event::CallDone => {
@@ -380,7 +407,8 @@ impl Program {
 
     fn returned(&mut self) {
         self.spot = Spot::Posted;
-        self.channel(|channel| {
+        let announced = self.announced.take().map(|(key, _)| key);
+        self.channel_of(announced.or(self.at).unwrap_or_default(), |channel| {
             channel.posted += 1;
             channel.in_flight = channel.in_flight.saturating_add(1);
             channel.high_water = channel.high_water.max(channel.in_flight);
@@ -429,7 +457,10 @@ impl Program {
 
     /// Changes the channel that the program is at.
     fn channel(&mut self, change: impl FnOnce(&mut Channel)) {
-        let key = self.at.unwrap_or_default();
+        self.channel_of(self.at.unwrap_or_default(), change);
+    }
+
+    fn channel_of(&mut self, key: ChannelKey, change: impl FnOnce(&mut Channel)) {
         if self.channels.len() < CHANNELS_MAX || self.channels.contains_key(&key) {
             change(self.channels.entry(key).or_default());
         }

@@ -21,7 +21,10 @@ pub(super) const READERS: [Reader; 19] = [
             window: window.pair(""),
         })
     },
-    |text| text.has(" returned, request=").then_some(Event::Returned),
+    |text| {
+        let posted = [" returned, request=", " added to window "];
+        text.has_any(&posted).then_some(Event::Returned)
+    },
     |text| {
         let is_call = text.has("alling tcpx_i");
         is_call.then(|| Event::Calls { chunk: chunk(text) })

@@ -354,3 +354,31 @@ fn a_benchmark_of_uccl_is_followed_from_its_start_to_its_end() {
         HarnessState::Waits,
     );
 }
+
+#[test]
+fn a_program_that_goes_on_to_the_next_chunk_has_posted_the_last_one() {
+    let line = |chunk: u32| {
+        let pending = chunk.min(12);
+        format!(
+            "[DEBUG][CLIENT] chunk={chunk} channel=0 tag={chunk} size=524288 offset=0 pending={pending}/12\n"
+        )
+    };
+    let posted = |text: &str| {
+        let program = &harness(text).programs[0];
+        (program.posted, program.channels[0].released)
+    };
+    let head = "[PERF] Mode: CLIENT\n[PERF] Iteration 0: total bytes=4194304, chunk_bytes=524288\n";
+    let chunks: String = (0..14).map(line).collect();
+    assert_eq!(posted(&format!("{head}{chunks}")), (13, 1));
+    let added = |chunk: u32| {
+        format!(
+            "{}[DEBUG][CLIENT] Chunk {chunk} added to window (counter=1, pending=1)\n",
+            line(chunk)
+        )
+    };
+    let chunks: String = (0..12).map(added).collect();
+    assert_eq!(posted(&format!("{head}{chunks}")), (12, 0));
+    // The same chunk waits for room.
+    let again = format!("{head}{}{}", line(0), line(0));
+    assert_eq!(posted(&again), (0, 0));
+}
