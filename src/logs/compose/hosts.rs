@@ -34,7 +34,8 @@ fn host_in(text: &[u8]) -> Option<String> {
         .or(found.name("ucx"))
         .or(found.name("srun"))
         .or(found.name("torchrun"))?;
-    Some(super::shown(host.as_bytes()))
+    // A program that passes its own logger to the plugin writes `[ncclNet:2]`.
+    (host.as_bytes() != b"ncclNet").then(|| super::shown(host.as_bytes()))
 }
 
 /// The name up to its first dot, by which two spellings of one host are the same.
@@ -170,6 +171,7 @@ mod tests {
             "[node-a][[50702,1],0][btl_tcp_endpoint.c:655:f] connect() to 10.0.0.226 failed",
             Some("node-a"),
         );
+        check("[ncclNet:2] tcpxResult_t tcpxTest():1326 a", None);
         check("[1,0]<stderr>: node-a", None);
         check("[12:71] a", None);
     }
