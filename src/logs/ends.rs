@@ -47,6 +47,8 @@ static OVER: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:done|finished|stopped|after|without|no|not|instead of|while|before) (?:waiting|retrying|pending)\b",
         r"|\bfrom front-?end\b|\bfor (?:\w+ ){0,2}(?:requests?|jobs?|tasks?|work|input|prompts?|commands?|events?)\b",
         r"|\b(?:if|when|to avoid)\b.*\bwait|\b(?:successfully|succeeded)\b",
+        // A setting that is named so: `flow steering wait in micros 0`.
+        r"|\bwait in (?:micro|milli|nano)?(?:s|secs?|seconds?)\b|\brestored? to default\b",
     ))
 });
 /// Lines of NCCL behind which a rank waits until all others have come as far.
@@ -348,6 +350,11 @@ mod tests {
             "worker group successfully finished. Waiting 300 seconds for others",
             false,
         );
+        check(
+            "NET/GPUDirectTCPX : flow steering wait in micros 50000",
+            false,
+        );
+        check("wait time 0 invalid, restore to default.", false);
         check("no need to wait for it, not waiting for rank 3", false);
     }
 
