@@ -61,11 +61,11 @@ const FAILURES: [&[u8]; 5] = [
     b"rror",
 ];
 
-/// The start of a line with a level of its own that is no error: a launcher logs all that its
-/// programs write to stderr as errors.
+/// The start of a line with a level of its own, which says whether it is an error: a launcher logs
+/// all that its programs write to stderr as errors.
 static WRAPPED: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^[^a-z]{0,8}(?:[\w$.]{0,80}: )?\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S* \[?(?:INFO|DEBUG)\b|^(?:[\w-]{1,40}: )?\s*\[(?:INFO|DEBUG|WARN(?:ING)?)\] ",
+        r"^[^a-z]{0,8}(?:[\w$.]{0,80}: )?\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S* \[?(?:INFO|DEBUG)\b|^(?:[\w-]{1,40}: )?\s*\[(?:INFO|DEBUG|WARN(?:ING)?)\] |^\S{1,100}:\d+:\d+ (?:\[\d+\] )?(?:.{0,160} )?NCCL (?:INFO|WARN) ",
     )
 });
 

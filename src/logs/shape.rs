@@ -198,6 +198,7 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
         Some((at, level)) => {
             record.level = Some(level);
             header(&line[at.saturating_sub(HEADER_MAX)..at], &mut record);
+            record.yearless = yearless(&line[..at.min(PREFIX_MAX)]);
         }
         None if line.starts_with(OWN_EVENT) => {
             own_event(&line[..line.len().min(RECORD_MAX)], &mut record)
@@ -553,10 +554,15 @@ fn rank_of_sglang(text: &[u8]) -> Option<&[u8]> {
     (is_time && words.next().is_none()).then_some(digits)
 }
 
+/// A front from the first text on that has the form of a time without a year.
+fn yearless(front: &[u8]) -> Option<&[u8]> {
+    time::yearless_places(front).next().map(|at| &front[at..])
+}
+
 /// Time and rank of a line of glog or of PyTorch's loggers.
 fn torch<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let front = &line[..line.len().min(PREFIX_MAX)];
-    record.yearless = time::yearless_places(front).next().map(|at| &front[at..]);
+    record.yearless = yearless(front);
     record.rank = match (record.rank, torch_rank(front)) {
         (Some(rank), Some(own)) if !counts_job(front, rank) && own.is_of_job => Some(own.rank),
         (rank, own) => rank.or(own.map(|own| own.rank)),
@@ -723,7 +729,7 @@ mod tests {
         check(
             "[rank3]:[W1120 08:14:04.531042 ProcessGroupNCCL.cpp:71] ",
             Some(3),
-            false,
+            true,
         );
     }
 

@@ -1244,3 +1244,21 @@ fn a_command_beside_the_line_gives_the_value_of_a_variable() {
     let meaning = &report.findings[0].meaning;
     assert!(meaning.ends_with("NCCL_SOCKET_IFNAME=eth9"), "{meaning}");
 }
+
+#[test]
+fn a_line_of_nccl_behind_the_header_of_glog_is_timed_filtered_and_told_once() {
+    let text = b"E1008 12:00:00.123456 4242 a.cc:1] node0:71:79 [0] NCCL WARN Connect to 10.0.1.25<4444> failed : Connection refused\n\
+        E1008 12:00:01.000000 4242 a.cc:1] node0:71:79 [0] NCCL WARN no such thing\n";
+    let report = read(text);
+    let findings = &report.findings;
+    assert_eq!(names(findings), ["socket-connect-failed", UNKNOWN_WARNING]);
+    assert!(findings.iter().all(|one| one.count == 1));
+    let time = findings[0].first.at.as_deref().expect("a time");
+    assert!(time.ends_with("-10-08T12:00:00.123456Z"), "{time}");
+    let year = &time[..4];
+    let filter = LogFilter {
+        since_us: parse_time(&format!("{year}-10-08T12:00:00.5Z")),
+        ..LogFilter::default()
+    };
+    assert_eq!(names(&read_with(text, &filter).findings), [UNKNOWN_WARNING]);
+}
