@@ -124,6 +124,8 @@ pub(super) enum Event {
     Returned,
     /// A window is full; the oldest request is waited for.
     Full(Option<Occupancy>),
+    /// The same, and the oldest request is done: the program waits for its own kernel.
+    FullOfDone(Option<Occupancy>),
     /// A window has room again.
     Room,
     Test {

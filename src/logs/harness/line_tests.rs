@@ -171,7 +171,7 @@ fn lines_of_the_program_per_gpu_are_read() {
         Some(1),
         chunk,
     );
-    let full = Event::Full(Some((16, 16)));
+    let full = Event::FullOfDone(Some((16, 16)));
     check(
         "[DEBUG] Channel 0 sliding window FULL (4+12/16), waiting for chunk 3 kernel to complete...",
         None,

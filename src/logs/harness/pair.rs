@@ -7,7 +7,7 @@
 use super::line::{HarnessRole, Step};
 use super::program::{Program, Spot};
 use super::report::{HarnessState, HarnessVerdict};
-use super::verdict::{Case, Side, case, reached_log_limit};
+use super::verdict::{Case, DONE_NOT_RELEASED, Side, case, reached_log_limit};
 
 /// The verdict on a server and its client.
 pub(super) fn both(server: &Side<'_>, client: &Side<'_>) -> HarnessVerdict {
@@ -242,6 +242,12 @@ fn in_transfer(server: &Side<'_>, client: &Side<'_>, of_server: Case, of_client:
     {
         return Case::waits("chunk-size-zero", case.summary.clone())
             .next("set NCCL_DYNAMIC_CHUNK_SIZE=524288 on both nodes");
+    }
+    if of_server.condition == DONE_NOT_RELEASED {
+        return of_server;
+    }
+    if of_client.condition == DONE_NOT_RELEASED {
+        return of_client;
     }
     let (receiver, sender) = (server.program, client.program);
     let (received, sent) = (receiver.done(), sender.done());

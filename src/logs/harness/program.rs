@@ -127,6 +127,10 @@ pub(super) struct Program {
     pub port: Option<u32>,
     pub first_port: Option<u32>,
     pub spot: Spot,
+    /// When the window was found full, its oldest request was done already.
+    pub is_full_of_done: bool,
+    /// Requests done and released before the iteration.
+    before: (u64, u64),
     /// The channel that `spot` is about.
     pub at: Option<ChannelKey>,
     /// The chunk whose post is announced: a program that goes on to another one has posted it.
@@ -265,15 +269,14 @@ impl Program {
                     channel.last_chunk = Some(chunk);
                 });
                 self.announced = Some((self.at.unwrap_or_default(), Some(chunk)));
-                self.spot = if is_full {
-                    Spot::WindowFull
-                } else {
-                    Spot::Transfer
-                };
+                self.spot = Spot::Transfer;
+                if is_full {
+                    self.full(false);
+                }
             }
-            Event::Full(window) => {
+            Event::Full(window) | Event::FullOfDone(window) => {
                 self.channel(|channel| channel.holds(window));
-                self.spot = Spot::WindowFull;
+                self.full(matches!(event, Event::FullOfDone(_)));
             }
             Event::Room if self.spot == Spot::WindowFull => self.spot = Spot::Transfer,
             Event::Calls { chunk } => {
@@ -373,6 +376,7 @@ impl Program {
         self.begun = Some(iteration);
         self.drain_pending = None;
         self.spot = Spot::Transfer;
+        self.before = (self.told_done(), self.told_released());
         // The program clears its windows, whatever is in them.
         self.channels
             .values_mut()
@@ -403,6 +407,26 @@ impl Program {
             &self.failure,
             Some((Failure::Post { .. } | Failure::Test { done: false, .. }, _))
         )
+    }
+
+    fn full(&mut self, says_done: bool) {
+        let is_first = self.spot != Spot::WindowFull;
+        self.spot = Spot::WindowFull;
+        if is_first || says_done {
+            self.is_full_of_done = says_done || self.holds_done();
+        }
+    }
+
+    /// Whether the oldest request of the channel is done and still in its window: more of them
+    /// are than the other windows can hold, and a comm completes its requests in order.
+    fn holds_done(&self) -> bool {
+        let (done, released) = self.before;
+        let done = self.told_done().saturating_sub(done);
+        let released = self.told_released().saturating_sub(released);
+        let at = self.at.unwrap_or_default();
+        let others = self.channels.iter().filter(|(key, _)| **key != at);
+        let others: u64 = others.map(|(_, other)| u64::from(other.in_flight)).sum();
+        done.saturating_sub(released) > others
     }
 
     fn returned(&mut self) {
@@ -468,13 +492,16 @@ impl Program {
 
     /// Requests that lines call done: each kind of line alone is a lower bound.
     pub(super) fn done(&self) -> u64 {
+        self.told_done().max(self.told_released())
+    }
+
+    fn told_done(&self) -> u64 {
+        self.tests.done.max(self.done_lines).max(self.calls_done)
+    }
+
+    fn told_released(&self) -> u64 {
         let inferred = self.channels.values().map(|channel| channel.released).sum();
-        self.tests
-            .done
-            .max(self.done_lines)
-            .max(self.calls_done)
-            .max(self.released_lines)
-            .max(inferred)
+        self.released_lines.max(inferred)
     }
 
     pub(super) fn posted(&self) -> u64 {

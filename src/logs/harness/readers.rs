@@ -38,8 +38,16 @@ pub(super) const READERS: [Reader; 19] = [
         Some(Event::Chunk { chunk, window })
     },
     |text| {
-        let is_full = text.has("window FULL");
-        is_full.then(|| Event::Full(text.sum_pair("FULL (")))
+        text.after("window FULL")?;
+        let window = text.sum_pair("FULL (");
+        // `2+14/16`: two kernels run, fourteen receives are not done.
+        let kernels = text.number("FULL (").unwrap_or_default();
+        let is_done = kernels > 0 && text.has(" kernel to complete");
+        Some(if is_done {
+            Event::FullOfDone(window)
+        } else {
+            Event::Full(window)
+        })
     },
     |text| text.has(" window now has ").then_some(Event::Room),
     |text| {

@@ -24,6 +24,12 @@ const TAP: &str = "run both ends under `tcpxctl tap -- PROGRAM` and look at `tcp
     and every call of test, which stands in for next_transmitting in a TRACE log";
 const LOG_ALL_TESTS: &str =
     "log every test (raise debug_count in try_release_oldest), or the last one of each second";
+/// A request is done, and its program has not given its slot back.
+pub(super) const DONE_NOT_RELEASED: &str = "done-not-released";
+const CONSUME: &str = "finish the unpack of the oldest done receive, call irecv_consumed for it, and only then look for \
+    a free slot: a receive holds its slot until it is consumed";
+const KERNEL: &str = "if its unpack kernel does not end: check the launch's error and cudaEventQuery on its event, and \
+    that no other work blocks its stream";
 const CHUNK_SIZE: &str =
     "set NCCL_DYNAMIC_CHUNK_SIZE=524288 on both nodes: unset or 0 looks the same, with no error";
 
@@ -388,11 +394,28 @@ fn window_full(side: &Side<'_>) -> Case {
         || "full".to_owned(),
         |(count, size)| format!("{count}/{size}"),
     );
+    let place = at(program);
+    if program.is_full_of_done && program.tests.run == 0 && program.tests.run_with_rc == 0 {
+        return done_not_released(program, &place, &window);
+    }
     let summary = format!(
-        "the log ends while {} waits for a free slot: its window is {window}, and no later line shows room",
-        at(program)
+        "the log ends while {place} waits for a free slot: its window is {window}, and no later line shows room"
     );
     chunk_size(side, Case::waits("window-full", summary)).progress_steps(program)
+}
+
+/// The plugin has done its part, and the program keeps the slot.
+fn done_not_released(program: &Program, place: &str, window: &str) -> Case {
+    let summary = format!(
+        "the log ends while {place} waits for a free slot: its window is {window}, and its oldest request is done and not handed back"
+    );
+    let case = Case::waits(DONE_NOT_RELEASED, summary).turn(program.role);
+    let case = if program.role == Some(HarnessRole::Client) {
+        case.next("take each send out of the window as soon as test says that it is done")
+    } else {
+        case.next(CONSUME).next(KERNEL)
+    };
+    case.next("`gdb -p PID -batch -ex 'thread apply all bt'` shows where the program is")
 }
 
 fn never_done(side: &Side<'_>) -> Case {
