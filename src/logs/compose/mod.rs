@@ -380,10 +380,8 @@ impl Compose<'_> {
     /// one node.
     fn was_got_over(&self, parts: &[(u32, &SeenLines, Option<Phase>)]) -> bool {
         let complete = &self.tally.init_complete;
-        let nodes = &self.tally.nodes;
-        let is_one_node = !nodes.is_empty() && nodes.values().all(|nodes| *nodes <= 1);
         let mut parts = parts.iter();
-        is_one_node
+        self.is_of_one_node()
             || parts
                 .all(|(speaker, seen, _)| complete.get(speaker).is_some_and(|at| *at > seen.first))
     }

@@ -157,7 +157,7 @@ impl Compose<'_> {
     }
 
     /// Whether NCCL says of every communicator that it is of one node.
-    fn is_of_one_node(&self) -> bool {
+    pub(super) fn is_of_one_node(&self) -> bool {
         let nodes = &self.tally.nodes;
         !nodes.is_empty() && nodes.values().all(|nodes| *nodes <= 1)
     }
