@@ -409,8 +409,12 @@ impl SeenLines {
     /// Counts another line. Returns the bytes that it takes more.
     pub(super) fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) -> usize {
         self.count += 1;
-        let is_passed_on = wraps(&self.sample) && !wraps(line.text);
-        if line.has_frames && (is_passed_on || explains(&self.sample, line.text)) {
+        // Only an exception with its frames is searched: this is done for each line.
+        let tells_more = || {
+            let is_passed_on = wraps(&self.sample) && !wraps(line.text);
+            is_passed_on || explains(&self.sample, line.text)
+        };
+        if line.has_frames && tells_more() {
             // The exception of a worker is below the line that passes it on.
             self.first = line.place;
             self.sample = sample(line.text, line.at, line.sample_max);
