@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// Shortest word that tells something, in letters.
 const LETTERS_MIN: usize = 4;
-/// Most bytes before a word that are looked at.
+/// Most bytes before a word that decide whether it is a name.
 const BEFORE_BYTES_MAX: usize = 512;
 /// Ends of keys and options whose value is a name, in lower case without signs.
 const KEYS: [&str; 24] = [
@@ -37,7 +37,7 @@ const KEYS: [&str; 24] = [
     "workspace",
     "servicename",
 ];
-/// Options with a name as their value, which keys in a text are too rarely.
+/// Options whose value is a name. As keys in a text, these words seldom have one.
 const OPTIONS: [&str; 4] = ["name", "project", "run", "service"];
 /// Words that a name with a number or in quotes follows.
 const NOUNS: [&str; 9] = [
@@ -56,10 +56,14 @@ const COMMON: [&str; 16] = [
     "batch", "compute", "debug", "default", "false", "global", "local", "main", "null", "none",
     "normal", "test", "train", "training", "true", "unknown",
 ];
-/// Whether a word stands where a name does that someone chose. The word is known, or it would not stay anyway.
+/// The text before a place, as far as it decides whether a name stands there.
+pub(super) fn before(text: &str, at: usize) -> &str {
+    &text[text.floor_char_boundary(at.saturating_sub(BEFORE_BYTES_MAX))..at]
+}
+
+/// Whether a known word stands where people write a name that they chose.
 pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
-    let before =
-        &text[text.floor_char_boundary(word.start.saturating_sub(BEFORE_BYTES_MAX))..word.start];
+    let before = before(text, word.start);
     let name = &text[word];
     let has_number = name.bytes().any(|byte| byte.is_ascii_digit());
     if name.len() < LETTERS_MIN || !name.contains(|letter: char| letter.is_ascii_lowercase()) {
@@ -115,8 +119,8 @@ fn place(before: &str) -> Option<Place> {
 
 /// The value of an option that ends a text; any of them stands behind `=`.
 fn option(text: &str, has_sign: bool) -> Option<Place> {
-    let begin = text.rfind(char::is_whitespace).map_or(0, |at| at + 1);
-    let (long, short) = (text[begin..].strip_prefix("--"), &text[begin..]);
+    let short = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let long = short.strip_prefix("--");
     let is_long = long.is_some_and(|name| is_key(name, &KEYS) || is_key(name, &OPTIONS));
     (is_long || !has_sign && short == "-J").then_some(Place::Value)
 }
@@ -180,6 +184,7 @@ mod tests {
             ("\"experiment\": \"large-model\"", "large-model"),
             ("SLURM_JOB_NAME=data_train", "data_train"),
             ("job train-data-7 failed", "train-data-7"),
+            ("a\u{85}--name train-data-7", "train-data-7"),
         ] {
             let left = left(text);
             assert!(!left.contains(name), "{left}");

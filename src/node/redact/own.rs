@@ -4,11 +4,9 @@
 //! Not here: the values of variables, and folders of users and projects in formats that are known.
 #![forbid(unsafe_code)]
 
-use super::chosen::is_joined;
+use super::chosen::{before, is_joined};
 use std::ops::Range;
 
-/// Most bytes before a word that are looked at.
-const BEFORE_BYTES_MAX: usize = 512;
 /// First folders of paths that a system, a package or a container image has.
 const SYSTEM: [&str; 26] = [
     "afs",
@@ -57,10 +55,9 @@ const PROGRAMS: &str = "nccl net tpcx tcpx tcpxsoft uccl rccl cuda cudnn cublas 
     deepspeed megatron kubernetes job pod container docker aws efa google gce gke azure horovod hvd lsf pbs pjm sge malloc \
     glibc asan tsan ubsan rust cargo cmake debug log http https no update recv";
 
-/// Whether a word is the name of a folder or of a variable of the site. The word is known, or it would not stay anyway.
+/// Whether a known word is the name of a folder or of a variable of the site.
 pub(super) fn is_own(text: &str, word: Range<usize>) -> bool {
-    let from = text.floor_char_boundary(word.start.saturating_sub(BEFORE_BYTES_MAX));
-    let (before, behind, name) = (&text[from..word.start], &text[word.end..], &text[word]);
+    let (before, behind, name) = (before(text, word.start), &text[word.end..], &text[word]);
     if is_variable(name) {
         return is_variable_place(before, behind) && !is_of_program(name);
     }
@@ -75,14 +72,11 @@ pub(super) fn is_own(text: &str, word: Range<usize>) -> bool {
 /// Whether a text ends inside an absolute path whose first folder is not of the system.
 fn is_own_path(before: &str) -> bool {
     let ends_path = |letter: char| letter.is_whitespace() || "\"'`=([,:<>|;".contains(letter);
-    let begin = before.rfind(ends_path).map_or(0, |at| at + 1);
-    let Some((first, _)) = before[begin..]
-        .strip_prefix('/')
-        .and_then(|path| path.split_once('/'))
-    else {
+    let path = before.rsplit(ends_path).next().unwrap_or_default();
+    let Some((first, _)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
         return false;
     };
-    let is_package = before[begin..].contains("-packages/");
+    let is_package = path.contains("-packages/");
     !first.is_empty() && !SYSTEM.contains(&first) && !is_package
 }
 
@@ -140,6 +134,12 @@ mod tests {
             let left = left(text);
             assert!(!left.contains(name), "{left}");
         }
+    }
+
+    #[test]
+    fn a_space_beyond_ascii_ends_a_path() {
+        let left = left("a\u{85}/mnt/train-data/network_group_2/file");
+        assert!(!left.contains("train-data"), "{left}");
     }
 
     #[test]
