@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod anchors;
+mod any_of;
 mod below;
 mod blocks;
 mod buckets;

@@ -7,7 +7,8 @@
 //! Not here: NCCL's and the plugins' own lines, which have a header (`shape`).
 #![forbid(unsafe_code)]
 
-use super::shape::{PREFIX_MAX, site, speaker};
+use super::any_of::AnyOf;
+use super::shape::{PREFIX_MAX, begins_as_nccl, site, speaker};
 use memchr::memmem::Finder;
 use memchr::{memchr, memmem, memrchr};
 use regex::bytes::Regex;
@@ -53,19 +54,21 @@ pub(super) fn regex(text: &str) -> Regex {
 
 /// Words of which one is in a line that a program prints with its place in the source when a
 /// call failed.
-const FAILURES: [&[u8]; 5] = [
-    b"failed",
-    b"non-zero status",
-    b"NULL value",
-    b"nable to",
-    b"rror",
-];
+static FAILURES: LazyLock<AnyOf> = LazyLock::new(|| {
+    AnyOf::new(&[
+        "failed",
+        "non-zero status",
+        "NULL value",
+        "nable to",
+        "rror",
+    ])
+});
 
 /// The start of a line with a level of its own, which says whether it is an error: a launcher logs
 /// all that its programs write to stderr as errors.
 static WRAPPED: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^[^a-z]{0,8}(?:[\w$.]{0,80}: )?\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S* \[?(?:INFO|DEBUG)\b|^(?:[\w-]{1,40}: )?\s*\[(?:INFO|DEBUG|WARN(?:ING)?)\] |^\S{1,100}:\d+:\d+ (?:\[\d+\] )?(?:.{0,160} )?NCCL (?:INFO|WARN) ",
+        r"^[^a-z]{0,8}(?:[\w$.]{0,80}: )?\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S* \[?(?:INFO|DEBUG)\b|^(?:[\w-]{1,40}: )?\s*\[(?:INFO|DEBUG|WARN(?:ING)?)\]",
     )
 });
 
@@ -96,7 +99,9 @@ fn error_of_any(line: &[u8]) -> Option<&[u8]> {
     let is_traceback =
         message.starts_with(b"  ") || memmem::find(message, b"Traceback (most").is_some();
     let has_text = message.iter().any(u8::is_ascii_alphabetic);
-    (has_text && !is_traceback && !WRAPPED.is_match(message)).then_some(message)
+    // A regex for NCCL's header would be too large for a lazy DFA.
+    let is_wrapped = || begins_as_nccl(message) || WRAPPED.is_match(message);
+    (has_text && !is_traceback && !is_wrapped()).then_some(message)
 }
 
 /// The message of a warning of PyTorch's C++ or of a daemon, in glog's form, or of an error that
@@ -225,10 +230,7 @@ fn failed_in_source<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     }
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let message = rest[digits..].strip_prefix(b": ").filter(|_| digits > 0)?;
-    let failed = FAILURES
-        .iter()
-        .any(|word| memmem::find(message, word).is_some());
-    (front[path..].starts_with(b"/") && failed).then_some(message)
+    (front[path..].starts_with(b"/") && FAILURES.is_in(message)).then_some(message)
 }
 
 /// What follows `node0:71:79 [3] misc/ibvwrap.cu:235 WARN `, the form of NCCL before 2.3.

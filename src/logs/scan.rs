@@ -14,6 +14,7 @@
 //! logs. ripgrep reads one file with one thread; elapsed time needs a machine that is idle.
 #![forbid(unsafe_code)]
 
+use super::any_of::AnyOf;
 use super::blocks::{Block, Blocks};
 use super::catalogue::SignatureCatalogue;
 use super::claims::{RankOfComm, RankOfJob};
@@ -31,6 +32,7 @@ use super::tally::{Group, Tally, Wait};
 use super::time::Years;
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
+use std::sync::LazyLock;
 
 /// More threads do not make the scan faster.
 const THREADS_MAX: usize = 4;
@@ -376,6 +378,10 @@ fn count_lines(text: &[u8]) -> usize {
     memchr_iter(b'\n', text).count()
 }
 
+/// Words of a line that may be an exception with frames above it.
+static EXCEPTION_WORDS: LazyLock<AnyOf> =
+    LazyLock::new(|| AnyOf::new(&["Error", "ERR", "xception"]));
+
 /// Counts parsed lines.
 struct Counter<'a> {
     catalogue: &'a SignatureCatalogue,
@@ -465,11 +471,7 @@ impl Counter<'_> {
             self.harness
                 .hear(number, record.rank(), line.time_us, reading, record.message);
         }
-        let is_exception = || {
-            let words = [&b"Error"[..], b"ERR", b"xception"];
-            let mut has = words.iter().map(|word| memchr::memmem::find(text, word));
-            level.is_none() && has.any(|at| at.is_some())
-        };
+        let is_exception = || level.is_none() && EXCEPTION_WORDS.is_in(text);
         for found in &parsed.found {
             if level == Some(Level::Info) && self.catalogue.is_foreign[found.signature] {
                 continue;

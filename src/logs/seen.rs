@@ -1,10 +1,13 @@
 //! The lines of one signature or of one shape: how many, where, and the first of them.
 #![forbid(unsafe_code)]
 
+use super::any_of::AnyOf;
 use super::below::{self, BelowText};
 use super::fields::Polls;
 use super::traceback::Traceback;
+use memchr::memmem::Finder;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// Most pairs of a shape and a speaker whose last line is kept; 2 MiB at most.
 pub(super) const LASTS_MAX: usize = 32_768;
@@ -267,29 +270,31 @@ impl SeenShape {
 
 /// Whether a line is of a signal that ended a process.
 pub(super) fn crashes(line: &[u8]) -> bool {
-    const WORDS: [&[u8]; 5] = [
-        b"egmentation fault",
-        b"Caught signal ",
-        b"Bus error",
-        b"SIGABRT",
-        b"Signal: Abort",
-    ];
-    let mut has = WORDS.iter().map(|word| memchr::memmem::find(line, word));
-    has.any(|at| at.is_some())
+    static WORDS: LazyLock<AnyOf> = LazyLock::new(|| {
+        AnyOf::new(&[
+            "egmentation fault",
+            "Caught signal ",
+            "Bus error",
+            "SIGABRT",
+            "Signal: Abort",
+        ])
+    });
+    WORDS.is_in(line)
 }
 
 /// Whether a line only passes on an exception of a worker: `Caught KeyError in DataLoader worker process 0.`, what
 /// Ray says of an actor whose start failed, or what vLLM says where its engine died.
 pub(super) fn wraps(line: &[u8]) -> bool {
-    const WRAPS: [&[u8]; 5] = [
-        b"Error: Caught ",
-        b"The actor died because of an error raised in its creation task, ",
-        b"ray.exceptions.RayTaskError: ",
-        b" See stack trace ",
-        b" See root cause ",
-    ];
-    let mut has = WRAPS.iter().map(|words| memchr::memmem::find(line, words));
-    has.any(|at| at.is_some())
+    static WRAPS: LazyLock<AnyOf> = LazyLock::new(|| {
+        AnyOf::new(&[
+            "Error: Caught ",
+            "The actor died because of an error raised in its creation task, ",
+            "ray.exceptions.RayTaskError: ",
+            " See stack trace ",
+            " See root cause ",
+        ])
+    });
+    WRAPS.is_in(line)
 }
 
 /// Least bytes of a key by which an exception is of another one.
@@ -298,13 +303,15 @@ const KEY_MIN: usize = 4;
 /// Whether an exception says in words what the key that another one lacked is: a program catches `KeyError: 'a_model'`
 /// and raises what it means.
 fn explains(other: &[u8], line: &[u8]) -> bool {
-    let finder = memchr::memmem::Finder::new(b"KeyError: '");
-    let Some(at) = finder.find(other) else {
+    static KEY_ERROR: LazyLock<Finder> = LazyLock::new(|| Finder::new("KeyError: '"));
+    let Some(at) = KEY_ERROR.find(other) else {
         return false;
     };
-    let key = &other[at + finder.needle().len()..];
+    let key = &other[at + KEY_ERROR.needle().len()..];
     let key = &key[..memchr::memchr(b'\'', key).unwrap_or_default()];
-    key.len() >= KEY_MIN && finder.find(line).is_none() && memchr::memmem::find(line, key).is_some()
+    key.len() >= KEY_MIN
+        && KEY_ERROR.find(line).is_none()
+        && memchr::memmem::find(line, key).is_some()
 }
 
 pub(super) fn cut(text: &[u8], size: usize) -> Vec<u8> {

@@ -125,6 +125,10 @@ impl Span {
         }
     }
 
+    fn start(self) -> usize {
+        self.start as usize
+    }
+
     pub(super) fn in_line(self, line: &[u8]) -> &[u8] {
         line.get(self.start as usize..self.end as usize)
             .unwrap_or_default()
@@ -198,7 +202,10 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
         Some((at, level)) => {
             record.level = Some(level);
             header(&line[at.saturating_sub(HEADER_MAX)..at], &mut record);
-            record.yearless = yearless(&line[..at.min(PREFIX_MAX)]);
+            if record.time.is_none() {
+                let header = record.host.map_or(at, |host| Span::of(line, host).start());
+                record.yearless = yearless(&line[..header.min(PREFIX_MAX)]);
+            }
         }
         None if line.starts_with(OWN_EVENT) => {
             own_event(&line[..line.len().min(RECORD_MAX)], &mut record)
@@ -336,6 +343,16 @@ pub(super) fn speaker(text: &[u8]) -> Option<Speaker<'_>> {
         end = open;
     }
     None
+}
+
+/// Whether a text begins with the header of a line of NCCL: `host:pid:tid [dev] function:line NCCL WARN `.
+pub(super) fn begins_as_nccl(text: &[u8]) -> bool {
+    let front = &text[..text.len().min(HEADER_MAX)];
+    let word = &front[..memchr(b' ', front).unwrap_or_default()];
+    host_pid_tid(word).is_some_and(|(_, start)| start == 0)
+        && MARKER_AFTER
+            .find_iter(front)
+            .any(|at| level(&front[at + 1..]).is_some())
 }
 
 /// The length of `3]`, or of `-1]` for no device.
