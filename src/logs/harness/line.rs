@@ -89,6 +89,8 @@ pub(super) enum Failure {
         done: bool,
         chunk: Option<u32>,
     },
+    /// The plugin did not take a receive back.
+    Consume,
     /// A benchmark says that it failed.
     Benchmark,
     Other,

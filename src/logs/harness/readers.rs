@@ -164,12 +164,22 @@ fn closed_or_failed(text: Text<'_>) -> Option<Event> {
         ("Handle count mismatch", Failure::HandleCount),
         ("client_connect_all failed", Failure::Connect),
         ("register_memory failed", Failure::Register),
+        ("tcpx_irecv_consumed failed", Failure::Consume),
     ];
     let says_failed = text.has("ailed") || text.has("mismatch") || text.has("Invalid ");
     let failure = failures
         .iter()
         .find(|(words, _)| says_failed && text.has(words));
-    let other = text.has("Failed to drain") || text.has("progress_channel") && says_failed;
+    let gave_up = [
+        "Failed to drain",
+        "progress_channel",
+        "drain_all failed",
+        "Failed to process completed",
+        "Failed while waiting for channel",
+        "Aborting benchmark",
+        "No successful iterations",
+    ];
+    let other = text.has_any(&gave_up) && (says_failed || text.has("[ERROR]"));
     failure
         .map(|(_, failure)| Event::Fails(*failure))
         .or_else(|| other.then_some(Event::Fails(Failure::Other)))

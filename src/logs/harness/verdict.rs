@@ -190,6 +190,9 @@ pub(super) fn case(side: &Side<'_>) -> Case {
         let next = fatal.next_step.iter().cloned();
         return next.fold(case.turn(program.role), Case::next);
     }
+    if let Some(case) = misused(side) {
+        return case;
+    }
     if let Some((failure, _)) = &program.failure {
         return failed(side, *failure);
     }
@@ -255,6 +258,32 @@ pub(super) fn channel_name((gpu, channel): ChannelKey) -> String {
     }
 }
 
+/// Lines of the plugin that name a call which breaks its rules. The program's own lines tell only
+/// that something failed then, or that its window is full.
+const MISUSES: [&str; 4] = [
+    "consumed-too-early",
+    "consumed-out-of-order",
+    "consumed-null",
+    "test-out-of-order",
+];
+
+/// The first call that the plugin refused because the program broke a rule, unless the program
+/// ended or says itself which call was refused.
+fn misused(side: &Side<'_>) -> Option<Case> {
+    let program = side.program;
+    let is_vague = |failure: &(Failure, _)| matches!(failure.0, Failure::Other | Failure::Consume);
+    if program.spot == Spot::Ended || !program.failure.as_ref().is_none_or(is_vague) {
+        return None;
+    }
+    let names = MISUSES.into_iter().flat_map(|name| {
+        let of_name = side.causes.iter().filter(move |one| one.signature == name);
+        of_name.map(move |one| (name, one))
+    });
+    let (name, found) = names.min_by_key(|(_, one)| one.first.line)?;
+    let case = Case::failed(name, found.meaning.clone()).turn(program.role);
+    Some(found.next_step.iter().cloned().fold(case, Case::next))
+}
+
 // ---- failures ---------------------------------------------------------------------------
 
 fn failed(side: &Side<'_>, failure: Failure) -> Case {
@@ -279,6 +308,9 @@ fn failed(side: &Side<'_>, failure: Failure) -> Case {
             .turn(role)
             .next("test the oldest request of the comm only; 3 is the answer for any other")
             .next("treat every result code but 0 as an error: `not ready` is 0 with done 0"),
+        Failure::Consume => Case::failed("consume-failed", "a receive could not be handed back")
+            .turn(role)
+            .next("consume in the order of posting, once, after the unpack"),
         Failure::Benchmark => Case::failed("benchmark-failed", "the benchmark says that it failed")
             .turn(role)
             .next("read the lines of the library just before, and the log of the other end"),
