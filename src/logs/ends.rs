@@ -276,6 +276,18 @@ impl Ends {
         let all = self.of.iter();
         all.map(|((file, speaker), end)| (*file, *speaker, end))
     }
+
+    /// The time of each file's last line.
+    pub(super) fn last_us(&self) -> BTreeMap<u32, i64> {
+        let mut last_us = BTreeMap::new();
+        for (file, _, end) in self.iter() {
+            if let Some(time_us) = end.last.time_us {
+                let latest = last_us.entry(file).or_insert(time_us);
+                *latest = time_us.max(*latest);
+            }
+        }
+        last_us
+    }
 }
 
 /// A line with every number as `#`, that of its rank too.

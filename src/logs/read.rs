@@ -217,7 +217,15 @@ impl<'a> LogReader<'a> {
         (report.inputs.files, report.inputs.bytes) = (logs, self.bytes);
         report.inputs.assumed_years = self.years.iter().filter(|years| years.is_assumed).count();
         report.telemetry.clone_from(&self.telemetry);
-        report.harness = self.harness.report(&self.files, &report.findings);
+        report.harness =
+            self.harness
+                .report(&self.files, &report.findings, &self.tally.ends.last_us());
+        // What a verdict rests on is not harmless, and the verdict says what it means.
+        let (told, benign) = std::mem::take(&mut report.benign)
+            .into_iter()
+            .partition(|one| report.is_in_verdict(one));
+        report.benign = benign;
+        report.seen.extend::<Vec<_>>(told);
         if self.harness.left_out > 0 {
             let problem = format!(
                 "{} lines of more programs than are followed were left out",

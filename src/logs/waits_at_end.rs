@@ -63,13 +63,7 @@ fn as_info(wait: SignatureFinding) -> SignatureFinding {
 
 /// The last lines, those that differ in their numbers once, the latest first.
 fn ends(compose: &Compose<'_>) -> Vec<LogEnd> {
-    let mut last_us = BTreeMap::<u32, i64>::new();
-    for (file, _, end) in compose.tally.ends.iter() {
-        if let Some(time_us) = end.last.time_us {
-            let latest = last_us.entry(file).or_insert(time_us);
-            *latest = time_us.max(*latest);
-        }
-    }
+    let last_us = compose.tally.ends.last_us();
     let mut by = BTreeMap::<&[u8], Vec<(u32, u32, &End)>>::new();
     for (file, speaker, end) in compose.tally.ends.iter() {
         let of = by.entry(&end.last.shape).or_default();

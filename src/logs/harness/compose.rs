@@ -28,11 +28,12 @@ struct Known<'a> {
 }
 
 impl Harness {
-    /// The report; `None` without such a program.
+    /// The report; `None` without such a program. `last_us` has the time of each file's last line.
     pub(in super::super) fn report(
         &self,
         files: &[String],
         findings: &[SignatureFinding],
+        last_us: &BTreeMap<u32, i64>,
     ) -> Option<HarnessReport> {
         let known: Vec<Known<'_>> = self
             .programs()
@@ -41,9 +42,15 @@ impl Harness {
         if known.is_empty() {
             return None;
         }
+        // Lines of NCCL and of the plugin may go on when the program is silent.
+        let of_files = self
+            .processes
+            .keys()
+            .filter_map(|(file, _)| last_us.get(file));
         let last_us = known
             .iter()
             .filter_map(|one| one.program.last.time_us)
+            .chain(of_files.copied())
             .max();
         let sides: Vec<Side<'_>> = (0..)
             .zip(&known)

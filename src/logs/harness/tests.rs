@@ -170,6 +170,25 @@ fn tags_of_other_programs_are_no_program_and_a_log_without_one_has_no_harness() 
 }
 
 #[test]
+fn a_program_is_silent_while_other_lines_of_its_file_go_on() {
+    let text = "2026-11-20T12:00:00Z [DEBUG][SlidingWindow] tcpx_test: chunk_idx=0 rc=0 done=0 size=0 is_recv=1\n\
+        2026-11-20T12:06:41Z node0:71:79 [0] NCCL INFO NET/GPUDirectTCPX : nsocks per thread -2 invalid, restore to default.\n";
+    assert_eq!(harness(text).programs[0].silent_seconds, Some(401.0));
+}
+
+#[test]
+fn what_a_verdict_rests_on_is_not_harmless() {
+    let text = "[PERF] Mode: SERVER\n[PERF] Iteration 1: total bytes=4194304, chunk_bytes=524288\n\
+        [WARN] Connection closed by peer while chunk 7 on channel 0 still in progress (done=0, will retry)\n";
+    let report = read([("x.log", text)]);
+    assert_eq!(
+        report.harness.expect("a program").verdicts[0].condition,
+        "peer-closed"
+    );
+    assert!(report.benign.is_empty());
+}
+
+#[test]
 fn ends_of_several_gpus_are_paired_by_the_gpu_in_the_file_name() {
     let server = "[PERF] Mode: SERVER\n[Bootstrap] Server listening on port 20000\n";
     let client = "[PERF] Mode: CLIENT\n[Bootstrap] Connecting to 10.0.1.25:20000\n";
