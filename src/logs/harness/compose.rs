@@ -68,9 +68,8 @@ impl Harness {
 }
 
 impl<'a> Known<'a> {
-    fn new(files: &'a [String], file: u32, rank: Option<u32>, program: &Program) -> Self {
+    fn new(files: &'a [String], file: u32, rank: Option<u32>, mut program: Program) -> Self {
         let file = files.get(file as usize).map_or("", String::as_str);
-        let mut program = program.clone();
         // The launchers put both into the name: `fullmesh_server_gpu3_20261007.log`.
         let base = file.rsplit('/').next().unwrap_or(file);
         let named = [HarnessRole::Server, HarnessRole::Client]
@@ -89,10 +88,17 @@ impl<'a> Known<'a> {
     }
 
     fn side<'b>(&'b self, index: usize, findings: &'b [SignatureFinding]) -> Side<'b> {
+        let ends_at = self.program.ends_at.unwrap_or(u64::MAX);
+        let is_within = |one: &SignatureFinding| {
+            one.last.line >= self.program.begins_at && one.first.line <= ends_at
+                || one.first.file != self.file
+                || one.last.file != self.file
+        };
         let is_here = |one: &&SignatureFinding| {
-            one.first.file == self.file
-                || one.last.file == self.file
-                || one.processes.iter().any(|process| process == self.file)
+            is_within(one)
+                && (one.first.file == self.file
+                    || one.last.file == self.file
+                    || one.processes.iter().any(|process| process == self.file))
         };
         let is_cause = |one: &&SignatureFinding| {
             one.role != Role::Consequence && one.severity < Severity::Warning

@@ -29,13 +29,15 @@ pub use report::{
 };
 
 use super::report::SignatureFinding;
-use line::{Line, Reading};
+use line::{Event, Line, Reading};
 use program::{LastLine, Program};
 use std::collections::BTreeMap;
 use table::Head;
 
 /// Most processes whose lines are followed.
 const PROCESSES_MAX: usize = 256;
+/// Most ends of GPUs in one file.
+const ENDS_MAX: usize = 32;
 /// How the names of `probes/logs/harness.toml` begin.
 const HARNESS_SIGNATURES: [&str; 4] = ["harness-", "window-", "uccl-", "nixlbench-"];
 /// Whether a finding is about a line of such a program, which the verdict on it covers.
@@ -197,6 +199,8 @@ struct Process {
     client: Option<Box<Program>>,
     /// Lines that do not say their end, if the file has both.
     unsaid: Option<Box<Program>>,
+    /// Runs that are over, the last one of each end and GPU: logs of several processes may be joined.
+    over: Vec<Program>,
     /// The end of the last line that says one.
     current: Option<HarnessRole>,
     /// Lines of one end follow lines of the other, and the other way round.
@@ -259,35 +263,91 @@ impl Harness {
     }
 
     /// The programs that say more than a tag: file, rank, state.
-    fn programs(&self) -> impl Iterator<Item = (u32, Option<u32>, &Program)> {
+    fn programs(&self) -> impl Iterator<Item = (u32, Option<u32>, Program)> {
         self.processes.iter().flat_map(|((file, rank), process)| {
-            let ends = [&process.server, &process.client, &process.unsaid];
-            let known = ends
-                .into_iter()
-                .flatten()
-                .filter(|program| program.known > 0);
-            known.map(|program| (*file, *rank, &**program))
+            let programs = process.programs().into_iter();
+            programs.map(|program| (*file, *rank, program))
         })
     }
 }
 
 impl Process {
     fn take(&mut self, line: Line, said: LastLine<'_>) {
+        self.begin(line, said.line);
         self.end_of(line).take(line, said);
+    }
+
+    /// Puts an end aside whose last run is over, if the line is the first of another one.
+    fn begin(&mut self, line: Line, number: u64) {
+        let role = line.role.or(self.current.filter(|_| !self.is_mixed));
+        let begins = |end: &mut Option<Box<Program>>| {
+            end.take_if(|program| program.begins_again(line.event))
+        };
+        let over = match role {
+            Some(HarnessRole::Server) => begins(&mut self.server),
+            Some(HarnessRole::Client) => begins(&mut self.client),
+            None => begins(&mut self.unsaid),
+        };
+        if let Some(over) = over {
+            self.put_aside(*over, number);
+            // The line may not say which end the next run is.
+            self.current = line.role.or(self.current.filter(|_| self.is_mixed));
+            let mut next = Box::<Program>::default();
+            next.begins_at = number;
+            match line.role {
+                Some(HarnessRole::Server) => self.server = Some(next),
+                Some(HarnessRole::Client) => self.client = Some(next),
+                None => self.unsaid = Some(next),
+            }
+        }
+    }
+
+    /// Keeps a run that is over: as the last one of its end and its GPU.
+    fn put_aside(&mut self, mut over: Program, next: u64) {
+        if over.known == 0 || over.is_head_alone() {
+            return;
+        }
+        over.results.close();
+        over.ends_at = Some(next.saturating_sub(1));
+        add_run(&mut self.over, over);
+    }
+
+    /// The last run of each end of each GPU.
+    fn programs(&self) -> Vec<Program> {
+        let mut all = self.over.clone();
+        let ends = [&self.server, &self.client, &self.unsaid];
+        let known = ends.into_iter().flatten().filter(|one| one.known > 0);
+        known.for_each(|one| add_run(&mut all, Program::clone(one)));
+        all
     }
 
     /// The program that a line belongs to.
     fn end_of(&mut self, line: Line) -> &mut Program {
         if let Some(role) = line.role {
-            let is_first = self.server.is_none() && self.client.is_none();
-            let unsaid = if is_first { self.unsaid.take() } else { None };
+            let unsaid = match self.current {
+                None => self.unsaid.take(),
+                Some(_) => None,
+            };
             let (end, other) = match role {
                 HarnessRole::Server => (&mut self.server, &self.client),
                 HarnessRole::Client => (&mut self.client, &self.server),
             };
-            self.is_mixed |= end.is_some() && other.is_some() && self.current != Some(role);
+            // A log that is joined to another one begins with its head.
+            let is_head = line.event == Event::Starts || unsaid.is_some();
+            self.is_mixed |=
+                end.is_some() && other.is_some() && self.current != Some(role) && !is_head;
             self.current = Some(role);
-            return end.get_or_insert_with(|| unsaid.unwrap_or_default());
+            if let Some(next) = unsaid {
+                let begins_at = next.begins_at;
+                if let Some(over) = end.replace(next) {
+                    self.put_aside(*over, begins_at);
+                }
+            }
+            let end = match role {
+                HarnessRole::Server => &mut self.server,
+                HarnessRole::Client => &mut self.client,
+            };
+            return end.get_or_insert_default();
         }
         let end = match self.current.filter(|_| !self.is_mixed) {
             Some(HarnessRole::Server) => &mut self.server,
@@ -295,5 +355,18 @@ impl Process {
             None => &mut self.unsaid,
         };
         end.get_or_insert_default()
+    }
+}
+
+/// Adds a run. An earlier one of the same end and GPU is part of it then.
+fn add_run(all: &mut Vec<Program>, mut run: Program) {
+    let is_same = |other: &Program| (other.role, other.gpu) == (run.role, run.gpu);
+    match all.iter().position(is_same) {
+        Some(at) => {
+            run.follows(std::mem::take(&mut all[at]));
+            all[at] = run;
+        }
+        None if all.len() < ENDS_MAX => all.push(run),
+        None => {}
     }
 }

@@ -115,6 +115,9 @@ pub(super) struct Program {
     pub lines: u64,
     pub first_line: u64,
     pub last: Quoted,
+    /// Lines of the file before this one, and behind that one, belong to other runs.
+    pub begins_at: u64,
+    pub ends_at: Option<u64>,
     /// Runs in the file before this one; the rest is about the last one.
     pub earlier_runs: u32,
     pub channels_wanted: Option<u64>,
@@ -162,17 +165,6 @@ pub(super) struct Program {
 impl Program {
     /// Takes a line of the program. `said` is the same line.
     pub(super) fn take(&mut self, line: Line, said: LastLine<'_>) {
-        if self.begins_again(line.event) {
-            self.results.close();
-            *self = Self {
-                results: std::mem::take(&mut self.results),
-                earlier_runs: self.earlier_runs.saturating_add(1),
-                lines: self.lines,
-                known: self.known,
-                first_line: self.first_line,
-                ..Self::default()
-            };
-        }
         self.lines += 1;
         if self.first_line == 0 {
             self.first_line = said.line;
@@ -215,6 +207,22 @@ impl Program {
         self.last.set(said);
     }
 
+    /// Joins an earlier run of the same end of the same GPU: its results stay, and all else is about
+    /// this run.
+    pub(super) fn follows(&mut self, earlier: Self) {
+        self.earlier_runs += earlier.earlier_runs + 1;
+        self.lines += earlier.lines;
+        self.known += earlier.known;
+        self.first_line = earlier.first_line;
+        let own = std::mem::replace(&mut self.results, earlier.results);
+        self.results.append(own);
+    }
+
+    /// Whether the lines tell nothing but settings of a program that is not known.
+    pub(super) fn is_head_alone(&self) -> bool {
+        self.role.is_none() && self.spot == Spot::Starting && self.tests.count == 0
+    }
+
     /// Whether a line is about what follows the announced post.
     fn goes_on(&self, line: &Line) -> bool {
         let Some((key, chunk)) = self.announced else {
@@ -233,11 +241,14 @@ impl Program {
         }
     }
 
-    /// Whether a line is the first of another run in the same file.
-    fn begins_again(&self, event: Event) -> bool {
+    /// Whether a line is the first of another run in the same file, of this process or of one whose
+    /// log was joined to it.
+    pub(super) fn begins_again(&self, event: Event) -> bool {
         let is_past_setup = !matches!(self.spot, Spot::Starting | Spot::Setup(_));
+        let is_other = |gpu: u64| self.gpu.is_some_and(|own| u64::from(own) != gpu);
         match event {
             Event::Starts => self.spot != Spot::Starting,
+            Event::Setting(SettingKind::Gpu, gpu) => is_past_setup || is_other(gpu),
             Event::Step(Step::BootstrapListens(_) | Step::BootstrapConnects(_)) => is_past_setup,
             _ => false,
         }

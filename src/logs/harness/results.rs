@@ -83,6 +83,23 @@ impl Results {
         self.close();
     }
 
+    /// Adds the results of a later run, within the limits.
+    pub(super) fn append(&mut self, later: Self) {
+        self.left_out += later.left_out;
+        for mut one in later.all {
+            if self.all.len() >= RESULTS_MAX {
+                self.left_out += 1;
+                continue;
+            }
+            let room = SAMPLES_MAX.saturating_sub(self.samples);
+            one.left_out += one.ms.len().saturating_sub(room) as u64;
+            one.ms.truncate(room);
+            self.samples += one.ms.len();
+            self.all.push(one);
+        }
+        self.is_open = later.is_open;
+    }
+
     /// The open result, or a new one; `None` beyond the limit.
     pub(super) fn open(&mut self) -> Option<&mut Measurement> {
         if !self.is_open {

@@ -170,6 +170,43 @@ fn tags_of_other_programs_are_no_program_and_a_log_without_one_has_no_harness() 
 }
 
 #[test]
+fn joined_logs_of_several_gpus_have_a_program_and_results_for_each() {
+    let log = |role: &str, gpu: u32, ms: u32| {
+        format!(
+            "[PERF] GPU ID: {gpu}\n[PERF] Mode: {role}\n[PERF] GPU: {gpu}\n[PERF] Iterations: 2\n\
+             [PERF] Iteration 0: total bytes=64000000, chunk_bytes=524288\n[PERF] Iter 0 time={ms}.0ms\n\
+             [PERF] Iter 1 time={ms}.0ms\n[PERF] Avg: {ms}.0 ms, BW: 2.9 GB/s\n"
+        )
+    };
+    let all = |role| (0..8).map(move |gpu| log(role, gpu, 20 + gpu));
+    let servers: String = all("SERVER").collect();
+    let joined: String = all("SERVER").chain(all("CLIENT")).collect();
+    let pairs: Vec<String> = all("SERVER")
+        .zip(all("CLIENT"))
+        .map(|(a, b)| a + &b)
+        .collect();
+    for (text, roles) in [(servers, 1), (joined, 2), (pairs.concat(), 2)] {
+        let report = harness(&text);
+        let rows = report.results.iter();
+        let rows: Vec<_> = rows.map(|one| (one.gpu, one.role, one.first_ms)).collect();
+        assert_eq!(
+            (report.programs.len(), rows.len()),
+            (8 * roles, 8 * roles),
+            "{rows:?}"
+        );
+        for (gpu, role, ms) in rows {
+            assert_eq!(ms, gpu.map(|gpu| f64::from(20 + gpu)), "{role:?}");
+        }
+        assert!(
+            report
+                .verdicts
+                .iter()
+                .all(|one| one.condition == "finished")
+        );
+    }
+}
+
+#[test]
 fn a_program_is_silent_while_other_lines_of_its_file_go_on() {
     let text = "2026-11-20T12:00:00Z [DEBUG][SlidingWindow] tcpx_test: chunk_idx=0 rc=0 done=0 size=0 is_recv=1\n\
         2026-11-20T12:06:41Z node0:71:79 [0] NCCL INFO NET/GPUDirectTCPX : nsocks per thread -2 invalid, restore to default.\n";
@@ -245,7 +282,7 @@ fn is_bounded(harness: &Harness) -> bool {
             && program.last.text.len() <= KEPT_BYTES
     };
     harness.processes.len() <= PROCESSES_MAX
-        && harness.programs().all(|(.., program)| of_program(program))
+        && harness.programs().all(|(.., program)| of_program(&program))
 }
 
 #[test]
