@@ -19,6 +19,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tcpx_recorder::Reader;
+use tcpx_recorder::format::FILE_SUFFIX;
 use tcpx_run_model::adopt::{Adoptable, AdoptedFile, AdoptedFiles, LOGS, adopt};
 use tcpx_run_model::live::{FILES_MAX, recorders_of, torn, why_unrecorded};
 use tcpx_run_model::record::{FilesError, RunFiles};
@@ -209,8 +210,16 @@ fn find_at(path: &Path, found: &mut Adoptable) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the regular files below a folder, without hidden ones and without following links.
+/// Adds the regular files below a folder, without hidden ones and without following links. Of a run,
+/// these are its recordings and its logs: what was made of them is made again.
 fn find_below(folder: &Path, depth: usize, found: &mut Adoptable) {
+    if let Ok(run) = RunFiles::open(folder) {
+        let is_kept = |name: &&String| name.starts_with(LOGS) || name.ends_with(FILE_SUFFIX);
+        let names = run.names();
+        let kept = names.iter().filter(is_kept);
+        kept.for_each(|name| add(&folder.join(name), found));
+        return;
+    }
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut entries: Vec<_> = entries
         .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
@@ -238,5 +247,23 @@ fn add(path: &Path, found: &mut Adoptable) {
         found.recordings.push(path.to_owned());
     } else {
         found.logs.push(path.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_run_only_its_recordings_and_logs_are_adopted() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let log = parent.path().join("a.log");
+        std::fs::write(&log, "NCCL WARN x\n").expect("written");
+        let logs = find(&[log]).expect("a log");
+        let adopted = adopt(parent.path(), "now", NAME, &logs, tcpx_logs::unpack);
+        let (run, _) = adopted.expect("a run");
+        let found = find(std::slice::from_ref(&run)).expect("its files");
+        assert_eq!(found.logs, [run.join("logs/a.log")]);
+        assert!(found.recordings.is_empty());
     }
 }

@@ -267,7 +267,13 @@ fn seen(arguments: &Arguments) -> Result<DiagnoseInput, Failure> {
             seen => Ok(seen?),
         },
         [run] if Path::new(run).exists() && !is_foreign(Path::new(run)) => in_run(Path::new(run)),
-        what if what.iter().all(|one| is_foreign(Path::new(one))) => in_files(what),
+        // Run folders of both nodes' taps are judged by their recordings and logs, together.
+        what if what
+            .iter()
+            .all(|one| is_foreign(Path::new(one)) || Path::new(one).is_dir()) =>
+        {
+            in_files(what)
+        }
         recorders => Ok(in_recorders(recorders)?),
     }
 }
