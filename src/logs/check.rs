@@ -1,7 +1,7 @@
 //! Reads files of signatures and reports every mistake with its line.
 //!
 //! A TOML syntax error ends the reading of its file; all other mistakes are reported
-//! together. A signature's example is its test: the signature must match it, and no
+//! together, whatever their kind. A signature's example is its test: the signature must match it, and no
 //! signature that `over` does not name may match it too.
 #![forbid(unsafe_code)]
 
@@ -128,24 +128,21 @@ pub(super) fn check(
     known: &[Signature],
 ) -> (Vec<Signature>, Vec<SignatureMistake>) {
     let (placed, mut mistakes) = parse_placed(files);
-    let all = placed.iter().map(|placed| &placed.signature).chain(known);
+    let right = || placed.iter().filter(|placed| placed.is_right);
+    let all = right().map(|placed| &placed.signature).chain(known);
     let mut by_name = BTreeMap::new();
     all.for_each(|signature| {
         by_name
             .entry(signature.name.clone())
             .or_insert_with(|| signature.clone());
     });
-    if mistakes.is_empty() {
-        match SignatureCatalogue::new(by_name.into_values().collect()) {
-            Ok(catalogue) => placed
-                .iter()
-                .for_each(|placed| placed.cross_talk(&catalogue, &mut mistakes)),
-            Err(error) => mistakes.push(SignatureMistake {
-                file: String::new(),
-                line: 0,
-                problem: error.to_string(),
-            }),
-        }
+    match SignatureCatalogue::new(by_name.into_values().collect()) {
+        Ok(catalogue) => right().for_each(|placed| placed.cross_talk(&catalogue, &mut mistakes)),
+        Err(error) => mistakes.push(SignatureMistake {
+            file: String::new(),
+            line: 0,
+            problem: error.to_string(),
+        }),
     }
     mistakes.truncate(MISTAKES_MAX);
     let of_file = |placed: Placed<'_>| Signature {
@@ -162,50 +159,94 @@ struct Placed<'a> {
     /// Line of `[[signature]]`, from 0.
     line: usize,
     lines: Vec<&'a str>,
+    /// Nothing is wrong with it on its own.
+    is_right: bool,
 }
 
 fn parse_placed(files: &[(String, String)]) -> (Vec<Placed<'_>>, Vec<SignatureMistake>) {
     let (mut all, mut mistakes) = (Vec::<Placed<'_>>::new(), Vec::new());
     for (file, text) in files {
-        match toml::from_str::<File>(text) {
-            Err(error) => {
-                let line = error.span().map_or(0, |span| {
-                    text[..span.start.min(text.len())].matches('\n').count()
-                });
-                mistakes.push(SignatureMistake {
-                    file: file.clone(),
-                    line: line + 1,
-                    problem: error.message().to_owned(),
-                });
+        let (parsed, kept) = parse_file(file, text, &mut mistakes);
+        let heads = tables(&kept).into_iter().map(|(line, _)| line);
+        let heads: Vec<usize> = heads.collect();
+        let of_table = tables(text);
+        let mut tables = of_table
+            .into_iter()
+            .filter(|(line, _)| heads.contains(line));
+        for signature in parsed {
+            let (line, lines) = tables.next().unwrap_or_default();
+            let mut placed = Placed {
+                signature,
+                file,
+                line,
+                lines,
+                is_right: true,
+            };
+            let before = mistakes.len();
+            placed.alone(&mut mistakes);
+            if all
+                .iter()
+                .any(|other| other.signature.name == placed.signature.name)
+            {
+                placed.wrong(
+                    "name",
+                    format!("`{}` is defined twice", placed.signature.name),
+                    &mut mistakes,
+                );
             }
-            Ok(parsed) => {
-                let mut tables = tables(text).into_iter();
-                for signature in parsed.signature {
-                    let (line, lines) = tables.next().unwrap_or_default();
-                    let placed = Placed {
-                        signature,
-                        file,
-                        line,
-                        lines,
-                    };
-                    placed.alone(&mut mistakes);
-                    if all
-                        .iter()
-                        .any(|other| other.signature.name == placed.signature.name)
-                    {
-                        placed.wrong(
-                            "name",
-                            format!("`{}` is defined twice", placed.signature.name),
-                            &mut mistakes,
-                        );
-                    }
-                    all.push(placed);
-                }
-            }
+            placed.is_right = mistakes.len() == before;
+            all.push(placed);
         }
     }
     mistakes.truncate(MISTAKES_MAX);
     (all, mistakes)
+}
+
+/// The signatures of a file, and its text without what is wrong. A line with an unknown key or a wrong
+/// value is left out and the file read again, so that all such lines are reported.
+fn parse_file(
+    file: &str,
+    text: &str,
+    mistakes: &mut Vec<SignatureMistake>,
+) -> (Vec<Signature>, String) {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let mut is_left_out = vec![false; lines.len()];
+    let is_toml = toml::from_str::<toml::Table>(text).is_ok();
+    for _ in 0..MISTAKES_MAX {
+        let kept = lines.join("\n");
+        let error = match toml::from_str::<File>(&kept) {
+            Ok(parsed) => return (parsed.signature, kept),
+            Err(error) => error,
+        };
+        let start = error.span().map_or(0, |span| span.start.min(kept.len()));
+        let line = kept[..start].matches('\n').count();
+        let table = match lines.get(line) {
+            Some(text) if text.trim_start().starts_with('[') => end_of_table(&lines, line),
+            _ => line + 1,
+        };
+        // A key that was left out is no missing one.
+        let is_told = table > line + 1 && is_left_out[line..table].contains(&true);
+        if !is_told {
+            mistakes.push(SignatureMistake {
+                file: file.to_owned(),
+                line: line + 1,
+                problem: error.message().to_owned(),
+            });
+        }
+        if !is_toml || line >= lines.len() {
+            break;
+        }
+        lines[line..table].fill("");
+        is_left_out[line..table].fill(true);
+    }
+    (Vec::new(), String::new())
+}
+
+/// The line behind the table that begins at `line`.
+fn end_of_table(lines: &[&str], line: usize) -> usize {
+    let is_head = |text: &&str| text.trim_start().starts_with("[[");
+    let next = lines[line + 1..].iter().position(is_head);
+    next.map_or(lines.len(), |next| line + 1 + next)
 }
 
 /// The line of each `[[signature]]`, and the lines that belong to it.
@@ -499,6 +540,27 @@ mod tests {
             .replace("mine-a", "Mine")
             .replace("'widget lost'", "'wid'");
         assert!(mistakes(&text).len() >= 2);
+        let file = format!(
+            "{}\n{}\n{}regex = '('\n\n{}",
+            ONE.replace("'warning'", "'terrible'")
+                .replace("meaning", "because"),
+            ONE.replace("mine-a", "mine-b")
+                .replace("literal = 'widget lost'\n", ""),
+            ONE.replace("mine-a", "mine-c"),
+            ONE.replace("mine-a", "mine-d") + "over = ['no-such']\n",
+        );
+        let said = mistakes(&file);
+        let parts = [
+            "x.toml:4: unknown variant",
+            "x.toml:5: unknown field",
+            "missing field `literal`",
+            "unclosed group",
+            "no signature is named `no-such`",
+        ];
+        for part in parts {
+            let count = said.iter().filter(|one| one.contains(part)).count();
+            assert_eq!(count, 1, "{part}: {said:#?}");
+        }
     }
 
     proptest! {
