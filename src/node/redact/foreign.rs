@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Words for a secret, and phrases of SQL.
-const PHRASES: [&str; 99] = [
+const PHRASES: [&str; 119] = [
     "ключ: ",
     "ключ доступа",
     "lykilorð",
@@ -46,6 +46,26 @@ const PHRASES: [&str; 99] = [
     "密码",
     "密碼",
     "口令",
+    "PIN码",
+    "PIN碼",
+    "Pin码",
+    "pin码",
+    "验证码",
+    "驗證碼",
+    "校验码",
+    "授权码",
+    "授權碼",
+    "认证码",
+    "認證碼",
+    "提取码",
+    "邀请码",
+    "激活码",
+    "認証コード",
+    "확인 코드",
+    "인증번호",
+    "인증 코드",
+    "код доступа",
+    "PIN-код",
     "令牌",
     "密钥",
     "密鑰",

@@ -96,7 +96,9 @@ impl Redactor {
     fn value_of(&mut self, key: &str, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.redact_pair(key, &text)),
-            Value::Number(_) if keys::is_secret(key) => Value::String(SECRET.to_owned()),
+            Value::Number(number) if keys::is_secret_number(key, &number.to_string()) => {
+                Value::String(SECRET.to_owned())
+            }
             Value::Array(all) => {
                 let mut before = String::new();
                 let redacted = all.into_iter().map(|one| {
@@ -208,7 +210,7 @@ impl Redactor {
         match rest.len() == text.len() {
             // No string, so this may be any text.
             true => redact(self, text),
-            false => out + &redact(self, rest),
+            false => out + &redact(self, &place.gap(rest)),
         }
     }
 }
@@ -236,7 +238,8 @@ impl Place {
         if gap.trim() != "," {
             self.before = None;
         }
-        let is_secret = self.is_secret();
+        let key = self.key.clone();
+        let is_secret = self.secret_from.is_some();
         for letter in gap.chars() {
             match letter {
                 '[' | '{' => {
@@ -269,17 +272,14 @@ impl Place {
         if gap.contains(',') {
             self.key = None;
         }
-        match is_secret && digits > 0 {
+        let is_number = |key: &str| keys::is_secret_number(key, &behind[..digits]);
+        match digits > 0 && (is_secret || key.as_deref().is_some_and(is_number)) {
             true => {
                 let begin = gap.len() - behind.len();
                 format!("{}\"{SECRET}\"{}", &gap[..begin], &behind[digits..])
             }
             false => gap.to_owned(),
         }
-    }
-
-    fn is_secret(&self) -> bool {
-        self.secret_from.is_some() || self.key.as_deref().is_some_and(keys::is_secret)
     }
 
     /// Whether the next string is a secret.

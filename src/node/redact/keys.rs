@@ -158,7 +158,19 @@ const BEFORE_KEY: [&str; 24] = [
     "session",
 ];
 /// Words before `code`.
-const BEFORE_CODE: [&str; 11] = [
+const BEFORE_CODE: [&str; 23] = [
+    "access",
+    "activation",
+    "auth",
+    "authorization",
+    "door",
+    "entry",
+    "invitation",
+    "invite",
+    "secret",
+    "security",
+    "unlock",
+    "verify",
     "verification",
     "recovery",
     "time",
@@ -207,7 +219,7 @@ const OPEN_TOKENS: [&str; 17] = [
     "prompt", "sep", "special", "stop", "text", "unk",
 ];
 /// Names of one part whose value is a secret unless it is a plain word or a number.
-const ALONE: [&str; 6] = ["auth", "bearer", "key", "mnemonic", "pin", "salt"];
+const ALONE: [&str; 5] = ["auth", "bearer", "key", "mnemonic", "salt"];
 /// Ends of names whose value is a secret unless a word of `OF_TESTS` or a small number.
 const PASSES: [&str; 3] = ["pass", "pw", "pwd"];
 /// What follows `pass:` where tests, compilers and training steps are told.
@@ -356,6 +368,11 @@ pub(super) fn is_secret_pair(name: &str, value: &str) -> bool {
     }
 }
 
+/// Whether a number in a document is a secret.
+pub(super) fn is_secret_number(name: &str, number: &str) -> bool {
+    is_secret(name) || weak(name) == Some(Weak::Pin) && Weak::Pin.is_secret(number)
+}
+
 /// Whether a string in the list of this name is a secret. `tokens` are numbers or words of a text, too.
 pub(super) fn is_secret_in_list(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case("tokens") && looks_secret(value)
@@ -386,8 +403,10 @@ fn is_owned(part: &str) -> bool {
 pub(super) enum Weak {
     /// `pass`: anything but a word that tests and compilers write.
     Pass,
-    /// `auth`, `key`, `pin`: what no person would write as a name.
+    /// `auth`, `key`: what no person would write as a name.
     Alone,
+    /// `pin`: as above, and a shorter number.
+    Pin,
     /// `APP_KEY`, `wandb_key`: as above, and no number.
     Part,
     /// `login`: what follows the colon of `user:VALUE`.
@@ -400,7 +419,11 @@ impl Weak {
         let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
         let begins = ["/", ".", "$", "<", "{", "[", "(", "0x", "~", "%"];
         if is_number || begins.iter().any(|begin| value.starts_with(begin)) {
-            return is_number && value.len() >= COUNT_DIGITS_MIN && self != Self::Part;
+            let digits_min = match self {
+                Self::Pin => PIN_DIGITS_MIN,
+                _ => COUNT_DIGITS_MIN,
+            };
+            return is_number && value.len() >= digits_min && self != Self::Part;
         }
         if value.len() > VALUE_BYTES_MAX || value.contains(char::is_whitespace) {
             return false;
@@ -416,9 +439,9 @@ impl Weak {
                     && !value.ends_with(':')
             }
             // The name of a variable is the value of `key` in many a document.
-            Self::Alone | Self::Part if is_variable(value) => false,
-            Self::Alone | Self::Part if is_dotted(value) => false,
-            Self::Alone | Self::Part => {
+            Self::Alone | Self::Pin | Self::Part if is_variable(value) => false,
+            Self::Alone | Self::Pin | Self::Part if is_dotted(value) => false,
+            Self::Alone | Self::Pin | Self::Part => {
                 let mut parts = value.split([':', '-', '_', '.', '/']);
                 // Words that are listed may be spelled like no others: `neighbour`.
                 let is_random = |part: &str| {
@@ -452,6 +475,8 @@ pub(super) fn is_dotted(value: &str) -> bool {
 
 /// Fewest digits of a number that may be a secret.
 const COUNT_DIGITS_MIN: usize = 6;
+/// Fewest digits of a PIN.
+pub(super) const PIN_DIGITS_MIN: usize = 4;
 /// Shortest value of a name such as `pass`.
 const PASS_BYTES_MIN: usize = 5;
 
@@ -467,6 +492,7 @@ pub(super) fn weak(name: &str) -> Option<Weak> {
     let is_login = LOGINS.contains(&parts.concat().as_str());
     match parts.as_slice() {
         [only] if PASSES.contains(&only.as_str()) => Some(Weak::Pass),
+        [only] if only == "pin" => Some(Weak::Pin),
         [only] if ALONE.contains(&only.as_str()) => Some(Weak::Alone),
         _ if is_login => Some(Weak::Login),
         [.., before, last] if last == "key" => {

@@ -7,6 +7,7 @@ use proptest::string::string_regex;
 use proptest::test_runner::TestRunner;
 
 const SECRETS: &str = include_str!("../../../probes/node/redact/secrets.txt");
+const NUMBERS: &str = include_str!("../../../probes/node/redact/numbers.txt");
 const NAMES: &str = include_str!("../../../probes/node/redact/names.txt");
 const SHAPES: &str = include_str!("../../../probes/node/redact/shapes.txt");
 const ORDINARY: &str = include_str!("../../../probes/node/redact/ordinary.txt");
@@ -54,6 +55,21 @@ fn remaining(layouts: &[String], kinds: &[&str], tries: usize) -> Vec<String> {
 #[test]
 fn a_secret_of_any_kind_is_replaced_in_every_layout() {
     let left = remaining(&lines(SECRETS).collect::<Vec<_>>(), &KINDS, TRIES);
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn a_number_that_is_a_secret_is_replaced_in_every_layout() {
+    let mut left = Vec::new();
+    for line in lines(NUMBERS) {
+        let (digits, layout) = line.split_once('\t').expect("digits and a layout");
+        let kind = format!(
+            "[1-9][0-9]{{{}}}",
+            digits.parse::<usize>().expect("digits") - 1
+        );
+        let kinds = [kind.as_str(), "[1-9][0-9]{9}"];
+        left.extend(remaining(&[layout.to_owned()], &kinds, TRIES));
+    }
     assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
 }
 

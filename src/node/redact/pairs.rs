@@ -179,6 +179,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     foreign::names(text, |name| {
         line.go_to(text, name.start);
         lines.name(text, &name, &line);
+        found.extend(sentences::number_behind(text, name.clone()).map(Value::likely));
         secret(layout(text, name, line, &foreign_ends), &mut found);
     });
     schemes(text, &mut found);
@@ -342,7 +343,9 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
     if found.len() == count {
         let told = match weak {
             Weak::Login => sentences::login_behind(text, end),
-            Weak::Pass | Weak::Alone => sentences::behind(text, end, false, &layout.ends.told),
+            Weak::Pass | Weak::Alone | Weak::Pin => {
+                sentences::behind(text, end, false, &layout.ends.told)
+            }
             Weak::Part => None,
         };
         found.extend(told.map(Value::likely));
@@ -403,7 +406,7 @@ fn stands_alone(before: &str, weak: Weak) -> bool {
         && before
             .trim_end()
             .ends_with(|letter: char| letter.is_alphanumeric());
-    if weak != Weak::Alone || !is_behind_word {
+    if !matches!(weak, Weak::Alone | Weak::Pin) || !is_behind_word {
         return true;
     }
     let last = before.trim_end().rsplit(char::is_whitespace).next();

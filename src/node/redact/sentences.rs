@@ -120,7 +120,21 @@ pub(super) fn behind(text: &str, at: usize, is_strong: bool, ends: &Ahead) -> Op
 /// Fewest digits of a number that is a secret.
 const DIGITS_MIN: usize = 6;
 /// Names of secrets that have other meanings, beside `token` and `key`. Behind `is`, these seldom have a number.
-const OF_NUMBERS: [&str; 3] = ["pass", "pin", "code"];
+const OF_NUMBERS: [&str; 4] = ["pass", "pin", "code", "otp"];
+/// Words before `pin` that make it a verb.
+const OF_VERBS: [&str; 5] = ["to", "not", "cannot", "can", "will"];
+/// Words before or behind a token, a key or a code that was refused.
+const REFUSED: [&str; 9] = [
+    "bad",
+    "wrong",
+    "invalid",
+    "incorrect",
+    "expired",
+    "rejected",
+    "refused",
+    "denied",
+    "revoked",
+];
 /// Words before a name that make it that of somebody's secret.
 const OWNERS: [&str; 8] = ["my", "your", "his", "her", "our", "their", "user", "pin"];
 /// Words before `code` that make it one of programs.
@@ -135,7 +149,7 @@ const COUNTED: [&str; 12] = [
 
 /// The number that a sentence tells right behind the name of a secret: `the password is 48151623`, `your PIN 481516`.
 pub(super) fn number_behind(text: &str, name: Range<usize>) -> Option<Range<usize>> {
-    let is_gap = |letter: char| " :=\"'`(".contains(letter);
+    let is_gap = |letter: char| " :=\"'`(：＝是为為は".contains(letter);
     let rest = text[name.end..].trim_start_matches(is_gap);
     if rest.len() + name.end == text.len() {
         return None;
@@ -156,15 +170,17 @@ pub(super) fn number_behind(text: &str, name: Range<usize>) -> Option<Range<usiz
         Some(rest) => !rest.starts_with(|letter: char| letter.is_alphanumeric()),
         None => !behind.starts_with(|letter: char| letter.is_alphanumeric()),
     };
-    let is_count = COUNTED.contains(&&*next(behind.trim_start_matches(' ')));
-    let is_told = number.len() >= DIGITS_MIN && is_whole && !is_count;
+    let next = next(behind.trim_start_matches(' '));
     let start = text.len() - told.len();
-    (is_told && has_number(text, name, copula.is_some())).then(|| start..start + number.len())
+    let least = digits_min(text, name, copula.is_some(), &next);
+    let is_told =
+        is_whole && !COUNTED.contains(&&*next) && least.is_some_and(|least| number.len() >= least);
+    is_told.then(|| start..start + number.len())
 }
 
-/// Whether a number behind a name is a secret. Tokens of a language, codes of programs and passes over data have
-/// numbers too.
-fn has_number(text: &str, name: Range<usize>, is_behind_copula: bool) -> bool {
+/// The fewest digits of a number behind a name that is a secret. Tokens of a language, codes of programs and passes over
+/// data have numbers too.
+fn digits_min(text: &str, name: Range<usize>, is_behind_copula: bool, next: &str) -> Option<usize> {
     let (before, name) = (&text[..name.start], &text[name]);
     let word = before
         .trim_end_matches([' ', '-'])
@@ -175,11 +191,18 @@ fn has_number(text: &str, name: Range<usize>, is_behind_copula: bool) -> bool {
         |words: &[&str], word: &str| words.iter().any(|one| one.eq_ignore_ascii_case(word));
     let is_code = name.eq_ignore_ascii_case("code");
     let is_name = is_any_of(&OF_NUMBERS, name) || is_any_of(&["token", "key"], name);
-    telling::is_strong(before, name)
-        || is_name && is_any_of(&OWNERS, word)
-        || is_code && keys::is_before_code(word)
+    let is_pin = is_any_of(&["pin", "otp"], name) && !is_any_of(&OF_VERBS, word);
+    let is_number =
+        telling::is_strong(before, name) || is_code && keys::is_before_code(word) || is_pin;
+    let is_long = is_name && is_any_of(&OWNERS, word)
         || is_any_of(&OF_NUMBERS, name) && is_behind_copula && !is_any_of(&OF_PROGRAMS, word)
-        || matches!(name, "PIN" | "OTP")
+        || is_name && (is_any_of(&REFUSED, word) || REFUSED.contains(&next))
+        || is_any_of(&["token"], name) && word.is_empty() && next.is_empty();
+    match (is_number, is_long) {
+        (true, _) => Some(keys::PIN_DIGITS_MIN),
+        (false, true) => Some(DIGITS_MIN),
+        (false, false) => None,
+    }
 }
 
 /// The password of `user:VALUE` in the next word.
