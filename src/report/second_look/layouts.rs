@@ -6,6 +6,7 @@ use proptest::string::string_regex;
 use proptest::test_runner::TestRunner;
 
 const SECRETS: &str = include_str!("../../../probes/node/redact/secrets.txt");
+const NUMBERS: &str = include_str!("../../../probes/node/redact/numbers.txt");
 const SHAPES: &str = include_str!("../../../probes/node/redact/shapes.txt");
 const NAMES: &str = include_str!("../../../probes/node/redact/names.txt");
 const ORDINARY: &str = include_str!("../../../probes/node/redact/ordinary.txt");
@@ -58,6 +59,22 @@ fn a_secret_of_any_kind_is_doubted_in_every_layout() {
         let (kind, layout) = line.split_once('\t').expect("a kind and a layout");
         left.extend(undoubted(&layout.replace('~', "\n"), kind, &mut runner));
     }
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn a_number_that_is_a_secret_is_doubted_in_every_layout() {
+    let mut runner = TestRunner::deterministic();
+    let left: Vec<String> = lines(NUMBERS)
+        .filter_map(|line| {
+            let (digits, layout) = line.split_once('\t').expect("digits and a layout");
+            let kind = format!(
+                "[1-9][0-9]{{{}}}",
+                digits.parse::<usize>().expect("digits") - 1
+            );
+            undoubted(layout, &kind, &mut runner)
+        })
+        .collect();
     assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
 }
 

@@ -4,7 +4,7 @@
 //! that the redaction misses is found here by another rule: the published formats of tokens
 //! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
 //! (`told.rs`), odd words on lines that tell of one (`prose.rs`), arguments of programs (`arguments.rs`), lines
-//! below one that tells of a secret (`below.rs`), names behind words (`nouns.rs`) and in formats of programs
+//! below one that tells of a secret (`below.rs`), numbers behind such words (`numbers.rs`), names behind words (`nouns.rs`) and in formats of programs
 //! (`places.rs`), what typed commands print (`typed.rs`), and words of high entropy (`entropy.rs`). It knows the
 //! placeholders, and the hashes and ids of tcpxctl's own files.
 //! Where it is in doubt, it tells.
@@ -20,6 +20,7 @@ mod formats;
 mod layouts;
 mod named;
 mod nouns;
+mod numbers;
 mod pattern;
 mod places;
 mod prose;
@@ -249,6 +250,7 @@ fn of_line(line: &str) -> Vec<Found> {
     found.extend(nouns::find(line));
     found.extend(places::find(line));
     found.extend(entropy::find(line));
+    found.extend(numbers::find(line));
     found.sort_by_key(|one| one.at.start);
     let mut end = 0;
     found.retain(|one| {
