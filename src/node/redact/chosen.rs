@@ -11,24 +11,35 @@ const LETTERS_MIN: usize = 4;
 /// Most bytes before a word that decide whether it is a name.
 const BEFORE_BYTES_MAX: usize = 512;
 /// Ends of keys and options whose value is a name, in lower case without signs.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 37] = [
     "account",
     "appname",
     "cluster",
     "clustername",
+    "context",
     "customer",
+    "dataset",
+    "datasetname",
+    "department",
     "deployment",
+    "entity",
     "experiment",
     "experimentname",
+    "host",
+    "hostid",
+    "hostname",
     "expname",
     "job",
     "jobname",
     "jobset",
+    "nodename",
     "org",
     "organization",
+    "owner",
     "partition",
     "projectname",
     "queue",
+    "rungroup",
     "runname",
     "taskname",
     "team",
@@ -36,15 +47,32 @@ const KEYS: [&str; 24] = [
     "workload",
     "workspace",
     "servicename",
+    "wandbname",
+    "wandbproject",
 ];
 /// Options whose value is a name. As keys in a text, these words seldom have one.
-const OPTIONS: [&str; 4] = ["name", "project", "run", "service"];
+const OPTIONS: [&str; 5] = ["name", "namespace", "project", "run", "service"];
+/// Options of one letter whose value is a name, and beginnings of the commands that have them; of `-J`, any.
+const SHORT: [(&str, &[&str]); 4] = [
+    ("-J", &[""]),
+    ("-A", &SLURM),
+    ("-p", &SLURM),
+    ("-n", &["kubectl", "helm"]),
+];
+const SLURM: [&str; 6] = ["srun", "sbatch", "salloc", "squeue", "sacct", "scontrol"];
+/// What NCCL writes before the value of a variable, and what stands before a host.
+const SET_TO: &str = " set by environment to ";
+const BEFORE_HOST: [&str; 3] = ["COMPLETE on ", "config set project ", "Syncing run "];
 /// Words that a name with a number or in quotes follows.
-const NOUNS: [&str; 9] = [
+const NOUNS: [&str; 13] = [
     "bucket",
     "cluster",
+    "context",
     "experiment",
+    "host",
     "job",
+    "machine",
+    "node",
     "partition",
     "pool",
     "project",
@@ -52,9 +80,28 @@ const NOUNS: [&str; 9] = [
     "workspace",
 ];
 /// Values that tell nothing.
-const COMMON: [&str; 16] = [
-    "batch", "compute", "debug", "default", "false", "global", "local", "main", "null", "none",
-    "normal", "test", "train", "training", "true", "unknown",
+const COMMON: [&str; 21] = [
+    "batch",
+    "chief",
+    "compute",
+    "debug",
+    "default",
+    "false",
+    "global",
+    "local",
+    "localhost",
+    "main",
+    "master",
+    "memory",
+    "null",
+    "none",
+    "normal",
+    "test",
+    "train",
+    "training",
+    "true",
+    "unknown",
+    "worker",
 ];
 /// The text before a place, as far as it decides whether a name stands there.
 pub(super) fn before(text: &str, at: usize) -> &str {
@@ -73,7 +120,10 @@ pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
         Some(Place::Value) => {
             !COMMON.contains(&name) && !name.bytes().all(|byte| byte.is_ascii_hexdigit())
         }
-        Some(Place::Noun { is_quoted }) => is_joined(name) && (has_number || is_quoted),
+        Some(Place::Noun { is_quoted: false }) => is_joined(name) && has_number,
+        Some(Place::Noun { is_quoted: true }) => {
+            (is_joined(name) || !name.contains('_')) && !COMMON.contains(&name)
+        }
         None => false,
     }
 }
@@ -100,7 +150,20 @@ fn place(before: &str) -> Option<Place> {
         let is_key = is_key(last_word(key), &KEYS);
         return is_key.then_some(Place::Value).or_else(|| option(key, true));
     }
-    if let Some(key) = unquoted.strip_suffix(": ") {
+    if let Some(key) = unquoted.strip_suffix(SET_TO) {
+        return is_key(last_word(key), &KEYS).then_some(Place::Value);
+    }
+    if BEFORE_HOST.iter().any(|host| unquoted.ends_with(host)) {
+        return Some(Place::Value);
+    }
+    // Without a space, key and value are in quotes.
+    let key = unquoted.strip_suffix(": ");
+    let joined = || {
+        unquoted
+            .strip_suffix(':')
+            .filter(|key| is_quoted && key.ends_with(is_quote))
+    };
+    if let Some(key) = key.or_else(joined) {
         let key = key.trim_end_matches(is_quote);
         let name = last_word(key);
         // A sentence has a colon behind such words too.
@@ -122,7 +185,14 @@ fn option(text: &str, has_sign: bool) -> Option<Place> {
     let short = text.rsplit(char::is_whitespace).next().unwrap_or_default();
     let long = short.strip_prefix("--");
     let is_long = long.is_some_and(|name| is_key(name, &KEYS) || is_key(name, &OPTIONS));
-    (is_long || !has_sign && short == "-J").then_some(Place::Value)
+    let line = || text.rsplit('\n').next().unwrap_or_default();
+    let is_of = |commands: &[&str]| {
+        let mut words = line().split(|letter: char| letter.is_whitespace() || letter == '/');
+        commands == [""] || words.any(|word| commands.contains(&word))
+    };
+    let mut all = SHORT.iter();
+    let is_short = !has_sign && all.any(|(option, commands)| short == *option && is_of(commands));
+    (is_long || is_short).then_some(Place::Value)
 }
 
 /// Whether a key ends with one of these: `SLURM_JOB_NAME`, `jobName`, `cluster`.
@@ -184,6 +254,8 @@ mod tests {
             ("\"experiment\": \"large-model\"", "large-model"),
             ("SLURM_JOB_NAME=data_train", "data_train"),
             ("job train-data-7 failed", "train-data-7"),
+            ("on host train-data-7", "train-data-7"),
+            ("key=/train-data-7/b/", "train-data-7"),
             ("a\u{85}--name train-data-7", "train-data-7"),
         ] {
             let left = left(text);
@@ -191,6 +263,19 @@ mod tests {
         }
         let twice = left("read train-data-7 of job train-data-7");
         assert_eq!(twice, "read word0 of job word0");
+    }
+
+    #[test]
+    fn a_name_of_any_words_is_replaced_in_every_layout() {
+        let layouts = include_str!("../../../probes/node/redact/chosen.txt");
+        let mut left = Vec::new();
+        for layout in layouts.lines().filter(|line| !line.starts_with('#')) {
+            for name in ["train-data-7", "large-model", "network-group", "google"] {
+                let text = Redactor::default().redact_foreign(&layout.replace("VALUE", name));
+                left.extend(text.contains(name).then_some(text));
+            }
+        }
+        assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
     }
 
     #[test]

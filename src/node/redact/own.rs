@@ -64,6 +64,7 @@ pub(super) fn is_own(text: &str, word: Range<usize>) -> bool {
     let is_folder = before.ends_with('/') && is_own_path(before);
     is_folder
         && is_joined(name)
+        && !SYSTEM.contains(&name)
         && !behind.starts_with(['.', '('])
         && !PUBLIC.contains(&name)
         && !name.ends_with(BENCHMARK)
@@ -73,6 +74,10 @@ pub(super) fn is_own(text: &str, word: Range<usize>) -> bool {
 fn is_own_path(before: &str) -> bool {
     let ends_path = |letter: char| letter.is_whitespace() || "\"'`=([,:<>|;".contains(letter);
     let path = before.rsplit(ends_path).next().unwrap_or_default();
+    // The first folder itself.
+    if path == "/" {
+        return true;
+    }
     let Some((first, _)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
         return false;
     };
