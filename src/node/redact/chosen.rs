@@ -62,7 +62,7 @@ const SHORT: [(&str, &[&str]); 4] = [
 const SLURM: [&str; 6] = ["srun", "sbatch", "salloc", "squeue", "sacct", "scontrol"];
 /// What NCCL writes before the value of a variable, and what stands before a host.
 const SET_TO: &str = " set by environment to ";
-const BEFORE_HOST: [&str; 3] = ["COMPLETE on ", "config set project ", "Syncing run "];
+const BEFORE_HOST: [&str; 2] = ["COMPLETE on ", "config set project "];
 /// Words that a name with a number or in quotes follows.
 const NOUNS: [&str; 13] = [
     "bucket",

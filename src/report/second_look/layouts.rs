@@ -7,6 +7,7 @@ use proptest::test_runner::TestRunner;
 
 const SECRETS: &str = include_str!("../../../probes/node/redact/secrets.txt");
 const NUMBERS: &str = include_str!("../../../probes/node/redact/numbers.txt");
+const CHOSEN: &str = include_str!("../../../probes/node/redact/chosen.txt");
 const SHAPES: &str = include_str!("../../../probes/node/redact/shapes.txt");
 const NAMES: &str = include_str!("../../../probes/node/redact/names.txt");
 const ORDINARY: &str = include_str!("../../../probes/node/redact/ordinary.txt");
@@ -75,6 +76,18 @@ fn a_number_that_is_a_secret_is_doubted_in_every_layout() {
             undoubted(layout, &kind, &mut runner)
         })
         .collect();
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn a_name_of_ordinary_words_is_doubted_in_every_layout() {
+    let mut left = Vec::new();
+    for layout in lines(CHOSEN) {
+        for name in ["train-data-7", "large-model", "network-group", "google"] {
+            let text = layout.replace("VALUE", name);
+            left.extend(doubts(text.as_bytes()).is_empty().then_some(text));
+        }
+    }
     assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
 }
 

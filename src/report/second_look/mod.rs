@@ -4,7 +4,7 @@
 //! that the redaction misses is found here by another rule: the published formats of tokens
 //! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
 //! (`told.rs`), odd words on lines that tell of one (`prose.rs`), arguments of programs (`arguments.rs`), lines
-//! below one that tells of a secret (`below.rs`), numbers behind such words (`numbers.rs`), names behind words (`nouns.rs`) and in formats of programs
+//! below one that tells of a secret (`below.rs`), numbers behind such words (`numbers.rs`), names of ordinary words (`given_names.rs`), names behind words (`nouns.rs`) and in formats of programs
 //! (`places.rs`), what typed commands print (`typed.rs`), and words of high entropy (`entropy.rs`). It knows the
 //! placeholders, and the hashes and ids of tcpxctl's own files.
 //! Where it is in doubt, it tells.
@@ -16,6 +16,7 @@ mod arguments;
 mod below;
 mod entropy;
 mod formats;
+mod given_names;
 #[cfg(test)]
 mod layouts;
 mod named;
@@ -93,7 +94,8 @@ impl LookedFor {
 const SHORT_NAME_MAX: usize = 2;
 
 /// What names and addresses look like; all else is a secret.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
+    "a name that someone chose",
     "a host",
     "a user",
     "an account",
@@ -251,6 +253,7 @@ fn of_line(line: &str) -> Vec<Found> {
     found.extend(places::find(line));
     found.extend(entropy::find(line));
     found.extend(numbers::find(line));
+    found.extend(given_names::find(line));
     found.sort_by_key(|one| one.at.start);
     let mut end = 0;
     found.retain(|one| {
