@@ -4,6 +4,7 @@
 use super::story::{Story, StoryState};
 use serde_json::Value;
 use tcpx_node::redact::Redactor;
+use tcpx_run_model::scenario::is_shipped;
 use toml::Table;
 
 /// Keys whose values are this program's own words. They are not redacted, even on a machine
@@ -11,6 +12,17 @@ use toml::Table;
 const WORDS: [&str; 9] = [
     "outcome", "severity", "side", "role", "standing", "state", "lane", "lanes", "family",
 ];
+/// Names that this program gives to scenarios and runs.
+const OWN_TITLES: [&str; 6] = [
+    "adopted",
+    "adopted recordings",
+    "logs",
+    "scenario",
+    "tap",
+    "unknown",
+];
+/// Keys and values of scenarios: a file in which one is replaced could not be read.
+const SCHEMA: &str = include_str!("../../scenarios/schema.json");
 /// Keys of maps whose keys are redacted too: node names, worker names and variables.
 const MAPS: [&str; 3] = ["env", "effective", "environment"];
 
@@ -26,10 +38,31 @@ pub fn learn(story: &Story, redactor: &mut Redactor) {
     }
     // Names and secrets come first: a word that is one of these has its placeholder.
     redactor.learn_name_in_files(&story.scenario);
+    for title in titles(story) {
+        redactor.learn_title(title, &story.id);
+    }
     let scenario = story.scenario_toml.as_deref().map(toml::from_str::<Table>);
     if let Some(Ok(scenario)) = scenario {
         learn_settings(&scenario, redactor);
     }
+}
+
+/// The names of the scenario and of the run that a user chose.
+fn titles(story: &Story) -> impl Iterator<Item = &str> {
+    let of_run = story
+        .id
+        .split_once("Z-")
+        .map_or(&*story.id, |(_, name)| name);
+    let is_own = move |name: &str| {
+        let is_value = SCHEMA.contains(&format!("\"{name}\""));
+        // A part of the name of a condition cannot be replaced.
+        let mut findings = story.findings.iter();
+        let is_of_condition = findings.any(|found| found.condition.contains(name));
+        OWN_TITLES.contains(&name) || is_shipped(name) || is_value || is_of_condition
+    };
+    [&*story.scenario, of_run]
+        .into_iter()
+        .filter(move |name| !is_own(name))
 }
 
 /// Teaches the redactor the words in the values of a scenario, and in the names of variables. Other keys are this

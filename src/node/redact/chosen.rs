@@ -145,7 +145,9 @@ fn place(before: &str) -> Option<Place> {
     let is_quote = |letter: char| "\"'`\\".contains(letter);
     let unquoted = before.trim_end_matches(is_quote);
     let is_quoted = unquoted.len() < before.len();
-    if let Some(key) = unquoted.strip_suffix('=') {
+    // A file in TOML has spaces beside the sign.
+    let spaced = unquoted.strip_suffix(" = ").filter(|_| is_quoted);
+    if let Some(key) = spaced.or_else(|| unquoted.strip_suffix('=')) {
         let key = key.trim_end_matches(is_quote);
         let is_key = is_key(last_word(key), &KEYS);
         return is_key.then_some(Place::Value).or_else(|| option(key, true));

@@ -137,6 +137,9 @@ impl Redactor {
 
     /// The redacted value of a key. If the key names a secret, the whole value is replaced.
     pub fn redact_pair(&mut self, key: &str, value: &str) -> String {
+        if let Some(title) = self.title(key, value) {
+            return title.clone();
+        }
         self.learn_pair(key, value);
         let is_secret = keys::is_secret_pair(key, value) || keys::is_secret_in_list(key, value);
         match is_secret && !keys::is_absent(value) {
@@ -186,14 +189,16 @@ impl Redactor {
             let string = parsed.as_deref().unwrap_or(inside);
             let key = place.key.as_deref().unwrap_or_default();
             let is_foreign = !is_key && is_foreign(key, string);
+            let title = self.title(key, string).filter(|_| !is_key).cloned();
             let is_secret = place.string(string, is_key) && !keys::is_absent(string);
             if is_secret {
                 self.secrets.add(string, true);
                 out.push_str(SECRET);
             } else {
-                let redacted = match is_foreign {
-                    true => foreign(self, string),
-                    false => redact(self, string),
+                let redacted = match title {
+                    Some(title) => title,
+                    None if is_foreign => foreign(self, string),
+                    None => redact(self, string),
                 };
                 match (parsed.is_some(), redacted == string) {
                     (_, true) => out.push_str(inside),

@@ -55,6 +55,9 @@ const ENDS: [&str; 8] = [
     "Exit",
 ];
 
+/// Keys of this program's files whose value is the name of a scenario or a run.
+const TITLED: [&str; 3] = ["id", "name", "scenario"];
+
 /// What stands, with a number behind it, for words and names.
 const PLACEHOLDERS: [&str; 9] = [
     PLACEHOLDER,
@@ -74,6 +77,8 @@ pub(super) struct Words {
     numbers: HashMap<String, usize>,
     /// Known words that are replaced wherever they stand: names that someone chose.
     chosen: HashSet<String>,
+    /// Names of one ordinary word, each with its placeholder: replaced as the whole value of a key for names.
+    titles: HashMap<String, String>,
     /// Whether all words stay.
     are_kept: bool,
 }
@@ -159,6 +164,42 @@ impl Redactor {
         self.learn_words(name);
     }
 
+    /// Adds the name of a scenario or a run that consists of known words, and the id of the run, which may end with it.
+    /// Words that are joined are replaced wherever they stand together, one word only where names stand.
+    pub fn learn_title(&mut self, name: &str, id: &str) {
+        if self.words.are_kept || name.len() < LETTERS_MIN || words(name).count() == 0 {
+            return;
+        }
+        let redacted = self.redact(name);
+        if redacted != name {
+            return;
+        }
+        let placeholder = self.words.placeholder(name);
+        let is_one = name.chars().all(char::is_alphanumeric);
+        if !is_one {
+            self.learn_as(name, &placeholder);
+        }
+        self.learn_as(&format!("{name}.toml"), &format!("{placeholder}.toml"));
+        if let Some(stamp) = id.strip_suffix(name) {
+            self.learn_as(id, &format!("{stamp}{placeholder}"));
+        }
+        self.words.titles.insert(name.to_owned(), placeholder);
+    }
+
+    fn learn_as(&mut self, name: &str, placeholder: &str) {
+        if self.names.len() < NAMES_MAX && name.len() <= NAME_BYTES_MAX {
+            let lower = name.to_ascii_lowercase();
+            self.names.insert(lower, placeholder.to_owned());
+            self.finder = None;
+        }
+    }
+
+    /// The placeholder of a name that is the whole value of a key.
+    pub(super) fn title(&self, key: &str, value: &str) -> Option<&String> {
+        let is_of_name = TITLED.contains(&key);
+        self.words.titles.get(value).filter(|_| is_of_name)
+    }
+
     /// Adds a word, with the placeholder of the word that it is the beginning of.
     fn learn_word(&mut self, word: &str, of: &str) {
         let lower = word.to_ascii_lowercase();
@@ -190,7 +231,13 @@ impl Redactor {
         for word in words(text) {
             let name = &text[word.clone()];
             let stays = is_known(name) && !self.words.chosen.contains(name);
-            if !stays || is_name(text, word.clone()) {
+            let is_title = || {
+                let is_entry = text[..word.start].ends_with("name = \"");
+                is_entry
+                    && text[word.end..].starts_with('"')
+                    && self.words.titles.contains_key(name)
+            };
+            if !stays || is_title() || is_name(text, word.clone()) {
                 push_apart(&mut out, &text[from..word.start]);
                 push_apart(&mut out, &self.words.placeholder(&text[word.clone()]));
                 from = word.end;

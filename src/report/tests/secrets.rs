@@ -370,3 +370,51 @@ fn the_words_of_a_scenario_are_replaced_in_every_file_of_a_bundle() {
         "{written}"
     );
 }
+
+#[test]
+fn the_name_of_a_scenario_of_ordinary_words_is_in_no_file_of_a_bundle() {
+    for name in [
+        "train-data-7",
+        "large-model",
+        "network-group",
+        "data_train",
+        "google",
+        "harbor",
+    ] {
+        let run = tempfile::tempdir().expect("a folder");
+        stalled(run.path(), &Names::default());
+        let scenario = format!("name = \"{name}\"\n\n[env]\nJOB_NAME = \"{name}\"\n");
+        std::fs::write(run.path().join("scenario.toml"), scenario).expect("written");
+        let record = run.path().join("run.json");
+        let mut value: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&record).expect("read")).expect("JSON");
+        value["id"] = format!("20261120T101500Z-{name}").into();
+        value["scenario"]["name"] = name.into();
+        value["reason"] = format!("reports/20261120T101500Z-{name} is full").into();
+        value["command"] = format!("tcpxctl run {name}.toml --peer node1").into();
+        std::fs::write(&record, value.to_string()).expect("written");
+        let files = RunFiles::open(run.path()).expect("a run");
+        let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(Redactor::default()));
+        let story = gather(&files);
+        let bundled =
+            bundle(&files, &story, LogLines::Known, &mut outlet, &mut sent).expect("packed");
+        assert!(!bundled.name.contains(name), "{}", bundled.name);
+        let place = run.path().join("sent.tar.gz");
+        std::fs::write(&place, &sent).expect("written");
+        let sent = RunFiles::open(&place).expect("a bundle");
+        for file in sent.names() {
+            let bytes = sent.read(&file, 1 << 26).expect("read");
+            let text = String::from_utf8_lossy(&bytes);
+            let line = text.lines().find(|line| line.contains(name));
+            assert_eq!(line, None, "{name} in {file}");
+        }
+        let (again, verified) = (gather(&sent), verify(&sent));
+        assert!(verified.revealing.is_empty(), "{verified:#?}");
+        assert_eq!(again.windows.len(), story.windows.len());
+        assert_eq!(
+            format!("{:?}", again.outcome),
+            format!("{:?}", story.outcome)
+        );
+        assert!(again.scenario.starts_with("word"), "{}", again.scenario);
+    }
+}

@@ -46,6 +46,7 @@ pub use imported::Imported;
 pub use mesh::{Mesh, Rails, Rounds};
 pub use presets::{ElementType, PRESETS, Preset};
 pub use resolve::{Inputs, Origin, Resolved, resolve};
+pub use shipped::is_shipped;
 pub use topology::{
     Bindings, CpuSet, GpuLanes, Gpus, MappedNics, NicMap, Nics, PeerGpus, Processes, Topology,
 };

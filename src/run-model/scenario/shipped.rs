@@ -38,6 +38,11 @@ pub(super) fn text(path: &Path) -> Option<&'static str> {
     (!path.exists()).then_some(*text)
 }
 
+/// Whether a shipped scenario has this name.
+pub fn is_shipped(name: &str) -> bool {
+    SHIPPED.iter().any(|(shipped, _)| *shipped == name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
