@@ -17,7 +17,7 @@ use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{path_text, print, print_error, print_json, say};
 use super::report::{beside, keep_map, open, warn_of_revealing};
-use super::signals::interrupted;
+use super::signals::end_soon;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -130,6 +130,10 @@ pub(crate) fn write(
         Leaves::KnownLines => LogLines::Known,
         Leaves::AllLines | Leaves::AsItIs => LogLines::All,
     };
+    let stop = match signals {
+        Signals::AreForTheCaller => Arc::default(),
+        Signals::End => end_soon()?,
+    };
     let mut outlet = Outlet::of_command(!redact);
     let story = gather(files, findings_from_files);
     if let Some(redactor) = outlet.redactor() {
@@ -144,11 +148,6 @@ pub(crate) fn write(
         Path::to_owned,
     );
     let mut bundled = None;
-    // Caught only now: until here, a signal ends this process at once.
-    let stop = match signals {
-        Signals::AreForTheCaller => Arc::default(),
-        Signals::End => interrupted()?,
-    };
     tcpx_report::write_whole_unless(&out, &stop, |to| {
         bundled = Some(bundle(files, &story, lines, &mut outlet, to)?);
         Ok(())

@@ -22,7 +22,7 @@ use super::failure::{Ended, Ending, Failure};
 use super::mesh::{self, ExcludeWord};
 use super::nodes::Nodes;
 use super::output::{path_text, print, print_error, say};
-use super::signals::interrupted;
+use super::signals::{end_soon, interrupted};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -164,6 +164,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         true => vec![collected(arguments)?],
         false => open(common, &arguments.runs, &arguments.reports)?,
     };
+    end_soon()?;
     let files = runs.remove(0);
     if let Some(format) = arguments.exclude_format {
         return exclude(&files, format);

@@ -14,7 +14,7 @@
 use super::Common;
 use super::failure::{Ended, Ending, Failure};
 use super::output::{path_text, print_json, print_warning, say};
-use super::signals::interrupted;
+use super::signals::end_soon;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
@@ -69,13 +69,14 @@ pub(super) struct TracedDocument<'a> {
 }
 
 pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
+    let stop = end_soon()?;
     let trace = open(&arguments.what)?;
     let damaged = trace.damaged.iter();
     damaged.for_each(|what| print_warning(common, what, None));
     let format = arguments.format;
     let written = match &arguments.out {
         Some(out) => {
-            write_whole_unless(out, &*interrupted()?, |to| write(&trace, format, to))?;
+            write_whole_unless(out, &stop, |to| write(&trace, format, to))?;
             tell(common, arguments, &trace, out);
             return Ok(Ending::PASSED);
         }

@@ -55,7 +55,7 @@ pub use second_look::revealing;
 use short::short;
 pub use story::Story;
 pub use words::Language;
-pub use write::{WriteError, check_writable, write_whole, write_whole_unless};
+pub use write::{WriteError, check_writable, remove_unfinished, write_whole, write_whole_unless};
 
 /// Whether any worker used Google's TCPX plugin, rather than its software replacement.
 fn is_of_tcpx(story: &Story) -> bool {

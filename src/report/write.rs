@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tcpx_words::error::{NextStep, Outcome};
 
@@ -18,6 +19,37 @@ const OWN: &[u8] = b"tcpxctl";
 const HEAD: u64 = 4096;
 /// A writer has locked its file within this time.
 const LOCKED_WITHIN: Duration = Duration::from_secs(60);
+
+/// The files that this process is writing, and the names that they get.
+static UNFINISHED: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
+
+/// Removes what this process has written of files that are not complete, for a signal that ends it now, and gives their
+/// names. No file is completed any more.
+pub fn remove_unfinished() -> Vec<PathBuf> {
+    remove_unfinished_in(Path::new(""))
+}
+
+fn remove_unfinished_in(folder: &Path) -> Vec<PathBuf> {
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let removed = unfinished.extract_if(.., |(beside, _)| beside.starts_with(folder));
+    let removed = removed.map(|(beside, path)| {
+        let _ = std::fs::remove_file(beside);
+        path
+    });
+    removed.collect()
+}
+
+/// Completes a file, unless it was removed as unfinished.
+fn complete(beside: &Path, path: &Path) -> io::Result<()> {
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = unfinished.iter().position(|(known, _)| known == beside);
+    let known = known.ok_or_else(tcpx_words::input::stopped_by_signal)?;
+    let renamed = std::fs::rename(beside, path);
+    if renamed.is_ok() {
+        unfinished.swap_remove(known);
+    }
+    renamed
+}
 
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
@@ -73,8 +105,14 @@ pub fn write_whole(
         .ok_or_else(|| failed(io::Error::other("the path has no file name")))?;
     remove_abandoned(path, name);
     let beside = partial(path, name);
-    let written = write_new(&beside, write).and_then(|()| std::fs::rename(&beside, path));
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    unfinished.push((beside.clone(), path.to_owned()));
+    drop(unfinished);
+    let written = write_new(&beside, write).and_then(|()| complete(&beside, path));
     if written.is_err() {
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        unfinished.retain(|(known, _)| *known != beside);
+        drop(unfinished);
         let _ = std::fs::remove_file(&beside);
     }
     written.map_err(failed)
@@ -245,6 +283,20 @@ mod tests {
         assert!(error.to_string().contains("is unchanged"), "{error}");
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn what_a_signal_ends_leaves_no_part_of_a_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.tar.gz");
+        let written = write_whole(&path, |to| {
+            to.write_all(&[0; 1 << 19])?;
+            // Other tests write at the same time.
+            assert!(remove_unfinished_in(folder.path()).contains(&path));
+            assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
+            Ok(())
+        });
+        assert!(written.is_err() && !path.exists());
     }
 
     #[test]

@@ -419,18 +419,23 @@ struct Room {
 static ROOMS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Leaves a mark in the folders of runs whose `run.json` is not written, for readers: a second signal
-/// ends this process now.
-pub fn leave_interrupted() {
+/// ends this process now. Gives these folders.
+pub fn leave_interrupted() -> Vec<PathBuf> {
     let rooms = ROOMS.lock().unwrap_or_else(PoisonError::into_inner);
-    rooms.iter().for_each(|room| mark_interrupted(room));
+    let marked = rooms.iter().filter(|room| mark_interrupted(room));
+    marked
+        .filter_map(|room| room.parent().map(Path::to_owned))
+        .collect()
 }
 
-/// Fails if `run.json` was written into the room, or the folder is gone.
-pub(super) fn mark_interrupted(room: &Path) {
+/// Whether the folder is marked: not if `run.json` was written into the room, or the folder is gone.
+pub(super) fn mark_interrupted(room: &Path) -> bool {
     let mark = room.with_file_name(INTERRUPTED);
-    if std::fs::rename(room, &mark).is_ok() {
+    let is_marked = std::fs::rename(room, &mark).is_ok();
+    if is_marked {
         let _ = OpenOptions::new().write(true).truncate(true).open(mark);
     }
+    is_marked
 }
 
 /// Space for the pages that a file occupies beyond its bytes.
