@@ -4,7 +4,7 @@
 //! costs its reader an hour where nothing was logged before, or in a log of another process.
 #![forbid(unsafe_code)]
 
-use super::report::{LinePlace, LogReport};
+use super::report::{LinePlace, LogReport, SignatureFinding};
 
 /// Words of a cause that is in an earlier line.
 const EARLIER: [&str; 8] = [
@@ -23,6 +23,10 @@ const SUPPOSED: [&str; 4] = ["before or ", ": see ", "if an earlier", "may say w
 const WARNING: &str = "first NCCL WARN of any rank";
 /// Words of a cause that is in the innermost of NCCL's failed calls.
 const CHAIN: &str = "ends in `->";
+/// Words of causes that suppose that no line has NCCL's reason.
+const NO_REASON: &str = "NCCL_DEBUG is not set";
+/// What PyTorch writes before the last warning of NCCL.
+const LAST_ERROR: &str = "Last error: ";
 /// What is told instead.
 pub(super) const NOT_HERE: &str =
     "the reason is not in this log: it is in that of another process, or was not logged";
@@ -41,10 +45,22 @@ pub(super) fn keep(report: &mut LogReport) {
         };
         let before = finding.causes.len();
         finding.causes.retain(is_kept);
-        if finding.causes.len() < before {
+        let has_reason = has_last_error(finding);
+        if finding.causes.len() < before && !has_reason {
             finding.causes.push(NOT_HERE.to_owned());
         }
+        if has_reason || lines.has_warning {
+            let supposes = |cause: &String| cause.starts_with(NO_REASON);
+            finding.causes.retain(|cause| !supposes(cause));
+        }
     }
+}
+
+/// Whether an exception quotes the last warning of NCCL.
+fn has_last_error(finding: &SignatureFinding) -> bool {
+    let text = finding.after.as_deref();
+    let quoted = text.and_then(|text| text.rsplit_once(LAST_ERROR));
+    quoted.is_some_and(|(_, quoted)| !quoted.trim().is_empty())
 }
 
 /// The lines of a report that may tell why something failed.
@@ -122,6 +138,13 @@ mod tests {
         let both = causes(&format!("{warning}{error}"));
         assert!(both.iter().any(|cause| cause.contains(WARNING)), "{both:?}");
         assert!(both.iter().all(|cause| cause != NOT_HERE), "{both:?}");
+        let quoted = report(&format!(
+            "{error}ncclSystemError: System call failed.\nLast error:\nCall to ibv_create_cq failed with error Cannot allocate memory\n"
+        ));
+        let of_error = |one: &&SignatureFinding| one.signature == "nccl-error-text";
+        let quoted = quoted.findings.iter().find(of_error).unwrap();
+        let supposes = |cause: &&String| cause.starts_with(NO_REASON) || *cause == NOT_HERE;
+        assert_eq!(quoted.causes.iter().find(supposes), None, "{quoted:?}");
         let call = "/src/host/init.cu:7: non-zero status: 7 nvshmem setup connections failed\n";
         let first = report(call).findings.remove(0).causes;
         assert_eq!(first, [NOT_HERE]);
