@@ -34,6 +34,7 @@ pub(super) fn kind(name: &str) -> &'static str {
         () if has("socket") => "socket",
         () if has("libfabric")
             || has("-ofi-")
+            || has("nccl_ofi")
             || name.starts_with("ofi")
             || name.starts_with("efa") =>
         {
@@ -132,6 +133,8 @@ mod tests {
             ("UCX tcp_ep", "socket"),
             ("NVSHMEM libfabric", "ofi"),
             ("Gloo TCP", "socket"),
+            ("NIXL LIBFABRIC", "ofi"),
+            ("NIXL UCX", "other"),
             ("UCX srd/rdmap16s27:1", "other"),
         ] {
             assert_eq!(kind_of_library(name), expected, "{name}");
@@ -147,6 +150,7 @@ mod tests {
             ("Socket", "socket"),
             ("AWS Libfabric", "ofi"),
             ("aws-ofi-nccl", "ofi"),
+            ("nccl_ofi", "ofi"),
             ("OFI", "ofi"),
             ("IBext_v8", "ib"),
             ("gIB", "ib"),

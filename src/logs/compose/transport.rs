@@ -19,7 +19,7 @@ const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 6] = [
+const OF_OTHERS: [(&[&[u8]], &str); 8] = [
     (
         &[b"transport/p2p.c", b"P2P/IPC", b"P2P/CUMEM", b"P2P/direct"],
         OF_PEERS,
@@ -29,7 +29,7 @@ const OF_OTHERS: [(&[&[u8]], &str); 6] = [
         "shared memory within a node (SHM)",
     ),
     (
-        &[b"ncclNetPluginShim"],
+        &[b"ncclNetPluginShim", b"Unloading plugin libnccl-net"],
         "an external network plugin of NCCL, whose name no line tells",
     ),
     (
@@ -40,6 +40,14 @@ const OF_OTHERS: [(&[&[u8]], &str); 6] = [
             b"ibrc.cpp",
         ],
         "NVSHMEM's transports over InfiniBand or RoCE, which failed",
+    ),
+    (
+        &[b"misc/socket.cc", b"os/linux.cc", b"bootstrap.cc"],
+        "NCCL's own TCP sockets, over which its bootstrap goes with any network",
+    ),
+    (
+        &[b"internode_dispatch", b"internode_combine"],
+        "DeepEP's kernels between nodes, which use NVSHMEM over InfiniBand or RoCE",
     ),
     (&[b"NIXL_ERR", b"nixl"], "NIXL, which mostly uses UCX"),
     (
@@ -174,8 +182,8 @@ impl Compose<'_> {
             return (verdict, because);
         }
         let listed = list(of.keys().take(HOSTS_NAMED));
-        // Gloo moves no data of GPUs where another library does.
-        let moves = |name: &&String| !name.starts_with("Gloo ");
+        // Gloo moves no data of GPUs where another library does, and NIXL's UCX is one of UCX's own networks.
+        let moves = |name: &&String| !name.starts_with("Gloo ") && *name != "NIXL UCX";
         let others = of.keys().any(|name| moves(&name));
         let movers = of.keys().filter(|name| !others || moves(name));
         let kinds: BTreeSet<&'static str> = movers.map(|name| kind_of_library(name)).collect();
@@ -191,6 +199,10 @@ impl Compose<'_> {
                     format!("no line is of NCCL; other libraries name {listed}"),
                 )
             }
+            None if !is_of_nccl => (
+                verdict,
+                format!("no line is of NCCL; other libraries name {listed}"),
+            ),
             None => (verdict, format!("{because}; other libraries name {listed}")),
         }
     }
