@@ -13,6 +13,9 @@ const TIMEOUT: &str = "watchdog-timeout";
 /// NCCL's line on a connection that was refused until it gave up.
 const REFUSED: &str = "socket-connect-gave-up";
 
+/// Why several ranks wait in the first collective of a group, where the log may not have all of its ranks.
+const OF_FIRST: &str = "it is the first collective of its group: data do not pass between its ranks at all (peer access of the GPUs, shared memory or the network), or one rank entered the collective late or never: look for the rank without this line";
+
 /// NCCL's source in which ranks find each other.
 const BOOTSTRAP: &str = "bootstrap.cc:";
 
@@ -64,15 +67,18 @@ impl Compose<'_> {
         let is_cause =
             |one: &SignatureFinding| one.role == Role::Cause && one.severity < Severity::Warning;
         let is_first = wait.sequence <= 1 && wait.ranks.len() > 1;
-        if !is_first
-            || !self.not_waiting(&waits).is_empty()
-            || !self.tally.speakers.iter().all(waits_too)
-            || report.findings.iter().any(is_cause)
-        {
+        if !is_first || report.findings.iter().any(is_cause) {
             return;
         }
+        let are_all =
+            self.not_waiting(&waits).is_empty() && self.tally.speakers.iter().all(waits_too);
         let mut timeouts = report.findings.iter_mut();
-        if let Some(timeout) = timeouts.find(|one| one.signature == TIMEOUT) {
+        let Some(timeout) = timeouts.find(|one| one.signature == TIMEOUT) else {
+            return;
+        };
+        if !are_all {
+            timeout.causes.splice(..1, [OF_FIRST.to_owned()]);
+        } else {
             timeout.causes = vec![
                 "every rank of this log waits in this first collective, so none of them is missing: data do not pass between them, over peer access of the GPUs (ACS, an IOMMU), shared memory or the network".to_owned(),
                 "a rank whose log is not here did not enter it".to_owned(),

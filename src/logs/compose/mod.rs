@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod claims;
+mod collectives;
 mod connections;
 mod facts;
 mod hosts;
@@ -235,6 +236,8 @@ impl Compose<'_> {
         self.tell_of_sizes(&mut report.findings);
         self.tell_of_other_collective(&mut report.findings);
         self.tell_of_absent_ranks(&mut report.findings);
+        self.tell_of_group(&mut report.findings);
+        collectives::tell_of_progress(&mut report.findings);
         tell_of_launchers(&mut report.findings);
         tell_of_lost_settings(&mut report.findings);
         self.know_level(&mut report.findings);
@@ -886,8 +889,12 @@ impl Compose<'_> {
         by.into_iter().map(wait).collect()
     }
 
-    /// Ranks that do not wait. Files of one rank each tell nothing about ranks whose files are not here.
+    /// Ranks that do not wait. Files of one rank each tell nothing about ranks whose files are not here, and a group
+    /// nothing about ranks that may not be in it.
     fn not_waiting(&self, waits: &[CollectiveWait]) -> Vec<u32> {
+        if !self.wait_is_of_all() {
+            return Vec::new();
+        }
         let waiting: BTreeSet<u32> = waits.iter().flat_map(|wait| &wait.ranks).copied().collect();
         let last = waiting.last().copied().unwrap_or_default();
         let mut of_file = BTreeMap::<u32, BTreeSet<u32>>::new();

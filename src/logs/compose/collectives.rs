@@ -1,0 +1,87 @@
+//! What a collective of PyTorch that did not end is told with: its process group, and how far its ranks are.
+#![forbid(unsafe_code)]
+
+use super::{Compose, TIMEOUT, shown};
+use crate::report::SignatureFinding;
+use crate::signature::{Role, Severity};
+use crate::tally::{Group, Wait};
+use std::collections::BTreeSet;
+
+/// PyTorch's lines on how far a rank is, which it writes beside what failed.
+const PROGRESS: [&str; 3] = [
+    "watchdog-progress",
+    "watchdog-work-failed",
+    "dump-signal-own",
+];
+/// PyTorch's lines on a collective that failed.
+const FAILED: [&str; 2] = [TIMEOUT, "torch-async-exception"];
+const COMPLETED: &str = " completed ";
+/// The group of all ranks, and one whose line does not name it.
+const OF_ALL: [&[u8]; 4] = [b"", b"0", b"0(default_pg)", b"0 (default_pg)"];
+
+impl Compose<'_> {
+    /// The process group of a wait. Some releases name it only in the line behind, on how far the rank is.
+    fn group_of(&self, speaker: u32, wait: &Wait) -> Vec<u8> {
+        let groups = self.tally.progress.keys().filter_map(|key| match key {
+            (of, Group::Torch(name)) if *of == speaker && !name.is_empty() => Some(name.to_vec()),
+            _ => None,
+        });
+        let groups: BTreeSet<Vec<u8>> = groups.collect();
+        match groups.first() {
+            Some(only) if wait.group.is_empty() && groups.len() == 1 => only.clone(),
+            _ => wait.group.clone(),
+        }
+    }
+
+    /// Whether each rank that waits does so in the group of all ranks. The members of others are not known.
+    pub(super) fn wait_is_of_all(&self) -> bool {
+        let mut waits = self.tally.collectives.iter();
+        waits.all(|(speaker, (_, wait))| OF_ALL.contains(&self.group_of(*speaker, wait).as_slice()))
+    }
+
+    /// Names the process group of a collective that did not end, unless it is that of all ranks.
+    pub(super) fn tell_of_group(&self, findings: &mut [SignatureFinding]) {
+        let waits = self.tally.collectives.iter();
+        let groups: BTreeSet<Vec<u8>> = waits
+            .map(|(speaker, (_, wait))| self.group_of(*speaker, wait))
+            .collect();
+        let Some(group) = groups.first().filter(|_| groups.len() == 1) else {
+            return;
+        };
+        if OF_ALL.contains(&group.as_slice()) {
+            return;
+        }
+        let timeout = findings.iter_mut().find(|one| one.signature == TIMEOUT);
+        if let Some(timeout) = timeout {
+            timeout.meaning = format!("{}; its process group is {}", timeout.meaning, shown(group));
+        }
+    }
+}
+
+/// What PyTorch says of how far a rank is follows the collective of this rank that failed. A rank that completed none
+/// has -1, or a number that was never set.
+pub(super) fn tell_of_progress(findings: &mut [SignatureFinding]) {
+    let failed: Vec<SignatureFinding> = findings
+        .iter()
+        .filter(|one| FAILED.contains(&one.signature.as_str()) && one.severity < Severity::Warning)
+        .cloned()
+        .collect();
+    let progress = findings
+        .iter_mut()
+        .filter(|one| PROGRESS.contains(&one.signature.as_str()));
+    for finding in progress {
+        let is_own = |name: &String| failed.iter().any(|one| one.processes.contains(name));
+        if finding.processes.iter().all(is_own) {
+            finding.role = Role::Consequence;
+        }
+        let Some((head, rest)) = finding.meaning.split_once(COMPLETED) else {
+            continue;
+        };
+        let is_number = |letter: char| letter == '-' || letter.is_ascii_digit();
+        let end = rest.find(|letter| !is_number(letter));
+        let (number, tail) = rest.split_at(end.unwrap_or(rest.len()));
+        if number.parse::<u32>().is_err() {
+            finding.meaning = format!("{head}{COMPLETED}none{tail}");
+        }
+    }
+}
