@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$",
+        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$|^- (?P<function4>[A-Za-z][\w:]{2,80})(?:<[\w, ]*>)?\(\)(?: in (?P<source2>\S+):\d+)?$",
     )
 });
 /// What UCX writes for the source of a function that it does not find.
@@ -25,36 +25,50 @@ static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
 static INTERFACE: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?:P?MPI_|nccl[A-Z]|cu(?:da)?[A-Z])"));
 
+/// Functions of one transport of UCX or of NCCL: `uct_tcp_ep_am_bcopy`, `shmSendConnect`.
+static TRANSPORT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^uct_(?:tcp|rc|dc|ud|srd|cma|knem|mm|sysv|posix|cuda|gdr|rocm)_|^(?:p2p|shm|net|collNet|nvls)(?:Send|Recv)[A-Z]|^nccl(?:Ib|Net|Socket)[A-Z]",
+    )
+});
+
 /// Whether a line is a frame with a name.
 pub(super) fn is_frame(line: &[u8]) -> bool {
-    memchr::memmem::find(line, b"0x").is_some() && FRAME.is_match(line)
+    let may_be = line.starts_with(b"- ") || memchr::memmem::find(line, b"0x").is_some();
+    may_be && FRAME.is_match(line)
 }
 
-/// Where native code crashed, and the call that led there: `NBC_Progress (libmpi.so.40)`.
+/// Where native code crashed, the transport that it was in, and the call that led there: `NBC_Progress
+/// (libmpi.so.40)`.
 pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Vec<String> {
     let frames: Vec<(String, String)> = lines.filter_map(|line| frame(line)).collect();
-    let is_interface = |(function, _): &&(String, String)| INTERFACE.is_match(function.as_bytes());
-    let inner = frames.first();
-    let interface = frames.iter().find(is_interface);
-    let told = inner
-        .into_iter()
-        .chain(interface.filter(|one| Some(*one) != inner));
-    told.map(|(function, library)| match library.as_str() {
-        NO_SOURCE => function.clone(),
+    let first = |names: &Regex| {
+        frames
+            .iter()
+            .find(|(function, _)| names.is_match(function.as_bytes()))
+    };
+    let mut told: Vec<&(String, String)> = frames.first().into_iter().collect();
+    for other in [first(&TRANSPORT), first(&INTERFACE)].into_iter().flatten() {
+        if !told.iter().any(|(function, _)| *function == other.0) {
+            told.push(other);
+        }
+    }
+    let name = |(function, library): &(String, String)| match library.as_str() {
+        NO_SOURCE | "" => function.clone(),
         library => format!("{function} ({library})"),
-    })
-    .collect()
+    };
+    told.into_iter().map(name).collect()
 }
 
 /// The function and the library of a frame, unless it is of a signal.
 fn frame(line: &[u8]) -> Option<(String, String)> {
     let found = FRAME.captures(line)?;
-    let part = |names: [&str; 3]| {
+    let part = |names: [&str; 4]| {
         let found = names.iter().find_map(|name| found.name(name))?;
         Some(super::compose::shown(found.as_bytes()))
     };
-    let function = part(["function", "function2", "function3"])?;
-    let library = part(["library", "library2", "source"])?;
+    let function = part(["function", "function2", "function3", "function4"])?;
+    let library = part(["library", "library2", "source", "source2"]).unwrap_or_default();
     let library = library.rsplit('/').next()?.to_owned();
     (!OTHERS.is_match(function.as_bytes())).then_some((function, library))
 }
@@ -93,6 +107,23 @@ mod tests {
             ],
             &["solver_step", "PMPI_Comm_size (pcomm_size.c)"],
         );
-        check(&["the library a.so (b) is loaded"], &[]);
+        check(
+            &[
+                " 0 0x000000000003ebf0 __GI___sigaction()  :0",
+                " 2 0x000000000008fc91 ucp_get()  ???:0",
+                " 3 0x0000000000029b69 uct_tcp_ep_am_bcopy()  ???:0",
+            ],
+            &["ucp_get", "uct_tcp_ep_am_bcopy"],
+        );
+        check(
+            &[
+                "Backtrace points to:",
+                "- ncclAtomicRefCountDecrement<int>()",
+                "- shmSendConnect() in /build/nccl/src/transport/shm.cc:144",
+                "- ncclTransportP2pSetup()",
+            ],
+            &["ncclAtomicRefCountDecrement", "shmSendConnect (shm.cc)"],
+        );
+        check(&["the library a.so (b) is loaded", "- a list item"], &[]);
     }
 }
