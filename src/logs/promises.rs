@@ -34,6 +34,7 @@ pub(super) const NOT_HERE: &str =
 /// Takes the causes that send to lines which the log does not have out of the findings.
 pub(super) fn keep(report: &mut LogReport) {
     let lines = Lines::of(report);
+    let has_others = report.findings.len() > 1;
     for finding in &mut report.findings {
         let has_earlier = lines.has_before(&finding.first);
         let is_kept = |cause: &String| {
@@ -45,6 +46,14 @@ pub(super) fn keep(report: &mut LogReport) {
         };
         let before = finding.causes.len();
         finding.causes.retain(is_kept);
+        if has_others {
+            // Another finding may be the reason.
+            for cause in &mut finding.causes {
+                if let Some(said) = cause.strip_suffix(super::reasons::NO_MORE) {
+                    *cause = said.to_owned();
+                }
+            }
+        }
         let has_reason = has_last_error(finding);
         if finding.causes.len() < before && !has_reason {
             finding.causes.push(NOT_HERE.to_owned());

@@ -5,6 +5,7 @@ use super::ranking::is_later;
 use super::{Compose, shown};
 use crate::catalogue::Values;
 use crate::claims::RankOfJob;
+use crate::reasons::NO_KERNEL;
 use crate::report::{LinePlace, SignatureFinding};
 use crate::seen::Place;
 use crate::signature::{Role, Severity};
@@ -190,6 +191,28 @@ impl Compose<'_> {
             sample: format!("rank 0 of 1 on {}", hosts.into_iter().collect::<Vec<_>>().join(", ")),
             ..claim("ranks-alone", meaning, self.place(place, None))
         })
+    }
+
+    /// Names the kind of the GPUs, as nccl-tests lists it, where a library has no kernel for it.
+    pub(super) fn tell_of_gpu_kind(&self, findings: &mut [SignatureFinding]) {
+        let mut signatures = self.catalogue.signatures.iter();
+        let Some(number) = signatures.position(|one| one.name == OF_TESTS) else {
+            return;
+        };
+        let mut seen = self.tally.seen.iter();
+        let kind = seen.find_map(|((of, _), seen)| {
+            let is_of = *of as usize == number;
+            let values = is_of.then(|| self.catalogue.values(number, &seen.sample))?;
+            values.get("gpu").map(str::to_owned)
+        });
+        let Some(kind) = kind.filter(|kind| !kind.is_empty()) else {
+            return;
+        };
+        let has_none =
+            |one: &&mut SignatureFinding| one.causes.iter().any(|cause| cause == NO_KERNEL);
+        for finding in findings.iter_mut().filter(has_none) {
+            finding.meaning = format!("{}; the GPUs are {kind}", finding.meaning);
+        }
     }
 }
 

@@ -233,6 +233,7 @@ impl Compose<'_> {
         super::reasons::explain_waits(&mut report.findings, &report.stated);
         self.tell_of_meeting(report);
         self.tell_of_shared_memory(&mut report.findings);
+        self.tell_of_gpu_kind(&mut report.findings);
         self.tell_of_sizes(&mut report.findings);
         self.tell_of_other_collective(&mut report.findings);
         self.tell_of_absent_ranks(&mut report.findings);

@@ -18,8 +18,9 @@ mod system;
 mod vague;
 
 pub(super) use codes::words_of_system;
+pub(super) use exact::NO_KERNEL;
 pub(super) use frames::explain_traceback;
-pub(super) use own_words::{tell_of_beside, tell_own_words};
+pub(super) use own_words::{NO_MORE, tell_of_beside, tell_own_words};
 
 use crate::report::{STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING, WAITS_AT_END};
 use crate::signature::{Role, Signature};
@@ -86,8 +87,16 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
     for finding in findings {
         explain_one(finding, signatures);
         leave_to_nvshmem(finding);
+        if finding.sample.contains(HIPIFIED) {
+            finding.meaning = finding
+                .meaning
+                .replace("the CUDA runtime", "the HIP runtime");
+        }
     }
 }
+
+/// The folder of RCCL's sources, which are NCCL's in words of HIP; its warnings still say `Cuda failure`.
+const HIPIFIED: &str = "/hipify/";
 
 fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
     let name = finding.signature.as_str();

@@ -12,6 +12,9 @@ use crate::signature::{Role, Signature};
 pub(super) const OWN_WORDS: &str =
     "as the line itself says: {word}; the log gives no further reason";
 
+/// How it ends. Where the log has other findings, they may give it.
+pub(crate) const NO_MORE: &str = "; the log gives no further reason";
+
 /// The line beside an error that tells why, in its first sentence.
 pub(super) const BESIDE: &str = "beside it the log says: {word}";
 /// Shortest word with a digit, such as an address or a port, by which two lines are about one thing.

@@ -3,6 +3,10 @@
 
 use super::Reason;
 
+/// The cause where the kind of the GPU decides.
+pub(crate) const NO_KERNEL: &str =
+    "this library has no kernel for this kind of GPU: it was built for other architectures";
+
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "page not present or supervisor privilege",
@@ -18,6 +22,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         words: "failed to initialize nvml: unknown error",
         cause: "the container lost its GPUs while it ran: systemd reloaded and took the rights to its devices, or the driver was restarted",
         next: "start the container again; with cgroup v2, give the devices with --device, or set the cgroup driver of the container runtime to cgroupfs",
+    },
+    Reason {
+        words: "cuda failure*named symbol not found|cuda failure*no kernel image|cuda failure*invalid device function|cuda error: no kernel image|cuda error: named symbol not found|hip failure*invalid device function",
+        cause: NO_KERNEL,
+        next: "compare the GPU's compute capability with the architectures that NCCL or the program was built for (NVCC_GENCODE of its `make`); take a release or a build that knows this GPU",
     },
     Reason {
         words: "invalid kernel file",

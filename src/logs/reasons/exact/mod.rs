@@ -16,6 +16,7 @@ mod torch;
 
 use super::Reason;
 use aho_corasick::AhoCorasick;
+pub(crate) use cuda::NO_KERNEL;
 use memchr::memmem;
 use std::sync::LazyLock;
 

@@ -35,7 +35,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`ldd` of the library in the line, `find / -name 'libnccl.so*'` and `pip list | grep nccl` in the container; keep the release that the program was built with",
     },
     Reason {
-        words: "hipipcgetmemhandle|hipipcopenmemhandle",
+        words: "hipipcgetmemhandle|hipipcopenmemhandle|/hipify/*transport/p2p.cc:*cuda failure",
         cause: "AMD GPUs of one node cannot access each other's memory: an IOMMU without iommu=pt, a small BAR, no common root of PCIe, or separate containers",
         next: "`rocm-smi --showtopo` and `cat /proc/cmdline` on the node; NCCL_P2P_DISABLE=1 goes without it",
     },
