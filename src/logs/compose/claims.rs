@@ -96,7 +96,7 @@ impl Compose<'_> {
     }
 
     /// The host that a process's lines name, unless every host may have this name.
-    fn named_host(&self, speaker: u32) -> Option<String> {
+    pub(super) fn named_host(&self, speaker: u32) -> Option<String> {
         match self.tally.speakers.get(speaker as usize) {
             Some(Speaker::Process { host, .. }) if **host != *b"localhost" => Some(shown(host)),
             _ => None,

@@ -164,10 +164,27 @@ impl Compose<'_> {
         self.tally.has_peer_channels || self.tally.has_shared_channels
     }
 
-    /// Whether NCCL says of every communicator that it is of one node.
+    /// Whether NCCL says of every communicator that it is of one node, or all ranks of each begin on one host.
     pub(super) fn is_of_one_node(&self) -> bool {
         let nodes = &self.tally.nodes;
-        !nodes.is_empty() && nodes.values().all(|nodes| *nodes <= 1)
+        if nodes.is_empty() {
+            return self.begins_on_one_host();
+        }
+        nodes.values().all(|nodes| *nodes <= 1)
+    }
+
+    /// Whether the log has all ranks of each communicator that begins, and all are processes of one host.
+    fn begins_on_one_host(&self) -> bool {
+        let mut comms = BTreeMap::<u64, (BTreeSet<u32>, u32)>::new();
+        let mut hosts = BTreeSet::new();
+        for (of, ..) in self.tally.claims.gpus() {
+            let (seen, all) = comms.entry(of.comm_id).or_default();
+            seen.insert(of.rank);
+            *all = of.ranks;
+            hosts.insert(self.named_host(of.speaker));
+        }
+        let is_whole = |(seen, all): &(BTreeSet<u32>, u32)| seen.len() as u32 == *all;
+        hosts.len() == 1 && !hosts.contains(&None) && comms.values().all(is_whole)
     }
 
     /// The verdict with the networks of libraries beside NCCL. They are the answer only where no line is of NCCL.
