@@ -115,7 +115,7 @@ impl Traceback {
         let mut frames = if has(b"Error: Caught ") {
             Vec::new()
         } else {
-            frames_above(above)
+            frames_above(above, writer(text))
         };
         if frames.is_empty() {
             frames = frames_below(text, below);
@@ -151,6 +151,10 @@ impl Traceback {
         let others = [&self.zero, &self.writes].into_iter().chain(parts);
         let others = others.flatten();
         frames.sum::<usize>() + others.map(Vec::len).sum::<usize>()
+    }
+
+    pub(super) fn has_frames(&self) -> bool {
+        !self.frames.is_empty()
     }
 
     /// The error with which the message ends.
@@ -401,13 +405,35 @@ pub(super) fn is_frame(line: &[u8]) -> bool {
     Frame::of(line).is_some()
 }
 
-/// The frames of the traceback that ends above the end of a text, innermost first.
-fn frames_above(text: &[u8]) -> Vec<Frame> {
+/// The prefix of a line that tells its process: of processes that write at once, the lines of a traceback are among
+/// those of others.
+fn writer(line: &[u8]) -> &[u8] {
+    let end = match line.first() {
+        Some(b'(') => memchr::memchr(b')', line),
+        Some(b'[') => memchr::memchr(b']', line),
+        _ => None,
+    };
+    let Some(end) = end else { return b"" };
+    let (prefix, inside) = (&line[..=end], &line[1..end]);
+    let names_rank = inside.strip_prefix(b"rank").unwrap_or(inside);
+    let is_rank = line.starts_with(b"[rank") && names_rank.iter().all(u8::is_ascii_digit);
+    let is_of_mpi = line[end + 1..].starts_with(b"<std");
+    if is_rank || is_of_mpi || memchr::memmem::find(inside, b"pid=").is_some() {
+        prefix
+    } else {
+        b""
+    }
+}
+
+/// The frames of the traceback of a writer that ends above the end of a text, innermost first.
+fn frames_above(text: &[u8], writer: &[u8]) -> Vec<Frame> {
     let text = &text[text.len().saturating_sub(WITHIN)..];
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let (mut frames, mut below): (Vec<Frame>, &[u8]) = (Vec::new(), b"");
     let mut gap = 0;
-    for (number, line) in text.rsplit(|byte| *byte == b'\n').enumerate() {
+    let lines = text.rsplit(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| line.starts_with(writer));
+    for (number, line) in lines.enumerate() {
         gap += usize::from(!is_source(line));
         if let Some(mut frame) = Frame::of(line) {
             frame.code = code(line, below);

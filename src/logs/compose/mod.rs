@@ -549,7 +549,19 @@ impl Compose<'_> {
         if !signature.severity.is_finding() || signature.file.is_some() {
             return finding;
         }
+        // The frames of another process tell the place where the first one has none.
         let frames = first.and_then(|seen| seen.traceback.as_deref());
+        let has_frames = |seen: &&SeenLines| {
+            let frames = seen.traceback.as_deref();
+            frames.is_some_and(super::traceback::Traceback::has_frames)
+        };
+        let other = || seen().filter(has_frames).min_by_key(|seen| seen.first);
+        let frames = match frames {
+            Some(frames) if !frames.has_frames() => other()
+                .and_then(|seen| seen.traceback.as_deref())
+                .or(Some(frames)),
+            frames => frames,
+        };
         let finding = match frames.and_then(|frames| frames.rest()) {
             Some(rest) => SignatureFinding {
                 meaning: format!("{} {rest}", finding.meaning),
