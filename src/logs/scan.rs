@@ -650,6 +650,8 @@ impl Counter<'_> {
                         rank: member.rank,
                         ranks: member.ranks,
                     };
+                    let ranks = Some(u64::from(of.ranks)).filter(|ranks| *ranks > 0);
+                    self.tally.most_ranks = self.tally.most_ranks.max(ranks);
                     self.tally.claims.gpu(of, line.place, bus);
                 }
             }

@@ -32,11 +32,15 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
         let is_alone = files.len() <= 1
             && compose.tally.init_complete.is_empty()
             && report.findings.is_empty();
-        let (cut, mut waits) = waits(compose, &report.findings)
+        let (cut, mut waits): (Vec<_>, Vec<_>) = waits(compose, &report.findings)
             .into_iter()
             .partition(|one| {
                 is_alone && one.signature == UNFINISHED_NCCL_INIT && !lasts(compose, one)
             });
+        // A communicator of one rank waits for no other.
+        waits.retain(|one| {
+            one.signature != UNFINISHED_NCCL_INIT || compose.tally.most_ranks != Some(1)
+        });
         report.findings.append(&mut waits);
         report.seen.extend(cut.into_iter().map(as_info));
     }

@@ -205,6 +205,14 @@ pub(super) fn nics(line: &[u8], is_of_socket: bool) -> Option<String> {
         .then(|| nics.join(" and "))
 }
 
+static SOCKETS: LazyLock<Regex> = LazyLock::new(|| regex(r"Using \[0\](?P<nic>[^\s<]+)"));
+
+/// The interface of a process's line on its sockets, which is that of its bootstrap too.
+pub(super) fn socket_nic(line: &[u8]) -> Option<String> {
+    let found = SOCKETS.captures(line)?;
+    Some(format!("this node uses {}", super::shown(&found["nic"])))
+}
+
 /// The value that a command beside the lines gives a variable: `NCCL_SOCKET_IFNAME=eth1 python train.py`.
 pub(super) fn assigned(variable: &str, lines: &[&SeenLines]) -> Option<String> {
     let mut near = lines.iter().flat_map(|seen| seen.near_lines());

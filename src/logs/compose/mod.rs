@@ -96,6 +96,8 @@ fn shown_whole(text: &[u8]) -> String {
 
 /// NCCL's line on the RDMA devices and the interface that it uses.
 const NICS_USED: &str = "nccl-ib-used";
+/// NCCL's line on the interfaces of its sockets.
+const SOCKETS_USED: &str = "nccl-socket-fallback";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
@@ -589,20 +591,22 @@ impl Compose<'_> {
         if !(is_of_socket || is_of_verbs) {
             return None;
         }
-        let signatures = self.catalogue.signatures.iter();
-        let number = signatures
-            .zip(0_u32..)
-            .find(|(one, _)| one.name == NICS_USED)?
-            .1;
-        let of_host = || {
-            let all = self.tally.seen.iter();
-            let of = all.filter(|((one, other), _)| {
-                *one == number && self.host(*other) == self.host(speaker)
-            });
-            of.map(|(_, seen)| seen).min_by_key(|seen| seen.first)
+        let sample = |name: &str| {
+            let mut signatures = self.catalogue.signatures.iter().zip(0_u32..);
+            let number = signatures.find(|(one, _)| one.name == name)?.1;
+            let of_host = || {
+                let all = self.tally.seen.iter();
+                let of = all.filter(|((one, other), _)| {
+                    *one == number && self.host(*other) == self.host(speaker)
+                });
+                of.map(|(_, seen)| seen).min_by_key(|seen| seen.first)
+            };
+            let seen = self.tally.seen.get(&(number, speaker)).or_else(of_host)?;
+            Some(&seen.sample)
         };
-        let seen = self.tally.seen.get(&(number, speaker)).or_else(of_host)?;
-        facts::nics(&seen.sample, is_of_socket)
+        let of_verbs = sample(NICS_USED).and_then(|line| facts::nics(line, is_of_socket));
+        let of_sockets = || facts::socket_nic(sample(SOCKETS_USED)?);
+        of_verbs.or_else(|| of_sockets().filter(|_| is_of_socket))
     }
 
     /// The rank that a process has in every communicator of NCCL that it made.
