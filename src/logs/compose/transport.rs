@@ -19,7 +19,7 @@ const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 8] = [
+const OF_OTHERS: [(&[&[u8]], &str); 9] = [
     (
         &[b"transport/p2p.c", b"P2P/IPC", b"P2P/CUMEM", b"P2P/direct"],
         OF_PEERS,
@@ -40,6 +40,15 @@ const OF_OTHERS: [(&[&[u8]], &str); 8] = [
             b"ibrc.cpp",
         ],
         "NVSHMEM's transports over InfiniBand or RoCE, which failed",
+    ),
+    (
+        &[
+            b"mm_posix.c:",
+            b"mm_sysv.c:",
+            b"mm_ep.c:",
+            b"UCX  ERROR shmget(",
+        ],
+        "UCX's shared memory within a node",
     ),
     (
         &[b"misc/socket.cc", b"os/linux.cc", b"bootstrap.cc"],
