@@ -49,7 +49,7 @@ static OF_ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\breturned (?P<value>\d+)\b|\b(?:RC|rc|ret(?:code)?|errno|vendor err|vend)[:= ]+-?(?P<value2>(?:0x)?[0-9a-f]+)\b|\bUnknown error (?P<value3>-?\d+)".to_owned(),
         r"\b\w+\(\) failed: (?P<value>[A-Z][a-z]+(?: [A-Za-z]+){0,5})".to_owned(),
         r"\bport (?P<value>\d{2,5})\b".to_owned(),
-        r"\bError: (?P<value>\d+)\b".to_owned(),
+        r"\bError: (?:(?P<value>\d+)\b|(?P<value2>[A-Z][a-z]+(?: [A-Za-z]+){1,8})\.)".to_owned(),
         r"\bafter (?P<value>\d+) (?:attempts|retries)\b|\bretry count \((?P<value2>\d+)\)|\bfamily (?P<value3>\d+)\b".to_owned(),
         r"\bpid='?(?P<value>\d+)'?, name=[^,\s]+|\baddress \(?(?P<value2>0x[0-9a-f]+|nil)\b|\bwqe\[\d+\]: (?P<value3>\w+)".to_owned(),
         r#"(?:^|[\s'"`=(\[])(?P<value>/(?:[\w.@+%-]+/)+[\w.@+%-]*\w)(?:['"`)\],;]|:? |:?$)"#.to_owned(),

@@ -55,6 +55,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "read the peer's log of the same moment; `fi_pingpong` between the two nodes over the same provider; the fabric's own state of the two ports",
     },
     Reason {
+        words: "net/ofi*completed with error*inappropriate ioctl|net/ofi*completed with error*function not implemented|net/ofi*completed with error*operation not supported",
+        cause: "the provider or its driver refuses the request: libfabric in the container does not fit the driver of the host, or it cannot send this kind of memory",
+        next: "compare `fi_info --version` and the provider in the container with the host's; try once with NCCL_NET_GDR_LEVEL=0, which sends no memory of GPUs directly",
+    },
+    Reason {
         words: "operation with null context completed with error|net/ofi*completed with error|net/ofi*rc: -1*unresponsive",
         cause: "a request of EFA failed: the security group does not allow all traffic within itself, the interfaces are of different subnets, or the peer has ended",
         next: "the security group must allow all traffic in and out to itself; `fi_pingpong -p efa` between the two nodes; the peer's log of the same time",
