@@ -476,7 +476,9 @@ fn kept(mut frames: Vec<Frame>) -> Vec<Frame> {
 /// ends with another exception, such as that of a launcher.
 fn frames_below(exception: &[u8], below: &[u8]) -> Vec<Frame> {
     let below = &below[..below.len().min(WITHIN)];
-    let mut lines = below.split(|byte| *byte == b'\n').peekable();
+    let writer = writer(exception);
+    let lines = below.split(|byte| *byte == b'\n');
+    let mut lines = lines.filter(|line| line.starts_with(writer)).peekable();
     let (mut frames, mut gap) = (Vec::new(), 0);
     while let Some(line) = lines.next() {
         if let Some(mut frame) = Frame::of(line) {
