@@ -4,6 +4,7 @@
 use super::any_of::AnyOf;
 use super::below::{self, BelowText};
 use super::fields::Polls;
+use super::shape::record_at;
 use super::traceback::Traceback;
 use memchr::memmem::Finder;
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,16 +142,31 @@ pub(super) struct Around<'a> {
     pub end: usize,
 }
 
+/// The rank of a line as `--rank` selects it.
+fn rank(line: &[u8]) -> Option<u32> {
+    let (record, ..) = record_at(line, line.len());
+    record.rank().or(record.gpu())
+}
+
 impl Around<'_> {
+    /// Whether a line is not empty, and of the same rank as far as both lines have one: a launcher mixes
+    /// what ranks write.
+    fn is_beside(&self) -> impl Fn(&&[u8]) -> bool {
+        let own = self.block.get(self.start..self.end).and_then(rank);
+        let is_of_rank =
+            move |line: &[u8]| own.is_none() || rank(line).is_none_or(|one| Some(one) == own);
+        move |line| !line.trim_ascii().is_empty() && is_of_rank(line)
+    }
+
     /// The lines beside it, nearest first: those behind it, and then those before it.
     fn near(&self, is_opened: bool) -> Vec<Vec<u8>> {
-        let has_text = |line: &&[u8]| !line.trim_ascii().is_empty();
+        let is_beside = self.is_beside();
         let before = self.block.get(..self.start).unwrap_or_default();
         let before = &before[before.len().saturating_sub(CONTEXT_WITHIN)..];
         let after = self.block.get(self.end..).unwrap_or_default();
         let after = &after[..after.len().min(CONTEXT_WITHIN)];
-        let after = after.split(|byte| *byte == b'\n').filter(has_text);
-        let before = before.rsplit(|byte| *byte == b'\n').filter(has_text);
+        let after = after.split(|byte| *byte == b'\n').filter(&is_beside);
+        let before = before.rsplit(|byte| *byte == b'\n').filter(&is_beside);
         let (behind, ahead) = if is_opened {
             (OPENED_LINES, 0)
         } else {
@@ -177,12 +193,12 @@ impl Around<'_> {
     /// The lines before it, and the one behind it, as far as the block has them.
     pub(super) fn lines(&self) -> Context {
         let cut = |line: &[u8]| cut(line.trim_ascii_end(), CONTEXT_BYTES);
-        let has_text = |line: &&[u8]| !line.trim_ascii().is_empty();
+        let is_beside = self.is_beside();
         let before = self.block.get(..self.start).unwrap_or_default();
         let before =
             before[before.len().saturating_sub(CONTEXT_WITHIN)..].rsplit(|byte| *byte == b'\n');
         let mut before: Vec<Vec<u8>> = before
-            .filter(has_text)
+            .filter(&is_beside)
             .take(CONTEXT_BEFORE)
             .map(cut)
             .collect();
@@ -191,7 +207,7 @@ impl Around<'_> {
         let after = after[..after.len().min(CONTEXT_WITHIN)].split(|byte| *byte == b'\n');
         Context {
             before,
-            after: after.into_iter().find(has_text).map(cut),
+            after: after.into_iter().find(&is_beside).map(cut),
         }
     }
 }

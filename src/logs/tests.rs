@@ -570,6 +570,28 @@ fn without_a_launcher_s_prefix_a_rank_is_the_gpu_in_nccl_s_header() {
 }
 
 #[test]
+fn a_line_of_another_rank_is_no_cause() {
+    let (refused, failed) = (
+        "f:1 NCCL WARN socketStartConnect: Connect to 10.0.0.226<34000> failed : Connection refused",
+        "NCCL WARN ncclNet setup with 10.0.0.226<34000> failed",
+    );
+    let causes = |one: &str, other: &str| {
+        let text = format!("{one}{refused}\n{other}{failed}\n");
+        let filter = LogFilter {
+            rank: Some(3),
+            ..LogFilter::default()
+        };
+        let report = read_with(text.as_bytes(), &filter);
+        let [found] = &report.findings[..] else {
+            panic!("{:?}", report.findings);
+        };
+        found.meaning.contains("beside it")
+    };
+    assert!(!causes("1: a:71:79 [0] ", "3: b:71:79 [0] "));
+    assert!(!causes("a:71:79 [1] ", "a:73:79 [3] "));
+}
+
+#[test]
 fn a_finding_of_glog_s_lines_has_a_time() {
     let text = "E0814 01:57:12.984417 71 daemon.cc:12] CUDA error: out of memory\n";
     let report = read(text.as_bytes());
