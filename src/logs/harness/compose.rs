@@ -54,7 +54,7 @@ impl Harness {
             .max();
         let sides: Vec<Side<'_>> = (0..)
             .zip(&known)
-            .map(|(index, one)| one.side(index, findings))
+            .map(|(index, one)| one.side(index, findings, last_us))
             .collect();
         Some(HarnessReport {
             verdicts: verdicts(&sides),
@@ -87,7 +87,12 @@ impl<'a> Known<'a> {
         }
     }
 
-    fn side<'b>(&'b self, index: usize, findings: &'b [SignatureFinding]) -> Side<'b> {
+    fn side<'b>(
+        &'b self,
+        index: usize,
+        findings: &'b [SignatureFinding],
+        last_us: Option<i64>,
+    ) -> Side<'b> {
         let ends_at = self.program.ends_at.unwrap_or(u64::MAX);
         let is_within = |one: &SignatureFinding| {
             one.last.line >= self.program.begins_at && one.first.line <= ends_at
@@ -111,7 +116,13 @@ impl<'a> Known<'a> {
             file: self.file,
             program: &self.program,
             causes: causes.collect(),
+            silent_us: self.silent_us(last_us),
         }
+    }
+
+    fn silent_us(&self, last_us: Option<i64>) -> Option<i64> {
+        let (all, own) = last_us.zip(self.program.last.time_us)?;
+        Some(all.saturating_sub(own))
     }
 
     fn name(&self) -> String {
@@ -131,9 +142,6 @@ impl<'a> Known<'a> {
 
     fn row(&self, last_us: Option<i64>) -> HarnessProgram {
         let program = &self.program;
-        let silent_us = last_us
-            .zip(program.last.time_us)
-            .map(|(all, own)| all.saturating_sub(own));
         HarnessProgram {
             name: self.name(),
             file: self.file.to_owned(),
@@ -147,7 +155,7 @@ impl<'a> Known<'a> {
                 at: program.last.time_us.and_then(time::shown),
             },
             last_text: shown(&program.last.text),
-            silent_seconds: silent_us.map(|us| us as f64 / 1e6),
+            silent_seconds: self.silent_us(last_us).map(|us| us as f64 / 1e6),
             iterations: HarnessIterations {
                 wanted: program.iterations_wanted,
                 begun: program.begun,

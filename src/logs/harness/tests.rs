@@ -210,7 +210,11 @@ fn joined_logs_of_several_gpus_have_a_program_and_results_for_each() {
 fn a_program_is_silent_while_other_lines_of_its_file_go_on() {
     let text = "2026-11-20T12:00:00Z [DEBUG][SlidingWindow] tcpx_test: chunk_idx=0 rc=0 done=0 size=0 is_recv=1\n\
         2026-11-20T12:06:41Z node0:71:79 [0] NCCL INFO NET/GPUDirectTCPX : nsocks per thread -2 invalid, restore to default.\n";
-    assert_eq!(harness(text).programs[0].silent_seconds, Some(401.0));
+    let report = harness(text);
+    assert_eq!(report.programs[0].silent_seconds, Some(401.0));
+    let because = &report.verdicts[0].because;
+    let silence = "server: it says nothing in the last 401 s, and other lines go on";
+    assert!(because.iter().any(|fact| fact == silence), "{because:?}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub(super) const TESTS_LOGGED: u64 = 50;
 /// A rate that no NIC of these machines carries, in 10^9 bytes per second.
 pub(super) const TOO_FAST: f64 = 25.0;
 
+/// Shortest silence that a verdict tells.
+const SILENT_MIN_US: i64 = 1_000_000;
+
 const EVERY_CHANNEL: &str = "test the oldest request of this and of every other channel after each post \
     (progress_channel, not blocking), not only when a window is full: a plugin moves data inside test alone, and only \
     for the comm that is tested";
@@ -40,6 +43,8 @@ pub(super) struct Side<'a> {
     pub program: &'a Program,
     /// Failures that lines of the plugin, of NCCL or of CUDA name in the same file.
     pub causes: Vec<&'a SignatureFinding>,
+    /// From its last line to the last line of all.
+    pub silent_us: Option<i64>,
 }
 
 impl Side<'_> {
@@ -49,6 +54,15 @@ impl Side<'_> {
             .iter()
             .filter(|one| one.severity == Severity::Fatal);
         causes.next().copied()
+    }
+
+    /// That others go on, which shows that the log was not copied at this end's last line.
+    fn silence(&self) -> Option<String> {
+        let seconds = self.silent_us.filter(|us| *us >= SILENT_MIN_US)? / 1_000_000;
+        let name = name(self.program);
+        Some(format!(
+            "{name}: it says nothing in the last {seconds} s, and other lines go on"
+        ))
     }
 
     pub(super) fn has(&self, signature: &str) -> bool {
@@ -135,12 +149,16 @@ impl Case {
         {
             cannot_tell.push("how long it has waited, or whether the log was copied while it ran: its lines have no time".to_owned());
         }
+        let mut because: Vec<String> = sides.iter().flat_map(|side| facts(side)).collect();
+        if self.state == HarnessState::Waits {
+            because.extend(sides.iter().filter_map(|side| side.silence()));
+        }
         HarnessVerdict {
             condition: self.condition,
             state: self.state,
             programs: sides.iter().map(|side| side.index).collect(),
             summary: self.summary,
-            because: sides.iter().flat_map(|side| facts(side)).collect(),
+            because,
             turn: self.turn,
             next_steps: self.next,
             cannot_tell,
