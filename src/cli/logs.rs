@@ -48,6 +48,7 @@ use super::signals::interrupted;
 use super::{logs_harness, logs_text};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use tcpx_logs::{
@@ -309,9 +310,9 @@ fn tell(
     common: &Common,
     harness: &HarnessReport,
     is_quiet: bool,
-    told: &mut Vec<(&'static str, Vec<usize>)>,
+    told: &mut Vec<(Cow<'static, str>, Vec<usize>)>,
 ) {
-    let key = |one: &HarnessVerdict| (one.condition, one.programs.clone());
+    let key = |one: &HarnessVerdict| (one.condition.clone(), one.programs.clone());
     told.retain(|known| harness.verdicts.iter().any(|one| key(one) == *known));
     for one in &harness.verdicts {
         let is_settled = is_quiet || one.state != HarnessState::Waits;

@@ -4,7 +4,7 @@
 use super::output::Columns;
 use std::fmt::Write;
 use tcpx_logs::{HarnessProgram, HarnessReport, HarnessResult, HarnessState, HarnessVerdict};
-use tcpx_words::units::ByteCount;
+use tcpx_report::columns::{PROGRAMS_NOTE, programs as programs_table};
 
 /// Rows of a table without `--verbose`.
 const ROWS: usize = 20;
@@ -85,7 +85,7 @@ fn programs(programs: &[HarnessProgram], rows: usize, text: &mut String) {
         });
         columns.row([
             one.name.clone(),
-            one.phase.to_owned(),
+            one.phase.to_string(),
             iterations(one),
             some(one.posted),
             some(one.done),
@@ -134,46 +134,13 @@ fn window(program: &HarnessProgram) -> String {
 }
 
 fn results(results: &[HarnessResult], rows: usize, text: &mut String) {
-    if results.is_empty() {
+    let Some(table) = programs_table(results) else {
         return;
-    }
-    text.push_str("# results : GB/s are 10^9 bytes per second, without the first iteration; \"printed\" is the program's own mean, in GiB/s\n");
-    let header = [
-        "role",
-        "gpu",
-        "size",
-        "iterations",
-        "first ms",
-        "median ms",
-        "GB/s",
-        "printed",
-        "note",
-    ];
-    let mut columns = Columns::new(&header);
-    let mut sorted: Vec<&HarnessResult> = results.iter().collect();
-    sorted.sort_by_key(|one| (one.gpu, one.role, one.program));
-    let number = |number: Option<f64>, digits: usize| {
-        number.map_or_else(|| "-".to_owned(), |number| format!("{number:.digits$}"))
     };
-    for one in sorted.into_iter().take(rows) {
-        columns.row([
-            one.role.map_or("-", |role| role.name()).to_owned(),
-            one.gpu
-                .map_or_else(|| "-".to_owned(), |gpu| gpu.to_string()),
-            one.bytes
-                .map_or_else(|| "-".to_owned(), |bytes| ByteCount(bytes).to_string()),
-            one.wanted.map_or_else(
-                || some(one.iterations),
-                |wanted| format!("{} of {wanted}", one.iterations),
-            ),
-            number(one.first_ms, 1),
-            number(one.median_ms, 3),
-            number(one.gb_per_s, 3),
-            number(one.printed, 2),
-            one.wrong
-                .map_or_else(String::new, |wrong| format!("wrong: {wrong}")),
-        ]);
-    }
+    let _ = writeln!(text, "# results : {PROGRAMS_NOTE}");
+    let mut columns = Columns::new(&table.heads);
+    let shown = table.rows.into_iter().take(rows);
+    shown.for_each(|row| columns.row(row));
     text.push_str(&columns.render());
     more(results.len(), rows, "results", text);
 }

@@ -4,7 +4,7 @@
 use super::fields::Polls;
 use super::input::InputProblem;
 use super::signature::{OwnSignature, Phase, Role, Severity};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Everything found in the logs.
@@ -215,7 +215,7 @@ impl PollRate {
 }
 
 /// The place of a line.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LinePlace {
     /// Path of the file.
     pub file: String,

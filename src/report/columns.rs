@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use tcpx_logs::HarnessResult;
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::ids::Names;
 use tcpx_run_model::kv_plan::KvPlan;
@@ -13,6 +14,7 @@ use tcpx_run_model::latencies::Latencies;
 use tcpx_run_model::record::{ChannelRecord, KvRecord, NodeSum, PartRates, Sums, TransferRecord};
 use tcpx_run_model::scenario::{Traffic, Transfer};
 use tcpx_words::side::Side;
+use tcpx_words::units::ByteCount;
 
 /// Where a table is shown, which decides its columns and their heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,6 +315,46 @@ impl<F> Column<F> {
         }
     }
 }
+
+type ProgramColumn = Column<fn(&HarnessResult) -> String>;
+
+const PROGRAMS: &[ProgramColumn] = &[
+    words(in_report("role", |row| {
+        row.role.map_or(NOTHING, |role| role.name()).to_owned()
+    })),
+    in_report("gpu", |row| or_dash(row.gpu)),
+    in_report("size", |row| or_dash(row.bytes.map(ByteCount))),
+    in_report("iterations", |row| match (row.wanted, row.iterations) {
+        (Some(wanted), iterations) => format!("{iterations} of {wanted}"),
+        (None, 0) => NOTHING.to_owned(),
+        (None, iterations) => iterations.to_string(),
+    }),
+    in_report("first ms", |row| or_nothing(row.first_ms, 1)),
+    in_report("median ms", |row| or_nothing(row.median_ms, 3)),
+    in_report("GB/s", |row| or_nothing(row.gb_per_s, 3)),
+    in_report("printed", |row| or_nothing(row.printed, 2)),
+    words(in_report("note", |row| {
+        let wrong = row.wrong.as_ref();
+        wrong.map_or_else(String::new, |wrong| format!("wrong: {wrong}"))
+    })),
+];
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
+}
+
+/// The results of programs that drive the plugin themselves: by GPU, and by role.
+pub fn programs(results: &[HarnessResult]) -> Option<TextTable> {
+    let mut sorted: Vec<&HarnessResult> = results.iter().collect();
+    sorted.sort_by_key(|one| (one.gpu, one.role, one.program));
+    let table = table(PROGRAMS, TablePlace::Report, sorted.len(), |column, row| {
+        (column.cell)(sorted[row])
+    });
+    (!results.is_empty()).then_some(table)
+}
+
+/// What the table of such results shows.
+pub const PROGRAMS_NOTE: &str = "GB/s are 10^9 bytes per second, without the first iteration; \"printed\" is the program's own mean, in GiB/s";
 
 /// The results table.
 pub fn results<'a>(place: TablePlace, rows: impl IntoIterator<Item = ResultRow<'a>>) -> TextTable {

@@ -147,7 +147,7 @@ impl<'a> Known<'a> {
             file: self.file.to_owned(),
             role: program.role,
             gpu: program.gpu,
-            phase: phase(program),
+            phase: phase(program).into(),
             lines: program.lines,
             last: LinePlace {
                 file: self.file.to_owned(),
@@ -297,7 +297,7 @@ fn results(index: usize, program: &Program) -> Vec<HarnessResult> {
             gb_per_s,
             samples_gb_per_s: one.gb_per_s.map_or(rates, |rate| vec![rate]),
             printed: one.mean.and_then(|(.., rate)| rate),
-            wrong,
+            wrong: wrong.map(Into::into),
         }
     };
     program.results.all.iter().map(row).collect()

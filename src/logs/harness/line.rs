@@ -7,10 +7,10 @@
 use super::readers::{READERS, Reader, role};
 use super::text::Text;
 use crate::shape::Span;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The end of the transfer that a program is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HarnessRole {
     /// Receives: `server`.

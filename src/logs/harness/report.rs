@@ -4,10 +4,11 @@
 use super::super::report::LinePlace;
 use super::super::signature::Severity;
 use super::line::HarnessRole;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// The programs, their results, and what they come to.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HarnessReport {
     /// One for each pair of ends, and for each end without its peer.
     pub verdicts: Vec<HarnessVerdict>,
@@ -18,7 +19,7 @@ pub struct HarnessReport {
 }
 
 /// Where the log of a program leaves it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HarnessState {
     /// A call failed, or the peer was lost.
@@ -54,10 +55,10 @@ impl HarnessState {
 }
 
 /// What the lines of one end, or of both, come to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HarnessVerdict {
     /// A stable name.
-    pub condition: &'static str,
+    pub condition: Cow<'static, str>,
     /// The state of the programs.
     pub state: HarnessState,
     /// Indices in `programs`.
@@ -75,7 +76,7 @@ pub struct HarnessVerdict {
 }
 
 /// One end of one process.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HarnessProgram {
     /// The file, the rank, the end and the GPU.
     pub name: String,
@@ -87,7 +88,7 @@ pub struct HarnessProgram {
     pub gpu: Option<u32>,
     /// `starting`, `bootstrap`, `listen`, `accept`, `connect`, `register`, `ready`, `post`, `drain`, `between`
     /// (iterations), `measuring` (rates without iterations) or `done`.
-    pub phase: &'static str,
+    pub phase: Cow<'static, str>,
     /// Number of its lines.
     pub lines: u64,
     /// Its last line.
@@ -111,7 +112,7 @@ pub struct HarnessProgram {
 }
 
 /// Iterations of a program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HarnessIterations {
     /// As the program was told.
     pub wanted: Option<u64>,
@@ -124,7 +125,7 @@ pub struct HarnessIterations {
 }
 
 /// Logged calls of `test`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HarnessTests {
     /// Number of lines.
     pub logged: u64,
@@ -139,7 +140,7 @@ pub struct HarnessTests {
 }
 
 /// One channel of a program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HarnessChannel {
     /// The GPU, if lines name it.
     pub gpu: Option<u32>,
@@ -158,7 +159,7 @@ pub struct HarnessChannel {
 }
 
 /// The result of a run of iterations, or of one message size.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HarnessResult {
     /// Index in `programs`.
     pub program: usize,
@@ -183,5 +184,5 @@ pub struct HarnessResult {
     /// The program's own mean rate as it prints it: 2^30 bytes per second, called GB/s.
     pub printed: Option<f64>,
     /// Why the rate is wrong.
-    pub wrong: Option<&'static str>,
+    pub wrong: Option<Cow<'static, str>>,
 }

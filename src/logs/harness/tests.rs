@@ -91,7 +91,7 @@ fn each_way_to_be_stuck_has_its_verdict() {
         let verdict = &harness.verdicts[0];
         let of = |verdict: &HarnessVerdict| {
             (
-                verdict.condition.to_owned(),
+                verdict.condition.to_string(),
                 verdict.state.name().to_owned(),
                 verdict.turn.map(|role| role.name().to_owned()),
             )
@@ -111,7 +111,7 @@ fn each_way_to_be_stuck_has_its_verdict() {
         for words in &case.omits {
             assert!(!all.contains(words), "{}: {words:?} in\n{all}", case.name);
         }
-        let wrong = harness.results.iter().find_map(|one| one.wrong);
+        let wrong = harness.results.iter().find_map(|one| one.wrong.as_deref());
         assert_eq!(wrong, case.wrong.as_deref(), "{}", case.name);
     }
 }
@@ -265,7 +265,7 @@ fn a_log_of_many_blocks_and_threads_is_read_in_order() {
     let report = harness(&text);
     let program = &report.programs[0];
     assert_eq!(
-        (program.posted, program.phase, program.last.line),
+        (program.posted, &*program.phase, program.last.line),
         (40_000, "drain", 120_002)
     );
     let posted: Vec<u64> = program.channels.iter().map(|one| one.posted).collect();
@@ -386,7 +386,7 @@ fn a_benchmark_of_uccl_is_followed_from_its_start_to_its_end() {
         let report = harness(text);
         let verdict = &report.verdicts[0];
         assert_eq!(
-            (verdict.condition, verdict.state),
+            (&*verdict.condition, verdict.state),
             (condition, state),
             "{text}"
         );

@@ -154,7 +154,7 @@ impl Case {
             because.extend(sides.iter().filter_map(|side| side.silence()));
         }
         HarnessVerdict {
-            condition: self.condition,
+            condition: self.condition.into(),
             state: self.state,
             programs: sides.iter().map(|side| side.index).collect(),
             summary: self.summary,

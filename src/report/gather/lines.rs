@@ -141,7 +141,7 @@ fn verdicts(harness: &HarnessReport) -> impl Iterator<Item = (u8, LogFinding)> {
             .next()?;
         let steps = (!verdict.next_steps.is_empty()).then(|| verdict.next_steps.join("; "));
         let found = LogFinding {
-            signature: verdict.condition.to_owned(),
+            signature: verdict.condition.to_string(),
             severity,
             count: program.lines,
             meaning: verdict.summary.clone(),
