@@ -8,6 +8,7 @@ use crate::columns::{Asked, ResultRow};
 use crate::words::Language;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_logs::{HarnessReport, HarnessResult, HarnessState};
 use tcpx_run_model::counters::LatencyUs;
 use tcpx_run_model::finding::{Finding, Subject};
 use tcpx_run_model::ids::{Lane, Names, NodeId, NodeIntro, PairId, PairIntro, Rail, WorkerId};
@@ -75,6 +76,9 @@ pub struct Story {
     /// The rates of a mesh, and what they say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mesh: Option<StoryMesh>,
+    /// Programs that drive the plugin themselves, by their logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) harness: Option<HarnessReport>,
     /// Most severe first.
     pub(crate) findings: Vec<Finding>,
     /// The time axis that `series` is divided by.
@@ -174,6 +178,18 @@ pub(crate) struct StoryMesh {
 }
 
 impl Story {
+    /// What the worst of the programs that drive the plugin themselves came to.
+    pub(crate) fn harness_state(&self) -> Option<HarnessState> {
+        let verdicts = &self.harness.as_ref()?.verdicts;
+        verdicts.first().map(|verdict| verdict.state)
+    }
+
+    /// Their results.
+    pub(crate) fn harness_results(&self) -> &[HarnessResult] {
+        let results = self.harness.as_ref().map(|one| one.results.as_slice());
+        results.unwrap_or_default()
+    }
+
     /// The sentence of a story without findings. Parts of a mesh are not among them.
     pub(crate) fn no_findings(&self, language: Language) -> &'static str {
         match &self.mesh {

@@ -3,6 +3,7 @@
 
 use super::story::{Story, StoryState, StoryTransfer};
 use super::words::Language;
+use tcpx_logs::HarnessState;
 use tcpx_run_model::finding::Severity;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
@@ -40,7 +41,10 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
         (None, StoryState::Killed) => "KILLED".to_owned(),
         (None, StoryState::Interrupted) => "INTERRUPTED".to_owned(),
         (None, StoryState::Unwritten) => "UNWRITTEN".to_owned(),
-        (None, StoryState::Adopted) => "ADOPTED".to_owned(),
+        (None, StoryState::Adopted) => match story.harness_state() {
+            Some(state) => state.name().to_uppercase(),
+            None => "ADOPTED".to_owned(),
+        },
         (None, StoryState::OtherVersion) => "OTHER VERSION".to_owned(),
         (None, StoryState::Running) => "RUNNING".to_owned(),
         (None, _) => "UNFINISHED".to_owned(),
@@ -54,7 +58,11 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
         Some(Outcome::Passed) if warned => Tone::Warned,
         Some(Outcome::Passed) => Tone::Good,
         Some(_) => Tone::Bad,
-        None => Tone::Open,
+        None => match story.harness_state() {
+            Some(HarnessState::Failed | HarnessState::Waits) => Tone::Bad,
+            Some(HarnessState::Doubtful) => Tone::Warned,
+            Some(HarnessState::Finished) | None => Tone::Open,
+        },
     };
     RunVerdict {
         tone,
@@ -137,8 +145,40 @@ fn rate_range(measured: &[&StoryTransfer], language: Language) -> String {
     }
 }
 
+/// The range of the rates in the logs of programs that drive the plugin themselves.
+fn of_programs(story: &Story, language: Language) -> String {
+    let results = story.harness_results();
+    if results.is_empty() {
+        let none = "The logs have no result.";
+        return language.pick(none, "日志中没有结果。").to_owned();
+    }
+    let right = results.iter().filter(|one| one.wrong.is_none());
+    let rates: Vec<f64> = right.filter_map(|one| one.gb_per_s).collect();
+    let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = rates.iter().copied().fold(0.0, f64::max);
+    let count = results.len();
+    let wrong = match (count - rates.len(), language) {
+        (0, _) => String::new(),
+        (wrong, Language::English) => format!(", {wrong} without a rate that holds"),
+        (wrong, Language::Chinese) => format!("，其中 {wrong} 个没有成立的速率"),
+    };
+    match (language, rates.is_empty()) {
+        (Language::English, true) => format!("None of {count} results in the logs holds."),
+        (Language::Chinese, true) => format!("日志中的 {count} 个结果都不成立。"),
+        (Language::English, false) => {
+            format!("{count} results in the logs: {low:.3} to {high:.3} GB/s{wrong}.")
+        }
+        (Language::Chinese, false) => {
+            format!("日志中有 {count} 个结果：{low:.3} 至 {high:.3} GB/s{wrong}。")
+        }
+    }
+}
+
 /// How many bytes were verified, and the rates that were measured.
 fn moved(story: &Story, language: Language) -> String {
+    if story.transfers.is_empty() && story.harness.is_some() {
+        return of_programs(story, language);
+    }
     if story.transfers.is_empty() {
         return language
             .pick("No worker reported its results.", "没有 worker 报告结果。")

@@ -2,12 +2,14 @@
 //! lines that match a signature, and WARN lines that match none.
 #![forbid(unsafe_code)]
 
+use super::programs;
 use crate::story::{LogExcerpt, LogFinding, PluginSetting, Story, StoryWorker};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::LazyLock;
 use tcpx_logs::{
-    HarnessReport, LinePlace, LogFilter, LogReader, LogReport, SignatureCatalogue,
-    SignatureCatalogueError, SignatureFinding, UNKNOWN_WARNING,
+    LinePlace, LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError,
+    SignatureFinding, UNKNOWN_WARNING,
 };
 use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::finding::Subject;
@@ -34,11 +36,7 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
         Ok(catalogue) => catalogue,
         Err(error) => return story.lacks("meaning of log lines", error.to_string()),
     };
-    let logs: Vec<String> = files
-        .names()
-        .into_iter()
-        .filter(|name| name.starts_with(LOGS))
-        .collect();
+    let logs = log_names(files);
     let mut workers = state.workers.values();
     if logs.is_empty() && workers.all(|worker| worker.lines().is_empty()) {
         story.lacks(
@@ -63,24 +61,42 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
                 .insert(*id, setting.value);
         }
     }
-    // One reader for all, because what failed first may stand in another file.
-    let mut reader = LogReader::new(catalogue, &filter);
-    for name in &logs {
-        match files.file(name) {
-            Ok(file) => reader.stream(name, file),
-            Err(error) => story.damaged(name, error.to_string()),
-        }
-    }
     // The workers' lines have the times of one clock; the files are in the order of their reader.
     log.sort_by(|(_, a), (_, b)| a.excerpt.at.cmp(&b.excerpt.at));
-    let report = reader.report();
-    log.extend(report.harness.iter().flat_map(verdicts));
+    let report = read_logs(files, &logs, catalogue, |name, error| {
+        story.damaged(name, error.to_string());
+    });
     take(&report, &mut log, story, subject_at);
     log.sort_by_key(|(order, _)| *order);
+    programs::add_programs(report.harness, story);
     story.log = log.into_iter().map(|(_, found)| found).collect();
     story.settings = beside_the_environment(settings, &state.names, story);
     story.log.truncate(KINDS_MAX);
     story.unknown_lines.truncate(KINDS_MAX);
+}
+
+/// The logs in a run folder that no worker wrote.
+fn log_names(files: &RunFiles) -> Vec<String> {
+    let names = files.names().into_iter();
+    names.filter(|name| name.starts_with(LOGS)).collect()
+}
+
+/// Reads them with one reader, because what failed first may stand in another file.
+fn read_logs(
+    files: &RunFiles,
+    names: &[String],
+    catalogue: &SignatureCatalogue,
+    mut unread: impl FnMut(&str, &io::Error),
+) -> LogReport {
+    let filter = LogFilter::default();
+    let mut reader = LogReader::new(catalogue, &filter);
+    for name in names {
+        match files.file(name) {
+            Ok(file) => reader.stream(name, file),
+            Err(error) => unread(name, &error),
+        }
+    }
+    reader.report()
 }
 
 /// A worker's lines with their times, in the form that programs with their own plugin logger
@@ -122,41 +138,13 @@ fn text(worker: &WorkerState, state: &RunState) -> String {
 }
 
 /// The place of a line in a log that no worker wrote.
-fn subject_at(place: &LinePlace) -> Subject {
+pub(super) fn subject_at(place: &LinePlace) -> Subject {
     Subject {
         node: NodeId(0),
         pair: None,
         pid: None,
         name: format!("{}:{}", place.file, place.line),
     }
-}
-
-/// What programs that drive the plugin themselves came to, unless they ended as they should.
-fn verdicts(harness: &HarnessReport) -> impl Iterator<Item = (u8, LogFinding)> {
-    harness.verdicts.iter().filter_map(|verdict| {
-        let severity = verdict.state.severity()?;
-        let programs = verdict.programs.iter();
-        let program = programs
-            .filter_map(|index| harness.programs.get(*index))
-            .next()?;
-        let steps = (!verdict.next_steps.is_empty()).then(|| verdict.next_steps.join("; "));
-        let found = LogFinding {
-            signature: verdict.condition.to_string(),
-            severity,
-            count: program.lines,
-            meaning: verdict.summary.clone(),
-            causes: verdict.because.clone(),
-            next_step: steps,
-            excerpt: LogExcerpt {
-                worker: subject_at(&program.last),
-                at: program.last.at.clone(),
-                count: 1,
-                text: program.last_text.clone(),
-            },
-            last_at: None,
-        };
-        Some((0, found))
-    })
 }
 
 /// Findings with their place in the order of the report.

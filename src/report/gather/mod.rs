@@ -13,6 +13,7 @@ mod evidence;
 mod lines;
 mod mesh;
 mod nodes;
+mod programs;
 mod record;
 mod recorders;
 mod series;

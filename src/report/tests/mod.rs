@@ -5,6 +5,7 @@ mod known;
 mod kv;
 mod mesh;
 mod planted;
+mod programs;
 mod renders;
 pub(crate) use renders::stalled_story;
 mod sample;

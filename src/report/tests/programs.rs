@@ -1,0 +1,56 @@
+//! A run folder of logs of programs that drive the plugin themselves.
+
+use super::fixture::gather;
+use crate::html::html;
+use crate::markdown::markdown;
+use crate::short::short;
+use crate::story::Story;
+use crate::words::Language;
+use std::path::Path;
+use tcpx_run_model::record::{ADOPTED, RunFiles};
+
+const STANDS: &str = "[SERVER] ===== Iteration 0 =====\n\
+    [DEBUG] GPU 0 chunk 16 → channel 0 (window size=16/16)\n\
+    [DEBUG] GPU 0 channel 0 window FULL, trying to release oldest...\n";
+
+fn adopted(run: &Path, logs: &[(&str, &str)]) -> Story {
+    std::fs::create_dir(run.join("logs")).expect("a folder");
+    for (name, text) in [(ADOPTED, "{}"), ("events.jsonl", "")] {
+        std::fs::write(run.join(name), text).expect("written");
+    }
+    for (name, text) in logs {
+        std::fs::write(run.join("logs").join(name), text).expect("written");
+    }
+    gather(&RunFiles::open(run).expect("a run"))
+}
+
+fn texts(story: &Story, language: Language) -> [String; 3] {
+    [
+        short(story, language),
+        markdown(story, false, language),
+        html(story, false, language),
+    ]
+}
+
+#[test]
+fn the_verdict_on_a_program_is_the_headline_and_a_finding() {
+    let run = tempfile::tempdir().expect("a folder");
+    let story = adopted(run.path(), &[("server_gpu0.log", STANDS)]);
+    for text in texts(&story, Language::English) {
+        for part in [
+            "WAITS",
+            "window-full",
+            "waits for a free slot",
+            "progress_channel",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        for part in ["No findings", "No worker reported its results. "] {
+            assert!(!text.contains(part), "{part} is in {text}");
+        }
+    }
+    for text in texts(&story, Language::Chinese) {
+        assert!(text.contains("等待（WAITS）"), "{text}");
+        assert!(!text.contains("waits for a free slot"), "{text}");
+    }
+}
