@@ -234,8 +234,13 @@ fn standstill(text: &mut String, story: &Story, language: Language) {
 
 fn results(text: &mut String, story: &Story, language: Language) {
     heading(text, language, "Results");
-    if story.transfers.is_empty() {
+    if let Some(programs) = columns::programs(story.harness_results()) {
+        let _ = writeln!(text, "{}\n", language.sentence(columns::PROGRAMS_NOTE));
+        table(text, &programs.heads, &programs.rows);
+    } else if story.transfers.is_empty() {
         let _ = writeln!(text, "No worker reported its results.\n");
+    }
+    if story.transfers.is_empty() {
         return;
     }
     let rows: Vec<ResultRow<'_>> = match story.mesh {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Story;
+use super::columns::programs as programs_table;
 use super::html::{dump, plugins};
 use super::markdown::{code, inline};
 use super::spread::together;
@@ -9,6 +10,8 @@ use super::story::NodeDifference;
 use super::verdict::verdict;
 use super::words::Language;
 
+/// Rows of results in logs: both ends of eight GPUs.
+const PROGRAMS_MAX: usize = 16;
 const LINES_MAX: usize = 60;
 /// Maximum number of characters of a quoted text.
 const QUOTE_MAX: usize = 220;
@@ -17,6 +20,7 @@ const QUOTE_MAX: usize = 220;
 pub(crate) fn short(story: &Story, language: Language) -> String {
     let mut lines = headline(story, language);
     results(&mut lines, story, language);
+    programs(&mut lines, story);
     mesh(&mut lines, story);
     findings(&mut lines, story, language);
     windows(&mut lines, story, language);
@@ -131,6 +135,20 @@ fn results(lines: &mut Vec<String>, story: &Story, language: Language) {
                 kv.goodput_gb_per_s
             ));
         }
+    }
+}
+
+/// The results of programs that drive the plugin themselves.
+fn programs(lines: &mut Vec<String>, story: &Story) {
+    let Some(table) = programs_table(story.harness_results()) else {
+        return;
+    };
+    lines.push(String::new());
+    lines.push(format!("| {} |", table.heads.join(" | ")));
+    lines.push(format!("|{}", "---|".repeat(table.heads.len())));
+    for row in table.rows.iter().take(PROGRAMS_MAX) {
+        let cells: Vec<String> = row.iter().map(|cell| inline(cell)).collect();
+        lines.push(format!("| {} |", cells.join(" | ")));
     }
 }
 

@@ -24,9 +24,16 @@ const ROWS_OPEN: usize = 16;
 
 pub(super) fn results(page: &mut Page, story: &Story) {
     page.section("results", "Results");
-    if story.transfers.is_empty() {
+    let programs = columns::programs(story.harness_results());
+    if story.transfers.is_empty() && programs.is_none() {
         page.tag("p", "No worker reported its results.");
-    } else {
+    }
+    if let Some(programs) = programs {
+        let note = page.language.sentence(columns::PROGRAMS_NOTE);
+        page.tag("p class=\"soft\"", &note);
+        page.columns(programs);
+    }
+    if !story.transfers.is_empty() {
         transfers(page, story);
         kv(page, story);
         sums(page, story);

@@ -9,6 +9,18 @@ use crate::words::Language;
 use std::path::Path;
 use tcpx_run_model::record::{ADOPTED, RunFiles};
 
+/// The log of one end of one GPU, which has ended.
+fn ended(role: &str, ms: u32) -> String {
+    let begin = format!(
+        "[PERF] Mode: {role}\n[PERF] Iterations: 2\n[PERF] Iteration 0: total bytes=67108864, chunk_bytes=524288\n"
+    );
+    format!(
+        "{begin}[PERF] Iter 0 time={}ms\n[PERF] Iteration 1: total bytes=67108864, chunk_bytes=524288\n\
+         [PERF] Iter 1 time={ms}ms\n[PERF] Avg: {ms} ms, BW: 3.00 GB/s\n",
+        ms * 2
+    )
+}
+
 const STANDS: &str = "[SERVER] ===== Iteration 0 =====\n\
     [DEBUG] GPU 0 chunk 16 → channel 0 (window size=16/16)\n\
     [DEBUG] GPU 0 channel 0 window FULL, trying to release oldest...\n";
@@ -52,5 +64,25 @@ fn the_verdict_on_a_program_is_the_headline_and_a_finding() {
     for text in texts(&story, Language::Chinese) {
         assert!(text.contains("等待（WAITS）"), "{text}");
         assert!(!text.contains("waits for a free slot"), "{text}");
+    }
+}
+
+#[test]
+fn results_of_programs_are_in_reports() {
+    let all = tempfile::tempdir().expect("a folder");
+    let run = all.path().join("20261120T101500Z-adopted");
+    std::fs::create_dir(&run).expect("a folder");
+    let (server, client) = (ended("SERVER", 20), ended("CLIENT", 40));
+    let logs = [("server_gpu3.log", &*server), ("client_gpu3.log", &*client)];
+    let story = adopted(&run, &logs);
+    for text in texts(&story, Language::English) {
+        for part in [
+            "FINISHED",
+            "2 results in the logs: 1.678 to 3.355 GB/s.",
+            "median ms",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        assert!(!text.contains("No worker reported"), "{text}");
     }
 }
