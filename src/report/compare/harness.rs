@@ -18,8 +18,12 @@ pub(super) fn read(name: &str, text: &str) -> Option<Measured> {
     let filter = LogFilter::default();
     let mut reader = LogReader::new(CATALOGUE.as_ref()?, &filter);
     reader.stream(name, text.as_bytes());
-    let results = reader.report().harness?.results;
-    let (right, wrong): (Vec<_>, Vec<_>) = results.into_iter().partition(|one| one.wrong.is_none());
+    Some(of_results(&reader.report().harness?.results))
+}
+
+/// The metrics of such results.
+pub(crate) fn of_results(results: &[HarnessResult]) -> Measured {
+    let (right, wrong): (Vec<_>, Vec<_>) = results.iter().partition(|one| one.wrong.is_none());
     let mut measured = Measured {
         tool: "harness".to_owned(),
         ..Measured::default()
@@ -33,6 +37,7 @@ pub(super) fn read(name: &str, text: &str) -> Option<Measured> {
         };
         let of_end: Vec<&HarnessResult> = right
             .iter()
+            .copied()
             .filter(|one| (one.role, one.gpu) == *end)
             .collect();
         add(&mut measured, &of_end, &suffix);
@@ -47,7 +52,7 @@ pub(super) fn read(name: &str, text: &str) -> Option<Measured> {
         let gpu = gpu.map(|gpu| ("gpu".to_owned(), gpu.to_string()));
         measured.settings.extend(role.into_iter().chain(gpu));
     }
-    Some(measured)
+    measured
 }
 
 /// Which end of which GPU.

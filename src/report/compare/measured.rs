@@ -1,6 +1,7 @@
 //! A result that can be compared, whichever tool measured it.
 #![forbid(unsafe_code)]
 
+use super::harness;
 use super::statistics::quartiles;
 use crate::story::{Story, StoryMesh, StoryState, StoryWorker};
 use serde::{Deserialize, Serialize};
@@ -171,6 +172,12 @@ impl Measured {
                 "passed",
                 Metric::new("1 or 0", Better::Higher, true, [passed]),
             );
+        }
+        if story.transfers.is_empty() && !story.harness_results().is_empty() {
+            let of_logs = harness::of_results(story.harness_results());
+            measured.tool = of_logs.tool;
+            measured.settings.extend(of_logs.settings);
+            measured.metrics.extend(of_logs.metrics);
         }
         if let Some(mesh) = &story.mesh {
             measured.add_mesh(mesh);

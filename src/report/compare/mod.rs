@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod baseline;
-mod harness;
+pub(crate) mod harness;
 mod measured;
 mod others;
 mod render;

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::LazyLock;
 use tcpx_logs::{
-    LinePlace, LogFilter, LogReader, LogReport, SignatureCatalogue, SignatureCatalogueError,
-    SignatureFinding, UNKNOWN_WARNING,
+    HarnessReport, LinePlace, LogFilter, LogReader, LogReport, SignatureCatalogue,
+    SignatureCatalogueError, SignatureFinding, UNKNOWN_WARNING,
 };
 use tcpx_run_model::adopt::LOGS;
 use tcpx_run_model::finding::Subject;
@@ -97,6 +97,12 @@ fn read_logs(
         }
     }
     reader.report()
+}
+
+/// The programs that drive the plugin themselves, in the logs of a run folder.
+pub(in super::super) fn harness(files: &RunFiles) -> Option<HarnessReport> {
+    let names = log_names(files);
+    read_logs(files, &names, catalogue().ok()?, |_, _| {}).harness
 }
 
 /// A worker's lines with their times, in the form that programs with their own plugin logger

@@ -18,7 +18,7 @@ mod record;
 mod recorders;
 mod series;
 
-pub(super) use lines::catalogue;
+pub(super) use lines::{catalogue, harness};
 
 use super::questions;
 use super::story::{SCHEMA, Story, StoryState};

@@ -1,7 +1,9 @@
 //! The summary of one run in the history.
 #![forbid(unsafe_code)]
 
+use crate::compare::harness::of_results;
 use crate::compare::{Measured, Metric};
+use crate::gather::harness;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
@@ -74,19 +76,6 @@ impl RunEntry {
     /// `modified` is when the file was written; a time in its name, as launchers write it, is
     /// the start.
     pub fn of_file(measured: &Measured, modified: std::time::SystemTime) -> Self {
-        let is_rate = |name: &str| name.starts_with("rate") || name == "busbw";
-        let metrics = measured.metrics.iter().filter(|(name, _)| is_rate(name));
-        // The end that measured, if all rates of the file are of one end.
-        let of = |key: &str| measured.settings.get(key);
-        let role = of("role").map_or_else(String::new, |role| format!(" {role}"));
-        let gpu = of("gpu").map_or_else(String::new, |gpu| format!(" gpu {gpu}"));
-        let rate = |(name, metric): (&String, &Metric)| {
-            let direction = printable(&format!("{name}{role}{gpu}"));
-            Some(DirectionRate {
-                direction,
-                median_gb_per_s: metric.median()?,
-            })
-        };
         let modified = jiff::Timestamp::try_from(modified)
             .map(|at| format!("{at:.0}"))
             .unwrap_or_default();
@@ -95,7 +84,7 @@ impl RunEntry {
             started: started_in(&measured.name).unwrap_or(modified),
             scenario: printable(&measured.tool),
             outcome: MEASURED.to_owned(),
-            rates: metrics.filter_map(rate).take(RATES_MAX).collect(),
+            rates: rates_of(measured),
             ..Self::default()
         }
     }
@@ -110,9 +99,13 @@ impl RunEntry {
             seen,
             ..Self::default()
         };
-        if seen.is_none() {
-            let unfinished = RunFiles::Folder(folder.join(id)).unfinished();
-            return bare(unfinished.unwrap_or(Unfinished::Open).word());
+        let files = RunFiles::Folder(folder.join(id));
+        match files.unfinished() {
+            Some(Unfinished::Adopted) => return bare(Unfinished::Adopted.word()).with_logs(&files),
+            unfinished if seen.is_none() => {
+                return bare(unfinished.unwrap_or(Unfinished::Open).word());
+            }
+            _ => {}
         }
         let file = File::open(folder.join(id).join("run.json"));
         let mut bytes = Vec::new();
@@ -130,6 +123,20 @@ impl RunEntry {
                 why: Some(error.to_string()),
                 ..bare("damaged")
             },
+        }
+    }
+
+    /// The entry with the results and the worst verdict of programs that drive the plugin themselves.
+    fn with_logs(self, files: &RunFiles) -> Self {
+        let Some(harness) = harness(files) else {
+            return self;
+        };
+        let worst = harness.verdicts.first();
+        let worst = worst.filter(|verdict| verdict.state.severity().is_some());
+        Self {
+            rates: rates_of(&of_results(&harness.results)),
+            finding: worst.map(|verdict| verdict.condition.to_string()),
+            ..self
         }
     }
 
@@ -163,6 +170,24 @@ impl RunEntry {
             seen,
         }
     }
+}
+
+/// The median rates of results that were measured by another program.
+fn rates_of(measured: &Measured) -> Vec<DirectionRate> {
+    let is_rate = |name: &str| name.starts_with("rate") || name == "busbw";
+    let metrics = measured.metrics.iter().filter(|(name, _)| is_rate(name));
+    // The end that measured, if all rates of the file are of one end.
+    let of = |key: &str| measured.settings.get(key);
+    let role = of("role").map_or_else(String::new, |role| format!(" {role}"));
+    let gpu = of("gpu").map_or_else(String::new, |gpu| format!(" gpu {gpu}"));
+    let rate = |(name, metric): (&String, &Metric)| {
+        let direction = printable(&format!("{name}{role}{gpu}"));
+        Some(DirectionRate {
+            direction,
+            median_gb_per_s: metric.median()?,
+        })
+    };
+    metrics.filter_map(rate).take(RATES_MAX).collect()
 }
 
 /// The start time in a run's id: `20261120T101500Z-4conn` gives `2026-11-20T10:15:00Z`.

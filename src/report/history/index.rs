@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use tcpx_run_model::record::ADOPTED;
 use tcpx_words::error::{NextStep, Outcome};
 
 /// File name of the index, beside the runs. No run's name starts with a dot.
@@ -114,11 +115,12 @@ pub fn read(folder: &Path) -> Result<History, HistoryError> {
     Ok(History { runs, read, unkept })
 }
 
-/// Size and modification time (in nanoseconds) of a run's record.
+/// Size and modification time (in nanoseconds) of a run's record, or of what was adopted instead:
+/// neither changes, and reading logs takes long.
 fn seen(run: &Path) -> Option<(u64, i64)> {
-    let meta = std::fs::symlink_metadata(run.join("run.json"))
-        .ok()
-        .filter(|meta| meta.is_file())?;
+    let meta = |name| std::fs::symlink_metadata(run.join(name)).ok();
+    let meta = meta("run.json").or_else(|| meta(ADOPTED));
+    let meta = meta.filter(|meta| meta.is_file())?;
     Some((
         meta.len(),
         meta.mtime()

@@ -1,6 +1,7 @@
 //! A run folder of logs of programs that drive the plugin themselves.
 
 use super::fixture::gather;
+use crate::compare::Measured;
 use crate::html::html;
 use crate::markdown::markdown;
 use crate::short::short;
@@ -68,7 +69,7 @@ fn the_verdict_on_a_program_is_the_headline_and_a_finding() {
 }
 
 #[test]
-fn results_of_programs_are_in_reports() {
+fn results_of_programs_are_in_reports_comparisons_and_the_history() {
     let all = tempfile::tempdir().expect("a folder");
     let run = all.path().join("20261120T101500Z-adopted");
     std::fs::create_dir(&run).expect("a folder");
@@ -85,4 +86,21 @@ fn results_of_programs_are_in_reports() {
         }
         assert!(!text.contains("No worker reported"), "{text}");
     }
+    let measured = Measured::of_run(&story).expect("a result");
+    let of = |name: &str| measured.metrics[name].median();
+    assert!(of("rate server gpu 3").is_some_and(|rate| (rate - 3.355).abs() < 0.001));
+    let history = crate::history::read(all.path()).expect("a history");
+    let rates = |runs: &[crate::history::RunEntry]| -> Vec<String> {
+        let rates = runs[0].rates.iter();
+        rates
+            .map(|one| format!("{} {:.3}", one.direction, one.median_gb_per_s))
+            .collect()
+    };
+    let expected = ["rate client gpu 3 1.678", "rate server gpu 3 3.355"];
+    assert_eq!(rates(&history.runs), expected);
+    let again = crate::history::read(all.path()).expect("a history");
+    assert_eq!(
+        (rates(&again.runs), again.read),
+        (expected.map(str::to_owned).into(), 0)
+    );
 }
