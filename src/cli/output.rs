@@ -5,7 +5,7 @@ use super::{Color, Common};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,7 +68,13 @@ pub(crate) fn ending(code: ExitCode) -> ExitCode {
 
 /// Writes one JSON document to stdout.
 pub(crate) fn print_json(document: &impl Serialize) {
-    print(&json_text(document));
+    // As it is serialized: that of a large log takes some 10 MiB as text.
+    let mut stdout = BufWriter::new(io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut stdout, document).map_err(io::Error::from);
+    let mut ended = || stdout.write_all(b"\n").and_then(|()| stdout.flush());
+    if let Err(error) = written.and_then(|()| ended()) {
+        cut_short(&error);
+    }
 }
 
 /// One JSON document as text; empty, with the reason on stderr, if it cannot be written as JSON.

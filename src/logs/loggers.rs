@@ -81,7 +81,7 @@ static FALLBACK: LazyLock<Regex> = LazyLock::new(|| {
 ///
 /// Lines of a traceback, which some loggers repeat the word before, have none.
 pub(super) fn logged_error(line: &[u8]) -> Option<&[u8]> {
-    error_of_any(line).filter(|message| !FALLBACK.is_match(message))
+    Logged::of(line).error
 }
 
 fn error_of_any(line: &[u8]) -> Option<&[u8]> {
@@ -104,10 +104,25 @@ fn error_of_any(line: &[u8]) -> Option<&[u8]> {
     (has_text && !is_traceback && !is_wrapped()).then_some(message)
 }
 
-/// The message of a warning of PyTorch's C++ or of a daemon, in glog's form, or of an error that
-/// the program got over.
-pub(super) fn logged_notice(line: &[u8]) -> Option<&[u8]> {
-    logged_warning(line).or_else(|| error_of_any(line).filter(|message| FALLBACK.is_match(message)))
+/// What a program logged in a form of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Logged<'a> {
+    /// As [`logged_error`] has it.
+    pub(super) error: Option<&'a [u8]>,
+    /// The message of a warning of PyTorch's C++ or of a daemon, in glog's form, or of an error that
+    /// the program got over.
+    pub(super) notice: Option<&'a [u8]>,
+}
+
+impl<'a> Logged<'a> {
+    pub(super) fn of(line: &'a [u8]) -> Self {
+        let any = error_of_any(line);
+        let goes_on = any.is_some_and(|message| FALLBACK.is_match(message));
+        Self {
+            error: any.filter(|_| !goes_on),
+            notice: logged_warning(line).or(any.filter(|_| goes_on)),
+        }
+    }
 }
 
 fn logged_warning(line: &[u8]) -> Option<&[u8]> {
@@ -498,7 +513,9 @@ mod tests {
     #[test]
     fn a_warning_of_pytorch_s_c_is_a_notice() {
         let check = |line: &str, notice: Option<&str>| {
-            let found = logged_notice(line.as_bytes()).map(String::from_utf8_lossy);
+            let found = Logged::of(line.as_bytes())
+                .notice
+                .map(String::from_utf8_lossy);
             assert_eq!(found.as_deref(), notice, "{line}");
         };
         check(
@@ -525,7 +542,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_line_holds(line in "([ :\\[\\]0-9a-c/E]|node0:1:2 \\[0\\]|error: |\\[ERR\\]|\\.cpp:|\\.cu:| WARN |failed|Exception: |panic: |\"level\":\"error\"|Error){0,30}") {
-            for message in [logged_error(line.as_bytes()), logged_notice(line.as_bytes())] {
+            for message in [logged_error(line.as_bytes()), Logged::of(line.as_bytes()).notice] {
                 prop_assert!(message.is_none_or(|message| message.len() <= line.len()));
             }
         }

@@ -12,7 +12,7 @@ use super::catalogue::{Regexes, SignatureCatalogue};
 use super::digits;
 use super::fields::{self, End, FlowText, Polls};
 use super::harness::HarnessReading;
-use super::loggers;
+use super::loggers::Logged;
 use super::shape::{self, Layout, Record, Span};
 use super::signature::Fact;
 use super::stated;
@@ -311,7 +311,7 @@ impl<'a> Parser<'a> {
         });
         let found = found.collect();
         let span = |text: &[u8]| Span::of(line, text);
-        let (error, notice) = (loggers::logged_error(line), loggers::logged_notice(line));
+        let Logged { error, notice } = Logged::of(line);
         let is_label = |index: &usize| self.catalogue.signatures[*index].label;
         let is_plain = self.found.iter().all(is_label) && error.is_none() && notice.is_none();
         let stated = (is_plain && !record.has_level())

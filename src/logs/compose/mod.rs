@@ -1105,8 +1105,7 @@ fn own_words(error: &str, line: &str) -> String {
 fn has_known_form(line: &[u8]) -> bool {
     let has_level = crate::shape::record_at(line, line.len()).0.has_level();
     has_level
-        || crate::loggers::logged_error(line).is_some()
-        || crate::loggers::logged_notice(line).is_some()
+        || crate::loggers::Logged::of(line) != Default::default()
         || crate::stated::stated(line).is_some()
         || [&b"[W "[..], b"[E "]
             .iter()
