@@ -134,12 +134,14 @@ fn process_id(path: &Path) -> Option<u32> {
 pub(crate) fn find(what: &[PathBuf]) -> Result<Adoptable, Failure> {
     let mut found = Adoptable::default();
     for path in what {
+        let before = found.len();
         find_at(path, &mut found)?;
-    }
-    if found.recordings.is_empty() && found.logs.is_empty() {
-        let names: Vec<String> = what.iter().map(|path| path.display().to_string()).collect();
-        let message = format!("no file in {}", names.join(", "));
-        return Err(Failure::new(Outcome::Usage, message));
+        // Of two nodes' folders, one that holds nothing would make the other look like all.
+        if before == found.len() && before < FOUND_MAX {
+            let message = format!("no recording and no log in {}", path.display());
+            let next = "name the folder that `tcpxctl tap --reports` wrote, or its files; copy it again if it lost them";
+            return Err(Failure::new(Outcome::Usage, message).next(next));
+        }
     }
     found.repeats = take_repeated_recordings(&mut found.recordings);
     found.repeats.extend(take_repeats(&mut found.logs));
@@ -237,7 +239,7 @@ fn find_below(folder: &Path, depth: usize, found: &mut Adoptable) {
 }
 
 fn add(path: &Path, found: &mut Adoptable) {
-    if found.recordings.len() + found.logs.len() >= FOUND_MAX {
+    if found.len() >= FOUND_MAX {
         return;
     }
     let is_named = path.extension().is_some_and(|suffix| suffix == "tcpxrec");
@@ -265,5 +267,11 @@ mod tests {
         let found = find(std::slice::from_ref(&run)).expect("its files");
         assert_eq!(found.logs, [run.join("logs/a.log")]);
         assert!(found.recordings.is_empty());
+        let damaged = parent.path().join("damaged");
+        std::fs::create_dir(&damaged).expect("a folder");
+        std::fs::write(damaged.join("run.json"), "").expect("written");
+        let failure = find(&[run, damaged]).expect_err("nothing in one");
+        let message = failure.message();
+        assert!(message.ends_with("/damaged"), "{message}");
     }
 }

@@ -268,14 +268,17 @@ fn seen(arguments: &Arguments) -> Result<DiagnoseInput, Failure> {
         },
         [run] if Path::new(run).exists() && !is_foreign(Path::new(run)) => in_run(Path::new(run)),
         // Run folders of both nodes' taps are judged by their recordings and logs, together.
-        what if what
-            .iter()
-            .all(|one| is_foreign(Path::new(one)) || Path::new(one).is_dir()) =>
-        {
+        what if what.iter().all(|one| is_foreign(Path::new(one))) || is_of_folders(what) => {
             in_files(what)
         }
         recorders => Ok(in_recorders(recorders)?),
     }
+}
+
+/// Whether folders are among the arguments, and no bundle, which is read alone.
+fn is_of_folders(what: &[String]) -> bool {
+    let mut paths = what.iter().map(Path::new);
+    paths.clone().any(Path::is_dir) && !paths.any(RunFiles::is_bundle)
 }
 
 /// Recordings and logs of programs that no run started.

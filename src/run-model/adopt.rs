@@ -103,6 +103,18 @@ pub struct Adoptable {
     pub repeats: Vec<Repeat>,
 }
 
+impl Adoptable {
+    /// Number of files.
+    pub fn len(&self) -> usize {
+        self.recordings.len() + self.logs.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// The document [`ADOPTED`] of a run folder.
 #[derive(Debug, Clone, Serialize)]
 pub struct AdoptedFiles {
