@@ -261,12 +261,12 @@ fn a_report_of_logs_has_the_cause_first_and_the_verdict_on_the_users_own_program
     tool.write("logs/server.log", test.repeat(2000));
     let ended = tool.ends_with(0);
     let places = [
-        "tests-never-done",
-        "socket-connect-error",
-        "watchdog-timeout",
-        "cxx-terminate",
+        "### tests-never-done",
+        "**socket-connect-error**",
+        "**watchdog-timeout**",
+        "**cxx-terminate**",
     ];
-    let at = places.map(|name| ended.out.find(&format!("**{name}**")));
+    let at = places.map(|name| ended.out.find(name));
     assert!(
         at.iter().all(Option::is_some) && at.is_sorted(),
         "{at:?} {ended}"
