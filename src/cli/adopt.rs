@@ -242,7 +242,8 @@ fn add(path: &Path, found: &mut Adoptable) {
     if found.len() >= FOUND_MAX {
         return;
     }
-    let is_named = path.extension().is_some_and(|suffix| suffix == "tcpxrec");
+    let name = path.as_os_str().as_encoded_bytes();
+    let is_named = name.ends_with(FILE_SUFFIX.as_bytes());
     let is_recording =
         is_named || Reader::open(path).is_ok_and(|mut reader| reader.header().is_ok());
     if is_recording {

@@ -68,7 +68,7 @@ pub(crate) fn ending(code: ExitCode) -> ExitCode {
 
 /// Writes one JSON document to stdout.
 pub(crate) fn print_json(document: &impl Serialize) {
-    // As it is serialized: that of a large log takes some 10 MiB as text.
+    // Written while it is serialized: the document of a large log would take 10 MiB as text.
     let mut stdout = BufWriter::new(io::stdout().lock());
     let written = serde_json::to_writer_pretty(&mut stdout, document).map_err(io::Error::from);
     let mut ended = || stdout.write_all(b"\n").and_then(|()| stdout.flush());

@@ -118,7 +118,7 @@ fn end_now() -> ! {
 }
 
 /// Removes files that are not complete and marks runs as interrupted, and gives both. A file system that does not answer
-/// keeps nobody waiting.
+/// is not waited for longer than this.
 fn left() -> Option<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (done, left) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Whether one of several words is in a text, for lines of which there are many: the search is built once.
+//! Tests whether a text contains one of several words. The search is built once, because it runs for each line.
 #![forbid(unsafe_code)]
 
 use aho_corasick::AhoCorasick;
@@ -6,7 +6,7 @@ use aho_corasick::AhoCorasick;
 pub(super) struct AnyOf(AhoCorasick);
 
 impl AnyOf {
-    /// Few words, each of some bytes.
+    /// A search for a few words, none of them empty.
     pub(super) fn new(words: &[&str]) -> Self {
         Self(AhoCorasick::new(words).expect("few words"))
     }

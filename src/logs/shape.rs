@@ -345,7 +345,7 @@ pub(super) fn speaker(text: &[u8]) -> Option<Speaker<'_>> {
     None
 }
 
-/// Whether a text begins with the header of a line of NCCL: `host:pid:tid [dev] function:line NCCL WARN `.
+/// Whether a text begins with the header of one of NCCL's lines: `host:pid:tid [dev] function:line NCCL WARN `.
 pub(super) fn begins_as_nccl(text: &[u8]) -> bool {
     let front = &text[..text.len().min(HEADER_MAX)];
     let word = &front[..memchr(b' ', front).unwrap_or_default()];
