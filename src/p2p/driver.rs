@@ -254,7 +254,6 @@ impl Driver {
             self.shared.warn(&text);
         }
         self.shared.peers().remove(&number);
-        self.shared.accepted.retain(|one| one.connection != number);
         connection.close(&*self.shared.loaded.net, why, tell);
     }
 

@@ -193,7 +193,8 @@ impl Endpoint {
         }
     }
 
-    /// The oldest connection that a peer made and that was not returned yet.
+    /// The oldest connection that a peer made and that was not returned yet. It may have ended: a fast peer is done before
+    /// this is called, and its notifications wait too.
     ///
     /// # Errors
     /// There is none within `allowed`, or the endpoint is closed.

@@ -130,13 +130,6 @@ impl<T> Queue<T> {
         self.more.notify_one();
     }
 
-    pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
-        self.items
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(keep);
-    }
-
     /// The oldest item; waits for one until `allowed` has passed or `stop` is set.
     pub(crate) fn pop(&self, allowed: Duration, stop: &AtomicBool) -> Option<T> {
         let started = Instant::now();

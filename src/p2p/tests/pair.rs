@@ -280,6 +280,23 @@ fn a_closed_endpoint_fails_what_the_other_waits_for() {
     assert_eq!(pair.one.registrations(), 0);
 }
 
+/// The peer may be faster than the caller of `accept`: it reads, tells, and is gone.
+#[test]
+fn a_connection_that_has_ended_is_accepted_all_the_same() {
+    let (one, other) = (endpoint("one"), endpoint("other"));
+    let connection = one.connect(other.metadata()).expect("connects");
+    done(one.notify(connection, b"read"));
+    one.disconnect(connection).expect("there");
+    let (number, said) = other.notification(AMPLE).expect("told");
+    assert_eq!(said, b"read");
+    while other.peer(number).is_some() {
+        std::thread::yield_now();
+    }
+    let accepted = other.accept(AMPLE).expect("accepts");
+    assert_eq!((accepted.connection, &*accepted.peer.name), (number, "one"));
+    assert!(other.disconnect(number).is_err());
+}
+
 #[test]
 fn a_connection_needs_the_secret_the_metadata_and_the_same_settings() {
     let secret = || Some(Secret::generate().expect("randomness"));
