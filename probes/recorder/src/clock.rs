@@ -90,6 +90,7 @@ mod tsc {
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
     }
 
+    #[inline]
     fn ticks_now() -> u64 {
         // SAFETY: every x86-64 CPU has the instruction.
         unsafe { _rdtsc() }

@@ -165,6 +165,33 @@ impl Book {
         code
     }
 
+    /// As `inside`, or as `unknown`. The call stands in it once: a closure that is called in two places
+    /// takes its arguments through memory.
+    #[inline(always)]
+    fn inside_or_unknown(
+        &self,
+        found: Option<&Found<'_>>,
+        call: Call,
+        inner: impl FnOnce() -> ResultCode,
+    ) -> ResultCode {
+        let token = match found {
+            Some(found) => Ok(found.slot.enter(call)),
+            None => Err(self.recorder.enter_setup(call)),
+        };
+        let code = inner();
+        match (token, found) {
+            (Ok(token), Some(found)) => {
+                found.slot.leave(token);
+                if code != 0 {
+                    self.failed(found, call, code);
+                }
+            }
+            (Err(token), _) => self.recorder.leave_setup(token, code, false),
+            (Ok(_), None) => {}
+        }
+        code
+    }
+
     #[cold]
     fn failed(&self, found: &Found<'_>, call: Call, code: ResultCode) {
         self.recorder.failed(
@@ -347,10 +374,7 @@ impl Book {
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
         let found = self.comm(comm);
-        let code = match &found {
-            Some(found) => self.inside(found, post.call(), inner),
-            None => self.unknown(post.call(), inner),
-        };
+        let code = self.inside_or_unknown(found.as_ref(), post.call(), inner);
         // SAFETY: as promised to this function.
         match (found, unsafe { delivered(code, request) }) {
             (Some(channel), Some(request)) if self.follow(&channel, post, request) => {}

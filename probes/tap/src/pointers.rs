@@ -117,8 +117,8 @@ impl Meaning {
     #[inline]
     fn live(self, recorder: &Recorder) -> Option<&Slot> {
         let slot = recorder.slot(self.key())?;
-        let pending = slot.is_pending(self.number(), NUMBER_BITS);
-        (pending || matches!(self.kind(), Kind::Comm | Kind::Flush)).then_some(slot)
+        let has_number = !matches!(self.kind(), Kind::Comm | Kind::Flush);
+        (!has_number || slot.is_pending(self.number(), NUMBER_BITS)).then_some(slot)
     }
 }
 
