@@ -276,8 +276,11 @@ def tap_calls(programs: Programs, _pairs: int) -> None:
         if line.startswith("#") or len(words) < 6:
             continue
         channels, is_test, (added, least) = int(words[0]), "not-done" in words, map(float, words[-2:])
-        # The other call is a finished test and the following post: two state changes.
+        # The other calls are a finished test and the following post: two state changes.
         call, changes, most = ("not-done test", 1, 5) if is_test else ("state change", 2, 25 if channels < 16 else 50)
+        if "alone" in words:
+            print(f"  channels {channels}, the same stores alone: {added / changes:.2f} ns, least {least / changes:.2f}")
+            continue
         print(f"  channels {channels}, {call}: {added / changes:.2f} ns, least {least / changes:.2f}  "
               f"{at_most(most).judge(added / changes)}")
     print(f"  ({lines[-1].lstrip('# ')})", flush=True)

@@ -15,7 +15,10 @@ use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, Release},
+};
 use std::time::Instant;
 use tcpx_abi::v7::{DeviceHandle, Net};
 use tcpx_recorder::{Options, Recorder};
@@ -150,7 +153,7 @@ impl Driver {
     }
 
     /// Nanoseconds per finished test and the following post.
-    fn pair(&self) -> f64 {
+    fn pair(&self, recorded: impl Fn(usize, usize)) -> f64 {
         let started = Instant::now();
         let (mut channel, mut tag) = (0, 0);
         for _ in 0..CALLS {
@@ -158,7 +161,9 @@ impl Driver {
                 self.comms[channel].wrapping_byte_add(tag * REQUEST_BYTES),
                 1,
             );
+            recorded(channel, 1);
             black_box(self.post(channel, tag));
+            recorded(channel, 0);
             channel += 1;
             if channel == self.comms.len() {
                 (channel, tag) = (0, (tag + 1) % WINDOW);
@@ -168,21 +173,52 @@ impl Driver {
     }
 }
 
+/// The control: the counters and the event of a state change, of a caller who knows the channel, so
+/// without the tap's tables, its marks around each call and its checks.
+struct Stores {
+    recorder: Arc<Recorder>,
+    channels: Vec<[AtomicU64; 512]>,
+}
+
+impl Stores {
+    fn new(recorder: &Arc<Recorder>, channels: usize) -> Self {
+        let channel = || std::array::from_fn(|_| AtomicU64::new(0));
+        Self {
+            recorder: recorder.clone(),
+            channels: (0..channels).map(|_| channel()).collect(),
+        }
+    }
+
+    fn change(&self, channel: usize, kind: usize, bytes: u64) {
+        let words = &self.channels[channel];
+        let add = |at: usize, n: u64| words[at].store(words[at].load(Relaxed) + n, Relaxed);
+        let now_ns = self.recorder.now_ns();
+        let number = words[0].load(Relaxed);
+        words[1].store(now_ns, Relaxed);
+        add(2 + kind, 1);
+        add(4 + kind, bytes);
+        let place = 8 + number as usize % WINDOW;
+        if kind == 0 {
+            words[place].store(now_ns, Relaxed);
+        } else {
+            let took = now_ns - words[place].load(Relaxed);
+            add(32 + took.leading_zeros() as usize, 1);
+        }
+        let event = 128 + number as usize % 64 * 4;
+        for (at, word) in [number + 1, now_ns, number, bytes].into_iter().enumerate() {
+            words[event + at].store(word, Relaxed);
+        }
+        words[0].store(number + 1, Release);
+    }
+}
+
 /// Prints the cost of one kind of call without and with the tap, and the difference.
-fn compare(
-    channels: usize,
-    call: &str,
-    bare: &Driver,
-    tapped: &Driver,
-    measure: fn(&Driver) -> f64,
-) {
+fn compare(channels: usize, call: &str, bare: impl Fn() -> f64, tapped: impl Fn() -> f64) {
     let sorted = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         values
     };
-    let pairs: Vec<_> = (0..ROUNDS)
-        .map(|_| (measure(bare), measure(tapped)))
-        .collect();
+    let pairs: Vec<_> = (0..ROUNDS).map(|_| (bare(), tapped())).collect();
     let column = |pick: fn(&(f64, f64)) -> f64| sorted(pairs.iter().map(pick).collect());
     let (without, with, added) = (column(|p| p.0), column(|p| p.1), column(|p| p.1 - p.0));
     let middle = ROUNDS / 2;
@@ -229,8 +265,25 @@ fn main() -> Result<(), Box<dyn Error>> {
             Driver::new(black_box(&NULL_PLUGIN), channels),
             Driver::new(net, channels),
         );
-        compare(channels, "not-done test", &bare, &tapped, Driver::not_done);
-        compare(channels, "done and post", &bare, &tapped, Driver::pair);
+        let stores = Stores::new(&recorder, channels);
+        compare(
+            channels,
+            "not-done test",
+            || bare.not_done(),
+            || tapped.not_done(),
+        );
+        compare(
+            channels,
+            "done and post",
+            || bare.pair(|_, _| ()),
+            || tapped.pair(|_, _| ()),
+        );
+        compare(
+            channels,
+            "stores alone",
+            || bare.pair(|_, _| ()),
+            || bare.pair(|channel, kind| stores.change(channel, kind, 4096)),
+        );
     }
     println!(
         "# of which one read of the clock takes {:.2}; a finished test and a post read it once each",
