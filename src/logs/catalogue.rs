@@ -11,6 +11,7 @@ use super::signature::{OwnSignature, Signature};
 use super::stated;
 use aho_corasick::{AhoCorasick, BuildError};
 use regex::bytes::{Regex, RegexBuilder};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tcpx_words::folders::user_config;
@@ -131,9 +132,23 @@ impl tcpx_words::error::NextStep for SignatureCatalogueError {
     }
 }
 
-/// One per signature, if it has a regex. Every thread has its own copy, because a shared
-/// regex locks its cache at every line.
-pub(super) type Regexes = Vec<Option<Regex>>;
+/// One per signature, if it has a regex. A thread has its own copy of those that are tried at every line,
+/// because a shared regex locks its cache each time. The others are tried once for all lines of a form; a copy
+/// for each time takes a microsecond, and hundreds of caches that are kept take megabytes in each thread.
+#[derive(Debug)]
+pub(super) struct Regexes<'a> {
+    all: &'a [Option<Regex>],
+    kept: Vec<Option<Regex>>,
+}
+
+impl Regexes<'_> {
+    /// The regex of a signature, if it has one.
+    pub(super) fn of(&self, signature: usize) -> Option<Cow<'_, Regex>> {
+        let kept = self.kept.get(signature).and_then(Option::as_ref);
+        let copied = || self.all.get(signature).cloned().flatten();
+        kept.map(Cow::Borrowed).or_else(|| copied().map(Cow::Owned))
+    }
+}
 
 /// Signatures, compiled for the search.
 #[derive(Debug)]
@@ -141,7 +156,7 @@ pub struct SignatureCatalogue {
     pub(super) signatures: Vec<Signature>,
     /// The signatures of users.
     pub(super) own: Vec<OwnSignature>,
-    regexes: Regexes,
+    regexes: Vec<Option<Regex>>,
     /// For each signature: the signatures that it hides where it matches.
     over: Vec<Vec<usize>>,
     literals: Vec<Vec<u8>>,
@@ -344,7 +359,7 @@ impl SignatureCatalogue {
         &self,
         literals: impl Iterator<Item = usize> + Clone,
         message: &[u8],
-        regexes: &Regexes,
+        regexes: &Regexes<'_>,
         found: &mut Vec<usize>,
         asked: &mut Vec<(usize, bool)>,
     ) {
@@ -356,7 +371,7 @@ impl SignatureCatalogue {
             for literal in literals.clone() {
                 for &index in self.of_literal.get(literal).into_iter().flatten() {
                     let mut holds = || {
-                        let regex = regexes[index].as_ref();
+                        let regex = regexes.of(index);
                         let holds = regex.is_none_or(|regex| regex.is_match(message));
                         if self.reads_digits[index] {
                             asked.push((index, holds));
@@ -427,9 +442,15 @@ impl SignatureCatalogue {
             .message
     }
 
-    /// A copy for one thread.
-    pub(super) fn regexes(&self) -> Regexes {
-        self.regexes.clone()
+    /// The regexes for one thread.
+    pub(super) fn regexes(&self) -> Regexes<'_> {
+        let kept = self.regexes.iter().zip(&self.reads_digits);
+        let kept =
+            kept.map(|(regex, reads_digits)| regex.as_ref().filter(|_| *reads_digits).cloned());
+        Regexes {
+            all: &self.regexes,
+            kept: kept.collect(),
+        }
     }
 
     /// The signatures that match one line.
@@ -440,7 +461,11 @@ impl SignatureCatalogue {
         if let Some((_, place)) = hits.first() {
             let message = super::shape::record_at(line, *place).0.message;
             let literals = hits.iter().map(|(literal, _)| *literal);
-            self.of_message(literals, message, &self.regexes, &mut all, &mut Vec::new());
+            let regexes = Regexes {
+                all: &self.regexes,
+                kept: Vec::new(),
+            };
+            self.of_message(literals, message, &regexes, &mut all, &mut Vec::new());
         }
         all.into_iter()
             .map(|index| &self.signatures[index])

@@ -179,7 +179,7 @@ impl Found {
 /// The parser of one thread.
 pub(super) struct Parser<'a> {
     catalogue: &'a SignatureCatalogue,
-    regexes: Regexes,
+    regexes: Regexes<'a>,
     known: KnownForms,
     /// The last line whose form is not kept.
     other: ParsedLine,
@@ -351,8 +351,8 @@ impl Parser<'_> {
                 polls: fields::polls(message).map(|(count, time)| (span(count), span(time))),
             },
             Some(fact) if fact.has_groups() => {
-                let regex = self.regexes[signature].as_ref();
-                let captures = regex.and_then(|regex| regex.captures(message));
+                let regex = self.regexes.of(signature);
+                let captures = regex.as_ref().and_then(|regex| regex.captures(message));
                 let group = |name: &str| captures.as_ref()?.name(name).map(|one| one.as_bytes());
                 FactSpans::Groups(fact.groups().map(|name| group(name).map(span)))
             }
@@ -363,13 +363,12 @@ impl Parser<'_> {
 
 impl ParsedRecord {
     /// Whether the regexes that depend on digits say the same of another line of the form.
-    fn holds(&self, line: &[u8], regexes: &Regexes) -> bool {
+    fn holds(&self, line: &[u8], regexes: &Regexes<'_>) -> bool {
         self.asked.is_empty() || {
             let message = self.record(line).message;
             let is_match = |index: usize| {
-                regexes[index]
-                    .as_ref()
-                    .is_none_or(|one| one.is_match(message))
+                let regex = regexes.of(index);
+                regex.is_none_or(|one| one.is_match(message))
             };
             self.asked
                 .iter()
