@@ -30,8 +30,8 @@ const SEEN_BYTES_MAX: usize = 5 << 20;
 /// The part of them in which lines beside others are kept.
 const NEAR_SHARE: usize = 4;
 const SHAPES_MAX: usize = 256;
-/// With its index, 4 MiB at most for each thread.
-const FLOWS_MAX: usize = 16_384;
+/// With its index, 2 MiB at most for each thread: one more and the index is twice as large.
+const FLOWS_MAX: usize = 14_336;
 const SETTINGS_MAX: usize = 16_384;
 /// Most communicators and process groups of all speakers.
 const GROUPS_MAX: usize = 16_384;
