@@ -5,6 +5,9 @@
 //! NCCL initializes several networks and chooses one.
 #![forbid(unsafe_code)]
 
+use crate::loggers::regex;
+use regex::bytes::Regex;
+use std::sync::LazyLock;
 use tcpx_words::plugin_family::PluginFamily;
 
 /// What a line shows about a network, the weakest first.
@@ -101,6 +104,35 @@ pub(super) fn of_warning(message: &[u8]) -> Option<&[u8]> {
     (!name.is_empty() && name != b"Plugin" && !is_absent).then_some(name)
 }
 
+/// The link layers behind the devices in NCCL's line on them, `[0]mlx5_0:1/RoCE [1]mlx5_1:1/IB/SHARP`: whether each is
+/// of Ethernet.
+pub(super) fn are_of_ethernet(line: &[u8]) -> impl Iterator<Item = bool> {
+    LINK_LAYERS
+        .captures_iter(line)
+        .map(|layer| &layer["layer"] == b"RoCE")
+}
+
+static LINK_LAYERS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\[\d+\] ?[\w.-]+:\d+/(?P<layer>RoCE|IB)\b"));
+
+/// Whether the GIDs in a line are of Ethernet; `None` without one. RoCE makes them of an IPv4 address, or of a MAC
+/// address with `ff:fe` in its middle, which the GUIDs of InfiniBand do not have.
+pub(super) fn has_ethernet_gid(line: &[u8]) -> Option<bool> {
+    memchr::memmem::find(line, b"Gid")?;
+    let mut gids = GIDS.captures_iter(line).map(|gid| {
+        let gid = &gid["gid"];
+        let is_of_mac = || {
+            let parts: Vec<&[u8]> = gid.rsplitn(4, |byte| *byte == b':').collect();
+            matches!(parts[..], [_, low, middle, _] if middle.ends_with(b"ff") && low.starts_with(b"fe") && low.len() == 4)
+        };
+        gid.starts_with(b"::ffff:") || is_of_mac()
+    });
+    gids.next()
+}
+
+static GIDS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"Gids? ?(?P<gid>::ffff:[\d.]{7,}|fe80:[0-9a-f:]{10,})"));
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,5 +191,26 @@ mod tests {
         ] {
             assert_eq!(kind(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn devices_and_ends_of_ethernet_are_told_from_those_of_infiniband() {
+        let layers = |line: &'static str| are_of_ethernet(line.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(
+            layers("Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE}"),
+            [true, true]
+        );
+        assert_eq!(
+            layers("Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/RoCE [RO]"),
+            [false, true]
+        );
+        let gid = |line: &'static str| has_ethernet_gid(line.as_bytes());
+        assert_eq!(gid("(Recv) localGid ::ffff:10.0.1.25"), Some(true));
+        assert_eq!(
+            gid("(Recv) localGid fe80::9e63:c0ff:feab:b8da remoteGids"),
+            Some(true)
+        );
+        assert_eq!(gid("(Recv) localGid fe80::b859:9f03:a6:1234"), Some(false));
+        assert_eq!(gid("(Recv) localGids :: remoteGids ::"), None);
     }
 }

@@ -98,8 +98,12 @@ impl Compose<'_> {
             _ => "no line says which network NCCL chose; the log has lines of",
         };
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
+        let over = match kinds.contains("ib") && self.is_over_ethernet() {
+            true => ", over RoCE",
+            false => "",
+        };
         let (verdict, because) = match (kinds.len(), kinds.first()) {
-            (1, Some(kind)) => (*kind, format!("{says} {}", list(named.keys()))),
+            (1, Some(kind)) => (*kind, format!("{says} {}{over}", list(named.keys()))),
             (0, _) if !self.tally.flows.is_empty() => (
                 "tcpx",
                 "the plugin connected flows; no line of NCCL names the network".to_owned(),
@@ -135,6 +139,22 @@ impl Compose<'_> {
             named,
             versions,
         }
+    }
+
+    /// Whether the RDMA devices that the log names are of Ethernet: all that NCCL lists, or the ends of its connections.
+    fn is_over_ethernet(&self) -> bool {
+        let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
+        let seen = self.tally.seen.iter();
+        let (mut listed, mut ends) = (BTreeSet::new(), BTreeSet::new());
+        for ((number, _), seen) in seen {
+            if name(*number).is_some_and(|name| name == super::NICS_USED) {
+                listed.extend(crate::networks::are_of_ethernet(&seen.sample));
+            }
+            let lines = seen.near_lines().chain([&seen.sample]);
+            ends.extend(lines.filter_map(|line| crate::networks::has_ethernet_gid(line)));
+        }
+        let is_of_all = |of: &BTreeSet<bool>| of.len() == 1 && of.contains(&true);
+        is_of_all(&listed) || listed.is_empty() && is_of_all(&ends)
     }
 
     /// Why no network is named, with what the log has lines of.
