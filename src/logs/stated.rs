@@ -65,6 +65,10 @@ static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
         r#"^(?:\s*\d+: ?|\[[\w,]+\](?:<\w+>)?: ?)?\s*#|^\s*(?:[>|]|File "|at |frame #|raise )|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID]\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug)\b|:(?:INFO|DEBUG):"#,
     )
 });
+/// A heading of what follows: `Command error:`.
+static HEADING: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"^\s*(?:[A-Z]\w+ )?(?:[Ee]rrors?|[Ee]rror output|[Ff]ailures?|[Ee]xceptions?):?\s*$")
+});
 /// Sentences that advise, or that say that all is well.
 static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
@@ -99,8 +103,9 @@ pub(super) fn stated(line: &[u8]) -> Option<&[u8]> {
         start = end;
         sentence
     });
-    let is_stated =
-        (sentences.any(states) || RAISED.is_match(front)) && !OTHER_LINES.is_match(front);
+    let is_stated = (sentences.any(states) || RAISED.is_match(front))
+        && !OTHER_LINES.is_match(front)
+        && !HEADING.is_match(front);
     is_stated.then(|| line.trim_ascii())
 }
 

@@ -100,10 +100,12 @@ pub(super) fn follow_ends(findings: &mut [SignatureFinding]) {
 /// Lines of launchers on processes that ended.
 const LAUNCHERS: [&str; 3] = ["srun-exit", "mpi-noticed-exit", "rank-died-signal"];
 
-/// Errors of a library that only say that a part of it failed, which logs its own error right before.
-const PASSED_ON: [&str; 1] = ["nixl-error"];
-/// Most lines between the two.
-const PASSED_ON_LINES: u64 = 3;
+/// Errors that only pass on the one that is logged before them, with the signature of that one and the most lines
+/// between the two.
+const PASSED_ON: [(&str, &str, u64); 2] = [
+    ("nixl-error", UNKNOWN_WARNING, 3),
+    ("store-timeout", "torchrun-exit-barrier", TEXT_LINES),
+];
 
 /// What a launcher says of a process that ended follows every error that a program logged before, whether or not a
 /// signature explains it.
@@ -123,17 +125,19 @@ pub(super) fn follow_errors(findings: &mut [SignatureFinding]) {
 
 /// What a library passes on of a part of it follows the error that the part logged right before.
 pub(super) fn follow_parts(findings: &mut [SignatureFinding]) {
-    let errors = findings
-        .iter()
-        .filter(|one| one.signature == UNKNOWN_WARNING && !crate::stated::is_warning(&one.sample));
-    let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
-    for finding in findings {
-        let is_right_before = |error: &LinePlace| {
-            let behind = finding.first.line.saturating_sub(error.line);
-            error.file == finding.first.file && (1..=PASSED_ON_LINES).contains(&behind)
-        };
-        if PASSED_ON.contains(&finding.signature.as_str()) && errors.iter().any(is_right_before) {
-            finding.role = Role::Consequence;
+    for (name, part, lines) in PASSED_ON {
+        let errors = findings
+            .iter()
+            .filter(|one| one.signature == part && !crate::stated::is_warning(&one.sample));
+        let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
+        for finding in findings.iter_mut().filter(|one| one.signature == name) {
+            let is_right_before = |error: &LinePlace| {
+                let behind = finding.first.line.saturating_sub(error.line);
+                error.file == finding.first.file && (1..=lines).contains(&behind)
+            };
+            if errors.iter().any(is_right_before) {
+                finding.role = Role::Consequence;
+            }
         }
     }
 }
