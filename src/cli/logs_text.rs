@@ -258,7 +258,10 @@ fn ends(report: &LogReport, text: &mut String) {
     if report.findings.iter().any(explains) {
         return;
     }
-    let ends: Vec<&LogEnd> = report.ends.iter().filter(|end| !is_told(end)).collect();
+    // Where nothing failed, only silence makes a last message worth a line.
+    let matters = |end: &LogEnd| !report.findings.is_empty() || end.silent_seconds.is_some();
+    let ends = report.ends.iter();
+    let ends: Vec<&LogEnd> = ends.filter(|end| !is_told(end) && matters(end)).collect();
     for end in ends.iter().take(ENDS) {
         let (place, processes) = (&end.last, named(&end.processes));
         let silent = end.silent_seconds.map_or(String::new(), |seconds| {
@@ -326,11 +329,28 @@ fn times(finding: &SignatureFinding) -> String {
     match (&finding.first.at, &finding.last.at) {
         (Some(first), Some(last)) if first == last => first.clone(),
         (Some(first), Some(last)) => format!("{first} to {last}"),
-        _ => format!(
-            "lines {} to {}, without a time",
-            finding.first.line, finding.last.line
-        ),
+        _ => {
+            let (first, last) = (finding.first.line, finding.last.line);
+            // A time in a form that is not read is one.
+            let unread = if has_clock(&finding.sample) {
+                ""
+            } else {
+                ", without a time"
+            };
+            format!("lines {first} to {last}{unread}")
+        }
     }
+}
+
+/// Whether a text has hours, minutes and seconds, `08:14:04`.
+fn has_clock(text: &str) -> bool {
+    text.as_bytes().windows(8).any(|window| {
+        let is_in_form = |(at, byte): (usize, &u8)| match at {
+            2 | 5 => *byte == b':',
+            _ => byte.is_ascii_digit(),
+        };
+        window.iter().enumerate().all(is_in_form)
+    })
 }
 
 fn named(processes: &[String]) -> String {

@@ -1,6 +1,6 @@
 //! Parses times in logs without allocating.
 //!
-//! The format is year, month and day with dashes, then a blank, `T` or `_`, then hours,
+//! The format is year, month and day with dashes, then a blank, `T`, `_` or, as HCCL writes it, a dash, then hours,
 //! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC. The times
 //! of glog, `E1120 08:14:04.531042`, and of vLLM have no year: it is that of the first time
 //! that has one, near the beginning of the log. Without one, the first time is of the last such
@@ -188,7 +188,7 @@ fn month_days(year: i64, month: i64) -> i64 {
 fn has_form(text: &[u8]) -> bool {
     let is_in_form = |(at, byte): (usize, &u8)| match at {
         4 | 7 => *byte == b'-',
-        10 => matches!(byte, b' ' | b'T' | b'_'),
+        10 => matches!(byte, b' ' | b'T' | b'_' | b'-'),
         13 | 16 => *byte == b':',
         _ => byte.is_ascii_digit(),
     };
