@@ -25,7 +25,7 @@ pub(super) use own_words::{NO_MORE, tell_of_beside, tell_own_words};
 use crate::report::{STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING, WAITS_AT_END};
 use crate::signature::{Role, Signature};
 use cuda::OF_CUDA;
-use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS};
+use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS, OF_USE};
 use programs::{BROAD, OF_PROGRAMS};
 use regex::bytes::{Regex, RegexBuilder};
 use signals::OF_ENDS;
@@ -51,7 +51,8 @@ const CACHE_MAX: usize = 64 << 10;
 static WORDS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let words = |(reason, kind): (&Reason, Kind)| {
         let words = match kind {
-            Kind::Source => format!("(?-i){}\\d+ NCCL WARN ", reason.words),
+            Kind::Source => format!("(?-i){}\\d+ (?:NCCL WARN |-> [1-9]\\b)", reason.words),
+            Kind::Use => format!("(?-i){}\\d+ NCCL WARN ", reason.words),
             _ => reason.words.to_owned(),
         };
         // With ASCII only, the automaton is a tenth as large.
@@ -75,6 +76,7 @@ fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
         .chain(of(OF_SYSTEM, Kind::System))
         .chain(of(OF_CUDA, Kind::Cuda))
         .chain(of(OF_NCCL, Kind::Source))
+        .chain(of(OF_USE, Kind::Use))
         .chain(of(OF_RESULTS, Kind::Result))
         .chain(of(OF_PROGRAMS, Kind::Other))
         .chain(of(BROAD, Kind::Broad))
@@ -91,10 +93,17 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
             finding.meaning = finding
                 .meaning
                 .replace("the CUDA runtime", "the HIP runtime");
+            let next = finding.next_step.as_mut();
+            if let Some(next) = next.filter(|next| next.contains(CUDA_PEERS)) {
+                *next = next.replace(CUDA_PEERS, HIP_PEERS);
+            }
         }
     }
 }
 
+/// How to look at the peer access of GPUs of NVIDIA and of AMD.
+const CUDA_PEERS: &str = "`nvidia-smi topo -p2p r` in the container";
+const HIP_PEERS: &str = "`rocm-smi --showtopo` in the container";
 /// The folder of RCCL's sources, which are NCCL's in words of HIP; its warnings still say `Cuda failure`.
 const HIPIFIED: &str = "/hipify/";
 
@@ -153,7 +162,7 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
         Kind::Ended | Kind::System | Kind::Cuda => names_no_cause,
         Kind::Result => names_no_cause && is_first,
         Kind::Other | Kind::Broad => names_no_cause && is_first && quotes,
-        Kind::Source | Kind::Vague | Kind::Exact => false,
+        Kind::Source | Kind::Use | Kind::Vague | Kind::Exact => false,
     };
     if is_told_by_words {
         finding.causes.insert(0, cause);
@@ -239,8 +248,10 @@ enum Kind {
     Ended,
     System,
     Cuda,
-    /// A source file of NCCL.
+    /// A source file of NCCL, in a warning or in a call that failed.
     Source,
+    /// A source file of NCCL that checks calls, in a warning.
+    Use,
     /// A result of NCCL.
     Result,
     Other,
@@ -511,7 +522,11 @@ mod tests {
             "node-a:7:7 [1] proxy.cc:1111 NCCL WARN [Service thread] Unknown command 7",
             Some("proxy thread"),
         );
-        check("node-a:7:7 [1] NCCL INFO transport/nvls.cc:409 -> 1", None);
+        check(
+            "node-a:7:7 [1] NCCL INFO transport/nvls.cc:409 -> 1",
+            Some("multicast"),
+        );
+        check("node-a:7:7 [1] NCCL INFO group.cc:409 -> 1", None);
     }
 
     #[test]

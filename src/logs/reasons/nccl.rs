@@ -40,12 +40,14 @@ pub(super) const OF_NCCL: &[Reason] = &[
         cause: "the connections between ranks failed: a rank ended, or they use another network",
         next: "read the first failure of the other ranks; set NCCL_SOCKET_IFNAME to the interface that all nodes share",
     },
-    Reason {
-        words: r"(?:misc/argcheck|enqueue|group)\.(?:cc|cu):",
-        cause: "the program called NCCL with wrong arguments or in a wrong order",
-        next: "compare the calls of all ranks: operation, count, type, communicator",
-    },
 ];
+
+/// The source files of NCCL that warn of the program's calls. They also pass on what other parts of NCCL fail with.
+pub(super) const OF_USE: &[Reason] = &[Reason {
+    words: r"(?:misc/argcheck|enqueue|group)\.(?:cc|cu):",
+    cause: "the program called NCCL with wrong arguments or in a wrong order",
+    next: "compare the calls of all ranks: operation, count, type, communicator",
+}];
 
 /// What an RDMA device says of a request that failed, in the words of libibverbs and of what uses it.
 pub(super) const OF_RDMA: &[Reason] = &[
