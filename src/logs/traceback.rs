@@ -61,7 +61,7 @@ static WORKER: LazyLock<Regex> = LazyLock::new(|| {
 /// What Ray lists of an actor above the line on its end.
 static ACTOR: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(
-        r"(?m)^(?:\([^)\n]*\) )?\s+pid: (?P<pid>\d+)\n(?:.*\n){0,4}?(?:\([^)\n]*\) )?\s+ip: (?P<ip>[\d.]+)\s*\z",
+        r"(?m)^(?:(?:\([^)\n]*\) )?\s+class_name: (?P<class>\w+)\n(?:.*\n){0,3}?)?(?:\([^)\n]*\) )?\s+pid: (?P<pid>\d+)\n(?:.*\n){0,4}?(?:\([^)\n]*\) )?\s+ip: (?P<ip>[\d.]+)\s*\z",
     )
 });
 
@@ -76,6 +76,10 @@ static WRITES: LazyLock<Regex> = LazyLock::new(|| {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Data,
+    /// A dataset's own cache.
+    Cache,
+    /// An object that another rank sent.
+    Object,
     Checkpoint,
     Environment,
     Configuration,
@@ -165,6 +169,12 @@ impl Traceback {
     /// The part of the program that the innermost frame with a known name is in.
     pub(super) fn place(&self) -> Option<Place> {
         self.frames.iter().find_map(Frame::place)
+    }
+
+    /// Whether the code raised it with words of its own, and not a call within it.
+    pub(super) fn is_raised_by_hand(&self) -> bool {
+        let inner = self.frames.first();
+        inner.is_some_and(|inner| inner.code.starts_with(b"raise "))
     }
 
     /// A count that was printed as 0.
@@ -314,6 +324,12 @@ impl Frame {
         if Self::has_in(&self.code, &["os.environ[", "environ["]) {
             return Some(Place::Environment);
         }
+        if Self::has_in(&self.function, &["tensor_to_object"]) {
+            return Some(Place::Object);
+        }
+        if Self::has_in(&self.path, &["dataset"]) && Self::has_in(&self.code, &["cache"]) {
+            return Some(Place::Cache);
+        }
         if Self::has_in(&self.function, &["__getitem__", "collate", "tokenize"])
             || Self::has_in(
                 &self.path,
@@ -327,7 +343,18 @@ impl Frame {
     }
 
     fn is_own(&self) -> bool {
-        let installed = ["site-packages", "dist-packages", "/lib/python", "<"];
+        // A launcher's script, `/opt/venv/bin/torchrun`, is installed too.
+        let installed = [
+            "site-packages",
+            "dist-packages",
+            "/lib/python",
+            "/bin/torchrun",
+            "/bin/accelerate",
+            "/bin/deepspeed",
+            "/bin/vllm",
+            "/bin/ray",
+            "<",
+        ];
         !Self::has_in(&self.path, &installed)
     }
 }
@@ -346,7 +373,11 @@ fn worker(above: &[u8]) -> Option<Vec<u8>> {
     let above = above.strip_suffix(b"\n").unwrap_or(above);
     let listed = &above[above.len().saturating_sub(ACTOR_WITHIN)..];
     if let Some(actor) = ACTOR.captures(listed) {
-        return Some(process(&actor["pid"], &actor["ip"]));
+        let process = process(&actor["pid"], &actor["ip"]);
+        return Some(match actor.name("class") {
+            Some(class) => cut(&[class.as_bytes(), b" ", &process].concat(), PART_BYTES),
+            None => process,
+        });
     }
     let mut lines = above.rsplit(|byte| *byte == b'\n');
     let opens = |line: &&[u8]| {
@@ -432,7 +463,11 @@ fn frames_above(text: &[u8], writer: &[u8]) -> Vec<Frame> {
     let (mut frames, mut below): (Vec<Frame>, &[u8]) = (Vec::new(), b"");
     let mut gap = 0;
     let lines = text.rsplit(|byte| *byte == b'\n');
-    let lines = lines.filter(|line| line.starts_with(writer));
+    let is_of_writer = |line: &&[u8]| match writer {
+        b"" => self::writer(line).is_empty(),
+        writer => line.starts_with(writer),
+    };
+    let lines = lines.filter(is_of_writer);
     for (number, line) in lines.enumerate() {
         gap += usize::from(!is_source(line));
         if let Some(mut frame) = Frame::of(line) {
@@ -578,6 +613,16 @@ mod tests {
             Some(Place::Configuration),
         );
         check("/w/a.py\", line 3, in f", "x[1]", None);
+        check(
+            "/w/datasets.py\", line 3, in __init__",
+            "labels, shapes = zip(*cache.values())",
+            Some(Place::Cache),
+        );
+        check(
+            "/e/site-packages/torch/distributed/distributed_c10d.py\", line 3, in _tensor_to_object",
+            "return _unpickler(io.BytesIO(buf)).load()",
+            Some(Place::Object),
+        );
     }
 
     #[test]

@@ -232,6 +232,7 @@ impl Compose<'_> {
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
         steps::join(&mut report.findings);
         self.explain_tracebacks(&mut report.findings);
+        stated::tell_of_other_model(&mut report.findings, &report.stated);
         super::reasons::explain_waits(&mut report.findings, &report.stated);
         self.tell_of_meeting(report);
         self.tell_of_shared_memory(&mut report.findings);

@@ -129,6 +129,24 @@ impl Compose<'_> {
     }
 }
 
+/// What PyTorch lists of a checkpoint that it loads in part only, as with `strict=False`.
+const OTHER_SHAPE: &str = "size mismatch for ";
+const OTHER_MODEL: &str = "the checkpoint is of another model than the program builds, as lines before it say, for example of another number of classes: {word}";
+
+/// Tells of a checkpoint whose tensors did not fit the model, where an exception follows later: the run went on
+/// without them.
+pub(super) fn tell_of_other_model(findings: &mut [SignatureFinding], stated: &[StatedLine]) {
+    let Some(line) = stated.iter().find(|one| one.sample.contains(OTHER_SHAPE)) else {
+        return;
+    };
+    let exceptions = findings.iter_mut();
+    let mut exceptions = exceptions.filter(|one| super::ranking::is_exception(&one.sample));
+    if let Some(exception) = exceptions.next() {
+        let cause = OTHER_MODEL.replace("{word}", line.sample.trim_end_matches('.'));
+        exception.causes.insert(0, cause);
+    }
+}
+
 /// A process in a line: its host and its number.
 static PROCESS: LazyLock<Regex> =
     LazyLock::new(|| crate::loggers::regex(r"\[[A-Za-z][\w.-]*:0*(?P<pid>\d+)(?: *:|\])"));

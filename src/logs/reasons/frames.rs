@@ -4,11 +4,40 @@
 use super::{Kind, Reason, of};
 use crate::report::SignatureFinding;
 use crate::traceback::{Place, Traceback};
+use std::slice;
 
-const DATA: Reason = Reason {
-    words: "IndexError|KeyError|ValueError|TypeError|UnicodeDecodeError|JSONDecodeError",
-    cause: "the data: a record or a column that the dataset's code reads is missing, malformed or empty",
-    next: "print the record that the innermost frame reads, and its fields; compare them with what the dataset's code expects",
+/// What the class of an exception tells where the code of a dataset raised it.
+const DATA: [Reason; 4] = [
+    Reason {
+        words: "KeyError",
+        cause: "the dataset's code looks up a key or a column that its data do not have: it is missing or has another name",
+        next: "print the record that the innermost frame reads, and its fields; compare them with what the dataset's code expects",
+    },
+    Reason {
+        words: "IndexError",
+        cause: "an index in the dataset's code is past the end of a list: a label, a class or a record does not fit the list that it is looked up in",
+        next: "print the index and the length of the list at the innermost frame; compare the classes of the data with those of the model",
+    },
+    Reason {
+        words: "UnicodeDecodeError|JSONDecodeError",
+        cause: "a file of the dataset is not of the format that the code reads, or is damaged",
+        next: "print the name of the file before it is read; compare its size and its first bytes with those of another one",
+    },
+    Reason {
+        words: "ValueError|TypeError",
+        cause: "the dataset's code got a value of another kind or form than it expects",
+        next: "print what the innermost frame reads; compare it with what the dataset's code expects",
+    },
+];
+const CACHE: Reason = Reason {
+    words: "KeyError|IndexError|ValueError|TypeError|AttributeError|UnpicklingError|EOFError",
+    cause: "what the dataset's code reads from its cache has another form than it expects: another release of the code wrote the cache, or its writing was interrupted",
+    next: "remove the cache that the lines above name, so that the program makes it anew",
+};
+const OBJECT: Reason = Reason {
+    words: "UnpicklingError|EOFError|ValueError|RuntimeError|AttributeError",
+    cause: "what this rank received as another rank's object is none: the ranks call different collectives, or in another order, or the sender ended in it",
+    next: "TORCH_DISTRIBUTED_DEBUG=DETAIL compares the collectives of the ranks; read the log of the rank that sends",
 };
 const CHECKPOINT: Reason = Reason {
     words: "KeyError|ValueError|RuntimeError|AssertionError|AttributeError|IndexError",
@@ -38,7 +67,15 @@ pub(super) const OWN_CODE: &str =
 /// All reasons of this file.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
-    [&DATA, &CHECKPOINT, &ENVIRONMENT, &CONFIGURATION, &ZERO].into_iter()
+    let others = [
+        &CACHE,
+        &OBJECT,
+        &CHECKPOINT,
+        &ENVIRONMENT,
+        &CONFIGURATION,
+        &ZERO,
+    ];
+    DATA.iter().chain(others)
 }
 
 /// Gives an exception the cause of the part of the program in which it was raised, unless its words tell more, and
@@ -46,19 +83,26 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
 pub(crate) fn explain_traceback(finding: &mut SignatureFinding, traceback: &Traceback) {
     let told = of(&finding.sample);
     let divides = finding.sample.contains(ZERO.words);
+    let place = traceback.place();
+    // What was received is no file, whatever the words of the exception tell of files.
     let is_told = !matches!(
         told,
         None | Some((_, Kind::Other | Kind::Broad | Kind::Vague))
-    ) && !divides;
+    ) && !divides
+        && place != Some(Place::Object);
     if is_told && !matches!(told, Some((_, Kind::Exact))) {
         return;
     }
+    // What the dataset's code says itself is more than that its data are not as expected.
+    let tells =
+        |place| place == Place::Data && traceback.is_raised_by_hand() && says_much(&finding.sample);
     if let Some(zero) = traceback.zero().filter(|_| divides) {
         finding.causes = vec![ZERO.cause.replace("{zero}", &zero)];
         finding.next_step = Some(ZERO.next.to_owned());
-    } else if let Some(reason) = traceback.place().map(of_place).filter(|_| !is_told) {
+    } else if let Some(place) = place.filter(|place| !is_told && !tells(*place)) {
         let is_of = |class: &str| finding.sample.contains(class);
-        if reason.words.split('|').any(is_of) {
+        let mut reasons = of_place(place).iter();
+        if let Some(reason) = reasons.find(|one| one.words.split('|').any(is_of)) {
             finding.causes = vec![reason.cause.to_owned()];
             finding.next_step = Some(reason.next.to_owned());
         }
@@ -70,11 +114,23 @@ pub(crate) fn explain_traceback(finding: &mut SignatureFinding, traceback: &Trac
     }
 }
 
-fn of_place(place: Place) -> &'static Reason {
+/// Fewest words of a message that tells what is wrong.
+const WORDS_MIN: usize = 4;
+
+fn says_much(line: &str) -> bool {
+    let message = line
+        .split_once("Error: ")
+        .map_or("", |(_, message)| message);
+    message.split_whitespace().count() >= WORDS_MIN
+}
+
+fn of_place(place: Place) -> &'static [Reason] {
     match place {
         Place::Data => &DATA,
-        Place::Checkpoint => &CHECKPOINT,
-        Place::Environment => &ENVIRONMENT,
-        Place::Configuration => &CONFIGURATION,
+        Place::Cache => slice::from_ref(&CACHE),
+        Place::Object => slice::from_ref(&OBJECT),
+        Place::Checkpoint => slice::from_ref(&CHECKPOINT),
+        Place::Environment => slice::from_ref(&ENVIRONMENT),
+        Place::Configuration => slice::from_ref(&CONFIGURATION),
     }
 }
