@@ -16,6 +16,18 @@ macro_rules! failed_to {
     };
 }
 
+/// A thing next to the words that it failed, before or behind it.
+macro_rules! near {
+    ($things:literal) => {
+        concat!(
+            $things,
+            r"\b.{0,24}\b(?:fail\w*|errors?|refused|lost|closed|broken|reset|unavailable|invalid|corrupt\w*|incomplete|empty|unexpected)\b|\b(?:fail\w*|errors?|cannot|could not|couldn't|unable|invalid|corrupt\w*|incomplete|unexpected|bad)\b.{0,24}?",
+            $things,
+            r"\b"
+        )
+    };
+}
+
 /// The first counts; they count where no other words are in a line.
 pub(super) const VAGUE: &[Reason] = &[
     Reason {
@@ -93,12 +105,16 @@ pub(super) const VAGUE: &[Reason] = &[
         next: "read the earlier lines of this process, and the first failure of every rank",
     },
     Reason {
-        words: r"\b(?:socket|sockets|connection|connect|port|address|network|host|peer|server|client|https?|grpc|rpc|tcp|udp|dns|url|endpoint|request|response)\b",
+        words: near!(
+            r"(?:^|[\s'\x22(\[])(?:sockets?|connections?|connect|server|https?|grpc|rpc|url|endpoint|requests?)"
+        ),
         cause: "a connection or a request to another program failed",
         next: "read the other program's log of the same time; `nc -vz HOST PORT` from this node",
     },
     Reason {
-        words: r"\b(?:file|path|directory|folder|disk|filesystem|mount|checkpoint|dataset|tokenizer|weights|safetensors)\b|/\w+/\w+",
+        words: near!(
+            r"\b(?:files?|directory|folder|disk|filesystem|mount|checkpoint|dataset|tokenizer|weights|safetensors)"
+        ),
         cause: "a file, or what is in it, is not what the program expects",
         next: "`ls -l` the path on this node, in the container; compare it with another node",
     },

@@ -87,6 +87,6 @@ pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "cuda is required*none was|torch not compiled with cuda",
         cause: "this PyTorch is the build for the CPU",
-        next: "`python -c 'import torch; print(torch.version.cuda)'`; install the build for CUDA",
+        next: "`python -c 'import torch; print(torch.version.cuda)'`; where it prints None, install the build for the GPUs of this machine",
     },
 ];

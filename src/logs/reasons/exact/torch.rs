@@ -62,7 +62,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "distributed package doesn't have nccl",
         cause: "this PyTorch was built without NCCL: it is the build for the CPU, or for another system",
-        next: "`python -c 'import torch; print(torch.version.cuda)'`; install the build for CUDA",
+        next: "`python -c 'import torch; print(torch.version.cuda)'`; where it prints None, install the build for the GPUs of this machine",
     },
     Reason {
         words: "no backend type associated with device type",
