@@ -401,13 +401,27 @@ fn process(pid: &[u8], address: &[u8]) -> Vec<u8> {
 
 /// The error with which the message of an exception ends, if its first line has no more than a place.
 fn rest(text: &[u8], below: &[u8]) -> Option<Vec<u8>> {
-    if !text.trim_ascii_end().ends_with(b":") {
+    if !goes_on(text) {
         return None;
     }
-    let lines = below.split(|byte| *byte == b'\n').take(MESSAGE_LINES);
+    let mut lines = below.split(|byte| *byte == b'\n').take(MESSAGE_LINES);
+    if counts_errors(text) {
+        let line = lines.next().filter(|line| line.starts_with(b" "))?;
+        return Some(cut(line.trim_ascii(), PART_BYTES));
+    }
     let mut lines = lines.take_while(|line| !is_frame(line));
     let line = lines.find(|line| is_rest(line))?;
     Some(cut(line.trim_ascii(), PART_BYTES))
+}
+
+/// Whether the message of a line goes on in the next: it ends with a colon, or counts errors.
+pub(super) fn goes_on(line: &[u8]) -> bool {
+    line.trim_ascii_end().ends_with(b":") || counts_errors(line)
+}
+
+/// Whether a line says how many errors of a configuration are listed below it: `1 validation error for Args`.
+fn counts_errors(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b" validation error").is_some()
 }
 
 /// Whether a line is an exception as Python writes one within a message: `AttributeError("'NoneType' object ...")`.

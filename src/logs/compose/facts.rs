@@ -308,14 +308,15 @@ fn short(fact: &str) -> String {
     let mut parts = fact.rsplit('/');
     match (is_path, parts.next(), parts.next()) {
         (true, Some(file), Some(folder)) if !folder.is_empty() => format!("{folder}/{file}"),
-        _ => fact.chars().take(FACT_BYTES).collect(),
+        _ => fact.to_owned(),
     }
 }
 
+/// Adds a fact that is not told yet. A part of a long one, such as of an address, would be another one.
 fn add(fact: String, meaning: &str, found: &mut Vec<String>) {
     let value = fact.strip_prefix("OpType=").unwrap_or(&fact);
     let is_known = meaning.contains(value) || found.iter().any(|one| one.contains(&fact));
-    if !is_known {
+    if !is_known && fact.len() <= FACT_BYTES {
         found.push(fact);
     }
 }

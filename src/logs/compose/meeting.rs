@@ -48,7 +48,7 @@ impl Compose<'_> {
         } else if of_root && refused.sample.contains("refused") {
             refused.causes.insert(
                 0,
-                "refused by the root of the communicator's bootstrap: its process had ended, or this rank has the id of an earlier communicator"
+                "refused by the root of the communicator's bootstrap: nothing listens at the address that its rank 0 gave out, as its interface is another one or its process had ended, or this rank has the id of an earlier communicator"
                     .to_owned(),
             );
         }

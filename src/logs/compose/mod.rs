@@ -270,6 +270,8 @@ impl Compose<'_> {
         self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);
         super::promises::keep(report);
+        let all = [&mut report.findings, &mut report.seen, &mut report.benign];
+        all.into_iter().flatten().for_each(shorten);
     }
 
     /// Gives exceptions the causes that the frames of their first line tell.
@@ -543,7 +545,7 @@ impl Compose<'_> {
             polls: slowest
                 .zip(longest)
                 .map(|(slowest, longest)| PollRate::new(slowest, longest)),
-            sample: shown(&sample[..sample.len().min(SAMPLE_BYTES)]),
+            sample: shown(sample),
             before: Vec::new(),
             after: None,
         };
@@ -963,6 +965,16 @@ impl Compose<'_> {
     }
 }
 
+/// Cuts the quoted line of a finding, which has told all that it tells.
+fn shorten(finding: &mut SignatureFinding) {
+    let end = finding.sample.char_indices().map(|(at, _)| at);
+    if let Some(end) = end.take_while(|at| *at <= SAMPLE_BYTES).last()
+        && finding.sample.len() > SAMPLE_BYTES
+    {
+        finding.sample.truncate(end);
+    }
+}
+
 /// A warning without a signature as a finding, so that none goes unmentioned.
 fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
     SignatureFinding {
@@ -999,9 +1011,9 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
     }
 }
 
-/// The indented line below an error that ends with a colon: its message goes on there.
+/// The indented line below an error that ends with a colon, or counts errors: its message goes on there.
 fn goes_on_below<'a>(line: &str, after: Option<&'a str>) -> Option<&'a str> {
-    let after = after.filter(|_| line.trim_end().ends_with(':'))?;
+    let after = after.filter(|_| crate::traceback::goes_on(line.as_bytes()))?;
     let is_frame = crate::traceback::is_frame(after.as_bytes());
     let text = after.trim();
     (after.starts_with(' ') && !is_frame && !text.is_empty()).then_some(text)
@@ -1041,6 +1053,11 @@ pub(super) fn headline(line: &str) -> String {
         let behind = line.rsplit_once("NCCL WARN ").map(|(_, behind)| behind);
         behind.unwrap_or(line).to_owned()
     });
+    // What is left of the form `[TRT-LLM] [E] ...`.
+    let text = text
+        .strip_prefix("] [E] ")
+        .map(str::to_owned)
+        .unwrap_or(text);
     match text.char_indices().nth(HEADLINE_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,

@@ -99,7 +99,7 @@ impl Compose<'_> {
         };
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
         let over = match kinds.contains("ib") && self.is_over_ethernet() {
-            true => ", over RoCE",
+            true => " over RoCE",
             false => "",
         };
         let (verdict, because) = match (kinds.len(), kinds.first()) {
