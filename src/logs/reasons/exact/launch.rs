@@ -134,4 +134,14 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "a process of the job does not reach the PMIx server of its launcher over TCP: it ended, or a firewall or another interface is between",
         next: "`mpirun --mca oob_tcp_if_include INTERFACE`, and look at the firewall between the nodes",
     },
+    Reason {
+        words: "mpir_pmi_init*returned|pmi_get_appnum returned|pmi2_job_getid returned|write_line error; fd|unable to write to pmi_fd|write_line failure",
+        cause: "the process has no connection to a launcher's process manager (PMI): it was started without srun or mpirun, or by the launcher of another MPI than its own",
+        next: "start it with the launcher of the MPI that `ldd` of the program names; with srun, one of the kinds of `srun --mpi=list` that this MPI knows",
+    },
+    Reason {
+        words: "unknown option \"--hnp|orted*unknown option|prted*unknown option|error: unknown option*-topo-sig",
+        cause: "mpirun and the daemon that it started on this node are of different releases of Open MPI: a shell without a terminal finds another one there",
+        next: "compare `mpirun --version` and `ssh NODE which orted` on all nodes; mpirun --prefix names the right one",
+    },
 ];
