@@ -377,7 +377,7 @@ pub(super) enum Telling {
 }
 
 /// Signatures of lines that only pass on what a line next to them tells.
-const WRAPPERS: [&str; 2] = ["rendezvous-failed", "nvshmem-call-failed"];
+const WRAPPERS: [&str; 3] = ["rendezvous-failed", "nvshmem-call-failed", "rust-panic"];
 
 /// How much a finding tells.
 pub(super) fn telling(finding: &SignatureFinding, signatures: &[Signature]) -> Telling {

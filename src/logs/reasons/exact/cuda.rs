@@ -128,4 +128,24 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the kernel needs more shared memory of the GPU than this GPU has",
         next: "smaller blocks or fewer stages of the kernel, or a GPU with more shared memory",
     },
+    Reason {
+        words: "/dev/kfd*no such file|rock module is not loaded",
+        cause: "the kernel driver of AMD GPUs (amdgpu) is not loaded on this node, or the container lacks /dev/kfd",
+        next: "`lsmod | grep amdgpu` and `dmesg -T | grep amdgpu` on the node; start the container with `--device=/dev/kfd --device=/dev/dri`",
+    },
+    Reason {
+        words: "neuron core(s) not available|cores busy, ret=",
+        cause: "another process holds the NeuronCores that this one asks for",
+        next: "`neuron-ls` lists the processes of each NeuronCore; end the earlier run, or give each process other cores with NEURON_RT_VISIBLE_CORES",
+    },
+    Reason {
+        words: "failed to allocate device memory|failed to allocate*on nd *:nc|failed to allocate nrt tensor",
+        cause: "the memory of the NeuronCore (HBM) is used up",
+        next: "read the table of its memory below the line; lower the batch size or the sequence length, or share the model over more NeuronCores",
+    },
+    Reason {
+        words: "nrt_resource|tdrv_get_device_resource_va failed|status=4 message=allocation failure",
+        cause: "the NeuronCores lack a resource that loading this model needs: memory, or semaphores and queues for its collectives, which another process or model may hold",
+        next: "`neuron-ls` and `neuron-top` on the node; end other processes on these cores, and load fewer models or workers per device",
+    },
 ];

@@ -149,4 +149,14 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "UCX_TLS or UCX_NET_DEVICES asks for transports or devices that this node does not have",
         next: "`ucx_info -d` on the node; unset UCX_TLS",
     },
+    Reason {
+        words: "ccom warn*only efa provider is supported|ofi plugin initnet() failed|ofi plugin is not installed or efa",
+        cause: "libfabric finds no EFA device for the collectives: EFA is not enabled on this instance's network interface, its driver is not loaded, or the process may not use it",
+        next: "`fi_info -p efa` and `ls /dev/infiniband` in the container; the network interface of the instance must be of type EFA",
+    },
+    Reason {
+        words: "unable to register mr*bad address|fi_mr_reg failed*bad address|ibv_reg_mr*failed*bad address|ibv_reg_dmabuf_mr*bad address",
+        cause: "the NIC could not map the memory: it is mostly that of a GPU, which needs DMA-BUF or the driver's peer memory, and this GPU, kernel, driver or NIC lacks both; otherwise it was freed before",
+        next: "`lsmod | grep -e nvidia_peermem -e gdrdrv` and the kernel's release on the node; try the same transfer with memory of the CPU",
+    },
 ];
