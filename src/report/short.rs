@@ -180,10 +180,8 @@ fn findings(lines: &mut Vec<String>, story: &Story, language: Language) {
         }
         if let Some(step) = &finding.next_step {
             let next = language.pick("next", "下一步");
-            section.push(format!(
-                "  * {next}: {}",
-                cut(&inline(&language.sentence(step)))
-            ));
+            // Half a step is none.
+            section.push(format!("  * {next}: {}", inline(&language.sentence(step))));
         }
     }
     add_section(lines, language.pick("Findings", "诊断结论"), section);
@@ -288,9 +286,18 @@ fn add_section(lines: &mut Vec<String>, title: &str, section: Vec<String>) {
     }
 }
 
+/// A text, or its first parts that are whole: a part ends with `;`, `.` or their Chinese forms, or else a word.
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(QUOTE_MAX) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    let Some((end, _)) = text.char_indices().nth(QUOTE_MAX) else {
+        return text.to_owned();
+    };
+    let text = &text[..end];
+    let ends = |letter: &str| text.rfind(letter).map(|at| at + letter.len());
+    let part = ["; ", ". ", "；", "。"]
+        .iter()
+        .filter_map(|one| ends(one))
+        .max();
+    let word = text.rfind(' ').filter(|at| *at > end / 2);
+    let end = part.filter(|at| *at > end / 4).or(word).unwrap_or(end);
+    format!("{}…", text[..end].trim_end())
 }
