@@ -48,7 +48,10 @@ static PASSES_ON: LazyLock<Regex> = LazyLock::new(|| {
 /// Lines of a message that are searched for the error with which it ends.
 const MESSAGE_LINES: usize = 12;
 static REST: LazyLock<Regex> = LazyLock::new(|| {
-    super::loggers::regex(r#"^[A-Z]\w+(?:Error|Exception)(?:\(["'].{4,}["'],?\)|: \S.*)$"#)
+    // The last form is that of a status of absl, as XLA writes it.
+    super::loggers::regex(
+        r#"^[A-Z]\w+(?:Error|Exception)(?:\(["'].{4,}["'],?\)|: \S.*)$|^(?:INTERNAL|UNKNOWN|ABORTED|UNAVAILABLE|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|NOT_FOUND): \S.*$"#,
+    )
 });
 
 /// A worker in the line that opens a traceback, as SGLang and others write it.
@@ -196,12 +199,15 @@ impl Traceback {
             return texts;
         };
         let code = super::compose::shown(&inner.code);
-        texts.push(match code.is_empty() || code.starts_with("raise ") {
-            true => RAISED.replace("{word}", &inner.at()),
-            false => RAISED_BY
-                .replace("{word}", &inner.at())
-                .replace("{code}", &code),
-        });
+        // Ray raises the exception of a worker again where its driver waits for the result.
+        let is_of_driver =
+            code.contains("ray.get(") || self.worker.is_some() && code.contains("await ");
+        let text = match code.is_empty() || code.starts_with("raise ") {
+            _ if is_of_driver => WAITED,
+            true => RAISED,
+            false => RAISED_BY,
+        };
+        texts.push(text.replace("{word}", &inner.at()).replace("{code}", &code));
         if let Some(doing) = self.frames.iter().find_map(Frame::doing) {
             texts.push(doing.to_owned());
         }
@@ -235,6 +241,7 @@ impl Traceback {
 /// Where an exception was raised, in the first sentence of a finding.
 const RAISED: &str = "raised at {word}";
 const RAISED_BY: &str = "raised at {word} by `{code}`";
+const WAITED: &str = "the driver waited for it at {word} by `{code}`";
 const CALLED: &str = "the program's own code calls it at {word}: `{code}`";
 const SCRIPT: &str = "the script calls it at {word}";
 const OF_WORKER: &str = "it is of {word}";
