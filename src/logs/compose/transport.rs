@@ -160,7 +160,8 @@ impl Compose<'_> {
     /// Why no network is named, with what the log has lines of.
     fn no_network(&self) -> String {
         let has = |word: &&[u8]| {
-            let mut seen = self.tally.seen.values();
+            let unknown = self.tally.shapes.values().map(|shape| &shape.lines);
+            let mut seen = self.tally.seen.values().chain(unknown);
             seen.any(|seen| {
                 let mut lines = seen.near_lines().chain([&seen.sample]);
                 lines.any(|line| memchr::memmem::find(line, word).is_some())

@@ -56,7 +56,7 @@ pub(super) const OF_CUDA: &[Reason] = &[
         next: "`nvidia-smi` at the time of the error; lower the batch size or the program's share of the memory",
     },
     Reason {
-        words: r"\b(?:cublas|cudnn|cufft|cusparse|cusolver|hipblas|miopen)\w*_status_|\bcudnn_\w+ error",
+        words: r"\b(?:cublas|cudnn|cufft|cusparse|cusolver|hipblas|miopen)\w*(?:_status_| internal error)|\bcudnn_\w+ error",
         cause: "a CUDA library refused a call: its release does not fit, sizes are wrong, or an earlier kernel failed",
         next: "run with CUDA_LAUNCH_BLOCKING=1; compare the releases of the libraries with the program's",
     },

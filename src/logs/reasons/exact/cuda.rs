@@ -148,4 +148,9 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the NeuronCores lack a resource that loading this model needs: memory, or semaphores and queues for its collectives, which another process or model may hold",
         next: "`neuron-ls` and `neuron-top` on the node; end other processes on these cores, and load fewer models or workers per device",
     },
+    Reason {
+        words: "accelerator device halted prematurely|halted unexpectedly at tag",
+        cause: "the TPU stopped in the kernel or the call that the lines name: a kernel of the program's own (Pallas) went out of its memory, or the compiler erred",
+        next: "run the kernel in interpret mode and with smaller sizes; try another release of libtpu and jaxlib",
+    },
 ];

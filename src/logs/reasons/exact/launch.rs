@@ -144,4 +144,14 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "mpirun and the daemon that it started on this node are of different releases of Open MPI: a shell without a terminal finds another one there",
         next: "compare `mpirun --version` and `ssh NODE which orted` on all nodes; mpirun --prefix names the right one",
     },
+    Reason {
+        words: "mpi_err_truncate",
+        cause: "a message is longer than the buffer of the rank that receives it: the ranks differ in the size, the type or the order of their calls",
+        next: "compare the count and the type of the call in the line on the sender and the receiver, and that every rank calls the same collectives in the same order",
+    },
+    Reason {
+        words: "mpi_err_rank:|mpi_err_comm:",
+        cause: "the call names a rank or a communicator that does not exist: fewer processes run than the program expects, or its MPI is another one than the launcher's",
+        next: "print the rank and the size of the communicator before the call; `ldd` of the program names its MPI, which must be the launcher's",
+    },
 ];

@@ -144,4 +144,9 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "two processes have the same rank: the launcher, or the variables of rank and node, are set alike on two nodes, or a process of an earlier job still comes",
         next: "print RANK, WORLD_SIZE and the node of every process at its start",
     },
+    Reason {
+        words: "'tensor' object has no attribute",
+        cause: "the code calls something that a tensor of PyTorch does not have: the name is wrong, or it is of another release of PyTorch",
+        next: "read the line of code in the first sentence: compare the name with PyTorch's documentation of the installed release",
+    },
 ];
