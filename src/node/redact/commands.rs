@@ -50,10 +50,28 @@ pub(super) fn places(text: &str, places: &mut Vec<Range<usize>>) {
     let ends: Vec<Ahead> = PROGRAMS.iter().map(|_| Ahead::default()).collect();
     for (program, part) in found {
         let (_, options, carries) = PROGRAMS[program];
+        let count = places.len();
         command(text, part, options, carries, &ends[program], places);
+        for place in &mut places[count..] {
+            place.end = end_of_quoted(text, place.clone());
+        }
     }
     echoed(text, &FROM_STDIN, |_| true, places);
     echoed(text, &ENCODERS, |word| !ordinary::is_ordinary(word), places);
+}
+
+/// The end of a value whose first word is known: in quotes, it may have others.
+fn end_of_quoted(text: &str, word: Range<usize>) -> usize {
+    let quote = text[..word.start].chars().next_back();
+    let Some(quote) = quote.filter(|sign| matches!(sign, '"' | '\'')) else {
+        return word.end;
+    };
+    let most = text.floor_char_boundary((word.start + LINE_BYTES_MAX).min(text.len()));
+    let rest = &text[word.end..most];
+    let end = rest
+        .find([quote, '\n'])
+        .filter(|end| rest[*end..].starts_with(quote));
+    end.map_or(word.end, |end| word.end + end)
 }
 
 /// The programs that a text names, and where each name ends.
@@ -290,6 +308,14 @@ mod tests {
     fn a_word_full_of_programs_is_passed_over_once() {
         // To its end from each of them takes minutes.
         assert!(found(&"login(".repeat(1 << 16)).is_empty());
+    }
+
+    #[test]
+    fn a_phrase_in_quotes_is_one_value() {
+        let text = "sshpass -p 'seven winter garden' ssh node0";
+        let mut found = Vec::new();
+        places(text, &mut found);
+        assert_eq!(&text[found[0].clone()], "seven winter garden");
     }
 
     #[test]
