@@ -5,7 +5,7 @@
 //! decides ([`Weak`]).
 #![forbid(unsafe_code)]
 
-use super::{ordinary, spelling};
+use super::{ordinary, sentences, spelling};
 use std::iter::Peekable;
 
 /// Longest name that is looked at.
@@ -158,7 +158,8 @@ const BEFORE_KEY: [&str; 24] = [
     "session",
 ];
 /// Words before `code`.
-const BEFORE_CODE: [&str; 23] = [
+const BEFORE_CODE: [&str; 24] = [
+    "pin",
     "access",
     "activation",
     "auth",
@@ -219,7 +220,17 @@ const OPEN_TOKENS: [&str; 17] = [
     "prompt", "sep", "special", "stop", "text", "unk",
 ];
 /// Names of one part whose value is a secret unless it is a plain word or a number.
-const ALONE: [&str; 5] = ["auth", "bearer", "key", "mnemonic", "salt"];
+const ALONE: [&str; 4] = ["auth", "bearer", "mnemonic", "salt"];
+/// What is pinned, and to what.
+const PINNED: [&str; 12] = [
+    "auto", "core", "cores", "cpus", "device", "gpus", "host", "memory", "numa", "socket",
+    "thread", "threads",
+];
+/// Parts of names of a number of tokens.
+const COUNTING: [&str; 13] = [
+    "avg", "batch", "budget", "consumed", "count", "first", "last", "max", "min", "n", "num",
+    "start", "total",
+];
 /// Ends of names whose value is a secret unless a word of `OF_TESTS` or a small number.
 const PASSES: [&str; 3] = ["pass", "pw", "pwd"];
 /// What follows `pass:` where tests, compilers and training steps are told.
@@ -347,7 +358,7 @@ pub(super) fn is_secret(name: &str) -> bool {
             || is_owned(part)
     };
     let is_pair = |pair: &[String]| match pair[1].as_str() {
-        "code" => pair[0] == "pin" || BEFORE_CODE.contains(&pair[0].as_str()),
+        "code" => BEFORE_CODE.contains(&pair[0].as_str()),
         "phrase" => pair[0] == "pass",
         "assertion" => pair[0] == "client",
         "key" | "keys" => BEFORE_KEY.contains(&pair[0].as_str()),
@@ -370,7 +381,13 @@ pub(super) fn is_secret_pair(name: &str, value: &str) -> bool {
 
 /// Whether a number in a document is a secret.
 pub(super) fn is_secret_number(name: &str, number: &str) -> bool {
-    is_secret(name) || weak(name) == Some(Weak::Pin) && Weak::Pin.is_secret(number)
+    let is_of_number = |weak: &Weak| matches!(weak, Weak::Pin | Weak::Alone);
+    match is_secret(name) {
+        true => !is_other(name, number),
+        false => weak(name)
+            .filter(is_of_number)
+            .is_some_and(|weak| weak.is_secret(number)),
+    }
 }
 
 /// Whether a string in the list of this name is a secret. `tokens` are numbers or words of a text, too.
@@ -386,9 +403,17 @@ pub(super) fn looks_secret(value: &str) -> bool {
 /// Whether this value says that the name stands for something else: a number of tokens, a flag, or
 /// the current folder.
 pub(super) fn is_other(name: &str, value: &str) -> bool {
-    let name = name.trim_start_matches('-').to_ascii_lowercase();
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-    let is_count = name.ends_with("token") && value.len() < COUNT_DIGITS_MIN;
+    let is_long = match is_variable(name) {
+        true => value.len() >= PIN_DIGITS_MIN,
+        false => value.len() >= DIGITS_MIN,
+    };
+    let name = name.trim_start_matches('-').to_ascii_lowercase();
+    let is_counting = || {
+        name.split(['_', '-', '.'])
+            .any(|part| COUNTING.contains(&part))
+    };
+    let is_count = name.ends_with("token") && (!is_long || is_counting());
     (is_number && (is_count || value.len() == 1)) || (name == "pwd" && value.starts_with('/'))
 }
 
@@ -403,9 +428,11 @@ fn is_owned(part: &str) -> bool {
 pub(super) enum Weak {
     /// `pass`: anything but a word that tests and compilers write.
     Pass,
-    /// `auth`, `key`: what no person would write as a name.
+    /// `auth`, `bearer`: what no person would write as a name, and a number.
     Alone,
-    /// `pin`: as above, and a shorter number.
+    /// `key`: as above, and only a longer number.
+    Key,
+    /// `pin`: anything but a remark on one or a word of memory and threads, and a shorter number.
     Pin,
     /// `APP_KEY`, `wandb_key`: as above, and no number.
     Part,
@@ -420,8 +447,9 @@ impl Weak {
         let begins = ["/", ".", "$", "<", "{", "[", "(", "0x", "~", "%"];
         if is_number || begins.iter().any(|begin| value.starts_with(begin)) {
             let digits_min = match self {
-                Self::Pin => PIN_DIGITS_MIN,
-                _ => COUNT_DIGITS_MIN,
+                Self::Pin | Self::Pass => PIN_DIGITS_MIN,
+                Self::Key => COUNT_DIGITS_MIN,
+                _ => DIGITS_MIN,
             };
             return is_number && value.len() >= digits_min && self != Self::Part;
         }
@@ -439,9 +467,13 @@ impl Weak {
                     && !value.ends_with(':')
             }
             // The name of a variable is the value of `key` in many a document.
-            Self::Alone | Self::Pin | Self::Part if is_variable(value) => false,
-            Self::Alone | Self::Pin | Self::Part if is_dotted(value) => false,
-            Self::Alone | Self::Pin | Self::Part => {
+            _ if self != Self::Login && (is_variable(value) || is_dotted(value)) => false,
+            Self::Pin => {
+                value.len() >= PIN_DIGITS_MIN
+                    && !sentences::is_remark(value)
+                    && !PINNED.contains(&value)
+            }
+            Self::Alone | Self::Key | Self::Part => {
                 let mut parts = value.split([':', '-', '_', '.', '/']);
                 // Words that are listed may be spelled like no others: `neighbour`.
                 let is_random = |part: &str| {
@@ -473,12 +505,21 @@ pub(super) fn is_dotted(value: &str) -> bool {
     value.matches('.').count() >= 3
 }
 
-/// Fewest digits of a number that may be a secret.
+/// Fewest digits of a number that may be a secret, and of one behind `key`, which numbers many things.
+pub(super) const DIGITS_MIN: usize = 5;
 const COUNT_DIGITS_MIN: usize = 6;
 /// Fewest digits of a PIN.
 pub(super) const PIN_DIGITS_MIN: usize = 4;
 /// Shortest value of a name such as `pass`.
 const PASS_BYTES_MIN: usize = 5;
+
+/// Whether a name is that of a password or a phrase, whose value may have spaces.
+pub(super) fn is_phrase(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["password", "passwd", "passphrase", "passcode"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
 
 /// How a name may stand for a secret: `APP_KEY`, `PASS`, `"auth"`, `wandb_key`.
 pub(super) fn weak(name: &str) -> Option<Weak> {
@@ -493,6 +534,7 @@ pub(super) fn weak(name: &str) -> Option<Weak> {
     match parts.as_slice() {
         [only] if PASSES.contains(&only.as_str()) => Some(Weak::Pass),
         [only] if only == "pin" => Some(Weak::Pin),
+        [only] if only == "key" => Some(Weak::Key),
         [only] if ALONE.contains(&only.as_str()) => Some(Weak::Alone),
         _ if is_login => Some(Weak::Login),
         [.., before, last] if last == "key" => {
@@ -661,7 +703,7 @@ mod tests {
             ("PWD", Some(Weak::Pass)),
             ("auth", Some(Weak::Alone)),
             ("PUBLIC_KEY", None),
-            ("key", Some(Weak::Alone)),
+            ("key", Some(Weak::Key)),
             ("forward_pass", Some(Weak::Part)),
             ("basic-auth", Some(Weak::Login)),
         ] {

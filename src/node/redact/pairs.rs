@@ -65,6 +65,8 @@ const SPACES_MAX: usize = 64;
 /// Most tags that close elements at the end of a line, and the longest name of one.
 const TAGS_MAX: usize = 4;
 const TAG_BYTES_MAX: usize = 10;
+/// Most words before the name in a prompt for a password.
+const PROMPT_WORDS_MAX: usize = 3;
 /// Longest type of a variable.
 const TYPE_BYTES_MAX: usize = 32;
 /// Commands of shells and files that stand before a variable and its value.
@@ -273,7 +275,7 @@ fn secret(layout: Layout<'_>, found: &mut Vec<Value>) {
     let word = &text[name.clone()];
     found.extend(sentences::dump_behind(text, name.end).map(Value::likely));
     if found.len() == count && word != SECRET {
-        let told = sentences::behind(text, name.end, true, &layout.ends.told);
+        let told = sentences::behind(text, name, true, &layout.ends.told);
         found.extend(told.map(Value::likely));
     }
     let values = found.split_off(count);
@@ -326,7 +328,7 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
                 .trim_start()
                 .starts_with(|letter: char| letter.is_lowercase());
         let weak = match weak {
-            Weak::Pass if is_list || is_sentence => Weak::Alone,
+            Weak::Pass | Weak::Pin if is_list || is_sentence => Weak::Alone,
             other => other,
         };
         if matches!(weak, Weak::Login | Weak::Pass) {
@@ -343,8 +345,9 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
     if found.len() == count {
         let told = match weak {
             Weak::Login => sentences::login_behind(text, end),
-            Weak::Pass | Weak::Alone | Weak::Pin => {
-                sentences::behind(text, end, false, &layout.ends.told)
+            Weak::Pass | Weak::Alone | Weak::Key | Weak::Pin => {
+                let is_strong = weak == Weak::Pin;
+                sentences::behind(text, layout.name.clone(), is_strong, &layout.ends.told)
             }
             Weak::Part => None,
         };
@@ -406,7 +409,7 @@ fn stands_alone(before: &str, weak: Weak) -> bool {
         && before
             .trim_end()
             .ends_with(|letter: char| letter.is_alphanumeric());
-    if !matches!(weak, Weak::Alone | Weak::Pin) || !is_behind_word {
+    if !matches!(weak, Weak::Alone | Weak::Key | Weak::Pin) || !is_behind_word {
         return true;
     }
     let last = before.trim_end().rsplit(char::is_whitespace).next();
@@ -634,7 +637,9 @@ impl Layout<'_> {
             let most = at + as_far_as_a_value(rest).len();
             return self.push(at + 1..end.min(most), true, found);
         }
-        if is_header || (begins_line && separator == ":" && quote(rest).is_none()) {
+        let is_prompt = || keys::is_phrase(name) && is_before_prompt(before);
+        let is_line = (begins_line || is_prompt()) && separator == ":" && quote(rest).is_none();
+        if is_header || is_line {
             // The parts of a digest are in quotes.
             let is_digest = is_header
                 && rest
@@ -790,6 +795,15 @@ impl Layout<'_> {
 /// The beginning of a text that the longest value fills.
 pub(super) fn as_far_as_a_value(text: &str) -> &str {
     &text[..text.floor_char_boundary(VALUE_BYTES_MAX)]
+}
+
+/// Whether a few words or the end of a header stand before the name of a password: `Enter`, `INFO - `, `[1,0]<stdout>:`.
+fn is_before_prompt(before: &str) -> bool {
+    let before = before.trim_end();
+    let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let mut words = before.split_whitespace();
+    before.ends_with([')', ']', '>', '-', '|', ':'])
+        || words.by_ref().take(PROMPT_WORDS_MAX).all(is_word) && words.next().is_none()
 }
 
 /// Where the string begins behind the type of a variable: `string = 'VALUE'`.

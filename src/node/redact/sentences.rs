@@ -16,10 +16,69 @@ const WORDS_MAX: usize = 6;
 const SPELLED_WORDS_MAX: usize = 3;
 /// Most bytes between them.
 const BYTES_MAX: usize = 160;
-/// Shortest value in quotes, and shortest last word of a sentence.
-const TOLD_BYTES_MIN: usize = 5;
+/// Shortest value in quotes, and shortest word of a sentence that tells one.
+const TOLD_BYTES_MIN: usize = 4;
 /// Words that a value follows.
 const COPULAS: [&str; 9] = ["is", "was", "ist", "est", "es", "=", "\u{2014}", "to", "as"];
+/// Words between one of these and the value.
+const ADVERBS: [&str; 7] = [
+    "now",
+    "still",
+    "currently",
+    "actually",
+    "just",
+    "simply",
+    "probably",
+];
+/// Words that name something else together with `password`: `password file`.
+const COMPOUNDS: [&str; 46] = [
+    "again",
+    "attempt",
+    "attempts",
+    "auth",
+    "authentication",
+    "below",
+    "above",
+    "change",
+    "check",
+    "cache",
+    "database",
+    "entry",
+    "error",
+    "errors",
+    "expiry",
+    "failure",
+    "failures",
+    "field",
+    "file",
+    "files",
+    "format",
+    "from",
+    "hash",
+    "hashes",
+    "here",
+    "input",
+    "length",
+    "login",
+    "logins",
+    "manager",
+    "mismatch",
+    "only",
+    "policy",
+    "prompt",
+    "prompts",
+    "protection",
+    "provider",
+    "reset",
+    "rotation",
+    "rules",
+    "rule",
+    "store",
+    "strength",
+    "there",
+    "verification",
+    "with",
+];
 /// What a sentence says of a secret without telling it, apart from participles.
 const TOLD: [&str; 40] = [
     "absent",
@@ -68,12 +127,26 @@ const ENDS: [&str; 9] = [
     "ed", "ing", "able", "ible", "ory", "ly", "ive", "ent", "set",
 ];
 
+/// Whether a word says something of a secret, and is none: `required`, `missing`, `incorrect`.
+pub(super) fn is_remark(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    TOLD.contains(&lower.as_str()) || ENDS.iter().any(|end| lower.ends_with(end))
+}
+
 /// The value that a sentence tells behind a name. `is_strong` says that the name can be that of
 /// a secret only, `ends` where the last words end.
-pub(super) fn behind(text: &str, at: usize, is_strong: bool, ends: &Ahead) -> Option<Range<usize>> {
+pub(super) fn behind(
+    text: &str,
+    name: Range<usize>,
+    is_strong: bool,
+    ends: &Ahead,
+) -> Option<Range<usize>> {
+    let at = name.end;
+    let is_phrase = keys::is_phrase(&text[name]);
     let rest = &text[at..];
     let most = rest.floor_char_boundary(BYTES_MAX.min(rest.len()));
     let line = rest[..most].split(['\n', '\r', '\0']).next()?;
+    let is_for = line.starts_with(" for ");
     // A word that begins at the bound is cut there, and is read to its end.
     let mut begin = 0;
     let mut words = 0;
@@ -91,13 +164,29 @@ pub(super) fn behind(text: &str, at: usize, is_strong: bool, ends: &Ahead) -> Op
         let is_random = words < SPELLED_WORDS_MAX && spelling::is_random(word)
             || is_next && ordinary::is_unknown(word);
         let is_quoted = is_in_quotes(&line[begin..from], &rest[from + length..]);
-        let is_last = is_behind_copula && !is_behind_to && is_last(&rest[from + length..]);
+        let behind = &rest[from + length..];
+        let is_behind_prompt = is_for && is_phrase && line[..from].ends_with(": ");
+        // `the password is VALUE, ask him`.
+        let is_last = (is_behind_copula && !is_behind_to || is_behind_prompt)
+            && (is_last(behind) || is_behind_copula && behind.starts_with([',', ';']));
+        // `invalid password VALUE`, `password (VALUE) is wrong`.
+        let gap = &line[begin..from];
+        let is_alone = gap.trim().is_empty() && self::is_last(behind)
+            || gap == " (" && behind.starts_with(')');
+        let is_next_value = words == 0 && is_phrase && !COMPOUNDS.contains(&word) && is_alone;
+        if is_next
+            && is_phrase
+            && gap.starts_with(' ')
+            && let Some(phrase) = quoted_phrase(gap, &line[from..])
+        {
+            return Some(at + from..at + from + phrase);
+        }
         let is_given = is_chosen(word) || is_random;
         let is_told = match is_strong {
             true => {
                 is_given
                     || (is_next && is_quoted && is_quotable(word))
-                    || (is_last && is_value(word))
+                    || ((is_last || is_next_value) && is_value(word))
             }
             false => is_next && is_given && !word.contains('/') && !keys::is_dotted(word),
         };
@@ -110,15 +199,14 @@ pub(super) fn behind(text: &str, at: usize, is_strong: bool, ends: &Ahead) -> Op
         }
         // An infinitive may follow `to`.
         is_behind_to = matches!(word, "to" | "as");
-        is_behind = COPULAS.contains(&word) && words < SPELLED_WORDS_MAX;
+        is_behind = COPULAS.contains(&word) && words < SPELLED_WORDS_MAX
+            || is_behind && ADVERBS.contains(&word);
         begin = from + length;
         words += 1;
     }
     None
 }
 
-/// Fewest digits of a number that is a secret.
-const DIGITS_MIN: usize = 6;
 /// Names of secrets that have other meanings, beside `token` and `key`. Behind `is`, these seldom have a number.
 const OF_NUMBERS: [&str; 4] = ["pass", "pin", "code", "otp"];
 /// Words before `pin` that make it a verb.
@@ -149,7 +237,7 @@ const COUNTED: [&str; 12] = [
 
 /// The number that a sentence tells right behind the name of a secret: `the password is 48151623`, `your PIN 481516`.
 pub(super) fn number_behind(text: &str, name: Range<usize>) -> Option<Range<usize>> {
-    let is_gap = |letter: char| " :=\"'`(：＝是为為は".contains(letter);
+    let is_gap = |letter: char| " \t:=\"'`(：＝是为為は".contains(letter);
     let rest = text[name.end..].trim_start_matches(is_gap);
     if rest.len() + name.end == text.len() {
         return None;
@@ -160,6 +248,10 @@ pub(super) fn number_behind(text: &str, name: Range<usize>) -> Option<Range<usiz
     };
     let copula = COPULAS.iter().find_map(behind_copula);
     let told = copula.unwrap_or(rest).trim_start_matches(is_gap);
+    let told = prompted(rest, &text[name.clone()]).unwrap_or(told);
+    let behind_adverb = |adverb: &&'static str| told.strip_prefix(*adverb)?.strip_prefix(' ');
+    let adverb = copula.and_then(|_| ADVERBS.iter().find_map(behind_adverb));
+    let told = adverb.unwrap_or(told);
     let length = told.find(|letter: char| !letter.is_ascii_digit());
     let (number, behind) = told.split_at(length.unwrap_or(told.len()));
     let next = |text: &str| {
@@ -176,6 +268,21 @@ pub(super) fn number_behind(text: &str, name: Range<usize>) -> Option<Range<usiz
     let is_told =
         is_whole && !COUNTED.contains(&&*next) && least.is_some_and(|least| number.len() >= least);
     is_told.then(|| start..start + number.len())
+}
+
+/// What `password for user NAME: ` asks for, at the end of its line.
+fn prompted<'a>(behind: &'a str, name: &str) -> Option<&'a str> {
+    let asked = behind
+        .strip_prefix("for ")
+        .filter(|_| keys::is_phrase(name))?;
+    let line = asked.split(['\n', '\r', '\0']).next()?;
+    let (_, value) =
+        line[..line.floor_char_boundary(BYTES_MAX.min(line.len()))].rsplit_once(": ")?;
+    Some(
+        &asked[line
+            .len()
+            .min(value.as_ptr() as usize - asked.as_ptr() as usize)..],
+    )
 }
 
 /// The fewest digits of a number behind a name that is a secret. Tokens of a language, codes of programs and passes over
@@ -200,7 +307,7 @@ fn digits_min(text: &str, name: Range<usize>, is_behind_copula: bool, next: &str
         || is_any_of(&["token"], name) && word.is_empty() && next.is_empty();
     match (is_number, is_long) {
         (true, _) => Some(keys::PIN_DIGITS_MIN),
-        (false, true) => Some(DIGITS_MIN),
+        (false, true) => Some(keys::DIGITS_MIN),
         (false, false) => None,
     }
 }
@@ -270,6 +377,16 @@ pub(super) fn dump_behind(text: &str, at: usize) -> Option<Range<usize>> {
     (count >= DUMP_BYTES_MIN).then_some(at + begin..at + end)
 }
 
+/// The length of what stands in quotes that begin at the end of `gap`, if it has several words.
+fn quoted_phrase(gap: &str, line: &str) -> Option<usize> {
+    let quote = gap
+        .chars()
+        .next_back()
+        .filter(|sign| matches!(sign, '"' | '\'' | '`'))?;
+    let length = line.find(quote)?;
+    line[..length].contains(' ').then_some(length)
+}
+
 /// Whether a word is alone in quotes, with nothing but spaces between it and what stands before.
 fn is_in_quotes(before: &str, behind: &str) -> bool {
     const QUOTES: [char; 7] = [
@@ -299,14 +416,12 @@ fn is_last(behind: &str) -> bool {
 
 /// Whether the last word of `the password is VALUE` may be its value.
 fn is_value(word: &str) -> bool {
-    let lower = word.to_ascii_lowercase();
     word.len() >= TOLD_BYTES_MIN
         && word.is_ascii()
         && !word.bytes().all(|byte| byte.is_ascii_digit())
         && !word.starts_with(['/', '<', '$', '*', '-'])
         && !word.starts_with("0x")
-        && !TOLD.contains(&lower.as_str())
-        && !ENDS.iter().any(|end| lower.ends_with(end))
+        && !is_remark(word)
 }
 
 fn ends_word(letter: char) -> bool {
