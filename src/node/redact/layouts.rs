@@ -19,8 +19,22 @@ const KINDS: [&str; 4] = [
     "[0-9a-f]{40}",
 ];
 const NAME_KINDS: [&str; 2] = ["[a-z]{8}", "[a-z]{5}-[a-z]{5}-[0-9]{2}"];
+/// Values of `logged.txt`: tokens, digits and ordinary words; phrases; digits alone.
+const LOGGED: &str = include_str!("../../../probes/node/redact/logged.txt");
+const VALUES: [&str; 7] = [
+    "[a-z]{12}",
+    "[A-Za-z0-9]{20}",
+    "[0-9a-f]{40}",
+    "[A-Z][a-z]{5}%[0-9]{4}",
+    "[1-9][0-9]{4,9}",
+    "[1-9][0-9]{3}",
+    "(sunshine|football|welcome|monkey|shadow|network|release|letmein|master|qwerty|winter|server|orange)",
+];
+const PHRASES: [&str; 1] = ["(correct|green|seven) (horse|table|winter) (battery|garden|matrix)"];
+const DIGITS: [&str; 2] = ["[1-9][0-9]{4}", "[1-9][0-9]{5,9}"];
 /// Values for each layout, and for each shape.
 const TRIES: usize = 20;
+const TRIES_LOGGED: usize = 6;
 const TRIES_OF_A_SHAPE: usize = 60;
 
 fn lines(table: &str) -> impl Iterator<Item = String> {
@@ -127,4 +141,36 @@ fn ordinary_lines_are_kept() {
     assert!(changed.is_empty(), "{}", changed.join("\n"));
     // Together, what one line shows is learned for the others.
     assert_eq!(Redactor::default().redact(ORDINARY), ORDINARY);
+}
+
+/// The kinds of values that a layout of `logged.txt` is tried with.
+fn kinds_logged(kind: &str) -> Vec<&'static str> {
+    match kind {
+        "phrase" => VALUES.iter().chain(&PHRASES).copied().collect(),
+        "secret" => VALUES.to_vec(),
+        "token" => {
+            let is_long = |kind: &&str| !kind.ends_with("{3}");
+            VALUES.into_iter().filter(is_long).collect()
+        }
+        _ => DIGITS.to_vec(),
+    }
+}
+
+#[test]
+fn nothing_of_a_secret_that_a_program_logs_is_left() {
+    let mut runner = TestRunner::deterministic();
+    let mut left = Vec::new();
+    for line in lines(LOGGED) {
+        let (kind, layout) = line.split_once('\t').expect("a kind and a layout");
+        for kind in kinds_logged(kind) {
+            let values = string_regex(kind).expect("a kind");
+            left.extend((0..TRIES_LOGGED).find_map(|_| {
+                let value = values.new_tree(&mut runner).expect("a value").current();
+                let text = Redactor::default().redact_foreign(&layout.replace("VALUE", &value));
+                let is_left = value.split(' ').any(|word| text.contains(word));
+                is_left.then(|| format!("{kind:.12}: {text}"))
+            }));
+        }
+    }
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
 }
