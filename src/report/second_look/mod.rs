@@ -3,7 +3,7 @@
 //! It shares neither code nor tables with `tcpx_node::redact`, so a layout or a kind of token
 //! that the redaction misses is found here by another rule: the published formats of tokens
 //! (`formats.rs`), names of secrets with a value (`named.rs`), words that tell a secret
-//! (`told.rs`), odd words on lines that tell of one (`prose.rs`), arguments of programs (`arguments.rs`), lines
+//! (`told.rs`, `spoken.rs`), odd words on lines that tell of one (`prose.rs`), arguments of programs (`arguments.rs`), lines
 //! below one that tells of a secret (`below.rs`), numbers behind such words (`numbers.rs`), names of ordinary words (`given_names.rs`), names behind words (`nouns.rs`) and in formats of programs
 //! (`places.rs`), what typed commands print (`typed.rs`), and words of high entropy (`entropy.rs`). It knows the
 //! placeholders, and the hashes and ids of tcpxctl's own files.
@@ -25,6 +25,7 @@ mod numbers;
 mod pattern;
 mod places;
 mod prose;
+mod spoken;
 mod told;
 mod typed;
 
@@ -248,6 +249,7 @@ fn of_line(line: &str) -> Vec<Found> {
     let mut found = formats::find(line);
     found.extend(named::find(line));
     found.extend(told::find(line));
+    found.extend(spoken::find(line));
     found.extend(arguments::find(line));
     found.extend(nouns::find(line));
     found.extend(places::find(line));
@@ -269,6 +271,15 @@ fn masked(text: &str) -> String {
     let count = text.chars().count();
     let shown: String = text.chars().take(if count > 7 { 2 } else { 0 }).collect();
     format!("{shown}\u{2026} ({count} characters)")
+}
+
+/// Whether a value was replaced or says that there is none; a number is a value.
+fn is_replaced(value: &str) -> bool {
+    is_placeholder(value) && !is_number(value)
+}
+
+fn is_number(value: &str) -> bool {
+    !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a text is a placeholder, or the name of a variable with one in it (`NCCL_node2`), or says that there is no

@@ -7,7 +7,8 @@
 
 use super::pattern::Pattern;
 use super::prose::unseen;
-use super::{Found, is_placeholder};
+use super::spoken::is_remark;
+use super::{Found, is_placeholder, is_replaced};
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -29,7 +30,7 @@ static RULES: LazyLock<Option<Vec<Rule>>> = LazyLock::new(|| {
     let copula = r"(?:\s+(?:is|was|to|as|ist|est|for\s+\w+):?)?";
     let rules: [(String, Doubted); 8] = [
         (
-            format!(r"(?i)(?:^|[^\w.-])(?:pass|psw|passcode){sign}{value}"),
+            format!(r"(?i)(?:^|[^\w.-])(?:pass|psw|passcode|pw|pin){sign}{value}"),
             is_any,
         ),
         (
@@ -124,7 +125,7 @@ fn value_ending(line: &str, at: usize) -> Range<usize> {
 /// What one line at least must have for the rules, which are slow, to be tried.
 fn may_tell(line: &str) -> bool {
     static STEMS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let stems = "pass|psw|pin|key|auth|bearer|token|secret|login|credential|contrase";
+        let stems = "pass|psw|\\bpw|pin|key|auth|bearer|token|secret|login|credential|contrase";
         Regex::new(&format!("(?i){stems}|kennwort|senha|ftp|mysql|--from")).ok()
     });
     !line.is_ascii() || STEMS.as_ref().is_none_or(|stems| stems.is_match(line))
@@ -195,7 +196,7 @@ impl Before {
         let value = trimmed.trim_start_matches("- ").strip_prefix("value:");
         self.is_value = value.is_some_and(|value| {
             let value = value.trim().trim_matches(['"', '\'']);
-            value.len() > 1 && !is_placeholder(value)
+            value.len() > 1 && !is_replaced(value)
         });
         self.data = match trimmed == "data:" {
             true => Some(indent),
@@ -260,6 +261,7 @@ fn is_any(value: &str) -> bool {
     value.len() >= BYTES_MIN
         && !is_number
         && !is_result
+        && !is_remark(value)
         && !value.starts_with(['/', '.', '$', '<', '{', '*', '%'])
         && !value.starts_with("test")
         && !value.contains("::")
