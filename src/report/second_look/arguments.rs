@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::prose::is_odd;
-use super::{Found, is_placeholder};
+use super::{Found, is_replaced};
 use regex::{Regex, RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
 /// A format with `VALUE`, and whether an ordinary word may stand in its place. `Q` is a quote or nothing.
-const RULES: [(&str, bool); 44] = [
+const RULES: [(&str, bool); 50] = [
     (r"(?:AUTH (?:PLAIN|LOGIN)|New value:| -k) VALUE", true),
     (r"curl .*?(?:-b|--cookie)[= ]Q[A-Za-z0-9_.-]+=VALUE", false),
     (r"(?:^|[ ;|])http -a [A-Za-z0-9_.-]+:VALUE", false),
@@ -97,13 +97,25 @@ const RULES: [(&str, bool); 44] = [
         r"(?i)PASS(?:WORD)?[\x{200b}\x{200c}\x{200d}\x{2060}\x{feff}]+(?:word)? ?[:=] ?QVALUE",
         true,
     ),
+    (
+        r"\b(?:sshpass|docker login|podman login) .*?-p ?QVALUE",
+        false,
+    ),
+    (r"\bcurl .*?-u Q[A-Za-z0-9_.-]+:VALUE", false),
+    (r"\b(?:mysql|mysqldump|mysqladmin) .*?-pVALUE", false),
+    (r"\bredis-cli .*?-a QVALUE", false),
+    (
+        r"\becho (?:-n )?QVALUE[\x22']? *\| *(?:sudo -S|.*--password-stdin)",
+        false,
+    ),
+    (r"^\s*credentials: [A-Za-z0-9_.-]+ / VALUE\s*$", false),
     (r"SecureString.*?QVALUE[\x22'] -AsPlain", true),
 ];
 /// Most memory of the automaton of all rules: as in `formats.rs`.
 const AUTOMATON_BYTES_MAX: usize = 32 << 20;
 
 static PATTERNS: LazyLock<Option<(RegexSet, Vec<Regex>)>> = LazyLock::new(|| {
-    let value = r"([^\s\x22'`,;|&()<>\]}@/\\]{5,})";
+    let value = r"([^\s\x22'`,;|&()<>\]}@/\\]{4,})";
     let written = RULES.map(|(rule, _)| rule.replace("VALUE", value).replace('Q', r"[\x22']?"));
     let regexes = written.iter().map(|rule| Regex::new(rule));
     let set = RegexSetBuilder::new(&written)
@@ -126,7 +138,7 @@ pub(super) fn find(line: &str) -> Vec<Found> {
             let values = values.filter(|value| {
                 let written = value.as_str();
                 let is_reference = written.starts_with(['$', '%', '-', '{']);
-                !is_placeholder(written) && !is_reference && (!is_word || is_odd(written))
+                !is_replaced(written) && !is_reference && (!is_word || is_odd(written))
             });
             all.extend(values.map(|value| found(value.range())));
         }

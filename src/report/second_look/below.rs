@@ -2,7 +2,7 @@
 //! the line above, and parts of forms.
 #![forbid(unsafe_code)]
 
-use super::{Found, is_placeholder, prose};
+use super::{Found, is_placeholder, is_replaced, prose};
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -104,7 +104,7 @@ impl Below {
             }
             Self::Value => {
                 let value = patterns.value.captures(line).and_then(|value| value.get(1));
-                let value = value.filter(|value| !is_placeholder(value.as_str()));
+                let value = value.filter(|value| !is_replaced(value.as_str()));
                 all.extend(value.map(|value| found(value.start(), value.as_str())));
                 false
             }

@@ -18,6 +18,17 @@ const KINDS: [&str; 4] = [
     "[A-Za-z0-9]{20}",
     "[0-9a-f]{40}",
 ];
+/// Kinds of values in `logged.txt`: words and digits too, and phrases.
+const LOGGED: &str = include_str!("../../../probes/node/redact/logged.txt");
+const TOKENS: [&str; 5] = [
+    "[A-Za-z0-9]{20}",
+    "[A-Z][a-z]{5}%[0-9]{4}",
+    "[1-9][0-9]{4,9}",
+    "[1-9][0-9]{3}",
+    "(sunshine|football|welcome|monkey|shadow|network|release|letmein|master|qwerty|winter|server|orange|purple)",
+];
+const PHRASES: [&str; 1] = ["(violet|green|seven) (horse|table|winter) (battery|garden|matrix)"];
+const DIGITS: [&str; 2] = ["[1-9][0-9]{4}", "[1-9][0-9]{5,9}"];
 const NAME_KINDS: [&str; 2] = ["[a-z]{8}", "[a-z]{5}-[a-z]{5}-[0-9]{2}"];
 const TRIES: usize = 60;
 /// By chance, letters can be pronounced.
@@ -87,6 +98,30 @@ fn a_name_of_ordinary_words_is_doubted_in_every_layout() {
             let text = layout.replace("VALUE", name);
             left.extend(doubts(text.as_bytes()).is_empty().then_some(text));
         }
+    }
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn what_a_program_logs_is_doubted() {
+    let mut left = Vec::new();
+    for line in lines(LOGGED) {
+        let (kind, layout) = line.split_once('\t').expect("a kind and a layout");
+        let layout = layout.replace('~', "\n");
+        let kinds: Vec<&str> = match kind {
+            "phrase" => TOKENS.iter().chain(&PHRASES).copied().collect(),
+            "secret" => TOKENS.to_vec(),
+            "token" => TOKENS
+                .into_iter()
+                .filter(|kind| !kind.ends_with("{3}"))
+                .collect(),
+            _ => DIGITS.to_vec(),
+        };
+        let mut runner = TestRunner::deterministic();
+        let mut undoubted = |kind: &&str| {
+            undoubted(&layout, kind, &mut runner).map(|one| format!("{kind:.12} {one}"))
+        };
+        left.extend(kinds.iter().filter_map(&mut undoubted));
     }
     assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
 }

@@ -7,22 +7,23 @@ use std::sync::LazyLock;
 
 /// A number behind a word that tells a secret, or a longer one behind a word that may.
 static NUMBERS: LazyLock<Option<[Pattern; 3]>> = LazyLock::new(|| {
-    let code = "(?:access|activation|auth|door|entry|invit(?:e|ation)|login|otp|recovery|secret|security|sms|unlock|verif(?:y|ication))[ _-]?codes?";
-    let word = r"pin|otp|passcode|passw(?:or)?d|passwort|secret(?:[ _-]key)?|(?:api|access|auth)[ _-]?(?:key|token)";
+    let code = "(?:access|activation|auth|one-time|2fa|mfa|backup|door|entry|invit(?:e|ation)|login|otp|recovery|secret|security|sms|unlock|verif(?:y|ication))[ _-]?codes?";
+    let word = r"pin(?: code)?|otp|passcode|passphrase|pass|pw|pwd|passw(?:or)?d|passwort|secret(?:[ _-]key)?|(?:api|access|auth)[ _-]?(?:key|token)";
     let other = "PIN\u{7801}|\u{9a8c}\u{8bc1}\u{7801}|\u{5bc6}\u{7801}|\u{5bc6}\u{78bc}|\u{53e3}\u{4ee4}|\u{6388}\u{6743}\u{7801}";
     let quote = r"[\s\x22'`\\:=|<>()\x{ff1a}\x{ff1d}\x{4e3a}\x{662f}]{1,8}";
     let gap = format!(
         r"(?:{quote}(?:(?:is|was|ist|est|es){quote})?|[\x{{ff1a}}\x{{ff1d}}\x{{4e3a}}\x{{662f}}])"
     );
     let end = r"(?:[.:!?]?(?:\s|$)|[\x22'`\\|<>(),;\]}]|[^\x00-\x7f])";
-    let refused = "(?:bad|wrong|invalid|incorrect|expired|rejected|refused|denied|revoked|your|my)";
+    let refused =
+        "(?:bad|wrong|invalid|incorrect|expired|rejected|refused|denied|revoked|your|my|the)";
     let weak = "(?:token|key|code|auth)";
     let strong = format!(
         r"(?i)(?:(?:^|[^a-z0-9])(?:[\w.-]*_|--)?(?:{code}|{word})|{other}){gap}([0-9]{{4,}}){end}"
     );
-    let before = format!(r"(?i)\b{refused} {weak}{gap}([0-9]{{6,}}){end}");
+    let before = format!(r"(?i)\b{refused} {weak}{gap}([0-9]{{5,}}){end}");
     let behind = format!(
-        r"(?i)\b{weak}{gap}([0-9]{{6,}})(?: {refused}|\s*$)|\b(?:token|auth)[\x22']?[:=] ?[\x22']?([0-9]{{6,}}){end}"
+        r"(?i)\b{weak}{gap}([0-9]{{5,}}) {refused}|\b(?:token|code|auth){gap}([0-9]{{5,}})\s*$|(?:\b|--)(?:token|auth)[\x22']?[:= ] ?[\x22']?([0-9]{{5,}}){end}"
     );
     Some([
         Pattern::new(&strong)?,
