@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 /// Shortest word that tells something, in letters.
-const LETTERS_MIN: usize = 4;
+pub(super) const LETTERS_MIN: usize = 4;
 /// Most bytes before a word that decide whether it is a name.
 const BEFORE_BYTES_MAX: usize = 512;
 /// Ends of keys and options whose value is a name, in lower case without signs.

@@ -4,7 +4,7 @@
 //! Not here: the values of variables, and folders of users and projects in formats that are known.
 #![forbid(unsafe_code)]
 
-use super::chosen::{before, is_joined};
+use super::chosen::{LETTERS_MIN, before, is_joined};
 use std::ops::Range;
 
 /// First folders of paths that a system, a package or a container image has.
@@ -55,34 +55,91 @@ const PROGRAMS: &str = "nccl net tpcx tcpx tcpxsoft uccl rccl cuda cudnn cublas 
     deepspeed megatron kubernetes job pod container docker aws efa google gce gke azure horovod hvd lsf pbs pjm sge malloc \
     glibc asan tsan ubsan rust cargo cmake debug log http https no update recv";
 
+/// Folders of storage, which the names of those who use it follow.
+const STORAGE: [&str; 22] = [
+    "beegfs", "data", "datasets", "disk", "disks", "efs", "export", "fsx", "gpfs", "home",
+    "lustre", "mnt", "nfs", "projects", "raid", "scratch", "share", "shared", "storage", "users",
+    "volumes", "weka",
+];
+/// Folders that tell nothing of whom they belong to.
+const COMMON: [&str; 38] = [
+    "apps",
+    "build",
+    "cache",
+    "checkpoint",
+    "checkpoints",
+    "ckpt",
+    "ckpts",
+    "code",
+    "conf",
+    "config",
+    "configs",
+    "docs",
+    "dist",
+    "examples",
+    "generate",
+    "health",
+    "input",
+    "inputs",
+    "install",
+    "libs",
+    "local",
+    "logs",
+    "metrics",
+    "model",
+    "models",
+    "output",
+    "outputs",
+    "results",
+    "runs",
+    "scripts",
+    "test",
+    "tests",
+    "torch",
+    "train",
+    "training",
+    "work",
+    "workdir",
+    "workspace",
+];
+
 /// Whether a known word is the name of a folder or of a variable of the site.
 pub(super) fn is_own(text: &str, word: Range<usize>) -> bool {
     let (before, behind, name) = (before(text, word.start), &text[word.end..], &text[word]);
-    if is_variable(name) {
-        return is_variable_place(before, behind) && !is_of_program(name);
+    match is_variable(name) {
+        true => is_variable_of_site(before, behind, name),
+        false => is_folder(before, behind, name),
     }
-    let is_folder = before.ends_with('/') && is_own_path(before);
-    is_folder
-        && is_joined(name)
-        && !SYSTEM.contains(&name)
-        && !behind.starts_with(['.', '('])
-        && !PUBLIC.contains(&name)
-        && !name.ends_with(BENCHMARK)
 }
 
-/// Whether a text ends inside an absolute path whose first folder is not of the system.
-fn is_own_path(before: &str) -> bool {
+/// Whether a known word is the name of a folder of the site.
+fn is_folder(before: &str, behind: &str, name: &str) -> bool {
     let ends_path = |letter: char| letter.is_whitespace() || "\"'`=([,:<>|;".contains(letter);
     let path = before.rsplit(ends_path).next().unwrap_or_default();
-    // The first folder itself.
-    if path == "/" {
-        return true;
-    }
-    let Some((first, _)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
+    let is_of_programs =
+        SYSTEM.contains(&name) || PUBLIC.contains(&name) || name.ends_with(BENCHMARK);
+    if !path.ends_with('/') || behind.starts_with(['.', '(']) || is_of_programs {
         return false;
-    };
-    let is_package = path.contains("-packages/");
-    !first.is_empty() && !SYSTEM.contains(&first) && !is_package
+    }
+    // A project of a run, and whose it is.
+    if let Some(page) = path.strip_prefix("//wandb.ai/") {
+        return page.split('/').count() < 3 && !["site", "authorize", "home"].contains(&name);
+    }
+    let mut parents = path.split('/').skip(1).filter(|parent| !parent.is_empty());
+    let first = parents.clone().next();
+    let is_own = path == "/" || path.starts_with('/') && !path.starts_with("//") && first.is_some();
+    if !is_own || first.is_some_and(|first| SYSTEM.contains(&first)) || path.contains("-packages/")
+    {
+        return false;
+    }
+    let is_common = |name: &str| STORAGE.contains(&name) || COMMON.contains(&name);
+    let is_of_storage =
+        first.is_none_or(|first| STORAGE.contains(&first)) && parents.all(is_common);
+    is_joined(name)
+        || is_of_storage
+            && name.len() >= LETTERS_MIN
+            && !is_common(name)
+            && (first.is_some() || behind.starts_with('/'))
 }
 
 fn is_variable(name: &str) -> bool {
@@ -90,14 +147,15 @@ fn is_variable(name: &str) -> bool {
     name.contains('_') && name.bytes().all(is_of_name)
 }
 
-/// Whether a variable is set or read there: `X=1`, `$X`, `export X`, `X set by environment`.
-fn is_variable_place(before: &str, behind: &str) -> bool {
+/// Whether a variable of no known program is set or read there: `X=1`, `$X`, `export X`, `X set by environment`.
+fn is_variable_of_site(before: &str, behind: &str, name: &str) -> bool {
     let is_apart = before.is_empty()
         || before.ends_with(|letter: char| letter.is_whitespace() || "\"'`;(".contains(letter));
     let is_set = behind.starts_with('=') && !behind.starts_with("==");
     let begins = ["$", "${", "export ", "unset "];
-    is_apart && (is_set || behind.starts_with(" set by "))
-        || begins.iter().any(|begin| before.ends_with(begin))
+    let is_place = is_apart && (is_set || behind.starts_with(" set by "))
+        || begins.iter().any(|begin| before.ends_with(begin));
+    is_place && !is_of_program(name)
 }
 
 fn is_of_program(name: &str) -> bool {
@@ -129,6 +187,11 @@ mod tests {
                 "could not open /mnt/train-data/network_group_2/file",
                 "network_group_2",
             ),
+            ("open /data/harbor/train.bin", "harbor"),
+            ("/mnt/disks/harbor/x", "harbor"),
+            ("--working-dir /harbor/x", "harbor"),
+            ("https://wandb.ai/harbor/falcon", "harbor"),
+            ("https://wandb.ai/harbor/falcon", "falcon"),
             ("BLUE_DATA_SIZE=7", "BLUE_DATA_SIZE"),
             ("export DATA_MODEL_PATH", "DATA_MODEL_PATH"),
             (
@@ -154,6 +217,7 @@ mod tests {
             "/opt/conda/lib/python3.10/site-packages/torch/distributed/c10d_logger.py",
             "/work/third_party/gloo/gloo/transport/tcp/pair.cc:534",
             "/workspace/nccl-tests/build/all_reduce_perf -b 8",
+            "/scratch/checkpoints/train /v1/chat /data https://wandb.ai/site",
             "transport/net_ib.cc mlx5_0 x86_64 IBV_WC_RETRY_EXC_ERR CUDA_ERROR_LAUNCH_FAILED",
         ] {
             assert_eq!(left(text), text);
