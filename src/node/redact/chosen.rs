@@ -1,9 +1,11 @@
-//! Places in which people write names that they chose: behind a key or an option (`cluster=`, `--job-name`), and behind
-//! `job` and `cluster`. A name there may consist of ordinary words and still tell whose job it is.
+//! Places in which people write names that they chose: behind a key or an option (`cluster=`, `--job-name`), behind a
+//! word for what has names (`job`, `cluster`), and folders and variables of a
+//! site (`own.rs`). A name there may consist of ordinary words and still tell whose job it is.
 //!
 //! Not here: hosts, users, buckets and projects in formats that are known, which are replaced before.
 #![forbid(unsafe_code)]
 
+use super::own;
 use std::ops::Range;
 
 /// Shortest word that tells something, in letters.
@@ -104,19 +106,21 @@ const COMMON: [&str; 21] = [
     "worker",
 ];
 /// The text before a place, as far as it decides whether a name stands there.
-pub(super) fn before(text: &str, at: usize) -> &str {
+fn before(text: &str, at: usize) -> &str {
     &text[text.floor_char_boundary(at.saturating_sub(BEFORE_BYTES_MAX))..at]
 }
 
 /// Whether a known word stands where people write a name that they chose.
 pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
-    let before = before(text, word.start);
-    let name = &text[word];
+    let (before, behind, name) = (before(text, word.start), &text[word.end..], &text[word]);
+    if own::is_variable(name) {
+        return own::is_variable_of_site(before, behind, name);
+    }
     let has_number = name.bytes().any(|byte| byte.is_ascii_digit());
     if name.len() < LETTERS_MIN || !name.contains(|letter: char| letter.is_ascii_lowercase()) {
         return false;
     }
-    match place(before) {
+    let is_chosen = match place(before) {
         Some(Place::Value) => {
             !COMMON.contains(&name) && !name.bytes().all(|byte| byte.is_ascii_hexdigit())
         }
@@ -125,7 +129,8 @@ pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
             (is_joined(name) || !name.contains('_')) && !COMMON.contains(&name)
         }
         None => false,
-    }
+    };
+    is_chosen || own::is_folder(before, behind, name)
 }
 
 /// Whether a name can be told from operations and modules wherever it stands: `all_reduce` is one of these.

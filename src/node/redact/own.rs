@@ -4,8 +4,7 @@
 //! Not here: the values of variables, and folders of users and projects in formats that are known.
 #![forbid(unsafe_code)]
 
-use super::chosen::{LETTERS_MIN, before, is_joined};
-use std::ops::Range;
+use super::chosen::{LETTERS_MIN, is_joined};
 
 /// First folders of paths that a system, a package or a container image has.
 const SYSTEM: [&str; 26] = [
@@ -103,17 +102,8 @@ const COMMON: [&str; 38] = [
     "workspace",
 ];
 
-/// Whether a known word is the name of a folder or of a variable of the site.
-pub(super) fn is_own(text: &str, word: Range<usize>) -> bool {
-    let (before, behind, name) = (before(text, word.start), &text[word.end..], &text[word]);
-    match is_variable(name) {
-        true => is_variable_of_site(before, behind, name),
-        false => is_folder(before, behind, name),
-    }
-}
-
 /// Whether a known word is the name of a folder of the site.
-fn is_folder(before: &str, behind: &str, name: &str) -> bool {
+pub(super) fn is_folder(before: &str, behind: &str, name: &str) -> bool {
     let ends_path = |letter: char| letter.is_whitespace() || "\"'`=([,:<>|;".contains(letter);
     let path = before.rsplit(ends_path).next().unwrap_or_default();
     let is_of_programs =
@@ -142,13 +132,13 @@ fn is_folder(before: &str, behind: &str, name: &str) -> bool {
             && (first.is_some() || behind.starts_with('/'))
 }
 
-fn is_variable(name: &str) -> bool {
+pub(super) fn is_variable(name: &str) -> bool {
     let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     name.contains('_') && name.bytes().all(is_of_name)
 }
 
 /// Whether a variable of no known program is set or read there: `X=1`, `$X`, `export X`, `X set by environment`.
-fn is_variable_of_site(before: &str, behind: &str, name: &str) -> bool {
+pub(super) fn is_variable_of_site(before: &str, behind: &str, name: &str) -> bool {
     let is_apart = before.is_empty()
         || before.ends_with(|letter: char| letter.is_whitespace() || "\"'`;(".contains(letter));
     let is_set = behind.starts_with('=') && !behind.starts_with("==");

@@ -11,7 +11,7 @@
 //! Not here: names and secrets that are found, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::{MAIL_PLACEHOLDER, NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han, ordinary, own};
+use super::{MAIL_PLACEHOLDER, NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han, ordinary};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -337,7 +337,7 @@ fn is_name(text: &str, word: Range<usize>) -> bool {
     if text[word.clone()].split(['-', '_']).all(is_replaced) {
         return false;
     }
-    chosen::is_name(text, word.clone()) || own::is_own(text, word)
+    chosen::is_name(text, word)
 }
 
 fn is_known(word: &str) -> bool {
