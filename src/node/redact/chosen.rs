@@ -5,55 +5,89 @@
 //! Not here: hosts, users, buckets and projects in formats that are known, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::own;
+use super::{COMMON_NAMES, own};
 use std::ops::Range;
 
 /// Shortest word that tells something, in letters.
 pub(super) const LETTERS_MIN: usize = 4;
 /// Most bytes before a word that decide whether it is a name.
 const BEFORE_BYTES_MAX: usize = 512;
-/// Ends of keys and options whose value is a name, in lower case without signs.
-const KEYS: [&str; 37] = [
-    "account",
-    "appname",
-    "cluster",
-    "clustername",
-    "context",
-    "customer",
-    "dataset",
-    "datasetname",
-    "department",
-    "deployment",
-    "entity",
-    "experiment",
-    "experimentname",
-    "host",
-    "hostid",
-    "hostname",
-    "expname",
-    "job",
-    "jobname",
-    "jobset",
-    "nodename",
-    "org",
-    "organization",
-    "owner",
-    "partition",
-    "projectname",
-    "queue",
-    "rungroup",
-    "runname",
-    "taskname",
-    "team",
-    "tenant",
-    "workload",
-    "workspace",
-    "servicename",
-    "wandbname",
-    "wandbproject",
+
+/// Where a word for a thing announces its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum As {
+    /// An option: `--name X`.
+    Option,
+    /// Also a key before `=` or in quotes: `project=X`, `"project": "X"`.
+    Signed,
+    /// Also a key before a colon: `team: X`.
+    Key,
+}
+
+/// Where a word for a thing announces its name in a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Noun {
+    /// Seldom.
+    No,
+    /// Before a name in quotes, or with a number: `job train-data-7`.
+    Joined,
+}
+
+/// Words for things that people name, in lower case without signs, as ends of keys and in sentences. A key may have
+/// `name` or `id` behind them.
+const THINGS: [(&str, As, Noun); 51] = [
+    ("account", As::Key, Noun::No),
+    ("appname", As::Key, Noun::No),
+    ("bucket", As::Signed, Noun::Joined),
+    ("checkpointname", As::Key, Noun::No),
+    ("cluster", As::Key, Noun::Joined),
+    ("context", As::Key, Noun::Joined),
+    ("customer", As::Key, Noun::Joined),
+    ("dataset", As::Key, Noun::No),
+    ("department", As::Key, Noun::No),
+    ("deployment", As::Key, Noun::Joined),
+    ("entity", As::Key, Noun::No),
+    ("exp", As::Signed, Noun::No),
+    ("expname", As::Key, Noun::No),
+    ("experiment", As::Key, Noun::Joined),
+    ("host", As::Key, Noun::Joined),
+    ("instance", As::Signed, Noun::Joined),
+    ("job", As::Key, Noun::Joined),
+    ("jobset", As::Key, Noun::No),
+    ("logname", As::Signed, Noun::No),
+    ("machine", As::Option, Noun::Joined),
+    ("modelname", As::Key, Noun::No),
+    ("name", As::Option, Noun::No),
+    ("namespace", As::Signed, Noun::No),
+    ("node", As::Option, Noun::Joined),
+    ("nodename", As::Key, Noun::No),
+    ("nodepool", As::Signed, Noun::No),
+    ("org", As::Key, Noun::No),
+    ("organization", As::Key, Noun::No),
+    ("owner", As::Key, Noun::No),
+    ("partition", As::Key, Noun::Joined),
+    ("pod", As::Option, Noun::Joined),
+    ("pool", As::Option, Noun::Joined),
+    ("project", As::Key, Noun::Joined),
+    ("projectname", As::Key, Noun::No),
+    ("queue", As::Key, Noun::Joined),
+    ("rdzvid", As::Signed, Noun::No),
+    ("run", As::Option, Noun::No),
+    ("rungroup", As::Key, Noun::No),
+    ("runid", As::Signed, Noun::No),
+    ("runname", As::Key, Noun::No),
+    ("service", As::Option, Noun::No),
+    ("servicename", As::Key, Noun::No),
+    ("taskname", As::Key, Noun::No),
+    ("team", As::Key, Noun::Joined),
+    ("tenant", As::Key, Noun::Joined),
+    ("user", As::Key, Noun::No),
+    ("username", As::Signed, Noun::No),
+    ("wandbname", As::Key, Noun::No),
+    ("wandbproject", As::Key, Noun::No),
+    ("workload", As::Key, Noun::No),
+    ("workspace", As::Key, Noun::Joined),
 ];
-/// Options whose value is a name. As keys in a text, these words seldom have one.
-const OPTIONS: [&str; 5] = ["name", "namespace", "project", "run", "service"];
 /// Options of one letter whose value is a name, and beginnings of the commands that have them; of `-J`, any.
 const SHORT: [(&str, &[&str]); 4] = [
     ("-J", &[""]),
@@ -61,28 +95,16 @@ const SHORT: [(&str, &[&str]); 4] = [
     ("-p", &SLURM),
     ("-n", &["kubectl", "helm"]),
 ];
-const SLURM: [&str; 6] = ["srun", "sbatch", "salloc", "squeue", "sacct", "scontrol"];
-/// What NCCL writes before the value of a variable, and what stands before a host.
-const SET_TO: &str = " set by environment to ";
-const BEFORE_HOST: [&str; 2] = ["COMPLETE on ", "config set project "];
-/// Words that a name with a number or in quotes follows.
-const NOUNS: [&str; 13] = [
-    "bucket",
-    "cluster",
-    "context",
-    "experiment",
-    "host",
-    "job",
-    "machine",
-    "node",
-    "partition",
-    "pool",
-    "project",
-    "queue",
-    "workspace",
+const SLURM: [&str; 7] = [
+    "srun", "sbatch", "salloc", "squeue", "sacct", "scontrol", "#SBATCH",
 ];
+/// What NCCL writes before the value of a variable.
+const SET_TO: &str = " set by environment to ";
+/// What stands before a host and a project.
+const BEFORE_NAME: [&str; 2] = ["COMPLETE on ", "config set project "];
 /// Values that tell nothing.
-const COMMON: [&str; 21] = [
+const COMMON: [&str; 29] = [
+    "admin",
     "batch",
     "chief",
     "compute",
@@ -103,6 +125,13 @@ const COMMON: [&str; 21] = [
     "training",
     "true",
     "unknown",
+    "unset",
+    "missing",
+    "user",
+    "running",
+    "ready",
+    "workers",
+    "latest",
     "worker",
 ];
 /// The text before a place, as far as it decides whether a name stands there.
@@ -116,52 +145,45 @@ pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
     if own::is_variable(name) {
         return own::is_variable_of_site(before, behind, name);
     }
-    let has_number = name.bytes().any(|byte| byte.is_ascii_digit());
-    if name.len() < LETTERS_MIN || !name.contains(|letter: char| letter.is_ascii_lowercase()) {
-        return false;
-    }
-    let is_chosen = match place(before) {
-        Some(Place::Value) => {
-            !COMMON.contains(&name) && !name.bytes().all(|byte| byte.is_ascii_hexdigit())
-        }
-        Some(Place::Noun { is_quoted: false }) => is_joined(name) && has_number,
-        Some(Place::Noun { is_quoted: true }) => {
-            (is_joined(name) || !name.contains('_')) && !COMMON.contains(&name)
-        }
-        None => false,
+    let has_lower = name.contains(|letter: char| letter.is_ascii_lowercase());
+    let tells = || {
+        let mut common = COMMON.iter().chain(&COMMON_NAMES);
+        !common.any(|common| common.eq_ignore_ascii_case(name))
     };
-    is_chosen || own::is_folder(before, behind, name)
+    let is_hex = || name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.len() >= LETTERS_MIN
+        && has_lower
+        && (is_value(before) && tells() && !is_hex()
+            || is_in_message(before) && tells() && !is_hex()
+            || is_behind_noun(before, name)
+            || own::is_folder(before, behind, name))
 }
 
 /// Whether a name can be told from operations and modules wherever it stands: `all_reduce` is one of these.
 pub(super) fn is_certain(name: &str) -> bool {
-    is_joined(name) && name.bytes().any(|byte| byte.is_ascii_digit()) && parts(name).count() > 1
+    is_joined(name) && has_digit(name) && parts(name).count() > 1
 }
 
-enum Place {
-    /// The value of a key or an option.
-    Value,
-    /// Behind a word for what has names.
-    Noun { is_quoted: bool },
+fn has_digit(name: &str) -> bool {
+    name.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// The place that begins behind a text.
-fn place(before: &str) -> Option<Place> {
-    let is_quote = |letter: char| "\"'`\\".contains(letter);
+fn is_quote(letter: char) -> bool {
+    "\"'`\\".contains(letter)
+}
+
+/// Whether a text ends with a key or an option and its sign.
+fn is_value(before: &str) -> bool {
     let unquoted = before.trim_end_matches(is_quote);
     let is_quoted = unquoted.len() < before.len();
     // A file in TOML has spaces beside the sign.
     let spaced = unquoted.strip_suffix(" = ").filter(|_| is_quoted);
     if let Some(key) = spaced.or_else(|| unquoted.strip_suffix('=')) {
         let key = key.trim_end_matches(is_quote);
-        let is_key = is_key(last_word(key), &KEYS);
-        return is_key.then_some(Place::Value).or_else(|| option(key, true));
+        return announces(last_word(key), As::Signed) || is_option(key, true);
     }
     if let Some(key) = unquoted.strip_suffix(SET_TO) {
-        return is_key(last_word(key), &KEYS).then_some(Place::Value);
-    }
-    if BEFORE_HOST.iter().any(|host| unquoted.ends_with(host)) {
-        return Some(Place::Value);
+        return announces(last_word(key), As::Signed);
     }
     // Without a space, key and value are in quotes.
     let key = unquoted.strip_suffix(": ");
@@ -171,47 +193,75 @@ fn place(before: &str) -> Option<Place> {
             .filter(|key| is_quoted && key.ends_with(is_quote))
     };
     if let Some(key) = key.or_else(joined) {
-        let key = key.trim_end_matches(is_quote);
-        let name = last_word(key);
+        let name = last_word(key.trim_end_matches(is_quote));
+        if key.ends_with(is_quote) {
+            return announces(name, As::Signed);
+        }
         // A sentence has a colon behind such words too.
         let outer = key[..key.len() - name.len()].trim_end_matches(' ');
         let is_entry = outer.is_empty() || outer.ends_with(['\n', '{', ',', '"', '\'', '-']);
-        return (is_entry && is_key(name, &KEYS)).then_some(Place::Value);
+        return is_entry && announces(name, As::Key);
     }
-    let gap = unquoted.strip_suffix(' ')?;
-    let noun = || {
-        NOUNS
-            .iter()
-            .any(|noun| last_word(gap).eq_ignore_ascii_case(noun))
-    };
-    option(gap, false).or_else(|| noun().then_some(Place::Noun { is_quoted }))
+    unquoted
+        .strip_suffix(' ')
+        .is_some_and(|option| is_option(option, false))
 }
 
-/// The value of an option that ends a text; any of them stands behind `=`.
-fn option(text: &str, has_sign: bool) -> Option<Place> {
-    let short = text.rsplit(char::is_whitespace).next().unwrap_or_default();
-    let long = short.strip_prefix("--");
-    let is_long = long.is_some_and(|name| is_key(name, &KEYS) || is_key(name, &OPTIONS));
+/// Whether an option ends a text; any of them stands behind `=`.
+fn is_option(text: &str, has_sign: bool) -> bool {
+    let word = text.rsplit(char::is_whitespace).next().unwrap_or_default();
     let line = || text.rsplit('\n').next().unwrap_or_default();
     let is_of = |commands: &[&str]| {
         let mut words = line().split(|letter: char| letter.is_whitespace() || letter == '/');
         commands == [""] || words.any(|word| commands.contains(&word))
     };
-    let mut all = SHORT.iter();
-    let is_short = !has_sign && all.any(|(option, commands)| short == *option && is_of(commands));
-    (is_long || is_short).then_some(Place::Value)
+    let mut short = SHORT.iter();
+    word.strip_prefix("--")
+        .is_some_and(|name| announces(name, As::Option))
+        || !has_sign && short.any(|(option, commands)| word == *option && is_of(commands))
 }
 
-/// Whether a key ends with one of these: `SLURM_JOB_NAME`, `jobName`, `cluster`.
-fn is_key(key: &str, known: &[&str]) -> bool {
+/// Whether a key ends with a word for a thing: `SLURM_JOB_NAME`, `jobName`, `cluster`.
+fn announces(key: &str, place: As) -> bool {
     let plain = |part: &str| part.replace(['_', '-', '.'], "").to_ascii_lowercase();
-    let whole = plain(key);
-    let ends = key
-        .match_indices(['_', '-', '.'])
-        .map(|(at, _)| plain(&key[at..]));
-    std::iter::once(whole)
-        .chain(ends)
-        .any(|end| known.contains(&end.as_str()))
+    let ends = key.match_indices(['_', '-', '.']).map(|(at, _)| &key[at..]);
+    let is_thing = |end: String| {
+        let stem = end.strip_suffix("name").or_else(|| end.strip_suffix("id"));
+        let is_of = |thing: &str| thing == end || Some(thing) == stem;
+        THINGS
+            .iter()
+            .any(|(thing, least, _)| *least >= place && is_of(thing))
+    };
+    std::iter::once(key).chain(ends).map(plain).any(is_thing)
+}
+
+fn is_in_message(before: &str) -> bool {
+    BEFORE_NAME.iter().any(|begin| before.ends_with(begin))
+}
+
+/// Whether a name stands behind a word for what has one.
+fn is_behind_noun(before: &str, name: &str) -> bool {
+    let unquoted = before.trim_end_matches(is_quote);
+    let Some(gap) = unquoted.strip_suffix(' ') else {
+        return false;
+    };
+    let word = last_word(gap).to_ascii_lowercase();
+    // Of Kubernetes: `pods "X" not found`.
+    let singular = word.strip_suffix('s').unwrap_or(&word);
+    let is_quoted = unquoted.len() < before.len();
+    let is_of = |thing: &str| thing == word || is_quoted && thing == singular;
+    let noun = THINGS.iter().find(|(thing, ..)| is_of(thing));
+    let Some((_, place, noun)) = noun else {
+        return false;
+    };
+    if is_quoted {
+        let is_named = *noun > Noun::No || singular == "namespace";
+        return is_named && *place > As::Option
+            || ["pod", "pool", "node", "machine"].contains(&singular)
+                && (is_joined(name) || !name.contains('_'))
+                && !COMMON.contains(&name);
+    }
+    *noun > Noun::No && is_joined(name) && has_digit(name)
 }
 
 fn last_word(text: &str) -> &str {
