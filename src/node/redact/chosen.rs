@@ -1,11 +1,11 @@
 //! Places in which people write names that they chose: behind a key or an option (`cluster=`, `--job-name`), behind a
-//! word for what has names (`job`, `cluster`), and folders and variables of a
+//! word for what has names (`job`, `cluster`), in messages of programs (`Syncing run X`), and folders and variables of a
 //! site (`own.rs`). A name there may consist of ordinary words and still tell whose job it is.
 //!
 //! Not here: hosts, users, buckets and projects in formats that are known, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::{COMMON_NAMES, own};
+use super::{COMMON_NAMES, own, sentences};
 use std::ops::Range;
 
 /// Shortest word that tells something, in letters.
@@ -29,8 +29,10 @@ enum As {
 enum Noun {
     /// Seldom.
     No,
-    /// Before a name in quotes, or with a number: `job train-data-7`.
+    /// Before a name in quotes, with a number or with two words: `job train-data`.
     Joined,
+    /// Also before one word, of which something is said: `cluster harbor is down`.
+    Word,
 }
 
 /// Words for things that people name, in lower case without signs, as ends of keys and in sentences. A key may have
@@ -38,24 +40,24 @@ enum Noun {
 const THINGS: [(&str, As, Noun); 51] = [
     ("account", As::Key, Noun::No),
     ("appname", As::Key, Noun::No),
-    ("bucket", As::Signed, Noun::Joined),
+    ("bucket", As::Signed, Noun::Word),
     ("checkpointname", As::Key, Noun::No),
-    ("cluster", As::Key, Noun::Joined),
+    ("cluster", As::Key, Noun::Word),
     ("context", As::Key, Noun::Joined),
-    ("customer", As::Key, Noun::Joined),
+    ("customer", As::Key, Noun::Word),
     ("dataset", As::Key, Noun::No),
     ("department", As::Key, Noun::No),
-    ("deployment", As::Key, Noun::Joined),
+    ("deployment", As::Key, Noun::Word),
     ("entity", As::Key, Noun::No),
     ("exp", As::Signed, Noun::No),
     ("expname", As::Key, Noun::No),
-    ("experiment", As::Key, Noun::Joined),
-    ("host", As::Key, Noun::Joined),
-    ("instance", As::Signed, Noun::Joined),
-    ("job", As::Key, Noun::Joined),
+    ("experiment", As::Key, Noun::Word),
+    ("host", As::Key, Noun::Word),
+    ("instance", As::Signed, Noun::Word),
+    ("job", As::Key, Noun::Word),
     ("jobset", As::Key, Noun::No),
     ("logname", As::Signed, Noun::No),
-    ("machine", As::Option, Noun::Joined),
+    ("machine", As::Option, Noun::Word),
     ("modelname", As::Key, Noun::No),
     ("name", As::Option, Noun::No),
     ("namespace", As::Signed, Noun::No),
@@ -65,12 +67,12 @@ const THINGS: [(&str, As, Noun); 51] = [
     ("org", As::Key, Noun::No),
     ("organization", As::Key, Noun::No),
     ("owner", As::Key, Noun::No),
-    ("partition", As::Key, Noun::Joined),
+    ("partition", As::Key, Noun::Word),
     ("pod", As::Option, Noun::Joined),
-    ("pool", As::Option, Noun::Joined),
-    ("project", As::Key, Noun::Joined),
+    ("pool", As::Option, Noun::Word),
+    ("project", As::Key, Noun::Word),
     ("projectname", As::Key, Noun::No),
-    ("queue", As::Key, Noun::Joined),
+    ("queue", As::Key, Noun::Word),
     ("rdzvid", As::Signed, Noun::No),
     ("run", As::Option, Noun::No),
     ("rungroup", As::Key, Noun::No),
@@ -79,14 +81,14 @@ const THINGS: [(&str, As, Noun); 51] = [
     ("service", As::Option, Noun::No),
     ("servicename", As::Key, Noun::No),
     ("taskname", As::Key, Noun::No),
-    ("team", As::Key, Noun::Joined),
-    ("tenant", As::Key, Noun::Joined),
+    ("team", As::Key, Noun::Word),
+    ("tenant", As::Key, Noun::Word),
     ("user", As::Key, Noun::No),
     ("username", As::Signed, Noun::No),
     ("wandbname", As::Key, Noun::No),
     ("wandbproject", As::Key, Noun::No),
     ("workload", As::Key, Noun::No),
-    ("workspace", As::Key, Noun::Joined),
+    ("workspace", As::Key, Noun::Word),
 ];
 /// Options of one letter whose value is a name, and beginnings of the commands that have them; of `-J`, any.
 const SHORT: [(&str, &[&str]); 4] = [
@@ -100,8 +102,155 @@ const SLURM: [&str; 7] = [
 ];
 /// What NCCL writes before the value of a variable.
 const SET_TO: &str = " set by environment to ";
-/// What stands before a host and a project.
-const BEFORE_NAME: [&str; 2] = ["COMPLETE on ", "config set project "];
+/// What stands before and behind a name in messages and commands of programs.
+const MESSAGES: [(&str, &str); 22] = [
+    ("COMPLETE on ", ""),
+    ("config set project ", ""),
+    ("Syncing run ", ""),
+    ("View run ", " at"),
+    ("Synced ", ":"),
+    ("logged in as: ", ""),
+    (" (", "). Use `wandb"),
+    ("Cloning into '", "'"),
+    ("tagged ", ":"),
+    ("Pulling image \"", ""),
+    ("assigned ", "/"),
+    (".batch/", ""),
+    (".apps/", ""),
+    ("gcr.io/", "/"),
+    ("hdfs://", "/"),
+    ("srun: error: ", ": task"),
+    (" ON ", " CANCELLED"),
+    ("Connection to ", " closed"),
+    ("kubectl logs ", ""),
+    ("exec -it ", ""),
+    ("owned by ", ""),
+    ("on node ", " exited"),
+];
+/// What is said of a thing behind its name.
+const SAID: [&str; 12] = [
+    " is ",
+    " was ",
+    " has ",
+    " does ",
+    " failed",
+    " not found",
+    " started",
+    " exited",
+    " stopped",
+    ".\n",
+    "\n",
+    ",",
+];
+/// Words that say something of a thing, and no name of one.
+const ATTRIBUTES: [&str; 101] = [
+    "adapter",
+    "address",
+    "after",
+    "again",
+    "agent",
+    "allocation",
+    "array",
+    "been",
+    "before",
+    "buffer",
+    "buffers",
+    "cannot",
+    "capacity",
+    "client",
+    "config",
+    "configuration",
+    "controller",
+    "could",
+    "count",
+    "creation",
+    "data",
+    "does",
+    "error",
+    "errors",
+    "events",
+    "failure",
+    "file",
+    "from",
+    "group",
+    "groups",
+    "have",
+    "here",
+    "id",
+    "info",
+    "interface",
+    "into",
+    "itself",
+    "job",
+    "join",
+    "kernel",
+    "key",
+    "keys",
+    "level",
+    "limit",
+    "list",
+    "manager",
+    "member",
+    "members",
+    "memory",
+    "mode",
+    "must",
+    "name",
+    "names",
+    "network",
+    "nodes",
+    "notation",
+    "only",
+    "owner",
+    "pair",
+    "pairs",
+    "pointer",
+    "policy",
+    "port",
+    "ports",
+    "quota",
+    "resources",
+    "scheduler",
+    "script",
+    "server",
+    "settings",
+    "setup",
+    "should",
+    "side",
+    "size",
+    "space",
+    "state",
+    "status",
+    "step",
+    "steps",
+    "storage",
+    "template",
+    "that",
+    "then",
+    "this",
+    "time",
+    "timeout",
+    "today",
+    "type",
+    "until",
+    "update",
+    "usage",
+    "version",
+    "were",
+    "what",
+    "when",
+    "which",
+    "while",
+    "will",
+    "with",
+    "without",
+    "would",
+];
+/// Parts of a word of two that describe a thing: `multi-node`, `topology-aware`.
+const DESCRIBING: [&str; 18] = [
+    "aware", "based", "bit", "bound", "head", "level", "local", "many", "multi", "non", "only",
+    "per", "pre", "post", "self", "side", "single", "wide",
+];
 /// Values that tell nothing.
 const COMMON: [&str; 29] = [
     "admin",
@@ -154,8 +303,8 @@ pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
     name.len() >= LETTERS_MIN
         && has_lower
         && (is_value(before) && tells() && !is_hex()
-            || is_in_message(before) && tells() && !is_hex()
-            || is_behind_noun(before, name)
+            || is_in_message(before, behind) && tells() && !is_hex()
+            || is_behind_noun(before, behind, name)
             || own::is_folder(before, behind, name))
 }
 
@@ -235,12 +384,24 @@ fn announces(key: &str, place: As) -> bool {
     std::iter::once(key).chain(ends).map(plain).any(is_thing)
 }
 
-fn is_in_message(before: &str) -> bool {
-    BEFORE_NAME.iter().any(|begin| before.ends_with(begin))
+fn is_in_message(before: &str, behind: &str) -> bool {
+    let mut messages = MESSAGES.iter();
+    let is_process = || {
+        let rest =
+            behind.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ':');
+        before.ends_with('[') && rest.len() < behind.len() && rest.starts_with("] ***")
+    };
+    let is_repository = || {
+        let path = behind.split(char::is_whitespace).next().unwrap_or_default();
+        before.ends_with([':', '/']) && path.starts_with('/') && path.ends_with(".git")
+    };
+    messages.any(|(begin, end)| before.ends_with(begin) && behind.starts_with(end))
+        || is_process()
+        || is_repository()
 }
 
 /// Whether a name stands behind a word for what has one.
-fn is_behind_noun(before: &str, name: &str) -> bool {
+fn is_behind_noun(before: &str, behind: &str, name: &str) -> bool {
     let unquoted = before.trim_end_matches(is_quote);
     let Some(gap) = unquoted.strip_suffix(' ') else {
         return false;
@@ -261,7 +422,30 @@ fn is_behind_noun(before: &str, name: &str) -> bool {
                 && (is_joined(name) || !name.contains('_'))
                 && !COMMON.contains(&name);
     }
-    *noun > Noun::No && is_joined(name) && has_digit(name)
+    let is_end = || gap.ends_with("on node") || gap.ends_with("on host");
+    match *noun {
+        Noun::No => false,
+        _ if is_joined(name) => has_digit(name) || name.contains('-') && !describes(name),
+        _ => {
+            (*noun == Noun::Word || is_end())
+                && is_said_of(behind)
+                && !name.ends_with("tion")
+                && !ATTRIBUTES.contains(&name)
+                && !COMMON.contains(&name)
+                && !sentences::is_remark(name)
+        }
+    }
+}
+
+/// Whether something is said of what was named, or the line ends.
+fn is_said_of(behind: &str) -> bool {
+    behind.is_empty() || behind == "." || SAID.iter().any(|said| behind.starts_with(said))
+}
+
+/// Whether a word of two describes a thing.
+fn describes(name: &str) -> bool {
+    name.split('-')
+        .any(|part| DESCRIBING.contains(&part) || sentences::is_remark(part))
 }
 
 fn last_word(text: &str) -> &str {
@@ -313,6 +497,9 @@ mod tests {
             ("job train-data-7 failed", "train-data-7"),
             ("on host train-data-7", "train-data-7"),
             ("key=/train-data-7/b/", "train-data-7"),
+            ("cluster large-model", "large-model"),
+            ("cluster google is down", "google"),
+            ("Synced google: x", "google"),
             ("a\u{85}--name train-data-7", "train-data-7"),
         ] {
             let left = left(text);
