@@ -19,7 +19,7 @@ const KINDS: [&str; 4] = [
     "[0-9a-f]{40}",
 ];
 const NAME_KINDS: [&str; 2] = ["[a-z]{8}", "[a-z]{5}-[a-z]{5}-[0-9]{2}"];
-/// Values of `logged.txt`: tokens, digits and ordinary words; phrases; digits alone.
+/// Values of `logged.txt`: tokens, digits and ordinary words; phrases; names; digits alone.
 const LOGGED: &str = include_str!("../../../probes/node/redact/logged.txt");
 const VALUES: [&str; 7] = [
     "[a-z]{12}",
@@ -31,6 +31,12 @@ const VALUES: [&str; 7] = [
     "(sunshine|football|welcome|monkey|shadow|network|release|letmein|master|qwerty|winter|server|orange)",
 ];
 const PHRASES: [&str; 1] = ["(correct|green|seven) (horse|table|winter) (battery|garden|matrix)"];
+const CHOSEN: [&str; 4] = [
+    "(train-data-7|large-model|vision-team|model-run-3)",
+    "(google|harbor|atlas|falcon|apple)",
+    "(radiant|gentle|silver)-(sunset|river|cloud)-[1-9][0-9]?",
+    "[a-z]{8}",
+];
 const DIGITS: [&str; 2] = ["[1-9][0-9]{4}", "[1-9][0-9]{5,9}"];
 /// Values for each layout, and for each shape.
 const TRIES: usize = 20;
@@ -152,12 +158,13 @@ fn kinds_logged(kind: &str) -> Vec<&'static str> {
             let is_long = |kind: &&str| !kind.ends_with("{3}");
             VALUES.into_iter().filter(is_long).collect()
         }
-        _ => DIGITS.to_vec(),
+        "digits" => DIGITS.to_vec(),
+        _ => CHOSEN.to_vec(),
     }
 }
 
 #[test]
-fn nothing_of_a_secret_that_a_program_logs_is_left() {
+fn nothing_of_a_secret_or_a_name_that_a_program_logs_is_left() {
     let mut runner = TestRunner::deterministic();
     let mut left = Vec::new();
     for line in lines(LOGGED) {
