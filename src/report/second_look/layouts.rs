@@ -18,7 +18,7 @@ const KINDS: [&str; 4] = [
     "[A-Za-z0-9]{20}",
     "[0-9a-f]{40}",
 ];
-/// Kinds of values in `logged.txt`: words and digits too, and phrases.
+/// Kinds of values in `logged.txt`: words and digits too, phrases, and names of ordinary words.
 const LOGGED: &str = include_str!("../../../probes/node/redact/logged.txt");
 const TOKENS: [&str; 5] = [
     "[A-Za-z0-9]{20}",
@@ -29,6 +29,11 @@ const TOKENS: [&str; 5] = [
 ];
 const PHRASES: [&str; 1] = ["(violet|green|seven) (horse|table|winter) (battery|garden|matrix)"];
 const DIGITS: [&str; 2] = ["[1-9][0-9]{4}", "[1-9][0-9]{5,9}"];
+const CHOSEN_NAMES: [&str; 3] = [
+    "(train-data-7|large-model|vision-team|model-run-3)",
+    "(google|harbor|atlas|falcon|apple)",
+    "(radiant|gentle|silver)-(sunset|river|cloud)-[1-9][0-9]?",
+];
 const NAME_KINDS: [&str; 2] = ["[a-z]{8}", "[a-z]{5}-[a-z]{5}-[0-9]{2}"];
 const TRIES: usize = 60;
 /// By chance, letters can be pronounced.
@@ -115,7 +120,8 @@ fn what_a_program_logs_is_doubted() {
                 .into_iter()
                 .filter(|kind| !kind.ends_with("{3}"))
                 .collect(),
-            _ => DIGITS.to_vec(),
+            "digits" => DIGITS.to_vec(),
+            _ => CHOSEN_NAMES.to_vec(),
         };
         let mut runner = TestRunner::deterministic();
         let mut undoubted = |kind: &&str| {
