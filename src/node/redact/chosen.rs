@@ -143,7 +143,7 @@ const SAID: [&str; 12] = [
     ",",
 ];
 /// Words that say something of a thing, and no name of one.
-const ATTRIBUTES: [&str; 101] = [
+const ATTRIBUTES: [&str; 108] = [
     "adapter",
     "address",
     "after",
@@ -160,6 +160,7 @@ const ATTRIBUTES: [&str; 101] = [
     "client",
     "config",
     "configuration",
+    "control",
     "controller",
     "could",
     "count",
@@ -177,7 +178,9 @@ const ATTRIBUTES: [&str; 101] = [
     "have",
     "here",
     "id",
+    "image",
     "info",
+    "installs",
     "interface",
     "into",
     "itself",
@@ -186,6 +189,7 @@ const ATTRIBUTES: [&str; 101] = [
     "kernel",
     "key",
     "keys",
+    "lacks",
     "level",
     "limit",
     "list",
@@ -209,6 +213,8 @@ const ATTRIBUTES: [&str; 101] = [
     "port",
     "ports",
     "quota",
+    "receives",
+    "release",
     "resources",
     "scheduler",
     "script",
@@ -231,6 +237,7 @@ const ATTRIBUTES: [&str; 101] = [
     "time",
     "timeout",
     "today",
+    "together",
     "type",
     "until",
     "update",
