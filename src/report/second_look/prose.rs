@@ -6,6 +6,7 @@
 use super::pattern::Pattern;
 use super::told::is_given;
 use super::{Found, is_placeholder};
+use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -21,6 +22,10 @@ const BEHIND_BYTES_MAX: usize = 200;
 const PROMPT_BYTES_MAX: usize = 48;
 /// Endings of the names of files that reports quote beside a line: `logs/rank0.log:23`.
 const ENDINGS: [&str; 6] = [".log", ".txt", ".out", ".err", ".jsonl", ".json"];
+/// Longest owner of a model with its key, and longest parts of its name: a word, and a version or a size.
+const MODEL_BYTES_MAX: usize = 96;
+const PART_BYTES_MAX: usize = 12;
+const SIZE_BYTES_MAX: usize = 6;
 /// Most rows beneath a header.
 const ROWS_MAX: usize = 100;
 
@@ -180,11 +185,38 @@ pub(super) fn words(line: &str, part: Range<usize>, all: &mut Vec<Found>) {
             .next()
             .unwrap_or_default();
         let is_path = before.starts_with(['/', '.', '~']) || before.contains("//");
-        if !is_path && is_odd(written) {
+        let is_public = || is_of_model(&line[..from], written, &line[from + written.len()..]);
+        if !is_path && is_odd(written) && !is_public() {
             all.push(found(from..from + written.len()));
         }
         from += word.len();
     }
+}
+
+/// Whether a word is the owner or the name of a public model behind a key for one: `MODEL="meta/llama-3-8b"`.
+fn is_of_model(before: &str, word: &str, behind: &str) -> bool {
+    static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?i)model(?:[_-]?(?:name|id))?[\x22'\\]*(?:=|:\s?| )[\x22'\\]*([a-z0-9][\w.-]*/)?$",
+        )
+        .ok()
+    });
+    let least = before.floor_char_boundary(before.len().saturating_sub(MODEL_BYTES_MAX));
+    let Some(key) = KEY.as_ref().and_then(|key| key.captures(&before[least..])) else {
+        return false;
+    };
+    // A token has longer parts of letters and digits than versions and sizes are.
+    let is_plain = |part: &str| {
+        let has_digit = part.bytes().any(|byte| byte.is_ascii_digit());
+        part.len()
+            <= if has_digit {
+                SIZE_BYTES_MAX
+            } else {
+                PART_BYTES_MAX
+            }
+    };
+    let is_name = word.split(['-', '_', '.']).all(is_plain);
+    is_name && (key.get(1).is_some() && !behind.starts_with('/') || behind.starts_with('/'))
 }
 
 fn found(at: Range<usize>) -> Found {
