@@ -11,4 +11,5 @@ pub(crate) use renders::stalled_story;
 mod sample;
 mod secrets;
 mod three;
+mod trial;
 mod versions;
