@@ -52,7 +52,7 @@ static FOLDERS: LazyLock<Option<Pattern>> = LazyLock::new(|| {
     let storage = "beegfs|data|datasets|disks?|efs|export|fsx|gpfs|home|lustre|mnt|nfs|projects|raid|scratch|shared?|storage|users|volumes|weka";
     let plain = format!("{storage}|{}", PLAIN.join("|"));
     Pattern::new(&format!(
-        r"(?:^|[\s\x22'`=(\[,<>|;])/(?:(?:{storage})/(?:(?:{plain})/)*)?([A-Za-z][A-Za-z0-9_-]{{3,}})(?:[^\w.(-]|$)"
+        r"(?:^|[\s\x22'`=(\[,>|;])/(?:(?:{storage})/(?:(?:{plain})/)*)?([A-Za-z][A-Za-z0-9_-]{{3,}})(?:[^\w.(-]|$)"
     ))
 });
 /// Folders that tell nothing.
