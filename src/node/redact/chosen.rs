@@ -452,7 +452,7 @@ fn is_said_of(behind: &str) -> bool {
 /// Whether a word of two describes a thing.
 fn describes(name: &str) -> bool {
     name.split('-')
-        .any(|part| DESCRIBING.contains(&part) || sentences::is_remark(part))
+        .any(|part| DESCRIBING.contains(&part) || part.ends_with("ed") || part.ends_with("ing"))
 }
 
 fn last_word(text: &str) -> &str {

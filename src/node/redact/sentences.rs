@@ -264,6 +264,11 @@ pub(super) fn number_behind(text: &str, name: Range<usize>) -> Option<Range<usiz
     };
     let next = next(behind.trim_start_matches(' '));
     let start = text.len() - told.len();
+    let word = told.split(ends_word).next().unwrap_or_default();
+    if copula.is_some() && is_own_code(&text[..name.start], &text[name.clone()]) && is_chosen(word)
+    {
+        return Some(start..start + word.len());
+    }
     let least = digits_min(text, name, copula.is_some(), &next);
     let is_told =
         is_whole && !COUNTED.contains(&&*next) && least.is_some_and(|least| number.len() >= least);
@@ -283,6 +288,13 @@ fn prompted<'a>(behind: &'a str, name: &str) -> Option<&'a str> {
             .len()
             .min(value.as_ptr() as usize - asked.as_ptr() as usize)..],
     )
+}
+
+/// Whether a code is somebody's, and none of a program: `your code`.
+fn is_own_code(before: &str, name: &str) -> bool {
+    let word = before.trim_end_matches(' ').rsplit(' ').next();
+    let is_owner = |word: &str| OWNERS.iter().any(|owner| owner.eq_ignore_ascii_case(word));
+    name.eq_ignore_ascii_case("code") && word.is_some_and(is_owner)
 }
 
 /// The fewest digits of a number behind a name that is a secret. Tokens of a language, codes of programs and passes over

@@ -43,6 +43,9 @@ const OF_PATHS: &str = "._-/:";
 const MIXED_BYTES: std::ops::RangeInclusive<usize> = 8..=64;
 /// Longest of its parts.
 const MIXED_PART_MAX: usize = 4;
+/// Shortest token of short parts with signs side by side, and its longest part.
+const TOKEN_BYTES_MIN: usize = 16;
+const LONG_PART_MAX: usize = 8;
 /// Ends of names of exceptions, which stay: they tell that a line is one.
 const ENDS: [&str; 8] = [
     "Error",
@@ -345,11 +348,25 @@ fn is_known(word: &str) -> bool {
     let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
     let is_cased = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     let is_odd = odd > 1 || word.contains(|letter| ODDEST.contains(letter));
-    if is_odd && has(u8::is_ascii_digit) || odd > 1 && is_cased || is_mixed(word) {
+    if is_odd && has(u8::is_ascii_digit) || odd > 1 && is_cased || is_mixed(word) || is_token(word)
+    {
         return false;
     }
     word.split(|letter: char| !letter.is_alphanumeric())
         .all(is_known_part)
+}
+
+/// Whether short parts are joined as in a token: two signs side by side, digits, and letters of both cases.
+fn is_token(word: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    let mut parts = word.split(|letter: char| JOINS.contains(letter));
+    let is_double = |two: &[u8]| two.iter().all(|byte| b"-_".contains(byte));
+    word.len() >= TOKEN_BYTES_MIN
+        && parts.all(|part| part.len() <= LONG_PART_MAX)
+        && word.as_bytes().windows(2).any(is_double)
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
 }
 
 fn is_known_part(part: &str) -> bool {
@@ -471,6 +488,7 @@ mod tests {
                 "enp195s0f0np0 4b000 E1120 20T08 1800000ms 00000000ffff1a00",
                 "enp195s0f0np0 4b000 E1120 20T08 1800000ms 00000000ffff1a00",
             ),
+            ("the id is a-__V1o2-c3a_t-P____gQU6", "the id is word0"),
             (
                 "0xdeadbeef00 0x3d29f0ffb4fd4406e92eaee687d4525235ae9648",
                 "0xdeadbeef00 word0",
