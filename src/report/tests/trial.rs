@@ -233,3 +233,35 @@ fn trial_of_values_in_a_run() {
         );
     }
 }
+
+#[derive(serde::Deserialize)]
+struct Cases {
+    case: Vec<Case>,
+}
+
+#[derive(serde::Deserialize)]
+struct Case {
+    log: String,
+}
+
+#[test]
+#[ignore = "its numbers are what it is for"]
+fn trial_of_logs_without_secrets() {
+    let cases: Cases = toml::from_str(include_str!("../../logs/golden.toml")).expect("cases");
+    let (mut lines, mut replaced, mut doubted) = (0, 0, Vec::new());
+    for case in &cases.case {
+        let mut redactor = Redactor::default();
+        let left = redactor.redact_foreign(&case.log);
+        lines += case.log.lines().count();
+        replaced += redactor.unknown_words();
+        for doubt in doubts(left.as_bytes(), LookedFor::All) {
+            let line = left.lines().nth(doubt.line - 1).unwrap_or_default();
+            doubted.push(format!("{}: {line:.200}", doubt.what));
+        }
+    }
+    println!(
+        "{lines} lines, {replaced} words replaced, {} doubts",
+        doubted.len()
+    );
+    doubted.iter().for_each(|doubt| println!("{doubt}"));
+}
