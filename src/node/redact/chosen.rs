@@ -254,9 +254,10 @@ const ATTRIBUTES: [&str; 108] = [
     "would",
 ];
 /// Parts of a word of two that describe a thing: `multi-node`, `topology-aware`.
-const DESCRIBING: [&str; 18] = [
-    "aware", "based", "bit", "bound", "head", "level", "local", "many", "multi", "non", "only",
-    "per", "pre", "post", "self", "side", "single", "wide",
+const DESCRIBING: [&str; 30] = [
+    "aware", "based", "bit", "bound", "cross", "hard", "head", "high", "inter", "intra", "level",
+    "local", "long", "low", "many", "multi", "non", "off", "only", "out", "per", "post", "pre",
+    "re", "self", "short", "side", "single", "un", "wide",
 ];
 /// Values that tell nothing.
 const COMMON: [&str; 29] = [
@@ -432,7 +433,8 @@ fn is_behind_noun(before: &str, behind: &str, name: &str) -> bool {
     let is_end = || gap.ends_with("on node") || gap.ends_with("on host");
     match *noun {
         Noun::No => false,
-        _ if is_joined(name) => has_digit(name) || name.contains('-') && !describes(name),
+        _ if is_joined(name) && has_digit(name) => true,
+        _ if name.contains('-') => !describes(name),
         _ => {
             (*noun == Noun::Word || is_end())
                 && is_said_of(behind)
@@ -505,6 +507,7 @@ mod tests {
             ("on host train-data-7", "train-data-7"),
             ("key=/train-data-7/b/", "train-data-7"),
             ("cluster large-model", "large-model"),
+            ("failed on node node-a: x", "node-a"),
             ("cluster google is down", "google"),
             ("Synced google: x", "google"),
             ("a\u{85}--name train-data-7", "train-data-7"),

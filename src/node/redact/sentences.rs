@@ -292,7 +292,10 @@ fn prompted<'a>(behind: &'a str, name: &str) -> Option<&'a str> {
 
 /// Whether a code is somebody's, and none of a program: `your code`.
 fn is_own_code(before: &str, name: &str) -> bool {
-    let word = before.trim_end_matches(' ').rsplit(' ').next();
+    let word = before
+        .trim_end_matches(' ')
+        .rsplit(char::is_whitespace)
+        .next();
     let is_owner = |word: &str| OWNERS.iter().any(|owner| owner.eq_ignore_ascii_case(word));
     name.eq_ignore_ascii_case("code") && word.is_some_and(is_owner)
 }

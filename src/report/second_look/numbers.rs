@@ -31,6 +31,20 @@ static NUMBERS: LazyLock<Option<[Pattern; 3]>> = LazyLock::new(|| {
         Pattern::new(&behind)?,
     ])
 });
+/// Codes of programs, and how near a number they stand.
+const NEAR_BYTES: usize = 20;
+const OF_PROGRAMS: [&str; 10] = [
+    "error code",
+    "event code",
+    "exit code",
+    "fault code",
+    "reason code",
+    "response code",
+    "result code",
+    "return code",
+    "status code",
+    "vendor code",
+];
 /// Words behind a number that counts something, and ends of a line before `pin` as a verb.
 const COUNTED: [&str; 9] = [
     "b", "bytes", "kb", "kib", "mb", "mib", "of", "pages", "tokens",
@@ -56,7 +70,10 @@ pub(super) fn find(line: &str) -> Vec<Found> {
             let next = line[number.end()..].split_whitespace().next();
             let next = next.unwrap_or_default().to_ascii_lowercase();
             let is_verb = BEFORE_VERB.iter().any(|verb| before.ends_with(verb));
-            if !is_verb && !COUNTED.contains(&&*next) {
+            let near =
+                &before[before.floor_char_boundary(before.len().saturating_sub(NEAR_BYTES))..];
+            let is_of_program = OF_PROGRAMS.iter().any(|code| near.contains(code));
+            if !is_of_program && !is_verb && !COUNTED.contains(&&*next) {
                 all.push(found(number.range()));
             }
         }
