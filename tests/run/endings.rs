@@ -88,7 +88,11 @@ fn a_second_ctrl_c_does_not_wait_for_the_first() {
     // Nobody killed it, and it says so.
     let folder = ended.run_folders().remove(0);
     let is_there = |name: &str| folder.join(name).exists();
-    assert!(is_there("run.json") || is_there(".interrupted"), "{ended}");
+    let is_told = ended.err.contains("is marked as interrupted");
+    assert!(
+        is_there("run.json") || is_there(".interrupted") && is_told,
+        "{ended}"
+    );
     assert!(!is_there(".room"));
 }
 
