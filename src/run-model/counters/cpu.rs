@@ -6,11 +6,17 @@ use std::time::{Duration, Instant};
 use tcpx_node::{CpuWait, Root};
 use tcpx_recorder::Identity;
 
-/// Time between two looks, which read a small file per thread. It begins before a channel is quiet:
-/// later, this process may have no CPU either.
+/// Longest time between two looks, which read a small file per thread. Looks begin before a channel
+/// is quiet: later, this process may have no CPU either.
 const LOOKS_APART: Duration = Duration::from_secs(1);
-/// With a channel that is quiet for so long, a process is looked at twice as often.
-const QUIET: Duration = Duration::from_secs(1);
+/// The same while a channel is quiet.
+const LOOKS_APART_QUIET: Duration = Duration::from_millis(500);
+/// While requests are in flight, the last look is not older than this part of the standstill: the
+/// time since then counts as one in which the process had a CPU.
+const STANDSTILL_PARTS: u32 = 20;
+/// A channel that has not changed for so long is quiet. The shortest limits of a stall are some
+/// hundred milliseconds.
+const QUIET: Duration = Duration::from_millis(200);
 
 /// Watches one process, and completes the counters of its channels.
 #[derive(Default)]
@@ -22,25 +28,60 @@ impl CpuWatch {
     /// Sets `no_cpu_ms` of the channels that stand still. Of a process in a pid namespace that
     /// is not seen here, nothing is known.
     pub(crate) fn note(&mut self, writer: &Identity, channels: &mut [ChannelNow], now: Instant) {
-        let is_quiet =
-            |one: &ChannelNow| !one.closed && Duration::from_millis(one.quiet_ms) >= QUIET;
-        let is_any_quiet = channels.iter().any(is_quiet);
-        let apart = if is_any_quiet {
-            LOOKS_APART / 2
-        } else {
-            LOOKS_APART
-        };
+        let apart = looks_apart(channels);
         let is_due = |looked: Instant| now.saturating_duration_since(looked) >= apart;
         if self.meter.looked().is_none_or(is_due)
             && let Some(pid) = writer.pid_here()
         {
             self.meter.look(&Root::live(), pid, now);
         }
-        for channel in channels.iter_mut().filter(|one| is_quiet(one)) {
+        for channel in channels.iter_mut().filter(|one| quiet(one).is_some()) {
             let since = now.checked_sub(Duration::from_millis(channel.quiet_ms));
             let waited = since.map_or(Duration::ZERO, |since| self.meter.since(since));
             let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
             channel.no_cpu_ms = waited.min(channel.quiet_ms);
         }
+    }
+}
+
+/// For how long an open channel has not changed, if it is quiet.
+fn quiet(one: &ChannelNow) -> Option<Duration> {
+    let quiet = Duration::from_millis(one.quiet_ms);
+    (!one.closed && quiet >= QUIET).then_some(quiet)
+}
+
+/// Time between two looks at a process with these channels.
+fn looks_apart(channels: &[ChannelNow]) -> Duration {
+    let standing = channels.iter().filter(|one| one.posted > one.consumed);
+    let standstill = standing.filter_map(quiet).min();
+    let least = if channels.iter().any(|one| quiet(one).is_some()) {
+        LOOKS_APART_QUIET
+    } else {
+        LOOKS_APART
+    };
+    standstill.map_or(least, |time| (time / STANDSTILL_PARTS).min(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standstill_is_looked_at_often_enough_for_its_length() {
+        let quiet = |posted, quiet_ms| ChannelNow {
+            posted,
+            quiet_ms,
+            ..ChannelNow::default()
+        };
+        let apart = |channels: &[ChannelNow]| looks_apart(channels).as_millis();
+        assert_eq!(apart(&[quiet(1, 100), quiet(0, 100)]), 1000);
+        assert_eq!(apart(&[quiet(1, 100), quiet(0, 200)]), 500);
+        assert_eq!(apart(&[quiet(1, 600), quiet(0, 200)]), 30);
+        assert_eq!(apart(&[quiet(1, 60_000), quiet(0, 200)]), 500);
+        let closed = ChannelNow {
+            closed: true,
+            ..quiet(1, 600)
+        };
+        assert_eq!(apart(&[closed]), 1000);
     }
 }

@@ -127,6 +127,22 @@ fn progress_after_a_freeze_frame_is_a_recovery() {
 }
 
 #[test]
+fn counters_without_a_wait_for_a_cpu_keep_the_one_of_their_standstill() {
+    let mut state = RunState::default();
+    state.introduce_two_nodes();
+    let mut waited = channels(16, 0, 3000);
+    waited[0].no_cpu_ms = 2900;
+    told(&mut state, 20.0, PEER, EventKind::Sample(waited));
+    let mut no_cpu_ms = |at_ms, counters| {
+        told(&mut state, at_ms, PEER, EventKind::Sample(counters));
+        state.workers[&PEER].channels[0].no_cpu_ms
+    };
+    assert_eq!(no_cpu_ms(120.0, channels(16, 0, 3100)), 2900);
+    assert_eq!(no_cpu_ms(220.0, channels(17, 0, 3200)), 0);
+    assert_eq!(no_cpu_ms(320.0, channels(17, 0, 50)), 0);
+}
+
+#[test]
 fn counters_of_comms_that_giving_up_closed_are_not_judged() {
     let closed = || {
         let mut closed = channels(16, 0, 5);

@@ -52,6 +52,9 @@ pub struct CallCounts {
     pub null_requests: u64,
     /// Whether a call had not returned.
     pub in_call: bool,
+    /// Of the time since a request last changed state, milliseconds in which a thread of its
+    /// process waited for a CPU.
+    pub no_cpu_ms: u64,
 }
 
 impl CallCounts {
@@ -72,6 +75,7 @@ impl CallCounts {
             tests: one.tests,
             null_requests: one.null_requests,
             in_call: one.in_call.is_some(),
+            no_cpu_ms: one.no_cpu_ms,
         }
     }
 
@@ -323,6 +327,7 @@ impl WorkerState {
         if channels.is_empty() {
             return Effect::default();
         }
+        let channels = with_known_waits(&self.channels, channels);
         let apart = stall_after_ms as f64 / LOOKS as f64;
         if self
             .looks
@@ -337,23 +342,23 @@ impl WorkerState {
                 channels: channels.iter().map(CallCounts::of_channel).collect(),
             });
         }
-        let progressed = !same_counts(&self.channels, channels);
+        let progressed = !same_counts(&self.channels, &channels);
         if progressed {
             self.before_close = None;
         } else if let (Some(_), None, Some(at_ms)) =
             (&self.at_stall, &self.before_close, self.sampled_ms)
-            && closes_in_flight(&self.channels, channels)
+            && closes_in_flight(&self.channels, &channels)
         {
             let channels = std::mem::take(&mut self.channels);
             self.before_close = Some(StallPicture { at_ms, channels });
         }
-        self.channels = channels.to_vec();
         self.sampled_ms = Some(at_ms);
         let quiet_ms = channels
             .iter()
             .map(|channel| channel.quiet_ms)
             .min()
             .unwrap_or_default();
+        self.channels = channels;
         Effect {
             progress_ms: progressed.then_some(at_ms - quiet_ms as f64),
             moved_on: progressed && self.frame.is_some() && self.failure.is_none(),
@@ -437,6 +442,24 @@ impl WorkerState {
             .find(|one| one.index as i64 == device)
             .map(|one| one.name.as_str())
     }
+}
+
+/// The counters with the waits for a CPU that were known of the same standstill: those that a worker
+/// counts itself have none.
+fn with_known_waits(before: &[ChannelNow], after: &[ChannelNow]) -> Vec<ChannelNow> {
+    let mut all = after.to_vec();
+    for (before, after) in before.iter().zip(&mut all) {
+        if stands_on(before, after) {
+            after.no_cpu_ms = after.no_cpu_ms.max(before.no_cpu_ms);
+        }
+    }
+    all
+}
+
+/// Whether nothing changed in between.
+fn stands_on(before: &ChannelNow, after: &ChannelNow) -> bool {
+    let counts = |one: &ChannelNow| [one.posted, one.done, one.consumed];
+    counts(before) == counts(after) && before.quiet_ms <= after.quiet_ms
 }
 
 /// Whether comms were closed in between that had requests in flight.
