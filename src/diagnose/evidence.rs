@@ -269,6 +269,12 @@ pub(crate) struct Watched {
     /// How many of these may have returned before it: a recording notes the time of few.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) tests_in_doubt: u64,
+    /// Of its looks, how many saw more tests than the one before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) turns: u64,
+    /// Milliseconds of it in which a thread of the process waited for a CPU.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) no_cpu_ms: u64,
     /// Posts in it that returned success and no request: "try again".
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) null_requests: u64,
@@ -678,8 +684,8 @@ impl EvidenceChannel {
         self.now.side == Side::Send
     }
 
-    /// Calls of `test` per second since the last change; `None` if it was watched too shortly. Of a
-    /// process that is gone, the least that it may have been.
+    /// Calls of `test` since the last change, per second in which its process did not wait for a CPU;
+    /// `None` if that was too short. Of a process that is gone, the least that it may have been.
     pub(crate) fn polls_per_s(&self) -> Option<f64> {
         self.rate_of(|watched| watched.tests.saturating_sub(watched.tests_in_doubt))
     }
@@ -690,12 +696,27 @@ impl EvidenceChannel {
     }
 
     fn rate_of(&self, tests: impl Fn(&Watched) -> u64) -> Option<f64> {
+        let watched = self.decided()?;
+        let tests = tests(watched) as f64;
+        let could_run_ms = watched.ms - watched.no_cpu_ms as f64;
+        // A loop that had no CPU tests nothing; one that tested had one for a moment.
+        (tests > 0.0 || could_run_ms >= WATCHED_MIN_MS)
+            .then(|| tests * 1e3 / could_run_ms.max(COULD_RUN_MIN_MS))
+    }
+
+    /// The most calls of `test` per second since the last change; `None` if it was watched too shortly.
+    pub(crate) fn tests_per_s(&self) -> Option<f64> {
+        let watched = self.decided()?;
+        Some(watched.tests as f64 * 1e3 / watched.ms)
+    }
+
+    /// The stretch without a change, if it is long enough to say what the process does.
+    fn decided(&self) -> Option<&Watched> {
         let watched = self.watched.as_ref();
         let watched = watched.filter(|watched| watched.ms >= WATCHED_MIN_MS)?;
         // Of a thread that was inside one call meanwhile, it is not known what it does.
         let is_decided = self.stuck_ms().is_none_or(|ms| ms >= STUCK_MIN_MS);
-        let watched = Some(watched).filter(|_| is_decided)?;
-        Some(tests(watched) as f64 * 1e3 / watched.ms)
+        Some(watched).filter(|_| is_decided)
     }
 
     /// Whether nothing is in flight because the plugin answers every post with "try again":
@@ -734,6 +755,12 @@ const RAN_ENOUGH_MS: u64 = 1000;
 const STUCK_MIN_MS: f64 = 1000.0;
 /// Shortest stretch that a test rate is computed over.
 pub(crate) const WATCHED_MIN_MS: f64 = 150.0;
+
+/// Shortest time that a process that tested could run for.
+const COULD_RUN_MIN_MS: f64 = 1.0;
+/// Looks with more tests than before that show a loop: it came back to its channel each time, and the plugin
+/// could move what had arrived meanwhile. Tests of one turn on a CPU are all of the same moment.
+const TURNS_MIN: u64 = 4;
 
 /// Whether a channel's process waited for a CPU for nearly all the time in which nothing changed.
 pub(crate) fn lacked_cpu(now: &ChannelNow) -> bool {
@@ -786,10 +813,32 @@ impl<'a> Spot<'a> {
         self.stuck_in().is_some() && is_open && is_long
     }
 
-    /// Whether its process waited for a CPU for nearly all the time in which nothing changed,
-    /// so that its counters prove nothing about its program or its plugin.
+    /// Whether its process waited for a CPU for nearly all the time in which nothing changed, so
+    /// rarely drove the channel that its counters prove nothing about its program or its plugin.
     pub(crate) fn lacks_cpu(&self) -> bool {
-        lacked_cpu(&self.channel.now)
+        lacked_cpu(&self.channel.now) && !self.is_driven()
+    }
+
+    /// Whether its process came back to test it again and again while nothing changed.
+    fn is_driven(&self) -> bool {
+        let turns = self.channel.watched.map_or(0, |watched| watched.turns);
+        turns >= TURNS_MIN
+    }
+
+    /// Whether its process waited for a CPU for nearly all the time in which nothing changed, and
+    /// tested it all the same: that it stands still has another cause.
+    pub(crate) fn is_driven_without_cpu(&self) -> bool {
+        lacked_cpu(&self.channel.now) && self.is_driven()
+    }
+
+    /// Of the time in which nothing changed, how long its process waited for a CPU, in words.
+    pub(crate) fn no_cpu_words(&self) -> String {
+        let now = &self.channel.now;
+        format!(
+            "of these {:.1} s, a thread of this process waited for a CPU for {:.1} s",
+            now.quiet_ms as f64 / 1e3,
+            now.no_cpu_ms as f64 / 1e3
+        )
     }
 
     /// The channel at the other end of its connection: by their addresses, which may be in the
@@ -857,7 +906,7 @@ impl<'a> Spot<'a> {
         } else {
             format!(", consumed {}", one.consumed)
         };
-        let polled = match self.channel.most_polls_per_s() {
+        let polled = match self.channel.tests_per_s() {
             // Of a process that is gone, only an upper bound is known.
             Some(rate) if self.node.gone.is_some() => {
                 format!(", tested at most {:.0} times/s", rate.ceil())

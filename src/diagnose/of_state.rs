@@ -408,11 +408,22 @@ fn watched(
     at_ms: f64,
 ) -> Option<Watched> {
     let since_ms = at_ms - now.quiet_ms as f64;
-    let oldest = looks
+    let mut looks = looks
         .iter()
-        .find(|look| look.at_ms >= since_ms && look.at_ms < at_ms)?;
+        .filter(|look| look.at_ms >= since_ms && look.at_ms < at_ms);
+    let oldest = looks.next()?;
     let (before, after) = (oldest.channels.get(place)?, CallCounts::of_channel(now));
-    Some(between(before, &after, at_ms - oldest.at_ms))
+    let later = looks.filter_map(|look| look.channels.get(place));
+    let mut tests = before.tests;
+    let turns = later.chain([&after]).filter(|look| {
+        let has_tested = look.tests > tests;
+        tests = look.tests;
+        has_tested
+    });
+    Some(Watched {
+        turns: turns.count() as u64,
+        ..between(before, &after, at_ms - oldest.at_ms)
+    })
 }
 
 /// What a channel did between two looks that are `ms` apart.
@@ -420,9 +431,10 @@ fn between(before: &CallCounts, after: &CallCounts, ms: f64) -> Watched {
     Watched {
         ms,
         tests: after.tests.saturating_sub(before.tests),
-        tests_in_doubt: 0,
+        no_cpu_ms: after.no_cpu_ms.saturating_sub(before.no_cpu_ms),
         null_requests: after.null_requests.saturating_sub(before.null_requests),
         in_one_call: before.shows_one_call(after),
+        ..Watched::default()
     }
 }
 

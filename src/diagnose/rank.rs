@@ -25,7 +25,7 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     let mut ranked = ranked(merged(found), &transfers);
     let is_explained = ranked
         .iter()
-        .any(|one| one.entry.severity == Severity::Error && one.follows.is_none());
+        .any(|one| one.severity() == Severity::Error && one.follows.is_none());
     if !is_explained {
         let stalled = merged(LAST_RESORT(evidence));
         ranked.splice(0..0, self::ranked(stalled, &transfers));
@@ -59,6 +59,8 @@ fn merged(found: Vec<Found>) -> Vec<Found> {
             Some((known, more)) => {
                 *more += 1;
                 known.confidence = known.confidence.max(one.confidence);
+                let severities = known.severity.zip(one.severity);
+                known.severity = severities.map(|(a, b)| a.min(b));
                 add(&mut known.because, one.because);
                 add(&mut known.cannot_see, one.cannot_see);
                 known.next_step = known.next_step.take().or(one.next_step);
@@ -101,7 +103,7 @@ fn ranked(found: Vec<Found>, transfers: &Transfers<'_>) -> Vec<Ranked> {
     ranked.sort_by_key(|one| {
         let doubt = Reverse((one.found.confidence * 1000.0) as u32);
         let is_symptom = one.follows.is_some();
-        (is_symptom, one.entry.severity, doubt, one.found.condition)
+        (is_symptom, one.severity(), doubt, one.found.condition)
     });
     ranked
 }
@@ -112,7 +114,10 @@ fn cause_of(symptom: &Found, all: &[Found], transfers: &Transfers<'_>) -> Option
     let explains = |cause: Condition, symptom: Condition| cause.entry().explains.contains(&symptom);
     let effect = symptom.condition;
     let is_cause = |cause: &&Found| {
-        explains(cause.condition, effect)
+        // One that its rule found less severe than it can be is beside the cause.
+        let is_beside = cause.severity.is_some();
+        !is_beside
+            && explains(cause.condition, effect)
             && (!explains(effect, cause.condition) || cause.condition < effect)
             && transfers.are_one(cause.node.as_ref(), symptom.node.as_ref())
     };
@@ -126,7 +131,7 @@ fn rivals(ranked: &[Ranked], transfers: &Transfers<'_>) -> Vec<String> {
     };
     let is_rival = |one: &&Ranked| {
         one.follows.is_none()
-            && one.entry.severity == Severity::Error
+            && one.severity() == Severity::Error
             && one.found.condition != first.found.condition
             && transfers.are_one(one.found.node.as_ref(), first.found.node.as_ref())
     };
@@ -185,12 +190,17 @@ fn lacks_the_other_end(found: &Found, evidence: &Evidence) -> bool {
 }
 
 impl Ranked {
+    fn severity(&self) -> Severity {
+        self.found.severity.unwrap_or(self.entry.severity)
+    }
+
     /// A finding that follows from another is reported as info.
     fn finding(self, evidence: &Evidence) -> Finding {
         let next_step = match &self.found.next_step {
             Some(next_step) => next_step.clone(),
             None => remedy(self.entry, &self.found, evidence).to_owned(),
         };
+        let severity = self.severity();
         let Self {
             entry,
             mut found,
@@ -202,7 +212,7 @@ impl Ranked {
         let severity = if follows.is_some() {
             Severity::Info
         } else {
-            found.severity.unwrap_or(entry.severity)
+            severity
         };
         let mut because = found.because;
         because.extend(follows.map(|cause| format!("it follows from {cause}")));

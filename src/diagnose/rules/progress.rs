@@ -39,27 +39,34 @@ fn stopped(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// Processes whose channels stand still, or are waited for by standing ones, because another
-/// process has their CPUs.
+/// process has their CPUs. Where a channel was tested all the same, that explains nothing.
 fn no_cpu(evidence: &Evidence) -> Vec<Found> {
     let ends = evidence
         .standing()
-        .flat_map(|spot| [Some(spot), spot.other_end()])
+        .flat_map(|spot| {
+            let other = spot.other_end().filter(|other| !is_through(*other, spot));
+            [Some(spot), other]
+        })
         .flatten()
-        .filter(|spot| spot.node.died().is_none() && spot.lacks_cpu());
-    let found = ends.map(|spot| {
-        let now = &spot.channel.now;
-        Found::on(Condition::WaitsForCpu, spot, 0.95).and(format!(
-            "of these {:.1} s, a thread of this process waited for a CPU for {:.1} s",
-            now.quiet_ms as f64 / 1e3,
-            now.no_cpu_ms as f64 / 1e3
-        ))
+        .filter(|spot| spot.node.died().is_none());
+    let found = ends.filter_map(|spot| {
+        if spot.is_driven_without_cpu() {
+            let found = Found::on(Condition::WaitsForCpu, spot, 0.95).and(spot.no_cpu_words());
+            return Some(Found {
+                severity: Some(Severity::Warning),
+                ..found.and("it tested the channel meanwhile, so the channel stands still for another reason")
+            });
+        }
+        spot.lacks_cpu()
+            .then(|| Found::on(Condition::WaitsForCpu, spot, 0.95).and(spot.no_cpu_words()))
     });
     found.collect()
 }
 
 /// Whether the counters of both ends of a channel show what their programs and plugins do.
 fn had_cpu(spot: Spot<'_>) -> bool {
-    !spot.lacks_cpu() && spot.other_end().is_none_or(|other| !other.lacks_cpu())
+    let lacks = |other: Spot<'_>| other.lacks_cpu() && !is_through(other, spot);
+    !spot.lacks_cpu() && !spot.other_end().is_some_and(lacks)
 }
 
 fn hangs(evidence: &Evidence) -> Vec<Found> {
@@ -283,8 +290,10 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
     {
         let found = Found::on(Condition::PollsOthersOnly, spot, confidence);
         return Some(found.and(format!(
-            "{} {} of the same process is tested {most:.0} times/s",
-            sibling.now.side, sibling.now.index
+            "{} {} of the same process is tested {:.0} times/s",
+            sibling.now.side,
+            sibling.now.index,
+            sibling.tests_per_s().unwrap_or(most)
         )));
     }
     if let Some(ahead) = spot.siblings().find(|sibling| spot.is_behind(sibling)) {
@@ -298,8 +307,8 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
     let most = spot
         .siblings()
         .chain([spot.channel])
-        .filter_map(EvidenceChannel::most_polls_per_s)
-        .fold(rate, f64::max);
+        .filter_map(EvidenceChannel::tests_per_s)
+        .fold(0.0, f64::max);
     let why = match most >= 0.5 {
         true => format!(
             "no channel of this process is tested more than {:.0} times/s",
@@ -315,8 +324,8 @@ fn starved_channel(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
 /// Most confidence in a cause that a stopped process explains as well.
 const MAYBE_STOPPED: f64 = 0.5;
 
-/// Of a process that is gone, the recording does not tell whether a signal had stopped it. Less sure of
-/// a cause that lies in it, unless it tested some channel meanwhile.
+/// Of a process that is gone, the recording does not tell whether a signal had stopped it, or whether it
+/// waited for a CPU. Less sure of a cause that lies in it, unless it tested some channel meanwhile.
 fn unless_stopped(found: Found, node: &EvidenceNode) -> Found {
     let rates = node
         .channels
@@ -327,7 +336,7 @@ fn unless_stopped(found: Found, node: &EvidenceNode) -> Found {
         return found;
     }
     found.at_most(MAYBE_STOPPED).unseen(format!(
-        "whether {} was stopped: its recording does not tell",
+        "whether {} was stopped or waited for a CPU: its recording does not tell",
         node.name()
     ))
 }
@@ -602,6 +611,8 @@ pub(super) mod cases {
         (Condition::WaitsForCpu, receiver_without_a_cpu),
         (Condition::WaitsForCpu, sender_without_a_cpu),
         (Condition::ReceiverSilent, receiver_with_half_a_cpu),
+        (Condition::NothingArrives, stuck_on_a_busy_machine),
+        (Condition::WaitsForCpu, tested_in_one_turn),
         (Condition::Stalled, nothing_to_see),
     ];
 
@@ -662,6 +673,63 @@ pub(super) mod cases {
             ..Watched::default()
         });
         evidence
+    }
+
+    /// Both ends wait for a CPU nearly all the time, and test once in each turn on one.
+    fn stuck_without_cpu(turns: u64) -> Evidence {
+        let mut evidence = stuck();
+        for node in &mut evidence.nodes {
+            let channel = &mut node.channels[0];
+            channel.now.no_cpu_ms = channel.now.quiet_ms - 60;
+            channel.watched = Some(Watched {
+                ms: 3000.0,
+                tests: 30,
+                turns,
+                no_cpu_ms: 2940,
+                ..Watched::default()
+            });
+        }
+        evidence
+    }
+
+    fn stuck_on_a_busy_machine() -> Evidence {
+        stuck_without_cpu(10)
+    }
+
+    fn tested_in_one_turn() -> Evidence {
+        stuck_without_cpu(1)
+    }
+
+    #[test]
+    fn a_wait_for_a_cpu_that_explains_nothing_is_told_beside_the_cause() {
+        let findings = crate::diagnose(&stuck_on_a_busy_machine());
+        let told = |severity| {
+            let of_it = findings.iter().filter(move |one| one.severity == severity);
+            of_it.map(|one| one.condition.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(Severity::Error), ["nothing-arrives"]);
+        assert_eq!(told(Severity::Warning), ["waits-for-cpu"; 2]);
+        let because = findings[1].because.join("; ");
+        assert!(because.contains("tested 10 times/s"), "{because}");
+        let waited = "of these 4.0 s, a thread of this process waited for a CPU for 3.9 s";
+        assert!(because.contains(waited), "{because}");
+    }
+
+    #[test]
+    fn a_loop_that_leaves_a_channel_alone_is_named_on_a_busy_machine_too() {
+        // Its thread sleeps, or had a CPU for long enough.
+        for (quiet_ms, no_cpu_ms) in [(4000, 0), (4000, 2500), (9000, 7900)] {
+            let mut evidence = stuck();
+            let channel = &mut evidence.nodes[0].channels[0];
+            (channel.now.quiet_ms, channel.now.no_cpu_ms) = (quiet_ms, no_cpu_ms);
+            channel.watched = Some(Watched {
+                ms: 3000.0,
+                no_cpu_ms: no_cpu_ms * 3000 / quiet_ms,
+                ..Watched::default()
+            });
+            let first = crate::diagnose(&evidence).remove(0);
+            assert_eq!(first.condition, "local-loop-starved", "{no_cpu_ms}");
+        }
     }
 
     fn all_sent_into_buffers() -> Evidence {

@@ -177,6 +177,32 @@ fn a_stall_for_lack_of_a_cpu_that_a_passed_run_got_over_is_no_warning() {
 }
 
 #[test]
+fn a_stall_on_a_busy_machine_is_judged_by_what_was_tested_in_turn() {
+    // Tests by the receiver until a moment in its standstill, of which it waited all but a fiftieth.
+    let first = |tests_until: fn(u64) -> u64| {
+        let mut state = RunState::default();
+        state.introduce_two_nodes();
+        for at_ms in (5000..9000).step_by(100) {
+            for (node, side) in [Side::Send, Side::Recv].into_iter().enumerate() {
+                let quiet_ms = at_ms - 5000;
+                let mut now = channel(side, [40, 28, 28], quiet_ms).now;
+                (now.tests, now.no_cpu_ms) = (tests_until(quiet_ms), quiet_ms * 49 / 50);
+                let who = Who::Worker(WorkerId::of_pair(NodeId(node as u32), PairId(0)));
+                state.apply(&Event::new(at_ms as f64, who, EventKind::Sample(vec![now])));
+            }
+        }
+        let mut evidence = Evidence::from_state(&state);
+        evidence.stall_after_ms = 3000;
+        diagnose(&ended(Outcome::Stalled, evidence))
+            .remove(0)
+            .condition
+    };
+    assert_eq!(first(|quiet_ms| quiet_ms / 80), "nothing-arrives");
+    assert_eq!(first(|quiet_ms| quiet_ms.min(200)), "waits-for-cpu");
+    assert_eq!(first(|_| 7), "waits-for-cpu");
+}
+
+#[test]
 fn a_call_that_has_not_returned_for_a_moment_does_not_hang() {
     let found = |ms: f64| {
         let mut evidence = pair(
