@@ -65,13 +65,16 @@ impl Health {
                 why: format!("no counters from {} for {age}", silent.name),
             };
         }
-        if let Some(inside) = inside(model, picture).filter(|_| stopped(model).is_none()) {
+        let stopped = stopped(model);
+        if let Some(inside) = inside(model, picture).filter(|_| stopped.is_none()) {
             return inside;
         }
-        if let Some(turn) = turn(model, picture) {
+        // What a stopped process has not done for a moment is nobody's turn; a stall is told with it.
+        let turn = turn(model, picture).filter(|turn| turn.is_stalled || stopped.is_none());
+        if let Some(turn) = turn {
             return Self::standing(model, picture, turn);
         }
-        if let Some(why) = stopped(model) {
+        if let Some(why) = stopped {
             return Self {
                 level: HealthLevel::Waiting,
                 word: "STOPPED".into(),
@@ -549,17 +552,19 @@ mod tests {
             next_step: None,
             reference: None,
         };
-        let why = |found: Vec<Finding>| {
-            after([
-                stuck(),
-                Event::new(0.0, Who::Run, EventKind::Findings(found)),
-            ])
-            .why
+        let health = |stuck: Event, found: Vec<Finding>| {
+            after([stuck, Event::new(0.0, Who::Run, EventKind::Findings(found))])
         };
+        let why = |found: Vec<Finding>| health(stuck(), found).why;
         assert_eq!(
             why(vec![found.clone()]),
             "process-stopped at peer: all 2 threads are stopped"
         );
+        // Before it is a stall, nobody's turn is told.
+        let waiting = sample(PEER, channel(Side::Recv, [16, 0, 0], 1));
+        let soon = health(waiting, vec![found.clone()]);
+        let said = format!("{}: {}", soon.word, soon.why);
+        assert_eq!(said, "STOPPED: all 2 threads are stopped");
         let waits = "local waits for recv 0 and leaves recv 1 alone (local recv 0: posted 8, done 0, consumed 0, \
                      quiet for 9.6 s, tested 160723 times/s; local recv 1: posted 8, done 0, consumed 0, quiet for at \
                      least 9.6 s)";
