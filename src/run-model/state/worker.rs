@@ -445,12 +445,13 @@ impl WorkerState {
 }
 
 /// The counters with the waits for a CPU that were known of the same standstill: those that a worker
-/// counts itself have none.
+/// counts itself have none, and may arrive after later ones.
 fn with_known_waits(before: &[ChannelNow], after: &[ChannelNow]) -> Vec<ChannelNow> {
     let mut all = after.to_vec();
     for (before, after) in before.iter().zip(&mut all) {
         if stands_on(before, after) {
-            after.no_cpu_ms = after.no_cpu_ms.max(before.no_cpu_ms);
+            let known_ms = before.no_cpu_ms.min(after.quiet_ms);
+            after.no_cpu_ms = after.no_cpu_ms.max(known_ms);
         }
     }
     all
@@ -458,8 +459,8 @@ fn with_known_waits(before: &[ChannelNow], after: &[ChannelNow]) -> Vec<ChannelN
 
 /// Whether nothing changed in between.
 fn stands_on(before: &ChannelNow, after: &ChannelNow) -> bool {
-    let counts = |one: &ChannelNow| [one.posted, one.done, one.consumed];
-    counts(before) == counts(after) && before.quiet_ms <= after.quiet_ms
+    let counts = |one: &ChannelNow| (one.posted, one.done, one.consumed, one.unpacked, one.closed);
+    counts(before) == counts(after)
 }
 
 /// Whether comms were closed in between that had requests in flight.
