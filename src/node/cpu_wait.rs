@@ -3,8 +3,8 @@
 //!
 //! The kernel counts per thread the time on a CPU and the time on a run queue
 //! (`/proc/PID/task/TID/schedstat`: nanoseconds, nanoseconds, slices). The second grows only when
-//! the thread gets a CPU again, so of a thread that had none since the last look the state in
-//! `/proc/PID/task/TID/stat` decides.
+//! the thread gets a CPU again, so the state in `/proc/PID/task/TID/stat` tells whether it waits at
+//! the moment of a look.
 #![forbid(unsafe_code)]
 
 use super::Root;
@@ -25,9 +25,17 @@ pub fn waited_so_far(root: &Root) -> Duration {
 /// Sums up how long the thread of a process that waited longest for a CPU did so.
 #[derive(Debug, Default)]
 pub struct CpuWait {
-    threads: BTreeMap<u32, Times>,
+    threads: BTreeMap<u32, Seen>,
     /// The sum since the first look at each look, oldest first.
     sums: Vec<(Instant, Duration)>,
+}
+
+/// A thread at the last look.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    times: Times,
+    /// What was added for a wait that the kernel had not counted yet.
+    ahead: Duration,
 }
 
 /// Time of a thread so far.
@@ -35,6 +43,8 @@ pub struct CpuWait {
 struct Times {
     on_cpu: Duration,
     waited: Duration,
+    /// How often it was given a CPU.
+    slices: u64,
 }
 
 impl CpuWait {
@@ -68,16 +78,21 @@ impl CpuWait {
     ) {
         let last = self.sums.last().copied();
         let apart = last.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(at));
-        let waited = times.iter().filter_map(|(tid, now)| {
-            let before = self.threads.get(tid)?;
-            if before == now {
-                return is_runnable(*tid).then_some(apart);
+        let mut longest = Duration::ZERO;
+        let mut threads = BTreeMap::new();
+        for (tid, times) in times {
+            let mut seen = Seen {
+                times,
+                ahead: Duration::ZERO,
+            };
+            if let Some(before) = self.threads.get(&tid) {
+                let waited = seen.wait_since(before, apart, is_runnable(tid));
+                longest = longest.max(waited);
             }
-            Some(now.waited.saturating_sub(before.waited).min(apart))
-        });
-        let longest = waited.max().unwrap_or_default();
+            threads.insert(tid, seen);
+        }
         let sum = last.map_or(Duration::ZERO, |(_, sum)| sum) + longest;
-        self.threads = times;
+        self.threads = threads;
         if self.sums.len() >= SUMS_MAX {
             let mut keep = [true, false].into_iter().cycle();
             self.sums.retain(|_| keep.next().unwrap_or(true));
@@ -105,13 +120,34 @@ impl CpuWait {
     }
 }
 
+impl Seen {
+    /// How long it waited since the look before. What one that can run now waits is added before the
+    /// kernel counts it, and not again then.
+    fn wait_since(&mut self, before: &Self, apart: Duration, is_runnable: bool) -> Duration {
+        let on_cpu = self.times.on_cpu.saturating_sub(before.times.on_cpu);
+        let counted = self.times.waited.saturating_sub(before.times.waited);
+        let slices = self.times.slices.saturating_sub(before.times.slices);
+        let new = counted.saturating_sub(before.ahead);
+        let goes_on = match is_runnable {
+            false => Duration::ZERO,
+            true if self.times == before.times => apart,
+            // It may have slept before, so that this wait may be short: most likely like the others.
+            true => counted * 2 / u32::try_from(slices).unwrap_or(u32::MAX).max(1),
+        };
+        let waited = (new + goes_on).min(apart.saturating_sub(on_cpu));
+        self.ahead = before.ahead.saturating_sub(counted) + waited.saturating_sub(new);
+        waited
+    }
+}
+
 impl Times {
     fn parse(schedstat: &str) -> Option<Self> {
         let mut fields = schedstat.split_ascii_whitespace();
-        let mut next = || Some(Duration::from_nanos(fields.next()?.parse().ok()?));
+        let mut next = || fields.next()?.parse().ok();
         Some(Self {
-            on_cpu: next()?,
-            waited: next()?,
+            on_cpu: Duration::from_nanos(next()?),
+            waited: Duration::from_nanos(next()?),
+            slices: next()?,
         })
     }
 }
@@ -129,8 +165,12 @@ mod tests {
     fn times(threads: &[(u32, u64, u64)]) -> BTreeMap<u32, Times> {
         let ms = Duration::from_millis;
         let one = |&(tid, on_cpu, waited): &(u32, u64, u64)| {
-            let (on_cpu, waited) = (ms(on_cpu), ms(waited));
-            (tid, Times { on_cpu, waited })
+            let times = Times {
+                on_cpu: ms(on_cpu),
+                waited: ms(waited),
+                slices: on_cpu / 4,
+            };
+            (tid, times)
         };
         threads.iter().map(one).collect()
     }
@@ -162,6 +202,35 @@ mod tests {
         let later = start + Duration::from_millis(10);
         meter.add(times(&[(7, 0, 5000)]), later, |_| false);
         assert_eq!(meter.since(start), Duration::from_millis(10));
+    }
+
+    #[test]
+    fn looks_that_are_shorter_than_a_wait_miss_none_of_it() {
+        let (mut meter, start) = (CpuWait::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        // It runs for 4 ms of 100, and is looked at 50 ms after each turn.
+        for turn in 0..=20 {
+            let counted = times(&[(7, 4 * turn, 96 * turn)]);
+            for ms in [50, 80] {
+                meter.add(counted.clone(), at(100 * turn + ms), |_| true);
+            }
+        }
+        assert_eq!(meter.since(at(50)), Duration::from_millis(2030 - 4 * 20));
+        // The last wait, which was added before, ended and a sleep followed.
+        meter.add(times(&[(7, 90, 1950)]), at(2200), |_| false);
+        assert_eq!(meter.since(at(2080)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_between_short_turns_does_not_wait() {
+        let (mut meter, start) = (CpuWait::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        // Ten turns of 4 ms in 100 ms, and 1 ms of waiting in all: each look finds it ready to run.
+        for look in 0..=10 {
+            meter.add(times(&[(7, 40 * look, look)]), at(100 * look), |_| true);
+        }
+        let waited = meter.since(at(0));
+        assert!(waited < Duration::from_millis(15), "{waited:?}");
     }
 
     #[test]
