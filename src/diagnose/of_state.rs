@@ -408,21 +408,25 @@ fn watched(
     at_ms: f64,
 ) -> Option<Watched> {
     let since_ms = at_ms - now.quiet_ms as f64;
+    let after = CallCounts::of_channel(now);
+    // By the clock of its node: counters arrive late where a CPU is missing.
+    let is_before = |before: &&CallCounts| before.quiet_ms < after.quiet_ms;
     let mut looks = looks
         .iter()
-        .filter(|look| look.at_ms >= since_ms && look.at_ms < at_ms);
-    let oldest = looks.next()?;
-    let (before, after) = (oldest.channels.get(place)?, CallCounts::of_channel(now));
-    let later = looks.filter_map(|look| look.channels.get(place));
+        .filter(|look| look.at_ms >= since_ms && look.at_ms < at_ms)
+        .filter_map(|look| look.channels.get(place))
+        .filter(is_before);
+    let before = looks.next()?;
     let mut tests = before.tests;
-    let turns = later.chain([&after]).filter(|look| {
+    let turns = looks.chain([&after]).filter(|look| {
         let has_tested = look.tests > tests;
         tests = look.tests;
         has_tested
     });
+    let ms = after.quiet_ms - before.quiet_ms;
     Some(Watched {
         turns: turns.count() as u64,
-        ..between(before, &after, at_ms - oldest.at_ms)
+        ..between(before, &after, ms as f64)
     })
 }
 

@@ -432,9 +432,9 @@ impl Agent {
 
     fn relay(&mut self, number: u32, heard: WorkerEvent) {
         let message = match heard {
-            WorkerEvent::Message(message) => {
+            WorkerEvent::Message(mut message) => {
                 if let Some(running) = self.workers.get_mut(&number) {
-                    match &message {
+                    match &mut message {
                         WorkerMessage::Phase(phase) => running.phase = *phase,
                         WorkerMessage::Recorder(path) => {
                             running.sampler = Some(Sampler::new(path.clone()))
@@ -445,6 +445,13 @@ impl Agent {
                                 .iter()
                                 .map(|device| device.name.clone())
                                 .collect();
+                        }
+                        WorkerMessage::Transfer(result) => {
+                            let channels = result.channels.iter_mut();
+                            let counters = channels.filter_map(|one| one.counters.as_mut());
+                            if let Some(sampler) = &mut running.sampler {
+                                sampler.note_waits(counters);
+                            }
                         }
                         _ => {}
                     }

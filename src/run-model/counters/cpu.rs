@@ -27,15 +27,21 @@ pub(crate) struct CpuWatch {
 impl CpuWatch {
     /// Sets `no_cpu_ms` of the channels that stand still. Of a process in a pid namespace that
     /// is not seen here, nothing is known.
-    pub(crate) fn note(&mut self, writer: &Identity, channels: &mut [ChannelNow], now: Instant) {
-        let apart = looks_apart(channels);
+    pub(crate) fn note<'a>(
+        &mut self,
+        writer: &Identity,
+        channels: impl IntoIterator<Item = &'a mut ChannelNow>,
+        now: Instant,
+    ) {
+        let channels: Vec<&mut ChannelNow> = channels.into_iter().collect();
+        let apart = looks_apart(channels.iter().map(|one| &**one));
         let is_due = |looked: Instant| now.saturating_duration_since(looked) >= apart;
         if self.meter.looked().is_none_or(is_due)
             && let Some(pid) = writer.pid_here()
         {
             self.meter.look(&Root::live(), pid, now);
         }
-        for channel in channels.iter_mut().filter(|one| quiet(one).is_some()) {
+        for channel in channels.into_iter().filter(|one| quiet(one).is_some()) {
             let since = now.checked_sub(Duration::from_millis(channel.quiet_ms));
             let waited = since.map_or(Duration::ZERO, |since| self.meter.since(since));
             let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -51,10 +57,10 @@ fn quiet(one: &ChannelNow) -> Option<Duration> {
 }
 
 /// Time between two looks at a process with these channels.
-fn looks_apart(channels: &[ChannelNow]) -> Duration {
-    let standing = channels.iter().filter(|one| one.posted > one.consumed);
+fn looks_apart<'a>(channels: impl Iterator<Item = &'a ChannelNow> + Clone) -> Duration {
+    let standing = channels.clone().filter(|one| one.posted > one.consumed);
     let standstill = standing.filter_map(quiet).min();
-    let least = if channels.iter().any(|one| quiet(one).is_some()) {
+    let least = if channels.filter_map(quiet).next().is_some() {
         LOOKS_APART_QUIET
     } else {
         LOOKS_APART
@@ -73,7 +79,7 @@ mod tests {
             quiet_ms,
             ..ChannelNow::default()
         };
-        let apart = |channels: &[ChannelNow]| looks_apart(channels).as_millis();
+        let apart = |channels: &[ChannelNow]| looks_apart(channels.iter()).as_millis();
         assert_eq!(apart(&[quiet(1, 100), quiet(0, 100)]), 1000);
         assert_eq!(apart(&[quiet(1, 100), quiet(0, 200)]), 500);
         assert_eq!(apart(&[quiet(1, 600), quiet(0, 200)]), 30);

@@ -56,6 +56,14 @@ impl Sampler {
         all
     }
 
+    /// Adds the waits for a CPU to counters that the writer has just taken of itself.
+    pub fn note_waits<'a>(&mut self, channels: impl IntoIterator<Item = &'a mut ChannelNow>) {
+        if let Some(snapshot) = self.snapshot() {
+            self.cpu
+                .note(&snapshot.header.writer, channels, Instant::now());
+        }
+    }
+
     /// The plugin call that has not returned, on a channel or during setup.
     pub fn in_call(&mut self) -> Option<String> {
         let snapshot = self.snapshot()?;

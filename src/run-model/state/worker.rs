@@ -52,8 +52,9 @@ pub struct CallCounts {
     pub null_requests: u64,
     /// Whether a call had not returned.
     pub in_call: bool,
-    /// Of the time since a request last changed state, milliseconds in which a thread of its
-    /// process waited for a CPU.
+    /// Milliseconds since a request last changed state.
+    pub quiet_ms: u64,
+    /// Of these, milliseconds in which a thread of its process waited for a CPU.
     pub no_cpu_ms: u64,
 }
 
@@ -75,6 +76,7 @@ impl CallCounts {
             tests: one.tests,
             null_requests: one.null_requests,
             in_call: one.in_call.is_some(),
+            quiet_ms: one.quiet_ms,
             no_cpu_ms: one.no_cpu_ms,
         }
     }
