@@ -391,6 +391,13 @@ impl Evidence {
         self.outcome.filter(|outcome| !ended_well.contains(outcome))
     }
 
+    /// When the stall was declared that the run was given up for: what is closed later is closed for
+    /// that. A call that fails before fails the run instead.
+    pub(crate) fn given_up_ms(&self) -> Option<f64> {
+        let stall = self.stall.as_ref().filter(|stall| !stall.recovered)?;
+        (self.outcome == Some(Outcome::Stalled)).then_some(stall.at_ms)
+    }
+
     /// Whether the run has not passed. No channel of a run that passed stands still.
     pub(crate) fn is_bad(&self) -> bool {
         self.outcome != Some(Outcome::Passed)
@@ -760,7 +767,7 @@ pub(crate) const WATCHED_MIN_MS: f64 = 150.0;
 const COULD_RUN_MIN_MS: f64 = 1.0;
 /// Looks with more tests than before that show a loop: it came back to its channel each time, and the plugin
 /// could move what had arrived meanwhile. Tests of one turn on a CPU are all of the same moment.
-const TURNS_MIN: u64 = 4;
+const TURNS_MIN: u64 = 3;
 
 /// Whether a channel's process waited for a CPU for nearly all the time in which nothing changed.
 pub(crate) fn lacked_cpu(now: &ChannelNow) -> bool {

@@ -178,9 +178,12 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
         Some(Outcome::NotRun | Outcome::PeerLost) => evidence.nodes.iter().any(is_lost),
         _ => false,
     };
+    // A run that is given up ends its workers too, after its stall was declared.
+    let given_up_ms = evidence.given_up_ms();
+    let was_ended = was_interrupted || given_up_ms.is_some();
     let by_code = evidence
         .spots()
-        .filter(|spot| !was_interrupted && has_lost(*spot) && spot.channel.in_flight() > 0);
+        .filter(|spot| !was_ended && has_lost(*spot) && spot.channel.in_flight() > 0);
     let found: Vec<Found> = match is_close_seen(evidence) {
         true => by_code.map(|spot| lost(evidence, spot)).collect(),
         // The code alone tells of no connection: any failure of the system has it.
@@ -200,8 +203,10 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     if !found.is_empty() || was_interrupted {
         return found;
     }
-    let early =
-        |line: &SignatureLines| !matches!(line.phase, Some(Phase::Closing | Phase::Finished));
+    let early = |line: &SignatureLines| {
+        !matches!(line.phase, Some(Phase::Closing | Phase::Finished))
+            && given_up_ms.is_none_or(|ms| line.first_ms <= ms)
+    };
     let standing = evidence.standing().next().is_some();
     let lines = with_line(evidence, CLOSED)
         .filter(|(_, line)| early(line) && line.severity != Severity::Benign);
@@ -232,7 +237,7 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
 }
 
 /// Whether a call that moves bytes returned what TCPX returns when a connection is lost.
-fn has_lost(spot: Spot<'_>) -> bool {
+pub(super) fn has_lost(spot: Spot<'_>) -> bool {
     let calls = &["test", "isend", "irecv"];
     spot.channel.failed_with(calls, SYSTEM_ERROR)
 }
@@ -375,7 +380,7 @@ const ONE_END: &str = "look first at how the process of the other end ended, in 
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
-    use crate::evidence::{Gone, Watched};
+    use crate::evidence::{EvidenceStall, Gone, Watched};
     use crate::tests::Case;
     use crate::tests::builders::*;
     use tcpx_run_model::finding::Subject;
@@ -539,6 +544,26 @@ pub(super) mod cases {
         );
         let closes = left_alone(Some(0), true);
         assert_eq!(first(&closes), Some((Condition::PrematureClose, receiver)));
+    }
+
+    #[test]
+    fn what_a_run_closes_when_it_is_given_up_is_not_its_cause() {
+        // The line is logged at 5 s.
+        let first = |stall_ms: f64, outcome| {
+            let mut evidence = ended(outcome, reset_in_flight());
+            for node in &mut evidence.nodes {
+                node.channels[0].now.quiet_ms = 4000;
+            }
+            evidence.stall = Some(EvidenceStall {
+                at_ms: stall_ms,
+                recovered: false,
+                starved: None,
+            });
+            crate::diagnose(&evidence).remove(0).condition
+        };
+        assert_eq!(first(4000.0, Outcome::Failed), "premature-close");
+        assert_eq!(first(6000.0, Outcome::Stalled), "premature-close");
+        assert_eq!(first(4000.0, Outcome::Stalled), "nothing-arrives");
     }
 
     fn reset_in_flight() -> Evidence {

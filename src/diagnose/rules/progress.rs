@@ -2,6 +2,7 @@
 //! between the two ends.
 #![forbid(unsafe_code)]
 
+use super::endings::has_lost;
 use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode, Spot, Starved};
@@ -173,10 +174,14 @@ fn listed(words: &[&str]) -> String {
     }
 }
 
-/// Channels that stand still although no call on them failed or hangs, and both ends had a CPU.
+/// Channels that stand still although no call on them failed or hangs, and both ends had a CPU. A
+/// connection that is lost while the run is given up has not failed before.
 fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
-    let is_idle = |spot: &Spot<'_>| {
-        spot.stuck_in().is_none() && spot.channel.now.last_error.is_none() && had_cpu(*spot)
+    let is_given_up = evidence.given_up_ms().is_some();
+    let is_idle = move |spot: &Spot<'_>| {
+        let has_failed = spot.channel.now.last_error.is_some();
+        let is_sound = !has_failed || (is_given_up && has_lost(*spot));
+        spot.stuck_in().is_none() && is_sound && had_cpu(*spot)
     };
     evidence.standing().filter(is_idle)
 }
