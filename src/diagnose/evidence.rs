@@ -272,6 +272,9 @@ pub(crate) struct Watched {
     /// Of its looks, how many saw more tests than the one before.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) turns: u64,
+    /// Of its looks, how many saw more calls on any channel of the process than the one before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) process_turns: u64,
     /// Milliseconds of it in which a thread of the process waited for a CPU.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) no_cpu_ms: u64,
@@ -706,8 +709,9 @@ impl EvidenceChannel {
         let watched = self.decided()?;
         let tests = tests(watched) as f64;
         let could_run_ms = watched.ms - watched.no_cpu_ms as f64;
-        // A loop that had no CPU tests nothing; one that tested had one for a moment.
-        (tests > 0.0 || could_run_ms >= WATCHED_MIN_MS)
+        // A loop that had no CPU tests nothing; one that made calls had one for moments.
+        let is_told = tests > 0.0 || watched.process_turns >= PROCESS_TURNS_MIN;
+        (is_told || could_run_ms >= WATCHED_MIN_MS)
             .then(|| tests * 1e3 / could_run_ms.max(COULD_RUN_MIN_MS))
     }
 
@@ -768,6 +772,9 @@ const COULD_RUN_MIN_MS: f64 = 1.0;
 /// Looks with more tests than before that show a loop: it came back to its channel each time, and the plugin
 /// could move what had arrived meanwhile. Tests of one turn on a CPU are all of the same moment.
 const TURNS_MIN: u64 = 3;
+/// The same for looks with more calls on any channel. Channels may have threads of their own, of which some
+/// have a turn before others.
+const PROCESS_TURNS_MIN: u64 = 5;
 
 /// Whether a channel's process waited for a CPU for nearly all the time in which nothing changed.
 pub(crate) fn lacked_cpu(now: &ChannelNow) -> bool {
@@ -826,14 +833,15 @@ impl<'a> Spot<'a> {
         lacked_cpu(&self.channel.now) && !self.is_driven()
     }
 
-    /// Whether its process came back to test it again and again while nothing changed.
+    /// Whether its process came back to it, or to other channels, again and again while nothing changed.
     fn is_driven(&self) -> bool {
-        let turns = self.channel.watched.map_or(0, |watched| watched.turns);
-        turns >= TURNS_MIN
+        self.channel.watched.is_some_and(|watched| {
+            watched.turns >= TURNS_MIN || watched.process_turns >= PROCESS_TURNS_MIN
+        })
     }
 
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed, and
-    /// tested it all the same: that it stands still has another cause.
+    /// made its calls all the same: that it stands still has another cause.
     pub(crate) fn is_driven_without_cpu(&self) -> bool {
         lacked_cpu(&self.channel.now) && self.is_driven()
     }

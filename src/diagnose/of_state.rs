@@ -388,9 +388,11 @@ fn channels(
     at_ms: f64,
 ) -> Vec<EvidenceChannel> {
     let in_doubt = if worker.is_gone() { TESTS_PER_NOTE } else { 0 };
+    let counts: Vec<CallCounts> = counters.iter().map(CallCounts::of_channel).collect();
+    let process_calls = calls(&counts);
     let channel = |(place, now): (usize, &ChannelNow)| EvidenceChannel {
         nic: worker.nic(now.device).map(printable).unwrap_or_default(),
-        watched: watched(looks, place, now, at_ms).map(|watched| Watched {
+        watched: watched(looks, place, now, process_calls, at_ms).map(|watched| Watched {
             tests_in_doubt: watched.tests.min(in_doubt),
             ..watched
         }),
@@ -405,29 +407,36 @@ fn watched(
     looks: &VecDeque<CallSample>,
     place: usize,
     now: &ChannelNow,
+    process_calls: u64,
     at_ms: f64,
 ) -> Option<Watched> {
     let since_ms = at_ms - now.quiet_ms as f64;
     let after = CallCounts::of_channel(now);
     // By the clock of its node: counters arrive late where a CPU is missing.
-    let is_before = |before: &&CallCounts| before.quiet_ms < after.quiet_ms;
     let mut looks = looks
         .iter()
         .filter(|look| look.at_ms >= since_ms && look.at_ms < at_ms)
-        .filter_map(|look| look.channels.get(place))
-        .filter(is_before);
-    let before = looks.next()?;
-    let mut tests = before.tests;
-    let turns = looks.chain([&after]).filter(|look| {
-        let has_tested = look.tests > tests;
-        tests = look.tests;
-        has_tested
-    });
+        .filter_map(|look| Some((look.channels.get(place)?, calls(&look.channels))))
+        .filter(|(look, _)| look.quiet_ms < after.quiet_ms);
+    let (before, mut process) = looks.next()?;
+    let (mut tests, mut turns, mut process_turns) = (before.tests, 0, 0);
+    for (look, calls) in looks.chain([(&after, process_calls)]) {
+        turns += u64::from(look.tests > tests);
+        process_turns += u64::from(calls > process);
+        (tests, process) = (look.tests, calls);
+    }
     let ms = after.quiet_ms - before.quiet_ms;
     Some(Watched {
-        turns: turns.count() as u64,
+        turns,
+        process_turns,
         ..between(before, &after, ms as f64)
     })
+}
+
+/// All calls of a process.
+fn calls<'a>(channels: impl IntoIterator<Item = &'a CallCounts>) -> u64 {
+    let calls = channels.into_iter().map(|one| one.calls);
+    calls.fold(0, u64::saturating_add)
 }
 
 /// What a channel did between two looks that are `ms` apart.

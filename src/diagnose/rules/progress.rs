@@ -55,7 +55,7 @@ fn no_cpu(evidence: &Evidence) -> Vec<Found> {
             let found = Found::on(Condition::WaitsForCpu, spot, 0.95).and(spot.no_cpu_words());
             return Some(Found {
                 severity: Some(Severity::Warning),
-                ..found.and("it tested the channel meanwhile, so the channel stands still for another reason")
+                ..found.and("it called its plugin in several turns meanwhile, so the channel stands still for another reason")
             });
         }
         spot.lacks_cpu()
@@ -722,14 +722,20 @@ pub(super) mod cases {
 
     #[test]
     fn a_loop_that_leaves_a_channel_alone_is_named_on_a_busy_machine_too() {
-        // Its thread sleeps, or had a CPU for long enough.
-        for (quiet_ms, no_cpu_ms) in [(4000, 0), (4000, 2500), (9000, 7900)] {
+        // Its thread sleeps, had a CPU for long enough, or came back to other channels.
+        for (quiet_ms, no_cpu_ms, process_turns) in [
+            (4000, 0, 0),
+            (4000, 2500, 0),
+            (9000, 7900, 0),
+            (4000, 3900, 9),
+        ] {
             let mut evidence = stuck();
             let channel = &mut evidence.nodes[0].channels[0];
             (channel.now.quiet_ms, channel.now.no_cpu_ms) = (quiet_ms, no_cpu_ms);
             channel.watched = Some(Watched {
                 ms: 3000.0,
                 no_cpu_ms: no_cpu_ms * 3000 / quiet_ms,
+                process_turns,
                 ..Watched::default()
             });
             let first = crate::diagnose(&evidence).remove(0);
