@@ -589,7 +589,7 @@ impl EvidenceNode {
     }
 
     /// Whether it is a process that is gone and of which it is not known when it ended.
-    fn ended_unseen(&self) -> bool {
+    pub(crate) fn ended_unseen(&self) -> bool {
         self.gone.as_ref().is_some_and(|gone| gone.how.is_none())
     }
 

@@ -358,6 +358,8 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
     let found = found.and_line(spot.node.any_line(CLOSED));
     let other = spot.other_end().map(|other| other.node);
     match other.or_else(|| evidence.opposite(spot.node)) {
+        // Its recording is one of before its end, and it may have been killed.
+        Some(other) if other.ended_unseen() => of_one_end(found),
         Some(other) if other.gone.is_some() => found,
         Some(other) => found.and(format!("the process of {} had not ended", other.name())),
         None => of_one_end(found),
@@ -417,6 +419,28 @@ pub(super) mod cases {
             assert!(unseen.contains("process-killed"), "{unseen}");
             assert_eq!(first.next_step.as_deref(), Some(ONE_END));
         }
+    }
+
+    #[test]
+    fn an_end_of_which_the_end_is_not_known_may_have_been_killed() {
+        let mut evidence = reset_in_flight();
+        evidence.outcome = None;
+        for (node, how) in evidence
+            .nodes
+            .iter_mut()
+            .zip([None, Some("called exit(1)")])
+        {
+            node.gone = Some(Gone {
+                how: how.map(Into::into),
+                signal: None,
+            });
+        }
+        let first = crate::diagnose(&evidence).remove(0);
+        assert_eq!(
+            (&*first.condition, first.confidence),
+            ("premature-close", 0.5)
+        );
+        assert!(first.cannot_see.join("; ").contains("process-killed"));
     }
 
     fn plugin_exit() -> Evidence {
