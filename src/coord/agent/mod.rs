@@ -44,6 +44,7 @@ use std::time::{Duration, Instant};
 use stop_order::StopOrder;
 use tcpx_bootstrap::Secret;
 use tcpx_node::{NodeFacts, Root};
+use tcpx_recorder::EndedHow;
 use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::event::{Event, EventKind};
@@ -467,6 +468,14 @@ impl Agent {
                 let Some(mut running) = self.workers.remove(&number) else {
                     return;
                 };
+                let how = match (code, signal) {
+                    (Some(code), _) => EndedHow::Exited(code),
+                    (None, Some(signal)) => EndedHow::Killed(signal),
+                    (None, None) => EndedHow::Unknown,
+                };
+                if let Some(sampler) = &running.sampler {
+                    sampler.note_end(how);
+                }
                 let channels = running.now();
                 let in_call = running.sampler.as_mut().and_then(Sampler::in_call);
                 let is_wanted = running.sends_every_recording || code != Some(0);

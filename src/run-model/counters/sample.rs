@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Instant;
 use tcpx_recorder::format::{OperationKind, Role};
-use tcpx_recorder::{ChannelSample, Reader, Snapshot, State, monotonic_ns};
+use tcpx_recorder::{ChannelSample, EndedHow, Reader, Snapshot, State, monotonic_ns, note_life};
 use tcpx_words::side::Side;
 
 /// Size of one piece of a recorder file sent to the coordinator.
@@ -107,6 +107,12 @@ impl Sampler {
                 .then_some((offset, bytes))
         };
         offsets.filter_map(piece).take(PIECES_MAX)
+    }
+
+    /// Writes into the file how its writer ended, which one that was killed could not.
+    pub fn note_end(&self, how: EndedHow) {
+        // Without it, the file does not tell for how long channels stood still.
+        let _ = note_life(&self.path, how);
     }
 
     /// Removes the file of a writer that was killed.
