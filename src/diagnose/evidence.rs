@@ -286,6 +286,13 @@ pub(crate) struct Watched {
     pub(crate) in_one_call: bool,
 }
 
+impl Watched {
+    /// Whether its process came back to the channel, or to others, again and again meanwhile.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.turns >= TURNS_MIN || self.process_turns >= PROCESS_TURNS_MIN
+    }
+}
+
 /// All lines of a plugin's log with one signature.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SignatureLines {
@@ -835,9 +842,8 @@ impl<'a> Spot<'a> {
 
     /// Whether its process came back to it, or to other channels, again and again while nothing changed.
     fn is_driven(&self) -> bool {
-        self.channel.watched.is_some_and(|watched| {
-            watched.turns >= TURNS_MIN || watched.process_turns >= PROCESS_TURNS_MIN
-        })
+        let watched = self.channel.watched.as_ref();
+        watched.is_some_and(Watched::is_driven)
     }
 
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed, and

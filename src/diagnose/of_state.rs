@@ -157,24 +157,30 @@ fn starved(state: &RunState, at_ms: f64) -> Option<Starved> {
         .position(|pair| pair.stall.is_some_and(|stall| stall.at_ms == at_ms))?;
     let ends = state.ends(PairId(u32::try_from(pair).ok()?));
     ends.into_iter().flatten().find_map(|worker| {
-        let channels = &worker.at_stall.as_ref()?.channels;
+        let picture = worker.at_stall.as_ref()?;
+        let counts: Vec<CallCounts> = picture
+            .channels
+            .iter()
+            .map(CallCounts::of_channel)
+            .collect();
+        let process_calls = calls(&counts);
+        // One that was driven all the same stood still for another reason.
+        let lacked = |(place, now): &(usize, &ChannelNow)| {
+            let looks = &worker.looks_at_stall;
+            let watched = watched(looks, *place, now, process_calls, picture.at_ms);
+            lacked_cpu(now) && !watched.is_some_and(|watched| watched.is_driven())
+        };
         // The samples of a machine without a free CPU are late.
-        let stood = |now: &&ChannelNow| {
+        let stood = |(_, now): &(usize, &ChannelNow)| {
             !now.closed && now.posted > 0 && now.quiet_ms >= state.stall_after_ms / 2
         };
-        let longest = channels
-            .iter()
-            .filter(stood)
-            .max_by_key(|now| now.quiet_ms)?;
-        channels
-            .iter()
-            .filter(stood)
-            .all(lacked_cpu)
-            .then(|| Starved {
-                name: subject(state, worker).name,
-                quiet_ms: longest.quiet_ms,
-                no_cpu_ms: longest.no_cpu_ms,
-            })
+        let stood = || picture.channels.iter().enumerate().filter(stood);
+        let (_, longest) = stood().max_by_key(|(_, now)| now.quiet_ms)?;
+        stood().all(|one| lacked(&one)).then(|| Starved {
+            name: subject(state, worker).name,
+            quiet_ms: longest.quiet_ms,
+            no_cpu_ms: longest.no_cpu_ms,
+        })
     })
 }
 

@@ -143,29 +143,42 @@ fn a_run_that_was_interrupted_before_its_own_long_limit_is_judged_by_the_usual_o
 
 #[test]
 fn a_stall_for_lack_of_a_cpu_that_a_passed_run_got_over_is_no_warning() {
-    let found = |no_cpu_ms: u64| {
+    let found = |no_cpu_ms: u64, tests_per_look: u64| {
         let mut state = RunState::default();
         state.introduce_two_nodes();
         let worker = |node| Who::Worker(WorkerId::of_pair(NodeId(node), PairId(0)));
-        let counters = |side, done, quiet_ms, no_cpu_ms| {
+        let counters = |side, done, quiet_ms, no_cpu_ms, tests| {
             let mut now = channel(side, [40, done, done], quiet_ms).now;
-            now.no_cpu_ms = no_cpu_ms;
+            (now.no_cpu_ms, now.tests) = (no_cpu_ms, tests);
             EventKind::Sample(vec![now])
         };
         let mut apply = |ms, who, kind| {
             state.apply(&Event::new(ms, who, kind));
         };
         // The sender runs and waits; the receiver cannot run.
-        apply(5000.0, worker(0), counters(Side::Send, 28, 3200, 0));
-        apply(5000.0, worker(1), counters(Side::Recv, 28, 3100, no_cpu_ms));
+        let mut tests = 0;
+        for quiet_ms in (100..=3100).step_by(600) {
+            let (at_ms, waited_ms) = (1900.0 + quiet_ms as f64, no_cpu_ms * quiet_ms / 3100);
+            apply(
+                at_ms,
+                worker(0),
+                counters(Side::Send, 28, quiet_ms + 100, 0, 7),
+            );
+            apply(
+                at_ms,
+                worker(1),
+                counters(Side::Recv, 28, quiet_ms, waited_ms, tests),
+            );
+            tests += tests_per_look;
+        }
         apply(5100.0, Who::Pair(PairId(0)), EventKind::Stall(Vec::new()));
-        apply(6000.0, worker(0), counters(Side::Send, 40, 10, 0));
-        apply(6000.0, worker(1), counters(Side::Recv, 40, 10, 0));
+        apply(6000.0, worker(0), counters(Side::Send, 40, 10, 0, 9));
+        apply(6000.0, worker(1), counters(Side::Recv, 40, 10, 0, 9));
         let findings = diagnose(&ended(Outcome::Passed, Evidence::from_state(&state)));
         assert_eq!(names(&findings), ["stalled-and-recovered"]);
         findings.into_iter().next().unwrap()
     };
-    let starved = found(3000);
+    let starved = found(3000, 0);
     let because = starved.because.join("; ");
     assert_eq!(starved.severity, Severity::Info, "{because}");
     assert!(
@@ -173,7 +186,9 @@ fn a_stall_for_lack_of_a_cpu_that_a_passed_run_got_over_is_no_warning() {
         "{because}"
     );
     assert!(starved.next_step.unwrap().contains("give the process CPUs"));
-    assert_eq!(found(1000).severity, Severity::Warning);
+    assert_eq!(found(1000, 0).severity, Severity::Warning);
+    // It made its calls in each turn that it had, so it stood still for another reason.
+    assert_eq!(found(3000, 1).severity, Severity::Warning);
 }
 
 #[test]

@@ -149,6 +149,8 @@ pub struct WorkerState {
     pub at_failure: Option<StallPicture>,
     /// Its counters when the stall of its pair was declared.
     pub at_stall: Option<StallPicture>,
+    /// Calls in the time before it, oldest first.
+    pub looks_at_stall: VecDeque<CallSample>,
     /// Its counters before its comms were closed with requests in flight, after a stall was declared. When
     /// both ends give up, the other may close a connection before this one reports its failure.
     before_close: Option<StallPicture>,
@@ -197,6 +199,7 @@ impl WorkerState {
             sampled_ms: None,
             at_failure: None,
             at_stall: None,
+            looks_at_stall: VecDeque::new(),
             before_close: None,
             looks: VecDeque::new(),
             iterations: 0,
@@ -419,6 +422,7 @@ impl WorkerState {
                 at_ms,
                 channels: self.channels.clone(),
             });
+            self.looks_at_stall.clone_from(&self.looks);
         }
     }
 
