@@ -139,7 +139,7 @@ fn of_files(
             continue;
         };
         let file = of.entry(seen.first.file).or_default();
-        if let Some(Speaker::Process { host, .. }) = tally.speakers.get(*speaker as usize) {
+        if let Some(Speaker::Process { host, .. }) = tally.speakers.get_index(*speaker as usize) {
             file.hosts.insert(super::compose::shown(host));
         }
         if signature.severity >= Severity::Warning || !names.contains(signature.name.as_str()) {

@@ -69,7 +69,7 @@ fn groups(tally: &Tally) -> Groups {
             .or_insert((started, speaker));
         *known = (started, speaker).max(*known);
     };
-    let rank_of = |speaker: u32| match tally.speakers.get(speaker as usize) {
+    let rank_of = |speaker: u32| match tally.speakers.get_index(speaker as usize) {
         Some(Speaker::Rank { rank, .. }) => Some(*rank),
         _ => None,
     };

@@ -381,7 +381,7 @@ impl ParsedRecord {
 /// forms, the ones that come often in front.
 #[derive(Default)]
 struct KnownForms {
-    slots: Vec<Option<Known>>,
+    slots: Vec<Option<Box<Known>>>,
     /// The form of the last line, and its hash.
     form: Vec<u8>,
     hash: u64,
@@ -429,11 +429,11 @@ impl KnownForms {
     fn keep(&mut self, slot: usize, mut line: ParsedLine) {
         line.shrink();
         self.slots.resize_with(SETS as usize * WAYS, || None);
-        self.slots[slot] = Some(Known {
+        self.slots[slot] = Some(Box::new(Known {
             hash: self.hash,
             form: self.form.as_slice().into(),
             line,
-        });
+        }));
     }
 }
 

@@ -16,6 +16,7 @@ use super::shape::Record;
 use super::stated::StatedLines;
 use super::time::Years;
 use foldhash::fast::RandomState;
+use indexmap::IndexSet;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::net::Ipv4Addr;
@@ -30,8 +31,9 @@ const SEEN_BYTES_MAX: usize = 5 << 20;
 /// The part of them in which lines beside others are kept.
 const NEAR_SHARE: usize = 4;
 const SHAPES_MAX: usize = 256;
-/// With its index, 2 MiB at most for each thread: one more and the index is twice as large.
-const FLOWS_MAX: usize = 14_336;
+/// With its index, 2 MiB at most for each thread. The share of a thread of six just fits an index of 4096
+/// places, of which seven eighths can be taken.
+const FLOWS_MAX: usize = 10_752;
 const SETTINGS_MAX: usize = 16_384;
 /// Most communicators and process groups of all speakers.
 const GROUPS_MAX: usize = 16_384;
@@ -121,8 +123,8 @@ pub(super) struct Tally {
     pub has_shared_channels: bool,
     /// The most ranks of a communicator that was initialized.
     pub most_ranks: Option<u64>,
-    pub speakers: Vec<Speaker>,
-    numbers: HashMap<Speaker, u32>,
+    /// By their number.
+    pub speakers: IndexSet<Speaker, RandomState>,
     /// Numbers of recent speakers, by a hash of process id and host.
     recent: [u32; RECENT],
     pub seen: HashMap<(u32, u32), SeenLines>,
@@ -187,7 +189,7 @@ impl Tally {
         let recent = self.recent[place];
         if self
             .speakers
-            .get(recent as usize)
+            .get_index(recent as usize)
             .is_some_and(|speaker| is_same(speaker, record, file))
         {
             return recent;
@@ -213,18 +215,15 @@ impl Tally {
     }
 
     pub(super) fn number(&mut self, speaker: Speaker) -> u32 {
-        if let Some(&number) = self.numbers.get(&speaker) {
-            return number;
+        // At most SPEAKERS_MAX and one more.
+        if let Some(number) = self.speakers.get_index_of(&speaker) {
+            return number as u32;
         }
         if self.speakers.len() >= SPEAKERS_MAX && speaker != Speaker::Others {
             *self.too_many.entry("processes").or_default() += 1;
             return self.number(Speaker::Others);
         }
-        // At most SPEAKERS_MAX and one more.
-        let number = self.speakers.len() as u32;
-        self.speakers.push(speaker.clone());
-        self.numbers.insert(speaker, number);
-        number
+        self.speakers.insert_full(speaker).0 as u32
     }
 
     /// Gives the speakers of parts that will be merged numbers that do not depend on which part
@@ -545,7 +544,7 @@ mod tests {
         assert!(2 * LASTS_MAX * size_of::<(u32, Place)>() <= 2 << 20);
         let lacking = full.shapes.values().filter(|shape| shape.lacks_speakers);
         assert_eq!(lacking.count(), 200 - LASTS_MAX / 1000);
-        full.speakers = vec![Speaker::Others; 1];
+        full.speakers = IndexSet::from_iter([Speaker::Others]);
         let mut merged = tally(200, 10);
         merged.merge(full);
         assert_eq!(kept(&merged), merged.lasts);

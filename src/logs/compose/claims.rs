@@ -97,7 +97,7 @@ impl Compose<'_> {
 
     /// The host that a process's lines name, unless every host may have this name.
     pub(super) fn named_host(&self, speaker: u32) -> Option<String> {
-        match self.tally.speakers.get(speaker as usize) {
+        match self.tally.speakers.get_index(speaker as usize) {
             Some(Speaker::Process { host, .. }) if **host != *b"localhost" => Some(shown(host)),
             _ => None,
         }

@@ -110,7 +110,7 @@ impl Compose<'_> {
         first: &SignatureFinding,
         others: &[SignatureFinding],
     ) -> BTreeSet<String> {
-        let of_speaker = |speaker: u32| match self.tally.speakers.get(speaker as usize)? {
+        let of_speaker = |speaker: u32| match self.tally.speakers.get_index(speaker as usize)? {
             Speaker::Process { host, .. } => Some(super::shown(host)),
             _ => None,
         };

@@ -120,7 +120,7 @@ pub(super) struct Compose<'a> {
 impl Compose<'_> {
     pub(super) fn name(&self, speaker: u32) -> String {
         let file = |file: u32| self.files.get(file as usize).cloned().unwrap_or_default();
-        match self.tally.speakers.get(speaker as usize) {
+        match self.tally.speakers.get_index(speaker as usize) {
             Some(Speaker::Process {
                 host,
                 pid: Some(pid),
@@ -133,7 +133,7 @@ impl Compose<'_> {
     }
 
     fn host(&self, speaker: u32) -> String {
-        match self.tally.speakers.get(speaker as usize) {
+        match self.tally.speakers.get_index(speaker as usize) {
             Some(Speaker::Process { host, .. }) => shown(host),
             _ => self.name(speaker),
         }
@@ -418,7 +418,7 @@ impl Compose<'_> {
         let is_settled = |(speaker, seen, _): &(u32, &SeenLines, Option<Phase>)| {
             // A line that does not tell its process is got over by any process of its file.
             let has_process = !matches!(
-                self.tally.speakers.get(*speaker as usize),
+                self.tally.speakers.get_index(*speaker as usize),
                 Some(Speaker::File(_))
             );
             let is_of = |of: u32, later: &SeenLines| {
@@ -756,12 +756,12 @@ impl Compose<'_> {
     /// What each rank waits for.
     fn waiting(&self) -> impl Iterator<Item = (&Wait, u32)> {
         let all = self.tally.collectives.iter();
-        all.filter_map(
-            |(speaker, (_, wait))| match self.tally.speakers.get(*speaker as usize) {
+        all.filter_map(|(speaker, (_, wait))| {
+            match self.tally.speakers.get_index(*speaker as usize) {
                 Some(Speaker::Rank { rank, .. }) => Some((wait, *rank)),
                 _ => None,
-            },
-        )
+            }
+        })
     }
 
     /// Names the ranks that wait in a collective with other sizes than the rest.
@@ -851,7 +851,7 @@ impl Compose<'_> {
         let seen = self.tally.seen.keys().map(|(_, speaker)| speaker);
         let shapes = self.tally.shapes.values();
         let speakers = seen.chain(shapes.flat_map(|shape| shape.last.keys()));
-        let ranks = speakers.filter_map(|one| match self.tally.speakers.get(*one as usize) {
+        let ranks = speakers.filter_map(|one| match self.tally.speakers.get_index(*one as usize) {
             Some(Speaker::Rank { rank, .. }) => Some(*rank),
             _ => None,
         });
