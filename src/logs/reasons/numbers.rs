@@ -77,6 +77,22 @@ const OF_NOBODY: Reason = Reason {
     next: "list the processes on this device; lower the batch size or the sequence length, shard or offload more",
 };
 
+const LIMITED: Reason = Reason {
+    words: "",
+    cause: "{tried} more exceed what PyTorch may take in this process, {allowed} (the process holds {mine}, with what is not PyTorch's): a limit of the program, as {free} are free",
+    next: "raise the limit (torch.cuda.set_per_process_memory_fraction, or the framework's setting for the share of memory), or lower the batch size or the sequence length",
+};
+const IN_PIECES: Reason = Reason {
+    words: "",
+    cause: "this process holds {mine} of {total} itself; {free} are free, and no piece of {tried} was to be had in them",
+    next: "lower the batch size or the sequence length, shard or offload more; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where much is reserved and unallocated",
+};
+
+/// The most that this process may take.
+static ALLOWED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?-u)[.;,] (?P<size>\d+(?:\.\d+)? [KMGT]i?B) allowed\b").expect("a sound regex")
+});
+
 /// The sizes in such a line: tried, total, free and the process's own.
 fn memory(line: &[u8]) -> Option<[(String, f64); 4]> {
     memchr::memmem::find(line, b"ried to allocate")?;
@@ -106,6 +122,9 @@ fn of_memory(line: &[u8]) -> Option<&'static Reason> {
     if mine == 0.0 {
         return Some(&OF_NOBODY);
     }
+    if tried <= free && ALLOWED.is_match(line) {
+        return Some(&LIMITED);
+    }
     let others = total - free - mine;
     if tried > free && free * 4.0 >= total {
         return Some(&TOO_LARGE);
@@ -113,7 +132,8 @@ fn of_memory(line: &[u8]) -> Option<&'static Reason> {
     if others * 4.0 >= total {
         return Some(&OF_OTHERS);
     }
-    (mine * 2.0 >= total).then_some(&OF_OWN)
+    let of_own = if tried > free { &OF_OWN } else { &IN_PIECES };
+    (mine * 2.0 >= total).then_some(of_own)
 }
 
 const LIMIT: Reason = Reason {
@@ -176,7 +196,9 @@ pub(super) fn fill(text: &str, line: &[u8]) -> String {
         for (name, (size, _)) in names.iter().zip(sizes) {
             text = text.replace(name, &size);
         }
-        return text;
+        let allowed = ALLOWED.captures(line).and_then(|found| found.name("size"));
+        let allowed = allowed.map(|size| String::from_utf8_lossy(size.as_bytes()));
+        return text.replace("{allowed}", &allowed.unwrap_or_default());
     }
     let ranks = NAMES.captures(line).and_then(|found| {
         let ranks = found.name("ranks").or(found.name("ranks2"))?;

@@ -117,7 +117,7 @@ pub(super) const BROAD: &[Reason] = &[
     Reason {
         words: r"insufficient|not enough|exceeds|exceeded|out of range|too (?:large|big|small|long|many|few)|larger than|greater than",
         cause: "a limit is exceeded: the program asks for more than there is, or a value is out of its range",
-        next: "compare the two numbers in the line or above it; lower what the program asks for",
+        next: "compare what the program asks for with what there is, as the line or those above it say; lower the one or raise the other",
     },
     Reason {
         words: r"not supported|unsupported|not implemented|notimplementederror|not compiled|not built|compiled without|without .{1,30}support",
