@@ -190,8 +190,14 @@ impl Story {
         results.unwrap_or_default()
     }
 
-    /// The sentence of a story without findings. Parts of a mesh are not among them.
+    /// The sentence of a story without findings. Parts of a mesh are not among them, nor what its logs tell.
     pub(crate) fn no_findings(&self, language: Language) -> &'static str {
+        if self.log.iter().any(|one| one.severity.is_finding()) {
+            return language.pick(
+                "No findings but those of the log, which are below.",
+                "除日志中的结论（见下文）外没有诊断结论。",
+            );
+        }
         match &self.mesh {
             Some(mesh) if !mesh.findings.is_empty() => language.pick(
                 "No findings beside those of the mesh.",

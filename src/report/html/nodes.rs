@@ -17,7 +17,9 @@ pub(super) fn nodes(page: &mut Page, story: &Story) {
         page.tag("p", "No nodes were recorded.");
     }
     differences(page, story);
-    fingerprint(page, story);
+    if !story.nodes.is_empty() {
+        fingerprint(page, story);
+    }
     settings(page, story);
     checks(page, story);
 }

@@ -69,6 +69,19 @@ fn the_verdict_on_a_program_is_the_headline_and_a_finding() {
 }
 
 #[test]
+fn a_report_of_an_error_in_a_log_does_not_say_that_nothing_was_found() {
+    let run = tempfile::tempdir().expect("a folder");
+    let log =
+        "node0:71:79 [0] misc/socket.cc:502 NCCL WARN socketFinalizeAccept: wrong type 4 != 3\n";
+    let story = adopted(run.path(), &[("job.log", log)]);
+    let [_, markdown, html] = texts(&story, Language::English);
+    for text in [markdown, html] {
+        assert!(text.contains("No findings but those of the log"), "{text}");
+        assert!(!text.contains("Fingerprint"), "{text}");
+    }
+}
+
+#[test]
 fn results_of_programs_are_in_reports_comparisons_and_the_history() {
     let all = tempfile::tempdir().expect("a folder");
     let run = all.path().join("20261120T101500Z-adopted");
