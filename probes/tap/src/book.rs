@@ -111,10 +111,7 @@ impl Book {
     /// Makes and records a call on an unknown comm or request. There may be many, so only
     /// failures become events.
     fn unknown(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
-        let token = self.recorder.enter_setup(call);
-        let code = inner();
-        self.recorder.leave_setup(token, code, false);
-        code
+        self.inside_or_unknown(None, call, inner)
     }
 
     /// In a forked child, drops all pointers, which belong to the parent's file.
@@ -156,17 +153,11 @@ impl Book {
         call: Call,
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
-        let token = found.slot.enter(call);
-        let code = inner();
-        found.slot.leave(token);
-        if code != 0 {
-            self.failed(found, call, code);
-        }
-        code
+        self.inside_or_unknown(Some(found), call, inner)
     }
 
-    /// As `inside`, or as `unknown`. The call stands in it once: a closure that is called in two places
-    /// takes its arguments through memory.
+    /// As `inside` for a known comm or request, otherwise as `unknown`. It calls `inner` in one place: a closure
+    /// that is called in two takes its arguments through memory.
     #[inline(always)]
     fn inside_or_unknown(
         &self,
@@ -304,13 +295,10 @@ impl Book {
         inner: impl FnOnce() -> ResultCode,
     ) -> ResultCode {
         let found = self.comm(listener);
-        let code = match &found {
-            Some(found) => {
-                found.slot.tested();
-                self.inside(found, Call::Accept, inner)
-            }
-            None => self.unknown(Call::Accept, inner),
-        };
+        if let Some(found) = &found {
+            found.slot.tested();
+        }
+        let code = self.inside_or_unknown(found.as_ref(), Call::Accept, inner);
         // SAFETY: as promised to this function.
         match (unsafe { delivered(code, comm) }, found) {
             (Some(comm), found) => {
