@@ -281,13 +281,9 @@ fn prompted<'a>(behind: &'a str, name: &str) -> Option<&'a str> {
         .strip_prefix("for ")
         .filter(|_| keys::is_phrase(name))?;
     let line = asked.split(['\n', '\r', '\0']).next()?;
-    let (_, value) =
-        line[..line.floor_char_boundary(BYTES_MAX.min(line.len()))].rsplit_once(": ")?;
-    Some(
-        &asked[line
-            .len()
-            .min(value.as_ptr() as usize - asked.as_ptr() as usize)..],
-    )
+    let near = &line[..line.floor_char_boundary(BYTES_MAX)];
+    let at = near.rfind(": ")? + ": ".len();
+    Some(&asked[at..])
 }
 
 /// Whether a code is somebody's, and none of a program: `your code`.
