@@ -115,19 +115,16 @@ pub(super) fn are_of_ethernet(line: &[u8]) -> impl Iterator<Item = bool> {
 static LINK_LAYERS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\[\d+\] ?[\w.-]+:\d+/(?P<layer>RoCE|IB)\b"));
 
-/// Whether the GIDs in a line are of Ethernet; `None` without one. RoCE makes them of an IPv4 address, or of a MAC
+/// Whether the first GID in a line is of Ethernet; `None` without one. RoCE makes them of an IPv4 address, or of a MAC
 /// address with `ff:fe` in its middle, which the GUIDs of InfiniBand do not have.
 pub(super) fn has_ethernet_gid(line: &[u8]) -> Option<bool> {
     memchr::memmem::find(line, b"Gid")?;
-    let mut gids = GIDS.captures_iter(line).map(|gid| {
-        let gid = &gid["gid"];
-        let is_of_mac = || {
-            let parts: Vec<&[u8]> = gid.rsplitn(4, |byte| *byte == b':').collect();
-            matches!(parts[..], [_, low, middle, _] if middle.ends_with(b"ff") && low.starts_with(b"fe") && low.len() == 4)
-        };
-        gid.starts_with(b"::ffff:") || is_of_mac()
-    });
-    gids.next()
+    let gid = GIDS.captures(line)?.name("gid")?.as_bytes();
+    let is_of_mac = || {
+        let parts: Vec<&[u8]> = gid.rsplitn(4, |byte| *byte == b':').collect();
+        matches!(parts[..], [_, low, middle, _] if middle.ends_with(b"ff") && low.starts_with(b"fe") && low.len() == 4)
+    };
+    Some(gid.starts_with(b"::ffff:") || is_of_mac())
 }
 
 static GIDS: LazyLock<Regex> =

@@ -967,12 +967,8 @@ impl Compose<'_> {
 
 /// Cuts the quoted line of a finding, which has told all that it tells.
 fn shorten(finding: &mut SignatureFinding) {
-    let end = finding.sample.char_indices().map(|(at, _)| at);
-    if let Some(end) = end.take_while(|at| *at <= SAMPLE_BYTES).last()
-        && finding.sample.len() > SAMPLE_BYTES
-    {
-        finding.sample.truncate(end);
-    }
+    let end = finding.sample.floor_char_boundary(SAMPLE_BYTES);
+    finding.sample.truncate(end);
 }
 
 /// A warning without a signature as a finding, so that none goes unmentioned.

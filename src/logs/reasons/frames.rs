@@ -36,7 +36,7 @@ const CACHE: Reason = Reason {
 };
 const OBJECT: Reason = Reason {
     words: "UnpicklingError|EOFError|ValueError|RuntimeError|AttributeError",
-    cause: "what this rank received as another rank's object is none: the ranks call different collectives, or in another order, or the sender ended in it",
+    cause: "the bytes that this rank received as another rank's object are no pickled object: the ranks call different collectives, or in another order, or the sender ended while it sent",
     next: "TORCH_DISTRIBUTED_DEBUG=DETAIL compares the collectives of the ranks; read the log of the rank that sends",
 };
 const CHECKPOINT: Reason = Reason {

@@ -79,12 +79,12 @@ const OF_NOBODY: Reason = Reason {
 
 const LIMITED: Reason = Reason {
     words: "",
-    cause: "{tried} more exceed what PyTorch may take in this process, {allowed} (the process holds {mine}, with what is not PyTorch's): a limit of the program, as {free} are free",
+    cause: "{tried} more exceed what PyTorch may take in this process, {allowed} (the process holds {mine}, including CUDA's own memory): a limit of the program, as {free} are free",
     next: "raise the limit (torch.cuda.set_per_process_memory_fraction, or the framework's setting for the share of memory), or lower the batch size or the sequence length",
 };
 const IN_PIECES: Reason = Reason {
     words: "",
-    cause: "this process holds {mine} of {total} itself; {free} are free, and no piece of {tried} was to be had in them",
+    cause: "this process holds {mine} of {total} itself; {free} are free, but no block of {tried} could be allocated",
     next: "lower the batch size or the sequence length, shard or offload more; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where much is reserved and unallocated",
 };
 
