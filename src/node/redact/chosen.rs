@@ -292,7 +292,7 @@ const COMMON: [&str; 29] = [
     "worker",
 ];
 /// The text before a place, as far as it decides whether a name stands there.
-fn before(text: &str, at: usize) -> &str {
+pub(super) fn before(text: &str, at: usize) -> &str {
     &text[text.floor_char_boundary(at.saturating_sub(BEFORE_BYTES_MAX))..at]
 }
 

@@ -3,8 +3,8 @@
 //! same placeholder everywhere; all secrets get the same one, and no map has them.
 //!
 //! Addresses keep the relations that checks compare: two of one /24 stay in one /24,
-//! loopback stays loopback, and equal addresses stay equal. PCI addresses, versions and
-//! installation paths do not identify a site and are kept.
+//! loopback stays loopback, and equal addresses stay equal. PCI addresses, versions and the folders of systems,
+//! packages and images do not identify a site and are kept; other first folders of a path are replaced.
 //!
 //! A name or a secret is replaced if it was given or learned. Call [`Redactor::learn_file`] on
 //! every file first, so that what one file shows is replaced in all.
@@ -97,6 +97,8 @@ const MAC_PLACEHOLDER: &str = "02:00:00:00:";
 /// Beginning of placeholder addresses of IPv6, and of mail.
 const V6_PLACEHOLDER: &str = "2001:db8::";
 const MAIL_PLACEHOLDER: &str = "email";
+/// Beginning of placeholders of folders that a site named.
+const FOLDER_PLACEHOLDER: &str = "folder";
 /// Beginning of placeholder UUIDs.
 const UUID_PLACEHOLDER: &str = "00000000-0000-4000-8000-";
 /// Placeholder of every secret. What a secret was is in no map.
@@ -445,6 +447,10 @@ impl Redactor {
             let placeholder = self.numbered(MAIL_PLACEHOLDER, &text[start..end]);
             known.push((start, end, placeholder));
         }
+        for at in own::folders(text) {
+            let placeholder = self.numbered(FOLDER_PLACEHOLDER, &text[at.clone()]);
+            known.push((at.start, at.end, placeholder));
+        }
         known.sort_by_key(|(start, end, _)| (*start, std::cmp::Reverse(*end)));
         let mut from = 0;
         for (start, end, placeholder) in known {
@@ -571,7 +577,7 @@ impl Redactor {
         self.replaced(&text, format!("{V6_PLACEHOLDER}{:x}", number + 1))
     }
 
-    /// The placeholder of a mail address or UUID, which has a number of its own among those of its kind.
+    /// The placeholder of a mail address, a UUID or a folder, which has a number of its own among those of its kind.
     fn numbered(&mut self, kind: &'static str, found: &str) -> String {
         let lower = found.to_ascii_lowercase();
         if lower.starts_with(UUID_PLACEHOLDER) {

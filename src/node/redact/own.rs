@@ -4,7 +4,9 @@
 //! Not here: the values of variables, and folders of users and projects in formats that are known.
 #![forbid(unsafe_code)]
 
-use super::chosen::{LETTERS_MIN, is_joined};
+use super::chosen::{self, LETTERS_MIN, is_joined};
+use super::words;
+use std::ops::Range;
 
 /// First folders of paths that a system, a package or a container image has.
 const SYSTEM: [&str; 26] = [
@@ -43,6 +45,8 @@ const PUBLIC: [&str; 5] = [
     "third_party",
     "third-party",
 ];
+/// Folders of a training, with a number behind them.
+const NUMBERED: [&str; 5] = ["step", "global_step", "epoch", "iter", "rank"];
 /// End of the names of the programs of nccl-tests.
 const BENCHMARK: &str = "_perf";
 
@@ -55,10 +59,10 @@ const PROGRAMS: &str = "nccl net tpcx tcpx tcpxsoft uccl rccl cuda cudnn cublas 
     glibc asan tsan ubsan rust cargo cmake debug log http https no update recv";
 
 /// Folders of storage, which the names of those who use it follow.
-const STORAGE: [&str; 22] = [
+const STORAGE: [&str; 23] = [
     "beegfs", "data", "datasets", "disk", "disks", "efs", "export", "fsx", "gpfs", "home",
     "lustre", "mnt", "nfs", "projects", "raid", "scratch", "share", "shared", "storage", "users",
-    "volumes", "weka",
+    "Users", "volumes", "weka",
 ];
 /// Folders that tell nothing of whom they belong to.
 const COMMON: [&str; 38] = [
@@ -102,12 +106,30 @@ const COMMON: [&str; 38] = [
     "workspace",
 ];
 
+/// The places of names of folders of the site, in order.
+pub(super) fn folders(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    text.match_indices('/').filter_map(move |(slash, _)| {
+        let begin = slash + 1;
+        let name = text[begin..].split(|letter| !is_of_name(letter)).next()?;
+        let end = begin + name.len();
+        let has_lower = name.contains(|letter: char| letter.is_ascii_lowercase());
+        let is_chosen = name.len() >= LETTERS_MIN && has_lower && !words::is_replaced(name);
+        let before = chosen::before(text, begin);
+        (is_chosen && is_folder(before, &text[end..], name)).then_some(begin..end)
+    })
+}
+
 /// Whether a known word is the name of a folder of the site.
 pub(super) fn is_folder(before: &str, behind: &str, name: &str) -> bool {
     let ends_path = |letter: char| letter.is_whitespace() || "\"'`=([,:<>|;".contains(letter);
     let path = before.rsplit(ends_path).next().unwrap_or_default();
-    let is_of_programs =
-        SYSTEM.contains(&name) || PUBLIC.contains(&name) || name.ends_with(BENCHMARK);
+    let number = |letter: char| letter.is_ascii_digit() || "-_".contains(letter);
+    let is_numbered = NUMBERED.contains(&name.trim_end_matches(number));
+    let is_of_programs = SYSTEM.contains(&name)
+        || PUBLIC.contains(&name)
+        || name.ends_with(BENCHMARK)
+        || is_numbered;
     if !path.ends_with('/') || behind.starts_with(['.', '(']) || is_of_programs {
         return false;
     }
@@ -192,6 +214,37 @@ mod tests {
             let left = left(text);
             assert!(!left.contains(name), "{left}");
         }
+    }
+
+    #[test]
+    fn folders_are_replaced_in_texts_of_this_program_too() {
+        for (text, expected) in [
+            (
+                "plugin /harbor/main/x.so of /harbor/main/other-build/tcpxctl",
+                "plugin /folder0/main/x.so of /folder0/main/folder1/tcpxctl",
+            ),
+            (
+                "/data/harbor/x.so: not found",
+                "/data/folder0/x.so: not found",
+            ),
+            ("/folder0/main/x.so", "/folder0/main/x.so"),
+            (
+                "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
+                "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
+            ),
+            (
+                "sysfs /sys/class/net, tx/rx, GET /metrics and \u{b5}/s",
+                "sysfs /sys/class/net, tx/rx, GET /metrics and \u{b5}/s",
+            ),
+        ] {
+            let mut redactor = Redactor::default();
+            assert_eq!(redactor.redact(text), expected);
+            let again = redactor.redact_foreign(expected);
+            assert_eq!(again, expected);
+        }
+        let document = r#"{"path":"/harbor/main/x.so"}"#;
+        let left = Redactor::default().redact(document);
+        assert_eq!(left, r#"{"path":"/folder0/main/x.so"}"#);
     }
 
     #[test]

@@ -11,7 +11,10 @@
 //! Not here: names and secrets that are found, which are replaced before.
 #![forbid(unsafe_code)]
 
-use super::{MAIL_PLACEHOLDER, NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han, ordinary};
+use super::{
+    FOLDER_PLACEHOLDER, MAIL_PLACEHOLDER, NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han,
+    ordinary,
+};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -62,9 +65,10 @@ const ENDS: [&str; 8] = [
 const TITLED: [&str; 3] = ["id", "name", "scenario"];
 
 /// What stands, with a number behind it, for words and names.
-const PLACEHOLDERS: [&str; 9] = [
+const PLACEHOLDERS: [&str; 10] = [
     PLACEHOLDER,
     MAIL_PLACEHOLDER,
+    FOLDER_PLACEHOLDER,
     "node",
     "user",
     "project",
@@ -333,14 +337,15 @@ fn is_mixed(token: &str) -> bool {
 
 /// Whether a known word stands where a name does, and is no placeholder of one.
 fn is_name(text: &str, word: Range<usize>) -> bool {
-    let is_replaced = |part: &str| {
+    !is_replaced(&text[word.clone()]) && chosen::is_name(text, word)
+}
+
+/// Whether a word consists of placeholders.
+pub(super) fn is_replaced(word: &str) -> bool {
+    word.split(['-', '_']).all(|part| {
         let kind = part.trim_end_matches(|letter: char| letter.is_ascii_digit());
         kind.len() < part.len() && PLACEHOLDERS.contains(&kind)
-    };
-    if text[word.clone()].split(['-', '_']).all(is_replaced) {
-        return false;
-    }
-    chosen::is_name(text, word)
+    })
 }
 
 fn is_known(word: &str) -> bool {

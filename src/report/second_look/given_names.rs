@@ -97,7 +97,7 @@ const PLAIN: [&str; 38] = [
     "conda",
 ];
 /// Other folders of systems, of storage and in checkpoints, by their names without numbers.
-const SYSTEM: [&str; 44] = [
+const SYSTEM: [&str; 45] = [
     "beegfs",
     "boot",
     "builds",
@@ -132,6 +132,7 @@ const SYSTEM: [&str; 44] = [
     "storage",
     "sys",
     "users",
+    "Users",
     "usr",
     "var",
     "volumes",

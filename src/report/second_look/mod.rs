@@ -300,6 +300,7 @@ fn is_placeholder(text: &str) -> bool {
                 | "node"
                 | "user"
                 | "email"
+                | "folder"
                 | "project"
                 | "bucket"
                 | "container"
