@@ -33,6 +33,8 @@ pub(crate) struct Names {
     pub address: String,
     pub mac: String,
     pub token: String,
+    /// Of the plugin, below the root.
+    pub folder: String,
 }
 
 impl Default for Names {
@@ -43,6 +45,7 @@ impl Default for Names {
             address: "10.0.1.25".into(),
             mac: "42:01:0a:00:01:19".into(),
             token: "ghp_abcdefghijklmnopqrstuv".into(),
+            folder: "harbor".into(),
         }
     }
 }
@@ -127,6 +130,7 @@ fn record(names: &Names) -> Value {
         address,
         mac,
         token,
+        folder,
     } = names;
     let facts = |mtu: u32| {
         json!({
@@ -157,7 +161,7 @@ fn record(names: &Names) -> Value {
               "clock": { "offset_us": 120, "round_trip_us": 300 } },
         ],
         "pairs": [ { "nodes": [0, 1], "lanes": ["host"], "outcome": "stalled", "reason": "recv channel 1: 16 in flight", "workers": [
-            { "role": "send", "plugin": plugin("/usr/local/tcpx/lib64/libnccl-net-tcpx.so"),
+            { "role": "send", "plugin": plugin(&format!("/{folder}/lib64/libnccl-net-tcpx.so")),
               "env": { "NCCL_MIN_ZCOPY_SIZE": "4096", "HF_TOKEN": token }, "warnings": [], "log_lines": [3, 1] },
             { "role": "recv", "plugin": plugin(&format!("/home/{user}/tcpx/libnccl-net-tcpx.so")), "env": {},
               "warnings": [], "log_lines": [3, 1] },
@@ -245,6 +249,7 @@ fn events(names: &Names) -> String {
         address,
         mac,
         token,
+        ..
     } = names;
     let (mut events, [local, peer]) = (Events::default(), [worker(0, 0), worker(1, 0)]);
     events.push(

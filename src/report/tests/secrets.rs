@@ -19,10 +19,11 @@ proptest! {
         octets in any::<[u8; 3]>(),
         mac in any::<[u8; 5]>(),
         token in "ghp_[A-Za-z0-9]{20,30}",
+        folder in "qx[a-z]{3,9}",
     ) {
         let address = format!("11.{}.{}.{}", octets[0], octets[1], octets[2]);
         let mac: Vec<String> = std::iter::once(0x42).chain(mac).map(|byte| format!("{byte:02x}")).collect();
-        let names = Names { host, user, address, mac: mac.join(":"), token };
+        let names = Names { host, user, address, mac: mac.join(":"), token, folder };
         let run = tempfile::tempdir().expect("a folder");
         stalled(run.path(), &names);
         recorder(run.path(), &names);
@@ -33,7 +34,7 @@ proptest! {
             html(&story, true, Language::English), markdown(&story, true, Language::English), json(&story).expect("JSON"), csv(&story), junit(&story), prometheus(&story),
             short(&story, Language::English), short(&story, Language::Chinese),
         ];
-        for secret in [&names.host, &names.user, &names.address, &names.mac, &names.token] {
+        for secret in [&names.host, &names.user, &names.address, &names.mac, &names.token, &names.folder] {
             for output in &outputs {
                 prop_assert!(!output.contains(secret.as_str()), "{secret} in {}", &output[..200]);
             }
@@ -47,7 +48,7 @@ proptest! {
         let binary = octets_of(&names.address);
         for name in sent.names() {
             let bytes = sent.read(&name, 1 << 26).expect("read");
-            for secret in [&names.host, &names.user, &names.address, &names.mac, &names.token] {
+            for secret in [&names.host, &names.user, &names.address, &names.mac, &names.token, &names.folder] {
                 prop_assert!(memchr::memmem::find(&bytes, secret.as_bytes()).is_none(), "{secret} in {name}");
             }
             prop_assert!(!name.ends_with(".tcpxrec") || memchr::memmem::find(&bytes, &binary).is_none(), "address in {name}");
