@@ -158,6 +158,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         return go_on(common, arguments, &mut reader);
     }
     reader.paths(&arguments.files);
+    tcpx_node::one_arena::give_back();
     let report = reader.report();
     show(common, arguments, &report);
     ended(arguments, &report)
