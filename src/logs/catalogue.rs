@@ -12,8 +12,10 @@ use super::stated;
 use aho_corasick::{AhoCorasick, BuildError};
 use regex::bytes::{Regex, RegexBuilder};
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use tcpx_words::folders::user_config;
 
 const FILES: [(&str, &str); 19] = [
@@ -137,16 +139,19 @@ impl tcpx_words::error::NextStep for SignatureCatalogueError {
 /// for each time takes a microsecond, and hundreds of caches that are kept take megabytes in each thread.
 #[derive(Debug)]
 pub(super) struct Regexes<'a> {
-    all: &'a [Option<Regex>],
-    kept: Vec<Option<Regex>>,
+    catalogue: &'a SignatureCatalogue,
+    /// Of the signatures whose regex tells digits apart, from the first use on.
+    kept: Vec<Option<OnceCell<Regex>>>,
 }
 
 impl Regexes<'_> {
     /// The regex of a signature, if it has one.
     pub(super) fn of(&self, signature: usize) -> Option<Cow<'_, Regex>> {
-        let kept = self.kept.get(signature).and_then(Option::as_ref);
-        let copied = || self.all.get(signature).cloned().flatten();
-        kept.map(Cow::Borrowed).or_else(|| copied().map(Cow::Owned))
+        let regex = self.catalogue.regex(signature)?;
+        Some(match self.kept.get(signature).and_then(Option::as_ref) {
+            Some(kept) => Cow::Borrowed(kept.get_or_init(|| regex.clone())),
+            None => Cow::Owned(regex.clone()),
+        })
     }
 }
 
@@ -156,7 +161,8 @@ pub struct SignatureCatalogue {
     pub(super) signatures: Vec<Signature>,
     /// The signatures of users.
     pub(super) own: Vec<OwnSignature>,
-    regexes: Vec<Option<Regex>>,
+    /// For each signature: its regex, compiled at the first use, since a log has the lines of few.
+    regexes: Vec<OnceLock<Option<Regex>>>,
     /// For each signature: the signatures that it hides where it matches.
     over: Vec<Vec<usize>>,
     literals: Vec<Vec<u8>>,
@@ -223,7 +229,7 @@ impl SignatureCatalogue {
         })
     }
 
-    /// Compiles signatures that were checked before.
+    /// Makes the search for signatures that were checked before.
     pub(super) fn new(signatures: Vec<Signature>) -> Result<Self, SignatureCatalogueError> {
         if signatures.len() > SIGNATURES_MAX {
             return Err(SignatureCatalogueError::TooMany(signatures.len()));
@@ -234,13 +240,7 @@ impl SignatureCatalogue {
             .collect();
         literals.sort_unstable();
         literals.dedup();
-        let regexes = signatures.iter().map(|signature| {
-            signature
-                .regex
-                .as_deref()
-                .and_then(|text| compile(text).ok())
-        });
-        let regexes = regexes.collect();
+        let regexes = signatures.iter().map(|_| OnceLock::new()).collect();
         let index = |name: &String| signatures.iter().position(|other| other.name == *name);
         let over = signatures
             .iter()
@@ -410,7 +410,7 @@ impl SignatureCatalogue {
     pub(super) fn values(&self, index: usize, line: &[u8]) -> Values {
         let mut values = BTreeMap::new();
         // A copy has a cache of its own, which ends with it.
-        let regex = self.regexes.get(index).cloned().flatten();
+        let regex = self.regex(index).cloned();
         if let Some(regex) = regex
             // A signature is tried on the message, so `^` is its beginning.
             && let Some(captures) = regex
@@ -442,13 +442,19 @@ impl SignatureCatalogue {
             .message
     }
 
+    /// The regex of a signature, if it has one.
+    fn regex(&self, index: usize) -> Option<&Regex> {
+        let text = self.signatures.get(index)?.regex.as_deref()?;
+        let compiled = self.regexes.get(index)?;
+        compiled.get_or_init(|| compile(text).ok()).as_ref()
+    }
+
     /// The regexes for one thread.
     pub(super) fn regexes(&self) -> Regexes<'_> {
-        let kept = self.regexes.iter().zip(&self.reads_digits);
-        let kept =
-            kept.map(|(regex, reads_digits)| regex.as_ref().filter(|_| *reads_digits).cloned());
+        let kept = self.reads_digits.iter();
+        let kept = kept.map(|reads_digits| reads_digits.then(OnceCell::new));
         Regexes {
-            all: &self.regexes,
+            catalogue: self,
             kept: kept.collect(),
         }
     }
@@ -462,7 +468,7 @@ impl SignatureCatalogue {
             let message = super::shape::record_at(line, *place).0.message;
             let literals = hits.iter().map(|(literal, _)| *literal);
             let regexes = Regexes {
-                all: &self.regexes,
+                catalogue: self,
                 kept: Vec::new(),
             };
             self.of_message(literals, message, &regexes, &mut all, &mut Vec::new());
@@ -550,16 +556,7 @@ impl Values {
 }
 
 fn embedded() -> Result<Vec<Signature>, SignatureCatalogueError> {
-    let files: Vec<(String, String)> = FILES
-        .iter()
-        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
-        .collect();
-    let (signatures, mistakes) = check::parse(&files);
-    if mistakes.is_empty() {
-        Ok(signatures)
-    } else {
-        Err(SignatureCatalogueError::Wrong(mistakes))
-    }
+    check::parse_checked(&FILES).map_err(SignatureCatalogueError::Wrong)
 }
 
 /// The embedded files.

@@ -113,7 +113,26 @@ fn read_one(path: &Path) -> Result<(String, String), SignatureCatalogueError> {
     Ok((path.display().to_string(), text))
 }
 
+/// Parses files whose signatures a test checks.
+///
+/// # Errors
+/// What is no signature.
+pub(super) fn parse_checked(
+    files: &[(&str, &str)],
+) -> Result<Vec<Signature>, Vec<SignatureMistake>> {
+    let (mut all, mut mistakes) = (Vec::new(), Vec::new());
+    for (file, text) in files {
+        all.append(&mut parse_file(file, text, &mut mistakes).0);
+    }
+    if mistakes.is_empty() {
+        Ok(all)
+    } else {
+        Err(mistakes)
+    }
+}
+
 /// Parses files, and checks each signature on its own.
+#[cfg(any(test, fuzzing))]
 pub(super) fn parse(files: &[(String, String)]) -> (Vec<Signature>, Vec<SignatureMistake>) {
     let (placed, mistakes) = parse_placed(files);
     (
@@ -122,7 +141,7 @@ pub(super) fn parse(files: &[(String, String)]) -> (Vec<Signature>, Vec<Signatur
     )
 }
 
-/// As `parse`, and checks each signature against the others and against `known`.
+/// Parses files, and checks each signature on its own, against the others and against `known`.
 pub(super) fn check(
     files: &[(String, String)],
     known: &[Signature],
@@ -211,7 +230,6 @@ fn parse_file(
 ) -> (Vec<Signature>, String) {
     let mut lines: Vec<&str> = text.lines().collect();
     let mut is_left_out = vec![false; lines.len()];
-    let is_toml = toml::from_str::<toml::Table>(text).is_ok();
     for _ in 0..MISTAKES_MAX {
         let kept = lines.join("\n");
         let error = match toml::from_str::<File>(&kept) {
@@ -233,7 +251,7 @@ fn parse_file(
                 problem: error.message().to_owned(),
             });
         }
-        if !is_toml || line >= lines.len() {
+        if line >= lines.len() || toml::from_str::<toml::Table>(text).is_err() {
             break;
         }
         lines[line..table].fill("");
