@@ -96,7 +96,7 @@ const OF_PROJECT: [&str; 11] = [
     "networks",
 ];
 /// Names of folders for all users, which are no names of users.
-const FOLDERS: [&str; 31] = [
+const FOLDERS: [&str; 32] = [
     "all",
     "apps",
     "bin",
@@ -108,6 +108,8 @@ const FOLDERS: [&str; 31] = [
     "datasets",
     "home",
     "jobs",
+    // Google's nodes have the plugin in `/home/kubernetes/bin/nvidia`.
+    "kubernetes",
     "lib",
     "logs",
     "log",

@@ -65,7 +65,7 @@ const STORAGE: [&str; 23] = [
     "Users", "volumes", "weka",
 ];
 /// Folders that tell nothing of whom they belong to.
-const COMMON: [&str; 38] = [
+const COMMON: [&str; 39] = [
     "apps",
     "build",
     "cache",
@@ -85,6 +85,7 @@ const COMMON: [&str; 38] = [
     "input",
     "inputs",
     "install",
+    "kubernetes",
     "libs",
     "local",
     "logs",
@@ -231,6 +232,10 @@ mod tests {
             (
                 "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
                 "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
+            ),
+            (
+                "/home/kubernetes/bin/nvidia/lib64/libnccl-net.so",
+                "/home/kubernetes/bin/nvidia/lib64/libnccl-net.so",
             ),
             (
                 "sysfs /sys/class/net, tx/rx, GET /metrics and \u{b5}/s",

@@ -97,7 +97,7 @@ const PLAIN: [&str; 38] = [
     "conda",
 ];
 /// Other folders of systems, of storage and in checkpoints, by their names without numbers.
-const SYSTEM: [&str; 45] = [
+const SYSTEM: [&str; 46] = [
     "beegfs",
     "boot",
     "builds",
@@ -113,6 +113,7 @@ const SYSTEM: [&str; 45] = [
     "gpfs",
     "home",
     "iter",
+    "kubernetes",
     "lustre",
     "mnt",
     "node",

@@ -301,6 +301,8 @@ fn is_placeholder(text: &str) -> bool {
                 | "user"
                 | "email"
                 | "folder"
+                // The folder of Google's nodes, `/home/kubernetes/bin`.
+                | "kubernetes"
                 | "project"
                 | "bucket"
                 | "container"
@@ -483,7 +485,7 @@ mod tests {
             "node0 at 198.18.0.25, 2001:db8::1, 02:00:00:00:00:01, 127.0.0.1, email0",
             "sha256 3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88",
             "00000000-0000-4000-8000-000000000001",
-            "/home/user0/x gs://bucket0/x https://node0:SECRET@node1/x",
+            "/home/kubernetes/bin/nvidia /home/user0/x gs://bucket0/x https://node0:SECRET@node1/x",
             "/dev/shm/tcpxctl-0/worker-20261120T101500Z-two-gpus-26803-435068.tcpxrec",
             "20261122T190844Z-4conn libnccl_net_tcpxsoft.so NCCL_GPUDIRECTTCPX_SOCKET_IFNAME",
             "docker-3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88.scope",
