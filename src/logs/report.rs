@@ -96,7 +96,8 @@ pub struct Inputs {
 /// Which network carried the data.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Transport {
-    /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, or `unknown`.
+    /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, `within-node` (peer access or shared
+    /// memory), or `unknown`.
     pub verdict: &'static str,
     /// The reason for the verdict, in one sentence.
     pub because: String,

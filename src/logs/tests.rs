@@ -154,7 +154,7 @@ fn ordinary_lines_have_no_signature() {
     let report = read(include_bytes!("../../probes/logs/ordinary.txt"));
     assert_eq!(
         (report.inputs.matched_lines, report.transport.verdict),
-        (0, "unknown")
+        (0, "within-node")
     );
 }
 

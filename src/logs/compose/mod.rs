@@ -484,7 +484,8 @@ impl Compose<'_> {
                 true => self.tally.most_ranks != Some(1),
                 false => self.tally.nodes.values().any(several),
             },
-            has_network: report.transport.verdict != "unknown",
+            has_network: !["unknown", "within-node"].contains(&report.transport.verdict)
+                || !report.transport.named.is_empty(),
         }
     }
 

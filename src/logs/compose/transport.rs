@@ -127,8 +127,9 @@ impl Compose<'_> {
             ),
             _ => because,
         };
-        // A plugin that is only there moves nothing where no other node takes part.
+        // What NCCL chose for other nodes, or a plugin that is only there, moves nothing where no other node takes part.
         let verdict = match proof {
+            _ if self.is_within_node(proof) => "within-node",
             Some(Proof::Up) if self.is_of_one_node() => "unknown",
             _ => verdict,
         };
@@ -186,6 +187,18 @@ impl Compose<'_> {
                 };
                 format!("no line names a network; the log has lines of {of}{nodes}")
             }
+        }
+    }
+
+    /// Whether the data of the log's communicators stays within a node, over peer access or shared memory.
+    fn is_within_node(&self, proof: Option<Proof>) -> bool {
+        if proof > Some(Proof::Chosen) || self.tally.most_ranks == Some(1) {
+            return false;
+        }
+        let is_chosen = proof == Some(Proof::Chosen);
+        match proof {
+            None if self.tally.nodes.is_empty() => self.has_local_channels(),
+            _ => self.is_of_one_node() && (is_chosen || self.has_local_channels()),
         }
     }
 
