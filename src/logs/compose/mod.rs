@@ -1175,7 +1175,12 @@ fn causes(signature: &Signature, values: &Values, is_set: impl Fn(&str) -> bool)
     let is_known = own.iter().any(|cause| is_of_code(cause) == Some(true));
     let is_other_code = |cause: &String| is_known && is_of_code(cause) == Some(false);
     own.extend(others.into_iter().filter(|cause| !is_other_code(cause)));
-    own
+    // The sentence has the code already.
+    let without_code = |cause: String| match cause.split_once(": ") {
+        Some((_, text)) if is_of_code(&cause) == Some(true) => text.to_owned(),
+        _ => cause,
+    };
+    own.into_iter().map(without_code).collect()
 }
 
 /// What a log shows beside the lines of a signature.

@@ -36,7 +36,10 @@ static EXITED: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The process that Ray or vLLM writes before a line.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"^\((?P<name>[A-Za-z][\w.]*(?: [\w.]+)?) pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\d.]+))?\) ")
+    // A worker's line that its engine passes on has the prefix of both.
+    regex(
+        r"^(?:\([^()]* pid=\d+[^()]*\) )*\((?P<name>[A-Za-z][\w.]*(?: [\w.]+)?) pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\d.]+))?\) ",
+    )
 });
 
 /// What mpirun writes of the process whose signal it noticed.

@@ -89,7 +89,7 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
     for finding in findings {
         explain_one(finding, signatures);
         leave_to_nvshmem(finding);
-        if finding.sample.contains(HIPIFIED) {
+        if HIPIFIED.iter().any(|word| finding.sample.contains(word)) {
             finding.meaning = finding
                 .meaning
                 .replace("the CUDA runtime", "the HIP runtime");
@@ -104,8 +104,9 @@ pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature
 /// How to look at the peer access of GPUs of NVIDIA and of AMD.
 const CUDA_PEERS: &str = "`nvidia-smi topo -p2p r` in the container";
 const HIP_PEERS: &str = "`rocm-smi --showtopo` in the container";
-/// The folder of RCCL's sources, which are NCCL's in words of HIP; its warnings still say `Cuda failure`.
-const HIPIFIED: &str = "/hipify/";
+/// The folders of RCCL's sources, which are NCCL's in words of HIP and mostly still say `Cuda failure`, and what else
+/// they say.
+const HIPIFIED: [&str; 3] = ["/hipify/", "/rccl/", "HIP failure"];
 
 fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
     let name = finding.signature.as_str();
@@ -118,7 +119,15 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
     let goes_on = only_quotes && finding.sample.trim_end().ends_with(':');
     let below = finding.after.as_deref();
     let below = below.filter(|_| has_below || goes_on);
-    let of_below = below.and_then(of);
+    let of_below = match below.filter(|_| has_below) {
+        // What ended a process stands in the meaning, which the signature takes of such a text: lines of other
+        // programs may follow it.
+        Some(text) => match of(text) {
+            Some((_, Kind::Ended)) => of(&finding.meaning),
+            told => told,
+        },
+        None => below.and_then(of),
+    };
     let of_line = of(&finding.sample);
     // A wording that names one failure is before the error below it.
     let told_below = of_below.filter(|(_, kind)| !matches!(kind, Kind::Vague));

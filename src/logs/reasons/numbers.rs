@@ -88,6 +88,9 @@ const IN_PIECES: Reason = Reason {
     next: "lower the batch size or the sequence length, shard or offload more; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where much is reserved and unallocated",
 };
 
+/// Where advice goes on with the allocator of PyTorch for GPUs of NVIDIA and AMD.
+const ALLOCATOR: &str = "; PYTORCH_CUDA_ALLOC_CONF=";
+
 /// The most that this process may take.
 static ALLOWED: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?-u)[.;,] (?P<size>\d+(?:\.\d+)? [KMGT]i?B) allowed\b").expect("a sound regex")
@@ -187,6 +190,13 @@ pub(super) fn of(line: &[u8]) -> Option<&'static Reason> {
 
 /// A text of a reason with the numbers of the line.
 pub(super) fn fill(text: &str, line: &[u8]) -> String {
+    let is_of_pytorch = [&b"CUDA out of"[..], b"HIP out of"]
+        .iter()
+        .any(|words| memchr::memmem::find(line, words).is_some());
+    let text = match text.split_once(ALLOCATOR) {
+        Some((advice, _)) if !is_of_pytorch => advice,
+        _ => text,
+    };
     if !text.contains('{') {
         return text.to_owned();
     }
