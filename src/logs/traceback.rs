@@ -61,6 +61,11 @@ static WORKER: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// What PyTorch writes of a process of `torch.multiprocessing.spawn`.
+static SPAWNED: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(r"^-- Process (?P<number>\d+) terminated with the following error:")
+});
+
 /// What Ray lists of an actor above the line on its end.
 static ACTOR: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(
@@ -119,12 +124,12 @@ impl Traceback {
         let has = |words: &[u8]| memchr::memmem::find(text, words).is_some();
         let above = around.block.get(..around.start).unwrap_or_default();
         let below = around.block.get(around.end + 1..).unwrap_or_default();
-        let mut frames = if has(b"Error: Caught ") {
+        let mut frames = if has(b"Error: Caught ") || is_torn(text) {
             Vec::new()
         } else {
             frames_above(above, writer(text))
         };
-        if frames.is_empty() {
+        if frames.is_empty() && !is_torn(text) {
             frames = frames_below(text, below);
         }
         let zero = has(b"ZeroDivisionError").then(|| {
@@ -142,7 +147,7 @@ impl Traceback {
             frames,
             zero: zero.flatten(),
             writes: writes.flatten(),
-            outer: outer(above),
+            outer: outer(above).or_else(|| passed_on(below)),
             worker: worker(above),
             rest: rest(text, below),
         }
@@ -374,6 +379,31 @@ fn outer(above: &[u8]) -> Option<Vec<u8>> {
     Some(cut(&found["what"], PART_BYTES))
 }
 
+/// What Python writes between an exception and one that was raised for it.
+const RAISED_FOR_IT: [&[u8]; 2] = [
+    b"During handling of the above exception",
+    b"The above exception was the direct cause",
+];
+
+/// The last of the exceptions that were raised while the one above these lines was handled.
+fn passed_on(below: &[u8]) -> Option<Vec<u8>> {
+    let below = &below[..below.len().min(WITHIN)];
+    let lines = below.split(|byte| *byte == b'\n');
+    let mut lines = lines.filter(|line| !line.trim_ascii().is_empty());
+    let joins = |line: &[u8]| {
+        let has = |words: &&[u8]| memchr::memmem::find(line, words).is_some();
+        RAISED_FOR_IT.iter().any(has)
+    };
+    let mut last = None;
+    while lines.next().is_some_and(joins) {
+        let found = lines.find_map(|line| LAST_LINE.captures(line))?;
+        let message = found.name("message").map_or(&b""[..], |one| one.as_bytes());
+        let whole = [&found["class"], b": ", message].concat();
+        last = Some(cut(&whole, PART_BYTES));
+    }
+    last
+}
+
 /// Who a traceback is of, by the line that opens it, or right above an exception without one.
 fn worker(above: &[u8]) -> Option<Vec<u8>> {
     let above = &above[above.len().saturating_sub(WITHIN)..];
@@ -394,7 +424,11 @@ fn worker(above: &[u8]) -> Option<Vec<u8>> {
             || has(b", ip=") && has(b"(pid=")
     };
     let opening = lines.find(opens)?;
-    let found = WORKER.captures(opening)?;
+    let Some(found) = WORKER.captures(opening) else {
+        // PyTorch writes the number of a process that it started above its traceback.
+        let number = SPAWNED.captures(lines.next()?)?;
+        return Some([b"process ", &number["number"]].concat());
+    };
     if let Some(address) = found.name("ip") {
         return Some(process(&found["pid"], address.as_bytes()));
     }
@@ -460,20 +494,47 @@ pub(super) fn is_frame(line: &[u8]) -> bool {
 /// The prefix of a line that tells its process: of processes that write at once, the lines of a traceback are among
 /// those of others.
 fn writer(line: &[u8]) -> &[u8] {
-    let end = match line.first() {
+    let start = color(line);
+    let end = match line.get(start) {
         Some(b'(') => memchr::memchr(b')', line),
         Some(b'[') => memchr::memchr(b']', line),
         _ => None,
     };
     let Some(end) = end else { return b"" };
-    let (prefix, inside) = (&line[..=end], &line[1..end]);
+    let (prefix, inside) = (&line[..=end], &line[start + 1..end]);
     let names_rank = inside.strip_prefix(b"rank").unwrap_or(inside);
-    let is_rank = line.starts_with(b"[rank") && names_rank.iter().all(u8::is_ascii_digit);
+    let is_rank = line[start..].starts_with(b"[rank") && names_rank.iter().all(u8::is_ascii_digit);
     let is_of_mpi = line[end + 1..].starts_with(b"<std");
     if is_rank || is_of_mpi || memchr::memmem::find(inside, b"pid=").is_some() {
         prefix
     } else {
         b""
+    }
+}
+
+/// Whether the message of an exception has the prefix of a process in it: two wrote at once, and the lines around it
+/// are of both.
+fn is_torn(text: &[u8]) -> bool {
+    let message = memchr::memmem::find(text, b"Error: ").map(|at| &text[at..]);
+    message.is_some_and(|message| {
+        memchr::memmem::find(message, b"m(").is_some_and(|at| {
+            let prefix = message[at + 2..].split(|byte| *byte == b')').next();
+            prefix.is_some_and(|prefix| memchr::memmem::find(prefix, b" pid=").is_some())
+        })
+    })
+}
+
+/// Bytes of the color with which a line begins, also where a log has lost its escape: `[0;36m`.
+fn color(line: &[u8]) -> usize {
+    let escape = usize::from(line.starts_with(b"\x1b"));
+    let Some(rest) = line[escape..].strip_prefix(b"[") else {
+        return 0;
+    };
+    let is_of_color = |byte: &&u8| byte.is_ascii_digit() || **byte == b';';
+    let digits = rest.iter().take_while(is_of_color).count();
+    match rest.get(digits) {
+        Some(b'm') => escape + digits + 2,
+        _ => 0,
     }
 }
 
