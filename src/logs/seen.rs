@@ -25,10 +25,14 @@ const SAMPLE_AFTER: usize = 120;
 const CONTEXT_BEFORE: usize = 3;
 const CONTEXT_BYTES: usize = 200;
 const CONTEXT_WITHIN: usize = 4096;
+/// Most ranks that lines of one error name.
+const RANKS_MAX: usize = 64;
 /// Most values of one kind per speaker.
 pub(super) const VALUES_MAX: usize = 8;
 pub(super) const VALUE_BYTES: usize = 200;
 
+/// Bytes of a rank in a set, with its share of a node.
+const RANK_BYTES: usize = 16;
 /// Longest PCI address, and with the number of an Xid.
 const GPU_BYTES: usize = 16;
 const GPU_TEXT_BYTES: usize = GPU_BYTES + 11;
@@ -90,6 +94,17 @@ impl CountedLine<'_> {
         (size > 0).then(|| [&address[..size], &code].concat())
     }
 
+    /// The rank that an error names: `Global rank: 13`.
+    fn named_rank(&self) -> Option<u32> {
+        const WORD: &[u8] = b"ank";
+        let text = self.keeps_near.then_some(self.text)?;
+        let behind = &text[memchr::memmem::find(text, WORD)? + WORD.len()..];
+        let marks = behind.iter().take_while(|byte| b" :=[".contains(byte));
+        let behind = &behind[marks.count()..];
+        let digits = behind.iter().take_while(|byte| byte.is_ascii_digit());
+        str::from_utf8(&behind[..digits.count()]).ok()?.parse().ok()
+    }
+
     /// The lines beside it, if these are kept.
     fn near(&self) -> Option<Box<NearLines>> {
         if !self.keeps_near {
@@ -100,7 +115,8 @@ impl CountedLine<'_> {
         } else {
             self.around.near(self.text.trim_ascii_end().ends_with(b":"))
         };
-        (!lines.is_empty()).then(|| Box::new(NearLines(lines)))
+        let ranks = self.named_rank().into_iter().collect();
+        Some(Box::new(NearLines { lines, ranks }))
     }
 
     /// The lines below, if they complete it.
@@ -130,9 +146,12 @@ fn process(line: &[u8]) -> &[u8] {
     if is_of_process { name } else { b"" }
 }
 
-/// The lines beside a line, those behind it first.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct NearLines(Vec<Vec<u8>>);
+/// The lines beside a line, those behind it first, and the ranks that the lines of its kind name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct NearLines {
+    lines: Vec<Vec<u8>>,
+    ranks: BTreeSet<u32>,
+}
 
 /// Where a line is in its block.
 #[derive(Debug, Clone, Copy, Default)]
@@ -410,7 +429,7 @@ impl SeenLines {
 
     /// The lines beside the first one.
     pub(super) fn near_lines(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.near.iter().flat_map(|near| &near.0)
+        self.near.iter().flat_map(|near| &near.lines)
     }
 
     /// Bytes that it takes, with its place in a map that is half full.
@@ -422,6 +441,7 @@ impl SeenLines {
             + sites.sum::<usize>()
             + below.sum::<usize>()
             + self.gpus.len() * (size_of::<Vec<u8>>() + GPU_TEXT_BYTES)
+            + RANK_BYTES * self.named_ranks().count()
             + self.traceback.as_ref().map_or(0, |one| one.bytes())
             + self
                 .near_lines()
@@ -441,7 +461,8 @@ impl SeenLines {
             // The exception of a worker is below the line that passes it on.
             self.first = line.place;
             self.sample = sample(line.text, line.at, line.sample_max);
-            (self.traceback, self.near) = (line.traceback(), line.near());
+            self.traceback = line.traceback();
+            self.replace_near(line.near());
         }
         // A thread reads its blocks, and their lines, in order.
         self.last = line.place;
@@ -450,6 +471,7 @@ impl SeenLines {
         if let Some(gpu) = line.gpu() {
             add_value(&mut self.gpus, gpu);
         }
+        self.ranks(line.named_rank());
         let kept = self.add_below(line.below());
         self.site(line.site) + kept
     }
@@ -486,6 +508,28 @@ impl SeenLines {
         0
     }
 
+    /// Adds ranks that lines name.
+    fn ranks(&mut self, ranks: impl IntoIterator<Item = u32>) {
+        for rank in ranks {
+            let near = self.near.get_or_insert_default();
+            if near.ranks.len() < RANKS_MAX {
+                near.ranks.insert(rank);
+            }
+        }
+    }
+
+    /// The lines beside a line that is now the first.
+    fn replace_near(&mut self, near: Option<Box<NearLines>>) {
+        let before = std::mem::replace(&mut self.near, near);
+        self.ranks(before.into_iter().flat_map(|near| near.ranks));
+    }
+
+    /// The ranks that the lines name.
+    pub(super) fn named_ranks(&self) -> impl Iterator<Item = u32> {
+        let near = self.near.iter();
+        near.flat_map(|near| near.ranks.iter().copied())
+    }
+
     pub(super) fn times(&mut self, first: Option<i64>, last: Option<i64>) {
         self.first_us = [self.first_us, first].into_iter().flatten().min();
         self.last_us = [self.last_us, last].into_iter().flatten().max();
@@ -513,8 +557,12 @@ impl SeenLines {
         self.count += other.count;
         if other.first < self.first {
             (self.first, self.sample) = (other.first, other.sample);
-            (self.traceback, self.near) = (other.traceback, other.near);
+            self.traceback = other.traceback;
+            self.replace_near(other.near);
             self.first_line_us = other.first_line_us;
+        } else {
+            let ranks = other.near.map(|near| near.ranks);
+            self.ranks(ranks.into_iter().flatten());
         }
         self.last = self.last.max(other.last);
         for gpu in other.gpus {

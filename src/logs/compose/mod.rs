@@ -551,6 +551,7 @@ impl Compose<'_> {
             after: None,
         };
         let finding = names::with_gpus(finding, seen().flat_map(|seen| &seen.gpus));
+        let finding = names::with_ranks(finding, seen().flat_map(SeenLines::named_ranks));
         let finding = self.with_below(finding, signature, seen().flat_map(|seen| &seen.below));
         if !signature.severity.is_finding() || signature.file.is_some() {
             return finding;

@@ -369,6 +369,34 @@ fn name_gpu(finding: &mut SignatureFinding) {
     finding.meaning = format!("{}; {added}", finding.meaning);
 }
 
+/// Ranks that are named of the lines of one process.
+const RANKS_NAMED: usize = 16;
+
+/// The finding with the ranks that lines name, if nothing else tells whose each is.
+pub(super) fn with_ranks(
+    mut finding: SignatureFinding,
+    ranks: impl Iterator<Item = u32>,
+) -> SignatureFinding {
+    let ranks: BTreeSet<u32> = ranks.collect();
+    let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    let is_told = |rank: &String| {
+        let mut numbers = finding.meaning.split(|letter| !is_digit(letter));
+        numbers.any(|number| number == rank)
+    };
+    if of_one_file(&finding)
+        && (2..=RANKS_NAMED).contains(&ranks.len())
+        && !ranks.iter().all(is_told)
+    {
+        finding.meaning = format!(
+            "{}; its lines name rank {}",
+            finding.meaning,
+            ranks.join(", ")
+        );
+    }
+    finding
+}
+
 /// The finding with the GPUs that its lines are about, if these are several.
 pub(super) fn with_gpus<'a>(
     mut finding: SignatureFinding,
@@ -402,6 +430,7 @@ mod tests {
             "the GPU is at 0000:b3:00",
             "the GPUs are at 0000:b3:00, 0000:dc:00",
             "the GPU is GPU6",
+            "its lines name rank 8, 9",
         ] {
             assert!(chinese(text).is_some(), "add to chinese-logs.toml: {text}");
         }
