@@ -22,8 +22,14 @@ static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 /// Calls of a library's interface.
-static INTERFACE: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"^(?:P?MPI_|nccl[A-Z]|cu(?:da)?[A-Z])"));
+static INTERFACE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"^(?:P?MPI_|ompi_mpi_(?:init|finalize|abort)$|nccl[A-Z]|cu(?:da)?[A-Z])")
+});
+
+/// A frame that has no more than its library, and libraries of the system, which the handling of a signal passes.
+static NAMELESS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?:^|[\s\]/])(?P<library>lib[\w+-]+\.so[\w.]*)\(\+0x[0-9a-f]+\)"));
+const OF_SYSTEM: [&str; 5] = ["libc.", "libpthread.", "libm.", "libdl.", "libgcc_s."];
 
 /// Functions of one transport of UCX or of NCCL: `uct_tcp_ep_am_bcopy`, `shmSendConnect`.
 static TRANSPORT: LazyLock<Regex> = LazyLock::new(|| {
@@ -35,13 +41,16 @@ static TRANSPORT: LazyLock<Regex> = LazyLock::new(|| {
 /// Whether a line is a frame with a name.
 pub(super) fn is_frame(line: &[u8]) -> bool {
     let may_be = line.starts_with(b"- ") || memchr::memmem::find(line, b"0x").is_some();
-    may_be && FRAME.is_match(line)
+    may_be && (FRAME.is_match(line) || NAMELESS.is_match(line))
 }
 
 /// Where native code crashed, the transport that it was in, and the call that led there: `NBC_Progress
 /// (libmpi.so.40)`.
 pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Vec<String> {
-    let frames: Vec<(String, String)> = lines.filter_map(|line| frame(line)).collect();
+    let frames: Vec<(String, String)> = lines
+        .filter_map(|line| frame(line).or_else(|| nameless(line)))
+        .collect();
+    let frames = without_nameless(frames);
     let first = |names: &Regex| {
         frames
             .iter()
@@ -58,6 +67,27 @@ pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Vec<String> 
         library => format!("{function} ({library})"),
     };
     told.into_iter().map(name).collect()
+}
+
+/// The frames with names, behind the innermost one if that has none and is of another library.
+fn without_nameless(frames: Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut with_name = frames
+        .iter()
+        .filter(|(function, _)| !function.contains(".so"));
+    let named = with_name.next().map(|(_, of)| of.clone());
+    let frames = frames.into_iter().enumerate();
+    let is_told = |(number, (function, _)): &(usize, (String, String))| {
+        !function.contains(".so")
+            || *number == 0 && named.as_ref().is_some_and(|named| named != function)
+    };
+    frames.filter(is_told).map(|(_, frame)| frame).collect()
+}
+
+/// The library of a frame without a name.
+fn nameless(line: &[u8]) -> Option<(String, String)> {
+    let library = super::compose::shown(&NAMELESS.captures(line)?["library"]);
+    let is_of_system = OF_SYSTEM.iter().any(|name| library.starts_with(name));
+    (!is_of_system).then_some((library, String::new()))
 }
 
 /// The function and the library of a frame, unless it is of a signal.

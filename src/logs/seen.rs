@@ -133,7 +133,7 @@ const NEAR_BYTES: usize = 240;
 const OPENED_LINES: usize = 8;
 
 /// The same of the stack of a crash, and bytes behind its line that are searched for it.
-const STACK_LINES: usize = 16;
+const STACK_LINES: usize = 24;
 const STACK_WITHIN: usize = 8192;
 
 /// The process in front of a line of Open MPI, `[node-a:71] `, or nothing.
@@ -203,6 +203,10 @@ impl Around<'_> {
         let after = &after[..after.len().min(STACK_WITHIN)];
         let lines = after.split(|byte| *byte == b'\n');
         let lines = lines.filter(|line| !line.trim_ascii().is_empty() && line.starts_with(process));
+        // UCX writes the source of an assertion before its stack.
+        let is_above = |line: &&[u8]| !line.starts_with(b"==== backtrace");
+        let has_head = lines.clone().take(STACK_LINES).any(|line| !is_above(&line));
+        let lines = lines.skip_while(|line| has_head && is_above(line));
         lines
             .take(STACK_LINES)
             .map(|line| cut(line.trim_ascii_end(), NEAR_BYTES))
@@ -312,6 +316,7 @@ pub(super) fn crashes(line: &[u8]) -> bool {
             "Bus error",
             "SIGABRT",
             "Signal: Abort",
+            "  Assertion `",
         ])
     });
     WORDS.is_in(line)

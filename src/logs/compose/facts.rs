@@ -48,7 +48,7 @@ static OF_ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         format!(r"(?i-u:\b(?P<value>{})\b)(?: ?[\[(]\d+[\])])?", crate::reasons::words_of_system()),
         r"\breturned (?P<value>\d+)\b|\b(?:RC|rc|ret(?:code)?|errno|vendor err|vend)[:= ]+-?(?P<value2>(?:0x)?[0-9a-f]+)\b|\bUnknown error (?P<value3>-?\d+)".to_owned(),
         r"\b\w+\(\) failed: (?P<value>[A-Z][a-z]+(?: [A-Za-z]+){0,5})".to_owned(),
-        r"\bport (?P<value>\d{2,5})\b".to_owned(),
+        r"\bport (?P<value>\d{2,5})\b|\boccurred in (?P<value2>MPI_\w+)".to_owned(),
         r"\bError: (?:(?P<value>\d+)\b|(?P<value2>[A-Z][a-z]+(?: [A-Za-z]+){1,8})\.)".to_owned(),
         r"\bafter (?P<value>\d+) (?:attempts|retries)\b|\bretry count \((?P<value2>\d+)\)|\bfamily (?P<value3>\d+)\b".to_owned(),
         r"\bpid='?(?P<value>\d+)'?, name=[^,\s]+|\baddress \(?(?P<value2>0x[0-9a-f]+|nil)\b|\bwqe\[\d+\]: (?P<value3>\w+)".to_owned(),
@@ -264,7 +264,15 @@ fn thread(line: &[u8]) -> Option<&[u8]> {
 fn of_line(line: &[u8], meaning: &str, found: &mut Vec<String>) {
     let own = thread(line).unwrap_or_default();
     for kind in FACTS.iter() {
-        let facts = kind.find_iter(line).map(|one| one.as_bytes());
+        // A version in a path has the form of an address.
+        let is_of_path = |at: usize| {
+            let before = line.get(..at).unwrap_or_default();
+            before.ends_with(b"/") && !before.ends_with(b"//")
+        };
+        let facts = kind.find_iter(line);
+        let facts =
+            facts.filter(|one| !(one.as_bytes()[0].is_ascii_digit() && is_of_path(one.start())));
+        let facts = facts.map(|one| one.as_bytes());
         // A source or an address within the header is of who speaks.
         let facts = facts.filter(|one| memchr::memmem::find(own, one).is_none());
         for fact in facts.take(OF_KIND_MAX) {
@@ -289,7 +297,7 @@ fn of_error(line: &[u8], meaning: &str, found: &mut Vec<String>) {
         let Some(value) = value.map(|value| super::shown(value.as_bytes())) else {
             continue;
         };
-        let fact = if value.starts_with('/') {
+        let fact = if value.starts_with('/') || value.starts_with("MPI_") {
             value.clone()
         } else {
             super::shown(&one[0])
