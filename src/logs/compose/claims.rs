@@ -4,9 +4,9 @@
 use super::ranking::is_later;
 use super::{Compose, shown};
 use crate::catalogue::Values;
-use crate::claims::RankOfJob;
+use crate::claims::{RankOfComm, RankOfJob};
 use crate::reasons::NO_KERNEL;
-use crate::report::{LinePlace, SignatureFinding};
+use crate::report::{LinePlace, SignatureFinding, UNFINISHED_NCCL_INIT};
 use crate::seen::Place;
 use crate::signature::{Role, Severity};
 use crate::tally::Speaker;
@@ -155,7 +155,50 @@ impl Compose<'_> {
     }
 }
 
+/// Communicators that are named where ranks begin different ones.
+const IDS_NAMED: usize = 4;
+const OTHER_IDS: &str = "the ranks have different ids of the communicator, so they wait for each other in different places: a process group was made again on some ranks only, or a rank read the id of an earlier one";
+const COMPARE_IDS: &str = "let all ranks destroy and make the process group together, with a prefix of its own in the store; compare the ids in the lines `Init START` of all ranks";
+
 impl Compose<'_> {
+    /// Names the ids where the log ends while all its processes, which are all ranks of one job, make communicators
+    /// with different ids.
+    pub(super) fn tell_of_other_ids(&self, findings: &mut [SignatureFinding]) {
+        let mut last = BTreeMap::<u32, (Place, RankOfComm)>::new();
+        for (of, place, _) in self.tally.claims.gpus() {
+            let known = last.entry(of.speaker).or_insert((place, of));
+            *known = (*known).max((place, of));
+        }
+        let is_open = |(place, of): &&(Place, RankOfComm)| {
+            let done = self.tally.members.get(&(of.speaker, of.comm_id));
+            done.is_none_or(|(done, _)| done < place)
+        };
+        let open: Vec<RankOfComm> = last.values().filter(is_open).map(|(_, of)| *of).collect();
+        let mut ids = BTreeMap::<u64, BTreeSet<u32>>::new();
+        for of in &open {
+            ids.entry(of.comm_id).or_default().insert(of.rank);
+        }
+        let ranks: BTreeSet<u32> = open.iter().map(|of| of.rank).collect();
+        let all = open.first().map_or(0, |of| of.ranks);
+        let is_whole = open.len() == last.len()
+            && open.len() == all as usize
+            && ranks.len() == open.len()
+            && open.iter().all(|of| of.ranks == all);
+        let is_its = |one: &&mut SignatureFinding| one.signature == UNFINISHED_NCCL_INIT;
+        let Some(finding) = findings.iter_mut().find(is_its) else {
+            return;
+        };
+        if !is_whole || !(2..=IDS_NAMED).contains(&ids.len()) {
+            return;
+        }
+        for (id, ranks) in ids {
+            let ranks = list(ranks.into_iter());
+            finding.meaning = format!("{}; rank {ranks} begins with id {id:#x}", finding.meaning);
+        }
+        finding.causes.insert(0, OTHER_IDS.to_owned());
+        finding.next_step = Some(COMPARE_IDS.to_owned());
+    }
+
     /// Processes of nccl-tests on several hosts whose communicators all have one rank: nothing is sent between them.
     pub(super) fn ranks_alone(&self) -> Option<SignatureFinding> {
         let complete = self.tally.members.iter();
