@@ -134,7 +134,8 @@ impl<'a> Search<'a> {
             if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1 + more);
             }
-            let goes_on = line.trim_ascii_end().ends_with(b":") && says_error(parsed, line);
+            let goes_on = line.trim_ascii_end().ends_with(b":") && says_error(parsed, line)
+                || super::compose::is_open_message(line);
             let next = self.lines.get(number + 1);
             if goes_on && next.is_some_and(|next| next.starts_with(b" ")) {
                 self.mark(number + 1, 1);

@@ -347,7 +347,8 @@ fn two_call_sites_of_one_file_are_not_two_builds() {
 
 #[test]
 fn retries_before_a_failure_are_not_called_harmless() {
-    let retry = "node-a:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n";
+    let retry = "node-a:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n\
+                 node-a:1:1 [0] NCCL INFO Connected all rings\n";
     assert_eq!(
         names(&read(retry.as_bytes()).benign),
         ["tcpx-connect-retrying"]

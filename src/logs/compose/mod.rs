@@ -25,7 +25,7 @@ use super::networks::{Proof, kind};
 use super::reasons::Telling;
 use super::report::{
     CollectiveWait, LinePlace, LogReport, PollRate, Setting, SignatureFinding, UNKNOWN_WARNING,
-    UnknownWarning,
+    UnknownWarning, WAITS_AT_END,
 };
 use super::seen::{Place, SAMPLE_BYTES, SeenLines, SeenShape};
 use super::signature::{Fact, Need, Phase, Role, Severity, Signature};
@@ -98,6 +98,8 @@ fn shown_whole(text: &[u8]) -> String {
 const NICS_USED: &str = "nccl-ib-used";
 /// NCCL's line on the interfaces of its sockets.
 const SOCKETS_USED: &str = "nccl-socket-fallback";
+/// PyTorch's exception on a call of NCCL.
+const NCCL_ERROR: &str = "nccl-error-text";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
@@ -270,6 +272,16 @@ impl Compose<'_> {
         promote(&mut report.findings, |place| self.has_ended(place));
         self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);
+        tell_of_last_error(&mut report.findings);
+        tell_of_neighbors(report);
+        // What a log ends with is not harmless where it is a finding.
+        let findings = &report.findings;
+        let is_told = |one: &SignatureFinding| {
+            let is_its =
+                |wait: &SignatureFinding| wait.signature == WAITS_AT_END && wait.last == one.last;
+            findings.iter().any(is_its)
+        };
+        report.benign.retain(|one| !is_told(one));
         super::promises::keep(report);
         let all = [&mut report.findings, &mut report.seen, &mut report.benign];
         all.into_iter().flatten().for_each(shorten);
@@ -569,6 +581,13 @@ impl Compose<'_> {
                 .and_then(|seen| seen.traceback.as_deref())
                 .or(Some(frames)),
             frames => frames,
+        };
+        let finding = match first.and_then(goes_on_indented) {
+            Some(rest) => SignatureFinding {
+                meaning: format!("{} {rest}", finding.meaning),
+                ..finding
+            },
+            None => finding,
         };
         let finding = match frames.and_then(|frames| frames.rest()) {
             Some(rest) => SignatureFinding {
@@ -1018,6 +1037,21 @@ fn goes_on_below<'a>(line: &str, after: Option<&'a str>) -> Option<&'a str> {
     (after.starts_with(' ') && !is_frame && !text.is_empty()).then_some(text)
 }
 
+/// Whether a line is the message of an exception of C++ that ends in mid-sentence: programs break long messages.
+pub(super) fn is_open_message(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"what():")
+        && line.last().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+/// The line below such a message, which goes on in it.
+fn goes_on_indented(seen: &SeenLines) -> Option<String> {
+    let mut near = seen.near_lines();
+    let below = near.next().filter(|_| is_open_message(&seen.sample))?;
+    let text = shown(below);
+    let is_text = text.starts_with(|letter: char| letter.is_ascii_alphabetic());
+    (below.starts_with(b"    ") && is_text && !crate::native_stack::is_frame(below)).then_some(text)
+}
+
 /// The line of NCCL right beside a line that quotes it, which has the header; otherwise that line.
 fn with_header<'a>(
     first: &'a SeenLines,
@@ -1060,6 +1094,74 @@ pub(super) fn headline(line: &str) -> String {
     match text.char_indices().nth(HEADLINE_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
+    }
+}
+
+/// Lines between an exception on a call of NCCL and the error that PyTorch quotes below it.
+const LAST_ERROR_LINES: u64 = 5;
+/// Whose the exception is, and its places, in its sentence.
+const OF_EXCEPTION: [&str; 4] = [
+    "it is of process ",
+    "raised at ",
+    "the program's own code calls it at ",
+    "the script calls it at ",
+];
+
+/// Tells the places of an exception on a call of NCCL where the error that PyTorch quotes below it is the first
+/// finding.
+fn tell_of_last_error(findings: &mut [SignatureFinding]) {
+    let [first, others @ ..] = findings else {
+        return;
+    };
+    let is_above = |one: &&SignatureFinding| {
+        let behind = first.first.line.saturating_sub(one.first.line);
+        one.signature == NCCL_ERROR
+            && one.first.file == first.first.file
+            && (1..=LAST_ERROR_LINES).contains(&behind)
+    };
+    let Some(exception) = others.iter().find(is_above) else {
+        return;
+    };
+    let parts = exception.meaning.split("; ");
+    for part in parts.filter(|part| OF_EXCEPTION.iter().any(|of| part.starts_with(of))) {
+        if !first.meaning.contains(part) {
+            first.meaning = format!("{}; {part}", first.meaning);
+        }
+    }
+}
+
+/// Lines between the first finding and an error that its sentence quotes.
+const NEIGHBOR_LINES: u64 = 12;
+/// Shortest text of an error that is quoted beside another one.
+const NEIGHBOR_MIN: usize = 20;
+
+/// Quotes in the first finding, if it only passes on what a program says, the nearest error beside it that no signature
+/// explains and that names something: an expert reads such lines together.
+fn tell_of_neighbors(report: &mut LogReport) {
+    let Some(first) = report.findings.first() else {
+        return;
+    };
+    if first.role != Role::General {
+        return;
+    }
+    let is_beside = |one: &&UnknownWarning| {
+        let text = headline(&one.sample);
+        one.first.file == first.first.file
+            && one.first.line != first.first.line
+            && one.first.line.abs_diff(first.first.line) <= NEIGHBOR_LINES
+            && !one.is_harmless()
+            && text.len() >= NEIGHBOR_MIN
+            && !first.meaning.contains(&text)
+            && text.bytes().any(|byte| byte.is_ascii_digit())
+            && !text.ends_with(':')
+            && crate::reasons::tells_error(&text)
+    };
+    let beside = report.unknown.iter().filter(is_beside);
+    let nearest = beside.min_by_key(|one| one.first.line.abs_diff(first.first.line));
+    let text = nearest.map(|one| headline(&one.sample));
+    if let Some((first, text)) = report.findings.first_mut().zip(text) {
+        let text = crate::reasons::BESIDE.replace("{word}", &text);
+        first.meaning = format!("{}; {text}", first.meaning);
     }
 }
 

@@ -20,7 +20,7 @@ mod vague;
 pub(super) use codes::words_of_system;
 pub(super) use exact::NO_KERNEL;
 pub(super) use frames::explain_traceback;
-pub(super) use own_words::{NO_MORE, tell_of_beside, tell_own_words};
+pub(super) use own_words::{BESIDE, NO_MORE, tell_of_beside, tell_own_words, tells_error};
 
 use crate::report::{STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING, WAITS_AT_END};
 use crate::signature::{Role, Signature};

@@ -16,12 +16,17 @@ pub(super) const OWN_WORDS: &str =
 pub(crate) const NO_MORE: &str = "; the log gives no further reason";
 
 /// The line beside an error that tells why, in its first sentence.
-pub(super) const BESIDE: &str = "beside it the log says: {word}";
+pub(crate) const BESIDE: &str = "beside it the log says: {word}";
 /// Shortest word with a digit, such as an address or a port, by which two lines are about one thing.
 const SHARED_MIN: usize = 5;
 
 /// Pieces of a line that states an error.
 const ERRORS: [&str; 6] = ["rror", "ailed", "annot", "nable to", "efused", "WARN"];
+
+/// Whether a line states an error.
+pub(crate) fn tells_error(line: &str) -> bool {
+    ERRORS.iter().any(|word| line.contains(word))
+}
 
 /// Gives an error whose words tell little the cause of a line beside it that states an error about the same thing.
 pub(crate) fn tell_of_beside(
