@@ -44,7 +44,7 @@ static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
 
 /// What mpirun writes of the process whose signal it noticed.
 static NOTICED: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on signal")
+    regex(r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\b")
 });
 
 /// What a finding on an exception says of its place.
@@ -59,6 +59,8 @@ const RAISED_EXIT: &str = "with exit code 1";
 const TASK_EXIT: &str = "srun-exit";
 const ABORT: &str = "mpi-abort";
 const NOTICED_EXIT: &str = "mpi-noticed-exit";
+const KILLED_BY_KERNEL: &str = "slurm-oom";
+const ILLEGAL: &str = "illegal-instruction";
 const DIED_OF_SIGNAL: &str = "rank-died-signal";
 /// Two lines of PyTorch on one watchdog; the second has the time.
 const HEARTBEAT: &str = "heartbeat-timeout";
@@ -246,9 +248,11 @@ fn name_noticed(findings: &mut [SignatureFinding]) {
     };
     let place = findings[noticed.at].first.clone();
     let crash = findings.iter_mut().find(|one| {
-        crate::seen::crashes(one.sample.as_bytes())
+        // Slurm tells of the kernel's kill when the step has ended.
+        let is_killed = one.signature == KILLED_BY_KERNEL;
+        let crashed = crate::seen::crashes(one.sample.as_bytes()) || one.signature == ILLEGAL;
+        (is_killed || crashed && is_later(&place, &one.first))
             && one.first.file == place.file
-            && is_later(&place, &one.first)
             && one.role != Role::Consequence
     });
     if let Some(crash) = crash.filter(|one| !RANK.is_match(one.meaning.as_bytes())) {
