@@ -149,7 +149,7 @@ impl Traceback {
             writes: writes.flatten(),
             outer: outer(above).or_else(|| passed_on(below)),
             worker: worker(above),
-            rest: rest(text, below),
+            rest: rest(text, below).or_else(|| more(text, below)),
         }
     }
 
@@ -453,6 +453,63 @@ fn rest(text: &[u8], below: &[u8]) -> Option<Vec<u8>> {
     let mut lines = lines.take_while(|line| !is_frame(line));
     let line = lines.find(|line| is_rest(line))?;
     Some(cut(line.trim_ascii(), PART_BYTES))
+}
+
+/// Lines of one message that are searched for more than its first line says, and that are kept; least and most bytes
+/// of a line and of all.
+pub(super) const MORE_LINES: usize = 5;
+const MORE_KEPT: usize = 2;
+const MORE_MIN: usize = 20;
+const MORE_BYTES: usize = 300;
+
+/// What stands in front of an exception in its line, if a launcher or a logger writes it in front of each line.
+fn in_front(text: &[u8]) -> Option<&[u8]> {
+    let ends = ["Error: ", "Exception: "].iter();
+    let mut ends = ends.filter_map(|word| memchr::memmem::find(text, word.as_bytes()));
+    let end = ends.next()?;
+    let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"._".contains(byte);
+    let size = text[..end].iter().rev().take_while(is_of_name).count();
+    let prefix = &text[..end - size];
+    let is_prefix = matches!(prefix.first(), Some(b'[' | b'(' | b'\x1b'));
+    is_prefix.then_some(prefix)
+}
+
+/// Whether a line goes on in the message of an exception: it has the same in front, and begins nothing else.
+pub(super) fn is_more(exception: &[u8], line: &[u8]) -> bool {
+    let text = in_front(exception).and_then(|prefix| line.strip_prefix(prefix));
+    let Some(text) = text.map(<[u8]>::trim_ascii) else {
+        return false;
+    };
+    let begins_other = |words: &[u8]| memchr::memmem::find(text, words).is_some();
+    let others: [&[u8]; 4] = [
+        b"raceback (most",
+        b"above exception",
+        b"raceBack (most",
+        b"Inner Error!",
+    ];
+    let is_advice = [&b"Set "[..], b"For ", b"You "];
+    text.len() >= MORE_MIN
+        && !is_advice.iter().any(|word| text.starts_with(word))
+        && text.iter().any(u8::is_ascii_digit)
+        && !is_frame(text)
+        && !LAST_LINE.is_match(text)
+        && !others.into_iter().any(begins_other)
+        && super::shape::record_at(text, text.len())
+            .0
+            .level()
+            .is_none()
+}
+
+/// The lines of the message of an exception below its first, where each has the launcher's or the logger's prefix.
+fn more(text: &[u8], below: &[u8]) -> Option<Vec<u8>> {
+    let prefix = in_front(text)?;
+    let lines = below.split(|byte| *byte == b'\n').take(MORE_LINES);
+    let lines = lines.filter(|line| is_more(text, line));
+    let lines: Vec<&[u8]> = lines
+        .take(MORE_KEPT)
+        .map(|line| line[prefix.len()..].trim_ascii())
+        .collect();
+    (!lines.is_empty()).then(|| cut(&lines.join(&b' '), MORE_BYTES))
 }
 
 /// Whether the message of a line goes on in the next: it ends with a colon, or counts errors.

@@ -589,9 +589,16 @@ impl Compose<'_> {
             },
             None => finding,
         };
-        let finding = match frames.and_then(|frames| frames.rest()) {
+        // A signature that reads the lines below has told them.
+        let rest = frames.and_then(|frames| frames.rest());
+        let finding = match rest.filter(|_| signature.below.is_none()) {
             Some(rest) => SignatureFinding {
-                meaning: format!("{} {rest}", finding.meaning),
+                meaning: if signature.meaning.contains("{error}") {
+                    format!("{} {rest}", finding.meaning)
+                } else {
+                    let said = crate::reasons::BESIDE.replace("{word}", &rest);
+                    format!("{}; {said}", finding.meaning)
+                },
                 after: Some(rest),
                 ..finding
             },
