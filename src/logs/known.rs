@@ -20,8 +20,8 @@ use super::seen::{Around, Place};
 use super::shape;
 use super::signature::Fact;
 use super::traceback::{
-    MORE_LINES, SOURCE_MAX, is_before_writing, is_count_of_zero, is_frame, is_more, is_of_actor,
-    is_rest, is_source,
+    MORE_LINES, SOURCE_MAX, in_front, is_before_writing, is_count_of_zero, is_frame, is_more,
+    is_of_actor, is_rest, is_source,
 };
 use std::io::{self, Cursor, Read};
 
@@ -141,7 +141,8 @@ impl<'a> Search<'a> {
             if goes_on && next.is_some_and(|next| next.starts_with(b" ")) {
                 self.mark(number + 1, 1);
             }
-            let below = self.lines.iter().skip(number + 1).take(MORE_LINES);
+            let below = self.lines.iter().skip(number + 1);
+            let below = below.take(in_front(line).map_or(0, |_| MORE_LINES));
             let more: Vec<usize> = (number + 1..)
                 .zip(below)
                 .filter(|(_, next)| is_more(line, next))

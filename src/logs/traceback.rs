@@ -463,7 +463,7 @@ const MORE_MIN: usize = 20;
 const MORE_BYTES: usize = 300;
 
 /// What stands in front of an exception in its line, if a launcher or a logger writes it in front of each line.
-fn in_front(text: &[u8]) -> Option<&[u8]> {
+pub(super) fn in_front(text: &[u8]) -> Option<&[u8]> {
     let ends = ["Error: ", "Exception: "].iter();
     let mut ends = ends.filter_map(|word| memchr::memmem::find(text, word.as_bytes()));
     let end = ends.next()?;
