@@ -116,7 +116,7 @@
 //! | 136 | 4 | device, -1 where unknown |
 //! | 140 | 4 | role, [`Role`] |
 //! | 144 | 4 | channel, the engine's number for it, `u32::MAX` where none |
-//! | 148 | 4 | reserved |
+//! | 148 | 4 | thread that made the last change or noted poll: its kernel id in bits 0..24, a tag of it in 24..32; 0 unknown |
 //! | 152 | 8 | opened |
 //! | 160 | 8 | closed, 0 while open |
 //! | 168 | 8 | null_requests, posts that returned 0 and null: "call again" |
@@ -236,6 +236,8 @@ pub const DEVICES: usize = 32;
 pub(crate) const ERROR_KINDS: usize = 10;
 /// Value of `channel` if no engine numbered the slot.
 pub(crate) const NO_CHANNEL: u32 = u32::MAX;
+/// Bits of a slot's `thread` that hold the id: Linux gives out none above 2^22.
+pub(crate) const THREAD_ID_BITS: u32 = 24;
 /// Bytes of the header about a `connect` that has given no comm.
 pub(crate) const CONNECT_BYTES: usize = 64;
 /// Suffix of recorder file names, `NAME-PID-START.tcpxrec`.
@@ -367,6 +369,7 @@ pub mod channel {
     pub const DEVICE: usize = 136;
     pub const ROLE: usize = 140;
     pub(crate) const CHANNEL: usize = 144;
+    pub(crate) const THREAD: usize = 148;
     pub(crate) const OPENED_NS: usize = 152;
     pub(crate) const CLOSED_NS: usize = 160;
     pub(crate) const NULL_REQUESTS: usize = 168;

@@ -154,7 +154,7 @@ impl crate::in_file::InFile for Place {
 /// Eight bits that usually differ between two threads: a hash of the thread pointer, which is
 /// at least a page away from any other thread's.
 #[inline]
-fn thread_tag() -> u8 {
+pub(crate) fn thread_tag() -> u8 {
     let pointer = super::thread::pointer() as u64;
     ((pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

@@ -77,6 +77,8 @@ pub struct ChannelSample {
     pub bytes_done: u64,
     /// Time of the last event other than an error or an unfinished `test`.
     pub last_change_ns: u64,
+    /// Kernel id of the thread that last changed a request or polled, in the writer's pid namespace.
+    pub thread: Option<u32>,
     /// The last stretch of polls; `None` before [`format::TESTS_PER_NOTE`] tests that were not
     /// done.
     pub polls: Option<Polls>,
@@ -315,6 +317,8 @@ impl ChannelSample {
             bytes_posted: slot.u64(channel::BYTES_POSTED),
             bytes_done: slot.u64(channel::BYTES_DONE),
             last_change_ns: slot.u64(channel::LAST_CHANGE_NS),
+            thread: Some(slot.u32(channel::THREAD) & ((1 << format::THREAD_ID_BITS) - 1))
+                .filter(|id| *id != 0),
             polls: Polls::decode(&slot, tests),
             in_call: last_call.filter(|_| inside).map(|call| InCall {
                 call,

@@ -2,7 +2,8 @@
 //!
 //! One thread at a time drives a comm, so one thread at a time writes a slot. Every counter is
 //! updated with a plain load and store; a caller that breaks the plugin's threading rule loses
-//! counts but is memory-safe. No function here waits, allocates, enters the kernel or panics.
+//! counts but is memory-safe. No function here waits, allocates or panics, and none enters the kernel
+//! but to ask for the id of a thread that was not the last to drive the comm.
 //! Stores that readers must see in order use release ordering, which is free on x86-64.
 //!
 //! Not here: reading a clock. The caller reads it once per state change, and for one of 256
@@ -16,7 +17,8 @@ use super::format::{
     self, BUCKETS, Call, ERROR_KINDS, NO_CHANNEL, OperationKind, POSTS, Role, bucket_of, channel,
     error_kind, life,
 };
-use super::ring::{Note, Place};
+use super::ring::{Note, Place, thread_tag};
+use super::thread;
 #[cfg(not(all(test, loom)))]
 use std::mem::{offset_of, size_of};
 
@@ -46,7 +48,7 @@ pub struct Slot {
     device: AtomicI32,
     role: AtomicU32,
     channel: AtomicU32,
-    reserved_identity: AtomicU32,
+    thread: AtomicU32,
     opened_ns: AtomicU64,
     closed_ns: AtomicU64,
     null_requests: AtomicU64,
@@ -137,6 +139,7 @@ impl Slot {
 
     #[cold]
     fn note_polls(&self, now_ns: u64) {
+        self.note_thread();
         let tests = self.tests.load(Relaxed);
         if self.polls_from_ns.load(Relaxed) <= self.last_change_ns.load(Relaxed) {
             self.polls_from_tests.store(tests, Relaxed);
@@ -357,7 +360,18 @@ impl Slot {
     fn changed(&self, now_ns: u64) -> u64 {
         let now_ns = now_ns.max(self.last_change_ns.load(Relaxed));
         self.last_change_ns.store(now_ns, Relaxed);
+        self.note_thread();
         now_ns
+    }
+
+    /// Notes the calling thread, whose id the kernel is asked for if its tag is another than the noted one.
+    #[inline]
+    fn note_thread(&self) {
+        let tag = u32::from(thread_tag()) << format::THREAD_ID_BITS;
+        let noted = self.thread.load(Relaxed);
+        if noted == 0 || noted >> format::THREAD_ID_BITS != tag >> format::THREAD_ID_BITS {
+            self.thread.store(tag | thread::id(), Relaxed);
+        }
     }
 
     /// Opens the slot for a comm. It must be free, or cleared by `rewrite`.
@@ -468,6 +482,7 @@ impl Slot {
         self.device.store(0, Relaxed);
         self.role.store(0, Relaxed);
         self.channel.store(0, Relaxed);
+        self.thread.store(0, Relaxed);
     }
 }
 
@@ -496,7 +511,7 @@ macro_rules! stands_at {
             assert!(size_of::<Slot>() == format::SLOT_BYTES);
             $(assert!(offset_of!(Slot, $field) == channel::$at);)*
             // Every field is listed, which only loom's model needs.
-            let _: fn(&Slot) = |Slot { $($field: _,)* reserved_identity: _ }| {};
+            let _: fn(&Slot) = |Slot { $($field: _,)* }| {};
         };
 
         #[cfg(all(test, any(loom, miri)))]
@@ -507,7 +522,6 @@ macro_rules! stands_at {
             fn zeroed() -> Self {
                 Self {
                     $($field: crate::in_file::InFile::zeroed(),)*
-                    reserved_identity: crate::in_file::InFile::zeroed(),
                 }
             }
 
@@ -539,6 +553,7 @@ stands_at! {
     device DEVICE,
     role ROLE,
     channel CHANNEL,
+    thread THREAD,
     opened_ns OPENED_NS,
     closed_ns CLOSED_NS,
     null_requests NULL_REQUESTS,

@@ -37,7 +37,14 @@ pub(crate) fn pointer() -> usize {
 }
 
 /// Kernel thread id of this thread.
+#[cfg(not(miri))]
 pub(crate) fn id() -> u32 {
     // SAFETY: always succeeds, touches no memory.
     unsafe { libc::gettid() as u32 }
+}
+
+/// Miri's kernel has only the process.
+#[cfg(miri)]
+pub(crate) fn id() -> u32 {
+    std::process::id()
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use tcpx_recorder::format::{CAPACITY_MAX, Call, EventKind, Role};
+use tcpx_recorder::format::{CAPACITY_MAX, Call, EventKind, Role, TESTS_PER_NOTE};
 use tcpx_recorder::{
     Address, Addresses, CreateError, Device, Events, Key, Liveness, LogLine, LogLines, Note,
     Opening, Options, Reader, Recorder, Snapshot, State, list,
@@ -151,6 +151,27 @@ fn a_channel_has_the_engines_number_and_counts_unpacks() {
         (sample.channel, sample.unpacked, sample.device),
         (Some(9), Some(1), Some(3))
     );
+}
+
+#[test]
+fn the_thread_that_drove_a_comm_last_is_visible_to_readers() {
+    let (_parent, recorder) = recorder();
+    let key = open(&recorder, 1).unwrap();
+    let slot = recorder.slot(key).unwrap();
+    let thread = || read(&recorder).channels[0].thread.unwrap();
+    let task = |id: u32| Path::new("/proc/self/task").join(id.to_string());
+    slot.post(1, recorder.now_ns());
+    let here = thread();
+    assert!(task(here).exists());
+    std::thread::scope(|scope| {
+        let polls = scope.spawn(|| {
+            (0..TESTS_PER_NOTE).for_each(|_| slot.not_done(|| recorder.now_ns()));
+            assert!(thread() != here && task(thread()).exists());
+        });
+        polls.join().unwrap();
+    });
+    slot.finish(0, None, recorder.now_ns());
+    assert_eq!(thread(), here);
 }
 
 #[test]
