@@ -1,5 +1,5 @@
 //! How long the threads of a process waited for a CPU: without one, a process that stands still
-//! proves nothing about itself.
+//! proves nothing about itself. Of a thread that sleeps or runs beside busy ones, its own wait tells.
 //!
 //! The kernel counts per thread the time on a CPU and the time on a run queue
 //! (`/proc/PID/task/TID/schedstat`: nanoseconds, nanoseconds, slices). The second grows only when
@@ -22,13 +22,20 @@ pub fn waited_so_far(root: &Root) -> Duration {
     times.map_or(Duration::ZERO, |times| times.waited)
 }
 
-/// Sums up how long the thread of a process that waited longest for a CPU did so.
+/// Sums up how long the thread of a process that waited longest for a CPU did so, and how long
+/// single threads did.
 #[derive(Debug, Default)]
 pub struct CpuWait {
     threads: BTreeMap<u32, Seen>,
-    /// The sum since the first look at each look, oldest first.
-    sums: Vec<(Instant, Duration)>,
+    /// Waits of the thread that waited longest between any two looks.
+    longest: Sums,
+    /// Waits of the threads that were asked for, by id.
+    single: BTreeMap<u32, Sums>,
 }
+
+/// The sum since the first look at each look, oldest first.
+#[derive(Debug, Default)]
+struct Sums(Vec<(Instant, Duration)>);
 
 /// A thread at the last look.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +57,15 @@ struct Times {
 impl CpuWait {
     /// Reads the times of the process. A kernel that does not count them adds nothing.
     pub fn look(&mut self, root: &Root, pid: u32, now: Instant) {
+        self.look_at(root, pid, &[], now);
+    }
+
+    /// The same; the waits of these threads are known singly from now on.
+    pub fn look_at(&mut self, root: &Root, pid: u32, single: &[u32], now: Instant) {
+        self.single.retain(|tid, _| single.contains(tid));
+        for tid in single {
+            self.single.entry(*tid).or_default();
+        }
         let folder = format!("/proc/{pid}/task");
         let names = root.names(&folder);
         let tids = names
@@ -76,8 +92,8 @@ impl CpuWait {
         now: Instant,
         is_runnable: impl Fn(u32) -> bool,
     ) {
-        let last = self.sums.last().copied();
-        let apart = last.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(at));
+        let last = self.looked().unwrap_or(now);
+        let apart = now.saturating_duration_since(last);
         let mut longest = Duration::ZERO;
         let mut threads = BTreeMap::new();
         for (tid, times) in times {
@@ -88,31 +104,58 @@ impl CpuWait {
             if let Some(before) = self.threads.get(&tid) {
                 let waited = seen.wait_since(before, apart, is_runnable(tid));
                 longest = longest.max(waited);
+                if let Some(sums) = self.single.get_mut(&tid) {
+                    if sums.0.is_empty() {
+                        sums.add(last, Duration::ZERO);
+                    }
+                    sums.add(now, waited);
+                }
             }
             threads.insert(tid, seen);
         }
-        let sum = last.map_or(Duration::ZERO, |(_, sum)| sum) + longest;
         self.threads = threads;
-        if self.sums.len() >= SUMS_MAX {
-            let mut keep = [true, false].into_iter().cycle();
-            self.sums.retain(|_| keep.next().unwrap_or(true));
-        }
-        self.sums.push((now, sum));
+        self.longest.add(now, longest);
     }
 
     /// When the process was last looked at.
     pub fn looked(&self) -> Option<Instant> {
-        self.sums.last().map(|(at, _)| *at)
+        self.longest.0.last().map(|(at, _)| *at)
     }
 
     /// How long it waited from this moment to the last look; less if the first look came later.
     /// Between two looks it waited at a constant rate.
     pub fn since(&self, moment: Instant) -> Duration {
-        let next = self.sums.partition_point(|(at, _)| *at < moment);
-        let (Some(after), Some(last)) = (self.sums.get(next), self.sums.last()) else {
+        self.longest.since(moment)
+    }
+
+    /// The same of a single thread; `None` if it was not asked for, has ended, or was asked for
+    /// later than what is known of its process began.
+    pub fn of_thread_since(&self, tid: u32, moment: Instant) -> Option<Duration> {
+        self.threads.get(&tid)?;
+        let sums = self.single.get(&tid)?;
+        let from = |sums: &Sums| sums.0.first().map(|(at, _)| *at);
+        let begins = from(sums)?;
+        (begins <= moment || from(&self.longest) == Some(begins)).then(|| sums.since(moment))
+    }
+}
+
+impl Sums {
+    fn add(&mut self, now: Instant, waited: Duration) {
+        let sums = &mut self.0;
+        let sum = sums.last().map_or(Duration::ZERO, |(_, sum)| *sum) + waited;
+        if sums.len() >= SUMS_MAX {
+            let mut keep = [true, false].into_iter().cycle();
+            sums.retain(|_| keep.next().unwrap_or(true));
+        }
+        sums.push((now, sum));
+    }
+
+    fn since(&self, moment: Instant) -> Duration {
+        let next = self.0.partition_point(|(at, _)| *at < moment);
+        let (Some(after), Some(last)) = (self.0.get(next), self.0.last()) else {
             return Duration::ZERO;
         };
-        let before = next.checked_sub(1).map_or(after, |one| &self.sums[one]);
+        let before = next.checked_sub(1).map_or(after, |one| &self.0[one]);
         let (step, waited) = (after.0 - before.0, after.1.saturating_sub(before.1));
         let left = after.0.saturating_duration_since(moment);
         let share = left.as_secs_f64() / step.as_secs_f64().max(1e-9);
@@ -196,6 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_sleeps_beside_one_that_waits_is_told_apart() {
+        let (mut meter, start) = (CpuWait::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        meter.single = [(7, Sums::default()), (9, Sums::default())].into();
+        meter.add(times(&[(7, 100, 10), (8, 50, 0)]), at(0), |tid| tid == 8);
+        meter.add(times(&[(7, 100, 10), (8, 60, 900)]), at(1000), |tid| {
+            tid == 8
+        });
+        assert_eq!(meter.since(at(0)), Duration::from_millis(990));
+        assert_eq!(meter.of_thread_since(7, at(0)), Some(Duration::ZERO));
+        assert_eq!(meter.of_thread_since(8, at(0)), None, "not asked for");
+        assert_eq!(meter.of_thread_since(9, at(0)), None, "there is none");
+        meter.single.insert(8, Sums::default());
+        meter.add(times(&[(7, 100, 10), (8, 70, 1800)]), at(2000), |_| false);
+        assert!(meter.of_thread_since(8, at(1000)) > Some(Duration::from_millis(800)));
+        assert_eq!(meter.of_thread_since(8, at(0)), None, "asked for later");
+    }
+
+    #[test]
     fn a_wait_is_never_longer_than_the_time_between_two_looks() {
         let (mut meter, start) = (CpuWait::default(), Instant::now());
         meter.add(times(&[(7, 0, 0)]), start, |_| false);
@@ -240,7 +302,7 @@ mod tests {
             let now = start + Duration::from_secs(second);
             meter.add(times(&[(7, 0, second * 500)]), now, |_| false);
         }
-        assert!(meter.sums.len() <= SUMS_MAX);
+        assert!(meter.longest.0.len() <= SUMS_MAX);
         assert_eq!(meter.since(start), Duration::from_millis(999 * 500));
     }
 
