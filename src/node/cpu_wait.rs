@@ -101,15 +101,16 @@ impl CpuWait {
                 times,
                 ahead: Duration::ZERO,
             };
-            if let Some(before) = self.threads.get(&tid) {
-                let waited = seen.wait_since(before, apart, is_runnable(tid));
-                longest = longest.max(waited);
-                if let Some(sums) = self.single.get_mut(&tid) {
-                    if sums.0.is_empty() {
-                        sums.add(last, Duration::ZERO);
-                    }
-                    sums.add(now, waited);
+            let before = self.threads.get(&tid);
+            let waited = before.map_or(Duration::ZERO, |before| {
+                seen.wait_since(before, apart, is_runnable(tid))
+            });
+            longest = longest.max(waited);
+            if let Some(sums) = self.single.get_mut(&tid) {
+                if sums.0.is_empty() && before.is_some() {
+                    sums.add(last, Duration::ZERO);
                 }
+                sums.add(now, waited);
             }
             threads.insert(tid, seen);
         }
@@ -244,6 +245,7 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         meter.single = [(7, Sums::default()), (9, Sums::default())].into();
         meter.add(times(&[(7, 100, 10), (8, 50, 0)]), at(0), |tid| tid == 8);
+        assert_eq!(meter.of_thread_since(7, start), Some(Duration::ZERO));
         meter.add(times(&[(7, 100, 10), (8, 60, 900)]), at(1000), |tid| {
             tid == 8
         });
