@@ -38,9 +38,13 @@ pub struct ChannelNow {
     pub rc_errors: u64,
     /// Milliseconds since a request last changed state.
     pub quiet_ms: u64,
-    /// Of `quiet_ms`, milliseconds in which a thread of its process waited for a CPU.
+    /// Of `quiet_ms`, milliseconds in which a thread of its process waited for a CPU: the one that drives
+    /// the channel, where it is known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub no_cpu_ms: u64,
+    /// Kernel id of the thread that last changed a request or polled, if `no_cpu_ms` is its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
     /// Milliseconds since the oldest request in flight was posted.
     pub head_age_ms: Option<u64>,
     /// The plugin call that has not returned.

@@ -26,7 +26,7 @@ pub(crate) struct CpuWatch {
 
 impl CpuWatch {
     /// Sets `no_cpu_ms` of the channels that stand still. Of a process in a pid namespace that
-    /// is not seen here, nothing is known.
+    /// is not seen here, nothing is known; of one in a namespace below, not which thread is which.
     pub(crate) fn note<'a>(
         &mut self,
         writer: &Identity,
@@ -39,11 +39,18 @@ impl CpuWatch {
         if self.meter.looked().is_none_or(is_due)
             && let Some(pid) = writer.pid_here()
         {
-            self.meter.look(&Root::live(), pid, now);
+            let drives = channels.iter().filter_map(|one| one.thread);
+            let drivers: Vec<u32> = drives.filter(|_| pid == writer.pid).collect();
+            self.meter.look_at(&Root::live(), pid, &drivers, now);
         }
-        for channel in channels.into_iter().filter(|one| quiet(one).is_some()) {
+        for channel in channels {
             let since = now.checked_sub(Duration::from_millis(channel.quiet_ms));
-            let waited = since.map_or(Duration::ZERO, |since| self.meter.since(since));
+            let quiet = since.filter(|_| quiet(channel).is_some());
+            let own = |(tid, since)| self.meter.of_thread_since(tid, since);
+            let own = channel.thread.zip(quiet).and_then(own);
+            channel.thread = channel.thread.filter(|_| own.is_some());
+            let Some(since) = quiet else { continue };
+            let waited = own.unwrap_or_else(|| self.meter.since(since));
             let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
             channel.no_cpu_ms = waited.min(channel.quiet_ms);
         }

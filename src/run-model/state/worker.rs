@@ -56,6 +56,8 @@ pub struct CallCounts {
     pub quiet_ms: u64,
     /// Of these, milliseconds in which a thread of its process waited for a CPU.
     pub no_cpu_ms: u64,
+    /// The thread that drives it, if they are its own.
+    pub thread: Option<u32>,
 }
 
 impl CallCounts {
@@ -78,6 +80,7 @@ impl CallCounts {
             in_call: one.in_call.is_some(),
             quiet_ms: one.quiet_ms,
             no_cpu_ms: one.no_cpu_ms,
+            thread: one.thread,
         }
     }
 
@@ -458,6 +461,7 @@ fn with_known_waits(before: &[ChannelNow], after: &[ChannelNow]) -> Vec<ChannelN
         if stands_on(before, after) {
             let known_ms = before.no_cpu_ms.min(after.quiet_ms);
             after.no_cpu_ms = after.no_cpu_ms.max(known_ms);
+            after.thread = before.thread;
         }
     }
     all
