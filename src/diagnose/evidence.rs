@@ -278,6 +278,9 @@ pub(crate) struct Watched {
     /// Milliseconds of it in which a thread of the process waited for a CPU.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) no_cpu_ms: u64,
+    /// They are those of the thread that drives the channel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_of_its_thread: bool,
     /// Posts in it that returned success and no request: "try again".
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) null_requests: u64,
@@ -290,6 +293,18 @@ impl Watched {
     /// Whether its process came back to the channel, or to others, again and again meanwhile.
     pub(crate) fn is_driven(&self) -> bool {
         self.turns >= TURNS_MIN || self.process_turns >= PROCESS_TURNS_MIN
+    }
+
+    /// Milliseconds of it in which the process, or the thread that drives the channel, ran or slept.
+    fn could_run_ms(&self) -> f64 {
+        self.ms - self.no_cpu_ms as f64
+    }
+
+    /// Whether the thread that drives the channel ran or slept for long enough and made no call on any
+    /// channel: it does something else, however long it waits for a CPU.
+    pub(crate) fn leaves_it_alone(&self) -> bool {
+        let has_called = self.tests > 0 || self.process_turns > 0 || self.in_one_call;
+        self.is_of_its_thread && !has_called && self.could_run_ms() >= ITS_THREAD_RAN_MS
     }
 }
 
@@ -715,10 +730,10 @@ impl EvidenceChannel {
     fn rate_of(&self, tests: impl Fn(&Watched) -> u64) -> Option<f64> {
         let watched = self.decided()?;
         let tests = tests(watched) as f64;
-        let could_run_ms = watched.ms - watched.no_cpu_ms as f64;
+        let could_run_ms = watched.could_run_ms();
         // A loop that had no CPU tests nothing; one that made calls had one for moments.
         let is_told = tests > 0.0 || watched.process_turns >= PROCESS_TURNS_MIN;
-        (is_told || could_run_ms >= WATCHED_MIN_MS)
+        (is_told || watched.leaves_it_alone() || could_run_ms >= WATCHED_MIN_MS)
             .then(|| tests * 1e3 / could_run_ms.max(COULD_RUN_MIN_MS))
     }
 
@@ -769,6 +784,9 @@ impl EvidenceChannel {
 
 /// A thread that ran for so long had its chance: a loop makes a million turns in it.
 const RAN_ENOUGH_MS: u64 = 1000;
+/// The same of a thread of which it is known that it drives the channel. On a CPU that forty processes
+/// want, it gets as much in some two seconds; what a program does between two calls takes less.
+const ITS_THREAD_RAN_MS: f64 = 50.0;
 /// A thread may lose its CPU inside a call for some hundred milliseconds.
 const STUCK_MIN_MS: f64 = 1000.0;
 /// Shortest stretch that a test rate is computed over.
@@ -837,13 +855,19 @@ impl<'a> Spot<'a> {
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed, so
     /// rarely drove the channel that its counters prove nothing about its program or its plugin.
     pub(crate) fn lacks_cpu(&self) -> bool {
-        lacked_cpu(&self.channel.now) && !self.is_driven()
+        lacked_cpu(&self.channel.now) && !self.is_driven() && !self.leaves_it_alone()
     }
 
     /// Whether its process came back to it, or to other channels, again and again while nothing changed.
     fn is_driven(&self) -> bool {
         let watched = self.channel.watched.as_ref();
         watched.is_some_and(Watched::is_driven)
+    }
+
+    /// Whether its thread had a CPU for long enough, or slept, and did something else.
+    fn leaves_it_alone(&self) -> bool {
+        let watched = self.channel.watched.as_ref();
+        watched.is_some_and(Watched::leaves_it_alone)
     }
 
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed, and

@@ -168,7 +168,8 @@ fn starved(state: &RunState, at_ms: f64) -> Option<Starved> {
         let lacked = |(place, now): &(usize, &ChannelNow)| {
             let looks = &worker.looks_at_stall;
             let watched = watched(looks, *place, now, process_calls, picture.at_ms);
-            lacked_cpu(now) && !watched.is_some_and(|watched| watched.is_driven())
+            let is_free = |watched: Watched| watched.is_driven() || watched.leaves_it_alone();
+            lacked_cpu(now) && !watched.is_some_and(is_free)
         };
         // The samples of a machine without a free CPU are late.
         let stood = |(_, now): &(usize, &ChannelNow)| {
@@ -417,6 +418,7 @@ fn watched(
     at_ms: f64,
 ) -> Option<Watched> {
     let since_ms = at_ms - now.quiet_ms as f64;
+    let is_inside = (looks.back()).is_some_and(|look| look.channels.iter().any(|one| one.in_call));
     let after = CallCounts::of_channel(now);
     // By the clock of its node: counters arrive late where a CPU is missing.
     let mut looks = looks
@@ -435,6 +437,8 @@ fn watched(
     Some(Watched {
         turns,
         process_turns,
+        // Of a thread that is inside a call, on whichever channel, it is not known what it does.
+        is_of_its_thread: now.thread.is_some() && now.thread == before.thread && !is_inside,
         ..between(before, &after, ms as f64)
     })
 }

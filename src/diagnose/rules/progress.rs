@@ -622,6 +622,7 @@ pub(super) mod cases {
         (Condition::ReceiverSilent, receiver_with_half_a_cpu),
         (Condition::NothingArrives, stuck_on_a_busy_machine),
         (Condition::WaitsForCpu, tested_in_one_turn),
+        (Condition::LocalLoopStarved, computes_on_a_busy_machine),
         (Condition::Stalled, nothing_to_see),
     ];
 
@@ -707,6 +708,34 @@ pub(super) mod cases {
 
     fn tested_in_one_turn() -> Evidence {
         stuck_without_cpu(1)
+    }
+
+    /// The receiver's thread waited for a CPU nearly all the time, ran for so long, and tested nothing.
+    fn receiver_whose_thread_ran(ran_ms: u64) -> Evidence {
+        let mut evidence = stuck();
+        let channel = &mut evidence.nodes[1].channels[0];
+        channel.now.no_cpu_ms = channel.now.quiet_ms - ran_ms;
+        channel.watched = Some(Watched {
+            ms: channel.now.quiet_ms as f64,
+            no_cpu_ms: channel.now.no_cpu_ms,
+            is_of_its_thread: true,
+            ..Watched::default()
+        });
+        evidence
+    }
+
+    fn computes_on_a_busy_machine() -> Evidence {
+        receiver_whose_thread_ran(180)
+    }
+
+    #[test]
+    fn a_thread_that_had_a_cpu_for_a_moment_only_is_not_judged() {
+        let first = |evidence| crate::diagnose(&evidence)[0].condition.clone();
+        assert_eq!(first(receiver_whose_thread_ran(40)), "waits-for-cpu");
+        let mut of_any_thread = receiver_whose_thread_ran(180);
+        let watched = &mut of_any_thread.nodes[1].channels[0].watched;
+        watched.as_mut().expect("just set").is_of_its_thread = false;
+        assert_eq!(first(of_any_thread), "waits-for-cpu");
     }
 
     #[test]
