@@ -438,7 +438,7 @@ fn watched(
         turns,
         process_turns,
         // Of a thread that is inside a call, on whichever channel, it is not known what it does.
-        is_of_its_thread: now.thread.is_some() && now.thread == before.thread && !is_inside,
+        is_of_its_thread: now.thread.is_some() && !is_inside,
         ..between(before, &after, ms as f64)
     })
 }
@@ -454,7 +454,11 @@ fn between(before: &CallCounts, after: &CallCounts, ms: f64) -> Watched {
     Watched {
         ms,
         tests: after.tests.saturating_sub(before.tests),
-        no_cpu_ms: after.no_cpu_ms.saturating_sub(before.no_cpu_ms),
+        no_cpu_ms: match before.thread == after.thread {
+            true => after.no_cpu_ms.saturating_sub(before.no_cpu_ms),
+            // Of another thread or of all before: at most what is known of this one.
+            false => after.no_cpu_ms,
+        },
         null_requests: after.null_requests.saturating_sub(before.null_requests),
         in_one_call: before.shows_one_call(after),
         ..Watched::default()

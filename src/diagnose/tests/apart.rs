@@ -194,7 +194,7 @@ fn a_stall_for_lack_of_a_cpu_that_a_passed_run_got_over_is_no_warning() {
 #[test]
 fn a_stall_on_a_busy_machine_is_judged_by_what_was_tested_in_turn() {
     // Tests by the receiver until a moment in its standstill, of which it waited all but a fiftieth.
-    let first = |tests_until: fn(u64) -> u64| {
+    let first_of = |tests_until: fn(u64) -> u64, thread_from_ms: u64| {
         let mut state = RunState::default();
         state.introduce_two_nodes();
         for at_ms in (5000..9000).step_by(100) {
@@ -202,6 +202,7 @@ fn a_stall_on_a_busy_machine_is_judged_by_what_was_tested_in_turn() {
                 let quiet_ms = at_ms - 5000;
                 let mut now = channel(side, [40, 28, 28], quiet_ms).now;
                 (now.tests, now.no_cpu_ms) = (tests_until(quiet_ms), quiet_ms * 49 / 50);
+                now.thread = (quiet_ms >= thread_from_ms).then_some(7);
                 let who = Who::Worker(WorkerId::of_pair(NodeId(node as u32), PairId(0)));
                 state.apply(&Event::new(at_ms as f64, who, EventKind::Sample(vec![now])));
             }
@@ -212,9 +213,13 @@ fn a_stall_on_a_busy_machine_is_judged_by_what_was_tested_in_turn() {
             .remove(0)
             .condition
     };
+    let first = |tests_until| first_of(tests_until, u64::MAX);
     assert_eq!(first(|quiet_ms| quiet_ms / 80), "nothing-arrives");
     assert_eq!(first(|quiet_ms| quiet_ms.min(200)), "waits-for-cpu");
     assert_eq!(first(|_| 7), "waits-for-cpu");
+    // Of a thread that is known to drive the channel, these are 80 ms in which it tested nothing.
+    assert_eq!(first_of(|_| 7, 0), "local-loop-starved");
+    assert_eq!(first_of(|_| 7, 300), "local-loop-starved");
 }
 
 #[test]

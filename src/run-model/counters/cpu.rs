@@ -45,11 +45,12 @@ impl CpuWatch {
         }
         for channel in channels {
             let since = now.checked_sub(Duration::from_millis(channel.quiet_ms));
-            let quiet = since.filter(|_| quiet(channel).is_some());
             let own = |(tid, since)| self.meter.of_thread_since(tid, since);
-            let own = channel.thread.zip(quiet).and_then(own);
+            let own = channel.thread.zip(since).and_then(own);
             channel.thread = channel.thread.filter(|_| own.is_some());
-            let Some(since) = quiet else { continue };
+            let Some(since) = since.filter(|_| quiet(channel).is_some()) else {
+                continue;
+            };
             let waited = own.unwrap_or_else(|| self.meter.since(since));
             let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
             channel.no_cpu_ms = waited.min(channel.quiet_ms);

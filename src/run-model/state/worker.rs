@@ -460,8 +460,9 @@ fn with_known_waits(before: &[ChannelNow], after: &[ChannelNow]) -> Vec<ChannelN
     for (before, after) in before.iter().zip(&mut all) {
         if stands_on(before, after) {
             let known_ms = before.no_cpu_ms.min(after.quiet_ms);
-            after.no_cpu_ms = after.no_cpu_ms.max(known_ms);
-            after.thread = before.thread;
+            if known_ms > after.no_cpu_ms {
+                (after.no_cpu_ms, after.thread) = (known_ms, before.thread);
+            }
         }
     }
     all
