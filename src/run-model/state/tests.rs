@@ -140,6 +140,10 @@ fn counters_without_a_wait_for_a_cpu_keep_the_one_of_their_standstill() {
     assert_eq!(no_cpu_ms(120.0, channels(16, 0, 3100)), 2900);
     // A message that was sent earlier.
     assert_eq!(no_cpu_ms(130.0, channels(16, 0, 2800)), 2800);
+    // The thread that drives it slept meanwhile.
+    let mut asleep = channels(16, 0, 3150);
+    asleep[0].thread = Some(7);
+    assert_eq!(no_cpu_ms(170.0, asleep), 0);
     assert_eq!(no_cpu_ms(220.0, channels(17, 0, 3200)), 0);
 }
 

@@ -458,7 +458,9 @@ impl WorkerState {
 fn with_known_waits(before: &[ChannelNow], after: &[ChannelNow]) -> Vec<ChannelNow> {
     let mut all = after.to_vec();
     for (before, after) in before.iter().zip(&mut all) {
-        if stands_on(before, after) {
+        // What is known of its own thread says more than what was of all.
+        let is_of_another = after.thread.is_some() && before.thread != after.thread;
+        if stands_on(before, after) && !is_of_another {
             let known_ms = before.no_cpu_ms.min(after.quiet_ms);
             if known_ms > after.no_cpu_ms {
                 (after.no_cpu_ms, after.thread) = (known_ms, before.thread);
