@@ -18,7 +18,8 @@
  * waits before the end; EXCHANGE_LOG=1 prints the plugin's log lines;
  * EXCHANGE_LOG=null passes no logger to the plugin; EXCHANGE_HANG=consume stops consuming
  * after half the messages, =test stops testing the last pair's receives then; either goes on
- * polling the rest until it is killed, for at most 60 seconds. EXCHANGE_CONNECT_ONCE=1 takes
+ * polling the rest until it is killed, for at most 60 seconds. =sleep and =spin make no more
+ * calls then and sleep or compute, beside EXCHANGE_BUSY=N threads that compute. EXCHANGE_CONNECT_ONCE=1 takes
  * a first connect without a comm for a failure, =wait does nothing more then for 60 seconds.
  * EXCHANGE_NO_ACCEPT=1 never accepts.
  * EXCHANGE_MANGLED=1 connects and accepts by the C++ names of the functions, where the plugin
@@ -28,6 +29,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -259,10 +261,28 @@ static int is_right(const unsigned char *memory, size_t bytes, int message) {
     return 1;
 }
 
+static const char *const AWAY[] = {"sleep", "spin"};
+
 /* Whether a hang of this kind has begun. */
 static int hangs(const char *how, int done, int messages) {
     const char *hang = getenv("EXCHANGE_HANG");
     return hang != NULL && strcmp(hang, how) == 0 && done >= messages / 2;
+}
+
+static void *spin(void *until) {
+    for (volatile unsigned turns = 0; now() < *(double *)until; turns++) {}
+    return NULL;
+}
+
+/* Does something else than calling the plugin, until then. */
+static void leave_alone(const char *how, double until) {
+    const char *busy = getenv("EXCHANGE_BUSY");
+    pthread_t thread;
+    for (int left = busy == NULL ? 0 : atoi(busy); left > 0; left--)
+        if (pthread_create(&thread, NULL, spin, &until) != 0) exit(CALL_FAILED);
+    if (strcmp(how, "spin") == 0) spin(&until);
+    while (now() < until) usleep(50000);
+    exit(CALL_FAILED);
 }
 
 /* One round of one pair: posts while slots are free, and tests each side's oldest request. */
@@ -331,6 +351,8 @@ static int exchange(int messages, size_t bytes, int comms) {
             step(&pairs[at], messages, bytes, at == comms - 1);
             moved += pairs[at].recv.done == messages && pairs[at].send.done == messages;
         }
+        for (int at = 0; at < 2; at++)
+            if (hangs(AWAY[at], pairs[0].recv.done, messages)) leave_alone(AWAY[at], deadline);
         if (now() >= deadline) check(-1, "not moved within 60 s");
     }
     double seconds = now() - started;

@@ -558,6 +558,24 @@ fn a_recording_of_a_killed_program_is_judged_as_the_program_was() {
 }
 
 #[test]
+fn a_loop_that_sleeps_beside_busy_threads_is_told_as_that() {
+    let variables = [("EXCHANGE_HANG", "sleep"), ("EXCHANGE_BUSY", "6")];
+    let tool = tool(&["--plugin", "soft"], &["200", "4096", "2"], &variables);
+    let recordings = tool.folder().join("rec");
+    let mut running = tool.start();
+    let mut found = None;
+    running.until("a verdict", |_| {
+        let one = list(&recordings).unwrap().into_iter().next();
+        let pid = one.and_then(|one| Some(one.header.as_ref().ok()?.writer.pid));
+        found = pid.map(|pid| diagnosed(&pid.to_string()));
+        let first = found.as_ref().and_then(|(first, _)| first.as_deref());
+        first.is_some_and(|first| first != "stalled")
+    });
+    let (first, ended) = found.unwrap();
+    assert_eq!(first.as_deref(), Some("local-loop-starved"), "{ended}");
+}
+
+#[test]
 fn a_recording_of_a_program_that_was_killed_while_it_moved_bytes_says_so() {
     use rustix::process::{Pid, Signal, kill_process};
     for (signal, condition) in [
