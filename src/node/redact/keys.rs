@@ -404,10 +404,7 @@ pub(super) fn looks_secret(value: &str) -> bool {
 /// the current folder.
 pub(super) fn is_other(name: &str, value: &str) -> bool {
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-    let is_long = match is_variable(name) {
-        true => value.len() >= PIN_DIGITS_MIN,
-        false => value.len() >= DIGITS_MIN,
-    };
+    let is_long = value.len() >= PIN_DIGITS_MIN;
     let name = name.trim_start_matches('-').to_ascii_lowercase();
     let is_counting = || {
         name.split(['_', '-', '.'])

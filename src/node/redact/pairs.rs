@@ -346,7 +346,8 @@ fn weak_name(layout: Layout<'_>, weak: Weak, found: &mut Vec<Value>) {
         let told = match weak {
             Weak::Login => sentences::login_behind(text, end),
             Weak::Pass | Weak::Alone | Weak::Key | Weak::Pin => {
-                let is_strong = weak == Weak::Pin;
+                let before = &text[layout.line.begin..layout.name.start];
+                let is_strong = weak == Weak::Pin || sentences::is_behind_user(before);
                 sentences::behind(text, layout.name.clone(), is_strong, &layout.ends.told)
             }
             Weak::Part => None,

@@ -31,7 +31,7 @@ const ADVERBS: [&str; 7] = [
     "probably",
 ];
 /// Words that name something else together with `password`: `password file`.
-const COMPOUNDS: [&str; 46] = [
+const COMPOUNDS: [&str; 47] = [
     "again",
     "attempt",
     "attempts",
@@ -58,6 +58,7 @@ const COMPOUNDS: [&str; 46] = [
     "hashes",
     "here",
     "input",
+    "instead",
     "length",
     "login",
     "logins",
@@ -133,6 +134,38 @@ pub(super) fn is_remark(word: &str) -> bool {
     TOLD.contains(&lower.as_str()) || ENDS.iter().any(|end| lower.ends_with(end))
 }
 
+/// Words that hand a secret over: `using API key VALUE`.
+const HANDING: [&str; 8] = [
+    "using", "use", "used", "with", "enter", "entered", "got", "sent",
+];
+/// Most words between such a word and the name of the secret.
+const HANDED_WORDS_MAX: usize = 3;
+
+/// Whether the words before a name hand over what it names, which is then the next word whatever it looks like.
+fn is_handed_over(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let mut words = line.split_whitespace().rev().take(HANDED_WORDS_MAX);
+    words.any(|word| HANDING.iter().any(|hands| word.eq_ignore_ascii_case(hands)))
+}
+
+/// Whether a user stands before a name: `user bob, pass VALUE`.
+pub(super) fn is_behind_user(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let mut words = line.split_whitespace().rev();
+    let mut next = || words.next().map(|word| word.trim_end_matches([',', ';']));
+    let user = match next() {
+        Some("and" | "with") => next(),
+        other => other,
+    };
+    let is_user = |word: &str| {
+        let name = word.trim_start_matches('-').trim_end_matches([':', '=']);
+        ["user", "username"]
+            .iter()
+            .any(|user| name.eq_ignore_ascii_case(user))
+    };
+    user.is_some_and(|user| !is_remark(user)) && next().is_some_and(is_user)
+}
+
 /// The value that a sentence tells behind a name. `is_strong` says that the name can be that of
 /// a secret only, `ends` where the last words end.
 pub(super) fn behind(
@@ -142,7 +175,12 @@ pub(super) fn behind(
     ends: &Ahead,
 ) -> Option<Range<usize>> {
     let at = name.end;
-    let is_phrase = keys::is_phrase(&text[name]);
+    let is_phrase = keys::is_phrase(&text[name.clone()]);
+    let before = &text[text.floor_char_boundary(name.start.saturating_sub(BYTES_MAX))..name.start];
+    // `secret-free` is no secret.
+    let last = text[name.clone()].rsplit(['-', '_']).next();
+    let is_whole = last.is_some_and(|last| keys::is_secret(last) || last.len() == name.len());
+    let is_handed = is_strong && is_whole && (is_handed_over(before) || is_behind_user(before));
     let rest = &text[at..];
     let most = rest.floor_char_boundary(BYTES_MAX.min(rest.len()));
     let line = rest[..most].split(['\n', '\r', '\0']).next()?;
@@ -173,7 +211,9 @@ pub(super) fn behind(
         let gap = &line[begin..from];
         let is_alone = gap.trim().is_empty() && self::is_last(behind)
             || gap == " (" && behind.starts_with(')');
-        let is_next_value = words == 0 && is_phrase && !COMPOUNDS.contains(&word) && is_alone;
+        let is_next_value =
+            words == 0 && (is_phrase || is_handed) && !COMPOUNDS.contains(&word) && is_alone;
+        let is_number = is_handed && words == 0 && is_number(word);
         if is_next
             && is_phrase
             && gap.starts_with(' ')
@@ -187,6 +227,7 @@ pub(super) fn behind(
                 is_given
                     || (is_next && is_quoted && is_quotable(word))
                     || ((is_last || is_next_value) && is_value(word))
+                    || is_number
             }
             false => is_next && is_given && !word.contains('/') && !keys::is_dotted(word),
         };
@@ -326,14 +367,19 @@ fn digits_min(text: &str, name: Range<usize>, is_behind_copula: bool, next: &str
 /// The password of `user:VALUE` in the next word.
 pub(super) fn login_behind(text: &str, at: usize) -> Option<Range<usize>> {
     let rest = text[at..].strip_prefix(' ')?;
+    // `login with user/VALUE`.
+    let mut hands = ["with ", "as "].iter();
+    let handed = hands.find_map(|hands| rest.strip_prefix(hands));
+    let rest = handed.unwrap_or(rest);
     let word = rest
         .split(|letter: char| letter.is_whitespace() || "\"'`,;".contains(letter))
         .next()?;
     let password = keys::login(word).or_else(|| Some(word.split_once('/')?.1))?;
-    let is_secret = is_chosen(password)
+    let is_secret = handed.is_some() && (is_value(password) || is_number(password))
+        || is_chosen(password)
         || spelling::is_likely_random(password)
         || ordinary::is_unknown(password);
-    let end = at + 1 + word.len();
+    let end = text.len() - rest.len() + word.len();
     is_secret.then_some(end - password.len()..end)
 }
 
@@ -433,6 +479,10 @@ fn is_value(word: &str) -> bool {
         && !word.starts_with(['/', '<', '$', '*', '-'])
         && !word.starts_with("0x")
         && !is_remark(word)
+}
+
+fn is_number(word: &str) -> bool {
+    word.len() >= keys::PIN_DIGITS_MIN && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn ends_word(letter: char) -> bool {
