@@ -291,6 +291,15 @@ const COMMON: [&str; 29] = [
     "latest",
     "worker",
 ];
+/// Whether a word of a listing says whose it is.
+pub(super) fn tells(name: &str) -> bool {
+    let mut common = COMMON.iter().chain(&COMMON_NAMES);
+    let is_number = || name.bytes().all(|byte| byte.is_ascii_digit());
+    name.len() >= LETTERS_MIN
+        && !is_number()
+        && !common.any(|common| common.eq_ignore_ascii_case(name))
+}
+
 /// The text before a place, as far as it decides whether a name stands there.
 pub(super) fn before(text: &str, at: usize) -> &str {
     &text[text.floor_char_boundary(at.saturating_sub(BEFORE_BYTES_MAX))..at]
@@ -303,10 +312,7 @@ pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
         return own::is_variable_of_site(before, behind, name);
     }
     let has_lower = name.contains(|letter: char| letter.is_ascii_lowercase());
-    let tells = || {
-        let mut common = COMMON.iter().chain(&COMMON_NAMES);
-        !common.any(|common| common.eq_ignore_ascii_case(name))
-    };
+    let tells = || tells(name);
     let is_hex = || name.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.len() >= LETTERS_MIN
         && has_lower

@@ -18,6 +18,7 @@
 //! * `headers.rs` knows what launchers and NCCL write before a message: it is no secret, and the message is a line.
 //! * `telling.rs` keeps only ordinary words (`ordinary.rs`) of a line that tells of a secret, `tables.rs`
 //!   of a column beneath a header that does.
+//! * `listings.rs` finds names in listings of jobs and pods.
 //! * `lines.rs` knows the line of a name, `parts.rs` bounds the length of a line that is searched at once, `ahead.rs`
 //!   how often a place is passed over.
 //! * `context.rs` and `nodes.rs` find names, also in the formats of `name_formats.rs`, which `templates.rs` matches;
@@ -47,6 +48,7 @@ mod keys;
 mod layouts;
 mod learned;
 mod lines;
+mod listings;
 mod literals;
 mod name_formats;
 mod nested;

@@ -81,8 +81,14 @@ const COMPOUNDS: [&str; 47] = [
     "with",
 ];
 /// What a sentence says of a secret without telling it, apart from participles.
-const TOLD: [&str; 40] = [
+const TOLD: [&str; 46] = [
     "absent",
+    "accessible",
+    "compatible",
+    "possible",
+    "reset",
+    "set",
+    "unset",
     "bad",
     "blank",
     "correct",
@@ -124,9 +130,7 @@ const TOLD: [&str; 40] = [
     "wrong",
 ];
 /// Ends of words that say something of a secret: `expired`, `required`, `missing`.
-const ENDS: [&str; 9] = [
-    "ed", "ing", "able", "ible", "ory", "ly", "ive", "ent", "set",
-];
+const ENDS: [&str; 7] = ["ed", "ing", "able", "ory", "ly", "ive", "ent"];
 
 /// Whether a word says something of a secret, and is none: `required`, `missing`, `incorrect`.
 pub(super) fn is_remark(word: &str) -> bool {

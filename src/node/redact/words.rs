@@ -13,7 +13,7 @@
 
 use super::{
     FOLDER_PLACEHOLDER, MAIL_PLACEHOLDER, NAME_BYTES_MAX, NAMES_MAX, Redactor, chosen, han,
-    ordinary,
+    listings, ordinary,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -49,6 +49,8 @@ const MIXED_PART_MAX: usize = 4;
 /// Shortest token of short parts with signs side by side, and its longest part.
 const TOKEN_BYTES_MIN: usize = 16;
 const LONG_PART_MAX: usize = 8;
+/// Fewest parts with digits and letters of both cases that no name has.
+const PARTS_OF_ALL_KINDS: usize = 2;
 /// Ends of names of exceptions, which stay: they tell that a line is one.
 const ENDS: [&str; 8] = [
     "Error",
@@ -235,7 +237,10 @@ impl Redactor {
         }
         let mut out = String::with_capacity(text.len());
         let mut from = 0;
+        let mut listed = listings::names(text).into_iter().peekable();
         for word in words(text) {
+            while listed.next_if(|cell| cell.end <= word.start).is_some() {}
+            let mut is_listed = || listed.peek().is_some_and(|cell| cell.start < word.end);
             let name = &text[word.clone()];
             let stays = is_known(name) && !self.words.chosen.contains(name);
             let is_title = || {
@@ -244,7 +249,8 @@ impl Redactor {
                     && text[word.end..].starts_with('"')
                     && self.words.titles.contains_key(name)
             };
-            if !stays || is_title() || is_name(text, word.clone()) {
+            let is_cell = is_listed() && chosen::tells(name) && !is_replaced(name);
+            if !stays || is_title() || is_cell || is_name(text, word.clone()) {
                 push_apart(&mut out, &text[from..word.start]);
                 push_apart(&mut out, &self.words.placeholder(&text[word.clone()]));
                 from = word.end;
@@ -361,14 +367,20 @@ fn is_known(word: &str) -> bool {
         .all(is_known_part)
 }
 
-/// Whether short parts are joined as in a token: two signs side by side, digits, and letters of both cases.
+/// Whether short parts are joined as in a token, with digits and letters of both cases: two signs are side by side, or
+/// parts have all of these.
 fn is_token(word: &str) -> bool {
     let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
     let mut parts = word.split(|letter: char| JOINS.contains(letter));
+    let is_of_all_kinds = |part: &&str| {
+        let has = |is: fn(&u8) -> bool| part.bytes().any(|byte| is(&byte));
+        has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
+    };
+    let of_all_kinds = parts.clone().filter(is_of_all_kinds).count();
     let is_double = |two: &[u8]| two.iter().all(|byte| b"-_".contains(byte));
     word.len() >= TOKEN_BYTES_MIN
         && parts.all(|part| part.len() <= LONG_PART_MAX)
-        && word.as_bytes().windows(2).any(is_double)
+        && (word.as_bytes().windows(2).any(is_double) || of_all_kinds >= PARTS_OF_ALL_KINDS)
         && has(u8::is_ascii_digit)
         && has(u8::is_ascii_uppercase)
         && has(u8::is_ascii_lowercase)
