@@ -37,7 +37,7 @@ enum Noun {
 
 /// Words for things that people name, in lower case without signs, as ends of keys and in sentences. A key may have
 /// `name` or `id` behind them.
-const THINGS: [(&str, As, Noun); 51] = [
+const THINGS: [(&str, As, Noun); 55] = [
     ("account", As::Key, Noun::No),
     ("appname", As::Key, Noun::No),
     ("bucket", As::Signed, Noun::Word),
@@ -47,6 +47,10 @@ const THINGS: [(&str, As, Noun); 51] = [
     ("customer", As::Key, Noun::Word),
     ("dataset", As::Key, Noun::No),
     ("department", As::Key, Noun::No),
+    ("group", As::Option, Noun::No),
+    ("profile", As::Option, Noun::No),
+    ("lab", As::Signed, Noun::No),
+    ("submission", As::Option, Noun::No),
     ("deployment", As::Key, Noun::Word),
     ("entity", As::Key, Noun::No),
     ("exp", As::Signed, Noun::No),
@@ -103,7 +107,13 @@ const SLURM: [&str; 7] = [
 /// What NCCL writes before the value of a variable.
 const SET_TO: &str = " set by environment to ";
 /// What stands before and behind a name in messages and commands of programs.
-const MESSAGES: [(&str, &str); 22] = [
+const MESSAGES: [(&str, &str); 28] = [
+    ("access denied for ", "/"),
+    ("property [core/project] to ", ""),
+    ("entry generated for ", ""),
+    ("Authenticating to ", ":"),
+    ("Connecting to ", " ["),
+    ("Host '", "' is known"),
     ("COMPLETE on ", ""),
     ("config set project ", ""),
     ("Syncing run ", ""),
@@ -126,6 +136,55 @@ const MESSAGES: [(&str, &str); 22] = [
     ("exec -it ", ""),
     ("owned by ", ""),
     ("on node ", " exited"),
+];
+/// Commands that the name of a thing follows, behind their options.
+const COMMANDS: [&str; 15] = [
+    "ssh",
+    "helm install",
+    "helm upgrade",
+    "helm uninstall",
+    "ray job logs",
+    "ray job status",
+    "ray job stop",
+    "gcloud compute ssh",
+    "clusters get-credentials",
+    "clusters describe",
+    "kubectl logs",
+    "create secret docker-registry",
+    "create secret generic",
+    "create namespace",
+    "scontrol show job",
+];
+/// Registries of images, which the name of an owner follows, beside hosts that have `registry` in their name.
+const REGISTRIES: [&str; 8] = [
+    "docker.io",
+    "gcr.io",
+    "ghcr.io",
+    "quay.io",
+    "nvcr.io",
+    ".pkg.dev",
+    ".azurecr.io",
+    ".amazonaws.com",
+];
+/// Owners of public images.
+const PUBLISHERS: [&str; 7] = [
+    "charts",
+    "library",
+    "nvidia",
+    "pytorch",
+    "rocm",
+    "simple",
+    "tensorflow",
+];
+/// What kubectl says that it did to an object.
+const DONE_TO: [&str; 7] = [
+    " created",
+    " configured",
+    " unchanged",
+    " deleted",
+    " patched",
+    " scaled",
+    " restarted",
 ];
 /// What is said of a thing behind its name.
 const SAID: [&str; 12] = [
@@ -254,10 +313,10 @@ const ATTRIBUTES: [&str; 108] = [
     "would",
 ];
 /// Parts of a word of two that describe a thing: `multi-node`, `topology-aware`.
-const DESCRIBING: [&str; 30] = [
+const DESCRIBING: [&str; 29] = [
     "aware", "based", "bit", "bound", "cross", "hard", "head", "high", "inter", "intra", "level",
-    "local", "long", "low", "many", "multi", "non", "off", "only", "out", "per", "post", "pre",
-    "re", "self", "short", "side", "single", "un", "wide",
+    "long", "low", "many", "multi", "non", "off", "only", "out", "per", "post", "pre", "re",
+    "self", "short", "side", "single", "un", "wide",
 ];
 /// Values that tell nothing.
 const COMMON: [&str; 29] = [
@@ -318,6 +377,8 @@ pub(super) fn is_name(text: &str, word: Range<usize>) -> bool {
         && has_lower
         && (is_value(before) && tells() && !is_hex()
             || is_in_message(before, behind) && tells() && !is_hex()
+            || is_of_command(before, behind, name) && tells()
+            || (is_image_owner(before, behind, name) || is_in_key(before)) && tells()
             || is_behind_noun(before, behind, name)
             || own::is_folder(before, behind, name))
 }
@@ -370,6 +431,63 @@ fn is_value(before: &str) -> bool {
         .is_some_and(|option| is_option(option, false))
 }
 
+/// Whether a command ends a text, with options behind it.
+fn is_of_command(before: &str, behind: &str, name: &str) -> bool {
+    let Some(line) = before
+        .rsplit('\n')
+        .next()
+        .and_then(|line| line.strip_suffix(' '))
+    else {
+        return false;
+    };
+    let is_option =
+        |word: &str| word.starts_with('-') || word.bytes().all(|byte| byte.is_ascii_digit());
+    let mut command = line;
+    while let Some((rest, last)) = command.rsplit_once(' ') {
+        if !is_option(last) {
+            break;
+        }
+        command = rest;
+    }
+    // One word alone is a command at the begin of a line, behind a prompt or a sign of the shell.
+    let begins = |rest: &str| {
+        let rest = rest.trim_end_matches(' ');
+        rest.is_empty() || rest.ends_with(['$', '#', '+', ';', '&', '|', '%'])
+    };
+    let is_last = behind.is_empty() || behind.starts_with([' ', '\n', '"', '\'']);
+    let is = |one: &&str| {
+        let rest = command.strip_suffix(*one);
+        rest.is_some_and(|rest| match one.contains(' ') {
+            true => rest.is_empty() || rest.ends_with(' '),
+            false => begins(rest) && !ATTRIBUTES.contains(&name) && !sentences::is_remark(name),
+        })
+    };
+    is_last && COMMANDS.iter().any(is)
+}
+
+/// Whether the host of a registry of images ends a text, and a part of a name follows.
+fn is_image_owner(before: &str, behind: &str, name: &str) -> bool {
+    let ends = |letter: char| letter.is_whitespace() || "\"'`[](=,@".contains(letter);
+    let path = before.rsplit(ends).next().unwrap_or_default();
+    let path = path.rsplit_once("//").map_or(path, |(_, path)| path);
+    let Some(host) = path.strip_suffix('/') else {
+        return false;
+    };
+    let is_registry =
+        host.contains("registry") || REGISTRIES.iter().any(|registry| host.ends_with(registry));
+    is_registry && !host.contains('/') && behind.starts_with('/') && !PUBLISHERS.contains(&name)
+}
+
+/// Whether a path that is the value of `key` ends a text: the key of a store.
+fn is_in_key(before: &str) -> bool {
+    let word = before
+        .rsplit(char::is_whitespace)
+        .next()
+        .unwrap_or_default();
+    let path = word.strip_prefix("key=");
+    path.is_some_and(|path| path.starts_with('/') && path.ends_with('/'))
+}
+
 /// Whether an option ends a text; any of them stands behind `=`.
 fn is_option(text: &str, has_sign: bool) -> bool {
     let word = text.rsplit(char::is_whitespace).next().unwrap_or_default();
@@ -386,6 +504,10 @@ fn is_option(text: &str, has_sign: bool) -> bool {
 
 /// Whether a key ends with a word for a thing: `SLURM_JOB_NAME`, `jobName`, `cluster`.
 fn announces(key: &str, place: As) -> bool {
+    // A variable of which programs know nothing: `GROUP_NAME`.
+    if own::is_variable(key) && key.ends_with("_NAME") {
+        return true;
+    }
     let plain = |part: &str| part.replace(['_', '-', '.'], "").to_ascii_lowercase();
     let ends = key.match_indices(['_', '-', '.']).map(|(at, _)| &key[at..]);
     let is_thing = |end: String| {
@@ -409,7 +531,24 @@ fn is_in_message(before: &str, behind: &str) -> bool {
         let path = behind.split(char::is_whitespace).next().unwrap_or_default();
         before.ends_with([':', '/']) && path.starts_with('/') && path.ends_with(".git")
     };
+    // `secret/X created`.
+    let is_object = || {
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        let kind = line.strip_suffix('/').unwrap_or_default();
+        let is_kind = !kind.is_empty()
+            && kind
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'.');
+        is_kind && DONE_TO.iter().any(|done| behind.starts_with(done))
+    };
+    // `Authenticating to node0:22 as 'X'`.
+    let is_user = || {
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        line.contains("Authenticating to ") && line.ends_with(" as '")
+    };
     messages.any(|(begin, end)| before.ends_with(begin) && behind.starts_with(end))
+        || is_object()
+        || is_user()
         || is_process()
         || is_repository()
 }
