@@ -10,6 +10,8 @@ const SECRETS: &str = include_str!("../../../probes/node/redact/secrets.txt");
 const NUMBERS: &str = include_str!("../../../probes/node/redact/numbers.txt");
 const NAMES: &str = include_str!("../../../probes/node/redact/names.txt");
 const SHAPES: &str = include_str!("../../../probes/node/redact/shapes.txt");
+/// As `logged.txt`, for the redaction alone.
+const TOOLS: &str = include_str!("../../../probes/node/redact/tools.txt");
 const ORDINARY: &str = include_str!("../../../probes/node/redact/ordinary.txt");
 /// Values of several kinds: letters, a word with signs and digits, letters and digits, a hash.
 const KINDS: [&str; 4] = [
@@ -176,6 +178,24 @@ fn nothing_of_a_secret_or_a_name_that_a_program_logs_is_left() {
                 let text = Redactor::default().redact_foreign(&layout.replace("VALUE", &value));
                 let is_left = value.split(' ').any(|word| text.contains(word));
                 is_left.then(|| format!("{kind:.12}: {text}"))
+            }));
+        }
+    }
+    assert!(left.is_empty(), "{}: {}", left.len(), left.join("\n"));
+}
+
+#[test]
+fn nothing_is_left_in_the_layouts_of_tools_beside_a_job() {
+    let mut runner = TestRunner::deterministic();
+    let mut left = Vec::new();
+    for line in lines(TOOLS) {
+        let (kind, layout) = line.split_once('\t').expect("a kind and a layout");
+        for kind in kinds_logged(kind) {
+            let values = string_regex(kind).expect("a kind");
+            left.extend((0..TRIES_LOGGED).find_map(|_| {
+                let value = values.new_tree(&mut runner).expect("a value").current();
+                let text = Redactor::default().redact_foreign(&layout.replace("VALUE", &value));
+                text.contains(&value).then(|| format!("{kind:.12}: {text}"))
             }));
         }
     }
