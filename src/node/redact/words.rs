@@ -315,7 +315,12 @@ fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
 
 /// Whether short parts of letters and digits are joined by signs of several kinds: `aB3=x9,k(Q`.
 fn is_mixed(token: &str) -> bool {
-    if !MIXED_BYTES.contains(&token.len()) || !token.is_ascii() {
+    // The first of several settings in brackets: `(pid=71,`.
+    let setting = token.trim_start_matches('(').trim_end_matches([',', ')']);
+    let is_setting = setting.split_once('=').is_some_and(|(key, value)| {
+        key.bytes().all(|byte| byte.is_ascii_lowercase()) && is_digits(value)
+    });
+    if is_setting || !MIXED_BYTES.contains(&token.len()) || !token.is_ascii() {
         return false;
     }
     let signs = || {
@@ -355,6 +360,14 @@ pub(super) fn is_replaced(word: &str) -> bool {
 }
 
 fn is_known(word: &str) -> bool {
+    // What is left of an IPv6 address with its interface: `1%eth1`.
+    if let Some((end, interface)) = word.split_once('%')
+        && end.len() <= UNIT_BYTES_MAX + 1
+        && end.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && is_interface(interface)
+    {
+        return true;
+    }
     let odd = word.matches(|letter| ODD.contains(letter)).count();
     let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
     let is_cased = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);

@@ -244,24 +244,26 @@ struct Case {
     log: String,
 }
 
+/// Most words of the golden logs that a placeholder stands for: mostly hosts that the logs name.
+const REPLACED_MAX: usize = 50;
+
 #[test]
-#[ignore = "its numbers are what it is for"]
-fn trial_of_logs_without_secrets() {
+fn few_words_of_logs_without_secrets_are_replaced() {
     let cases: Cases = toml::from_str(include_str!("../../logs/golden.toml")).expect("cases");
-    let (mut lines, mut replaced, mut doubted) = (0, 0, Vec::new());
+    let (mut replaced, mut changed, mut doubted) = (0, Vec::new(), Vec::new());
     for case in &cases.case {
         let mut redactor = Redactor::default();
         let left = redactor.redact_foreign(&case.log);
-        lines += case.log.lines().count();
         replaced += redactor.unknown_words();
+        let is_changed =
+            |(line, left): &(&str, &str)| left.contains("word") && !line.contains("word");
+        let lines = case.log.lines().zip(left.lines()).filter(is_changed);
+        changed.extend(lines.map(|(line, left)| format!("{line:.160}\n  {left:.160}\n")));
         for doubt in doubts(left.as_bytes(), LookedFor::All) {
             let line = left.lines().nth(doubt.line - 1).unwrap_or_default();
             doubted.push(format!("{}: {line:.200}", doubt.what));
         }
     }
-    println!(
-        "{lines} lines, {replaced} words replaced, {} doubts",
-        doubted.len()
-    );
-    doubted.iter().for_each(|doubt| println!("{doubt}"));
+    assert!(replaced <= REPLACED_MAX, "{replaced}: {}", changed.concat());
+    assert!(doubted.len() < 2, "{}", doubted.join("\n"));
 }
