@@ -300,6 +300,13 @@ impl Watched {
         self.ms - self.no_cpu_ms as f64
     }
 
+    /// Whether it was one call that waited for a CPU nearly all the time, whatever happened before.
+    fn lacked_cpu(&self) -> bool {
+        self.in_one_call
+            && self.ms >= STUCK_MIN_MS
+            && waited_nearly_all(self.ms as u64, self.no_cpu_ms)
+    }
+
     /// Whether the thread that drives the channel ran or slept for long enough and made no call on any
     /// channel: it does something else, however long it waits for a CPU.
     pub(crate) fn leaves_it_alone(&self) -> bool {
@@ -803,8 +810,12 @@ const PROCESS_TURNS_MIN: u64 = 5;
 
 /// Whether a channel's process waited for a CPU for nearly all the time in which nothing changed.
 pub(crate) fn lacked_cpu(now: &ChannelNow) -> bool {
-    let ran_ms = now.quiet_ms.saturating_sub(now.no_cpu_ms);
-    now.no_cpu_ms > 0 && ran_ms < RAN_ENOUGH_MS && ran_ms < now.quiet_ms / 5
+    waited_nearly_all(now.quiet_ms, now.no_cpu_ms)
+}
+
+fn waited_nearly_all(ms: u64, no_cpu_ms: u64) -> bool {
+    let ran_ms = ms.saturating_sub(no_cpu_ms);
+    no_cpu_ms > 0 && ran_ms < RAN_ENOUGH_MS && ran_ms < ms / 5
 }
 
 /// A channel with its node and the evidence it belongs to.
@@ -855,7 +866,9 @@ impl<'a> Spot<'a> {
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed, so
     /// rarely drove the channel that its counters prove nothing about its program or its plugin.
     pub(crate) fn lacks_cpu(&self) -> bool {
-        lacked_cpu(&self.channel.now) && !self.is_driven() && !self.leaves_it_alone()
+        let watched = self.channel.watched.as_ref();
+        let lacked = lacked_cpu(&self.channel.now) || watched.is_some_and(Watched::lacked_cpu);
+        lacked && !self.is_driven() && !self.leaves_it_alone()
     }
 
     /// Whether its process came back to it, or to other channels, again and again while nothing changed.

@@ -729,6 +729,25 @@ pub(super) mod cases {
     }
 
     #[test]
+    fn a_call_of_a_process_that_was_watched_late_does_not_hang_without_a_cpu() {
+        let first = |no_cpu_ms| {
+            let mut evidence = stuck();
+            let channel = &mut evidence.nodes[1].channels[0];
+            (channel.now.quiet_ms, channel.now.no_cpu_ms) = (22_000, no_cpu_ms);
+            channel.now.in_call = Some("test".into());
+            channel.watched = Some(Watched {
+                ms: 7000.0,
+                no_cpu_ms,
+                in_one_call: true,
+                ..Watched::default()
+            });
+            crate::diagnose(&evidence)[0].condition.clone()
+        };
+        assert_eq!(first(6900), "waits-for-cpu");
+        assert_eq!(first(100), "hang-inside-call");
+    }
+
+    #[test]
     fn a_thread_that_had_a_cpu_for_a_moment_only_is_not_judged() {
         let first = |evidence| crate::diagnose(&evidence)[0].condition.clone();
         assert_eq!(first(receiver_whose_thread_ran(40)), "waits-for-cpu");
