@@ -116,7 +116,7 @@
 //! | 136 | 4 | device, -1 where unknown |
 //! | 140 | 4 | role, [`Role`] |
 //! | 144 | 4 | channel, the engine's number for it, `u32::MAX` where none |
-//! | 148 | 4 | thread that made the last change or noted poll: its kernel id in bits 0..24, a tag of it in 24..32; 0 unknown |
+//! | 148 | 4 | thread of the last noted polls, before any of the first change: its kernel id in bits 0..24, a tag of it in 24..32; 0 unknown |
 //! | 152 | 8 | opened |
 //! | 160 | 8 | closed, 0 while open |
 //! | 168 | 8 | null_requests, posts that returned 0 and null: "call again" |

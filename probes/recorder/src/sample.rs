@@ -77,7 +77,8 @@ pub struct ChannelSample {
     pub bytes_done: u64,
     /// Time of the last event other than an error or an unfinished `test`.
     pub last_change_ns: u64,
-    /// Kernel id of the thread that last changed a request or polled, in the writer's pid namespace.
+    /// Kernel id of the thread that last polled for long, else of the one that made the first change, in the
+    /// writer's pid namespace.
     pub thread: Option<u32>,
     /// The last stretch of polls; `None` before [`format::TESTS_PER_NOTE`] tests that were not
     /// done.

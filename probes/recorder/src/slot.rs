@@ -3,7 +3,8 @@
 //! One thread at a time drives a comm, so one thread at a time writes a slot. Every counter is
 //! updated with a plain load and store; a caller that breaks the plugin's threading rule loses
 //! counts but is memory-safe. No function here waits, allocates or panics, and none enters the kernel
-//! but to ask for the id of a thread that was not the last to drive the comm.
+//! but for the id of the thread that drives the comm: at its first change, and where another thread
+//! notes its polls, of which every 256th is one.
 //! Stores that readers must see in order use release ordering, which is free on x86-64.
 //!
 //! Not here: reading a clock. The caller reads it once per state change, and for one of 256
@@ -360,12 +361,14 @@ impl Slot {
     fn changed(&self, now_ns: u64) -> u64 {
         let now_ns = now_ns.max(self.last_change_ns.load(Relaxed));
         self.last_change_ns.store(now_ns, Relaxed);
-        self.note_thread();
+        if self.thread.load(Relaxed) == 0 {
+            self.note_thread();
+        }
         now_ns
     }
 
     /// Notes the calling thread, whose id the kernel is asked for if its tag is another than the noted one.
-    #[inline]
+    #[cold]
     fn note_thread(&self) {
         let tag = u32::from(thread_tag()) << format::THREAD_ID_BITS;
         let noted = self.thread.load(Relaxed);

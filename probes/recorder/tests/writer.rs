@@ -171,6 +171,8 @@ fn the_thread_that_drove_a_comm_last_is_visible_to_readers() {
         polls.join().unwrap();
     });
     slot.finish(0, None, recorder.now_ns());
+    assert_ne!(thread(), here, "a change alone does not ask the kernel");
+    (0..TESTS_PER_NOTE).for_each(|_| slot.not_done(|| recorder.now_ns()));
     assert_eq!(thread(), here);
 }
 

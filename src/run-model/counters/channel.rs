@@ -42,7 +42,7 @@ pub struct ChannelNow {
     /// the channel, where it is known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub no_cpu_ms: u64,
-    /// Kernel id of the thread that last changed a request or polled, if `no_cpu_ms` is its own.
+    /// Kernel id of the thread that drives it, as far as the recorder knows, if `no_cpu_ms` is its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,
     /// Milliseconds since the oldest request in flight was posted.
