@@ -238,7 +238,7 @@ fn results(text: &mut String, story: &Story, language: Language) {
         let _ = writeln!(text, "{}\n", language.sentence(columns::PROGRAMS_NOTE));
         table(text, &programs.heads, &programs.rows);
     } else if story.transfers.is_empty() {
-        let _ = writeln!(text, "No worker reported its results.\n");
+        let _ = writeln!(text, "{}\n", story.no_results(language));
     }
     if story.transfers.is_empty() {
         return;

@@ -190,6 +190,17 @@ impl Story {
         results.unwrap_or_default()
     }
 
+    /// The sentence of a story without results.
+    pub(crate) fn no_results(&self, language: Language) -> &'static str {
+        if self.state == StoryState::Adopted && self.nodes.is_empty() {
+            return language.pick(
+                "No results: these are logs of other programs.",
+                "没有结果：这些是其他程序的日志。",
+            );
+        }
+        language.pick("No worker reported its results.", "没有 worker 报告结果。")
+    }
+
     /// The sentence of a story without findings. Parts of a mesh are not among them, nor what its logs tell.
     pub(crate) fn no_findings(&self, language: Language) -> &'static str {
         if self.log.iter().any(|one| one.severity.is_finding()) {

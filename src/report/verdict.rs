@@ -180,9 +180,7 @@ fn moved(story: &Story, language: Language) -> String {
         return of_programs(story, language);
     }
     if story.transfers.is_empty() {
-        return language
-            .pick("No worker reported its results.", "没有 worker 报告结果。")
-            .to_owned();
+        return story.no_results(language).to_owned();
     }
     let verified = ByteCount(story.verified_bytes()).about();
     let wrong = story.wrong_bytes();

@@ -26,7 +26,7 @@ pub(super) fn results(page: &mut Page, story: &Story) {
     page.section("results", "Results");
     let programs = columns::programs(story.harness_results());
     if story.transfers.is_empty() && programs.is_none() {
-        page.tag("p", "No worker reported its results.");
+        page.tag("p", story.no_results(page.language));
     }
     if let Some(programs) = programs {
         let note = page.language.sentence(columns::PROGRAMS_NOTE);

@@ -78,6 +78,7 @@ fn a_report_of_an_error_in_a_log_does_not_say_that_nothing_was_found() {
     for text in [markdown, html] {
         assert!(text.contains("No findings but those of the log"), "{text}");
         assert!(!text.contains("Fingerprint"), "{text}");
+        assert!(!text.contains("No worker"), "{text}");
     }
 }
 
