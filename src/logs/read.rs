@@ -226,12 +226,17 @@ impl<'a> LogReader<'a> {
             .partition(|one| report.is_in_verdict(one));
         report.benign = benign;
         report.seen.extend::<Vec<_>>(told);
-        if self.harness.left_out > 0 {
-            let problem = format!(
-                "{} lines of more programs than are followed were left out",
-                self.harness.left_out
-            );
-            report.problems.push(input::problem(Path::new(""), problem));
+        for (count, what) in [
+            (self.harness.left_out, "lines of more programs"),
+            (
+                self.harness.runs_left_out(),
+                "runs of more ends of one file",
+            ),
+        ] {
+            if count > 0 {
+                let problem = format!("{count} {what} than are followed were left out");
+                report.problems.push(input::problem(Path::new(""), problem));
+            }
         }
         report.problems.splice(0..0, self.problems.iter().cloned());
         report

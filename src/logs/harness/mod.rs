@@ -205,6 +205,8 @@ struct Process {
     current: Option<HarnessRole>,
     /// Lines of one end follow lines of the other, and the other way round.
     is_mixed: bool,
+    /// Runs that are over, beyond the limit.
+    left_out: u64,
 }
 
 impl Harness {
@@ -262,6 +264,11 @@ impl Harness {
             .take(heard.line, said);
     }
 
+    /// Runs of ends that are in no report, since their file has too many.
+    pub(super) fn runs_left_out(&self) -> u64 {
+        self.processes.values().map(|one| one.left_out).sum()
+    }
+
     /// The programs that say more than a tag: file, rank, state.
     fn programs(&self) -> impl Iterator<Item = (u32, Option<u32>, Program)> {
         self.processes.iter().flat_map(|((file, rank), process)| {
@@ -309,7 +316,8 @@ impl Process {
         }
         over.results.close();
         over.ends_at = Some(next.saturating_sub(1));
-        add_run(&mut self.over, over);
+        let is_kept = add_run(&mut self.over, over, ENDS_MAX);
+        self.left_out += u64::from(!is_kept);
     }
 
     /// The last run of each end of each GPU.
@@ -317,7 +325,10 @@ impl Process {
         let mut all = self.over.clone();
         let ends = [&self.server, &self.client, &self.unsaid];
         let known = ends.into_iter().flatten().filter(|one| one.known > 0);
-        known.for_each(|one| add_run(&mut all, Program::clone(one)));
+        let ends_max = ENDS_MAX + ends.len();
+        for one in known {
+            add_run(&mut all, Program::clone(one), ends_max);
+        }
         all
     }
 
@@ -358,15 +369,16 @@ impl Process {
     }
 }
 
-/// Adds a run. An earlier one of the same end and GPU is part of it then.
-fn add_run(all: &mut Vec<Program>, mut run: Program) {
+/// Adds a run, if there is room. An earlier one of the same end and GPU is part of it then.
+fn add_run(all: &mut Vec<Program>, mut run: Program, ends_max: usize) -> bool {
     let is_same = |other: &Program| (other.role, other.gpu) == (run.role, run.gpu);
     match all.iter().position(is_same) {
         Some(at) => {
             run.follows(std::mem::take(&mut all[at]));
             all[at] = run;
         }
-        None if all.len() < ENDS_MAX => all.push(run),
-        None => {}
+        None if all.len() < ends_max => all.push(run),
+        None => return false,
     }
+    true
 }

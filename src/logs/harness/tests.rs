@@ -322,6 +322,29 @@ fn what_is_kept_does_not_grow_with_the_log() {
     assert!(is_bounded(&harness) && harness.left_out > 0);
 }
 
+#[test]
+fn ends_beyond_the_limit_are_counted() {
+    let log: String = (0..40)
+        .map(|gpu| {
+            format!(
+                "[PERF] GPU ID: {gpu}\n[PERF] Mode: SERVER\n[PERF] Iterations: 1\n[PERF] Iter 0 time=20.0ms\n\
+                 [PERF] Avg: 20.0 ms, BW: 2.9 GB/s\n"
+            )
+        })
+        .collect();
+    let report = read([("x.log", log.as_str())]);
+    let told = report.harness.expect("programs").programs.len();
+    let problem = format!(
+        "{} runs of more ends of one file than are followed were left out",
+        40 - told
+    );
+    assert!(
+        told > 32 && report.problems[0].problem == problem,
+        "{:?}",
+        report.problems
+    );
+}
+
 /// Lines of every kind, with any numbers.
 fn any_line() -> impl Strategy<Value = String> {
     let kinds = prop::sample::select(CATALOGUE.signatures().to_vec());
