@@ -201,7 +201,7 @@ fn stated_finding(line: StatedLine) -> SignatureFinding {
         last: line.place.clone(),
         phase: None,
         meaning: format!(
-            "the first line before the end that states an error; tcpxctl has no signature for it: {}",
+            "a line before the end that states an error; tcpxctl has no signature for it: {}",
             super::headline(&line.sample)
         ),
         causes: Vec::new(),

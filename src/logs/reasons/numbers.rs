@@ -156,7 +156,7 @@ const MORE: Reason = Reason {
 };
 const NAMED: Reason = Reason {
     words: "",
-    cause: "rank {ranks} did not come: it did not start, failed before, or hangs",
+    cause: "rank {ranks} did not come to this call: it ended, hangs or takes another branch, if it started at all",
     next: "read the log of rank {ranks}, up to its end; `py-spy dump` shows where a process waits",
 };
 

@@ -86,7 +86,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     },
     Reason {
         words: "cuda is required*none was|torch not compiled with cuda",
-        cause: "this PyTorch is the build for the CPU",
+        cause: "this PyTorch was built without CUDA, for the CPU or for other accelerators such as XPU, and the code asks for torch.cuda",
         next: "`python -c 'import torch; print(torch.version.cuda)'`; where it prints None, install the build for the GPUs of this machine",
     },
 ];

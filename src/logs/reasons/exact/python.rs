@@ -56,7 +56,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     },
     Reason {
         words: "no module named",
-        cause: "the Python of this process lacks the module that the line names: it is not installed in this image or on this node, or PYTHONPATH lacks its folder",
+        cause: "the Python of the process that imports it lacks the module that the line names: it is not installed in this image or on this node, or PYTHONPATH lacks its folder",
         next: "import the module with the same interpreter on the same node, and look for it with `pip show`",
     },
     Reason {
