@@ -1285,3 +1285,70 @@ fn a_line_of_nccl_behind_the_header_of_glog_is_timed_filtered_and_told_once() {
     };
     assert_eq!(names(&read_with(text, &filter).findings), [UNKNOWN_WARNING]);
 }
+
+/// The first finding on a log.
+fn first_of(text: &str) -> SignatureFinding {
+    let catalogue = SignatureCatalogue::embedded().unwrap();
+    let filter = LogFilter::default();
+    let mut reader = LogReader::new(&catalogue, &filter);
+    reader.source("x.log", text.as_bytes(), text.as_bytes());
+    let first = reader.report().findings.into_iter().next();
+    first.expect("a finding")
+}
+
+#[test]
+fn an_exception_of_a_worker_of_ray_is_not_of_the_driver_that_waits() {
+    let first = first_of(
+        "ModuleNotFoundError: No module named 'game'\n\
+         Traceback (most recent call last):\n\
+         File \"/app/eval.py\", line 43, in eval\n\
+         results = ray.get(\n\
+         File \"/opt/lib/python3.8/site-packages/ray/_private/worker.py\", line 864, in get_objects\n\
+         raise value.as_instanceof_cause()\n\
+         ray.exceptions.RayTaskError(RayActorError): ray::Manager.eval() (pid=60, ip=10.0.1.25, actor_id=5b)\n\
+         ray.exceptions.RayActorError: The actor died, ray::Worker.__init__() (pid=71, ip=10.0.0.226, actor_id=4f)\n\
+         ray.exceptions.RaySystemError: System error: No module named 'game'\n",
+    );
+    for part in [
+        "it is of Worker.__init__ pid 71 on 10.0.0.226",
+        "the driver waited for it at /app/eval.py:43(eval) by `results = ray.get(`",
+    ] {
+        assert!(first.meaning.contains(part), "{part}: {}", first.meaning);
+    }
+    assert!(!first.meaning.contains("raised at"), "{}", first.meaning);
+    assert!(!first.next_step.unwrap().contains("innermost"));
+}
+
+#[test]
+fn the_frames_of_a_launcher_are_not_of_the_rank_that_it_reports() {
+    let first = first_of(
+        "[2026-11-20 09:58:00,044] torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -9) local_rank: 1 (pid: 71) of binary: /usr/bin/python\n\
+         Traceback (most recent call last):\n  File \"/usr/lib/python3/site-packages/torch/distributed/launcher/api.py\", line 264, in launch_agent\n    raise ChildFailedError(\n",
+    );
+    assert!(first.meaning.contains("SIGKILL"), "{}", first.meaning);
+    assert!(!first.meaning.contains("raised at"), "{}", first.meaning);
+}
+
+#[test]
+fn a_library_that_refuses_is_told_with_its_caller() {
+    let first = first_of(
+        "Traceback (most recent call last):\n  File \"/app/train.py\", line 5, in main\n    model(x)\n  \
+         File \"/usr/lib/python3/site-packages/torch/fsdp.py\", line 136, in gather\n    with torch.cuda.stream(s):\n  \
+         File \"/usr/lib/python3/site-packages/torch/cuda/__init__.py\", line 310, in _lazy_init\n    raise AssertionError(\"x\")\n\
+         AssertionError: Torch not compiled with CUDA enabled\n",
+    );
+    let part = "; that was called at torch/fsdp.py:136(gather) by `with torch.cuda.stream(s):`";
+    assert!(first.meaning.contains(part), "{}", first.meaning);
+}
+
+#[test]
+fn a_path_that_was_there_before_is_told() {
+    let first = first_of(
+        "08:28:40 - INFO - util -   Model saved to /data/run/tmp-500/model.bin\n\
+         Traceback (most recent call last):\n  File \"/app/train.py\", line 5, in save\n    torch.save(x)\n\
+         RuntimeError: Parent directory /data/run/tmp-500 does not exist.\n",
+    );
+    let part = "before it the log says `Model saved to tmp-500/model.bin`";
+    assert!(first.meaning.contains(part), "{}", first.meaning);
+    assert!(first.causes[0].starts_with("it was there before"));
+}

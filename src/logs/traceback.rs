@@ -61,6 +61,21 @@ static WORKER: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A worker of Ray, in the line of an exception that passes on another one.
+static PASSED_BY: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(r"\bray::(?P<name>\w[\w.]*)\S* \(pid=(?P<pid>\d+), ip=(?P<ip>[\d.]+)")
+});
+
+/// A path, and words of a line that tells what was done with it.
+static PATH: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(r#"(?:^|[\s'"`=(\[])(?P<path>/(?:[\w.@+%-]+/)+[\w.@+%-]*\w)"#)
+});
+static DONE: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"(?i)\b(?:sav|writ|creat|load|read|remov|renam|delet|mov)(?:e|es|ed|ing|ten)\b|\bwrote\b",
+    )
+});
+
 /// What PyTorch writes of a process of `torch.multiprocessing.spawn`.
 static SPAWNED: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(r"^-- Process (?P<number>\d+) terminated with the following error:")
@@ -107,6 +122,8 @@ pub(super) struct Traceback {
     worker: Option<Vec<u8>>,
     /// The error that a message of several lines ends with, where its first line names none.
     rest: Option<Vec<u8>>,
+    /// What the log says before that was done with the path in the message.
+    path: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -132,6 +149,10 @@ impl Traceback {
         if frames.is_empty() && !is_torn(text) {
             frames = frames_below(text, below);
         }
+        // What a launcher raises when a process has ended is not where that process was.
+        if frames.first().is_some_and(Frame::is_of_launcher) {
+            frames.clear();
+        }
         let zero = has(b"ZeroDivisionError").then(|| {
             let within = &above[above.len().saturating_sub(COUNTS_WITHIN)..];
             let count = COUNT_OF_ZERO.find_iter(within).last()?;
@@ -148,8 +169,9 @@ impl Traceback {
             zero: zero.flatten(),
             writes: writes.flatten(),
             outer: outer(above).or_else(|| passed_on(below)),
-            worker: worker(above),
+            worker: worker(above).or_else(|| passed_by(text, below)),
             rest: rest(text, below).or_else(|| more(text, below)),
+            path: path_before(text, above),
         }
     }
 
@@ -159,7 +181,7 @@ impl Traceback {
             size_of::<Frame>() + parts.iter().map(|part| part.len()).sum::<usize>()
         };
         let frames = self.frames.iter().map(of);
-        let parts = [&self.outer, &self.worker, &self.rest];
+        let parts = [&self.outer, &self.worker, &self.rest, &self.path];
         let others = [&self.zero, &self.writes].into_iter().chain(parts);
         let others = others.flatten();
         frames.sum::<usize>() + others.map(Vec::len).sum::<usize>()
@@ -185,6 +207,14 @@ impl Traceback {
         inner.is_some_and(|inner| inner.code.starts_with(b"raise "))
     }
 
+    /// Whether the log says before that something was written to the path in the message.
+    pub(super) fn was_written(&self) -> bool {
+        let has = |text: &[u8], word: &[u8]| memchr::memmem::find(text, word).is_some();
+        let words: [&[u8]; 3] = [b"saved to", b"written to", b"created"];
+        let said = self.path.as_deref().map(<[u8]>::to_ascii_lowercase);
+        said.is_some_and(|said| words.iter().any(|word| has(&said, word)))
+    }
+
     /// A count that was printed as 0.
     pub(super) fn zero(&self) -> Option<String> {
         self.zero.as_deref().map(super::compose::shown)
@@ -203,22 +233,34 @@ impl Traceback {
         let Some(inner) = self.frames.first() else {
             return texts;
         };
-        let code = super::compose::shown(&inner.code);
         // Ray raises the exception of a worker again where its driver waits for the result.
+        let waits = self.frames.iter().find(|frame| frame.waits_for_ray());
+        let inner = waits.filter(|_| inner.raises_again()).unwrap_or(inner);
+        let code = super::compose::shown(&inner.code);
         let is_of_driver =
-            code.contains("ray.get(") || self.worker.is_some() && code.contains("await ");
+            inner.waits_for_ray() || self.worker.is_some() && code.contains("await ");
         let text = match code.is_empty() || code.starts_with("raise ") {
             _ if is_of_driver => WAITED,
             true => RAISED,
             false => RAISED_BY,
         };
         texts.push(text.replace("{word}", &inner.at()).replace("{code}", &code));
+        let is_raised = code.is_empty() || code.starts_with("raise ");
+        let calls = |one: &&Frame| one.path != inner.path && !Frame::has_in(&one.code, &["(*args"]);
+        let caller = self.frames.iter().find(calls);
+        let caller = caller.filter(|one| is_raised && !inner.is_own() && !one.is_own());
+        if let Some(caller) = caller.filter(|one| !one.code.is_empty()) {
+            let code = super::compose::shown(&caller.code);
+            let text = OF_LIBRARY.replace("{word}", &caller.at());
+            texts.push(text.replace("{code}", &code));
+        }
         if let Some(doing) = self.frames.iter().find_map(Frame::doing) {
             texts.push(doing.to_owned());
         }
         if let Some(writes) = &self.writes {
             texts.push(SAID.replace("{word}", &super::compose::shown(writes)));
         }
+        texts.extend(said(&self.path, SAID));
         let own = self.frames.iter().find(|frame| frame.is_own());
         let own = own.filter(|own| *own != inner);
         if let Some(own) = own {
@@ -236,6 +278,10 @@ impl Traceback {
 
     /// The innermost frame that is not in an installed package: its place and its code.
     pub(super) fn own(&self) -> Option<(String, String)> {
+        // The driver's own code only waited for the worker that raised it.
+        if self.frames.first().is_some_and(Frame::raises_again) {
+            return None;
+        }
         let own = self.frames.iter().find(|frame| frame.is_own())?;
         let shown = super::compose::shown;
         let place = format!("{}:{}", shown(&own.path), shown(&own.line));
@@ -247,6 +293,7 @@ impl Traceback {
 const RAISED: &str = "raised at {word}";
 const RAISED_BY: &str = "raised at {word} by `{code}`";
 const WAITED: &str = "the driver waited for it at {word} by `{code}`";
+const OF_LIBRARY: &str = "that was called at {word} by `{code}`";
 const CALLED: &str = "the program's own code calls it at {word}: `{code}`";
 const SCRIPT: &str = "the script calls it at {word}";
 const OF_WORKER: &str = "it is of {word}";
@@ -296,6 +343,24 @@ impl Frame {
             "" | "<module>" => place,
             function => format!("{place}({function})"),
         }
+    }
+
+    /// Whether a launcher of ranks raised it.
+    fn is_of_launcher(&self) -> bool {
+        let of = [
+            "torch/distributed/launcher/",
+            r"torch\distributed\launcher\",
+        ];
+        Self::has_in(&self.path, &of)
+    }
+
+    /// Whether Ray raises the exception of a worker again here.
+    fn raises_again(&self) -> bool {
+        Self::has_in(&self.code, &["as_instanceof_cause"])
+    }
+
+    fn waits_for_ray(&self) -> bool {
+        Self::has_in(&self.code, &["ray.get("])
     }
 
     fn doing(&self) -> Option<&'static str> {
@@ -434,6 +499,50 @@ fn worker(above: &[u8]) -> Option<Vec<u8>> {
     }
     let worker = found.name("worker")?.as_bytes();
     Some(cut(worker.trim_ascii_end(), PART_BYTES))
+}
+
+/// The message of an exception, behind its class.
+fn message(text: &[u8]) -> Option<&[u8]> {
+    let behind = |word: &[u8]| Some(memchr::memmem::find(text, word)? + word.len());
+    let from = behind(b"Error: ").or_else(|| behind(b"Exception: "))?;
+    Some(text[from..].trim_ascii())
+}
+
+/// The worker of Ray that raised an exception whose message is in the lines below: the last one that is named there
+/// before the message.
+fn passed_by(text: &[u8], below: &[u8]) -> Option<Vec<u8>> {
+    let message = message(text)?;
+    let below = &below[..below.len().min(WITHIN)];
+    let has_message =
+        |line: &&[u8]| !message.is_empty() && line.trim_ascii_end().ends_with(message);
+    let mut lines = below.split(|byte| *byte == b'\n');
+    let count = lines.position(|line| has_message(&line))?;
+    let lines = below.split(|byte| *byte == b'\n').take(count);
+    let found = lines.filter_map(|line| PASSED_BY.captures(line)).last()?;
+    let process = process(&found["pid"], &found["ip"]);
+    Some(cut(&[&found["name"], b" ", &process].concat(), PART_BYTES))
+}
+
+/// The first and the last line before an exception that tell what was done with the path in its message.
+fn path_before(text: &[u8], above: &[u8]) -> Option<Vec<u8>> {
+    let message = message(text)?;
+    let path = PATH.captures(message)?.name("path")?.as_bytes();
+    let name = path.rsplit(|byte| *byte == b'/').next()?;
+    let within = &above[above.len().saturating_sub(COUNTS_WITHIN)..];
+    let said = |line: &[u8]| {
+        let at = memchr::memmem::find(line, path)?;
+        let from = memchr::memmem::rfind(&line[..at], b" - ").map_or(0, |dash| dash + 3);
+        let before = line[from..at].trim_ascii_start();
+        let does = DONE.is_match(before) && !is_frame(line);
+        let behind = line[at + path.len()..].trim_ascii_end();
+        does.then(|| cut(&[before, name, behind].concat(), PART_BYTES))
+    };
+    let mut lines = within.split(|byte| *byte == b'\n').filter_map(said);
+    let first = lines.next()?;
+    Some(match lines.last() {
+        Some(last) => [&first[..], b"`, `", &last[..]].concat(),
+        None => first,
+    })
 }
 
 fn process(pid: &[u8], address: &[u8]) -> Vec<u8> {

@@ -60,6 +60,12 @@ const ZERO: Reason = Reason {
     next: "look at what the count is made of: mostly the dataset is smaller than one batch of all ranks",
 };
 
+const WAS_THERE: Reason = Reason {
+    words: "does not exist|No such file|not found",
+    cause: "it was there before, as the log says: another process or rank has removed or renamed it since",
+    next: "look at what removes or renames it, such as the rank that makes a checkpoint final: that must wait for all ranks that write there",
+};
+
 /// Where the program's own code raised or called what raised.
 pub(super) const OWN_CODE: &str =
     "the program's own code is innermost at {word} in the traceback: `{code}`";
@@ -74,6 +80,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
         &ENVIRONMENT,
         &CONFIGURATION,
         &ZERO,
+        &WAS_THERE,
     ];
     DATA.iter().chain(others)
 }
@@ -81,6 +88,11 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
 /// Gives an exception the cause of the part of the program in which it was raised, unless its words tell more, and
 /// the place in the program's own code.
 pub(crate) fn explain_traceback(finding: &mut SignatureFinding, traceback: &Traceback) {
+    let lacks = |word: &str| finding.sample.contains(word);
+    if traceback.was_written() && WAS_THERE.words.split('|').any(lacks) {
+        finding.causes.insert(0, WAS_THERE.cause.to_owned());
+        finding.next_step = Some(WAS_THERE.next.to_owned());
+    }
     let told = of(&finding.sample);
     let divides = finding.sample.contains(ZERO.words);
     let place = traceback.place();
