@@ -176,15 +176,17 @@ impl Compose<'_> {
         let of = OF_OTHERS.iter();
         let of = of.filter(|(words, what)| is_peer(what) || words.iter().any(has));
         let of: Vec<&str> = of.map(|(_, what)| *what).collect();
+        let is_of_one_node = self.is_of_one_node();
+        let nodes = if is_of_one_node {
+            "; every communicator is of one node"
+        } else {
+            ""
+        };
         match of.as_slice() {
+            [] if is_of_one_node => format!("no line names a network{nodes}"),
             [] => "no line names a network; NCCL logs it at INFO only".to_owned(),
             of => {
                 let of = of.join(", ");
-                let nodes = if self.is_of_one_node() {
-                    "; every communicator is of one node"
-                } else {
-                    ""
-                };
                 format!("no line names a network; the log has lines of {of}{nodes}")
             }
         }
@@ -197,7 +199,9 @@ impl Compose<'_> {
         }
         let is_chosen = proof == Some(Proof::Chosen);
         match proof {
-            None if self.tally.nodes.is_empty() => self.has_local_channels(),
+            None if self.tally.nodes.is_empty() => {
+                self.has_local_channels() || !self.tally.members.is_empty() && self.is_of_one_host()
+            }
             _ => self.is_of_one_node() && (is_chosen || self.has_local_channels()),
         }
     }
@@ -211,20 +215,25 @@ impl Compose<'_> {
     pub(super) fn is_of_one_node(&self) -> bool {
         let nodes = &self.tally.nodes;
         if nodes.is_empty() {
-            return self.begins_on_one_host();
+            return self.is_of_one_host();
         }
         nodes.values().all(|nodes| *nodes <= 1)
     }
 
-    /// Whether the log has all ranks of each communicator that begins, and all are processes of one host.
-    fn begins_on_one_host(&self) -> bool {
+    /// Whether the log has all ranks of each communicator that begins or is complete, and all are of one host.
+    fn is_of_one_host(&self) -> bool {
         let mut comms = BTreeMap::<u64, (BTreeSet<u32>, u32)>::new();
         let mut hosts = BTreeSet::new();
-        for (of, ..) in self.tally.claims.gpus() {
-            let (seen, all) = comms.entry(of.comm_id).or_default();
-            seen.insert(of.rank);
-            *all = of.ranks;
-            hosts.insert(self.named_host(of.speaker));
+        let begun = self.tally.claims.gpus();
+        let begun = begun.map(|(of, ..)| (of.speaker, of.comm_id, of.rank, of.ranks));
+        let complete = self.tally.members.iter();
+        let complete =
+            complete.map(|((speaker, _), (_, of))| (*speaker, of.comm_id, of.rank, of.ranks));
+        for (speaker, comm_id, rank, ranks) in begun.chain(complete) {
+            let (seen, all) = comms.entry(comm_id).or_default();
+            seen.insert(rank);
+            *all = ranks;
+            hosts.insert(self.named_host(speaker));
         }
         let is_whole = |(seen, all): &(BTreeSet<u32>, u32)| seen.len() as u32 == *all;
         hosts.len() == 1 && !hosts.contains(&None) && comms.values().all(is_whole)
