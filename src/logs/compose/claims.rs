@@ -236,19 +236,23 @@ impl Compose<'_> {
         })
     }
 
-    /// Names the kind of the GPUs, as nccl-tests lists it, where a library has no kernel for it.
+    /// Names the kind of the GPUs, as PyTorch or nccl-tests tells it, where a library has no kernel for it.
     pub(super) fn tell_of_gpu_kind(&self, findings: &mut [SignatureFinding]) {
-        let mut signatures = self.catalogue.signatures.iter();
-        let Some(number) = signatures.position(|one| one.name == OF_TESTS) else {
-            return;
+        let kind_in = |name: &&str| {
+            let mut signatures = self.catalogue.signatures.iter();
+            let number = signatures.position(|one| one.name == *name)?;
+            let mut seen = self.tally.seen.iter();
+            seen.find_map(|((of, _), seen)| {
+                let is_of = *of as usize == number;
+                let values = is_of.then(|| self.catalogue.values(number, &seen.sample))?;
+                let gpu = values.get("gpu").filter(|gpu| !gpu.is_empty())?;
+                Some(match values.get("kind") {
+                    Some(kind) => format!("{gpu}, {kind}"),
+                    None => gpu.to_owned(),
+                })
+            })
         };
-        let mut seen = self.tally.seen.iter();
-        let kind = seen.find_map(|((of, _), seen)| {
-            let is_of = *of as usize == number;
-            let values = is_of.then(|| self.catalogue.values(number, &seen.sample))?;
-            values.get("gpu").map(str::to_owned)
-        });
-        let Some(kind) = kind.filter(|kind| !kind.is_empty()) else {
+        let Some(kind) = [UNSUPPORTED, OF_TESTS].iter().find_map(kind_in) else {
             return;
         };
         let has_none =
@@ -256,9 +260,25 @@ impl Compose<'_> {
         for finding in findings.iter_mut().filter(has_none) {
             finding.meaning = format!("{}; the GPUs are {kind}", finding.meaning);
         }
+        let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
+        let of_tests = self.tally.seen.iter();
+        let of_tests =
+            of_tests.filter(|((of, _), _)| name(*of).is_some_and(|name| name == OF_TESTS));
+        let ranks: u64 = of_tests.map(|(_, seen)| seen.count).sum();
+        let fails = |one: &&mut SignatureFinding| one.sample.contains(TEST_FAILED);
+        if let Some(finding) = findings.iter_mut().find(fails).filter(|_| ranks > 0) {
+            finding.meaning = format!(
+                "{}; nccl-tests lists {ranks} ranks, the first on {kind}",
+                finding.meaning
+            );
+        }
     }
 }
 
+/// A line of PyTorch on a GPU for which it has no kernels.
+const UNSUPPORTED: &str = "torch-gpu-unsupported";
+/// What nccl-tests writes of a call of CUDA that failed.
+const TEST_FAILED: &str = ": Test CUDA failure";
 /// A line of nccl-tests on a rank.
 const OF_TESTS: &str = "nccl-tests-rank";
 

@@ -52,8 +52,11 @@ const RAISED: &str = "; raised at ";
 const ROOT_CAUSE: &str = "torchrun-root-cause";
 /// The ranks that torchrun's table lists besides.
 pub(super) const LISTED: &str = "torchrun-failures";
-/// What torchrun's table says of a rank that a signal ended; torchrun itself ends the others with SIGTERM.
-const SIGNAL: &str = "torch-child-signal";
+/// What torchrun's table says of a rank that a signal ended, and of one that SIGTERM ended, as torchrun itself ends the
+/// others.
+pub(super) const SIGNAL: &str = "torch-child-signal";
+const ENDED: &str = "torch-child-ended";
+const ONE_DIED: &str = "torchrun reports that a rank died from ";
 /// The end of a Python program whose exception nothing caught.
 const RAISED_EXIT: &str = "with exit code 1";
 const TASK_EXIT: &str = "srun-exit";
@@ -141,11 +144,18 @@ fn follow_event(findings: &mut [SignatureFinding]) {
     let stuck = stuck.map(|one| one.processes.clone()).unwrap_or_default();
     let mut tables = findings.iter().filter(|one| one.signature == ROOT_CAUSE);
     let is_raised = tables.any(|one| one.meaning.contains(RAISED_EXIT));
+    let has_died = findings.iter().any(|one| one.signature == SIGNAL);
     for finding in findings.iter_mut() {
         let is_of = finding.processes.iter().all(|one| stuck.contains(one));
-        let was_ended = finding.signature == SIGNAL && finding.sample.contains("(SIGTERM)");
-        if finding.signature == HEARTBEAT && is_of || was_ended && is_raised {
+        let was_ended = finding.signature == ENDED && (is_raised || has_died);
+        if finding.signature == HEARTBEAT && is_of || was_ended {
             finding.role = Role::Consequence;
+        }
+        let count = finding.count;
+        let of = finding.meaning.strip_prefix(ONE_DIED);
+        if let Some(signal) = of.filter(|_| finding.signature == SIGNAL && count > 1) {
+            finding.meaning =
+                format!("torchrun reports that {count} ranks died, the first from {signal}");
         }
     }
 }

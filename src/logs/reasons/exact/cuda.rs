@@ -26,7 +26,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "cuda failure*named symbol not found|cuda failure*no kernel image|cuda failure*invalid device function|cuda error: no kernel image|cuda error: named symbol not found|hip failure*invalid device function",
         cause: NO_KERNEL,
-        next: "compare the GPU's compute capability with the architectures that NCCL or the program was built for (NVCC_GENCODE of its `make`); take a release or a build that knows this GPU",
+        next: "compare the GPU's compute capability with the architectures that the failing library was built for (torch.cuda.get_arch_list(), NVCC_GENCODE of NCCL's `make`); take a release or a build that knows this GPU",
     },
     Reason {
         words: "invalid kernel file",
