@@ -20,8 +20,8 @@ use super::seen::{Around, Place};
 use super::shape;
 use super::signature::Fact;
 use super::traceback::{
-    MORE_LINES, SOURCE_MAX, in_front, is_before_writing, is_count_of_zero, is_frame, is_more,
-    is_of_actor, is_rest, is_source,
+    COUNTS_WITHIN, MORE_LINES, SOURCE_MAX, done_with, in_front, is_before_writing,
+    is_count_of_zero, is_frame, is_more, is_of_actor, is_rest, is_source, path_of,
 };
 use std::io::{self, Cursor, Read};
 
@@ -34,13 +34,14 @@ const ROW_NUMBERS_MIN: usize = 6;
 /// Longest word in a row of numbers: a type, an operation, `N/A`.
 const ROW_WORD_MAX: usize = 8;
 /// What is in every line of the NVIDIA driver in the kernel's log, and what Python and Ray write around tracebacks.
-const OF_ITSELF: [&str; 6] = [
+const OF_ITSELF: [&str; 7] = [
     "NVRM: ",
     "] ib_mlx5_log.c:",
     "Traceback (most recent call last)",
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
     "ray.exceptions.RayTaskError(",
+    "NCCL version ",
 ];
 
 /// A log without the lines that are not known.
@@ -131,9 +132,13 @@ impl<'a> Search<'a> {
             let parsed = parser.parse(line);
             let is_of_traceback = divides_by_zero && is_count_of_zero(line)
                 || writes && is_before_writing(line)
-                || lists_actors && is_of_actor(line);
+                || lists_actors && is_of_actor(line)
+                || super::compose::is_torn_prefix(raw);
             if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1 + more);
+            }
+            if let Some(path) = path_of(line) {
+                self.mark_before(number, path);
             }
             let goes_on = line.trim_ascii_end().ends_with(b":") && says_error(parsed, line)
                 || super::compose::is_open_message(line);
@@ -172,6 +177,20 @@ impl<'a> Search<'a> {
             .skip(first)
             .take(count)
             .for_each(|known| *known = true);
+    }
+
+    /// Marks the lines before an exception that tell what was done with the path in its message.
+    fn mark_before(&mut self, number: usize, path: &[u8]) {
+        let mut within = COUNTS_WITHIN;
+        for before in (0..number).rev() {
+            let Some(left) = within.checked_sub(self.lines[before].len() + 1) else {
+                return;
+            };
+            within = left;
+            if done_with(path, self.lines[before]).is_some() {
+                self.mark(before, 1);
+            }
+        }
     }
 
     /// Marks the lines that complete one: its list, the code of a frame, a warning that it announces, the rows of its

@@ -22,7 +22,7 @@ const INNER_MAX: usize = 6;
 /// Bytes of each part of one.
 const PART_BYTES: usize = 120;
 /// Bytes before a division by zero that are searched for a count that was printed.
-const COUNTS_WITHIN: usize = 32 << 10;
+pub(super) const COUNTS_WITHIN: usize = 32 << 10;
 
 /// What a line of a program's own counts looks like if one is 0.
 static COUNT_OF_ZERO: LazyLock<Regex> = LazyLock::new(|| {
@@ -523,23 +523,31 @@ fn passed_by(text: &[u8], below: &[u8]) -> Option<Vec<u8>> {
     Some(cut(&[&found["name"], b" ", &process].concat(), PART_BYTES))
 }
 
+/// The path in the message of an exception.
+pub(super) fn path_of(text: &[u8]) -> Option<&[u8]> {
+    let found = PATH.captures(message(text)?)?;
+    Some(found.name("path")?.as_bytes())
+}
+
+/// What a line tells of what was done with a path, of which only the name is kept.
+pub(super) fn done_with(path: &[u8], line: &[u8]) -> Option<Vec<u8>> {
+    let at = memchr::memmem::find(line, path)?;
+    let from = memchr::memmem::rfind(&line[..at], b" - ").map_or(0, |dash| dash + 3);
+    let before = line[from..at].trim_ascii_start();
+    let name = path.rsplit(|byte| *byte == b'/').next()?;
+    let behind = line[at + path.len()..].trim_ascii_end();
+    let tells = DONE.is_match(before) && !is_frame(line);
+    tells.then(|| cut(&[before, name, behind].concat(), PART_BYTES))
+}
+
 /// The first and the last line before an exception that tell what was done with the path in its message.
 fn path_before(text: &[u8], above: &[u8]) -> Option<Vec<u8>> {
-    let message = message(text)?;
-    let path = PATH.captures(message)?.name("path")?.as_bytes();
-    let name = path.rsplit(|byte| *byte == b'/').next()?;
+    let path = path_of(text)?;
     let within = &above[above.len().saturating_sub(COUNTS_WITHIN)..];
-    let said = |line: &[u8]| {
-        let at = memchr::memmem::find(line, path)?;
-        let from = memchr::memmem::rfind(&line[..at], b" - ").map_or(0, |dash| dash + 3);
-        let before = line[from..at].trim_ascii_start();
-        let does = DONE.is_match(before) && !is_frame(line);
-        let behind = line[at + path.len()..].trim_ascii_end();
-        does.then(|| cut(&[before, name, behind].concat(), PART_BYTES))
-    };
-    let mut lines = within.split(|byte| *byte == b'\n').filter_map(said);
-    let first = lines.next()?;
-    Some(match lines.last() {
+    let lines = within.split(|byte| *byte == b'\n');
+    let mut said = lines.filter_map(|line| done_with(path, line));
+    let first = said.next()?;
+    Some(match said.last() {
         Some(last) => [&first[..], b"`, `", &last[..]].concat(),
         None => first,
     })

@@ -21,6 +21,12 @@ static HEADER: LazyLock<Regex> =
 /// The first word of a line of UCX or of a kernel with a process.
 static THREAD: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^\[?(?:[\d.]+\] \[)?(?P<thread>[\w.-]+:\d+(?: *:\d+){0,2})\]? "));
+/// The process that a launcher writes before a line, with its colors.
+static LAUNCHED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^(?:(?:\x1b|\^\[)\[[\d;]*m)*(?P<thread>\([A-Za-z][^()]* pid=\d+[^()]*\))(?:(?:\x1b|\^\[)\[[\d;]*m)*(?P<rest>\s*$)?",
+    )
+});
 /// The thread in a line of glog, whose source is that of the logger.
 static GLOG: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^[EWFI]\d{4,8} [\d:.]+ +(?P<thread>\d+) \S+:\d+\] "));
@@ -28,7 +34,7 @@ static GLOG: LazyLock<Regex> =
 static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
         r"\b[Rr]ank \d+\b(?: of \d+)?|\brank ?= ?\d+|/task:\d+\b|\breplica \d+\b|\bWorker PID: \d+",
-        r"\bGPU ?\d{1,3}\b|\bdev(?:ice)? \d{1,2}\b",
+        r"\bGPU ?\d{1,3}\b|\bdev(?:ice)? \d{1,2}\b|\bphyid: ?\d+",
         r"\b(?:mlx[45]_\w+|bnxt_re\w*|irdma\w+|rdmap\w+|hns_\d+|efa_\d+)(?::\d+)?",
         r"\b(?:eth\d+|en[pos]\d\w*|ib[ps]?\d\w*|bond\d+)(?::(?:\d{1,3}\.){3}\d{1,3})?(?:<\d+>)?",
         r"\b(?:\d{1,3}\.){3}\d{1,3}(?:(?::|<)\d+>?(?:@\w+)?)?|\b(?:[0-9a-f]*:){2,}[0-9a-f]*<\d{2,5}>|\b[\w.-]+<\d{2,5}>|\bPeer EFA addr: [^\s)]+|\b(?:fe80|fd\w\w):[0-9a-f:]+",
@@ -62,10 +68,10 @@ static SOURCE: LazyLock<Regex> = LazyLock::new(|| regex(r"\w\.(?:cc|cpp|cu|h|c):
 static KILLED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\b(?P<pid>\d+) Killed +(?P<what>\S+(?: \S+){0,2})"));
 
-/// What a program says that it does with a checkpoint.
+/// What a program says that it does with a checkpoint, or that a rank has done.
 static DOES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"\b(?:[Ss]aving|[Ww]riting|[Ll]oading) (?:[\w-]+ ){0,2}checkpoints?\b(?: at iteration +\d+| shards: +\d+%)?|\b(?:Building|Loading) extension module \w+",
+        r"\b(?:[Ss]aving|[Ww]riting|[Ll]oading) (?:[\w-]+ ){0,2}checkpoints?\b(?: at iteration +\d+| shards: +\d+%)?|\b(?:Building|Loading) extension module \w+|^[Rr]ank \d+ (?:has )?(?:completed|finished|entered|reached) [\w ]{2,40}",
     )
 });
 /// A frame of gdb, or of a program's own list of calls: its function and its source.
@@ -116,6 +122,12 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
                 let place = format!("{function} ({}:{line})", short(&source));
                 add(place, meaning, &mut found);
             }
+            // The prefix of a line that was torn apart.
+            if own.is_none()
+                && let Some(process) = torn_prefix(line)
+            {
+                add(super::shown(process), meaning, &mut found);
+            }
             if own.is_some() && speaker(line) == own {
                 of_line(line, meaning, &mut found);
             }
@@ -161,12 +173,22 @@ fn add_doing(line: &[u8], meaning: &str, found: &mut Vec<String>) {
     }
 }
 
+/// The process in a line that is nothing but the prefix of a launcher.
+pub(super) fn torn_prefix(line: &[u8]) -> Option<&[u8]> {
+    let found = LAUNCHED.captures(line)?;
+    found.name("rest")?;
+    Some(found.name("thread")?.as_bytes())
+}
+
+/// The GPU in the header of a line of NCCL.
+pub(super) fn gpu_of(line: &[u8]) -> Option<u32> {
+    let header = HEADER.captures(line)?;
+    str::from_utf8(&header["gpu"]).ok()?.parse().ok()
+}
+
 /// The GPUs in the headers of the lines of all processes.
 fn gpus(lines: &[&SeenLines]) -> Vec<String> {
-    let gpus = lines.iter().filter_map(|seen| {
-        let header = HEADER.captures(&seen.sample)?;
-        str::from_utf8(&header["gpu"]).ok()?.parse::<u32>().ok()
-    });
+    let gpus = lines.iter().filter_map(|seen| gpu_of(&seen.sample));
     let gpus: BTreeSet<u32> = gpus.collect();
     let gpus: Vec<String> = gpus.iter().map(u32::to_string).collect();
     if gpus.is_empty() {
@@ -247,8 +269,8 @@ pub(super) fn with(meaning: String, facts: &[String]) -> String {
 
 /// The thread that logged a line, also where its number alone tells it.
 fn speaker(line: &[u8]) -> Option<&[u8]> {
-    let of_glog = || Some(GLOG.captures(line)?.name("thread")?.as_bytes());
-    thread(line).or_else(of_glog)
+    let of = |regex: &Regex| Some(regex.captures(line)?.name("thread")?.as_bytes());
+    thread(line).or_else(|| of(&GLOG)).or_else(|| of(&LAUNCHED))
 }
 
 /// The thread that logged a line, with its host.

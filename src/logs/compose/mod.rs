@@ -78,6 +78,11 @@ pub(super) fn compose(
     report
 }
 
+/// Whether a line is nothing but the prefix of a launcher, which names a process.
+pub(super) fn is_torn_prefix(line: &[u8]) -> bool {
+    facts::torn_prefix(line).is_some()
+}
+
 /// Text of a log as one line without control characters.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
