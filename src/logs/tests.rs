@@ -1352,3 +1352,33 @@ fn a_path_that_was_there_before_is_told() {
     assert!(first.meaning.contains(part), "{}", first.meaning);
     assert!(first.causes[0].starts_with("it was there before"));
 }
+
+#[test]
+fn one_process_with_all_gpus_sees_them_in_one_container() {
+    let line = |gpu: u32| {
+        format!(
+            "node-a:71:9{gpu} [{gpu}] src/transport/p2p.cc:220 NCCL WARN hipIpcGetMemHandle failed : invalid argument\n"
+        )
+    };
+    let has_containers = |text: &str| {
+        let causes = first_of(text).causes;
+        causes.iter().any(|cause| cause.contains("containers"))
+    };
+    let other = line(1).replace(":71:", ":72:");
+    assert!(has_containers(&format!("{}{other}", line(0))));
+    assert!(!has_containers(&format!("{}{}", line(0), line(1))));
+}
+
+#[test]
+fn the_number_of_an_error_in_the_exception_above_the_line_of_the_library_is_told() {
+    let front = "(Worker rank=1 pid=97) ERROR 04-01 08:04:31 [executor.py:383] ";
+    let first = first_of(&format!(
+        "{front}RuntimeError: HCCL function error: hcclCommInitRootInfoConfig(numRanks), error code is 15\n\
+         {front}EE9999: [PID: 97] get error: phyid:5 realDeviceId:5 is err:0x7010003\n\
+         {front}       rtGetDeviceIndexByPhyId execute failed, reason=[device id error][LINE:53]\n"
+    ));
+    assert_eq!(first.signature, "cann-call-failed");
+    for part in ["error code is 15", "phyid:5"] {
+        assert!(first.meaning.contains(part), "{part}: {}", first.meaning);
+    }
+}

@@ -113,6 +113,9 @@ const OTHER_ORDER: &str = "the ranks do not call the same collectives in the sam
 const WAITING_MAX: usize = 8;
 /// Most ranks that are named as absent from a collective.
 const ABSENT_MAX: usize = 4;
+/// What NCCL prints once, and what that tells of a crash.
+const NCCL_VERSION: &[u8] = b"NCCL version ";
+const FIRST_COMM: &str = "right before the log has NCCL's version, {word}, which NCCL prints as it begins its first communicator";
 /// What NCCL says of kernels that want more of a GPU's shared memory than there is.
 const MORE_SHARED_MEMORY: &str = "nccl-shared-memory-exceeds";
 /// Most lines behind an error with which a log ends.
@@ -244,6 +247,7 @@ impl Compose<'_> {
         self.tell_of_meeting(report);
         self.tell_of_shared_memory(&mut report.findings);
         self.tell_of_gpu_kind(&mut report.findings);
+        self.tell_of_first_comm(&mut report.findings);
         self.tell_of_sizes(&mut report.findings);
         self.tell_of_other_collective(&mut report.findings);
         self.tell_of_absent_ranks(&mut report.findings);
@@ -253,6 +257,7 @@ impl Compose<'_> {
         tell_of_launchers(&mut report.findings);
         tell_of_lost_settings(&mut report.findings);
         self.know_level(&mut report.findings);
+        self.know_process(&mut report.findings);
         self.tell_own_words(&mut report.findings);
         follow_errors(&mut report.findings);
         follow_parts(&mut report.findings);
@@ -278,6 +283,7 @@ impl Compose<'_> {
         self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);
         tell_of_last_error(&mut report.findings);
+        tell_of_exception(&mut report.findings);
         tell_of_neighbors(report);
         // What a log ends with is not harmless where it is a finding.
         let findings = &report.findings;
@@ -377,6 +383,32 @@ impl Compose<'_> {
         }
     }
 
+    /// Tells that ranks crashed as NCCL made its first communicator, where its version is beside the lines on their end.
+    fn tell_of_first_comm(&self, findings: &mut [SignatureFinding]) {
+        let is_crash = |one: &&mut SignatureFinding| {
+            let crashes = crate::seen::crashes(one.sample.as_bytes());
+            crashes || one.signature == names::SIGNAL && one.sample.contains("(SIGSEGV)")
+        };
+        let crash = findings.iter_mut().find(is_crash);
+        let Some(crash) = crash.filter(|_| self.tally.init_complete.is_empty()) else {
+            return;
+        };
+        let seen = self.tally.seen.values();
+        let is_before = |seen: &&SeenLines| {
+            let place = self.place(seen.first, None);
+            place.file == crash.first.file && place.line <= crash.first.line
+        };
+        let mut lines = seen.filter(is_before).flat_map(|seen| seen.near_lines());
+        let version = lines.find_map(|line| line.strip_prefix(NCCL_VERSION));
+        if let Some(version) = version.map(|version| shown(version)) {
+            crash.meaning = format!(
+                "{}; {}",
+                crash.meaning,
+                FIRST_COMM.replace("{word}", &version)
+            );
+        }
+    }
+
     /// Where NCCL logs at INFO already, nobody has to be told to set it.
     fn know_level(&self, findings: &mut [SignatureFinding]) {
         let networks = self.tally.transports.values();
@@ -400,6 +432,30 @@ impl Compose<'_> {
             finding
                 .causes
                 .retain(|cause| !cause.starts_with("NCCL_DEBUG is not set"));
+        }
+    }
+
+    /// Where one process drives all GPUs that the lines of NCCL name, no other process sees them otherwise.
+    fn know_process(&self, findings: &mut [SignatureFinding]) {
+        let speakers = self.tally.speakers.iter();
+        let is_process = |one: &&Speaker| matches!(one, Speaker::Process { pid: Some(_), .. });
+        if speakers.filter(is_process).count() != 1 {
+            return;
+        }
+        let seen = self.tally.seen.values().map(|seen| &seen.sample);
+        let unknown = self.tally.shapes.values().map(|shape| &shape.lines.sample);
+        let ends = self.tally.ends.iter().map(|(.., end)| &end.last.text);
+        let lines = seen.chain(unknown).chain(ends);
+        let gpus: BTreeSet<u32> = lines.filter_map(|line| facts::gpu_of(line)).collect();
+        if gpus.len() < 2 {
+            return;
+        }
+        for finding in findings {
+            let of_others = |cause: &String| cause.starts_with("the processes see the GPUs");
+            finding.causes.retain(|cause| !of_others(cause));
+            for cause in &mut finding.causes {
+                *cause = cause.replace(", or separate containers", "");
+            }
         }
     }
 
@@ -950,7 +1006,8 @@ impl Compose<'_> {
             return Vec::new();
         }
         let waiting: BTreeSet<u32> = waits.iter().flat_map(|wait| &wait.ranks).copied().collect();
-        let last = waiting.last().copied().unwrap_or_default();
+        let last = waiting.last().copied().max(self.last_listed());
+        let last = last.unwrap_or_default();
         let mut of_file = BTreeMap::<u32, BTreeSet<u32>>::new();
         let mut processes = 0;
         for speaker in &self.tally.speakers {
@@ -969,6 +1026,17 @@ impl Compose<'_> {
         others
             .filter(|rank| !are_of_one || has_lines(rank))
             .collect()
+    }
+
+    /// The highest rank in torchrun's tables.
+    fn last_listed(&self) -> Option<u32> {
+        let mut signatures = self.catalogue.signatures.iter().zip(0_u32..);
+        let (signature, number) = signatures.find(|(one, _)| one.name == names::LISTED)?;
+        let seen = self.tally.seen.iter().filter(|((of, _), _)| *of == number);
+        let texts = seen.flat_map(|(_, seen)| &seen.below);
+        let (_, values) = telling(signature.below.as_ref()?, texts)?;
+        let ranks = values.get("rank")?.split(", ");
+        ranks.filter_map(|rank| rank.parse().ok()).max()
     }
 
     /// One row if all processes have the same value, otherwise one row per value.
@@ -1139,6 +1207,31 @@ fn tell_of_last_error(findings: &mut [SignatureFinding]) {
         if !first.meaning.contains(part) {
             first.meaning = format!("{}; {part}", first.meaning);
         }
+    }
+}
+
+/// Any exception of Python.
+const EXCEPTION: &str = "python-exception";
+
+/// Quotes in the first finding, which a library's lines below an exception tell, the exception: it has the call and the
+/// number of the error.
+fn tell_of_exception(findings: &mut [SignatureFinding]) {
+    let [first, others @ ..] = findings else {
+        return;
+    };
+    let is_above = |one: &&SignatureFinding| {
+        let behind = first.first.line.saturating_sub(one.first.line);
+        one.signature == EXCEPTION
+            && (&one.first.file, &one.processes) == (&first.first.file, &first.processes)
+            && (1..=LAST_ERROR_LINES).contains(&behind)
+    };
+    let exception = others.iter().find(is_above);
+    let text = exception.map(|one| headline(&one.sample));
+    let tells =
+        |text: &String| text.contains("error code") && !first.meaning.contains(text.as_str());
+    if let Some(text) = text.filter(tells) {
+        let said = crate::reasons::BESIDE.replace("{word}", &text);
+        first.meaning = format!("{}; {said}", first.meaning);
     }
 }
 
