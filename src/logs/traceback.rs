@@ -547,7 +547,7 @@ fn path_before(text: &[u8], above: &[u8]) -> Option<Vec<u8>> {
     let lines = within.split(|byte| *byte == b'\n');
     let mut said = lines.filter_map(|line| done_with(path, line));
     let first = said.next()?;
-    Some(match said.last() {
+    Some(match said.next_back() {
         Some(last) => [&first[..], b"`, `", &last[..]].concat(),
         None => first,
     })

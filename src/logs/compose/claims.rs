@@ -241,15 +241,14 @@ impl Compose<'_> {
         let kind_in = |name: &&str| {
             let mut signatures = self.catalogue.signatures.iter();
             let number = signatures.position(|one| one.name == *name)?;
-            let mut seen = self.tally.seen.iter();
-            seen.find_map(|((of, _), seen)| {
-                let is_of = *of as usize == number;
-                let values = is_of.then(|| self.catalogue.values(number, &seen.sample))?;
-                let gpu = values.get("gpu").filter(|gpu| !gpu.is_empty())?;
-                Some(match values.get("kind") {
-                    Some(kind) => format!("{gpu}, {kind}"),
-                    None => gpu.to_owned(),
-                })
+            let seen = self.tally.seen.iter();
+            let seen = seen.filter(|((of, _), _)| *of as usize == number);
+            let (_, first) = seen.min_by_key(|(_, seen)| seen.first)?;
+            let values = self.catalogue.values(number, &first.sample);
+            let gpu = values.get("gpu").filter(|gpu| !gpu.is_empty())?;
+            Some(match values.get("kind") {
+                Some(kind) => format!("{gpu}, {kind}"),
+                None => gpu.to_owned(),
             })
         };
         let Some(kind) = [UNSUPPORTED, OF_TESTS].iter().find_map(kind_in) else {

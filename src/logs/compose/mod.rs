@@ -398,9 +398,11 @@ impl Compose<'_> {
             let place = self.place(seen.first, None);
             place.file == crash.first.file && place.line <= crash.first.line
         };
-        let mut lines = seen.filter(is_before).flat_map(|seen| seen.near_lines());
-        let version = lines.find_map(|line| line.strip_prefix(NCCL_VERSION));
-        if let Some(version) = version.map(|version| shown(version)) {
+        let lines = seen.filter(is_before).flat_map(|seen| seen.near_lines());
+        let versions = lines.filter_map(|line| line.strip_prefix(NCCL_VERSION));
+        // The order of `seen` is that of a hash.
+        let version = versions.min();
+        if let Some(version) = version.map(shown) {
             crash.meaning = format!(
                 "{}; {}",
                 crash.meaning,
