@@ -441,7 +441,9 @@ fn is_digits(text: &str) -> bool {
 fn is_number(part: &str) -> bool {
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let plain = part.bytes().filter(|byte| b"0fF".contains(byte)).count();
-    let is_address = part.strip_prefix("0x").is_some_and(is_hex)
+    // With the type that C writes behind it: `0x1fULL`.
+    let of_address = part.strip_prefix("0x");
+    let is_address = of_address.is_some_and(|part| is_hex(part.trim_end_matches(['U', 'L'])))
         || is_hex(part) && (part.len() <= BUS_BYTES_MAX || 2 * plain >= part.len());
     let unit = part.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let is_size = unit.len() < part.len()
@@ -519,6 +521,7 @@ mod tests {
                 "enp195s0f0np0 4b000 E1120 20T08 1800000ms 00000000ffff1a00",
             ),
             ("the id is a-__V1o2-c3a_t-P____gQU6", "the id is word0"),
+            ("0x1f00ULL", "0x1f00ULL"),
             (
                 "0xdeadbeef00 0x3d29f0ffb4fd4406e92eaee687d4525235ae9648",
                 "0xdeadbeef00 word0",
