@@ -1,6 +1,7 @@
 //! Turns a tally into a report: findings and their phases here, and the rest in the files beside this one.
 #![forbid(unsafe_code)]
 
+mod beside;
 mod claims;
 mod collectives;
 mod connections;
@@ -103,8 +104,6 @@ fn shown_whole(text: &[u8]) -> String {
 const NICS_USED: &str = "nccl-ib-used";
 /// NCCL's line on the interfaces of its sockets.
 const SOCKETS_USED: &str = "nccl-socket-fallback";
-/// PyTorch's exception on a call of NCCL.
-const NCCL_ERROR: &str = "nccl-error-text";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
@@ -282,9 +281,9 @@ impl Compose<'_> {
         promote(&mut report.findings, |place| self.has_ended(place));
         self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);
-        tell_of_last_error(&mut report.findings);
-        tell_of_exception(&mut report.findings);
-        tell_of_neighbors(report);
+        beside::tell_of_last_error(&mut report.findings);
+        beside::tell_of_exception(&mut report.findings);
+        beside::tell_of_neighbors(report);
         // What a log ends with is not harmless where it is a finding.
         let findings = &report.findings;
         let is_told = |one: &SignatureFinding| {
@@ -1176,99 +1175,6 @@ pub(super) fn headline(line: &str) -> String {
     match text.char_indices().nth(HEADLINE_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
-    }
-}
-
-/// Lines between an exception on a call of NCCL and the error that PyTorch quotes below it.
-const LAST_ERROR_LINES: u64 = 5;
-/// Whose the exception is, and its places, in its sentence.
-const OF_EXCEPTION: [&str; 4] = [
-    "it is of process ",
-    "raised at ",
-    "the program's own code calls it at ",
-    "the script calls it at ",
-];
-
-/// Tells the places of an exception on a call of NCCL where the error that PyTorch quotes below it is the first
-/// finding.
-fn tell_of_last_error(findings: &mut [SignatureFinding]) {
-    let [first, others @ ..] = findings else {
-        return;
-    };
-    let is_above = |one: &&SignatureFinding| {
-        let behind = first.first.line.saturating_sub(one.first.line);
-        one.signature == NCCL_ERROR
-            && one.first.file == first.first.file
-            && (1..=LAST_ERROR_LINES).contains(&behind)
-    };
-    let Some(exception) = others.iter().find(is_above) else {
-        return;
-    };
-    let parts = exception.meaning.split("; ");
-    for part in parts.filter(|part| OF_EXCEPTION.iter().any(|of| part.starts_with(of))) {
-        if !first.meaning.contains(part) {
-            first.meaning = format!("{}; {part}", first.meaning);
-        }
-    }
-}
-
-/// Any exception of Python.
-const EXCEPTION: &str = "python-exception";
-
-/// Quotes in the first finding, which a library's lines below an exception tell, the exception: it has the call and the
-/// number of the error.
-fn tell_of_exception(findings: &mut [SignatureFinding]) {
-    let [first, others @ ..] = findings else {
-        return;
-    };
-    let is_above = |one: &&SignatureFinding| {
-        let behind = first.first.line.saturating_sub(one.first.line);
-        one.signature == EXCEPTION
-            && (&one.first.file, &one.processes) == (&first.first.file, &first.processes)
-            && (1..=LAST_ERROR_LINES).contains(&behind)
-    };
-    let exception = others.iter().find(is_above);
-    let text = exception.map(|one| headline(&one.sample));
-    let tells =
-        |text: &String| text.contains("error code") && !first.meaning.contains(text.as_str());
-    if let Some(text) = text.filter(tells) {
-        let said = crate::reasons::BESIDE.replace("{word}", &text);
-        first.meaning = format!("{}; {said}", first.meaning);
-    }
-}
-
-/// Lines between the first finding and an error that its sentence quotes.
-const NEIGHBOR_LINES: u64 = 12;
-/// Shortest text of an error that is quoted beside another one.
-const NEIGHBOR_MIN: usize = 20;
-
-/// Quotes in the first finding, if it only passes on what a program says, the nearest error beside it that no signature
-/// explains and that names something: an expert reads such lines together.
-fn tell_of_neighbors(report: &mut LogReport) {
-    let Some(first) = report.findings.first() else {
-        return;
-    };
-    if first.role != Role::General {
-        return;
-    }
-    let is_beside = |one: &&UnknownWarning| {
-        let text = headline(&one.sample);
-        one.first.file == first.first.file
-            && one.first.line != first.first.line
-            && one.first.line.abs_diff(first.first.line) <= NEIGHBOR_LINES
-            && !one.is_harmless()
-            && text.len() >= NEIGHBOR_MIN
-            && !first.meaning.contains(&text)
-            && text.bytes().any(|byte| byte.is_ascii_digit())
-            && !text.ends_with(':')
-            && crate::reasons::tells_error(&text)
-    };
-    let beside = report.unknown.iter().filter(is_beside);
-    let nearest = beside.min_by_key(|one| one.first.line.abs_diff(first.first.line));
-    let text = nearest.map(|one| headline(&one.sample));
-    if let Some((first, text)) = report.findings.first_mut().zip(text) {
-        let text = crate::reasons::BESIDE.replace("{word}", &text);
-        first.meaning = format!("{}; {text}", first.meaning);
     }
 }
 
