@@ -18,10 +18,10 @@ const OF_EXCEPTION: [&str; 4] = [
 ];
 
 /// The first finding, and the exception right above its line for which `is_it` holds.
-fn with_exception_above<'a>(
-    findings: &'a mut [SignatureFinding],
+fn with_exception_above(
+    findings: &mut [SignatureFinding],
     is_it: impl Fn(&SignatureFinding, &SignatureFinding) -> bool,
-) -> Option<(&'a mut SignatureFinding, &'a SignatureFinding)> {
+) -> Option<(&mut SignatureFinding, &SignatureFinding)> {
     let (first, others) = findings.split_first_mut()?;
     let is_above = |one: &&SignatureFinding| {
         let behind = first.first.line.saturating_sub(one.first.line);
