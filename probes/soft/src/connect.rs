@@ -32,7 +32,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tcpx_abi::subsystem::INIT;
+use tcpx_abi::subsystem::{INIT, NET};
 
 /// State of a socket that the ends exchange: usable.
 pub(crate) const STATE_OK: u32 = 0;
@@ -289,6 +289,7 @@ impl Connector {
                 let purpose = if self.is_ctrl() {
                     Purpose::Ctrl
                 } else {
+                    self.bound_send_buffer(stream, index);
                     Purpose::Data
                 };
                 let hello = Hello {
@@ -302,6 +303,20 @@ impl Connector {
                 Ok(true)
             }
             Err(error) => self.undialled(&error, index, now),
+        }
+    }
+
+    /// A refused option costs speed only.
+    fn bound_send_buffer(&self, stream: &TcpStream, index: usize) {
+        if self.plugin.bounds_send_buffer(&self.ends(index).1)
+            && let Err(error) = socket::bound_send_buffer(stream)
+        {
+            note!(
+                NET,
+                c"softConnect",
+                "{PRODUCT} : send buffer of socket {index} not bounded : {}",
+                socket::words(&error)
+            );
         }
     }
 

@@ -14,6 +14,7 @@ use crate::settings::{Cuda, Flavour, PRODUCT, Settings};
 use crate::socket;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -168,6 +169,13 @@ impl Plugin {
             using += &format!(" [{index}]{name}:{}", place(&device.interface));
         }
         note!(INIT | NET, function, "{PRODUCT} : Using{using}");
+    }
+
+    /// Whether data connections to `peer` get a small send buffer: where both ends are on this
+    /// node and share at most two CPUs. With a CPU of its own the receiver empties the queue as it
+    /// fills, and a small one would make both wait for each other more often.
+    pub(crate) fn bounds_send_buffer(&self, peer: &SocketAddr) -> bool {
+        self.settings.bounds_send_buffer && self.cpus <= 2 && socket::is_of_this_node(peer)
     }
 
     /// Returns the number of a new comm of `side`.

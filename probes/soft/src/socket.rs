@@ -1,5 +1,6 @@
 //! Socket calls that `std::net` lacks: listening with a large backlog, nonblocking connect from a
-//! given address, setting the congestion control, and querying where packets arrive.
+//! given address, setting the congestion control and the send buffer, and querying where packets
+//! arrive.
 //!
 //! Every stream created here is nonblocking. `std` writes with `MSG_NOSIGNAL`, so control sockets
 //! use `std`; data sockets have their own calls in `io`.
@@ -13,6 +14,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The real plugin's backlog.
 const BACKLOG: c_int = 16_384;
+
+/// Send buffer of [`bound_send_buffer`]; the kernel doubles it for its own overhead.
+const SEND_BUFFER: c_int = 128 << 10;
 
 /// A nonblocking listener on an ephemeral port of `address`. Accepted sockets
 /// inherit the congestion control.
@@ -74,6 +78,25 @@ pub(crate) fn congestion_of(socket: &impl AsRawFd) -> io::Result<String> {
 /// The congestion control that new sockets get for `wanted`.
 pub(crate) fn congestion(wanted: Option<&str>) -> io::Result<String> {
     congestion_of(&create(&SocketAddr::from(([127, 0, 0, 1], 0)), wanted)?)
+}
+
+/// Bounds what the kernel queues between two ends of one node. Both are to run on few CPUs: by the
+/// time that the receiver has its turn, what the kernel's own bound of some megabytes lets the sender
+/// queue is no longer in a cache. There is no path whose delay would need a longer queue.
+pub(crate) fn bound_send_buffer(socket: &impl AsRawFd) -> io::Result<()> {
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_SNDBUF,
+        &SEND_BUFFER.to_ne_bytes(),
+    )
+}
+
+/// Whether an interface of this node has the address: only then it can be bound.
+pub(crate) fn is_of_this_node(address: &SocketAddr) -> bool {
+    create(address, None)
+        .and_then(|socket| bind(&socket, address))
+        .is_ok()
 }
 
 /// CPU and NAPI id that handled the last packet of `socket`; -1 and 0 if unknown.
@@ -275,6 +298,41 @@ mod tests {
         assert!(!system.is_empty());
         assert_eq!(congestion(Some("reno")).unwrap(), "reno");
         assert!(congestion(Some("no-such-control")).is_err());
+    }
+
+    #[test]
+    fn a_bounded_send_buffer_takes_less_of_a_peer_that_does_not_read() {
+        use std::io::Write;
+        let lo: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let listener = listen(lo, None).unwrap();
+        let taken = |bounded: bool| {
+            let mut stream = connect(lo, listener.local_addr().unwrap(), None).unwrap();
+            until(|| connected(&stream).unwrap().then_some(()));
+            let _unread = until(|| listener.accept().ok());
+            if bounded {
+                bound_send_buffer(&stream).unwrap();
+            }
+            // One call: what it takes is what the buffer holds.
+            stream.write(&[0; 16 << 20]).unwrap()
+        };
+        let (bounded, free) = (taken(true), taken(false));
+        assert!(bounded < free, "{bounded} {free}");
+    }
+
+    #[test]
+    fn addresses_of_this_node_are_told_from_others() {
+        for (address, is_own) in [
+            ("127.0.0.1:80", true),
+            ("[::1]:80", true),
+            ("192.0.2.77:80", false),
+            ("[2001:db8::77]:80", false),
+        ] {
+            assert_eq!(
+                is_of_this_node(&address.parse().unwrap()),
+                is_own,
+                "{address}"
+            );
+        }
     }
 
     #[test]
