@@ -124,6 +124,8 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
         // programs may follow it.
         Some(text) => match of(text) {
             Some((_, Kind::Ended)) => of(&finding.meaning),
+            // Numbers of a process's memory are of the process that wrote them.
+            Some((reason, _)) if reason.cause.contains("{mine}") => of(&finding.meaning),
             told => told,
         },
         None => below.and_then(of),

@@ -52,7 +52,7 @@ pub(super) const OF_USE: &[Reason] = &[Reason {
 /// What an RDMA device says of a request that failed, in the words of libibverbs and of what uses it.
 pub(super) const OF_RDMA: &[Reason] = &[
     Reason {
-        words: r"transport retry counter exceeded|retry exceeded error",
+        words: r"transport retry count(?:er)? exceeded|retry exceeded error",
         cause: "the peer's NIC does not answer: packets are lost on the path, the rails, GIDs or MTUs differ, or the peer has ended",
         next: "`ib_write_bw` between the two NICs; the counters of both ports; the peer's log of the same time",
     },

@@ -78,9 +78,14 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
         next: "read the first failure of the other ranks of this node",
     },
     Reason {
-        words: r"resource temporarily unavailable|can't start new thread|\bEAGAIN\b",
+        words: r"can't start new thread|\b(?:threads?|fork|vfork|clone\d?|pthread_\w+|process(?:es)?|spawn|exec)\b.*resource temporarily unavailable",
         cause: "a limit on processes or threads is reached",
         next: "`ulimit -u` and the pids limit of the container",
+    },
+    Reason {
+        words: r"resource temporarily unavailable|\bEAGAIN\b",
+        cause: "a call would have to wait: a queue of the network is full, or its peer has not answered yet",
+        next: "read the lines of the same process before it, and the log of its peers; with libfabric, FI_LOG_LEVEL=warn shows what its provider says",
     },
     Reason {
         words: r"read-only file system|\bEROFS\b",
@@ -113,8 +118,13 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
         next: "compare `file PROGRAM` with `uname -m` on this node",
     },
     Reason {
-        words: r"\bno such device|\bENODEV\b|device or resource busy",
-        cause: "the device is missing on this node or in this container, or another process has it",
+        words: r"device or resource busy|\bEBUSY\b",
+        cause: "the device or the file is still in use: by another process, or by one that is being ended",
+        next: "`fuser -v` on the device or the file; `nvidia-smi` and `ps` for processes of an earlier job",
+    },
+    Reason {
+        words: r"\bno such device|\bENODEV\b",
+        cause: "the device is missing on this node or in this container",
         next: "`nvidia-smi -L`, `ibv_devices` and `ls /dev` in the container",
     },
     Reason {

@@ -80,7 +80,12 @@ pub(super) const VAGUE: &[Reason] = &[
         next: "read the first failure of any process of the job before this line",
     },
     Reason {
-        words: r"\b(?:cuda|gpu|gpus|nvlink|nvml|cudart|hip|rocm|npu|hccl|device-side)\b",
+        words: r"\b(?:npu|npus|hccl|hccp|ascend|acl|torch_npu|cann)\b",
+        cause: "a call on an NPU, its driver or HCCL failed",
+        next: "`npu-smi info` on this node, and the logs of CANN under ~/ascend/log of the same time",
+    },
+    Reason {
+        words: r"\b(?:cuda|gpu|gpus|nvlink|nvml|cudart|hip|rocm|device-side)\b",
         cause: "a call on a GPU or its driver failed",
         next: "`nvidia-smi`, `dmesg -T | grep -i -e xid -e nvrm`; run with CUDA_LAUNCH_BLOCKING=1",
     },

@@ -91,8 +91,18 @@ pub(super) const WORDINGS: &[Reason] = &[
     },
     Reason {
         words: "fi_getinfo() call failed|could not find a provider|find a protocol that worked|fi_getinfo*no data available",
-        cause: "libfabric has no provider for this node: the container lacks the EFA device, or this libfabric was built without the provider",
+        cause: "libfabric has no provider that fits on this node: the device is not there or not in the container, FI_PROVIDER asks for another one, or this libfabric was built without it",
         next: "`fi_info -p efa` and `ls /dev/infiniband` in the container",
+    },
+    Reason {
+        words: "ofi poll failed*undeliverable",
+        cause: "the NIC could not deliver a message: the peer's process or node has ended, or the fabric between the two failed",
+        next: "read the log of the other ranks of the same time, the first that ended above all; ask for the fabric's errors at this time",
+    },
+    Reason {
+        words: "ofi poll failed*ptlte_not_found",
+        cause: "the peer had no entry for the message any more: its process ended, or the memory that it had registered was freed",
+        next: "read the log of the other ranks of the same time, the first that ended above all; ask for the fabric's errors at this time",
     },
     Reason {
         words: "unable to create ah|ibv_create_ah",
