@@ -115,7 +115,15 @@ fn findings(report: &LogReport, text: &mut String) {
     };
     shown.iter().for_each(|one| text.push_str(&finding(one)));
     if !causes.is_empty() {
-        folded("# what followed", &followed, text);
+        let first = causes.first().map(|one| &one.first);
+        let is_earlier = |one: &&SignatureFinding| {
+            first.is_some_and(|first| one.first.file == first.file && one.first.line < first.line)
+        };
+        let title = match followed.iter().any(is_earlier) {
+            true => "# what followed, and other lines of the same failure",
+            false => "# what followed",
+        };
+        folded(title, &followed, text);
     }
     if !report.findings.is_empty() {
         if !report.stated.is_empty() {
@@ -342,8 +350,13 @@ fn times(finding: &SignatureFinding) -> String {
     }
 }
 
-/// Whether a text has hours, minutes and seconds, `08:14:04`.
+/// Whether a text has hours, minutes and seconds, `08:14:04`, or begins with seconds since 1970 as UCX writes them.
 fn has_clock(text: &str) -> bool {
+    let seconds = text.strip_prefix('[').and_then(|text| text.split_once('.'));
+    let is_number = |text: &str| text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if seconds.is_some_and(|(seconds, _)| is_number(seconds)) {
+        return true;
+    }
     text.as_bytes().windows(8).any(|window| {
         let is_in_form = |(at, byte): (usize, &u8)| match at {
             2 | 5 => *byte == b':',
