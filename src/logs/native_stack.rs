@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$|^- (?P<function4>[A-Za-z][\w:]{2,80})(?:<[\w, ]*>)?\(\)(?: in (?P<source2>\S+):\d+)?$",
+        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$|^ *\d+ +0x[0-9a-f]{8,} (?P<function5>[A-Za-z][\w:]{2,80})\(.*\) \+ \d+$|^- (?P<function4>[A-Za-z][\w:]{2,80})(?:<[\w, ]*>)?\(\)(?: in (?P<source2>\S+):\d+)?$",
     )
 });
 /// What UCX writes for the source of a function that it does not find.
@@ -18,7 +18,7 @@ const NO_SOURCE: &str = "???";
 /// Functions that handle a signal or end a process, and those in which every program and thread begins.
 static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"sigreturn|sigaction|^(?:gsignal|raise|abort|killpg|clone3?|start_thread)$|^ucs_|backtrace|signal|^__libc_|^c10::Error|^opal_|std::|terminate",
+        r"sigreturn|sigaction|^(?:gsignal|raise|abort|killpg|clone3?|start_thread)$|^ucs_|backtrace|signal|^__libc_|^c10::Error|^opal_|std::|terminate|[tT]hrow",
     )
 });
 /// Calls of a library's interface.
@@ -93,12 +93,18 @@ fn nameless(line: &[u8]) -> Option<(String, String)> {
 /// The function and the library of a frame, unless it is of a signal.
 fn frame(line: &[u8]) -> Option<(String, String)> {
     let found = FRAME.captures(line)?;
-    let part = |names: [&str; 4]| {
+    let part = |names: &[&str]| {
         let found = names.iter().find_map(|name| found.name(name))?;
         Some(super::compose::shown(found.as_bytes()))
     };
-    let function = part(["function", "function2", "function3", "function4"])?;
-    let library = part(["library", "library2", "source", "source2"]).unwrap_or_default();
+    let function = part(&[
+        "function",
+        "function2",
+        "function3",
+        "function4",
+        "function5",
+    ])?;
+    let library = part(&["library", "library2", "source", "source2"]).unwrap_or_default();
     let library = library.rsplit('/').next()?.to_owned();
     (!OTHERS.is_match(function.as_bytes())).then_some((function, library))
 }

@@ -485,7 +485,9 @@ impl Counter<'_> {
                     at: found.at,
                     has_below: signature.below.is_some(),
                     has_frames: signature.severity.is_finding()
-                        && (super::reasons::quotes(signature) || is_exception()),
+                        && (super::reasons::quotes(signature)
+                            || is_exception()
+                            || super::traceback::cuts(text)),
                     names_gpu: self.catalogue.names_gpu[found.signature],
                     sample_max: match signature.regex {
                         Some(_) => VALUES_SAMPLE_BYTES,

@@ -81,6 +81,24 @@ static SPAWNED: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(r"^-- Process (?P<number>\d+) terminated with the following error:")
 });
 
+/// A function that checks the result of a call, and one that is named like the call.
+static CHECK: LazyLock<Regex> = LazyLock::new(|| super::loggers::regex(r"(?i-u:check)"));
+static CALL: LazyLock<Regex> =
+    LazyLock::new(|| super::loggers::regex(r"^(?:nccl|hccl|rccl|cu|cuda|hip|nvshmem)[A-Z]\w+$"));
+
+/// Whether a line begins with the marks that Python writes below a frame: another rank's line cut a traceback off.
+pub(super) fn cuts(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    let marks = line.iter().take_while(|byte| **byte == b'^').count();
+    marks >= MARKS_MIN && marks < line.len()
+}
+
+/// Least marks of such a line.
+const MARKS_MIN: usize = 4;
+/// How the place of the innermost frame begins, and what that is in a traceback which was cut off.
+const RAISED_AT: &str = "raised at ";
+const CUT_AT: &str = "it cuts off a stack of Python at ";
+
 /// What Ray lists of an actor above the line on its end.
 static ACTOR: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(
@@ -245,6 +263,12 @@ impl Traceback {
             false => RAISED_BY,
         };
         texts.push(text.replace("{word}", &inner.at()).replace("{code}", &code));
+        let checks = CHECK.is_match(&inner.function);
+        let call = self.frames.iter().find(|one| CALL.is_match(&one.function));
+        if let Some(call) = call.filter(|_| checks) {
+            let call = super::compose::shown(&call.function);
+            texts.push(OF_CALL.replace("{word}", &call));
+        }
         let is_raised = code.is_empty() || code.starts_with("raise ");
         let calls = |one: &&Frame| one.path != inner.path && !Frame::has_in(&one.code, &["(*args"]);
         let caller = self.frames.iter().find(calls);
@@ -265,7 +289,8 @@ impl Traceback {
         let own = own.filter(|own| *own != inner);
         if let Some(own) = own {
             let code = super::compose::shown(&own.code);
-            texts.push(CALLED.replace("{word}", &own.at()).replace("{code}", &code));
+            let text = if code.is_empty() { SCRIPT } else { CALLED };
+            texts.push(text.replace("{word}", &own.at()).replace("{code}", &code));
         }
         let script = self.frames.last().map(|frame| &frame.path);
         let script = self.frames.iter().find(|frame| Some(&frame.path) == script);
@@ -274,6 +299,16 @@ impl Traceback {
             texts.push(SCRIPT.replace("{word}", &script.at()));
         }
         texts
+    }
+
+    /// The same where the line cuts the traceback off, which is of another process.
+    pub(super) fn places_cut(&self) -> Vec<String> {
+        let places = self.places().into_iter();
+        let told = places.map(|text| match text.strip_prefix(RAISED_AT) {
+            Some(place) => format!("{CUT_AT}{place}"),
+            None => text,
+        });
+        told.collect()
     }
 
     /// The innermost frame that is not in an installed package: its place and its code.
@@ -294,8 +329,9 @@ const RAISED: &str = "raised at {word}";
 const RAISED_BY: &str = "raised at {word} by `{code}`";
 const WAITED: &str = "the driver waited for it at {word} by `{code}`";
 const OF_LIBRARY: &str = "that was called at {word} by `{code}`";
+const OF_CALL: &str = "the call was {word}";
 const CALLED: &str = "the program's own code calls it at {word}: `{code}`";
-const SCRIPT: &str = "the script calls it at {word}";
+const SCRIPT: &str = "it was called from {word}";
 const OF_WORKER: &str = "it is of {word}";
 const WITHIN_OTHER: &str = "it is passed on as {word}";
 const WRITING: &str = "a checkpoint was being written";
@@ -375,7 +411,12 @@ impl Frame {
         let (path, rest) = rest.split_at(memchr::memchr(b'"', rest)?);
         let rest = rest.strip_prefix(b"\", line ")?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let function = rest[digits..].strip_prefix(b", in ").unwrap_or_default();
+        // Without a comma where Python writes it as it crashes.
+        let rest_of = &rest[digits..];
+        let function = rest_of
+            .strip_prefix(b", in ")
+            .or(rest_of.strip_prefix(b" in "));
+        let function = function.unwrap_or_default();
         Some(Self {
             path: path[path.len().saturating_sub(PART_BYTES)..].to_vec(),
             line: cut(&rest[..digits], PART_BYTES),
@@ -771,7 +812,13 @@ fn frames_below(exception: &[u8], below: &[u8]) -> Vec<Frame> {
     let lines = below.split(|byte| *byte == b'\n');
     let mut lines = lines.filter(|line| line.starts_with(writer)).peekable();
     let (mut frames, mut gap) = (Vec::new(), 0);
+    let mut is_innermost_first = false;
     while let Some(line) = lines.next() {
+        is_innermost_first |= memchr::memmem::find(line, b"(most recent call first)").is_some();
+        // The frames of another thread are behind a blank line.
+        if is_innermost_first && !frames.is_empty() && Frame::of(line).is_none() {
+            break;
+        }
         if let Some(mut frame) = Frame::of(line) {
             frame.code = lines.peek().map_or(Vec::new(), |next| code(line, next));
             frames.push(frame);
@@ -787,7 +834,9 @@ fn frames_below(exception: &[u8], below: &[u8]) -> Vec<Frame> {
             break;
         }
     }
-    frames.reverse();
+    if !is_innermost_first {
+        frames.reverse();
+    }
     kept(frames)
 }
 
@@ -889,6 +938,19 @@ mod tests {
             own,
             Some(("/w/train.py:7".to_owned(), "model(x)".to_owned()))
         );
+    }
+
+    #[test]
+    fn the_frames_of_a_crash_begin_with_the_innermost() {
+        let line = "node-a UCX  ERROR a";
+        let text = format!(
+            "{line}\nFatal Python error: Segmentation fault\n\nCurrent thread 0x71 (most recent call first):\n  File \"/e/site-packages/nixl/api.py\", line 832 in add_agent\n  File \"/w/conn.py\", line 611 in add_peer\n\nThread 0x72 (most recent call first):\n  File \"/w/other.py\", line 1 in wait\n"
+        );
+        let expected = [
+            "raised at nixl/api.py:832(add_agent)",
+            "it was called from /w/conn.py:611(add_peer)",
+        ];
+        assert_eq!(of(&text, line).places(), expected);
     }
 
     #[test]

@@ -14,7 +14,7 @@ const OF_EXCEPTION: [&str; 4] = [
     "it is of process ",
     "raised at ",
     "the program's own code calls it at ",
-    "the script calls it at ",
+    "it was called from ",
 ];
 
 /// The first finding, and the exception right above its line for which `is_it` holds.

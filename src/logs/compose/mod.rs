@@ -666,7 +666,11 @@ impl Compose<'_> {
             },
             None => finding,
         };
-        let frames = frames.map_or(Vec::new(), super::traceback::Traceback::places);
+        let places = match super::traceback::cuts(sample) {
+            true => super::traceback::Traceback::places_cut,
+            false => super::traceback::Traceback::places,
+        };
+        let frames = frames.map_or(Vec::new(), places);
         let mut lines: Vec<&SeenLines> = seen().collect();
         lines.sort_unstable_by_key(|seen| seen.first);
         let rank = match parts {
