@@ -21,7 +21,13 @@ const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 /// Words of lines that tell of what moves data where no network is named.
 const OF_OTHERS: [(&[&[u8]], &str); 9] = [
     (
-        &[b"transport/p2p.c", b"P2P/IPC", b"P2P/CUMEM", b"P2P/direct"],
+        &[
+            b"transport/p2p.c",
+            b"P2P/IPC",
+            b"P2P/CUMEM",
+            b"P2P/direct",
+            b"isAllCudaP2p 1",
+        ],
         OF_PEERS,
     ),
     (
@@ -129,7 +135,9 @@ impl Compose<'_> {
         };
         // What NCCL chose for other nodes, or a plugin that is only there, moves nothing where no other node takes part.
         let verdict = match proof {
-            _ if self.is_within_node(proof) => "within-node",
+            _ if self.is_within_node(proof) || self.is_within_host(proof, &because) => {
+                "within-node"
+            }
             Some(Proof::Up) if self.is_of_one_node() => "unknown",
             _ => verdict,
         };
@@ -203,6 +211,31 @@ impl Compose<'_> {
                 self.has_local_channels() || !self.tally.members.is_empty() && self.is_of_one_host()
             }
             _ => self.is_of_one_node() && (is_chosen || self.has_local_channels()),
+        }
+    }
+
+    /// Whether the log, whose processes of NCCL are all of one host, has lines of peer access or of channels within the
+    /// node and of no channel of a network. Where a channel of a network is made, its line is beside those.
+    fn is_within_host(&self, proof: Option<Proof>, because: &str) -> bool {
+        let mut hosts = BTreeSet::new();
+        let mut processes = 0;
+        for speaker in &self.tally.speakers {
+            if let Speaker::Process { host, pid: Some(_) } = speaker {
+                processes += 1;
+                hosts.insert(host);
+            }
+        }
+        let is_of_host = hosts.len() == 1 && self.tally.nodes.is_empty();
+        let has_all = self
+            .tally
+            .most_ranks
+            .is_none_or(|ranks| ranks as usize <= processes);
+        match proof {
+            None => is_of_host && because.contains(OF_PEERS),
+            Some(Proof::Chosen) => {
+                is_of_host && processes > 1 && has_all && self.has_local_channels()
+            }
+            _ => false,
         }
     }
 
