@@ -133,7 +133,8 @@ impl<'a> Search<'a> {
             let is_of_traceback = divides_by_zero && is_count_of_zero(line)
                 || writes && is_before_writing(line)
                 || lists_actors && is_of_actor(line)
-                || super::compose::is_torn_prefix(raw);
+                || super::compose::is_torn_prefix(raw)
+                || super::compose::tells_beside(line);
             if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1 + more);
             }

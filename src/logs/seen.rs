@@ -180,24 +180,28 @@ impl Around<'_> {
     /// The lines beside it, nearest first: those behind it, and then those before it.
     fn near(&self, is_opened: bool) -> Vec<Vec<u8>> {
         let is_beside = self.is_beside();
-        let before = self.block.get(..self.start).unwrap_or_default();
-        let before = &before[before.len().saturating_sub(CONTEXT_WITHIN)..];
         let after = self.block.get(self.end..).unwrap_or_default();
         let after = &after[..after.len().min(CONTEXT_WITHIN)];
         let after = after.split(|byte| *byte == b'\n').filter(&is_beside);
-        let before = before.rsplit(|byte| *byte == b'\n').filter(&is_beside);
-        let (behind, ahead) = if is_opened {
-            (OPENED_LINES, 0)
-        } else {
-            (NEAR_LINES, NEAR_LINES)
+        let own = self.block.get(self.start..self.end).unwrap_or_default();
+        let (behind, ahead) = match is_opened {
+            true => (OPENED_LINES, 0),
+            false if is_member(own) => (NEAR_LINES, OPENED_LINES),
+            false => (NEAR_LINES, NEAR_LINES),
         };
-        let lines = after.take(behind).chain(before.take(ahead));
-        lines
-            .map(|line| cut(line.trim_ascii_end(), NEAR_BYTES))
-            .collect()
+        let after = after.take(behind).map(near_line);
+        after.chain(self.before(ahead)).collect()
     }
 
-    /// The lines of the stack of a crash behind it, without those of other processes.
+    /// The lines before it, nearest first.
+    fn before(&self, count: usize) -> impl Iterator<Item = Vec<u8>> {
+        let before = self.block.get(..self.start).unwrap_or_default();
+        let before = &before[before.len().saturating_sub(CONTEXT_WITHIN)..];
+        let lines = before.rsplit(|byte| *byte == b'\n');
+        lines.filter(self.is_beside()).take(count).map(near_line)
+    }
+
+    /// The lines of the stack of a crash behind it, without those of other processes, and those before it.
     fn stack(&self, process: &[u8]) -> Vec<Vec<u8>> {
         let after = self.block.get(self.end..).unwrap_or_default();
         let after = &after[..after.len().min(STACK_WITHIN)];
@@ -207,10 +211,8 @@ impl Around<'_> {
         let is_above = |line: &&[u8]| !line.starts_with(b"==== backtrace");
         let has_head = lines.clone().take(STACK_LINES).any(|line| !is_above(&line));
         let lines = lines.skip_while(|line| has_head && is_above(line));
-        lines
-            .take(STACK_LINES)
-            .map(|line| cut(line.trim_ascii_end(), NEAR_BYTES))
-            .collect()
+        let stack = lines.take(STACK_LINES).map(near_line);
+        stack.chain(self.before(NEAR_LINES)).collect()
     }
 
     /// The lines before it, and the one behind it, as far as the block has them.
@@ -233,6 +235,11 @@ impl Around<'_> {
             after: after.into_iter().find(&is_beside).map(cut),
         }
     }
+}
+
+/// A line beside another one, as it is kept.
+fn near_line(line: &[u8]) -> Vec<u8> {
+    cut(line.trim_ascii_end(), NEAR_BYTES)
 }
 
 /// The lines around the first line of a kind.
@@ -307,6 +314,11 @@ impl SeenShape {
     }
 }
 
+/// Whether a line is a member of JSON that is written over several lines.
+pub(super) fn is_member(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"\"")
+}
+
 /// Whether a line is of a signal that ended a process.
 pub(super) fn crashes(line: &[u8]) -> bool {
     static WORDS: LazyLock<AnyOf> = LazyLock::new(|| {
@@ -317,6 +329,7 @@ pub(super) fn crashes(line: &[u8]) -> bool {
             "SIGABRT",
             "Signal: Abort",
             "  Assertion `",
+            "*** SIG",
         ])
     });
     WORDS.is_in(line)

@@ -30,10 +30,13 @@ static LAUNCHED: LazyLock<Regex> = LazyLock::new(|| {
 /// The thread in a line of glog, whose source is that of the logger.
 static GLOG: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^[EWFI]\d{4,8} [\d:.]+ +(?P<thread>\d+) \S+:\d+\] "));
+/// The source before a line without any other header: `rdma_endpoint.cpp:472] `.
+static OF_SOURCE: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^(?P<thread>[a-z]\w+\.(?:cpp|cc|c)):\d+\] "));
 /// What is a fact wherever it stands.
 static FACTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
-        r"\b[Rr]ank \d+\b(?: of \d+)?|\brank ?= ?\d+|/task:\d+\b|\breplica \d+\b|\bWorker PID: \d+",
+        r"\b[Rr]ank \d+\b(?: of \d+)?|\brank ?= ?\d+|\blocal_rank ?[=:] ?\d+|/task:\d+\b|\breplica \d+\b|\bWorker PID: \d+",
         r"\bGPU ?\d{1,3}\b|\bdev(?:ice)? \d{1,2}\b|\bphyid: ?\d+",
         r"\b(?:mlx[45]_\w+|bnxt_re\w*|irdma\w+|rdmap\w+|hns_\d+|efa_\d+)(?::\d+)?",
         r"\b(?:eth\d+|en[pos]\d\w*|ib[ps]?\d\w*|bond\d+)(?::(?:\d{1,3}\.){3}\d{1,3})?(?:<\d+>)?",
@@ -53,6 +56,9 @@ static OF_ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\b[Cc]uda (?:failure|error) (?:\d+ )?'(?P<value>[^']{3,60})'".to_owned(),
         format!(r"(?i-u:\b(?P<value>{})\b)(?: ?[\[(]\d+[\])])?", crate::reasons::words_of_system()),
         r"\breturned (?P<value>\d+)\b|\b(?:RC|rc|ret(?:code)?|errno|vendor err|vend)[:= ]+-?(?P<value2>(?:0x)?[0-9a-f]+)\b|\bUnknown error (?P<value3>-?\d+)".to_owned(),
+        r"\bNCCL error(?: in)?: (?:[^,]+, )?(?P<value>(?:invalid|internal|unhandled|remote) [a-z ]{4,40}?)(?:, NCCL version| - | \(run with|$)".to_owned(),
+        r"\b(?P<value>nccl(?:Comm|Group|All|Reduce|Broadcast|Send|Recv)\w*|[Hh]ccl[A-Z]\w+)(?:\([^)]*\))? (?:failed|fail\b|returned)|\bFatal error in (?P<value2>P?MPI_\w+)|\bsrun: error: \S+: (?P<value3>tasks? [\d,\[\]-]+):".to_owned(),
+        r"\(error (?P<value>\d{1,3})\)|\bon CUDA API call to (?P<value2>cu\w+)".to_owned(),
         r"\b\w+\(\) failed: (?P<value>[A-Z][a-z]+(?: [A-Za-z]+){0,5})".to_owned(),
         r"\bport (?P<value>\d{2,5})\b|\boccurred in (?P<value2>MPI_\w+)".to_owned(),
         r"\bError: (?:(?P<value>\d+)\b|(?P<value2>[A-Z][a-z]+(?: [A-Za-z]+){1,8})\.)".to_owned(),
@@ -64,6 +70,7 @@ static OF_ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     .into()
 });
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| regex(r"\w\.(?:cc|cpp|cu|h|c):\d+$"));
+static PROGRAM: LazyLock<Regex> = LazyLock::new(|| regex(r"^/.*/python[\d.]*$"));
 /// What a shell says of a process that was killed.
 static KILLED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\b(?P<pid>\d+) Killed +(?P<what>\S+(?: \S+){0,2})"));
@@ -71,7 +78,7 @@ static KILLED: LazyLock<Regex> =
 /// What a program says that it does with a checkpoint, or that a rank has done.
 static DOES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"\b(?:[Ss]aving|[Ww]riting|[Ll]oading) (?:[\w-]+ ){0,2}checkpoints?\b(?: at iteration +\d+| shards: +\d+%)?|\b(?:Building|Loading) extension module \w+|^[Rr]ank \d+ (?:has )?(?:completed|finished|entered|reached) [\w ]{2,40}",
+        r"\b(?:[Ss]aving|[Ww]riting|[Ll]oading) (?:[\w-]+ ){0,2}checkpoints?\b(?: at iteration +\d+| shards: +\d+%)?|\b(?:Building|Loading) extension module \w+|\bModel loading took [\d.]+ Gi?B|\bCapture cuda graph (?:begin|end)\b|\bGraph capturing finished\b|^[Rr]ank \d+ (?:has )?(?:completed|finished|entered|reached) [\w ]{2,40}",
     )
 });
 /// A frame of gdb, or of a program's own list of calls: its function and its source.
@@ -82,6 +89,40 @@ static FRAME: LazyLock<Regex> = LazyLock::new(|| {
 static CRASH_FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(r#"^\s*File "(?P<source>[^"]+)", line (?P<line>\d+) in (?P<function>[\w<>]+)"#)
 });
+/// A field of an error that a program writes as a list: `    Line:       117`. Values that may be anyone's own are none.
+static FIELD: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^\s*(?P<name>File|Line|Error code|Code|Function|Rank|Device|GPU)\s*:\s+(?P<value>-?\d+|[\w./-]+\.(?:cu|cuh|cc|cpp|c|h|hpp|py)|\w+\(\))$",
+    )
+});
+/// Any field of such a list.
+static ANY_FIELD: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^\s*[A-Z][A-Za-z]*(?: [a-z]+){0,2}\s*:\s+\S"));
+/// A member of JSON that holds the report of one rank, as PyTorch's agent writes it, and the node in a line before it.
+static MEMBER: LazyLock<Regex> = LazyLock::new(|| regex(r#"^\s*"(?P<rank>\d{1,6})": \{$"#));
+static NODE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?:^|\s)(?P<node>(?:worker|master|chief|ps)-\d+) restart \d+ fails: \{$")
+});
+/// What vLLM logs of a model that it has loaded.
+static LOADED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\bModel loading took [\d.]+ Gi?B(?: memory)? and [\d.]+ seconds$|\bGraph capturing finished in \d+ secs?\b[^\w]|\bCapture cuda graph (?:begin|end)\. ",
+    )
+});
+
+/// Whether a line is a field of an error, a member of JSON of PyTorch's agent, or tells that a model was loaded.
+pub(super) fn is_field(line: &[u8]) -> bool {
+    FIELD.is_match(line)
+}
+
+pub(super) fn is_of_json(line: &[u8]) -> bool {
+    MEMBER.is_match(line) || NODE.is_match(line)
+}
+
+pub(super) fn is_loaded(line: &[u8]) -> bool {
+    LOADED.is_match(line)
+}
+
 /// The rank in a sentence.
 static RANK: LazyLock<Regex> = LazyLock::new(|| regex(r"^[Rr]ank ?[ =] ?(?P<rank>\d+)"));
 
@@ -96,6 +137,8 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
         of_line(sample, meaning, &mut found);
         let own = speaker(sample);
         add_doing(sample, meaning, &mut found);
+        of_fields(seen, meaning, &mut found);
+        of_json(seen, meaning, &mut found);
         for line in seen.near_lines() {
             if let Some(killed) = KILLED.captures(line) {
                 let [pid, what] = ["pid", "what"].map(|name| &killed[name]);
@@ -135,7 +178,9 @@ pub(super) fn named(meaning: &str, processes: &[String], lines: &[&SeenLines]) -
         if seen.sample.ends_with(b":") {
             found.extend(listed(seen).filter(|listed| !meaning.contains(listed)));
         }
-        if crate::seen::crashes(&seen.sample) {
+        // What ends a process of C++ has the stack of its exception below.
+        let is_thrown = memchr::memmem::find(&seen.sample, b"what(): ").is_some();
+        if is_thrown || crate::seen::crashes(&seen.sample) {
             for frame in crate::native_stack::told(seen.near_lines()) {
                 add(frame, meaning, &mut found);
             }
@@ -163,6 +208,39 @@ fn few(mut found: Vec<String>) -> Vec<String> {
     found.sort_by_key(|fact| SOURCE.is_match(fact.as_bytes()));
     found.truncate(FACTS_MAX);
     found
+}
+
+/// What the other fields say where the line is one of several.
+fn of_fields(seen: &SeenLines, meaning: &str, found: &mut Vec<String>) {
+    if !ANY_FIELD.is_match(&seen.sample) {
+        return;
+    }
+    let (mut file, mut line) = (None, None);
+    for field in seen.near_lines().filter_map(|near| FIELD.captures(near)) {
+        let [name, value] = ["name", "value"].map(|part| super::shown(&field[part]));
+        match name.as_str() {
+            "File" => file = Some(short(&value)),
+            "Line" => line = Some(value),
+            _ => add(format!("{name} {value}"), meaning, found),
+        }
+    }
+    if let Some((file, line)) = file.zip(line) {
+        add(format!("{file}:{line}"), meaning, found);
+    }
+}
+
+/// The rank whose member of JSON a line is in, and the node.
+fn of_json(seen: &SeenLines, meaning: &str, found: &mut Vec<String>) {
+    if !crate::seen::is_member(&seen.sample) {
+        return;
+    }
+    let rank = seen.near_lines().find_map(|line| MEMBER.captures(line));
+    let node = seen.near_lines().find_map(|line| NODE.captures(line));
+    let rank = rank.map(|found| format!("rank {}", super::shown(&found["rank"])));
+    let node = node.map(|found| super::shown(&found["node"]));
+    for fact in rank.into_iter().chain(node) {
+        add(fact, meaning, found);
+    }
 }
 
 /// What a line says that its program does.
@@ -259,6 +337,22 @@ pub(super) fn of_text(meaning: &str, line: &str) -> Vec<String> {
     few(found)
 }
 
+/// An identifier by which two lines beside each other are about one thing.
+static NAME: LazyLock<Regex> = LazyLock::new(|| regex(r"\b[A-Za-z][a-z]+(?:[A-Z]\w*){2,}\b"));
+/// A rank, as a line of any program names it.
+static ANY_RANK: LazyLock<Regex> = LazyLock::new(|| regex(r"\b[Rr]ank ?[:=]? ?(?P<rank>\d+)\b"));
+
+/// The rank that the line behind another names, where both have an identifier such as `HcclCommInitRootInfo`.
+pub(super) fn rank_of_same(meaning: &str, line: &str, after: &str) -> Option<String> {
+    if ANY_RANK.is_match(meaning.as_bytes()) {
+        return None;
+    }
+    let rank = ANY_RANK.captures(after.as_bytes())?;
+    let mut names = NAME.find_iter(line.as_bytes());
+    let is_same = names.any(|name| after.contains(&super::shown(name.as_bytes())));
+    is_same.then(|| format!("rank {}", super::shown(&rank["rank"])))
+}
+
 /// A sentence with what a line names.
 pub(super) fn with(meaning: String, facts: &[String]) -> String {
     if facts.is_empty() {
@@ -270,7 +364,8 @@ pub(super) fn with(meaning: String, facts: &[String]) -> String {
 /// The thread that logged a line, also where its number alone tells it.
 fn speaker(line: &[u8]) -> Option<&[u8]> {
     let of = |regex: &Regex| Some(regex.captures(line)?.name("thread")?.as_bytes());
-    thread(line).or_else(|| of(&GLOG)).or_else(|| of(&LAUNCHED))
+    let known = of(&OF_SOURCE).or_else(|| thread(line));
+    known.or_else(|| of(&GLOG)).or_else(|| of(&LAUNCHED))
 }
 
 /// The thread that logged a line, with its host.
@@ -319,12 +414,16 @@ fn of_error(line: &[u8], meaning: &str, found: &mut Vec<String>) {
         let Some(value) = value.map(|value| super::shown(value.as_bytes())) else {
             continue;
         };
-        let fact = if value.starts_with('/') || value.starts_with("MPI_") {
+        let is_whole = ["/", "MPI_", "PMPI_", "nccl", "Hccl", "hccl", "cu", "task"];
+        let is_result = one[0].starts_with(b"NCCL error");
+        let fact = if is_result || is_whole.iter().any(|head| value.starts_with(head)) {
             value.clone()
         } else {
             super::shown(&one[0])
         };
+        // The program of a command is none of what failed.
         let is_known = meaning.contains(&value.to_ascii_lowercase())
+            || PROGRAM.is_match(value.as_bytes())
             || found.iter().any(|one| one.contains(&value));
         if !is_known {
             found.push(fact.chars().take(FACT_BYTES).collect());
@@ -417,6 +516,15 @@ mod tests {
             &["nvmlDeviceGetHandleByPciBusId() failed: Not Found"],
         );
         check("/opt/a/b/enqueue.cc:66 NCCL WARN a", "", &[]);
+    }
+
+    #[test]
+    fn the_line_behind_names_the_rank_of_the_same_call() {
+        let line = "[ERROR] HCCL(71): [op_base.cc:974] HcclCommInitRootInfo failed.";
+        let after = "[error] [hccl_runner.cpp:132] HcclCommInitRootInfo fail, error:2, rank:1";
+        assert_eq!(rank_of_same("a", line, after).as_deref(), Some("rank 1"));
+        assert_eq!(rank_of_same("a", line, "[error] other, rank:1"), None);
+        assert_eq!(rank_of_same("rank 3 failed", line, after), None);
     }
 
     #[test]

@@ -84,6 +84,11 @@ pub(super) fn is_torn_prefix(line: &[u8]) -> bool {
     facts::torn_prefix(line).is_some()
 }
 
+/// Whether a line of no other known form has a fact for a finding beside it, and nothing else that is anyone's own.
+pub(super) fn tells_beside(line: &[u8]) -> bool {
+    facts::is_field(line) || facts::is_of_json(line) || facts::is_loaded(line)
+}
+
 /// Text of a log as one line without control characters.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
@@ -1099,7 +1104,9 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
                 Some(below) => format!("{text} {below}"),
                 None => text,
             };
-            let facts = facts::of_text(&text, &warning.sample);
+            let mut facts = facts::of_text(&text, &warning.sample);
+            let after = warning.after.as_deref().unwrap_or_default();
+            facts.extend(facts::rank_of_same(&text, &warning.sample, after));
             let meaning =
                 format!("a warning or an error that tcpxctl has no signature for: {text}");
             facts::with(meaning, &facts)
