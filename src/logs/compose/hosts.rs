@@ -23,7 +23,14 @@ const OWN_MAX: usize = 2;
 /// A host in a line of Open MPI, of UCX, of Slurm, or of torchrun's table.
 static HOST: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^\[(?P<ompi>[A-Za-z][\w.-]*)(?::\d+\] |\]\[\[\d+,\d+\],\d+\])|\[(?P<ucx>[A-Za-z][\w.-]*):\d+ *:\d+(?::\d+)?\] +(?:\w+\.c:\d+|Caught signal) |\bsrun: error: (?P<srun>[A-Za-z][\w.-]*): task|^torchrun saw rank \d+ on (?P<torchrun>[A-Za-z][^\s,]*) fail first",
+        r"^\[(?P<ompi>[A-Za-z][\w.-]*)(?::\d+\] |\]\[\[\d+,\d+\],\d+\])|\[(?P<ucx>[A-Za-z][\w.-]*):\d+ *:\d+(?::\d+)?\] +(?:\w+\.c:\d+|Caught signal) |\bsrun: error: (?P<srun>[A-Za-z][\w.-]*): task|^MPICH ERROR \[Rank \d+\] \[job id [^\]]*\] \[[^\]]*\] \[(?P<mpich>[A-Za-z][\w.-]*)\]|^torchrun saw rank \d+ on (?P<torchrun>[A-Za-z][^\s,]*) fail first",
+    )
+});
+
+/// The prefix of pdsh before an exception: a name with a number in it, which is none of a rank.
+static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^(?P<host>(?:[a-qs-z][a-z-]*|r[b-z][a-z-]*)\d[\w.-]*): (?:\w+\.)*\w*(?:Error|Exception): ",
     )
 });
 
@@ -33,6 +40,7 @@ fn host_in(text: &[u8]) -> Option<String> {
         .name("ompi")
         .or(found.name("ucx"))
         .or(found.name("srun"))
+        .or(found.name("mpich"))
         .or(found.name("torchrun"))?;
     // A program that passes its own logger to the plugin writes `[ncclNet:2]`.
     (host.as_bytes() != b"ncclNet").then(|| super::shown(host.as_bytes()))
@@ -94,7 +102,12 @@ impl Compose<'_> {
         let texts = finding.before.iter().chain(&finding.after);
         let texts = texts.filter(|text| has_known_form(text.as_bytes()));
         let texts = texts.chain([&finding.sample]);
-        let own = near.chain(texts.filter_map(|text| host_in(text.as_bytes())));
+        let prefix = PREFIX.captures(finding.sample.as_bytes());
+        let prefix = prefix.map(|found| super::shown(&found["host"]));
+        let own = prefix
+            .into_iter()
+            .chain(near)
+            .chain(texts.filter_map(|text| host_in(text.as_bytes())));
         // One spelling of each.
         let mut hosts = BTreeSet::<String>::new();
         for host in own {
@@ -151,6 +164,10 @@ mod tests {
             Some("node-a"),
         );
         check("srun: error: node-b: task 3: Terminated", Some("node-b"));
+        check(
+            "MPICH ERROR [Rank 5] [job id 71.0] [Fri Nov 20 08:14:04 2026] [node-a] - Abort(1): Fatal error in PMPI_Send: Other",
+            Some("node-a"),
+        );
         check(
             "torchrun saw rank 6 on node-a.example fail first: exit 1",
             Some("node-a.example"),

@@ -6,7 +6,7 @@
 
 use super::ranking::is_later;
 use crate::loggers::regex;
-use crate::report::{SignatureFinding, UNKNOWN_WARNING};
+use crate::report::{STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
 use crate::signature::Role;
 use regex::bytes::Regex;
 use std::collections::BTreeSet;
@@ -83,7 +83,9 @@ pub(super) fn name(
     name_noticed(findings);
     name_aborting(findings);
     name_prefixed(findings);
-    name_exited(findings, |name| quotes(name) || name == UNKNOWN_WARNING);
+    name_exited(findings, |one| {
+        quotes(&one.signature) || one.signature == UNKNOWN_WARNING || one.role == Role::General
+    });
     if let Some(listed) = listed {
         name_listed(findings, listed);
     }
@@ -160,6 +162,8 @@ fn follow_event(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// Bytes of the lines below an error that are searched for the words of another.
+const QUOTED_MAX: usize = 400;
 /// Least bytes of the words of an error by which two lines are of one.
 const WORDS_MIN: usize = 16;
 
@@ -169,12 +173,21 @@ fn name_by_same_error(findings: &mut [SignatureFinding]) {
         let written = WRITTEN_RANK.captures(one.sample.as_bytes());
         let written = written.map(|found| super::shown(&found["rank"]));
         let rank = rank_of(one).map(str::to_owned).or(written)?;
-        Some((one.first.file.clone(), rank, one.sample.clone()))
+        let after = one.after.as_deref().unwrap_or_default();
+        let text = format!(
+            "{} {}",
+            one.sample,
+            &after[..after.floor_char_boundary(QUOTED_MAX)]
+        );
+        Some((one.first.file.clone(), rank, text))
     };
     let quotes: Vec<(String, String, String)> = findings.iter().filter_map(of_rank).collect();
     for finding in findings.iter_mut() {
         let words = finding.sample.rsplit(": ").next().unwrap_or_default();
-        if !of_one_file(finding)
+        let file = &finding.first.file;
+        let others = finding.processes.iter().filter(|one| *one != file);
+        if others.count() > 1
+            || rank_of(finding).is_some()
             || words.len() < WORDS_MIN
             || RANK.is_match(finding.meaning.as_bytes())
         {
@@ -260,7 +273,10 @@ fn name_noticed(findings: &mut [SignatureFinding]) {
     let crash = findings.iter_mut().find(|one| {
         // Slurm tells of the kernel's kill when the step has ended.
         let is_killed = one.signature == KILLED_BY_KERNEL;
-        let crashed = crate::seen::crashes(one.sample.as_bytes()) || one.signature == ILLEGAL;
+        let crashed = crate::seen::crashes(one.sample.as_bytes())
+            || [ILLEGAL, STATED_ERROR, UNKNOWN_WARNING].contains(&one.signature.as_str())
+                && one.count == 1
+                && of_one_file(one);
         (is_killed || crashed && is_later(&place, &one.first))
             && one.first.file == place.file
             && one.role != Role::Consequence
@@ -272,13 +288,14 @@ fn name_noticed(findings: &mut [SignatureFinding]) {
 }
 
 /// Names the task that srun saw end first in the sentence of the error before it that names no process.
-fn name_exited(findings: &mut [SignatureFinding], quotes: impl Fn(&str) -> bool) {
+fn name_exited(findings: &mut [SignatureFinding], is_error: impl Fn(&SignatureFinding) -> bool) {
     let Some(task) = named(findings, TASK_EXIT, &EXITED) else {
         return;
     };
     let place = findings[task.at].first.clone();
     let is_before = |one: &&mut SignatureFinding| {
-        quotes(&one.signature)
+        is_error(one)
+            && one.signature != TASK_EXIT
             && one.role != Role::Consequence
             && one.first.file == place.file
             && is_later(&place, &one.first)
