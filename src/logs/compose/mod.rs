@@ -9,6 +9,7 @@ mod facts;
 mod hosts;
 mod meeting;
 mod names;
+mod nearby;
 mod ranking;
 mod stated;
 mod steps;
@@ -86,7 +87,10 @@ pub(super) fn is_torn_prefix(line: &[u8]) -> bool {
 
 /// Whether a line of no other known form has a fact for a finding beside it, and nothing else that is anyone's own.
 pub(super) fn tells_beside(line: &[u8]) -> bool {
-    facts::is_field(line) || facts::is_of_json(line) || facts::is_loaded(line)
+    facts::is_field(line)
+        || facts::is_of_json(line)
+        || facts::is_loaded(line)
+        || nearby::tells_address(line)
 }
 
 /// Text of a log as one line without control characters.
@@ -263,6 +267,7 @@ impl Compose<'_> {
         self.know_level(&mut report.findings);
         self.know_process(&mut report.findings);
         self.tell_own_words(&mut report.findings);
+        self.tell_of_nearby(&mut report.findings);
         follow_errors(&mut report.findings);
         follow_parts(&mut report.findings);
         follow_ends(&mut report.findings);
