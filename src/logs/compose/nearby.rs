@@ -6,6 +6,7 @@ use super::{Compose, shown};
 use crate::loggers::regex;
 use crate::report::{SignatureFinding, UNKNOWN_WARNING};
 use crate::seen::SeenLines;
+use crate::tally::Speaker;
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
@@ -43,6 +44,9 @@ static TAKES_POINTER: LazyLock<Regex> =
 static LIMIT: LazyLock<Regex> = LazyLock::new(|| regex(r"\bTimeout\(ms\)=(?P<ms>\d+)"));
 const NOT_AMONG: &str = "rank {word} is not among those that report it";
 
+/// The process in the prefix of a launcher.
+static PID: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\([A-Za-z][\w.]*(?: [\w.]+)? pid=(?P<pid>\d+)"));
 /// NCCL's calls on a connection for data, and a cause that is of the connections of its bootstrap only.
 static OF_DATA: LazyLock<Regex> = LazyLock::new(|| regex(r"\btransport/net(?:_\w+)?\.cc"));
 const NO_RANK: &str = "no rank was there: a port scanner";
@@ -84,6 +88,30 @@ impl Compose<'_> {
         let absent: Vec<String> = absent.iter().map(u32::to_string).collect();
         let told = NOT_AMONG.replace("{word}", &absent.join(", "));
         finding.meaning = format!("{}; {told}", finding.meaning);
+    }
+
+    /// Names the rank that NCCL's lines give the process whose number a launcher writes before an error.
+    pub(super) fn name_rank_of_process(&self, findings: &mut [SignatureFinding]) {
+        for finding in findings {
+            let pid = PID.captures_iter(finding.sample.as_bytes()).last();
+            let Some(pid) = pid.map(|found| found["pid"].to_vec()) else {
+                continue;
+            };
+            if finding.meaning.to_ascii_lowercase().contains("rank ") {
+                continue;
+            }
+            let speakers = self.tally.speakers.iter().zip(0_u32..);
+            let is_it = |one: &Speaker| matches!(one, Speaker::Process { pid: Some(of), .. } if of.to_string().as_bytes() == pid);
+            let of: Vec<u32> = speakers
+                .filter(|(one, _)| is_it(one))
+                .map(|(_, at)| at)
+                .collect();
+            if let [speaker] = of[..]
+                && let Some(rank) = self.rank_of(speaker)
+            {
+                finding.meaning = format!("{}; it is of rank {rank}", finding.meaning);
+            }
+        }
     }
 
     /// The lines of a finding's signature whose first is the finding's.
