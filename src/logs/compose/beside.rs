@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::headline;
-use crate::report::{LogReport, SignatureFinding, UnknownWarning};
+use crate::report::{LogReport, SignatureFinding, StatedLine, UnknownWarning};
 use crate::signature::Role;
+use regex::bytes::Regex;
+use std::sync::LazyLock;
 
 /// PyTorch's exception on a call of NCCL.
 const NCCL_ERROR: &str = "nccl-error-text";
@@ -68,8 +70,85 @@ pub(super) fn tell_of_exception(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// Codes of libraries that programs pass on, and most lines between an error and the code that it led to.
+static CODE: LazyLock<Regex> = LazyLock::new(|| {
+    crate::loggers::regex(r"\b(?:NIXL|UCS|MPI|CUDA|HCCL|ACL|FI)_(?:ERR|ERROR)_[A-Z_]+\b")
+});
+const CODE_LINES: u64 = 64;
+const LED_TO: &str = "it led to {word}";
+
+/// Names the code with which a library passed the first finding on.
+pub(super) fn tell_of_codes(findings: &mut [SignatureFinding]) {
+    let Some((first, others)) = findings.split_first_mut() else {
+        return;
+    };
+    let is_behind = |one: &&SignatureFinding| {
+        one.role == Role::Consequence
+            && one.first.file == first.first.file
+            && (1..=CODE_LINES).contains(&one.first.line.saturating_sub(first.first.line))
+    };
+    let mut behind = others.iter().filter(is_behind);
+    let code = behind.find_map(|one| CODE.find(one.sample.as_bytes()));
+    let code = code.map(|code| super::shown(code.as_bytes()));
+    if let Some(code) = code.filter(|code| !first.meaning.contains(code)) {
+        first.meaning = format!("{}; {}", first.meaning, LED_TO.replace("{word}", &code));
+    }
+}
+
+/// NCCL's calls on its network and sockets, and its warning on the call of its proxy that failed.
+const CALLS: [&str; 2] = ["nccl-net-propagated", "socket-propagated"];
+const PROXY_CALL: &str = "nccl-proxy-call-failed";
+
+/// Quotes the warning on NCCL's proxy beside calls of the network, which names what was called for which rank.
+pub(super) fn tell_of_proxy_call(findings: &mut [SignatureFinding]) {
+    let Some((first, others)) = findings.split_first_mut() else {
+        return;
+    };
+    let is_beside = |one: &&SignatureFinding| {
+        one.signature == PROXY_CALL
+            && one.first.file == first.first.file
+            && one.first.line.abs_diff(first.first.line) <= NEIGHBOR_LINES
+            && one
+                .processes
+                .iter()
+                .any(|name| first.processes.contains(name))
+    };
+    if !CALLS.contains(&first.signature.as_str()) {
+        return;
+    }
+    if let Some(call) = others.iter().find(is_beside) {
+        let text = crate::reasons::BESIDE.replace("{word}", &headline(&call.sample));
+        first.meaning = format!("{}; {text}", first.meaning);
+    }
+}
+
+/// What Open MPI says of the part of it that gave up.
+const GAVE_UP: &str = "ompi-part-aborts";
+const ENDED_FOR_IT: &str = "{word} ended the MPI job for it";
+
+/// Names the part of MPI that ended the job where another line beside it tells why.
+pub(super) fn tell_of_part(findings: &mut [SignatureFinding]) {
+    let Some((first, others)) = findings.split_first_mut() else {
+        return;
+    };
+    let is_beside = |one: &&mut SignatureFinding| {
+        one.signature == GAVE_UP
+            && one.first.file == first.first.file
+            && one.first.line.abs_diff(first.first.line) <= NEIGHBOR_LINES
+    };
+    if let Some(part) = others.iter_mut().find(is_beside) {
+        let what = part.meaning.split(" ended ").next().unwrap_or_default();
+        let told = ENDED_FOR_IT.replace("{word}", what);
+        first.meaning = format!("{}; {told}", first.meaning);
+        part.role = Role::Consequence;
+    }
+}
+
 /// Lines between the first finding and an error that its sentence quotes.
 const NEIGHBOR_LINES: u64 = 12;
+/// A line of libfabric about a call that failed.
+static OF_LIBRARY: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"^libfabric:\d+:.*<warn> .*-\d+$"));
 /// Shortest text of an error that is quoted beside another one.
 const NEIGHBOR_MIN: usize = 20;
 
@@ -96,7 +175,17 @@ pub(super) fn tell_of_neighbors(report: &mut LogReport) {
     };
     let beside = report.unknown.iter().filter(is_beside);
     let nearest = beside.min_by_key(|one| one.first.line.abs_diff(first.first.line));
-    let text = nearest.map(|one| headline(&one.sample));
+    let is_stated_before = |one: &&StatedLine| {
+        let behind = first.first.line.saturating_sub(one.place.line);
+        one.place.file == first.first.file
+            && (1..=NEIGHBOR_LINES).contains(&behind)
+            && !first.meaning.contains(&headline(&one.sample))
+            && OF_LIBRARY.is_match(one.sample.as_bytes())
+    };
+    let stated = || report.stated.iter().rev().find(is_stated_before);
+    let text = nearest.map(|one| &one.sample);
+    let text = text.or_else(|| Some(&stated()?.sample));
+    let text = text.map(|text| headline(text));
     if let Some((first, text)) = report.findings.first_mut().zip(text) {
         let text = crate::reasons::BESIDE.replace("{word}", &text);
         first.meaning = format!("{}; {text}", first.meaning);

@@ -16,8 +16,8 @@ mod steps;
 mod transport;
 
 use self::ranking::{
-    drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors, follow_parts,
-    follow_warnings, follow_wrapped, order, promote,
+    drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
+    follow_last_warning, follow_parts, follow_warnings, follow_wrapped, order, promote,
 };
 use super::below::{BelowText, telling};
 use super::catalogue::{SignatureCatalogue, Values};
@@ -274,6 +274,7 @@ impl Compose<'_> {
         follow_deaths(&mut report.findings);
         follow_cancel(&mut report.findings);
         follow_wrapped(&mut report.findings);
+        follow_last_warning(&mut report.findings);
         let mut listed = report.seen.iter();
         let listed = listed.find(|one| one.signature == names::LISTED && one.after.is_some());
         let listed = listed.cloned();
@@ -295,6 +296,9 @@ impl Compose<'_> {
         beside::tell_of_last_error(&mut report.findings);
         beside::tell_of_exception(&mut report.findings);
         beside::tell_of_neighbors(report);
+        beside::tell_of_codes(&mut report.findings);
+        beside::tell_of_part(&mut report.findings);
+        beside::tell_of_proxy_call(&mut report.findings);
         // What a log ends with is not harmless where it is a finding.
         let findings = &report.findings;
         let is_told = |one: &SignatureFinding| {

@@ -162,6 +162,28 @@ pub(super) fn follow_wrapped(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// What XLA says of the last warning of NCCL that it quotes.
+const MAY_BE_UNRELATED: &str = "Last NCCL warning(error) log entry (may be unrelated)";
+
+/// An error of XLA that quotes NCCL's last warning follows another warning of NCCL that names a cause.
+pub(super) fn follow_last_warning(findings: &mut [SignatureFinding]) {
+    let names_cause = |one: &SignatureFinding, quoting: &str| {
+        let message = one.sample.split_once("NCCL WARN ");
+        one.role == Role::Cause
+            && one.severity < Severity::Warning
+            && message.is_some_and(|(_, message)| !quoting.contains(message.trim_end()))
+    };
+    let others = findings.to_vec();
+    for finding in findings.iter_mut() {
+        let is_told = |one: &SignatureFinding| {
+            one.first.file == finding.first.file && names_cause(one, &finding.sample)
+        };
+        if finding.sample.contains(MAY_BE_UNRELATED) && others.iter().any(is_told) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
 /// Slurm's line on a step or a job that it ended.
 const CANCELLED: &str = "slurm-cancelled";
 const FROM_OUTSIDE: &str = "it was cancelled from outside: by scancel, by Ctrl-C of srun, or because its session ended; no error of a program is before it in this log";
@@ -383,7 +405,7 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
     if let Some((calls, (_, what))) = calls.zip(what).filter(|_| !is_told) {
         let told = SignatureFinding {
             role: Role::General,
-            meaning: format!("NCCL's proxy failed in its sockets: {what}"),
+            meaning: of_sockets(what, &calls.meaning, &proxy.meaning),
             causes: match calls.causes.get(1..) {
                 Some(causes @ [_, ..]) => causes.to_vec(),
                 _ => vec![OF_CONNECT.to_owned()],
@@ -402,6 +424,32 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
         findings[number] = told;
     }
 }
+
+/// What the proxy could not do, in which sockets, and the facts of both findings.
+fn of_sockets(what: &str, calls: &str, proxy: &str) -> String {
+    let place = match calls.contains("net_socket.c") {
+        true => "on a connection of NET/Socket, which carries data to another node",
+        false => "in its sockets",
+    };
+    let mut facts = Vec::<&str>::new();
+    let parts =
+        [calls, proxy].map(|text| text.split("; ").find_map(|part| part.strip_prefix(FACTS)));
+    for fact in parts.iter().flatten().flat_map(|part| part.split(", ")) {
+        if !facts.contains(&fact) && !what.contains(fact) {
+            facts.push(fact);
+        }
+    }
+    facts.truncate(FACTS_MAX);
+    let meaning = format!("NCCL's proxy failed {place}: {what}");
+    match facts.is_empty() {
+        true => meaning,
+        false => format!("{meaning}; {FACTS}{}", facts.join(", ")),
+    }
+}
+
+/// How the facts of a finding begin in its sentence.
+const FACTS: &str = "the log names ";
+const FACTS_MAX: usize = 6;
 
 const OF_CONNECT: &str = "the proxy's own connection to a peer failed: the lines with `->` before it name the call, and the peer's log of the same moment its end";
 
