@@ -94,6 +94,10 @@ impl Compose<'_> {
     }
 
     fn own_hosts(&self, finding: &SignatureFinding) -> BTreeSet<String> {
+        // Lines of other ranks may be beside a line that names its own.
+        if let Some(host) = host_in(finding.sample.as_bytes()) {
+            return BTreeSet::from([host]);
+        }
         let lines = self.lines_of_file(finding);
         let lines = lines.filter(|(_, seen)| seen.first.line == finding.first.line);
         let near = lines.flat_map(|(_, seen)| seen.near_lines());
