@@ -16,7 +16,7 @@ mod starter;
 mod stop_order;
 
 use crate::dial::dial;
-use crate::process::leftovers::sweep_recorders;
+use crate::process::leftovers::{remove_recorder, sweep_recorders};
 use crate::process::no_cpu::NoCpu;
 use crate::process::spawn::inherited;
 use crate::process::supervise::{Worker, WorkerEvent};
@@ -482,7 +482,7 @@ impl Agent {
                 if let Some(sampler) = running.sampler.as_ref().filter(|_| is_wanted) {
                     self.hand_over(number, sampler);
                 }
-                running.remove_recorder();
+                remove_recorder(running.sampler.take());
                 let exit = Exit {
                     code,
                     signal,
@@ -547,10 +547,29 @@ impl Agent {
     fn end_workers(&mut self) {
         for running in self.workers.values_mut() {
             running.worker.kill();
-            running.remove_recorder();
         }
+        let named =
+            |_: &u32, running: &mut Running| running.sampler.take().map(Sampler::remove).is_none();
+        self.workers.retain(named);
+        // The rest have not named their recorders, or have none; the files are found by writers
+        // that have ended.
+        let until = Instant::now() + END_MAX;
+        while !self.workers.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.inputs.recv_timeout(left) {
+                Ok(AgentInput::Worker(number, WorkerEvent::Exited { .. })) => {
+                    self.workers.remove(&number);
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        sweep_recorders();
     }
 }
+
+/// Time for killed workers to end when this process ends.
+const END_MAX: Duration = Duration::from_secs(2);
 
 /// A worker with at most this many channels has every sample sent; with more, samples are
 /// skipped so that sending costs the same.
@@ -591,12 +610,6 @@ impl Running {
             // Sends no message; the worker ends when its control stream closes.
             ProcessFault::KillAgent => _ = kill_process(getpid(), Signal::KILL),
             ProcessFault::EndAgent => _ = kill_process(getpid(), Signal::TERM),
-        }
-    }
-
-    fn remove_recorder(&mut self) {
-        if let Some(sampler) = self.sampler.take() {
-            sampler.remove();
         }
     }
 }

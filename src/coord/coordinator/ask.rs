@@ -6,7 +6,7 @@
 
 use super::assign::{or_builtin, reachable_at, same_software};
 use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
-use crate::process::leftovers::sweep_recorders;
+use crate::process::leftovers::{remove_recorder, sweep_recorders};
 use crate::process::no_cpu::NoCpu;
 use crate::process::supervise::{Worker, WorkerEvent};
 use crate::protocol::limits::{HEARTBEAT, OVERSLEPT};
@@ -255,8 +255,12 @@ impl<'a> Wait<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Waits for the next message. One that has arrived is returned even after the deadline.
+    /// Waits for the next message. One that has arrived is returned even after the deadline; after
+    /// an interruption, none is taken, because it may name the recorder that is to be removed.
     fn next<E>(&mut self, from: &mpsc::Receiver<E>) -> Result<E, Silence> {
+        if self.is_interrupted() {
+            return Err(Silence::Over);
+        }
         let began = Instant::now();
         let left = self.until.saturating_duration_since(began);
         let heard = from.recv_timeout(left.min(LOOK_EVERY));
@@ -265,7 +269,6 @@ impl<'a> Wait<'a> {
             self.extend(slept);
         }
         match heard {
-            _ if self.is_interrupted() => Err(Silence::Over),
             Ok(heard) => Ok(heard),
             Err(RecvTimeoutError::Timeout) if left.is_zero() => Err(Silence::Over),
             Err(RecvTimeoutError::Timeout) => Err(Silence::Yet),
@@ -352,9 +355,7 @@ impl Drop for TaskChild {
     fn drop(&mut self) {
         self.worker.kill();
         self.wait_for_exit();
-        if let Some(recorder) = self.recorder.take() {
-            recorder.remove();
-        }
+        remove_recorder(self.recorder.take());
     }
 }
 
@@ -537,6 +538,16 @@ mod tests {
     fn is_over(wait: &mut Wait<'_>) -> bool {
         let (_sender, nothing) = mpsc::channel::<()>();
         matches!(wait.next(&nothing), Err(Silence::Over))
+    }
+
+    #[test]
+    fn an_interruption_loses_no_message_that_has_arrived() {
+        let interrupted = AtomicBool::new(true);
+        let (sender, heard) = mpsc::channel();
+        sender.send("the path of a recorder").unwrap();
+        let mut wait = Wait::new(PATIENCE, &interrupted);
+        assert!(matches!(wait.next(&heard), Err(Silence::Over)));
+        assert!(heard.try_recv().is_ok());
     }
 
     #[test]

@@ -184,9 +184,10 @@ fn record(context: &Context, channels: usize, label: &str) -> Recording {
         ring_events,
         ..defaults
     };
+    let mut own = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
     match Recorder::create(&options) {
         Ok(recorder) => {
-            *RECORDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder.path());
+            *own = Some(recorder.path());
             context.tell(&WorkerMessage::Recorder(recorder.path()));
             Recording(Some(Arc::new(recorder)))
         }

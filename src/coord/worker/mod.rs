@@ -29,7 +29,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use tcpx_bootstrap::{BootstrapError, Cause};
 use tcpx_engine::plugin::PluginError;
@@ -99,7 +99,7 @@ fn read_control(from: UnixStream, inbox: &mpsc::Sender<WorkerOrder>, stop: &Atom
         }
     }
     // The agent is gone: end this process and the processes it forked.
-    remove_recorder();
+    let _none_is_created = remove_recorder();
     if getpgrp() == getpid() {
         let _ = kill_process_group(getpid(), Signal::KILL);
     }
@@ -107,19 +107,18 @@ fn read_control(from: UnixStream, inbox: &mpsc::Sender<WorkerOrder>, stop: &Atom
 }
 
 fn end(code: i32) -> ! {
-    remove_recorder();
+    let _none_is_created = remove_recorder();
     exit_now(code)
 }
 
-fn remove_recorder() {
-    let path = RECORDER
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    if let Some(path) = path {
+/// Removes the recorder. None is created as long as the guard is held.
+fn remove_recorder() -> MutexGuard<'static, Option<PathBuf>> {
+    let mut recorder = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = recorder.take() {
         // If this fails, the agent or the next run removes it.
         let _ = std::fs::remove_file(path);
     }
+    recorder
 }
 
 /// Sends the plugin's sampled log lines, one per packet. If the queue is full, lines are dropped
