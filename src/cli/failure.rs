@@ -253,6 +253,8 @@ impl From<TuiError> for Failure {
     fn from(error: TuiError) -> Self {
         match error {
             TuiError::Source(error) => error.into(),
+            TuiError::Background => Self::new(Outcome::Usage, error.to_string())
+                .next("use `fg`, `timeout --foreground`, or one frame: `tcpxctl watch --once`"),
             TuiError::Terminal(_) => Self::new(Outcome::NotRun, error.to_string())
                 .next("print one frame with --once instead"),
         }

@@ -18,7 +18,7 @@ use super::mesh::{self, Meeting, MeshArguments};
 use super::nixlbench::Like;
 use super::nixlbench_table;
 use super::nodes::{Nodes, upload};
-use super::output::{path_text, print, print_error, print_json, say};
+use super::output::{path_text, print, print_error, print_json, print_warning, say};
 use super::plugin_arguments::PluginArguments;
 use super::run_table::{Progress, header, summary, table};
 use super::scenario::{EnvironmentArguments, add_flags, must_be_runnable, points};
@@ -121,7 +121,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
     }
     if arguments.live && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         return Err(Failure::new(Outcome::Usage, "--live needs a terminal")
-            .next("omit --live, and use `tcpxctl watch` from another terminal"));
+            .next(format!("omit --live, and {ELSEWHERE}")));
     }
     let interrupted = interrupted()?;
     if let Some(parent) = arguments.ends_with {
@@ -378,6 +378,9 @@ fn judged(
     (outcome, run)
 }
 
+/// How to see a run without `--live`.
+const ELSEWHERE: &str = "use `tcpxctl watch` from another terminal";
+
 /// Runs the scenario with the live view; after the view is left, the progress line goes on.
 fn live(
     common: &Common,
@@ -413,7 +416,7 @@ fn live(
                 request.interrupted.store(true, Ordering::Relaxed);
             }
             // The run continues without a view. Of a panic, the hook has told.
-            Ok(Err(error)) => print_error(common, error, None),
+            Ok(Err(error)) => print_warning(common, error, Some(ELSEWHERE)),
             Err(_) => {}
         }
         runs.join().unwrap_or_else(|panic| resume_unwind(panic))

@@ -47,6 +47,9 @@ pub enum TuiError {
     /// There is no terminal, or it was closed.
     #[error("cannot use the terminal: {0}")]
     Terminal(#[from] io::Error),
+    /// The process is in the background of its terminal.
+    #[error("no view is shown: this process is in the background of its terminal")]
+    Background,
     /// The source of events failed.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -73,8 +76,11 @@ pub struct ViewOptions {
 /// Shows a source in the terminal until the user leaves.
 ///
 /// # Errors
-/// The terminal or the source fails.
+/// The terminal or the source fails, or the process is in the background.
 pub fn run(source: &mut dyn Source, look: ViewOptions) -> Result<ViewExit, TuiError> {
+    if terminal::is_in_background() {
+        return Err(TuiError::Background);
+    }
     let signals = Signals::register()?;
     let mut screen = Screen::open()?;
     let mut seen = ViewLoop::new(source, look);
@@ -154,12 +160,17 @@ impl<'a> ViewLoop<'a> {
             if signals.stop() {
                 screen.suspend()?;
             }
-            if signals.continued() {
-                screen.redraw()?;
+            if signals.continued() || screen.is_hidden() {
+                screen.resume()?;
             }
             self.poll()?;
-            if self.model.clock == Clock::Over && !self.look.stay {
+            let stays = self.look.stay && !screen.is_hidden();
+            if self.model.clock == Clock::Over && !stays {
                 return Ok(ViewExit::Quit);
+            }
+            if screen.is_hidden() {
+                std::thread::sleep(self.look.frame);
+                continue;
             }
             let (model, state, now_ns) = (&self.model, &mut self.state, self.model.now_ns());
             let mut drawn = view::Drawn::default();

@@ -9,7 +9,8 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
 use ratatui::{DefaultTerminal, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::termios::tcgetwinsize;
+use rustix::process::getpgrp;
+use rustix::termios::{tcgetpgrp, tcgetwinsize};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -33,6 +34,7 @@ pub(crate) struct Screen {
     /// panic.
     terminal: ManuallyDrop<DefaultTerminal>,
     keyboard: Keyboard,
+    is_hidden: bool,
 }
 
 impl Screen {
@@ -48,7 +50,13 @@ impl Screen {
         Ok(Self {
             terminal: ManuallyDrop::new(terminal.inspect_err(|_| restore())?),
             keyboard,
+            is_hidden: false,
         })
+    }
+
+    /// Whether the terminal is left to another process, because this one is in its background.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.is_hidden
     }
 
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> io::Result<()> {
@@ -71,6 +79,17 @@ impl Screen {
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         restore();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
+        self.resume()
+    }
+
+    /// Takes the terminal again, unless this process is in its background. The shell may have
+    /// changed its settings.
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
+        self.is_hidden = is_in_background();
+        if self.is_hidden {
+            return Ok(());
+        }
+        restore();
         enter()?;
         self.redraw()
     }
@@ -113,10 +132,20 @@ fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen)
 }
 
+/// Whether the foreground of the terminal is another process group: as soon as this process reads
+/// the terminal or changes its settings, the system stops it. A terminal that does not control this
+/// process has no background.
+pub(crate) fn is_in_background() -> bool {
+    tcgetpgrp(rustix::stdio::stdin()).is_ok_and(|foreground| foreground != getpgrp())
+}
+
 /// Restores the terminal if the view has it, for a process that is about to end; any thread may
 /// call this. Errors are ignored: when the terminal was closed, `ratatui::restore` would print the
-/// error to a closed stderr and panic.
+/// error to a closed stderr and panic. In the background, the shell has restored it.
 pub fn restore() {
+    if is_in_background() {
+        return;
+    }
     if IS_TAKEN.swap(false, Ordering::Relaxed) {
         let _ = execute!(io::stdout(), Show);
         let _ = ratatui::try_restore();
@@ -219,6 +248,9 @@ impl Keyboard {
             } else {
                 self.asks.saturating_sub(1)
             };
+            if is_in_background() {
+                return Ok(false);
+            }
             if is_typed || self.asks > 0 || self.may_hold {
                 self.may_hold = event::poll(Duration::ZERO)?;
                 if self.may_hold {

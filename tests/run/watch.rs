@@ -281,6 +281,77 @@ fn a_second_signal_restores_the_terminal() {
     assert_eq!(terminal.settings("after"), before);
 }
 
+#[test]
+fn in_the_background_no_view_is_started_and_the_run_goes_on() {
+    let Some(terminal) = Terminal::open(140, 30) else {
+        return;
+    };
+    let program = env!("CARGO_BIN_EXE_tcpxctl");
+    let (stalled, fixed) = (
+        fixture("src/tui/fixtures/stalled"),
+        fixture("scenarios/1conn.toml"),
+    );
+    let before = terminal.settings("before");
+    terminal.type_line(&format!(
+        "clear; sh -c 'timeout 30 {program} watch {stalled}; echo code-$?'"
+    ));
+    terminal.shows("code-2");
+    terminal.shows("this process is in the background of its terminal");
+    terminal.shows("timeout --foreground");
+    terminal.type_line(&format!(
+        "clear; sh -c 'timeout 60 {program} run {fixed} --plugin builtin --live; echo code-$?'"
+    ));
+    let shown = terminal.shows("code-0");
+    assert!(
+        shown.contains("use `tcpxctl watch` from another terminal"),
+        "{shown}"
+    );
+    assert_eq!(terminal.settings("after"), before);
+}
+
+#[test]
+fn a_view_put_into_the_background_waits_without_the_terminal() {
+    let Some(terminal) = Terminal::open(110, 32) else {
+        return;
+    };
+    let program = env!("CARGO_BIN_EXE_tcpxctl");
+    let before = terminal.settings("before");
+    for signal in [None, Some(Signal::STOP)] {
+        let scenario = STALL.replace("give_up_after = \"1s\"", "give_up_after = \"120s\"");
+        std::fs::write(terminal.folder().join("stall.toml"), scenario).unwrap();
+        terminal.type_line(&format!(
+            "clear; {program} run stall.toml --plugin builtin --live"
+        ));
+        terminal.shows("STALLED");
+        match signal {
+            None => terminal.press("C-z"),
+            Some(signal) => in_foreground(&terminal).signal(signal),
+        }
+        terminal.shows("Stopped");
+        terminal.type_line("clear; bg");
+        terminal.type_line("clear; echo typed''-here");
+        terminal.shows("typed-here");
+        // Neither stopped nor drawing.
+        terminal.type_line("sleep 1; clear; jobs; echo li''sted");
+        let listed = terminal.shows("listed");
+        assert!(
+            listed.contains("Running") && !listed.contains("STALLED"),
+            "{listed}"
+        );
+        assert_eq!(terminal.settings("meanwhile"), before, "{signal:?}");
+        terminal.type_line("fg");
+        terminal.shows("the receiver's turn");
+        terminal.press("C-c");
+        terminal.shows("# Record");
+        assert_eq!(terminal.settings("after"), before, "{signal:?}");
+    }
+}
+
+/// A file of this repository.
+fn fixture(path: &str) -> String {
+    format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Runs `command` in a session of its own, which gets no SIGHUP when the terminal is lost, until
 /// the screen shows `text`; then closes the terminal and waits for the command's end.
 fn loses_its_terminal(terminal: &Terminal, command: &str, text: &str, role: &str) {
