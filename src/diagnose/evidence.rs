@@ -281,6 +281,9 @@ pub(crate) struct Watched {
     /// They are those of the thread that drives the channel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_of_its_thread: bool,
+    /// How often that thread was given a CPU in it and gave it back by itself.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) thread_turns: u64,
     /// Posts in it that returned success and no request: "try again".
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) null_requests: u64,
@@ -307,11 +310,14 @@ impl Watched {
             && waited_nearly_all(self.ms as u64, self.no_cpu_ms)
     }
 
-    /// Whether the thread that drives the channel ran or slept for long enough and made no call on any
-    /// channel: it does something else, however long it waits for a CPU.
+    /// Whether the thread that drives the channel ran or slept for long enough, or came to the end of
+    /// its rounds again and again, and made no call on any channel: it does something else, however
+    /// long it waits for a CPU.
     pub(crate) fn leaves_it_alone(&self) -> bool {
         let has_called = self.tests > 0 || self.process_turns > 0 || self.in_one_call;
-        self.is_of_its_thread && !has_called && self.could_run_ms() >= ITS_THREAD_RAN_MS
+        let had_its_chance =
+            self.could_run_ms() >= ITS_THREAD_RAN_MS || self.thread_turns >= THREAD_TURNS_MIN;
+        self.is_of_its_thread && !has_called && had_its_chance
     }
 }
 
@@ -794,6 +800,8 @@ const RAN_ENOUGH_MS: u64 = 1000;
 /// The same of a thread of which it is known that it drives the channel. On a CPU that forty processes
 /// want, it gets as much in some two seconds; what a program does between two calls takes less.
 const ITS_THREAD_RAN_MS: f64 = 50.0;
+/// The same of one that gave its CPU back so often: its loop slept or yielded between two rounds.
+const THREAD_TURNS_MIN: u64 = 5;
 /// A thread may lose its CPU inside a call for some hundred milliseconds.
 const STUCK_MIN_MS: f64 = 1000.0;
 /// Shortest stretch that a test rate is computed over.

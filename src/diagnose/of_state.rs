@@ -459,6 +459,10 @@ fn between(before: &CallCounts, after: &CallCounts, ms: f64) -> Watched {
             // Of another thread or of all before: at most what is known of this one.
             false => after.no_cpu_ms,
         },
+        thread_turns: match before.thread == after.thread {
+            true => after.turns.saturating_sub(before.turns),
+            false => 0,
+        },
         null_requests: after.null_requests.saturating_sub(before.null_requests),
         in_one_call: before.shows_one_call(after),
         ..Watched::default()

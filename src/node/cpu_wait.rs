@@ -33,9 +33,18 @@ pub struct CpuWait {
     single: BTreeMap<u32, Sums>,
 }
 
-/// The sum since the first look at each look, oldest first.
+/// What a single thread did since a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// How long it waited for a CPU.
+    pub waited: Duration,
+    /// How often it was given a CPU and gave it back by itself: it slept or yielded.
+    pub turns: u64,
+}
+
+/// The sums since the first look at each look, oldest first.
 #[derive(Debug, Default)]
-struct Sums(Vec<(Instant, Duration)>);
+struct Sums(Vec<(Instant, ThreadTimes)>);
 
 /// A thread at the last look.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +62,10 @@ struct Times {
     /// How often it was given a CPU.
     slices: u64,
 }
+
+/// A thread that runs for less at a time gives its CPU back by itself: the kernel takes one away
+/// after 0.7 ms at the earliest.
+const GIVEN_BACK_MAX: Duration = Duration::from_micros(200);
 
 impl CpuWait {
     /// Reads the times of the process. A kernel that does not count them adds nothing.
@@ -102,19 +115,24 @@ impl CpuWait {
                 ahead: Duration::ZERO,
             };
             let before = self.threads.get(&tid);
-            let waited = before.map_or(Duration::ZERO, |before| {
-                seen.wait_since(before, apart, is_runnable(tid))
+            let new = before.map_or_else(ThreadTimes::default, |before| ThreadTimes {
+                waited: seen.wait_since(before, apart, is_runnable(tid)),
+                turns: times.turns_since(&before.times),
             });
-            longest = longest.max(waited);
+            longest = longest.max(new.waited);
             if let Some(sums) = self.single.get_mut(&tid) {
                 if sums.0.is_empty() && before.is_some() {
-                    sums.add(last, Duration::ZERO);
+                    sums.add(last, ThreadTimes::default());
                 }
-                sums.add(now, waited);
+                sums.add(now, new);
             }
             threads.insert(tid, seen);
         }
         self.threads = threads;
+        let longest = ThreadTimes {
+            waited: longest,
+            turns: 0,
+        };
         self.longest.add(now, longest);
     }
 
@@ -126,12 +144,12 @@ impl CpuWait {
     /// How long it waited from this moment to the last look; less if the first look came later.
     /// Between two looks it waited at a constant rate.
     pub fn since(&self, moment: Instant) -> Duration {
-        self.longest.since(moment)
+        self.longest.since(moment).waited
     }
 
-    /// The same of a single thread; `None` if it was not asked for, has ended, or was asked for
+    /// What a single thread did; `None` if it was not asked for, has ended, or was asked for
     /// later than what is known of its process began.
-    pub fn of_thread_since(&self, tid: u32, moment: Instant) -> Option<Duration> {
+    pub fn of_thread_since(&self, tid: u32, moment: Instant) -> Option<ThreadTimes> {
         self.threads.get(&tid)?;
         let sums = self.single.get(&tid)?;
         let from = |sums: &Sums| sums.0.first().map(|(at, _)| *at);
@@ -141,9 +159,13 @@ impl CpuWait {
 }
 
 impl Sums {
-    fn add(&mut self, now: Instant, waited: Duration) {
+    fn add(&mut self, now: Instant, new: ThreadTimes) {
         let sums = &mut self.0;
-        let sum = sums.last().map_or(Duration::ZERO, |(_, sum)| *sum) + waited;
+        let before = sums.last().map(|(_, sum)| *sum).unwrap_or_default();
+        let sum = ThreadTimes {
+            waited: before.waited + new.waited,
+            turns: before.turns + new.turns,
+        };
         if sums.len() >= SUMS_MAX {
             let mut keep = [true, false].into_iter().cycle();
             sums.retain(|_| keep.next().unwrap_or(true));
@@ -151,16 +173,21 @@ impl Sums {
         sums.push((now, sum));
     }
 
-    fn since(&self, moment: Instant) -> Duration {
+    fn since(&self, moment: Instant) -> ThreadTimes {
         let next = self.0.partition_point(|(at, _)| *at < moment);
         let (Some(after), Some(last)) = (self.0.get(next), self.0.last()) else {
-            return Duration::ZERO;
+            return ThreadTimes::default();
         };
         let before = next.checked_sub(1).map_or(after, |one| &self.0[one]);
-        let (step, waited) = (after.0 - before.0, after.1.saturating_sub(before.1));
+        let step = after.0 - before.0;
+        let waited = after.1.waited.saturating_sub(before.1.waited);
         let left = after.0.saturating_duration_since(moment);
         let share = left.as_secs_f64() / step.as_secs_f64().max(1e-9);
-        waited.mul_f64(share.min(1.0)) + last.1.saturating_sub(after.1)
+        ThreadTimes {
+            waited: waited.mul_f64(share.min(1.0)) + last.1.waited.saturating_sub(after.1.waited),
+            // Of the step that the moment is in, none is known to be later.
+            turns: last.1.turns - after.1.turns,
+        }
     }
 }
 
@@ -194,6 +221,14 @@ impl Times {
             slices: next()?,
         })
     }
+
+    /// How often it was given a CPU and gave it back by itself.
+    fn turns_since(&self, before: &Self) -> u64 {
+        let slices = self.slices.saturating_sub(before.slices);
+        let on_cpu = self.on_cpu.saturating_sub(before.on_cpu);
+        let most = u32::try_from(slices).map_or(Duration::MAX, |slices| GIVEN_BACK_MAX * slices);
+        if on_cpu <= most { slices } else { 0 }
+    }
 }
 
 /// Whether the thread of this `stat` runs or waits for a CPU.
@@ -217,6 +252,31 @@ mod tests {
             (tid, times)
         };
         threads.iter().map(one).collect()
+    }
+
+    fn waited(meter: &CpuWait, tid: u32, moment: Instant) -> Option<Duration> {
+        Some(meter.of_thread_since(tid, moment)?.waited)
+    }
+
+    #[test]
+    fn a_thread_that_yields_is_told_from_one_whose_cpu_is_taken() {
+        let (mut meter, start) = (CpuWait::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        meter.single = [7, 8].map(|tid| (tid, Sums::default())).into();
+        // Both wait nearly all the time, and have as many turns.
+        for look in 0..=10_u64 {
+            let one = |on_cpu| Times {
+                on_cpu,
+                waited: Duration::from_millis(96 * look),
+                slices: 2 * look,
+            };
+            let short = Duration::from_micros(20 * look);
+            let times = [(7, one(short)), (8, one(Duration::from_millis(4 * look)))];
+            meter.add(times.into(), at(100 * look), |_| true);
+        }
+        let turns = |tid, ms| meter.of_thread_since(tid, at(ms)).map(|one| one.turns);
+        assert_eq!((turns(7, 0), turns(8, 0)), (Some(20), Some(0)));
+        assert_eq!(turns(7, 550), Some(8));
     }
 
     #[test]
@@ -245,17 +305,17 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         meter.single = [(7, Sums::default()), (9, Sums::default())].into();
         meter.add(times(&[(7, 100, 10), (8, 50, 0)]), at(0), |tid| tid == 8);
-        assert_eq!(meter.of_thread_since(7, start), Some(Duration::ZERO));
+        assert_eq!(waited(&meter, 7, start), Some(Duration::ZERO));
         meter.add(times(&[(7, 100, 10), (8, 60, 900)]), at(1000), |tid| {
             tid == 8
         });
         assert_eq!(meter.since(at(0)), Duration::from_millis(990));
-        assert_eq!(meter.of_thread_since(7, at(0)), Some(Duration::ZERO));
+        assert_eq!(waited(&meter, 7, at(0)), Some(Duration::ZERO));
         assert_eq!(meter.of_thread_since(8, at(0)), None, "not asked for");
         assert_eq!(meter.of_thread_since(9, at(0)), None, "there is none");
         meter.single.insert(8, Sums::default());
         meter.add(times(&[(7, 100, 10), (8, 70, 1800)]), at(2000), |_| false);
-        assert!(meter.of_thread_since(8, at(1000)) > Some(Duration::from_millis(800)));
+        assert!(waited(&meter, 8, at(1000)) > Some(Duration::from_millis(800)));
         assert_eq!(meter.of_thread_since(8, at(0)), None, "asked for later");
     }
 

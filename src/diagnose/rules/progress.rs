@@ -751,6 +751,21 @@ pub(super) mod cases {
     fn a_thread_that_had_a_cpu_for_a_moment_only_is_not_judged() {
         let first = |evidence| crate::diagnose(&evidence)[0].condition.clone();
         assert_eq!(first(receiver_whose_thread_ran(40)), "waits-for-cpu");
+        // Unless its loop came to an end of its rounds again and again.
+        let in_turns = |turns, evidence: Evidence| {
+            let mut evidence = evidence;
+            let watched = &mut evidence.nodes[1].channels[0].watched;
+            watched.as_mut().expect("just set").thread_turns = turns;
+            first(evidence)
+        };
+        for (turns, told) in [(4, "waits-for-cpu"), (5, "local-loop-starved")] {
+            assert_eq!(in_turns(turns, receiver_whose_thread_ran(2)), told);
+        }
+        let mut kept = receiver_whose_thread_ran(2);
+        let now = &mut kept.nodes[1].channels[0].now;
+        now.done = now.posted;
+        assert_eq!(in_turns(4, kept.clone()), "waits-for-cpu");
+        assert_eq!(in_turns(5, kept), "window-never-consumed");
         let mut of_any_thread = receiver_whose_thread_ran(180);
         let watched = &mut of_any_thread.nodes[1].channels[0].watched;
         watched.as_mut().expect("just set").is_of_its_thread = false;

@@ -45,6 +45,9 @@ pub struct ChannelNow {
     /// Kernel id of the thread that drives it, as far as the recorder knows, if `no_cpu_ms` is its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,
+    /// How often that thread was given a CPU in `quiet_ms` and gave it back by itself.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns: u64,
     /// Milliseconds since the oldest request in flight was posted.
     pub head_age_ms: Option<u64>,
     /// The plugin call that has not returned.

@@ -51,7 +51,8 @@ impl CpuWatch {
             let Some(since) = since.filter(|_| quiet(channel).is_some()) else {
                 continue;
             };
-            let waited = own.unwrap_or_else(|| self.meter.since(since));
+            channel.turns = own.map_or(0, |own| own.turns);
+            let waited = own.map_or_else(|| self.meter.since(since), |own| own.waited);
             let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
             channel.no_cpu_ms = waited.min(channel.quiet_ms);
         }

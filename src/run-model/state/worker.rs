@@ -58,6 +58,8 @@ pub struct CallCounts {
     pub no_cpu_ms: u64,
     /// The thread that drives it, if they are its own.
     pub thread: Option<u32>,
+    /// Its turns on a CPU in that time.
+    pub turns: u64,
 }
 
 impl CallCounts {
@@ -81,6 +83,7 @@ impl CallCounts {
             quiet_ms: one.quiet_ms,
             no_cpu_ms: one.no_cpu_ms,
             thread: one.thread,
+            turns: one.turns,
         }
     }
 
@@ -464,6 +467,7 @@ fn with_known_waits(before: &[ChannelNow], after: &[ChannelNow]) -> Vec<ChannelN
             let known_ms = before.no_cpu_ms.min(after.quiet_ms);
             if known_ms > after.no_cpu_ms {
                 (after.no_cpu_ms, after.thread) = (known_ms, before.thread);
+                after.turns = before.turns;
             }
         }
     }
