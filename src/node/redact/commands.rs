@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::ahead::Ahead;
-use super::keys::{is_absent, is_chosen, is_words};
+use super::keys::{DIGITS_MIN, is_absent, is_chosen, is_words};
 use super::programs::{Carries, PROGRAMS};
 use super::{ordinary, spelling};
 use aho_corasick::AhoCorasick;
@@ -58,6 +58,11 @@ pub(super) fn places(text: &str, places: &mut Vec<Range<usize>>) {
     }
     echoed(text, &FROM_STDIN, |_| true, places);
     echoed(text, &ENCODERS, |word| !ordinary::is_ordinary(word), places);
+}
+
+/// Whether a word is a number that is long enough for a secret.
+fn is_number(word: &str) -> bool {
+    word.len() >= DIGITS_MIN && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The end of a value whose first word is known: in quotes, it may have others.
@@ -152,7 +157,7 @@ fn command(
             places.extend(is_hash.then_some(place));
             return;
         }
-        if carries == Carries::Chosen {
+        if matches!(carries, Carries::Chosen | Carries::Key) {
             let opened = word.trim_start_matches([':', '(', '[']);
             let place = place.end - opened.len()..place.end;
             let word = opened;
@@ -160,7 +165,8 @@ fn command(
                 || (word.len() >= 20 && !is_words(word))
                 || spelling::is_likely_random(word)
                 || ordinary::is_unknown(word)
-                || word.matches('-').count() >= PHRASE_SIGNS_MIN;
+                || word.matches('-').count() >= PHRASE_SIGNS_MIN
+                || carries == Carries::Key && is_number(word);
             if is_secret && !word.starts_with(['/', '\\', '-', '.']) {
                 places.push(place);
             }

@@ -293,7 +293,7 @@ const CHOSEN_BYTES_MIN: usize = 8;
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// Words that stand for the absence of a value.
-const ABSENT: [&str; 19] = [
+const ABSENT: [&str; 20] = [
     "",
     "-",
     "\u{2014}",
@@ -306,6 +306,7 @@ const ABSENT: [&str; 19] = [
     "no",
     "on",
     "off",
+    "auto",
     "unset",
     "empty",
     "not",
@@ -513,9 +514,8 @@ const PASS_BYTES_MIN: usize = 5;
 /// Whether a name is that of a password or a phrase, whose value may have spaces.
 pub(super) fn is_phrase(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["password", "passwd", "passphrase", "passcode"]
-        .iter()
-        .any(|end| name.ends_with(end))
+    let ends = ["password", "passwd", "passphrase", "passcode"];
+    name == "otp" || ends.iter().any(|end| name.ends_with(end))
 }
 
 /// How a name may stand for a secret: `APP_KEY`, `PASS`, `"auth"`, `wandb_key`.

@@ -10,7 +10,7 @@ const SECRETS: &str = include_str!("../../../probes/node/redact/secrets.txt");
 const NUMBERS: &str = include_str!("../../../probes/node/redact/numbers.txt");
 const NAMES: &str = include_str!("../../../probes/node/redact/names.txt");
 const SHAPES: &str = include_str!("../../../probes/node/redact/shapes.txt");
-/// As `logged.txt`, for the redaction alone.
+/// As `logged.txt`, of tools beside a job.
 const TOOLS: &str = include_str!("../../../probes/node/redact/tools.txt");
 const ORDINARY: &str = include_str!("../../../probes/node/redact/ordinary.txt");
 /// Values of several kinds: letters, a word with signs and digits, letters and digits, a hash.

@@ -20,6 +20,8 @@ pub(super) enum Carries {
     First,
     /// Any word of the command that looks chosen.
     Chosen,
+    /// The same, and a number.
+    Key,
     /// A word of 40 hexadecimal digits, which otherwise is a hash.
     Hash,
     /// What follows the equals sign of `name=VALUE`.
@@ -33,7 +35,7 @@ pub(super) enum Carries {
 }
 
 /// Programs, or a program and its subcommand, and their options.
-pub(super) const PROGRAMS: [(&str, &[&str], Carries); 92] = [
+pub(super) const PROGRAMS: [(&str, &[&str], Carries); 93] = [
     ("ConvertTo-SecureString", &[], Carries::First),
     ("useradd", &["-p"], Carries::Value),
     ("usermod", &["-p"], Carries::Value),
@@ -74,7 +76,8 @@ pub(super) const PROGRAMS: [(&str, &[&str], Carries); 92] = [
     ("vault login", &[], Carries::Chosen),
     ("alias set", &[], Carries::Chosen),
     ("smbclient", &["-U", "--user"], Carries::AfterPercent),
-    ("wandb login", &[], Carries::Chosen),
+    ("wandb login", &[], Carries::Key),
+    ("ctrl+c to quit:", &[], Carries::First),
     ("net use", &[], Carries::Chosen),
     ("htpasswd", &[], Carries::Chosen),
     ("curl", &["-b", "--cookie"], Carries::AfterEquals),
