@@ -90,14 +90,38 @@ const RULES: [(&str, &str, bool); 17] = [
         false,
     ),
 ];
-/// Words of a header of hosts.
-const COLUMNS: [&str; 6] = [
+/// The first column of a listing of jobs, nodes or pods, and others that only such listings have.
+const FIRST_COLUMNS: [&str; 6] = [
+    "JOBID",
+    "NAME",
+    "NAMESPACE",
+    "NODE",
+    "NODELIST",
+    "PARTITION",
+];
+const COLUMNS: [&str; 11] = [
+    "AVAIL",
+    "INTERNAL_IP",
+    "MACHINE_TYPE",
+    "NODELIST",
+    "NODELIST(REASON)",
     "READY",
     "ROLES",
-    "NODELIST(REASON)",
-    "NODELIST",
-    "MACHINE_TYPE",
-    "INTERNAL_IP",
+    "ST",
+    "STATE",
+    "STATUS",
+    "TIMELIMIT",
+];
+/// What the names of a column are of.
+const NAMED_COLUMNS: [(&str, &[&str]); 5] = [
+    ("a host", &["NODE", "NODELIST", "NODELIST(REASON)"]),
+    ("a user", &["USER", "OWNER"]),
+    ("an account", &["ACCOUNT", "GROUP"]),
+    ("a namespace", &["NAMESPACE"]),
+    (
+        "a name that someone chose",
+        &["JOBNAME", "NAME", "PARTITION", "QUEUE"],
+    ),
 ];
 /// Shortest word that is judged by its letters.
 const LETTERS_MIN: usize = 6;
@@ -157,46 +181,95 @@ fn is_list_of_placeholders(word: &str) -> bool {
     word.split([',', '.']).all(is_placeholder)
 }
 
-/// The last header of hosts.
+/// The last header of a listing.
 #[derive(Default)]
 pub(super) struct Table {
-    columns: Vec<usize>,
-    count: usize,
+    /// Where each column stands, and what its names are of.
+    columns: Vec<(Range<usize>, Option<&'static str>)>,
+    has_bars: bool,
 }
 
 impl Table {
     /// The names in a row.
     pub(super) fn find(&mut self, line: &str) -> Vec<Found> {
-        let mut cells = line.split_whitespace();
-        let Some(first) = cells.next() else {
+        let line = line.trim_end();
+        let has_bars = line.contains('|');
+        let titles = cells(line, has_bars);
+        if is_header(line, &titles) {
+            let what = |title: &Range<usize>| {
+                let title = line[title.clone()].to_ascii_uppercase();
+                let named = NAMED_COLUMNS
+                    .iter()
+                    .find(|(_, titles)| titles.contains(&&*title));
+                named.map(|(what, _)| *what)
+            };
+            let columns = titles.iter().map(|title| (title.clone(), what(title)));
+            (self.columns, self.has_bars) = (columns.collect(), has_bars);
+            return Vec::new();
+        }
+        if titles.is_empty() {
             self.columns.clear();
-            return Vec::new();
-        };
-        let is_title = first == "NAME" || first == "JOBID";
-        if is_title && COLUMNS.iter().any(|column| line.contains(column)) {
-            let names = line.split_whitespace().enumerate();
-            let hosts = names.filter(|(_, name)| {
-                *name == "NAME" && first == "NAME"
-                    || *name == "USER"
-                    || name.starts_with("NODELIST")
-            });
-            self.columns = hosts.map(|(at, _)| at).collect();
-            self.count = line.split_whitespace().count();
-            return Vec::new();
         }
         if self.columns.is_empty() {
             return Vec::new();
         }
-        let cells: Vec<&str> = line.split_whitespace().collect();
-        let columns = self.columns.iter().filter(|_| cells.len() == self.count);
-        let names = columns.filter_map(|at| cells.get(*at)).filter(|name| {
-            name.starts_with(|letter: char| letter.is_ascii_alphabetic()) && !is_placeholder(name)
+        let cells = cells(line, self.has_bars);
+        let names = cells.iter().enumerate().filter_map(|(number, cell)| {
+            let what = self.what(number, cells.len(), cell)?;
+            let name = line[cell.clone()].trim_end_matches('*');
+            let is_name = name.starts_with(|letter: char| letter.is_ascii_alphabetic())
+                && !COMMON.contains(&name)
+                && !is_placeholder(name.split('[').next().unwrap_or_default());
+            is_name.then(|| found(what, cell.start..cell.start + name.len()))
         });
-        let begin = |name: &str| name.as_ptr() as usize - line.as_ptr() as usize;
-        names
-            .map(|name| found("a host", begin(name)..begin(name) + name.len()))
-            .collect()
+        names.collect()
     }
+
+    /// What a cell is the name of. A row with fewer words than the header has empty cells; one with more has spaces
+    /// in its last ones.
+    fn what(&self, number: usize, count: usize, cell: &Range<usize>) -> Option<&'static str> {
+        let overlaps =
+            |(title, _): &&(Range<usize>, _)| title.start < cell.end && cell.start < title.end;
+        let column = match count < self.columns.len() {
+            true => self.columns.iter().find(overlaps),
+            false => self.columns.get(number),
+        };
+        column?.1
+    }
+}
+
+/// Whether a line is the header of a listing of jobs, nodes or pods.
+fn is_header(line: &str, titles: &[Range<usize>]) -> bool {
+    let is_one_of = |titles: &[&str], title: &Range<usize>| {
+        titles
+            .iter()
+            .any(|one| line[title.clone()].eq_ignore_ascii_case(one))
+    };
+    let Some((first, others)) = titles.split_first() else {
+        return false;
+    };
+    is_one_of(&FIRST_COLUMNS, first) && others.iter().any(|title| is_one_of(&COLUMNS, title))
+}
+
+/// The words of a row, or what stands between its bars.
+fn cells(line: &str, has_bars: bool) -> Vec<Range<usize>> {
+    let is_end = |(at, letter): (usize, char)| {
+        let ends = if has_bars {
+            letter == '|'
+        } else {
+            letter.is_ascii_whitespace()
+        };
+        ends.then_some(at)
+    };
+    let mut begin = 0;
+    let mut cells = Vec::new();
+    for end in line.char_indices().filter_map(is_end).chain([line.len()]) {
+        if has_bars || begin < end {
+            cells.push(begin..end);
+        }
+        begin = (end + 1).min(line.len());
+    }
+    cells
 }
 
 fn found(what: &'static str, at: Range<usize>) -> Found {
