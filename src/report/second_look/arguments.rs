@@ -8,7 +8,7 @@ use regex::{Regex, RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
 /// A format with `VALUE`, and whether an ordinary word may stand in its place. `Q` is a quote or nothing.
-const RULES: [(&str, bool); 50] = [
+const RULES: [(&str, bool); 62] = [
     (r"(?:AUTH (?:PLAIN|LOGIN)|New value:| -k) VALUE", true),
     (r"curl .*?(?:-b|--cookie)[= ]Q[A-Za-z0-9_.-]+=VALUE", false),
     (r"(?:^|[ ;|])http -a [A-Za-z0-9_.-]+:VALUE", false),
@@ -110,6 +110,24 @@ const RULES: [(&str, bool); 50] = [
     ),
     (r"^\s*credentials: [A-Za-z0-9_.-]+ / VALUE\s*$", false),
     (r"SecureString.*?QVALUE[\x22'] -AsPlain", true),
+    (r"(?i)\buser [a-z0-9_.-]+, pass VALUE", false),
+    (r"(?i)\blog ?in with [a-z0-9_.-]+/VALUE", false),
+    (r"(?i)\busing (?:api key|token) VALUE\s*$", false),
+    (r"^\s*token=VALUE\s*$", false),
+    (r"(?i)\botp:? VALUE\s*$", false),
+    (r"\blogin (?:.*? )?--token[= ]QVALUE", false),
+    (
+        r"\bhelm registry login .*?(?:-p |--password[= ])QVALUE",
+        false,
+    ),
+    (
+        r"(?i)\bconfigure set [a-z0-9_.]*(?:secret|token|password)[a-z0-9_]* VALUE",
+        false,
+    ),
+    (r"jdbc:oracle:[a-z]+:[A-Za-z0-9_.-]+/VALUE@", false),
+    (r"--from-literal=[A-Za-z0-9_.-]+=QVALUE", false),
+    (r"\bwandb login (?:--?[a-z-]+ )*([0-9]{5,})", false),
+    (r"(?i)ctrl\+c to quit: VALUE", false),
 ];
 /// Most memory of the automaton of all rules: as in `formats.rs`.
 const AUTOMATON_BYTES_MAX: usize = 32 << 20;

@@ -18,6 +18,8 @@ const KINDS: [&str; 4] = [
     "[A-Za-z0-9]{20}",
     "[0-9a-f]{40}",
 ];
+/// Layouts of tools beside a job, with the kinds of `logged.txt`.
+const TOOLS: &str = include_str!("../../../probes/node/redact/tools.txt");
 /// Kinds of values in `logged.txt`: words and digits too, phrases, and names of ordinary words.
 const LOGGED: &str = include_str!("../../../probes/node/redact/logged.txt");
 const TOKENS: [&str; 5] = [
@@ -109,8 +111,18 @@ fn a_name_of_ordinary_words_is_doubted_in_every_layout() {
 
 #[test]
 fn what_a_program_logs_is_doubted() {
+    all_are_doubted(LOGGED);
+}
+
+#[test]
+fn what_a_tool_beside_a_job_prints_is_doubted() {
+    all_are_doubted(TOOLS);
+}
+
+/// Tries a table whose lines begin with what VALUE is.
+fn all_are_doubted(table: &str) {
     let mut left = Vec::new();
-    for line in lines(LOGGED) {
+    for line in lines(table) {
         let (kind, layout) = line.split_once('\t').expect("a kind and a layout");
         let layout = layout.replace('~', "\n");
         let kinds: Vec<&str> = match kind {

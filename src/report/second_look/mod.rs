@@ -315,6 +315,9 @@ fn is_placeholder(text: &str) -> bool {
                 | "unset"
                 | "yes"
                 | "no"
+                | "on"
+                | "off"
+                | "auto"
         )
 }
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 /// What a name is of, the format with names as groups, and whether the name may be a word. `NAME` is a name, `AT`
 /// is the begin of a word.
-const RULES: [(&str, &str, bool); 41] = [
+const RULES: [(&str, &str, bool); 55] = [
     ("a host", r"ATLinux NAME \d\S* #\d", false),
     ("a host", r"ATslurmstepd-NAME: ", false),
     ("a host", r"ATNode:\s+NAME/\d", false),
@@ -106,6 +106,52 @@ const RULES: [(&str, &str, bool); 41] = [
         "an account",
         r"ATimage:\s+['\x22]?([a-z][a-z0-9_-]+)/|docker pull ([a-z][a-z0-9_-]+)/",
         true,
+    ),
+    (
+        "a host",
+        r"^debug1: (?:Authenticating|Connecting) to NAME",
+        false,
+    ),
+    ("a host", r"resolve hostname NAME", false),
+    ("a host", r"ATHost 'NAME' is known", false),
+    ("a host", r"^(?:\$ |\+ )?ssh NAME$", false),
+    ("a host", r"ATgcloud compute ssh NAME", false),
+    ("a host", r"server address: https?://NAME", false),
+    ("an account", r"ATpull access denied for NAME/", false),
+    (
+        "an account",
+        r"refers to repository \[[\w.:-]+/NAME/",
+        false,
+    ),
+    (
+        "an account",
+        r"ATdocker (?:push|tag) [\w.-]+\.[\w.:-]+/NAME/|(?:^| )registry/NAME/",
+        false,
+    ),
+    (
+        "a name that someone chose",
+        r"AT(?:GROUP|LAB|TEAM|SITE|DEPARTMENT)_NAME=NAME|ATkey=/[\w.-]+/NAME/",
+        false,
+    ),
+    (
+        "a name that someone chose",
+        r"AThelm (?:install|upgrade)(?: --[\w-]+)* NAME|ATray job (?:logs|stop|status) NAME|--submission-id[ =]NAME",
+        false,
+    ),
+    (
+        "a name that someone chose",
+        r"create secret [\w-]+ NAME|^secret/NAME (?:created|configured|deleted|unchanged)",
+        false,
+    ),
+    (
+        "a name that someone chose",
+        r"ATaws --profile[ =]NAME",
+        false,
+    ),
+    (
+        "a name that someone chose",
+        r"property \[core/project\] to NAME|kubeconfig entry generated for NAME",
+        false,
     ),
 ];
 /// Names that the redaction keeps, too.

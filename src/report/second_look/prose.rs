@@ -26,6 +26,8 @@ const ENDINGS: [&str; 6] = [".log", ".txt", ".out", ".err", ".jsonl", ".json"];
 const MODEL_BYTES_MAX: usize = 96;
 const PART_BYTES_MAX: usize = 12;
 const SIZE_BYTES_MAX: usize = 6;
+/// Values of an option that is switched.
+const SWITCHED: [&str; 8] = ["auto", "false", "no", "none", "off", "on", "true", "yes"];
 /// Most rows beneath a header.
 const ROWS_MAX: usize = 100;
 
@@ -74,7 +76,10 @@ impl Above {
         let mut all = Vec::new();
         let name = tells
             .on(line)
-            .and_then(|tells| tells.find(line))
+            .and_then(|tells| {
+                let mut names = tells.find_iter(line);
+                names.find(|name| !is_switched(&line[name.end()..]))
+            })
             .filter(|name| !line[name.range()].ends_with("SECRET"));
         if let Some(name) = &name {
             let begin = line.floor_char_boundary(name.start().saturating_sub(BEFORE_BYTES_MAX));
@@ -156,6 +161,17 @@ impl Above {
             self.rows = 0;
         }
     }
+}
+
+/// Whether a name, of which this is the rest, is an option that is switched: `PasswordAuthentication=no`.
+fn is_switched(rest: &str) -> bool {
+    let is_of_word =
+        |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+    let Some(value) = rest.trim_start_matches(is_of_word).strip_prefix('=') else {
+        return false;
+    };
+    let value = value.split(|letter| !is_of_word(letter)).next();
+    value.is_some_and(|value| SWITCHED.contains(&value))
 }
 
 /// Whether a line asks for what the next one has.
