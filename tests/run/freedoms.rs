@@ -80,6 +80,11 @@ fn a_row_that_fails_is_reported_although_its_clean_up_would_hang() {
 }
 
 #[test]
+fn a_lock_that_accept_holds_while_it_waits_fails_no_row() {
+    conforms("free/locks", &["init-again", "connect-", "order-both"]);
+}
+
+#[test]
 fn posts_that_are_not_yet_accepted_do_not_fill_a_window() {
     conforms("bad/again", &["slots-", "order-"]);
     works("bad/again");

@@ -16,12 +16,16 @@
 use super::buffer::Buffer;
 use super::calls::{Answer, Raw};
 use super::exchange::exchange;
-use super::subject::{Checked, PATIENCE, Shortfall, Subject, poll};
+use super::subject::{Checked, PATIENCE, Shortfall, Subject, poll, within};
 use crate::gpu::{HostMemory, Span};
 use crate::plugin::{
     Comm, Connecting, ListenComm, MHandle, Net, PluginResult, RecvComm, Request, SendComm,
 };
 use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long `connect` of a version whose calls block runs before `accept` is called.
+const HEAD_START: Duration = Duration::from_millis(100);
 
 /// One request and the message it carries.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +93,8 @@ impl<'a> Pair<'a> {
         Ok(self.send.is_some() && self.recv.is_some())
     }
 
-    /// Runs `connect` and `accept` in two threads, for versions whose calls block.
+    /// Runs `connect` and `accept` in two threads, for versions whose calls block. `connect` starts
+    /// first: a plugin may hold a lock while `accept` waits, and the lock would keep `connect` out.
     fn meet(&mut self) -> Checked<bool> {
         if self.send.is_some() && self.recv.is_some() {
             return Ok(true);
@@ -98,11 +103,19 @@ impl<'a> Pair<'a> {
         let listen = self.listen.as_mut().ok_or_else(|| closed("listener"))?;
         let (send, recv) = std::thread::scope(|scope| {
             let send = scope.spawn(move || net.connect(device, connecting));
-            let recv = net.accept(listen);
-            (send.join(), recv)
-        });
-        self.recv = recv?;
-        self.send = send.map_err(|_| Shortfall::Broken("connect panicked".into()))??;
+            let returned = within(HEAD_START, || Ok(send.is_finished().then_some(())));
+            let join = || {
+                let panicked = |_| Shortfall::Broken("connect panicked".into());
+                Checked::Ok(send.join().map_err(panicked)??)
+            };
+            if returned?.is_none() {
+                let recv = net.accept(listen);
+                return Ok((join()?, recv?));
+            }
+            let send = join()?;
+            Checked::Ok((send, net.accept(listen)?))
+        })?;
+        (self.send, self.recv) = (send, recv);
         Ok(self.send.is_some() && self.recv.is_some())
     }
 
