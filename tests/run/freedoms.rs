@@ -85,6 +85,19 @@ fn a_lock_that_accept_holds_while_it_waits_fails_no_row() {
 }
 
 #[test]
+fn a_message_that_is_completed_after_a_close_fails_no_row() {
+    conforms("free/drains", &["midway"]);
+    let ended = tool(
+        &["selftest", "--json", "close-by-sender-midway"],
+        "free/drains",
+    )
+    .env("FREE_LOSES", "1")
+    .ends_with(1);
+    let why = rows(&ended)[0]["detail"].to_string();
+    assert!(why.contains("done without all its bytes"), "{why}");
+}
+
+#[test]
 fn posts_that_are_not_yet_accepted_do_not_fill_a_window() {
     conforms("bad/again", &["slots-", "order-"]);
     works("bad/again");
