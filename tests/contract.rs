@@ -655,7 +655,7 @@ fn a_wait_that_never_ends_fails_at_its_deadline_and_names_the_condition() {
             (
                 "drop-ctrl:nth=1",
                 "payload-4095",
-                "6 messages arrive: not within",
+                "6 messages arrive: nothing moved for",
             ),
             (
                 "stop:after=5,side=recv",

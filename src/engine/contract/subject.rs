@@ -12,6 +12,10 @@ use tcpx_words::plugin_family::PluginFamily;
 
 /// Longest time that a row waits for progress.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time that a transfer may stand still.
+const STILL_MAX: Duration = PATIENCE.saturating_mul(2);
+/// Longest time for a transfer that moves.
+const MOVING_MAX: Duration = PATIENCE.saturating_mul(5);
 /// Shortest time over which a row checks that nothing happens.
 pub(super) const WATCH: Duration = Duration::from_millis(30);
 /// Fewest tests with which a row checks that nothing happens.
@@ -108,6 +112,50 @@ pub(super) fn within<T>(
             std::thread::yield_now()
         } else {
             std::thread::sleep(REST)
+        }
+    }
+}
+
+/// What a step of `while_moving` did.
+pub(super) enum Step {
+    Complete,
+    Moved,
+    Nothing,
+}
+
+/// Calls `step` until it is complete. The plugin falls short if nothing moves for `STILL_MAX`; how
+/// fast it moves depends on the machine.
+pub(super) fn while_moving(what: &str, step: impl FnMut() -> Checked<Step>) -> Checked<()> {
+    moving(what, STILL_MAX, MOVING_MAX, step)
+}
+
+fn moving(
+    what: &str,
+    still_max: Duration,
+    moving_max: Duration,
+    mut step: impl FnMut() -> Checked<Step>,
+) -> Checked<()> {
+    let started = Instant::now();
+    loop {
+        let found = within(still_max, || match step()? {
+            Step::Nothing => Ok(None),
+            found => Ok(Some(found)),
+        })?;
+        match found {
+            Some(Step::Complete) => return Ok(()),
+            Some(_) if started.elapsed() < moving_max => {}
+            Some(_) => {
+                let took = moving_max.as_secs_f64();
+                return Err(Shortfall::NotOwed(format!(
+                    "{what}: not complete after {took:.0} s, too slow on this machine"
+                )));
+            }
+            None => {
+                let still = still_max.as_secs_f64();
+                return Err(Shortfall::Broken(format!(
+                    "{what}: nothing moved for {still:.1} s"
+                )));
+            }
         }
     }
 }
@@ -251,4 +299,27 @@ fn entries(folder: &str) -> usize {
     std::fs::read_dir(folder)
         .map(Iterator::count)
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_may_be_slow_but_not_stand_still() {
+        let (still_max, moving_max) = (Duration::from_millis(40), Duration::from_millis(400));
+        let run = |steps: u32, step: fn() -> Step| {
+            let mut left = steps;
+            moving("messages arrive", still_max, moving_max, || {
+                std::thread::sleep(Duration::from_millis(10));
+                left = left.saturating_sub(1);
+                Ok(if left == 0 { Step::Complete } else { step() })
+            })
+        };
+        assert_eq!(run(12, || Step::Moved), Ok(()));
+        let slow = run(u32::MAX, || Step::Moved);
+        assert!(matches!(slow, Err(Shortfall::NotOwed(_))), "{slow:?}");
+        let stands = run(u32::MAX, || Step::Nothing);
+        assert!(matches!(stands, Err(Shortfall::Broken(_))), "{stands:?}");
+    }
 }
