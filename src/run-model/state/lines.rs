@@ -60,8 +60,10 @@ impl KeptLine {
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeptLines {
     kept: Vec<KeptLine>,
-    /// The newest line of output that is neither blank nor a stack frame, also of a kind too many.
-    last_printed: Option<String>,
+    /// The newest line of stderr that is neither blank nor a stack frame, also of a kind too many.
+    last_on_stderr: Option<String>,
+    /// The same of any other stream.
+    last_on_stdout: Option<String>,
 }
 
 impl KeptLines {
@@ -69,8 +71,11 @@ impl KeptLines {
         &self.kept
     }
 
+    /// Two pipes tell no order between their lines, and what ends a process is said on stderr.
     pub(super) fn last_printed(&self) -> Option<&str> {
-        self.last_printed.as_deref()
+        self.last_on_stderr
+            .as_deref()
+            .or(self.last_on_stdout.as_deref())
     }
 
     pub(super) fn logged(&mut self, at_ms: f64, line: &LogLine, phase: Option<Phase>) {
@@ -86,7 +91,11 @@ impl KeptLines {
 
     pub(super) fn printed(&mut self, at_ms: f64, stream: &str, text: &str, phase: Option<Phase>) {
         if !text.trim().is_empty() && !is_stack_frame(text) {
-            self.last_printed = Some(text.chars().take(TEXT_CHARS_MAX).collect());
+            let last = match stream {
+                "stderr" => &mut self.last_on_stderr,
+                _ => &mut self.last_on_stdout,
+            };
+            *last = Some(text.chars().take(TEXT_CHARS_MAX).collect());
         }
         self.take(at_ms, LineSource::Output(stream.to_owned()), text, phase);
     }
@@ -192,5 +201,16 @@ mod tests {
             lines.printed(1.0, "stderr", text, None);
             assert_eq!(lines.last_printed(), Some(text));
         }
+    }
+
+    #[test]
+    fn a_line_of_stdout_that_is_read_later_is_not_the_last_word() {
+        let mut lines = KeptLines::default();
+        lines.printed(1.0, "stdout", "hello from pid 21398", None);
+        assert_eq!(lines.last_printed(), Some("hello from pid 21398"));
+        let said = "terminate called after throwing an instance of 'std::runtime_error'";
+        lines.printed(1.0, "stderr", said, None);
+        lines.printed(2.0, "stdout", "closing", None);
+        assert_eq!(lines.last_printed(), Some(said));
     }
 }
