@@ -7,7 +7,9 @@
 
 use super::error::InterposeError;
 use std::path::{Path, PathBuf};
-use tcpx_node::plugin_files::{PluginSource, TCPX_PLACES, TCPX_VARIABLES, choose, search_folders};
+use tcpx_node::plugin_files::{
+    PluginSource, TCPX_PLACES, TCPX_VARIABLES, choose, named_for_nccl, search_folders,
+};
 
 /// The plugin, and how it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,33 +81,15 @@ fn found(
             return Ok(there);
         }
     }
-    let list = variable("NCCL_NET_PLUGIN").unwrap_or_default();
+    if let Some(there) = first(named_for_nccl(variable), "named by NCCL_NET_PLUGIN") {
+        return Ok(there);
+    }
     let folders = search_folders(variable("LD_LIBRARY_PATH").as_deref());
-    let in_folders = |file: &str| {
+    first(
         folders
             .iter()
-            .map(|folder| folder.join(file))
-            .collect::<Vec<_>>()
-    };
-    for name in list
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty() && *name != "none")
-    {
-        let mut candidates = if name.contains('/') {
-            vec![PathBuf::from(name)]
-        } else {
-            in_folders(name)
-        };
-        if !name.contains('/') {
-            candidates.extend(in_folders(&format!("libnccl-net-{name}.so")));
-        }
-        if let Some(there) = first(candidates, "named by NCCL_NET_PLUGIN") {
-            return Ok(there);
-        }
-    }
-    first(
-        in_folders("libnccl-net.so"),
+            .map(|folder| folder.join("libnccl-net.so"))
+            .collect(),
         "libnccl-net.so, as NCCL searches for it",
     )
     .or_else(|| {

@@ -2,7 +2,7 @@
 //! skipped.
 //!
 //! `auto` is Google's plugin if a variable or a default location leads to a file, else the
-//! software plugin. A TCPX that is found but does not load is an error of the run: there is
+//! software plugin. A plugin of another name in `NCCL_NET_PLUGIN` is passed over and told. A TCPX that is found but does not load is an error of the run: there is
 //! no silent fall-back.
 #![forbid(unsafe_code)]
 
@@ -124,7 +124,19 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> ChosenPlugin {
     let usual = TCPX_PLACES
         .iter()
         .map(|path| ("a default location of TCPX".to_owned(), (*path).to_owned()));
-    for (origin, path) in named.chain(usual) {
+    let of_nccl = named_for_nccl(&variable)
+        .into_iter()
+        .find(|path| path.exists());
+    let of_nccl = of_nccl.map(|path| ("$NCCL_NET_PLUGIN".to_owned(), path.display().to_string()));
+    for (origin, path) in named.chain(of_nccl).chain(usual) {
+        let family = PluginFamily::expected_of_path(Path::new(&path));
+        if origin == "$NCCL_NET_PLUGIN" && family != PluginFamily::Tcpx {
+            passed_over.push(PassedOver {
+                candidate: path,
+                why: "NCCL_NET_PLUGIN names it, but it is not TCPX by its name; --plugin PATH uses it".into(),
+            });
+            continue;
+        }
         if Path::new(&path).exists() {
             return ChosenPlugin::new(
                 PluginSource::File(path.into()),
@@ -151,6 +163,25 @@ fn auto(variable: impl Fn(&str) -> Option<String>, exe: &Path) -> ChosenPlugin {
             ChosenPlugin::new(PluginSource::Builtin, why, passed_over)
         }
     }
+}
+
+/// The files that NCCL tries for the list in `NCCL_NET_PLUGIN`: each entry as it is, then as X of
+/// `libnccl-net-X.so`. `none` names no file.
+pub fn named_for_nccl(variable: impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+    let folders = search_folders(variable("LD_LIBRARY_PATH").as_deref());
+    let in_folders = |file: String| folders.iter().map(move |folder| folder.join(&file));
+    let list = variable("NCCL_NET_PLUGIN").unwrap_or_default();
+    let names = list.split(',').map(str::trim);
+    let mut files = Vec::new();
+    for name in names.filter(|name| !name.is_empty() && *name != "none") {
+        if name.contains('/') {
+            files.push(PathBuf::from(name));
+        } else {
+            files.extend(in_folders(name.to_owned()));
+            files.extend(in_folders(format!("libnccl-net-{name}.so")));
+        }
+    }
+    files
 }
 
 fn by_name(
@@ -248,6 +279,39 @@ mod tests {
         let choice = choose("auto", variable, Path::new("/nowhere/tcpxctl")).expect("a choice");
         assert_eq!(choice.source, PluginSource::File(plugin.clone()));
         assert_eq!(choice.why, "found in $UCCL_TCPX_PLUGIN_PATH");
+    }
+
+    #[test]
+    fn a_tcpx_that_nccl_is_told_to_load_is_used_and_another_plugin_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [tcpx, other] = ["libnccl-net-tcpx.so", "libnccl-net-other.so"].map(|name| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, b"x").expect("written");
+            path
+        });
+        let chosen = |list: &str| {
+            let variable = |name: &str| match name {
+                "NCCL_NET_PLUGIN" => Some(list.to_owned()),
+                "LD_LIBRARY_PATH" => Some(folder.path().display().to_string()),
+                _ => None,
+            };
+            choose("auto", variable, Path::new("/nowhere/tcpxctl")).expect("a choice")
+        };
+        for list in [
+            "tcpx",
+            "libnccl-net-tcpx.so",
+            "nosuch, tcpx",
+            &tcpx.display().to_string(),
+        ] {
+            let choice = chosen(list);
+            assert_eq!(choice.source, PluginSource::File(tcpx.clone()), "{list}");
+            assert_eq!(choice.why, "found in $NCCL_NET_PLUGIN");
+        }
+        let choice = chosen("other");
+        assert_ne!(choice.source, PluginSource::File(other.clone()));
+        let passed = &choice.passed_over[0];
+        assert_eq!(passed.candidate, other.display().to_string());
+        assert!(passed.why.contains("--plugin PATH"), "{}", passed.why);
     }
 
     #[test]

@@ -14,6 +14,6 @@ pub use candidates::{PluginFile, dynamic_of, must_have_table, plugin_files};
 pub use error::LoadError;
 pub use find::{
     ChosenPlugin, PassedOver, PluginSource, TCPX_PLACES, TCPX_VARIABLES, choose, library_places,
-    search_folders, soft_library,
+    named_for_nccl, search_folders, soft_library,
 };
 pub use inspect::{FileFacts, inspect};
