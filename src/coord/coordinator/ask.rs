@@ -28,6 +28,7 @@ use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::phase::{Phase, how_ended};
 use tcpx_run_model::scenario::PluginChoice;
+use tcpx_run_model::state::is_stack_frame;
 use tcpx_words::error::Outcome;
 
 /// Why a task has no answer.
@@ -171,6 +172,7 @@ impl TaskNode {
             phase: Phase::Starting,
             inside: None,
             last_warning: None,
+            last_on_stderr: None,
             answer: None,
             failure: None,
             pick,
@@ -383,6 +385,12 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
             Ok(AgentEvent::Message(ReceivedMessage { message, .. })) => match message {
                 AgentMessage::Worker(message) => WorkerEvent::Message(message),
                 AgentMessage::PluginLine(line) => WorkerEvent::Log(line),
+                AgentMessage::Output { stream, text } if stream == "stderr" => {
+                    WorkerEvent::Output {
+                        stream: "stderr",
+                        text,
+                    }
+                }
                 AgentMessage::Exited(exit) => {
                     answer.inside = exit.in_call;
                     WorkerEvent::Exited {
@@ -432,6 +440,8 @@ struct Answer<T, P> {
     /// The plugin call that has not returned, if known.
     inside: Option<String>,
     last_warning: Option<String>,
+    /// The last line on stderr that is neither blank nor a stack frame: why a runtime ended it.
+    last_on_stderr: Option<String>,
     answer: Option<T>,
     failure: Option<TaskError>,
     pick: P,
@@ -466,18 +476,25 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             WorkerEvent::Log(line) if line.level == tcpx_abi::level::WARN => {
                 self.last_warning = Some(line.text)
             }
+            WorkerEvent::Output {
+                stream: "stderr",
+                text,
+            } if !text.trim().is_empty() && !is_stack_frame(&text) => {
+                self.last_on_stderr = Some(text.trim().to_owned());
+            }
             WorkerEvent::Log(_) | WorkerEvent::Output { .. } => {}
             WorkerEvent::Exited { code, signal } => {
                 let how = how_ended(code, signal);
-                let said = self
-                    .last_warning
-                    .take()
-                    .map(|line| format!("; its last WARN: {line}"))
-                    .unwrap_or_default();
+                let warned = self.last_warning.take();
+                let warned = warned.map(|line| format!("; its last WARN: {line}"));
+                let printed = self.last_on_stderr.take();
+                let printed = printed.map(|line| format!("; its last line on stderr: {line}"));
                 let message = format!(
-                    "the plugin {how} while {}{}{said}",
+                    "the plugin {how} while {}{}{}{}",
                     self.phase,
-                    self.inside()
+                    self.inside(),
+                    warned.unwrap_or_default(),
+                    printed.unwrap_or_default()
                 );
                 return Some(Err(TaskError {
                     outcome: Outcome::PluginDied,
@@ -565,6 +582,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_plugin_printed_before_it_died_is_told() {
+        let mut answer = Answer {
+            phase: Phase::Initialising,
+            inside: Some("init".into()),
+            last_warning: None,
+            last_on_stderr: None,
+            answer: None::<()>,
+            failure: None,
+            pick: |_| None,
+        };
+        for (stream, text) in [
+            ("stderr", "  what():  no device"),
+            ("stderr", "    @     0x7f6ffb96f17f  plugin_init"),
+            ("stdout", "hello"),
+        ] {
+            let text = text.to_owned();
+            assert!(answer.hear(WorkerEvent::Output { stream, text }).is_none());
+        }
+        let (code, signal) = (None, Some(6));
+        let died = answer.hear(WorkerEvent::Exited { code, signal });
+        let Some(Err(error)) = died else {
+            panic!("no error")
+        };
+        let told = "inside init; its last line on stderr: what():  no device";
+        assert!(error.message.ends_with(told), "{}", error.message);
+    }
+
+    #[test]
     fn a_plugin_that_got_no_cpu_is_not_said_to_hang() {
         let interrupted = AtomicBool::new(false);
         let mut wait = Wait::new(PATIENCE, &interrupted);
@@ -572,6 +617,7 @@ mod tests {
             phase: Phase::Checking,
             inside: Some("accept".into()),
             last_warning: None,
+            last_on_stderr: None,
             answer: None::<()>,
             failure: None,
             pick: |_| None,

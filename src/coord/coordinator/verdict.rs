@@ -115,9 +115,13 @@ pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>)
             exit.phase
         );
     }
-    let said = last_warning(worker)
-        .map(|line| format!("; its last WARN: {}", line.text))
-        .unwrap_or_default();
+    let warned = last_warning(worker).map(|line| format!("; its last WARN: {}", line.text));
+    let printed = || {
+        worker?
+            .last_printed()
+            .map(|text| format!("; it last printed: {text}"))
+    };
+    let said = warned.or_else(printed).unwrap_or_default();
     format!(
         "the plugin of {name} {} while {}{inside}{said}",
         exit.how(),

@@ -147,7 +147,7 @@ fn is_same(one: &LineSource, other: &LineSource) -> bool {
 
 /// Whether a line is one frame of a stack, or the heading of its frames, as abseil, glog, glibc,
 /// sanitizers and debuggers print them.
-fn is_stack_frame(text: &str) -> bool {
+pub fn is_stack_frame(text: &str) -> bool {
     let text = text.trim();
     let is_address = |word: &str| {
         let digits = word.strip_prefix("0x").unwrap_or_default();
