@@ -21,6 +21,7 @@ use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::RunRecord;
 use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, NodeState, RunState, WorkerState};
 use tcpx_run_model::timeline::Timeline;
+use tcpx_words::log::LogSummary;
 use tcpx_words::payload::Unit;
 use tcpx_words::plugin_family::PluginFamily;
 use tcpx_words::units::{counted, printable};
@@ -218,6 +219,11 @@ fn below_warn((lines, warnings): (u64, u64)) -> u64 {
     lines.saturating_sub(warnings)
 }
 
+/// The number of lines below WARN that NCCL would print.
+fn printed_below_warn(log: LogSummary) -> u64 {
+    below_warn((log.lines, log.warnings)).saturating_sub(log.unprinted)
+}
+
 fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNode {
     let state = &timeline.state;
     let has_ended = worker
@@ -354,7 +360,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
             .last_printed()
             .filter(|_| worker.exit.is_some())
             .map(quoted),
-        logged: worker.log.map(|log| below_warn((log.lines, log.warnings))),
+        logged: worker.log.map(printed_below_warn),
         plugin: plugin(worker),
         family: family(worker),
         exit: worker.exit.clone(),

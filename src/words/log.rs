@@ -69,6 +69,10 @@ pub struct LogSummary {
     pub lines: u64,
     /// Lines at level WARN.
     pub warnings: u64,
+    /// Lines below WARN that NCCL would not print either, by `NCCL_DEBUG` of the process: they cost a
+    /// call each.
+    #[serde(default)]
+    pub unprinted: u64,
     /// Lines that were passed on rather than suppressed.
     pub passed_on: u64,
 }

@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use tcpx_abi::{LoggerArg, level, logger};
 use tcpx_words::log::{LogLine, LogSummary};
 
@@ -34,6 +34,22 @@ static COUNTS: Mutex<Option<Counts>> = Mutex::new(None);
 
 thread_local! {
     static SAID: RefCell<VecDeque<String>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// The level up to which NCCL prints lines in this process.
+static PRINTED_LEVEL: LazyLock<i32> =
+    LazyLock::new(|| printed_level(std::env::var("NCCL_DEBUG").ok().as_deref()));
+
+/// The level of a value of `NCCL_DEBUG`, as NCCL reads it.
+fn printed_level(nccl_debug: Option<&str>) -> i32 {
+    match nccl_debug.unwrap_or_default().to_ascii_uppercase().as_str() {
+        "VERSION" => level::VERSION,
+        "WARN" => level::WARN,
+        "INFO" => level::INFO,
+        "ABORT" => level::ABORT,
+        "TRACE" => level::TRACE,
+        _ => level::NONE,
+    }
 }
 
 fn counts() -> MutexGuard<'static, Option<Counts>> {
@@ -83,6 +99,8 @@ fn admit(raw: &logger::Line<'_>) -> Option<u64> {
     let counts = guard.get_or_insert_default();
     counts.summary.lines += 1;
     counts.summary.warnings += u64::from(raw.level == level::WARN);
+    let is_printed = raw.level <= *PRINTED_LEVEL;
+    counts.summary.unprinted += u64::from(raw.level > level::WARN && !is_printed);
     let mut place = (hash(raw.file), raw.line);
     if counts.places.len() >= PLACES_MAX && !counts.places.contains_key(&place) {
         place = (0, 0);
@@ -152,6 +170,20 @@ mod tests {
         assert_eq!(admitted[..3], [1, 2, 3]);
         assert!(admitted.len() < 40, "{} lines passed on", admitted.len());
         assert_eq!(admitted.last(), Some(&65_536));
+    }
+
+    #[test]
+    fn trace_lines_are_printed_only_if_nccl_debug_says_so() {
+        for (value, printed) in [
+            (None, false),
+            (Some("WARN"), false),
+            (Some("info"), false),
+            (Some("Trace"), true),
+            (Some("verbose"), false),
+        ] {
+            assert_eq!(printed_level(value) >= level::TRACE, printed, "{value:?}");
+        }
+        assert!(printed_level(Some("INFO")) >= level::INFO);
     }
 
     #[test]
