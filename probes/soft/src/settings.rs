@@ -17,7 +17,7 @@
 //! | `TCPXSOFT_CHECK` | `none`, `unpack`: irecvConsumed compares a receive's pages with its destination |
 //! | `TCPXSOFT_SEED` | 0: shuffles the pool |
 //! | `TCPXSOFT_CONGESTION` | the system's: TCP congestion control |
-//! | `TCPXSOFT_SEND_BUFFER` | `auto`: small between two ends of a node of few CPUs, see `Plugin::bounds_send_buffer`; `kernel` |
+//! | `TCPXSOFT_SEND_BUFFER` | `kernel`, `auto`: small between two ends of a node of few CPUs; see `Plugin::bounds_send_buffer` |
 //! | `TCPXSOFT_FAULT` | nothing: see `fault` |
 //! | `TCPXSOFT_SOCKET_IFNAME`, `_SOCKET_FAMILY`, `_CTRL_DEV` | as the real plugin's |
 //!
@@ -320,7 +320,7 @@ impl Reader<'_> {
                     ("auto", Io::Auto),
                 ],
             )?,
-            bounds_send_buffer: self.choice("SEND_BUFFER", &[("auto", true), ("kernel", false)])?,
+            bounds_send_buffer: self.choice("SEND_BUFFER", &[("kernel", false), ("auto", true)])?,
             connect: self.choice(
                 "CONNECT",
                 &[
@@ -614,7 +614,7 @@ mod tests {
         check("TCPXSOFT_IO", "threads", "inline or helper or auto");
         check("TCPXSOFT_CUDA", "yes", "off or standin or device");
         check("TCPXSOFT_CONNECT", "x", "stepwise or blocking");
-        check("TCPXSOFT_SEND_BUFFER", "128K", "auto or kernel");
+        check("TCPXSOFT_SEND_BUFFER", "128K", "kernel or auto");
         check("TCPXSOFT_WAITS", "1", "none or real");
         check("TCPXSOFT_CHECK", "pages", "none or unpack");
         check("TCPXSOFT_POOL_BYTES", "100", "4096 to 4294963200");

@@ -6,7 +6,7 @@ use super::drive::RunRequest;
 use super::end::End;
 use super::launch::Greeting;
 use crate::protocol::message::{LaneTask, NoPlugin, WORKERS_MAX, Work};
-use crate::protocol::variables::{GPU, SOFT_CUDA, VISIBLE};
+use crate::protocol::variables::{GPU, SOFT_CUDA, SOFT_SEND_BUFFER, VISIBLE};
 use crate::reach::Addresses;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,6 +21,7 @@ use tcpx_run_model::scenario::{
 };
 use tcpx_words::abi_version::AbiVersion;
 use tcpx_words::plugin_family::PluginFamily;
+use tcpx_words::progress::Policy;
 use tcpx_words::side::Side;
 
 /// The plan of one end of a pair.
@@ -647,6 +648,13 @@ fn environment_on(
         let stand_in = !has_gpu || matches!(scenario.topology.gpus, Gpus::StandIns(_));
         let memory = if stand_in { "standin" } else { "device" };
         derived.insert(SOFT_CUDA.to_owned(), memory.to_owned());
+    }
+    // Who tests every channel in turn needs no room in the kernel for messages that are not yet wanted.
+    if scenario.progress.policy != Policy::WindowFullOnly
+        && plugin.expected_family().is_software()
+        && !set(SOFT_SEND_BUFFER)
+    {
+        derived.insert(SOFT_SEND_BUFFER.to_owned(), "auto".to_owned());
     }
     env.extend(derived);
     env

@@ -11,6 +11,8 @@ pub(crate) const GPU: &str = "TCPXCTL_GPU";
 pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// The kind of device memory that the software plugin accepts: `standin` or `device`.
 pub(crate) const SOFT_CUDA: &str = "TCPXSOFT_CUDA";
+/// Whether the software plugin bounds what the kernel queues, on few CPUs: `auto` or `kernel`.
+pub(crate) const SOFT_SEND_BUFFER: &str = "TCPXSOFT_SEND_BUFFER";
 
 /// Resolves a scenario's plugin to a file on this node.
 ///
