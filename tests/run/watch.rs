@@ -316,35 +316,30 @@ fn a_view_put_into_the_background_waits_without_the_terminal() {
     };
     let program = env!("CARGO_BIN_EXE_tcpxctl");
     let before = terminal.settings("before");
-    for signal in [None, Some(Signal::STOP)] {
-        let scenario = STALL.replace("give_up_after = \"1s\"", "give_up_after = \"120s\"");
-        std::fs::write(terminal.folder().join("stall.toml"), scenario).unwrap();
-        terminal.type_line(&format!(
-            "clear; {program} run stall.toml --plugin builtin --live"
-        ));
-        terminal.shows("STALLED");
-        match signal {
-            None => terminal.press("C-z"),
-            Some(signal) => in_foreground(&terminal).signal(signal),
-        }
-        terminal.shows("Stopped");
-        terminal.type_line("clear; bg");
-        terminal.type_line("clear; echo typed''-here");
-        terminal.shows("typed-here");
-        // Neither stopped nor drawing.
-        terminal.type_line("sleep 1; clear; jobs; echo li''sted");
-        let listed = terminal.shows("listed");
-        assert!(
-            listed.contains("Running") && !listed.contains("STALLED"),
-            "{listed}"
-        );
-        assert_eq!(terminal.settings("meanwhile"), before, "{signal:?}");
-        terminal.type_line("fg");
-        terminal.shows("the receiver's turn");
-        terminal.press("C-c");
-        terminal.shows("# Record");
-        assert_eq!(terminal.settings("after"), before, "{signal:?}");
-    }
+    let scenario = STALL.replace("give_up_after = \"1s\"", "give_up_after = \"120s\"");
+    std::fs::write(terminal.folder().join("stall.toml"), scenario).unwrap();
+    terminal.type_line(&format!(
+        "clear; {program} run stall.toml --plugin builtin --live"
+    ));
+    terminal.shows("STALLED");
+    terminal.press("C-z");
+    terminal.shows("Stopped");
+    terminal.type_line("clear; bg");
+    terminal.type_line("clear; echo typed''-here");
+    terminal.shows("typed-here");
+    // Neither stopped nor drawing.
+    terminal.type_line("sleep 1; clear; jobs; echo li''sted");
+    let listed = terminal.shows("listed");
+    assert!(
+        listed.contains("Running") && !listed.contains("STALLED"),
+        "{listed}"
+    );
+    assert_eq!(terminal.settings("meanwhile"), before);
+    terminal.type_line("fg");
+    terminal.shows("the receiver's turn");
+    terminal.press("C-c");
+    terminal.shows("# Record");
+    assert_eq!(terminal.settings("after"), before);
 }
 
 /// A file of this repository.

@@ -244,19 +244,22 @@ struct Case {
     log: String,
 }
 
-/// Most words of the golden logs that a placeholder stands for: mostly hosts that the logs name.
-const REPLACED_MAX: usize = 50;
+/// Of so many lines of the golden logs, in one at most a placeholder stands for more than a host.
+const LINES_A_REPLACED_ONE: usize = 60;
+/// How the logs name their hosts, which do not leave.
+const HOSTS: &str = "node-";
 
 #[test]
 fn few_words_of_logs_without_secrets_are_replaced() {
     let cases: Cases = toml::from_str(include_str!("../../logs/golden.toml")).expect("cases");
-    let (mut replaced, mut changed, mut doubted) = (0, Vec::new(), Vec::new());
+    let (mut count, mut changed, mut doubted) = (0, Vec::new(), Vec::new());
     for case in &cases.case {
         let mut redactor = Redactor::default();
         let left = redactor.redact_foreign(&case.log);
-        replaced += redactor.unknown_words();
-        let is_changed =
-            |(line, left): &(&str, &str)| left.contains("word") && !line.contains("word");
+        let is_changed = |(line, left): &(&str, &str)| {
+            left.contains("word") && !["word", HOSTS].iter().any(|part| line.contains(part))
+        };
+        count += case.log.lines().count();
         let lines = case.log.lines().zip(left.lines()).filter(is_changed);
         changed.extend(lines.map(|(line, left)| format!("{line:.160}\n  {left:.160}\n")));
         for doubt in doubts(left.as_bytes(), LookedFor::All) {
@@ -264,6 +267,11 @@ fn few_words_of_logs_without_secrets_are_replaced() {
             doubted.push(format!("{}: {line:.200}", doubt.what));
         }
     }
-    assert!(replaced <= REPLACED_MAX, "{replaced}: {}", changed.concat());
+    let replaced = changed.len();
+    assert!(
+        replaced * LINES_A_REPLACED_ONE <= count,
+        "{replaced} of {count}: {}",
+        changed.concat()
+    );
     assert!(doubted.is_empty(), "{}", doubted.join("\n"));
 }
