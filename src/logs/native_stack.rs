@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$|^ *\d+ +0x[0-9a-f]{8,} (?P<function5>[A-Za-z][\w:]{2,80})\(.*\) \+ \d+$|^- (?P<function4>[A-Za-z][\w:]{2,80})(?:<[\w, ]*>)?\(\)(?: in (?P<source2>\S+):\d+)?$",
+        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$|^ *\d+ +0x[0-9a-f]{8,} (?P<function5>[A-Za-z][\w:]{2,80})\(.*\) \+ \d+$|^- (?P<function4>[A-Za-z][\w:]{2,80})(?:<[\w, ]*>)?\(\)(?: in (?P<source2>\S+):\d+)?$|^\s*File .<unknown>., line 0, in (?P<function6>[A-Za-z_][\w:~]{2,80})",
     )
 });
 /// What UCX writes for the source of a function that it does not find.
@@ -18,7 +18,7 @@ const NO_SOURCE: &str = "???";
 /// Functions that handle a signal or end a process, and those in which every program and thread begins.
 static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"sigreturn|sigaction|^(?:gsignal|raise|abort|killpg|clone3?|start_thread)$|^ucs_|backtrace|signal|^__libc_|^c10::Error|^opal_|std::|terminate|[tT]hrow",
+        r"sigreturn|sigaction|native_thread_routine|^(?:_*gsignal|raise|abort|killpg|_*pthread_kill\w*|_*clone3?|start_thread)$|^ucs_|backtrace|signal|^__libc_|^c10::Error|^opal_|std::|terminate|[tT]hrow",
     )
 });
 /// Calls of a library's interface.
@@ -31,6 +31,71 @@ static NAMELESS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?:^|[\s\]/])(?P<library>lib[\w+-]+\.so[\w.]*)\(\+0x[0-9a-f]+\)"));
 const OF_SYSTEM: [&str; 5] = ["libc.", "libpthread.", "libm.", "libdl.", "libgcc_s."];
 
+pub(super) const CUDA_DRIVER: &str = "CUDA's driver";
+/// Whose functions begin so, where a frame has no library.
+const LIBRARIES: [(&str, &str); 22] = [
+    ("cuda", "the CUDA runtime"),
+    ("cu", CUDA_DRIVER),
+    ("nvml", "NVML"),
+    ("hip", "HIP"),
+    ("hsa_", "ROCm"),
+    ("rocr::", "ROCm"),
+    ("uct_", "UCX"),
+    ("ucp_", "UCX"),
+    ("ucm_", "UCX"),
+    ("ibv_", "libibverbs"),
+    ("rdma_", "librdmacm"),
+    ("mlx5_", "mlx5"),
+    ("fi_", "libfabric"),
+    ("ofi_", "libfabric"),
+    ("nccl", "NCCL"),
+    ("nixl", "NIXL"),
+    ("nvshmem", "NVSHMEM"),
+    ("c10", "PyTorch"),
+    ("at::", "PyTorch"),
+    ("torch::", "PyTorch"),
+    ("gloo::", "Gloo"),
+    ("xla::", "XLA"),
+];
+/// Functions in which a thread begins.
+static BEGINS_THREAD: LazyLock<Regex> = LazyLock::new(|| regex(r"\b_*(?:clone3?|start_thread)\b"));
+
+/// The library whose functions have such names.
+fn library_of(function: &str) -> Option<&'static str> {
+    let is_of = |(prefix, _): &&(&str, &str)| {
+        let rest = function.strip_prefix(prefix);
+        // `cu` begins other words too.
+        rest.is_some_and(|rest| {
+            *prefix != "cu" || rest.starts_with(|letter: char| letter.is_ascii_uppercase())
+        })
+    };
+    LIBRARIES.iter().find(is_of).map(|(_, library)| *library)
+}
+
+/// The library in which the innermost of the told frames was, in a sentence that names them.
+pub(super) fn innermost(meaning: &str) -> Option<&str> {
+    let mut parts = meaning
+        .match_indices(" (")
+        .map(|(at, _)| &meaning[at + 2..]);
+    parts.find_map(|part| {
+        let (library, _) = part.split_once(')')?;
+        let is_known = LIBRARIES.iter().any(|(_, known)| *known == library);
+        (is_known || library.contains(".so") && !library.contains(' ')).then_some(library)
+    })
+}
+
+/// The function with which a thread began, above those of the system.
+fn thread_function<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Option<(String, String)> {
+    let mut last = None;
+    for line in lines {
+        if BEGINS_THREAD.is_match(line) && FRAME.is_match(line) {
+            return last;
+        }
+        last = frame(line).or(last);
+    }
+    None
+}
+
 /// Functions of one transport of UCX or of NCCL: `uct_tcp_ep_am_bcopy`, `shmSendConnect`.
 static TRANSPORT: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -40,13 +105,15 @@ static TRANSPORT: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Whether a line is a frame with a name.
 pub(super) fn is_frame(line: &[u8]) -> bool {
-    let may_be = line.starts_with(b"- ") || memchr::memmem::find(line, b"0x").is_some();
+    let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
+    let may_be = line.starts_with(b"- ") || has(b"0x") || has(b"\"<unknown>\", line 0, in ");
     may_be && (FRAME.is_match(line) || NAMELESS.is_match(line))
 }
 
 /// Where native code crashed, the transport that it was in, and the call that led there: `NBC_Progress
 /// (libmpi.so.40)`.
-pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Vec<String> {
+pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>> + Clone) -> Vec<String> {
+    let thread = thread_function(lines.clone());
     let frames: Vec<(String, String)> = lines
         .filter_map(|line| frame(line).or_else(|| nameless(line)))
         .collect();
@@ -62,11 +129,22 @@ pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Vec<String> 
             told.push(other);
         }
     }
-    let name = |(function, library): &(String, String)| match library.as_str() {
-        NO_SOURCE | "" => function.clone(),
-        library => format!("{function} ({library})"),
+    let has = |other: &(String, String)| told.iter().any(|(function, _)| *function == other.0);
+    let thread = thread.filter(|one| !has(one));
+    let thread = thread.map(|one| format!("the thread of {}", named(&one)));
+    told.into_iter().map(named).chain(thread).collect()
+}
+
+/// A function with its library, as far as the frame or the name tells it.
+fn named((function, library): &(String, String)) -> String {
+    let library = match library.as_str() {
+        NO_SOURCE | "" => library_of(function),
+        library => Some(library),
     };
-    told.into_iter().map(name).collect()
+    match library {
+        Some(library) => format!("{function} ({library})"),
+        None => function.clone(),
+    }
 }
 
 /// The frames with names, behind the innermost one if that has none and is of another library.
@@ -103,6 +181,7 @@ fn frame(line: &[u8]) -> Option<(String, String)> {
         "function3",
         "function4",
         "function5",
+        "function6",
     ])?;
     let library = part(&["library", "library2", "source", "source2"]).unwrap_or_default();
     let library = library.rsplit('/').next()?.to_owned();
@@ -149,7 +228,24 @@ mod tests {
                 " 2 0x000000000008fc91 ucp_get()  ???:0",
                 " 3 0x0000000000029b69 uct_tcp_ep_am_bcopy()  ???:0",
             ],
-            &["ucp_get", "uct_tcp_ep_am_bcopy"],
+            &["ucp_get (UCX)", "uct_tcp_ep_am_bcopy (UCX)"],
+        );
+        check(
+            &[
+                r#"  File "<unknown>", line 0, in pthread_kill"#,
+                r#"  File "<unknown>", line 0, in gsignal"#,
+                r#"  File "<unknown>", line 0, in cuEventQuery"#,
+                r#"  File "<unknown>", line 0, in uct_cuda_base_iface_event_fd_arm"#,
+                r#"  File "<unknown>", line 0, in ucp_worker_arm"#,
+                r#"  File "<unknown>", line 0, in nixlUcxSharedThread::run()"#,
+                r#"  File "<unknown>", line 0, in __clone"#,
+                r#"  File "<unknown>", line 0, in 0xffffffffffffffff"#,
+            ],
+            &[
+                "cuEventQuery (CUDA's driver)",
+                "uct_cuda_base_iface_event_fd_arm (UCX)",
+                "the thread of nixlUcxSharedThread::run (NIXL)",
+            ],
         );
         check(
             &[
@@ -158,7 +254,10 @@ mod tests {
                 "- shmSendConnect() in /build/nccl/src/transport/shm.cc:144",
                 "- ncclTransportP2pSetup()",
             ],
-            &["ncclAtomicRefCountDecrement", "shmSendConnect (shm.cc)"],
+            &[
+                "ncclAtomicRefCountDecrement (NCCL)",
+                "shmSendConnect (shm.cc)",
+            ],
         );
         check(&["the library a.so (b) is loaded", "- a list item"], &[]);
     }

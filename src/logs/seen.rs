@@ -446,7 +446,7 @@ impl SeenLines {
     }
 
     /// The lines beside the first one.
-    pub(super) fn near_lines(&self) -> impl Iterator<Item = &Vec<u8>> {
+    pub(super) fn near_lines(&self) -> impl Iterator<Item = &Vec<u8>> + Clone {
         self.near.iter().flat_map(|near| &near.lines)
     }
 

@@ -88,6 +88,7 @@ fn all() -> impl Iterator<Item = (&'static Reason, Kind)> {
 pub(super) fn explain(findings: &mut [SignatureFinding], signatures: &[Signature]) {
     for finding in findings {
         explain_one(finding, signatures);
+        signals::explain_stack(finding);
         leave_to_nvshmem(finding);
         if HIPIFIED.iter().any(|word| finding.sample.contains(word)) {
             finding.meaning = finding
@@ -422,6 +423,8 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
     let all = all.flat_map(|one| [one.cause, one.next]);
     all.chain([
         READ_WARNINGS,
+        signals::HAS_STACK,
+        signals::IN_CUDA,
         frames::OWN_CODE,
         own_words::OWN_WORDS,
         own_words::BESIDE,

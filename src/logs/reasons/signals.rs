@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 use super::Reason;
+use crate::native_stack::{self, CUDA_DRIVER};
+use crate::report::SignatureFinding;
 
 /// What stands before an exit code: `exited with code`, `exit status`.
 macro_rules! exit_code {
@@ -125,3 +127,25 @@ pub(super) const OF_ENDS: &[Reason] = &[
         next: "start the same image by hand on the node; read the log of its container runtime",
     },
 ];
+
+/// How the advice begins that the stack makes needless.
+const SEE_CALL: &str = "run with PYTHONFAULTHANDLER=1";
+/// What to do where the log has the stack.
+pub(super) const HAS_STACK: &str = "the log has the stack: compare the releases of the libraries in it; a debugger on the core file shows what the calls were given";
+/// Why a call of CUDA's driver crashes.
+pub(super) const IN_CUDA: &str = "what a call of CUDA was given, such as an event, a stream or a context, was destroyed or is of another process, or its driver library does not fit";
+
+/// Where the frames of a crash are told, what they tell is the cause, and they need not be asked for.
+pub(super) fn explain_stack(finding: &mut SignatureFinding) {
+    let asks = |next: &String| next.starts_with(SEE_CALL);
+    let Some(next) = finding.next_step.as_mut().filter(|next| asks(next)) else {
+        return;
+    };
+    let Some(library) = native_stack::innermost(&finding.meaning) else {
+        return;
+    };
+    *next = HAS_STACK.to_owned();
+    if library == CUDA_DRIVER {
+        finding.causes.insert(0, IN_CUDA.to_owned());
+    }
+}
