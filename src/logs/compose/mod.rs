@@ -17,7 +17,8 @@ mod transport;
 
 use self::ranking::{
     drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
-    follow_last_warning, follow_parts, follow_warnings, follow_wrapped, order, promote,
+    follow_last_warning, follow_parts, follow_silences, follow_warnings, follow_wrapped, order,
+    promote,
 };
 use super::below::{BelowText, telling};
 use super::catalogue::{SignatureCatalogue, Values};
@@ -243,6 +244,7 @@ impl Compose<'_> {
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
         drop_heads(&mut report.findings);
+        follow_silences(&mut report.findings);
         follow(&mut report.findings);
         follow_warnings(&mut report.findings);
         self.state(report);
@@ -1022,7 +1024,7 @@ impl Compose<'_> {
     /// Ranks that do not wait. Files of one rank each tell nothing about ranks whose files are not here, and a group
     /// nothing about ranks that may not be in it.
     fn not_waiting(&self, waits: &[CollectiveWait]) -> Vec<u32> {
-        if !self.wait_is_of_all() {
+        if waits.is_empty() || !self.wait_is_of_all() {
             return Vec::new();
         }
         let waiting: BTreeSet<u32> = waits.iter().flat_map(|wait| &wait.ranks).copied().collect();

@@ -142,6 +142,44 @@ pub(super) fn follow_parts(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// Errors on peers that did not come or send in time, and any exception of Python.
+const SILENCES: [&str; 5] = [
+    "hccl-sockets-silent",
+    "jax-barrier-timeout",
+    "deepep-timeout",
+    "expert-parallel-timeout",
+    "pmix-exchange-timeout",
+];
+const OF_PYTHON: &str = "python-exception";
+
+/// The process that a line names: `pid=71`, `[PID: 71]`.
+static PID: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"\b(?:pid|PID)[=:] ?(?P<pid>\d+)\b"));
+
+/// That a peer did not come in time follows an earlier exception of another process, which may be that peer.
+pub(super) fn follow_silences(findings: &mut [SignatureFinding]) {
+    let pid = |one: &SignatureFinding| {
+        let found = PID.captures(one.sample.as_bytes())?;
+        Some(found["pid"].to_vec())
+    };
+    let exceptions = findings
+        .iter()
+        .filter(|one| one.signature == OF_PYTHON && one.role != Role::Consequence);
+    let exceptions: Vec<(LinePlace, Option<Vec<u8>>)> = exceptions
+        .map(|one| (one.first.clone(), pid(one)))
+        .collect();
+    for finding in findings {
+        let own = pid(finding);
+        let follows = |(place, other): &(LinePlace, Option<Vec<u8>>)| {
+            let is_other = own.is_some() && other.is_some() && own != *other;
+            is_other && is_later(&finding.first, place)
+        };
+        if SILENCES.contains(&finding.signature.as_str()) && exceptions.iter().any(follows) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
 /// An exception of a worker that a program passes on follows the one below it that it quotes.
 pub(super) fn follow_wrapped(findings: &mut [SignatureFinding]) {
     let errors = findings.iter();

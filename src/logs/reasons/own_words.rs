@@ -62,8 +62,10 @@ pub(crate) fn tell_of_beside(
 /// Whether two lines have a word with a digit in common, such as a port, an address or a host.
 fn shares_a_name(one: &str, other: &str) -> bool {
     let is_end = |letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter);
+    let has = |word: &str, of: fn(&u8) -> bool| word.bytes().any(|byte| of(&byte));
+    let is_date = |word: &str| word.contains('-') && !has(word, u8::is_ascii_alphabetic);
     let is_name =
-        |word: &&str| word.len() >= SHARED_MIN && word.bytes().any(|byte| byte.is_ascii_digit());
+        |word: &&str| word.len() >= SHARED_MIN && has(word, u8::is_ascii_digit) && !is_date(word);
     let mut names = one.split(is_end).filter(is_name);
     names.any(|name| other.split(is_end).any(|word| word == name))
 }
