@@ -36,7 +36,7 @@ pub(super) const OF_CUDA: &[Reason] = &[
         next: "run with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to see which kernel; then check its indices and sizes",
     },
     Reason {
-        words: r"cuda failure 999|cuda error: unknown error|cuda_?error_?unknown",
+        words: r"cuda failure (?:999|'unknown error)|cuda error: unknown error|cuda_?error_?unknown",
         cause: "the GPU's driver is in a broken state: after an Xid error, a change of the driver without a restart, or a sleep of the machine",
         next: "`dmesg -T | grep -i -e xid -e nvrm`; restart the GPU or the node",
     },

@@ -6,6 +6,7 @@
 
 mod calls;
 mod cuda;
+mod cuda_texts;
 mod launch;
 mod nccl;
 mod programs;
@@ -28,6 +29,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
         nccl::WORDINGS,
         torch::WORDINGS,
         cuda::WORDINGS,
+        cuda_texts::WORDINGS,
         rdma::WORDINGS,
         serving::WORDINGS,
         launch::WORDINGS,
