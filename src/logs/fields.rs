@@ -224,6 +224,12 @@ pub(super) fn comm_rank(message: &[u8]) -> Option<(u64, CommRank)> {
     Some((comm, member))
 }
 
+/// The rank in `comm 0x55d1c0ffee00 rank 3 nranks 16 cudaDev 0 busId 1b000`, with or without an id behind it.
+pub(super) fn rank_of_comm(message: &[u8]) -> Option<u32> {
+    let rank = leading(after(after(message, b"comm 0x")?, b" rank ")?)?;
+    u32::try_from(rank).ok()
+}
+
 /// The rank of a communicator and the PCI address of its GPU, in
 /// `ncclCommInitRank comm 0x55d1c0ffee00 rank 3 nranks 16 cudaDev 0 busId 1b000 commId 0x2ef13c5ed0553a05`.
 pub(super) fn rank_gpu(message: &[u8]) -> Option<(CommRank, u64)> {

@@ -57,6 +57,9 @@ impl Tally {
         for (speaker, place) in other.init_complete {
             self.init_complete(number(speaker), place);
         }
+        for (speaker, rank) in other.ready_ranks {
+            self.ready_rank(number(speaker), rank);
+        }
         for (speaker, (place, wait)) in other.collectives {
             self.collective(number(speaker), place, wait);
         }

@@ -638,6 +638,9 @@ impl Counter<'_> {
             }
             Some(Fact::InitComplete) => {
                 self.tally.init_complete(speaker, line.place);
+                if let Some(rank) = fields::rank_of_comm(message) {
+                    self.tally.ready_rank(speaker, rank);
+                }
                 let ranks = fields::ranks(message);
                 self.tally.most_ranks = self.tally.most_ranks.max(ranks);
                 if let Some((comm, rank)) = fields::comm_rank(message) {

@@ -149,6 +149,8 @@ pub(super) struct Tally {
     pub collectives: BTreeMap<u32, (Place, Wait)>,
     /// For each speaker and group: its last line and the last collective that it started.
     pub progress: BTreeMap<(u32, Group), (Place, u64)>,
+    /// Speakers and the ranks with which they completed a communicator, also where its line has no id.
+    pub ready_ranks: BTreeSet<(u32, u32)>,
     /// For each speaker and address of a communicator: its last init, its id and the rank.
     pub members: BTreeMap<(u32, u64), (Place, CommRank)>,
     /// What processes say that they are.
@@ -365,6 +367,13 @@ impl Tally {
     pub(super) fn init_complete(&mut self, speaker: u32, place: Place) {
         let last = self.init_complete.entry(speaker).or_insert(place);
         *last = place.max(*last);
+    }
+
+    /// Adds a rank with which a speaker completed a communicator.
+    pub(super) fn ready_rank(&mut self, speaker: u32, rank: u32) {
+        if self.ready_ranks.len() < GROUPS_MAX {
+            self.ready_ranks.insert((speaker, rank));
+        }
     }
 
     /// Adds the collective that a speaker waits for; the first one counts.

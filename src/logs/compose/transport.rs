@@ -226,15 +226,16 @@ impl Compose<'_> {
             }
         }
         let is_of_host = hosts.len() == 1 && self.tally.nodes.is_empty();
+        // One process may have all ranks, as a thread for each GPU.
+        let ready = self.tally.ready_ranks.iter().map(|(_, rank)| *rank);
+        let ready = ready.collect::<BTreeSet<u32>>().len().max(processes);
         let has_all = self
             .tally
             .most_ranks
-            .is_none_or(|ranks| ranks as usize <= processes);
+            .is_none_or(|ranks| ranks as usize <= ready);
         match proof {
             None => is_of_host && because.contains(OF_PEERS),
-            Some(Proof::Chosen) => {
-                is_of_host && processes > 1 && has_all && self.has_local_channels()
-            }
+            Some(Proof::Chosen) => is_of_host && ready > 1 && has_all && self.has_local_channels(),
             _ => false,
         }
     }
