@@ -9,6 +9,7 @@ mod cuda;
 mod cuda_texts;
 mod launch;
 mod nccl;
+mod newer;
 mod programs;
 mod python;
 mod rdma;
@@ -33,6 +34,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
         rdma::WORDINGS,
         serving::WORDINGS,
         launch::WORDINGS,
+        newer::WORDINGS,
         programs::WORDINGS,
     ];
     tables.into_iter().flatten()

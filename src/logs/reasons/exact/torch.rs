@@ -90,7 +90,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`nvidia-smi` on the node and in the container; start the container with GPUs",
     },
     Reason {
-        words: "ddp expects same model|inconsistent*params",
+        words: "ddp expects same model|inconsistent*params|appears not to match sizes of the same param|appears not to match strides of the same param",
         cause: "the ranks have different models: other code, configuration or checkpoint",
         next: "print the number of parameters on every rank; compare code and configuration of the nodes",
     },
