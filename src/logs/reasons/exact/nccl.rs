@@ -6,7 +6,7 @@ use super::Reason;
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "ncclnetpluginshim",
-        cause: "the error was raised in an external network plugin of NCCL: ncclNetPluginShim is its name for calls of one",
+        cause: "the error was raised in an external network plugin of NCCL or in the shim before it: ncclNetPluginShim is in the name of the function",
         next: "read the plugin's own lines with NCCL_DEBUG=INFO on all ranks, and compare its release with that of NCCL",
     },
     Reason {

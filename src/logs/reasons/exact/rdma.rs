@@ -166,7 +166,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     },
     Reason {
         words: "unable to register mr*bad address|fi_mr_reg failed*bad address|ibv_reg_mr*failed*bad address|ibv_reg_dmabuf_mr*bad address",
-        cause: "the NIC could not map the memory: it is mostly that of a GPU, which needs DMA-BUF or the driver's peer memory, and this GPU, kernel, driver or NIC lacks both; otherwise it was freed before",
+        cause: "the NIC could not map the memory: it is mostly that of a GPU, for which the NIC's driver must take a DMA-BUF or the GPU driver's peer memory, and that failed; otherwise the address is not of memory that is still allocated",
         next: "`lsmod | grep -e nvidia_peermem -e gdrdrv` and the kernel's release on the node; try the same transfer with memory of the CPU",
     },
 ];
