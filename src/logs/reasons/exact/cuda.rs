@@ -9,6 +9,21 @@ pub(crate) const NO_KERNEL: &str =
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "ur_result_error_device_lost|ze_result_error_device_lost|pi_error_device_lost",
+        cause: "the driver lost the Intel GPU: a kernel hung or faulted, and the GPU was reset",
+        next: "`dmesg -T | grep -i -e i915 -e xe -e drm` on the node at this time; read the first such line of any rank",
+    },
+    Reason {
+        words: "ur_result_error_out_of_device_memory|ur_result_error_out_of_resources|ze_result_error_out_of_device_memory",
+        cause: "the memory of the Intel GPU is full",
+        next: "`xpu-smi ps` and `xpu-smi stats -d N` show what holds it; lower the batch size or the framework's memory fraction",
+    },
+    Reason {
+        words: "ur_result_error_uninitialized|ze_result_error_uninitialized",
+        cause: "no Intel GPU could be initialized: /dev/dri is not in the container, its driver does not fit, or ZE_AFFINITY_MASK leaves none",
+        next: "`sycl-ls` in the same container must list level_zero:gpu",
+    },
+    Reason {
         words: "page not present or supervisor privilege",
         cause: "a kernel accessed memory that is not mapped for this GPU: an index out of range, memory that was freed, or memory of another GPU without peer access",
         next: "run with AMD_SERIALIZE_KERNEL=3 to see the kernel; compare the kernels' sizes with their buffers",
