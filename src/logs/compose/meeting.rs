@@ -25,7 +25,7 @@ type Start = (RankOfComm, Place);
 impl Compose<'_> {
     /// Tells more of findings on ranks that do not meet.
     pub(super) fn tell_of_meeting(&self, report: &mut LogReport) {
-        self.tell_of_first_collective(report);
+        self.tell_of_same_collective(report);
         let stale = self.stale_id();
         let is_of_root = |one: &SignatureFinding| one.sample.contains(BOOTSTRAP);
         let of_root = report.findings.iter().any(is_of_root);
@@ -54,8 +54,8 @@ impl Compose<'_> {
         }
     }
 
-    /// Where every rank of the log waits in one first collective, none is missing.
-    fn tell_of_first_collective(&self, report: &mut LogReport) {
+    /// Where every rank of the log waits in one collective, none of them is missing, and a first one never worked.
+    fn tell_of_same_collective(&self, report: &mut LogReport) {
         let waits = self.waits();
         let [wait] = waits.as_slice() else {
             return;
@@ -66,8 +66,7 @@ impl Compose<'_> {
         };
         let is_cause =
             |one: &SignatureFinding| one.role == Role::Cause && one.severity < Severity::Warning;
-        let is_first = wait.sequence <= 1 && wait.ranks.len() > 1;
-        if !is_first || report.findings.iter().any(is_cause) {
+        if wait.ranks.len() < 2 || report.findings.iter().any(is_cause) {
             return;
         }
         let are_all =
@@ -76,7 +75,12 @@ impl Compose<'_> {
         let Some(timeout) = timeouts.find(|one| one.signature == TIMEOUT) else {
             return;
         };
-        if !are_all {
+        if wait.sequence > 1 {
+            if are_all && self.wait_is_of_all() {
+                timeout.meaning =
+                    format!("{}; every rank of this log waits in it", timeout.meaning);
+            }
+        } else if !are_all {
             timeout.causes.splice(..1, [OF_FIRST.to_owned()]);
         } else {
             timeout.causes = vec![
