@@ -59,7 +59,7 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
     let starts = |words: &[&str]| words.iter().any(|word| network.starts_with(word));
     match () {
         () if starts(&["tcp"]) => "socket",
-        () if starts(&["efa", "libfabric", "ofi"]) => "ofi",
+        () if starts(&["efa", "srd", "libfabric", "ofi", "cxi"]) => "ofi",
         // What these name is the device, which has any name.
         () if ["mooncake", "uccl"].contains(&library) => "ib",
         () if starts(&[
@@ -164,7 +164,8 @@ mod tests {
             ("Gloo TCP", "socket"),
             ("NIXL LIBFABRIC", "ofi"),
             ("NIXL UCX", "other"),
-            ("UCX srd/rdmap16s27:1", "other"),
+            ("UCX srd/rdmap16s27:1", "ofi"),
+            ("libfabric CXI", "ofi"),
         ] {
             assert_eq!(kind_of_library(name), expected, "{name}");
         }

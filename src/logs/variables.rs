@@ -14,7 +14,7 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 19] = [
+const OF_FRAMEWORKS: [(&str, &str); 23] = [
     ("NCCL_GIN_ENABLE", "NCCL 2.28"),
     ("GLOO_SOCKET_IFNAME", "PyTorch"),
     ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "PyTorch"),
@@ -30,6 +30,10 @@ const OF_FRAMEWORKS: [(&str, &str); 19] = [
     ("NIXL_LOG_LEVEL", "NIXL"),
     ("FI_LOG_LEVEL", "libfabric"),
     ("FI_PROVIDER", "libfabric"),
+    ("FI_MR_CACHE_MONITOR", "libfabric"),
+    ("FI_CXI_DISABLE_HMEM_DEV_REGISTER", "libfabric"),
+    ("FI_CXI_DEFAULT_CQ_SIZE", "libfabric"),
+    ("FI_CXI_RX_MATCH_MODE", "libfabric"),
     ("VLLM_HOST_IP", "vLLM"),
     ("NVSHMEM_DEBUG", "NVSHMEM"),
     ("NVSHMEM_HCA_LIST", "NVSHMEM"),
