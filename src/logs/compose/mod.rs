@@ -262,6 +262,7 @@ impl Compose<'_> {
         self.tell_of_other_collective(&mut report.findings);
         self.tell_of_absent_ranks(&mut report.findings);
         self.tell_of_group(&mut report.findings);
+        self.tell_of_fallback(&mut report.findings);
         self.tell_of_other_ids(&mut report.findings);
         collectives::tell_of_progress(&mut report.findings);
         tell_of_launchers(&mut report.findings);

@@ -4,7 +4,7 @@
 use super::{Compose, shown};
 use crate::networks::{Proof, kind, kind_of_library, preference};
 use crate::report::{LinePlace, SignatureFinding, Transport};
-use crate::signature::{Role, Severity, Signature};
+use crate::signature::{Need, Role, Severity, Signature};
 use crate::tally::Speaker;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -307,6 +307,40 @@ impl Compose<'_> {
                 format!("no line is of NCCL; other libraries name {listed}"),
             ),
             None => (verdict, format!("{because}; other libraries name {listed}")),
+        }
+    }
+
+    /// Where every process whose libfabric plugin failed chose another network behind it, the job goes on over that.
+    pub(super) fn tell_of_fallback(&self, findings: &mut [SignatureFinding]) {
+        let of_plugin = |one: &&mut SignatureFinding| one.signature.starts_with("ofi-");
+        for finding in findings.iter_mut().filter(of_plugin) {
+            let signatures = self.catalogue.signatures.iter();
+            let mut its = signatures.filter(|one| one.name == finding.signature);
+            if !its.any(|one| one.needs == Some(Need::UnfinishedInit)) {
+                continue;
+            }
+            let mut chosen = BTreeMap::<String, BTreeSet<String>>::new();
+            for (speaker, names) in &self.tally.transports {
+                let names = names
+                    .iter()
+                    .filter(|(_, (proof, _))| *proof == Proof::Chosen);
+                for (name, _) in names {
+                    let of = chosen.entry(shown(name)).or_default();
+                    of.insert(self.name(*speaker));
+                }
+            }
+            let has_all =
+                |of: &BTreeSet<String>| finding.processes.iter().all(|one| of.contains(one));
+            let of_others = chosen
+                .iter()
+                .find(|(name, of)| kind(name) != "ofi" && has_all(of));
+            if let Some((name, _)) = of_others {
+                finding.severity = Severity::Warning;
+                finding.meaning = format!(
+                    "{}; NCCL chose {name} instead, so data between nodes go over that",
+                    finding.meaning
+                );
+            }
         }
     }
 

@@ -65,7 +65,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "the security group must allow all traffic in and out to itself; `fi_pingpong -p efa` between the two nodes; the peer's log of the same time",
     },
     Reason {
-        words: "find any optimal provider|no eligible providers|provider efa output empty list|provider efa*no data available",
+        words: "find any optimal provider|provider efa output empty list|provider efa*no data available",
         cause: "libfabric finds no EFA device: the instance has none, the container lacks /dev/infiniband, or this libfabric was built without it",
         next: "`fi_info -p efa` and `ls /dev/infiniband` in the container",
     },
