@@ -252,6 +252,13 @@ pub(super) fn torch_group(line: &[u8]) -> Option<&[u8]> {
     rest[size..].starts_with(b" Rank ").then_some(&rest[..size])
 }
 
+/// The number of the collective that failed, in PyTorch's line on how far the rank is.
+pub(super) fn failed_work(line: &[u8]) -> Option<u64> {
+    let rest = after(line, b" at work sequence id: ")?;
+    let size = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    number(&rest[..size])
+}
+
 fn after<'a>(text: &'a [u8], words: &[u8]) -> Option<&'a [u8]> {
     Some(&text[memchr::memmem::find(text, words)? + words.len()..])
 }

@@ -101,6 +101,8 @@ pub(super) enum Group {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wait {
     pub group: Vec<u8>,
+    /// Its group by the line behind, which not all ranks have; empty if there is none.
+    pub named_behind: Vec<u8>,
     pub sequence: u64,
     pub operation: Vec<u8>,
     /// How many elements go in and come out, as PyTorch writes it; empty if the line does not say.
@@ -386,6 +388,16 @@ impl Tally {
             btree_map::Entry::Vacant(new) => {
                 new.insert((place, wait));
             }
+        }
+    }
+
+    /// Names the group of the collective in which a speaker waits.
+    pub(super) fn name_group(&mut self, speaker: u32, sequence: u64, group: &[u8]) {
+        if let Some((_, wait)) = self.collectives.get_mut(&speaker)
+            && wait.sequence == sequence
+            && wait.named_behind.is_empty()
+        {
+            wait.named_behind = group.to_vec();
         }
     }
 

@@ -8,11 +8,14 @@ use crate::tally::{Group, Wait};
 use std::collections::BTreeSet;
 
 /// PyTorch's lines on how far a rank is, which it writes beside what failed.
-const PROGRESS: [&str; 3] = [
+const PROGRESS: [&str; 4] = [
     "watchdog-progress",
     "watchdog-work-failed",
     "dump-signal-own",
+    "dump-signal-of-rank",
 ];
+/// How the names of those begin that tell of a collective without naming it.
+const SIGNAL: &str = "dump-signal-";
 /// PyTorch's lines on a collective that failed.
 const FAILED: [&str; 2] = [TIMEOUT, "torch-async-exception"];
 const COMPLETED: &str = " completed ";
@@ -27,6 +30,9 @@ impl Compose<'_> {
             _ => None,
         });
         let groups: BTreeSet<Vec<u8>> = groups.collect();
+        if wait.group.is_empty() && !wait.named_behind.is_empty() {
+            return wait.named_behind.clone();
+        }
         match groups.first() {
             Some(only) if wait.group.is_empty() && groups.len() == 1 => only.clone(),
             _ => wait.group.clone(),
@@ -71,7 +77,9 @@ pub(super) fn tell_of_progress(findings: &mut [SignatureFinding]) {
         .filter(|one| PROGRESS.contains(&one.signature.as_str()));
     for finding in progress {
         let is_own = |name: &String| failed.iter().any(|one| one.processes.contains(name));
-        if finding.processes.iter().all(is_own) {
+        // What another rank tells of is the same failure, and says less of it.
+        let is_passed_on = finding.signature.starts_with(SIGNAL) && !failed.is_empty();
+        if is_passed_on || finding.processes.iter().all(is_own) {
             finding.role = Role::Consequence;
         }
         let Some((head, rest)) = finding.meaning.split_once(COMPLETED) else {

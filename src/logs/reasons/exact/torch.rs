@@ -90,6 +90,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`nvidia-smi` on the node and in the container; start the container with GPUs",
     },
     Reason {
+        words: "ddp expects same model*inconsistent 0 params",
+        cause: "the check of DDP got no number of the other rank, since its first collective failed or timed out: that is the failure",
+        next: "read what the lines before it say of this collective: none of the ranks has another model because of it",
+    },
+    Reason {
         words: "ddp expects same model|inconsistent*params|appears not to match sizes of the same param|appears not to match strides of the same param",
         cause: "the ranks have different models: other code, configuration or checkpoint",
         next: "print the number of parameters on every rank; compare code and configuration of the nodes",
