@@ -58,7 +58,8 @@ const LIBRARIES: [(&str, &str); 22] = [
     ("xla::", "XLA"),
 ];
 /// Functions in which a thread begins.
-static BEGINS_THREAD: LazyLock<Regex> = LazyLock::new(|| regex(r"\b_*(?:clone3?|start_thread)\b"));
+static BEGINS_THREAD: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\b_*(?:clone3?|start_thread|execute_native_thread_routine)\b"));
 
 /// The library whose functions have such names.
 fn library_of(function: &str) -> Option<&'static str> {
@@ -88,10 +89,16 @@ pub(super) fn innermost(meaning: &str) -> Option<&str> {
 fn thread_function<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Option<(String, String)> {
     let mut last = None;
     for line in lines {
-        if BEGINS_THREAD.is_match(line) && FRAME.is_match(line) {
+        let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
+        let may_be_frame = has(b"0x") || has(b"\"<unknown>\", line 0, in ");
+        if may_be_frame && BEGINS_THREAD.is_match(line) {
             return last;
         }
-        last = frame(line).or(last);
+        // The function of a frame that is not understood may be that of the thread.
+        match frame(line) {
+            None if !may_be_frame => {}
+            read => last = read,
+        }
     }
     None
 }
@@ -227,6 +234,9 @@ mod tests {
                 " 0 0x000000000003ebf0 __GI___sigaction()  :0",
                 " 2 0x000000000008fc91 ucp_get()  ???:0",
                 " 3 0x0000000000029b69 uct_tcp_ep_am_bcopy()  ???:0",
+                "11 0x000000000003f131 nixlUcxSharedThread::run()  :0",
+                "12 0x00000000000df0e6 execute_native_thread_routine()  /build/thread.cc:82",
+                "14 0x000000000010f210 __clone3()  :0",
             ],
             &["ucp_get (UCX)", "uct_tcp_ep_am_bcopy (UCX)"],
         );
