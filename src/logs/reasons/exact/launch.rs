@@ -154,4 +154,29 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the call names a rank or a communicator that does not exist: fewer processes run than the program expects, or its MPI is another one than the launcher's",
         next: "print the rank and the size of the communicator before the call; `ldd` of the program names its MPI, which must be the launcher's",
     },
+    Reason {
+        words: "failed to query nvidia devices",
+        cause: "the driver's device files are missing or may not be opened: the driver is not loaded, or was just removed",
+        next: "`lsmod | grep nvidia`, `ls -l /dev/nvidia*` and `dmesg -T | grep -i nvrm` on the node",
+    },
+    Reason {
+        words: "unresolvable cdi devices",
+        cause: "the container runtime of this node knows no device of this name: its CDI specification was not generated, or has other names",
+        next: "`nvidia-ctk cdi list` on the node; `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` makes the specification",
+    },
+    Reason {
+        words: "number of tasks per node configured in slurm*does not match|use `--ntasks-per-node",
+        cause: "Lightning's number of devices does not fit the tasks of the Slurm job: it wants one task for each GPU of a node",
+        next: "`#SBATCH --ntasks-per-node` must be the number of devices, and the program must be started with srun",
+    },
+    Reason {
+        words: "no slot '*specified on host",
+        cause: "DeepSpeed's --include or --exclude names a GPU that the hostfile does not give to this host",
+        next: "compare the slots of the host in the hostfile with --include; GPUs count from 0",
+    },
+    Reason {
+        words: "launcher '*not installed",
+        cause: "the launcher that DeepSpeed is told to use is not installed on this node",
+        next: "install it (`apt install pdsh`), or choose another one with --launcher",
+    },
 ];

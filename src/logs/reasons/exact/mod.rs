@@ -9,7 +9,6 @@ mod cuda;
 mod cuda_texts;
 mod launch;
 mod nccl;
-mod newer;
 mod programs;
 mod python;
 mod rdma;
@@ -34,7 +33,6 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
         rdma::WORDINGS,
         serving::WORDINGS,
         launch::WORDINGS,
-        newer::WORDINGS,
         programs::WORDINGS,
     ];
     tables.into_iter().flatten()

@@ -159,4 +159,34 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "/dev/shm has no room, or the processes of this node do not share it",
         next: "`df -h /dev/shm` in the container; start it with --shm-size=1g or --ipc=host",
     },
+    Reason {
+        words: "nccl warn uds: ",
+        cause: "the ranks of this node pass memory to each other over Unix sockets, and that failed: they are in containers with different network namespaces, or the other rank ended",
+        next: "run the ranks of a node in one container, or with the host's network; read the logs of this node's other ranks up to this time; NCCL_CUMEM_ENABLE=0 needs no such sockets",
+    },
+    Reason {
+        words: "nccl library is too old*was compiled with|nccl library is not backwards compatible",
+        cause: "the program was compiled for another release of NCCL than the library that it loads, as the line says",
+        next: "`ldd` and LD_LIBRARY_PATH of the process; load the release that the program was compiled for, or compile it again",
+    },
+    Reason {
+        words: "nccl warn gin is disabled|nccl warn gin not supported|no gin-capable devices|gin strong signals are required|gin va signals are required",
+        cause: "the program's kernels send over the network themselves (NCCL's GIN), and the NICs, their plugin or NCCL_GIN_ENABLE of this job do not allow it",
+        next: "NCCL_DEBUG=INFO shows which GIN backend each rank finds; look at NCCL_GIN_ENABLE, and at the NICs and the plugin that GIN needs",
+    },
+    Reason {
+        words: "communicator does not support symmetric memory",
+        cause: "not all GPUs of this communicator can map memory of the others, which symmetric memory needs",
+        next: "`nvidia-smi topo -p2p r` on each node; look for NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1 in the settings of the job",
+    },
+    Reason {
+        words: "mnnvl is not supported on this system",
+        cause: "NCCL_MNNVL_ENABLE=1 asks for an NVLink domain of several nodes, which these nodes do not form",
+        next: "unset NCCL_MNNVL_ENABLE; where there is such a domain: `nvidia-smi -q | grep -A4 Fabric` and the IMEX daemons on every node",
+    },
+    Reason {
+        words: "multicast team request setup",
+        cause: "the fabric manager does not know a GPU that a program wants for multicast over NVLink: it or the GPU was restarted after the other",
+        next: "end all programs on the node's GPUs, then restart nvidia-fabricmanager; NCCL_NVLS_ENABLE=0 runs without multicast until then",
+    },
 ];

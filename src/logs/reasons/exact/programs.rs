@@ -89,4 +89,14 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "this PyTorch was built without CUDA, for the CPU or for other accelerators such as XPU, and the code asks for torch.cuda",
         next: "`python -c 'import torch; print(torch.version.cuda)'`; where it prints None, install the build for the GPUs of this machine",
     },
+    Reason {
+        words: "failed to find c compiler",
+        cause: "the image has no C compiler, which Triton needs when it first runs a kernel",
+        next: "install gcc in the image, or set CC to a compiler that it has",
+    },
+    Reason {
+        words: "environment variable cuda_device_max_connections to",
+        cause: "CUDA_DEVICE_MAX_CONNECTIONS is not set as this option of Megatron needs it",
+        next: "set the variable to the value in the line for all ranks, in the job's script or with the launcher's option for variables",
+    },
 ];

@@ -139,4 +139,19 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the engine was built for another kind of GPU, and an engine runs only on the kind that it was built for",
         next: "build the engine again on this kind of GPU, or start the job on nodes with the kind that it was built for",
     },
+    Reason {
+        words: "error in memory profiling",
+        cause: "another process gave back or took memory of the GPU while vLLM measured what is free",
+        next: "`nvidia-smi` on the node: end other programs on these GPUs, or start the engines one after another",
+    },
+    Reason {
+        words: "version tag does not match|kserialization_version",
+        cause: "the engine was built by another release of TensorRT than the one that loads it",
+        next: "build the engine again with the release in this image, or take the image of the release that built it",
+    },
+    Reason {
+        words: "flashattention only supports",
+        cause: "this kind of GPU is older than FlashAttention supports",
+        next: "choose another kind of attention (attn_implementation, --attention-backend), or a newer GPU",
+    },
 ];

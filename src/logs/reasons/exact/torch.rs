@@ -154,4 +154,24 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "the code calls something that a tensor of PyTorch does not have: the name is wrong, or it is of another release of PyTorch",
         next: "read the line of code in the first sentence: compare the name with PyTorch's documentation of the installed release",
     },
+    Reason {
+        words: "forward order differs across ranks",
+        cause: "the ranks run the parts of the FSDP model in different orders: a branch of the program depends on the rank or on its data",
+        next: "compare what the ranks that the line names do in this step; look for parts of the model that only some inputs use",
+    },
+    Reason {
+        words: "inconsistent compute device and `device_id`",
+        cause: "the model was put on another GPU than the one that FSDP is given for this rank: the rank had not chosen its GPU before",
+        next: "call torch.cuda.set_device(local_rank) before the model is made, and give FSDP the same device_id",
+    },
+    Reason {
+        words: "not supported for nccl process group",
+        cause: "NCCL has no such type of numbers: the program gives a collective a tensor that must be converted first",
+        next: "convert the tensor, such as a complex one with torch.view_as_real, before the collective that the traceback shows",
+    },
+    Reason {
+        words: "does not match the version torch was compiled with",
+        cause: "nvcc of this image is of another CUDA release than the one that PyTorch was built with, so the extension is not compiled",
+        next: "install the toolkit of PyTorch's release (torch.version.cuda) and point CUDA_HOME to it; DS_SKIP_CUDA_CHECK=1 where only the minor release differs",
+    },
 ];
