@@ -135,9 +135,7 @@ impl Compose<'_> {
         };
         // What NCCL chose for other nodes, or a plugin that is only there, moves nothing where no other node takes part.
         let verdict = match proof {
-            _ if self.is_within_node(proof) || self.is_within_host(proof, &because) => {
-                "within-node"
-            }
+            _ if self.is_within_node(proof) || self.is_within_host(proof) => "within-node",
             Some(Proof::Up) if self.is_of_one_node() => "unknown",
             _ => verdict,
         };
@@ -214,9 +212,9 @@ impl Compose<'_> {
         }
     }
 
-    /// Whether the log, whose processes of NCCL are all of one host, has lines of peer access or of channels within the
+    /// Whether the log, whose processes of NCCL are all of one host and all of the job, has lines of channels within the
     /// node and of no channel of a network. Where a channel of a network is made, its line is beside those.
-    fn is_within_host(&self, proof: Option<Proof>, because: &str) -> bool {
+    fn is_within_host(&self, proof: Option<Proof>) -> bool {
         let mut hosts = BTreeSet::new();
         let mut processes = 0;
         for speaker in &self.tally.speakers {
@@ -233,11 +231,12 @@ impl Compose<'_> {
             .tally
             .most_ranks
             .is_none_or(|ranks| ranks as usize <= ready);
-        match proof {
-            None => is_of_host && because.contains(OF_PEERS),
-            Some(Proof::Chosen) => is_of_host && ready > 1 && has_all && self.has_local_channels(),
-            _ => false,
-        }
+        // A warning about peer access alone is of one pair of GPUs, not of the job.
+        proof == Some(Proof::Chosen)
+            && is_of_host
+            && ready > 1
+            && has_all
+            && self.has_local_channels()
     }
 
     /// Whether a channel is within a node. Asked where no channel uses a network.
