@@ -499,7 +499,8 @@ impl Redactor {
                 return None;
             }
             let placeholder = names.get(&text[start..end].to_ascii_lowercase())?.clone();
-            if placeholder.starts_with("node") && is_in_compound(text, start..end) {
+            let is_joined = is_in_compound(text, start..end) || is_in_variable(text, start..end);
+            if placeholder.starts_with("node") && is_joined {
                 return None;
             }
             // The domain identifies the site, so it is replaced with the name.
@@ -639,7 +640,22 @@ pub(crate) fn masked_value(value: &str, mask: &str) -> String {
         .replace(SECRET, mask)
 }
 
-/// Writes the placeholder of a secret, and as many line ends as the secret had.
+/// Whether a name that is also a word is a part of a variable's name: `PROXY` of `NCCL_PROXY_URL`.
+fn is_in_variable(text: &str, name: Range<usize>) -> bool {
+    let is_part = |two: Option<[u8; 2]>| {
+        two.is_some_and(|[sign, next]| {
+            sign == b'_' && (next.is_ascii_uppercase() || next.is_ascii_digit())
+        })
+    };
+    let bytes = text.as_bytes();
+    let before = bytes[..name.start].last_chunk::<2>();
+    let after = bytes[name.end..].first_chunk::<2>();
+    let word = &text[name];
+    word.bytes().all(|byte| byte.is_ascii_uppercase())
+        && (is_part(before.map(|[next, sign]| [*sign, *next])) || is_part(after.copied()))
+        && ordinary::is_ordinary(&word.to_ascii_lowercase())
+}
+
 /// Whether a name that is also a word is part of a word of ordinary ones that hyphens join, such as
 /// `vm` of the kernel's `total-vm:4kB`. A name that is too short to be listed is so only before a
 /// number.
@@ -673,6 +689,7 @@ fn is_in_compound(text: &str, name: Range<usize>) -> bool {
         && others().filter(|part| !part.is_empty()).all(is_listed)
 }
 
+/// Writes the placeholder of a secret, and as many line ends as the secret had.
 fn replace_secret(secret: &str, out: &mut String) {
     out.push_str(SECRET);
     let ends = secret.matches('\n').count();

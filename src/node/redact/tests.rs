@@ -91,6 +91,27 @@ fn a_host_that_is_a_word_stays_in_words_that_hyphens_join() {
 }
 
 #[test]
+fn a_host_that_is_a_word_stays_in_names_of_variables() {
+    let with = |host: &str, text: &str| Redactor::new([host], [""; 0]).redact(text);
+    for (host, text, expected) in [
+        (
+            "proxy",
+            "NCCL_PROXY_URL=https://proxy.corp:8080/x",
+            "NCCL_PROXY_URL=https://node0:8080/x",
+        ),
+        (
+            "proxy",
+            "PROXY_URL=1 NCCL_PROXY=1",
+            "PROXY_URL=1 NCCL_PROXY=1",
+        ),
+        ("proxy", "PROXY is up, proxy_x", "node0 is up, node0_x"),
+        ("zorblatt", "NCCL_ZORBLATT_URL=1", "NCCL_node0_URL=1"),
+    ] {
+        assert_eq!(with(host, text), expected);
+    }
+}
+
+#[test]
 fn personal_names_are_replaced_and_technical_ones_are_kept() {
     check(
         "10.0.1.25\n10.0.1.26 10.0.2.25",
