@@ -110,12 +110,18 @@ const HOSTS_MAX: usize = 1024;
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 4..=128;
 
 /// What stands before an id of a machine, and the months at the begin of a line of syslog.
-const IDS: [&str; 5] = [
+const IDS: [&str; 11] = [
     "machine-id",
     "machine_id",
     "machineID",
     "machine id",
+    "Machine ID",
     "boot_id",
+    "boot-id",
+    "bootID",
+    "boot id",
+    "Boot ID",
+    "Boot id",
 ];
 const MONTHS: [&str; 12] = [
     "Jan ", "Feb ", "Mar ", "Apr ", "May ", "Jun ", "Jul ", "Aug ", "Sep ", "Oct ", "Nov ", "Dec ",
@@ -126,7 +132,7 @@ enum Lead {
     Before,
     Noun(&'static str, Kind),
     Command(&'static str, Kind),
-    Id,
+    Id(&'static str),
     Month,
     Column,
     /// Of a line of a file of hosts, behind the name.
@@ -148,7 +154,7 @@ static FINDER: LazyLock<Option<(AhoCorasick, Vec<Lead>)>> = LazyLock::new(|| {
         .into_iter()
         .chain(nouns)
         .chain(commands)
-        .chain(IDS.map(|id| (id, Lead::Id)))
+        .chain(IDS.map(|id| (id, Lead::Id(id))))
         .chain(MONTHS.map(|month| (month, Lead::Month)))
         .chain(BESIDE.map(|column| (column, Lead::Column)))
         .chain([(SLOTS, Lead::Slots)])
@@ -192,7 +198,7 @@ pub(super) fn names<'a>(
             Lead::Noun(noun, kind) => behind_noun(text, at, noun, kind, found),
             Lead::Command(_, Kind::Namespace) if !line.has_before(text, at) => {}
             Lead::Command(command, kind) => behind_command(text, at, command, kind, found),
-            Lead::Id => machine(text, at, found),
+            Lead::Id(name) => machine(text, at + name.len(), found),
             Lead::Month => of_syslog(text, at, found),
             Lead::Column => columns(text, at, &mut header, found),
             Lead::Slots => with_slots(text, at, found),
@@ -215,11 +221,12 @@ fn behind_noun<'a>(
     }
     let behind = &text[at + noun.len()..];
     let is_quote = |letter: char| "\"'`\\".contains(letter);
-    let name = name_at(behind.trim_start_matches(is_quote), 0).trim_end_matches('.');
+    let name = name_at(behind.trim_start_matches(is_quote), 0).trim_end_matches(['.', '-']);
     let after = &text[name.as_ptr() as usize - text.as_ptr() as usize + name.len()..];
     // A path, a call, a key or an option.
     let is_code = after.starts_with(['/', '(', '=', '[', '_', '*']) || after.starts_with("::");
-    if NAME_BYTES.contains(&name.len()) && is_name(name) && !is_code && may_be_name(kind, name) {
+    let is_name = is_name(name) || kind == Kind::Node && is_id(name);
+    if NAME_BYTES.contains(&name.len()) && is_name && !is_code && may_be_name(kind, name) {
         found(kind, name);
     }
 }
@@ -389,17 +396,39 @@ pub(super) fn hosts(list: &str) -> Vec<String> {
     hosts
 }
 
-/// The id of a machine near its name.
+/// Whether a word is an id, whole or cut: hexadecimal digits, letters among them, in groups or not. A whole UUID is
+/// replaced for its shape.
+fn is_id(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_hexdigit).count();
+    let groups = word.split('-').count();
+    ID_DIGITS.contains(&digits)
+        && digits + groups == word.len() + 1
+        && !(groups == 5 && digits == 32)
+        && word.bytes().any(|byte| byte.is_ascii_digit())
+        && word.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+/// The id of a machine behind its name, or near it.
 fn machine<'a>(text: &'a str, at: usize, found: &mut impl FnMut(Kind, &'a str)) {
     let behind = &text[at..text.floor_char_boundary((at + ID_DISTANCE_MAX).min(text.len()))];
+    let is_of_id = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    let next = behind.trim_start_matches(|letter| !is_of_id(letter));
+    let next = next.split(|letter| !is_of_id(letter)).next();
+    if let Some(id) = next
+        .map(|id| id.trim_end_matches('-'))
+        .filter(|id| is_id(id))
+    {
+        return found(Kind::Machine, id);
+    }
     let mut words = behind.split(|letter: char| !letter.is_ascii_alphanumeric());
     if let Some(id) = words.find(|word| may_be_name(Kind::Machine, word)) {
         found(Kind::Machine, id);
     }
 }
 
-/// Most bytes from the name of an id to its end.
+/// Most bytes from the name of an id to its end, and how many digits an id has that follows its name.
 const ID_DISTANCE_MAX: usize = 80;
+const ID_DIGITS: std::ops::RangeInclusive<usize> = 8..=64;
 
 /// The host of a line of syslog: `Nov 20 10:15:00 X kernel: `.
 fn of_syslog<'a>(text: &'a str, at: usize, found: &mut impl FnMut(Kind, &'a str)) {

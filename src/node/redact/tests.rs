@@ -494,6 +494,27 @@ fn ids_of_persons_projects_and_pods_are_replaced() {
         "kubepods-pod00000000-0000-4000-8000-000000000000.slice",
     );
     check("ssh ada@10.0.0.226; ada", "ssh user1@198.18.0.226; user1");
+    for (text, expected) in [
+        (
+            "boot id 8f14e45fceea467fa8d2b1c0d3e4f506, boot id: 3d29f0ff",
+            "boot id machine0, boot id: machine1",
+        ),
+        ("Boot ID:   8f14e45f-ceea-467f-a8d2", "Boot ID:   machine0"),
+        (
+            "pod 8f14e45f-ceea-\u{2026} of pod \"3d29f0ffb4fd\" is gone",
+            "pod node1-\u{2026} of pod \"node2\" is gone",
+        ),
+        (
+            "boot id 6f9619ff-8b86-d011-b42d-00c04fc964ff",
+            "boot id 00000000-0000-4000-8000-000000000000",
+        ),
+        (
+            "boot id missing, pod 12345678, node 0x3d29f0ff",
+            "boot id missing, pod 12345678, node 0x3d29f0ff",
+        ),
+    ] {
+        check(text, expected);
+    }
 }
 
 #[test]
