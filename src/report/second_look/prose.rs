@@ -244,6 +244,9 @@ fn found(at: Range<usize>) -> Found {
 
 /// Whether a word is no word of ours.
 pub(super) fn is_odd(word: &str) -> bool {
+    if let Some(rest) = behind_replaced_user(word) {
+        return rest.split(['/', ':', '?', '&', '=', '#']).any(is_odd);
+    }
     let word = word.trim_end_matches(['.', '!', '?']);
     let word = ENDINGS
         .iter()
@@ -265,6 +268,13 @@ pub(super) fn is_odd(word: &str) -> bool {
     }
     let is_hex = word.len() >= HEX_MIN && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex || has_letter && (has_sign || is_given(word) || is_mixed(word))
+}
+
+/// What follows the user of a URL, if that was replaced: `https://SECRET@node1:8080/x`.
+fn behind_replaced_user(word: &str) -> Option<&str> {
+    let (_, behind) = word.split_once("://")?;
+    let (user, rest) = behind.split_once('@')?;
+    user.split(':').all(is_placeholder).then_some(rest)
 }
 
 /// Parts of a word of letters that begin with a capital: `DistBackendError`.
@@ -328,10 +338,17 @@ mod tests {
             assert!(is_odd(word), "{word}");
         }
         for word in
-            "authentication ProcessGroupNCCL credentials worker-12 NCCL_SOCKET_IFNAME SECRET rank0.log"
+            "authentication ProcessGroupNCCL credentials worker-12 NCCL_SOCKET_IFNAME SECRET rank0.log \
+             https://SECRET@node1:8080/x"
                 .split(' ')
         {
             assert!(!is_odd(word), "{word}");
+        }
+        for word in [
+            "https://bob:aB3dE5fG7h@node1:8080/x",
+            "https://SECRET@node1:8080/qwvzxkpjrtbn",
+        ] {
+            assert!(is_odd(word), "{word}");
         }
     }
 }

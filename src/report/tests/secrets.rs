@@ -419,3 +419,36 @@ fn the_name_of_a_scenario_of_ordinary_words_is_in_no_file_of_a_bundle() {
         assert!(again.scenario.starts_with("word"), "{}", again.scenario);
     }
 }
+
+#[test]
+fn a_bundle_whose_proxy_had_a_user_has_no_doubt_and_keeps_the_variable() {
+    for lines in [LogLines::Known, LogLines::All] {
+        let run = tempfile::tempdir().expect("a folder");
+        stalled(run.path(), &Names::default());
+        let url = "https://bob:p4ssW0rdZ9q@proxy.corp:8080/x";
+        let scenario = format!("name = \"4conn\"\n\n[env]\nNCCL_PROXY_URL = \"{url}\"\n");
+        std::fs::write(run.path().join("scenario.toml"), scenario).expect("written");
+        let record = run.path().join("run.json");
+        let mut value: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&record).expect("read")).expect("JSON");
+        for worker in value["pairs"][0]["workers"]
+            .as_array_mut()
+            .expect("workers")
+        {
+            worker["env"]["NCCL_PROXY_URL"] = url.into();
+        }
+        value["command"] = format!("tcpxctl run 4conn.toml --set env.NCCL_PROXY_URL={url}").into();
+        std::fs::write(&record, value.to_string()).expect("written");
+        let files = RunFiles::open(run.path()).expect("a run");
+        let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(Redactor::default()));
+        bundle(&files, &gather(&files), lines, &mut outlet, &mut sent).expect("packed");
+        let place = run.path().join("sent.tar.gz");
+        std::fs::write(&place, &sent).expect("written");
+        let sent = RunFiles::open(&place).expect("a bundle");
+        let verified = verify(&sent);
+        assert!(verified.revealing.is_empty(), "{verified:#?}");
+        let report = sent.read("report.md", 1 << 26).expect("there");
+        let report = String::from_utf8_lossy(&report);
+        assert!(report.contains("NCCL_PROXY_URL"), "{report}");
+    }
+}
