@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Found;
+use super::prose::unseen;
 
 /// Shortest word whose entropy says something.
 const BYTES_MIN: usize = 24;
@@ -9,6 +10,10 @@ const BYTES_MIN: usize = 24;
 const SHORT_BYTES_MIN: usize = 16;
 /// Shortest word of base64 with signs in it that is in doubt.
 const MIXED_BYTES_MIN: usize = 20;
+/// Shortest word of base64 that is in doubt for its letters, and in how many of its bytes begin three that no word has,
+/// at least in one.
+const UNSPOKEN_BYTES_MIN: usize = 32;
+const UNSEEN_SHARE: usize = 8;
 /// Bits per byte above which a word in base64 is in doubt. Random ones of 24 letters have 4.2,
 /// names of programs 3.7.
 const BITS_MIN: f64 = 4.05;
@@ -28,7 +33,10 @@ pub(super) fn find(line: &str) -> Vec<Found> {
         // A path is looked at folder by folder.
         let word = line.get(at..at + length).unwrap_or_default();
         let mut from = at;
-        if is_mixed_base64(word) {
+        // The name of a file has a full stop.
+        let is_of_file = line.get(..at).is_some_and(|before| before.ends_with('.'))
+            || bytes.get(at + length) == Some(&b'.');
+        if is_mixed_base64(word) || !is_of_file && is_unspoken_base64(word) {
             found.push(Found {
                 what: "a word of high entropy",
                 at: at..at + word.len(),
@@ -104,6 +112,22 @@ fn is_mixed_base64(word: &str) -> bool {
         && parts().any(|part| part.len() > 5)
         && all * 5 >= (word.len() - signs) * 2
         && parts().all(|part| changes(part) * 3 >= part.len() && !is_spelled(part))
+}
+
+/// Whether a long word with slashes or signs of addition is no path: its letters follow each other as in no words.
+fn is_unspoken_base64(word: &str) -> bool {
+    let word = word.trim_end_matches('=');
+    let is_of_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+    let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    word.len() >= UNSPOKEN_BYTES_MIN
+        && !word.starts_with('/')
+        && word.contains(['+', '/'])
+        && word.bytes().all(is_of_base64)
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+        && bits(word) > BITS_MIN
+        && unseen(word) * UNSEEN_SHARE >= word.len()
 }
 
 /// Whether digits and letters of both cases alternate at every second byte.
@@ -183,6 +207,10 @@ fn bits(word: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::sample::select;
+    use proptest::strategy::{Strategy, ValueTree};
+    use proptest::test_runner::TestRunner;
 
     #[test]
     fn base64_with_signs_is_told_from_paths() {
@@ -197,6 +225,35 @@ mod tests {
             "torch/csrc/distributed/c10d/NCCLUtils.hpp",
         ] {
             assert!(find(path).is_empty(), "{path}");
+        }
+    }
+
+    #[test]
+    fn keys_with_slashes_are_doubted_and_paths_of_as_many_letters_are_not() {
+        assert_eq!(find("wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzLEKEY1").len(), 1);
+        let letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let letter = select(letters.chars().collect::<Vec<_>>());
+        let keys = vec(letter, 40).prop_map(String::from_iter);
+        let mut runner = TestRunner::deterministic();
+        let keys = (0..4000).map(|_| keys.new_tree(&mut runner).expect("a key").current());
+        let keys: Vec<String> = keys
+            .filter(|key| key.contains(['+', '/']) && !key.starts_with('/'))
+            .collect();
+        let missed: Vec<&String> = keys.iter().filter(|key| find(key).is_empty()).collect();
+        let count = keys.len();
+        assert!(
+            missed.len() * 50 < count,
+            "{} of {count}: {missed:?}",
+            missed.len()
+        );
+        for path in [
+            "torch/csrc/distributed/c10d/ProcessGroupNCCL",
+            "third/Party/UCX/src/uct/ib/mlx5/dc/DcMlx5Ep",
+            "NvidiaH100/SXM5/NVSwitch3/FabricManager/Partition7",
+            "Library/Frameworks/Python3/Versions/Current/Resources",
+            "/usr/local/K7MDENG/bPxRfiCYzzzzLEKEY1/wJalrXUtnFEMI.so",
+        ] {
+            assert!(!find(path).iter().any(|one| one.at.len() > 24), "{path}");
         }
     }
 
