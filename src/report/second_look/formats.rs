@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 /// What a text looks like, its format, and whether a match is a placeholder or ordinary.
 type Format = (&'static str, &'static str, fn(&str) -> bool);
 
-const FORMATS: [Format; 49] = [
+const FORMATS: [Format; 50] = [
     (
         "a GitHub token",
         r"\b(?:gh[a-z]_[0-9A-Za-z]{20,}|github_pat_\w{20,})",
@@ -201,8 +201,13 @@ const FORMATS: [Format; 49] = [
     ),
     (
         "the id of a machine",
-        r"(?i)\b(?:machine|boot)[ _-]?id[\x22']?\s*[:=]\s*[\x22']?[0-9a-f]{32}\b",
-        never,
+        r"(?i)\b(?:machine|boot)[ _-]?id[\x22']?(?:\s*[:=])?\s*[\x22']?[0-9a-f]{8,32}(?:-[0-9a-f]+)*\b",
+        is_no_id_last,
+    ),
+    (
+        "a Kubernetes pod",
+        r"\b[Pp]ods? [\x22']?[0-9a-f]{8,32}(?:-[0-9a-f]+)*\b",
+        is_no_id_last,
     ),
     (
         "a webhook",
@@ -295,6 +300,15 @@ fn is_replaced_host(text: &str) -> bool {
     (host.len() < 3 || is_placeholder(host))
         && owner.is_none_or(is_placeholder)
         && (owner.is_some() || is_placeholder(host))
+}
+
+/// Whether the last word is a number, a word, or a UUID, which is judged by its own shape.
+fn is_no_id_last(text: &str) -> bool {
+    let is_of_id = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
+    let id = &text[text.trim_end_matches(is_of_id).len()..];
+    let is_uuid = id.len() == 36 && id.split('-').count() == 5;
+    let has = |is: fn(&u8) -> bool| id.bytes().any(|byte| is(&byte));
+    is_uuid || !has(u8::is_ascii_digit) || !has(u8::is_ascii_alphabetic)
 }
 
 /// Hashes and ids stand behind the name of their kind.

@@ -460,6 +460,8 @@ mod tests {
             ("fe80::4001:aff:fe00:119".to_owned(), "an IPv6 address"),
             ("42:01:0a:00:01:19".to_owned(), "a MAC address"),
             ("6f9619ff-8b86-d011-b42d-00c04fc964ff".to_owned(), "a UUID"),
+            ("boot id 3d29f0ffb4fd".to_owned(), "the id of a machine"),
+            ("pod 3d29f0ff-8b86".to_owned(), "a Kubernetes pod"),
             ("in /home/ada/x".to_owned(), "a home folder"),
             ("to gs://acme-logs/x".to_owned(), "a bucket"),
         ] {
@@ -488,6 +490,8 @@ mod tests {
             "node0 at 198.18.0.25, 2001:db8::1, 02:00:00:00:00:01, 127.0.0.1, email0",
             "sha256 3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88",
             "00000000-0000-4000-8000-000000000001",
+            "boot id 00000000-0000-4000-8000-000000000001, pod 00000000-0000-4000-8000-00000000000a",
+            "boot id machine0, pod node3-, pod 12345678",
             "/home/kubernetes/bin/nvidia /home/user0/x gs://bucket0/x https://node0:SECRET@node1/x",
             "/dev/shm/tcpxctl-0/worker-20261120T101500Z-two-gpus-26803-435068.tcpxrec",
             "20261122T190844Z-4conn libnccl_net_tcpxsoft.so NCCL_GPUDIRECTTCPX_SOCKET_IFNAME",
