@@ -45,6 +45,10 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// How much of a piece is in the next one too, at least: a name and its value, or the words that
 /// tell a secret, are then together in one of them.
 const OVERLAP: usize = 1 << 10;
+/// How often a line may follow itself and still be looked at. No rule remembers more lines.
+const REPEATS_MAX: usize = 256;
+/// Most lines of a file that are looked at, without those that repeat. A file of a bundle has 16 MiB.
+const LINES_MAX: usize = 5_000_000;
 
 /// A place in a file that may reveal something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,18 +165,38 @@ pub(crate) fn doubts(bytes: &[u8], looked_for: LookedFor) -> Vec<Doubt> {
         true => !(0x20..0x7f).contains(byte),
         false => *byte == b'\n',
     };
+    let (mut last, mut repeats, mut looked_at) = (&bytes[..0], 0, 0);
     for (number, line) in bytes.split_inclusive(is_end).enumerate() {
         let from = offset;
         offset += line.len();
+        repeats = if line == last { repeats + 1 } else { 0 };
+        last = line;
+        if repeats > REPEATS_MAX {
+            continue;
+        }
         if is_binary && line.len() <= TEXT_BYTES_MIN {
             continue;
+        }
+        looked_at += 1;
+        if looked_at > LINES_MAX {
+            doubts.push(Doubt {
+                what: "here begin lines that are not looked at, since they are too many".to_owned(),
+                line: if is_binary { 0 } else { number + 1 },
+                offset: from,
+                masked: masked(&String::from_utf8_lossy(line)),
+            });
+            break;
         }
         let mut end = 0_usize;
         for piece in pieces(line) {
             let (begin, known) = (from + piece.start, end.saturating_sub(piece.start));
             end = piece.end;
             let text = String::from_utf8_lossy(&line[piece]);
-            let mut found = of_line(&text);
+            let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || !byte.is_ascii();
+            let mut found = match text.bytes().any(is_of_word) {
+                true => of_line(&text),
+                false => Vec::new(),
+            };
             let told = before.find(&text);
             let odd = above.find(&text);
             let mut names = table.find(&text);
@@ -345,6 +369,30 @@ mod tests {
         }
         assert_eq!(told("tcp://fw1:29500"), ["a host"]);
         assert_eq!(told("DB_PASSWORD=b1").len(), 1);
+    }
+
+    #[test]
+    fn a_line_that_is_repeated_costs_nothing_and_hides_nothing() {
+        for line in ["\n", "x\n", "---\n"] {
+            let mut text = line.repeat(5_000_000);
+            text.push_str("the password:\nhunter2hunter\n");
+            let begin = std::time::Instant::now();
+            assert_eq!(told(&text).len(), 1, "{line:?}");
+            let took = begin.elapsed();
+            assert!(
+                took < std::time::Duration::from_secs(20),
+                "{line:?} {took:?}"
+            );
+        }
+    }
+
+    #[test]
+    #[ignore = "takes minutes in a build without optimization"]
+    fn lines_beyond_those_that_are_looked_at_are_told() {
+        let text = "x\ny\n".repeat(LINES_MAX / 2 + 1);
+        let told = doubts(text.as_bytes());
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].line, LINES_MAX + 1);
     }
 
     #[test]
