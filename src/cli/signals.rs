@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once. SIGXFSZ
+//! SIGINT, SIGTERM, SIGHUP and SIGQUIT: the first asks for an orderly end, the second ends at once. SIGXFSZ
 //! ends nothing. A command that only computes and writes files ends soon after the first.
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::output::{path_text, say};
 use anyhow::Context;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ pub(crate) fn survive_file_size_limit() {
 
 fn register() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    let caught = [SIGINT, SIGTERM, SIGHUP];
+    let caught = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
     for signal in caught {
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }

@@ -11,7 +11,7 @@ use ratatui::{DefaultTerminal, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::getpgrp;
 use rustix::termios::{tcgetpgrp, tcgetwinsize};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
@@ -325,6 +325,7 @@ impl Signals {
             (SIGINT, &signals.end),
             (SIGTERM, &signals.end),
             (SIGHUP, &signals.end),
+            (SIGQUIT, &signals.end),
             (SIGTSTP, &signals.stop),
             (SIGCONT, &signals.go_on),
         ];

@@ -242,7 +242,7 @@ fn a_signal_restores_the_terminal() {
     };
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tui/fixtures/stalled");
     let before = terminal.settings("before");
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let program = env!("CARGO_BIN_EXE_tcpxctl");
         terminal.type_line(&format!(
             "clear; {program} watch {}; echo code-$?",
@@ -257,6 +257,11 @@ fn a_signal_restores_the_terminal() {
 
 #[test]
 fn a_second_signal_restores_the_terminal() {
+    second_signal([Signal::INT, Signal::TERM]);
+    second_signal([Signal::QUIT, Signal::QUIT]);
+}
+
+fn second_signal([first, second]: [Signal; 2]) {
     let Some(terminal) = Terminal::open(100, 30) else {
         return;
     };
@@ -274,7 +279,7 @@ fn a_second_signal_restores_the_terminal() {
     let pid = std::fs::read_to_string(told).unwrap();
     let run = Process::read(pid.trim().parse().unwrap()).unwrap();
     // It is stopped meanwhile, so that the second is not late.
-    for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::CONT] {
+    for signal in [Signal::STOP, first, second, Signal::CONT] {
         run.signal(signal);
     }
     terminal.shows("code-130");
