@@ -44,6 +44,7 @@ use tcpx_run_model::ids::{Names, NodeId, Unit, WorkerId};
 use tcpx_run_model::live::torn;
 use tcpx_run_model::record::RunFiles;
 use tcpx_run_model::repeats::{Repeat, take_repeated_recordings};
+use tcpx_run_model::replay::clock_set_back;
 use tcpx_tui::watch::{SourceError, open};
 use tcpx_words::error::Outcome;
 use tcpx_words::units::printable;
@@ -324,9 +325,10 @@ fn summary(read: impl FnOnce(&mut LogReader<'_>)) -> Result<LogReport, Failure> 
 fn in_run(path: &Path) -> Result<DiagnoseInput, Failure> {
     let files = RunFiles::open(path)?;
     let evidence = evidence_from_files(&files)?;
-    let note = files
-        .unfinished()
-        .map(|unfinished| unfinished.words(evidence.now_ms));
+    let note = match files.unfinished() {
+        Some(unfinished) => Some(unfinished.words(evidence.now_ms)),
+        None => set_back(&files).map(str::to_owned),
+    };
     let is_log = |name: &String| name.starts_with(LOGS);
     let names: Vec<String> = files.names().into_iter().filter(is_log).collect();
     let read = |reader: &mut LogReader<'_>| {
@@ -347,6 +349,12 @@ fn in_run(path: &Path) -> Result<DiagnoseInput, Failure> {
         note,
         logs,
     })
+}
+
+/// What is noted of the times of a run's record.
+fn set_back(files: &RunFiles) -> Option<&'static str> {
+    let record = files.record().ok()??;
+    clock_set_back([&record.started, &record.finished])
 }
 
 /// What is said of files that were named more than once.

@@ -212,6 +212,13 @@ impl RunFiles {
 /// Longest time between the last event that is written and one that a run does not write, milliseconds.
 const EVENTS_END_MS: f64 = 1000.0;
 
+/// What is noted of a run that ended before it started, by its record.
+pub fn clock_set_back([started, finished]: [&str; 2]) -> Option<&'static str> {
+    let [began, ended] = [started, finished].map(parse_utc_ns);
+    (ended? < began?)
+        .then_some("run.json has an end before the start: the clock of that machine was set back")
+}
+
 /// Until when a run wrote events, milliseconds since its start: as it recorded it or, if it is older than
 /// that, until its end.
 pub fn events_until_ms(recorded: Option<f64>, [started, finished]: [&str; 2]) -> Option<f64> {
@@ -398,6 +405,14 @@ mod tests {
         let of = |seconds| format!("events.jsonl ends after 4.0 s of the {seconds} s of the run");
         assert_eq!(lost(Some(9000.0)), Some(of("9.0")));
         assert_eq!(lost(None), Some(of("9.5")));
+    }
+
+    #[test]
+    fn only_an_end_before_the_start_is_a_clock_that_was_set_back() {
+        let (early, late) = ("2026-11-25T10:00:00.000Z", "2026-11-25T10:00:09.500Z");
+        let told = [[late, early], [early, late], [early, early], [late, ""]]
+            .map(|times| clock_set_back(times).is_some());
+        assert_eq!(told, [true, false, false, false]);
     }
 
     fn counters(posted: u64) -> Vec<ChannelNow> {

@@ -810,6 +810,21 @@ fn a_record_that_lacks_a_part_of_the_run_says_so() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_during_the_run_is_noted() {
+    let record = r#"{"schema": "tcpxctl.run/2", "outcome": "passed",
+        "started": "2026-11-20T10:15:00Z", "finished": "2020-01-01T00:00:00Z"}"#;
+    let run = folder(&ring(), Some(record));
+    let text = Screen::new(read(run.path()).0, PLAIN, (150, 30)).text();
+    assert!(
+        text.contains(
+            "run.json has an end before the start: the clock of that machine was set back"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("the record is incomplete"), "{text}");
+}
+
+#[test]
 fn a_run_that_is_over_has_no_process_that_may_still_come() {
     let run = folder(&[], None);
     let text = Screen::new(read(run.path()).0, PLAIN, (110, 30)).text();

@@ -192,6 +192,23 @@ fn stalled_run() -> tempfile::TempDir {
 }
 
 #[test]
+fn a_clock_that_was_set_back_during_a_run_is_noted_wherever_the_run_is_shown() {
+    let folder = stalled_run();
+    let run = folder.path();
+    let record = std::fs::read(run.join("run.json")).unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    record["finished"] = "2020-01-01T00:00:00Z".into();
+    std::fs::write(run.join("run.json"), record.to_string()).unwrap();
+    let note = "run.json has an end before the start: the clock of that machine was set back";
+    told(run, &["diagnose", "RUN"], 4).says(&[&format!("# note : {note}")]);
+    assert_eq!(
+        told(run, &["diagnose", "RUN", "--json"], 4).json()["note"],
+        note
+    );
+    told(run, &["watch", "--once", "--replay", "RUN"], 0).says(&[note]);
+}
+
+#[test]
 fn a_damaged_run_is_judged_by_what_can_be_read_of_it() {
     let folder = stalled_run();
     let run = folder.path();

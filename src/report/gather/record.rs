@@ -13,10 +13,9 @@ use tcpx_run_model::ids::{Names, NodeIntro, PairIntro};
 use tcpx_run_model::record::{
     RecordError, RunFiles, Sums, TransferRecord, Unfinished, record_value,
 };
-use tcpx_run_model::replay::{RECORD_BYTES_MAX, events_until_ms};
+use tcpx_run_model::replay::{RECORD_BYTES_MAX, clock_set_back, events_until_ms};
 use tcpx_run_model::scenario;
 use tcpx_words::error::NextStep;
-use tcpx_words::units::parse_utc_ns;
 
 /// Scenario keys that a report shows, most important first.
 const KEYS: [&str; 29] = [
@@ -145,11 +144,8 @@ fn add_result(record: &Value, story: &mut Story) {
     if story.outcome.is_none() {
         story.damaged("outcome", "run.json has no valid outcome");
     }
-    let time = |text: &Option<String>| text.as_deref().and_then(parse_utc_ns);
-    if let (Some(started), Some(finished)) = (time(&story.started), time(&story.finished))
-        && finished < started
-    {
-        let why = "run.json has an end before the start: the clock of that machine was set back";
+    let times = [&story.started, &story.finished].map(|time| time.as_deref().unwrap_or_default());
+    if let Some(why) = clock_set_back(times) {
         story.lacks("duration by the clock", why);
     }
 }

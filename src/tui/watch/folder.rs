@@ -13,7 +13,7 @@ use tcpx_run_model::event::{Event, EventKind};
 use tcpx_run_model::ids::{Who, WorkerId};
 use tcpx_run_model::live::{RecorderFilter, Recorders};
 use tcpx_run_model::record::{RecordError, RunFiles, RunRecord, Unfinished, WorkerFile};
-use tcpx_run_model::replay::{EVENT_BYTES_MAX, STRANGE_LINES_MAX, damaged_lines};
+use tcpx_run_model::replay::{EVENT_BYTES_MAX, STRANGE_LINES_MAX, clock_set_back, damaged_lines};
 use tcpx_run_model::state::RunState;
 use tcpx_words::units::now_us;
 
@@ -172,9 +172,11 @@ impl FolderSource {
         let note = match (self.files.record(), self.files.unfinished()) {
             (Ok(Some(record)), _) => {
                 self.lost = self.files.lost_of(&record, self.last_ms);
+                let set_back = clock_set_back([&record.started, &record.finished]);
+                let set_back = set_back.map(str::to_owned);
                 self.record = Some(Box::new(record));
                 let lost = self.lost.iter().cloned();
-                events.extend(lost.map(|text| self.note(text)));
+                events.extend(lost.chain(set_back).map(|text| self.note(text)));
                 None
             }
             (Ok(None), None | Some(Unfinished::GoesOn)) => return,
