@@ -69,6 +69,8 @@ struct DryRun {
     nodes: Vec<DryRunNode>,
     /// Settings that both ends must share and do not: a run would be refused.
     differences: Vec<String>,
+    /// Settings that both ends usually share, and that the scenario sets for one role or one node only.
+    chosen_differences: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -92,16 +94,18 @@ struct DryRunNode {
     plugin: Option<ChosenPlugin>,
     /// Why there is no plugin.
     error: Option<String>,
-    /// Environment of its worker that sends and of the one that receives, beside the node's own.
+    /// Environment of its worker by its role, `send` or `recv`, beside the node's own.
     env: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// What the node at this place of a pair does.
-fn sides(direction: Direction, at: usize) -> &'static [Side] {
+/// The role whose variables the worker of the node at this place of a pair gets. With both directions, that is the role
+/// of the first direction.
+fn side(direction: Direction, at: usize) -> Side {
     match (direction, at) {
-        (Direction::Forward, 0) | (Direction::Reverse, 1) => &[Side::Send],
-        (Direction::Forward, _) | (Direction::Reverse, _) => &[Side::Recv],
-        (Direction::Both | Direction::PingPong, _) => &[Side::Send, Side::Recv],
+        (Direction::Reverse, 0) => Side::Recv,
+        (Direction::Reverse, _) => Side::Send,
+        (Direction::Forward | Direction::Both | Direction::PingPong, 0) => Side::Send,
+        (Direction::Forward | Direction::Both | Direction::PingPong, _) => Side::Recv,
     }
 }
 
@@ -151,10 +155,9 @@ impl DryRunNode {
             control,
         }) = asked
         {
-            for side in sides(scenario.transfer.direction, place) {
-                let variables = environment(scenario, facts, *side, plugin, *control);
-                env.insert(side.to_string(), variables);
-            }
+            let side = side(scenario.transfer.direction, place);
+            let variables = environment(scenario, facts, side, plugin, *control);
+            env.insert(side.to_string(), variables);
         }
         let plugin = asked.map(|asked| asked.plugin.clone());
         Self {
@@ -168,18 +171,16 @@ impl DryRunNode {
         }
     }
 
-    /// The settings of its workers that the other end must share, as far as they are known.
-    fn shared(&self, scenario: &Scenario, node: &TaskNode) -> BTreeMap<String, String> {
-        let mut all = node.facts.environment.clone();
+    /// The settings of its worker that both ends of a connection share, as far as they are known.
+    fn shared(&self, asked: &Asked<'_>) -> BTreeMap<String, String> {
+        let mut all = asked.facts.environment.clone();
         all.extend(
             self.env
                 .values()
                 .flatten()
                 .map(|(name, value)| (name.clone(), value.clone())),
         );
-        let mut shared = shared_settings_of(all);
-        shared.retain(|name, _| !scenario.env.is_one_sided(name));
-        shared
+        shared_settings_of(all)
     }
 }
 
@@ -192,13 +193,13 @@ impl DryRun {
                 DryRunNode::new(&point.scenario, name, at, place, ends.get(place))
             })
             .collect();
-        let differences = match (&nodes[..], asked) {
-            ([here, there], [(_, local), (_, peer)]) => {
-                let ours = here.shared(&point.scenario, local);
-                differences(here, &ours, there, &there.shared(&point.scenario, peer))
-            }
-            _ => Vec::new(),
+        let all = match (&nodes[..], &ends[..]) {
+            ([here, there], [local, peer]) => differences([here, there], [local, peer]),
+            _ => BTreeMap::new(),
         };
+        let (chosen, refused): (BTreeMap<_, _>, BTreeMap<_, _>) = all
+            .into_iter()
+            .partition(|(name, _)| point.scenario.env.is_one_sided(name));
         Self {
             point: point.point.clone(),
             sha256: point.scenario.hash(),
@@ -211,7 +212,8 @@ impl DryRun {
                 })
                 .collect(),
             nodes,
-            differences,
+            differences: refused.into_values().collect(),
+            chosen_differences: chosen.into_values().collect(),
         }
     }
 
@@ -247,6 +249,9 @@ impl DryRun {
         for difference in &self.differences {
             text.push_str(&format!("# Differs, so a run is refused : {difference}\n"));
         }
+        for difference in &self.chosen_differences {
+            text.push_str(&format!("# Differs, by the scenario : {difference}\n"));
+        }
         for DryRunNode { name, at, .. } in &self.nodes {
             text.push_str(&format!(
                 "# Would start : tcpxctl agent ({name}, on {at}), which starts: tcpxctl worker\n"
@@ -256,13 +261,10 @@ impl DryRun {
     }
 }
 
-/// Settings with different values, as sentences.
-fn differences(
-    here: &DryRunNode,
-    ours: &BTreeMap<String, String>,
-    there: &DryRunNode,
-    theirs: &BTreeMap<String, String>,
-) -> Vec<String> {
+/// Settings with different values, as sentences by their names.
+fn differences(nodes: [&DryRunNode; 2], asked: [&Asked<'_>; 2]) -> BTreeMap<String, String> {
+    let [here, there] = nodes;
+    let (ours, theirs) = (here.shared(asked[0]), there.shared(asked[1]));
     let shown = |value: Option<&String>| {
         value.map_or("not set".to_owned(), |value| {
             format!("`{}`", printable(value))
@@ -274,13 +276,14 @@ fn differences(
         .filter(|name| ours.get(*name) != theirs.get(*name));
     differing
         .map(|name| {
-            format!(
+            let sentence = format!(
                 "{name} is {} on {} and {} on {}",
                 shown(ours.get(name)),
                 here.name,
                 shown(theirs.get(name)),
                 there.name
-            )
+            );
+            (name.clone(), sentence)
         })
         .collect()
 }

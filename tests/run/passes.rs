@@ -389,6 +389,33 @@ fn a_dry_run_shows_origins_and_runs_nothing() {
 }
 
 #[test]
+fn a_dry_run_shows_the_settings_in_which_the_scenario_lets_the_ends_differ() {
+    let settings = [
+        "env.send={NCCL_DYNAMIC_CHUNK_SIZE=\"524288\"}",
+        "env.recv={NCCL_DYNAMIC_CHUNK_SIZE=\"262144\", NCCL_X=\"1\"}",
+    ];
+    for (direction, [local, peer]) in [
+        ("forward", ["524288", "262144"]),
+        ("reverse", ["262144", "524288"]),
+        ("both", ["524288", "262144"]),
+    ] {
+        let direction = format!("transfer.direction={direction}");
+        let tool = || Tool::run(&[settings[0], settings[1], &direction]).arg("--dry-run");
+        let differs = format!(
+            "# Differs, by the scenario : NCCL_DYNAMIC_CHUNK_SIZE is `{local}` on local and `{peer}` on peer\n"
+        );
+        let ended = tool().ends_with(0);
+        ended.says(&[&differs, "# Differs, by the scenario : NCCL_X is "]);
+        assert!(!ended.out.contains("a run is refused"), "{ended}");
+        let point = &tool().arg("--json").ends_with(0).json()["points"][0];
+        let count = |key: &str| point[key].as_array().unwrap().len();
+        assert_eq!(["chosen_differences", "differences"].map(count), [2, 0]);
+    }
+    let alike = Tool::run(&["env.NCCL_X=1"]).arg("--dry-run").ends_with(0);
+    assert!(!alike.out.contains("# Differs"), "{alike}");
+}
+
+#[test]
 fn a_run_takes_the_settings_of_a_script_and_of_this_environment() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("run.sh");
