@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tcpx_logs::Severity as LineSeverity;
-use tcpx_node::Host;
+use tcpx_node::{Host, NicDown};
 use tcpx_run_model::counters::{ChannelNow, ConnectingFacts, Frame, NetworkUse, SetupCalls};
 use tcpx_run_model::finding::Subject;
 use tcpx_run_model::ids::{Lane, NodeId, PairId};
@@ -199,6 +199,9 @@ pub(crate) struct EvidenceNode {
     /// The plugin's name and version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plugin: Option<String>,
+    /// Interfaces that the plugin uses, by its own list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) devices: Vec<String>,
     /// Which family the plugin belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) family: Option<PluginFamily>,
@@ -359,6 +362,9 @@ pub(crate) struct EvidenceNic {
     pub(crate) name: String,
     /// Whether it can carry traffic.
     pub(crate) up: bool,
+    /// Why it is known to carry nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) down: Option<NicDown>,
     /// Speed in 10^6 bit per second; `None` if the driver reports none.
     pub(crate) mbit_per_s: Option<u32>,
     /// `pciDDDD:BB`.
@@ -655,6 +661,7 @@ impl EvidenceNode {
             last_printed: None,
             logged: None,
             plugin: None,
+            devices: Vec::new(),
             family: None,
             settings: BTreeMap::new(),
             listened_on_gpus: BTreeSet::new(),

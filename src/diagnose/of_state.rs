@@ -362,6 +362,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
             .map(quoted),
         logged: worker.log.map(printed_below_warn),
         plugin: plugin(worker),
+        devices: devices(worker),
         family: family(worker),
         exit: worker.exit.clone(),
         failure: worker.failure.clone(),
@@ -603,10 +604,18 @@ fn quoted(text: &str) -> String {
     printable(text).chars().take(LINE_CHARS_MAX).collect()
 }
 
+/// Names of the interfaces that the worker's plugin lists.
+fn devices(worker: &WorkerState) -> Vec<String> {
+    let plugin = worker.plugin.iter();
+    let devices = plugin.flat_map(|plugin| &plugin.devices);
+    devices.map(|device| printable(&device.name)).collect()
+}
+
 fn machine(facts: &NodeFacts) -> EvidenceMachine {
     let nic = |nic: &tcpx_node::Nic| EvidenceNic {
         name: nic.name.clone(),
         up: nic.is_up(),
+        down: nic.down(),
         mbit_per_s: nic.speed.mbit_per_s(),
         pci_root: nic.pci_root.known().cloned(),
     };

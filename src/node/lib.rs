@@ -53,7 +53,7 @@ pub use gpu::{Gpu, cuda_order};
 pub use inet_diag::{TcpFlow, TcpSocket, nic_counters, sockets_of, tcp_sockets};
 pub use manager::log_tail as manager_log_tail;
 pub(crate) use nearest::{Closeness, closeness, nearest};
-pub use nic::{Nic, Speed, nic_cpus};
+pub use nic::{Nic, NicDown, Speed, nic_cpus};
 pub use nic_now::NicNow;
 pub use pci::PciAddress;
 pub(crate) use recording::Recording;

@@ -56,6 +56,21 @@ impl Speed {
     }
 }
 
+/// Why an interface is known to carry nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NicDown {
+    /// It was taken down: `IFF_UP` is not set.
+    TakenDown,
+    /// It is administratively up, as far as is known, and its link is not.
+    NoLink,
+}
+
+/// Whether an RFC 2863 state is one in which nothing is carried.
+pub(crate) fn is_down_state(operstate: &str) -> bool {
+    matches!(operstate, "down" | "lowerlayerdown" | "notpresent")
+}
+
 impl fmt::Display for Speed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,6 +156,17 @@ impl Nic {
             .copied()
             .unwrap_or(state == Some("up"));
         on && matches!(state, Some("up" | "unknown"))
+    }
+
+    /// Why the interface is known to carry nothing; `None` if it is up or its state is not known.
+    pub fn down(&self) -> Option<NicDown> {
+        let operstate = self.operstate.known();
+        match self.admin_up.known() {
+            Some(false) => Some(NicDown::TakenDown),
+            _ => operstate
+                .is_some_and(|state| is_down_state(state))
+                .then_some(NicDown::NoLink),
+        }
     }
 
     fn read(root: &Root, name: String, held: &Fact<Vec<InterfaceAddress>>) -> Self {
@@ -254,6 +280,34 @@ mod tests {
             "{lo:#?}"
         );
         assert_eq!(lo.speed.mbit_per_s(), None);
+    }
+
+    #[test]
+    fn an_interface_is_down_only_if_that_is_known() {
+        let lo = |nic: &Nic| nic.name == "lo";
+        let nics = Nic::read_all(&Root::live());
+        let mut nic = nics
+            .known()
+            .unwrap()
+            .iter()
+            .find(|nic| lo(nic))
+            .unwrap()
+            .clone();
+        let mut check = |admin_up: Option<bool>, operstate: Option<&str>, expected| {
+            let unknown = || "not readable".to_owned();
+            nic.admin_up = admin_up.ok_or_else(unknown).into();
+            nic.operstate = operstate.map(str::to_owned).ok_or_else(unknown).into();
+            assert_eq!(nic.down(), expected, "{admin_up:?} {operstate:?}");
+        };
+        check(Some(true), Some("up"), None);
+        check(Some(true), Some("unknown"), None);
+        check(Some(true), None, None);
+        check(None, None, None);
+        check(Some(false), Some("down"), Some(NicDown::TakenDown));
+        check(Some(false), None, Some(NicDown::TakenDown));
+        check(Some(true), Some("down"), Some(NicDown::NoLink));
+        check(Some(true), Some("lowerlayerdown"), Some(NicDown::NoLink));
+        check(None, Some("notpresent"), Some(NicDown::NoLink));
     }
 
     #[test]

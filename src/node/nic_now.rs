@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::ethtool::Ethtool;
+use super::nic::is_down_state;
 use super::{Fact, Root, nic_counters};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,6 @@ impl NicNow {
     pub fn is_down(&self) -> bool {
         self.operstate
             .known()
-            .is_some_and(|state| matches!(state.as_str(), "down" | "lowerlayerdown" | "notpresent"))
+            .is_some_and(|state| is_down_state(state))
     }
 }

@@ -20,12 +20,8 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn never_completes(evidence: &Evidence) -> Vec<Found> {
-    let waited = |node: &&EvidenceNode| {
-        let failure = node.failure.as_ref().map(|failure| &failure.what);
-        failure.is_some_and(|one| one.phase == Phase::Connecting && one.outcome == Outcome::Stalled)
-    };
     let mut found: Vec<Found> = Vec::new();
-    for node in evidence.nodes.iter().filter(waited) {
+    for node in evidence.nodes.iter().filter(|node| gave_up(node)) {
         let why = node
             .failure
             .as_ref()
@@ -51,14 +47,25 @@ fn never_completes(evidence: &Evidence) -> Vec<Found> {
         Some(Found { next_step, ..found })
     });
     found.extend(inside);
-    let gave_up = with_line(evidence, &["harness-accept-gave-up"]);
-    found.extend(gave_up.map(|(node, line)| {
+    let of_accept = with_line(evidence, &["harness-accept-gave-up"]);
+    found.extend(of_accept.map(|(node, line)| {
         Found::at(Condition::AcceptBudgetTooSmall, node, 0.8, said(line)).and(format!(
             "per comm, the plugin itself waits (sockets + 1) x 100 ms, and {} for flow steering",
             steering_wait(node)
         ))
     }));
     found
+}
+
+/// Whether the worker's connects and accepts did not all complete within the limit.
+fn gave_up(node: &EvidenceNode) -> bool {
+    let failure = node.failure.as_ref().map(|failure| &failure.what);
+    failure.is_some_and(|one| one.phase == Phase::Connecting && one.outcome == Outcome::Stalled)
+}
+
+/// Whether `connect-never-completes` is found at a node.
+pub(super) fn never_connected(node: &EvidenceNode, evidence: &Evidence) -> bool {
+    gave_up(node) || (node.failure.is_none() && without_comm(node, evidence).is_some())
 }
 
 /// What a program says that has been inside `connect`, or has polled it, for as long as a stall.

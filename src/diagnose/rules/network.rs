@@ -1,15 +1,23 @@
 //! Sockets and interfaces at the moment of a stall.
 #![forbid(unsafe_code)]
 
+use super::connection::never_connected;
 use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, Spot};
 use std::collections::BTreeMap;
-use tcpx_node::TcpSocket;
+use tcpx_node::{NicDown, TcpSocket};
 use tcpx_run_model::counters::Frame;
 use tcpx_words::error::Outcome;
 
-pub(super) const RULES: &[Rule] = &[sockets, retransmits, address_gone, link_down, rail];
+pub(super) const RULES: &[Rule] = &[
+    sockets,
+    retransmits,
+    address_gone,
+    link_down,
+    down_before,
+    rail,
+];
 
 /// Established sockets of a node's process, as its freeze-frame has them.
 fn sockets_of(node: &EvidenceNode) -> impl Iterator<Item = &TcpSocket> {
@@ -257,6 +265,61 @@ fn link_down(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
+/// Interfaces that were down before connections over them were to be made. A plugin leaves such an interface out, so
+/// that its peers connect to the wrong rails or to nothing. Other interfaces may be down: nothing connects over them.
+fn down_before(evidence: &Evidence) -> Vec<Found> {
+    let mut found = Vec::new();
+    for (one, other) in evidence.pairs() {
+        if ![one, other]
+            .iter()
+            .any(|node| never_connected(node, evidence))
+        {
+            continue;
+        }
+        for (node, peer) in [(one, other), (other, one)] {
+            found.extend(down_nics(node, peer));
+        }
+    }
+    found
+}
+
+/// The interfaces of a node that are down and that its plugin or that of its peer uses.
+fn down_nics<'a>(
+    node: &'a EvidenceNode,
+    peer: &'a EvidenceNode,
+) -> impl Iterator<Item = Found> + 'a {
+    let nics = node.machine.iter().flat_map(|machine| &machine.nics);
+    nics.filter_map(move |nic| {
+        let (down, name) = (nic.down?, &nic.name);
+        let user = [peer, node]
+            .into_iter()
+            .find(|user| user.devices.contains(name))?;
+        let host = node.machine.as_ref().and_then(|machine| machine.host.as_ref());
+        let host = host.and_then(|host| host.name.known().map(String::as_str));
+        let host = host.unwrap_or(node.name());
+        let (what, next_step) = match down {
+            NicDown::TakenDown => (
+                "is down",
+                format!("run `ip link set {name} up` on {host}, and start the run again"),
+            ),
+            NicDown::NoLink => (
+                "has no link",
+                format!(
+                    "look at `ip link show {name}` and dmesg on {host}: {name} is enabled, and its cable, switch port or \
+                     virtual NIC is down"
+                ),
+            ),
+        };
+        let fact = format!("{}: {name} {what}", node.name());
+        let found = Found::at(Condition::LinkDown, node, 0.9, fact)
+            .and(format!("the plugin of {} uses {name}", user.name()));
+        Some(Found {
+            next_step: Some(next_step),
+            ..found
+        })
+    })
+}
+
 /// Adds the counters of channels; the first of them is the channel of the finding.
 fn with_channels<'a>(mut found: Found, spots: impl Iterator<Item = Spot<'a>>) -> Found {
     for spot in spots {
@@ -340,12 +403,15 @@ pub(super) mod cases {
     use super::*;
     use crate::tests::Case;
     use crate::tests::builders::*;
+    use tcpx_run_model::phase::Phase;
     use tcpx_words::side::Side;
 
     pub(crate) const CASES: &[Case] = &[
         (Condition::NetworkLoss, network_loss),
         (Condition::NetworkLoss, loss_before_it_moved_again),
         (Condition::LinkDown, link_down),
+        (Condition::LinkDown, down_before_the_run),
+        (Condition::LinkDown, without_link_before_the_run),
         (Condition::AddressGone, address_gone),
         (Condition::RailCarriesNothing, one_rail_of_two),
     ];
@@ -431,6 +497,77 @@ pub(super) mod cases {
         let mut evidence = network_loss();
         evidence.nodes[1].frame = frame(Vec::new(), "down");
         evidence
+    }
+
+    /// The receiver's eth2 is down; the plugin of the sender uses it, that of the receiver left it out.
+    fn never_connected(down: Option<NicDown>) -> Evidence {
+        let mut evidence = pair(
+            channel(Side::Send, [0; 3], 0),
+            channel(Side::Recv, [0; 3], 0),
+        );
+        for node in &mut evidence.nodes {
+            node.machine = Some(machine(&[]));
+            node.devices = vec!["eth1".into(), "eth2".into()];
+            node.failure = failure(Phase::Connecting, "1 of 2 connects were not ready", false);
+            node.failure.as_mut().expect("it is set").what.outcome = Outcome::Stalled;
+        }
+        let receiver = &mut evidence.nodes[1];
+        receiver.devices.pop();
+        let nics = receiver.machine.as_mut().map(|machine| &mut machine.nics);
+        nics.expect("it is set")[1].down = down;
+        ended(Outcome::Stalled, evidence)
+    }
+
+    fn down_before_the_run() -> Evidence {
+        never_connected(Some(NicDown::TakenDown))
+    }
+
+    fn without_link_before_the_run() -> Evidence {
+        never_connected(Some(NicDown::NoLink))
+    }
+
+    #[test]
+    fn an_interface_that_is_down_is_why_nothing_connects_if_a_plugin_uses_it() {
+        let check = |down, [ours, theirs]: [bool; 2], waits, expected| {
+            let mut evidence = never_connected(down);
+            for (node, uses) in evidence.nodes.iter_mut().zip([ours, theirs]) {
+                node.devices.retain(|name| name != "eth2");
+                node.devices.extend(uses.then(|| "eth2".to_owned()));
+                node.failure = node.failure.take().filter(|_| waits);
+            }
+            let findings = crate::diagnose(&evidence);
+            let first = findings.first().filter(|one| one.condition == "link-down");
+            let told = first.map(|one| one.because[1].as_str());
+            assert_eq!(
+                told, expected,
+                "{down:?} {ours} {theirs} {waits}: {findings:?}"
+            );
+            let next = first.map(|one| one.next_step.clone().unwrap_or_default());
+            let is_told = |next: String| {
+                next.contains("eth2 up` on peer") == (down == Some(NicDown::TakenDown))
+            };
+            assert!(next.is_none_or(is_told));
+        };
+        let (local, peer) = (
+            Some("the plugin of local uses eth2"),
+            Some("the plugin of peer uses eth2"),
+        );
+        for down in [Some(NicDown::TakenDown), Some(NicDown::NoLink)] {
+            check(down, [true, false], true, local);
+            check(down, [true, true], true, local);
+            check(down, [false, true], true, peer);
+            check(down, [false, false], true, None);
+            check(down, [true, false], false, None);
+        }
+        check(None, [true, false], true, None);
+        let findings = crate::diagnose(&down_before_the_run());
+        assert_eq!(findings[0].because[0], "peer: eth2 is down");
+        assert!(
+            findings[1..]
+                .iter()
+                .all(|one| one.severity != tcpx_run_model::finding::Severity::Error),
+            "{findings:?}"
+        );
     }
 
     fn address_gone() -> Evidence {

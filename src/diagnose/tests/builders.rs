@@ -121,6 +121,7 @@ pub(crate) fn machine(roots: &[Option<&str>]) -> EvidenceMachine {
     let nic = |name: &str, root: &str| EvidenceNic {
         name: name.into(),
         up: true,
+        down: None,
         mbit_per_s: Some(200_000),
         pci_root: Some(root.into()),
     };
