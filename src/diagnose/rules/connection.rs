@@ -5,7 +5,7 @@ use super::{Found, Rule, said, with_line};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode, Gone};
 use std::collections::BTreeSet;
-use tcpx_run_model::phase::Phase;
+use tcpx_run_model::phase::{Failure, Phase};
 use tcpx_run_model::scenario::Processes;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::counted;
@@ -63,9 +63,13 @@ fn gave_up(node: &EvidenceNode) -> bool {
     failure.is_some_and(|one| one.phase == Phase::Connecting && one.outcome == Outcome::Stalled)
 }
 
-/// Whether `connect-never-completes` is found at a node.
+/// Whether `connect-never-completes` is found at a node, or a call failed while it connected.
 pub(super) fn never_connected(node: &EvidenceNode, evidence: &Evidence) -> bool {
-    gave_up(node) || (node.failure.is_none() && without_comm(node, evidence).is_some())
+    let failure = node.failure.as_ref().map(|failure| &failure.what);
+    let failed = |one: &Failure| one.phase == Phase::Connecting && one.outcome == Outcome::Failed;
+    failure.is_some_and(failed)
+        || gave_up(node)
+        || (node.failure.is_none() && without_comm(node, evidence).is_some())
 }
 
 /// What a program says that has been inside `connect`, or has polled it, for as long as a stall.

@@ -560,6 +560,12 @@ pub(super) mod cases {
             check(down, [true, false], false, None);
         }
         check(None, [true, false], true, None);
+        let mut refused = down_before_the_run();
+        let failed = failure(Phase::Connecting, "connect returned 2", false);
+        refused.nodes[0].failure = failed;
+        refused.nodes[1].failure = None;
+        let first = &crate::diagnose(&refused)[0];
+        assert_eq!(first.condition, "link-down", "{first:?}");
         let findings = crate::diagnose(&down_before_the_run());
         assert_eq!(findings[0].because[0], "peer: eth2 is down");
         assert!(
