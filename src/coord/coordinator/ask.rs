@@ -28,7 +28,7 @@ use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::phase::{Phase, how_ended};
 use tcpx_run_model::scenario::PluginChoice;
-use tcpx_run_model::state::is_stack_frame;
+use tcpx_run_model::state::may_tell_why;
 use tcpx_words::error::Outcome;
 
 /// Why a task has no answer.
@@ -479,7 +479,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             WorkerEvent::Output {
                 stream: "stderr",
                 text,
-            } if !text.trim().is_empty() && !is_stack_frame(&text) => {
+            } if may_tell_why(&text) => {
                 self.last_on_stderr = Some(text.trim().to_owned());
             }
             WorkerEvent::Log(_) | WorkerEvent::Output { .. } => {}

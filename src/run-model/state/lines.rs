@@ -90,7 +90,7 @@ impl KeptLines {
     }
 
     pub(super) fn printed(&mut self, at_ms: f64, stream: &str, text: &str, phase: Option<Phase>) {
-        if !text.trim().is_empty() && !is_stack_frame(text) {
+        if may_tell_why(text) {
             let last = match stream {
                 "stderr" => &mut self.last_on_stderr,
                 _ => &mut self.last_on_stdout,
@@ -145,9 +145,14 @@ fn is_same(one: &LineSource, other: &LineSource) -> bool {
     }
 }
 
+/// Whether a line that a process printed may be why it ended: it is neither blank nor a stack frame.
+pub fn may_tell_why(text: &str) -> bool {
+    !text.trim().is_empty() && !is_stack_frame(text)
+}
+
 /// Whether a line is one frame of a stack, or the heading of its frames, as abseil, glog, glibc,
 /// sanitizers and debuggers print them.
-pub fn is_stack_frame(text: &str) -> bool {
+fn is_stack_frame(text: &str) -> bool {
     let text = text.trim();
     let is_address = |word: &str| {
         let digits = word.strip_prefix("0x").unwrap_or_default();
