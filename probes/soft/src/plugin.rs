@@ -173,9 +173,8 @@ impl Plugin {
 
     /// Whether data connections to `peer` get a small send buffer: where both ends are on this
     /// node and share at most two CPUs. With a CPU of its own the receiver empties the queue as it
-    /// fills, and a small one would make both wait for each other more often. Not by default: the real
-    /// plugin's programs may count on the kernel's buffers, as one that drains its sends before it
-    /// tests a receive does.
+    /// fills, and a small one would make both wait for each other more often. Not the default: a
+    /// program that drains its sends before it tests a receive counts on the kernel's buffers.
     pub(crate) fn bounds_send_buffer(&self, peer: &SocketAddr) -> bool {
         self.settings.bounds_send_buffer && self.cpus <= 2 && socket::is_of_this_node(peer)
     }

@@ -80,9 +80,9 @@ pub(crate) fn congestion(wanted: Option<&str>) -> io::Result<String> {
     congestion_of(&create(&SocketAddr::from(([127, 0, 0, 1], 0)), wanted)?)
 }
 
-/// Bounds what the kernel queues between two ends of one node. Both are to run on few CPUs: by the
-/// time that the receiver has its turn, what the kernel's own bound of some megabytes lets the sender
-/// queue is no longer in a cache. There is no path whose delay would need a longer queue.
+/// Bounds what the kernel queues between two ends of one node. On few CPUs the kernel lets the
+/// sender queue some megabytes before the receiver runs, and by then they have left the cache. Within
+/// a node there is no delay that needs a longer queue.
 pub(crate) fn bound_send_buffer(socket: &impl AsRawFd) -> io::Result<()> {
     set_option(
         socket,
@@ -92,7 +92,7 @@ pub(crate) fn bound_send_buffer(socket: &impl AsRawFd) -> io::Result<()> {
     )
 }
 
-/// Whether an interface of this node has the address: only then it can be bound.
+/// Whether an interface of this node has the address: only then can it be bound.
 pub(crate) fn is_of_this_node(address: &SocketAddr) -> bool {
     create(address, None)
         .and_then(|socket| bind(&socket, address))

@@ -649,7 +649,7 @@ fn environment_on(
         let memory = if stand_in { "standin" } else { "device" };
         derived.insert(SOFT_CUDA.to_owned(), memory.to_owned());
     }
-    // Who tests every channel in turn needs no room in the kernel for messages that are not yet wanted.
+    // A policy that tests every channel in turn does not count on the kernel's buffers to finish a send.
     if scenario.progress.policy != Policy::WindowFullOnly
         && plugin.expected_family().is_software()
         && !set(SOFT_SEND_BUFFER)

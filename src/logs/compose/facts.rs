@@ -89,7 +89,7 @@ static FRAME: LazyLock<Regex> = LazyLock::new(|| {
 static CRASH_FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(r#"^\s*File "(?P<source>[^"]+)", line (?P<line>\d+) in (?P<function>[\w<>]+)"#)
 });
-/// A field of an error that a program writes as a list: `    Line:       117`. Values that may be anyone's own are none.
+/// A field of an error that a program writes as a list: `    Line:       117`. Other values may be private and are left out.
 static FIELD: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"^\s*(?P<name>File|Line|Error code|Code|Function|Rank|Device|GPU)\s*:\s+(?P<value>-?\d+|[\w./-]+\.(?:cu|cuh|cc|cpp|c|h|hpp|py)|\w+\(\))$",
@@ -110,15 +110,17 @@ static LOADED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Whether a line is a field of an error, a member of JSON of PyTorch's agent, or tells that a model was loaded.
+/// Whether a line is a field of an error that is written as a list.
 pub(super) fn is_field(line: &[u8]) -> bool {
     FIELD.is_match(line)
 }
 
+/// Whether a line opens the report of one rank or of one node in JSON of PyTorch's agent.
 pub(super) fn is_of_json(line: &[u8]) -> bool {
     MEMBER.is_match(line) || NODE.is_match(line)
 }
 
+/// Whether a line tells that vLLM has loaded a model.
 pub(super) fn is_loaded(line: &[u8]) -> bool {
     LOADED.is_match(line)
 }
@@ -421,7 +423,7 @@ fn of_error(line: &[u8], meaning: &str, found: &mut Vec<String>) {
         } else {
             super::shown(&one[0])
         };
-        // The program of a command is none of what failed.
+        // The interpreter's path is not what failed.
         let is_known = meaning.contains(&value.to_ascii_lowercase())
             || PROGRAM.is_match(value.as_bytes())
             || found.iter().any(|one| one.contains(&value));

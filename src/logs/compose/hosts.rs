@@ -27,7 +27,7 @@ static HOST: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The prefix of pdsh before an exception: a name with a number in it, which is none of a rank.
+/// The prefix of pdsh before an exception: a name with a number in it that is not `rank`.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"^(?P<host>(?:[a-qs-z][a-z-]*|r[b-z][a-z-]*)\d[\w.-]*): (?:\w+\.)*\w*(?:Error|Exception): ",

@@ -180,7 +180,7 @@ pub(crate) fn doubts(bytes: &[u8], looked_for: LookedFor) -> Vec<Doubt> {
         looked_at += 1;
         if looked_at > LINES_MAX {
             doubts.push(Doubt {
-                what: "here begin lines that are not looked at, since they are too many".to_owned(),
+                what: "the file has too many lines: those from here on are not checked".to_owned(),
                 line: if is_binary { 0 } else { number + 1 },
                 offset: from,
                 masked: masked(&String::from_utf8_lossy(line)),

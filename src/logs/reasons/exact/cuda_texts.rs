@@ -49,7 +49,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "peer access is already enabled|peeraccessalreadyenabled|peer_access_already_enabled",
         cause: "peer access of these GPUs was enabled before; an error that the program did not read is reported by a later call",
-        next: "look for the call of cudaDeviceEnablePeerAccess whose result nobody reads, and clear it with cudaGetLastError",
+        next: "look for the call of cudaDeviceEnablePeerAccess whose result is not checked, and clear it with cudaGetLastError",
     },
     Reason {
         words: "unsupported display driver / cuda driver combination|systemdrivermismatch|system_driver_mismatch",
