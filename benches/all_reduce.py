@@ -2,8 +2,9 @@
 
     all_reduce.py RANK RANKS RENDEZVOUS ROUNDS BYTES...
 
-RENDEZVOUS is a file that does not exist yet. Each rank has a GPU. For each size: checks the sum, then
-prints `BYTES=` and the 10^9 bytes per second of the slowest rank, bytes of the buffer by the time of a round.
+RENDEZVOUS is a file that does not exist yet. Each rank has a GPU. All ranks are told to measure by a line on standard
+input, and end with it. For each line: for each size, checks the sum, then prints `BYTES=` and the 10^9 bytes per
+second of the slowest rank, bytes of the buffer by the time of a round.
 """
 
 import sys
@@ -35,8 +36,9 @@ def main() -> None:
     rank, ranks, rendezvous, rounds = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", init_method=f"file://{rendezvous}", rank=rank, world_size=ranks)
-    rates = {size: rate(rank, ranks, int(size), rounds) for size in sys.argv[5:]}
-    print(" ".join(f"{size}={value:.4f}" for size, value in rates.items()), flush=True)
+    for _ in sys.stdin:
+        rates = {size: rate(rank, ranks, int(size), rounds) for size in sys.argv[5:]}
+        print(" ".join(f"{size}={value:.4f}" for size, value in rates.items()), flush=True)
     dist.destroy_process_group()
 
 

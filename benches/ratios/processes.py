@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -22,8 +23,9 @@ class Processes:
     def __init__(self) -> None:
         self.running: list[subprocess.Popen] = []
 
-    def start(self, command: list[str], env: dict[str, str] | None = None) -> subprocess.Popen:
-        child = subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
+    def start(self, command: list[str], env: dict[str, str] | None = None, *,
+              stdin: int = subprocess.DEVNULL) -> subprocess.Popen:
+        child = subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdin=stdin,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.running.append(child)
         return child
@@ -41,6 +43,27 @@ class Processes:
             last = "\n".join((errors or output).strip().splitlines()[-5:])
             raise Failed(f"{command}: exit {child.returncode}\n{last}")
         return output
+
+    def ask(self, children: list[subprocess.Popen], seconds: float = RUN_SECONDS) -> str:
+        """Writes a line to each of `children`, and returns the next line of the first one."""
+        for child in children:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write("\n")
+                child.stdin.flush()
+        first = children[0]
+        if select.select([first.stdout], [], [], seconds)[0] and (line := first.stdout.readline()):
+            return line
+        self.finish_all(children, seconds=5)
+        raise Failed(f"{' '.join(first.args)}: ended without an answer")
+
+    def finish_all(self, children: list[subprocess.Popen], seconds: float = RUN_SECONDS) -> None:
+        """Ends the standard input of processes that need each other to end, and waits for them."""
+        for child in children:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.close()
+            child.stdin = None
+        for child in children:
+            self.finish(child, seconds)
 
     def run(self, command: list[str], env: dict[str, str] | None = None, seconds: float = RUN_SECONDS) -> str:
         return self.finish(self.start(command, env), seconds)
