@@ -571,7 +571,8 @@ impl Comm {
         }
         if self.helpers.is_none() {
             let count = self.helper_count;
-            let spins = helper::spins(self.plugin.cpus, block::count() * count);
+            let is_only = count == 1 && self.plugin.settings.is_plain();
+            let spins = helper::spins(self.plugin.cpus, block::count() * count, is_only);
             let helpers = Helpers::start(Arc::clone(&self.lanes), count, spins);
             self.helpers = Some(helpers.map_err(|error| {
                 warning!(c"softHelper", "{PRODUCT} : no helper thread: {error}");
