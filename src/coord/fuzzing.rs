@@ -190,6 +190,7 @@ mod tests {
             preflight: true,
             together: true,
             workers_here: 2,
+            peer_here: false,
         };
         let launch = |task| {
             CoordinatorOrder::Launch(Box::new(Launch {

@@ -1,6 +1,7 @@
 //! Runs that must pass, with every byte verified.
 
 use crate::tcpxctl::{Ended, Tool};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
 /// A short transfer, with limits for a busy machine.
@@ -355,6 +356,21 @@ fn channels_are_dealt_to_the_driving_threads() {
         auto["why"].as_str().unwrap().starts_with("5 channels, "),
         "{auto}"
     );
+}
+
+#[test]
+fn a_single_cpu_serves_both_ends_of_its_channels() {
+    let all = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap();
+    let mut one = CpuSet::new();
+    one.set(first);
+    // What this thread starts has its CPUs.
+    sched_setaffinity(None, &one).unwrap();
+    let ended = passes(&["transfer.connections=3"]);
+    sched_setaffinity(None, &all).unwrap();
+    ended.says(&[
+        "driven by : 1 thread (3 channels, 1 CPU for 2 workers, one CPU for both ends of a channel)",
+    ]);
 }
 
 #[test]

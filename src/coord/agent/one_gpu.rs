@@ -94,6 +94,7 @@ mod tests {
             preflight: false,
             together: false,
             workers_here: 1,
+            peer_here: false,
         };
         Launch {
             env: BTreeMap::new(),

@@ -44,6 +44,8 @@ pub(crate) struct EndPlan {
     pub cpus: Option<CpuSet>,
     /// Workers of the run on the same machine, this one included.
     pub workers_here: u32,
+    /// Whether the other end is on the same machine too.
+    pub peer_here: bool,
     /// Findings about settings that are valid and will cause problems.
     pub warnings: Vec<Finding>,
 }
@@ -198,6 +200,7 @@ impl NodesPlan<'_> {
             cpus: cpus(scenario, facts, side, rails.as_deref()),
             // `share_machines` counts them.
             workers_here: 1,
+            peer_here: false,
             lanes,
             env,
             plugin,
@@ -250,30 +253,29 @@ impl NodesPlan<'_> {
     }
 }
 
-/// Tells every worker how many of the round are on its machine. `hosts` is by node id; `None` for
+/// Tells every worker how many of the round are on its machine, and whether its peer is. `hosts` is by node id; `None` for
 /// a missing node.
 pub(super) fn share_machines(plans: &mut [PairPlan], hosts: &[Option<&Host>]) {
     let mut workers_of = vec![0_u32; hosts.len()];
     for node in plans.iter().flat_map(|plan| plan.intro.nodes) {
         workers_of[node.index()] += 1;
     }
-    let workers_at = |node: NodeId| {
-        let is_here = |other: Option<&Host>| {
-            let (here, other) = (hosts[node.index()]?, other?);
-            here.is_same_machine(other)
-        };
-        let others = hosts
-            .iter()
-            .enumerate()
-            .filter(|(other, host)| *other == node.index() || is_here(**host) == Some(true));
-        others.map(|(other, _)| workers_of[other]).sum()
+    let are_together = |node: usize, other: usize| {
+        let same = hosts[node]
+            .zip(hosts[other])
+            .and_then(|(a, b)| a.is_same_machine(b));
+        node == other || same == Some(true)
     };
-    let on_machine: Vec<u32> = (0..hosts.len())
-        .map(|node| workers_at(NodeId(node as u32)))
-        .collect();
+    let workers_at = |node: usize| {
+        let others = (0..hosts.len()).filter(|other| are_together(node, *other));
+        others.map(|other| workers_of[other]).sum()
+    };
+    let on_machine: Vec<u32> = (0..hosts.len()).map(workers_at).collect();
     for plan in plans {
-        for (node, end) in plan.intro.nodes.iter().zip(&mut plan.ends) {
-            end.workers_here = on_machine[node.index()];
+        let nodes = plan.intro.nodes.map(NodeId::index);
+        for (node, end) in nodes.iter().zip(&mut plan.ends) {
+            end.workers_here = on_machine[*node];
+            end.peer_here = are_together(nodes[0], nodes[1]);
         }
     }
 }

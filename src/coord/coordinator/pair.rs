@@ -367,6 +367,7 @@ impl Pair {
             preflight: self.setup.preflight,
             together: false,
             workers_here: plan.workers_here,
+            peer_here: plan.peer_here,
         }
     }
 

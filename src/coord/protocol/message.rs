@@ -292,6 +292,9 @@ pub struct PairTask {
     pub together: bool,
     /// Workers of this run on this machine, this one included; they share its cores.
     pub workers_here: u32,
+    /// Whether the other end of this pair is on this machine too.
+    #[serde(default)]
+    pub peer_here: bool,
 }
 
 impl PairTask {

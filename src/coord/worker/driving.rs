@@ -3,12 +3,15 @@
 //! A plugin such as TCPX moves bytes inside `test`, so a channel moves only while a thread drives
 //! it, and every thread needs a core. A plugin with threads of its own needs cores for those: how
 //! many they keep busy is measured during warm-up.
+//!
+//! On one or two CPUs that drive both ends of the run, a CPU has the threads of both ends of a
+//! channel: what one end wrote is still in the CPU's cache when the other one reads it.
 #![forbid(unsafe_code)]
 
 use super::load::Ready;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
-use tcpx_engine::transfer::{Channel, ChannelShare};
+use tcpx_engine::transfer::{Channel, ChannelShare, Wait};
 use tcpx_node::{Root, nic_cpus};
 use tcpx_words::progress::{Policy, Threads};
 use tcpx_words::units::counted;
@@ -26,10 +29,28 @@ pub(super) struct Situation {
     pub(super) channels: usize,
     /// CPUs that this process may use, by its affinity and its cgroup.
     pub(super) cpus: usize,
+    /// CPUs that it may use by its affinity alone.
+    pub(super) affine: usize,
     /// Workers of the run on this machine, this one included.
     pub(super) workers: usize,
+    /// Whether the run has two workers, both on this machine, on the same CPUs.
+    pub(super) both_ends: bool,
     /// CPUs that the plugin's own threads kept busy during warm-up; `None` before it.
     pub(super) plugin: Option<f64>,
+}
+
+impl Situation {
+    /// Whether a CPU is to have the threads of both ends of a channel. A cgroup that grants less
+    /// than its CPUs leaves the choice of the CPU to the kernel.
+    fn shares_cpus(&self) -> bool {
+        let few = self.cpus <= FEW_CPUS && self.cpus == self.affine;
+        few && self.both_ends && self.channels >= self.cpus && self.moves_in_test()
+    }
+
+    /// Whether the plugin's own threads were not seen to be busy, so it moves bytes in `test`.
+    fn moves_in_test(&self) -> bool {
+        self.plugin.is_none_or(|load| busy_cpus(load) == 0)
+    }
 }
 
 /// A number of threads, and why.
@@ -37,6 +58,8 @@ pub(super) struct Situation {
 pub(super) struct Chosen {
     pub(super) threads: usize,
     pub(super) why: String,
+    /// Whether each thread keeps to one CPU, which is that of its channels' other ends too.
+    pub(super) by_cpu: bool,
 }
 
 /// Chooses the number of driving threads: at least 1, at most one per channel.
@@ -50,6 +73,7 @@ pub(super) fn choose(situation: &Situation) -> Chosen {
     let fixed = |threads: usize, why: &str| Chosen {
         threads: threads.clamp(1, channels.max(1)),
         why: why.to_owned(),
+        by_cpu: false,
     };
     if let Some(why) = situation.alone {
         return fixed(1, why);
@@ -74,8 +98,13 @@ pub(super) fn choose(situation: &Situation) -> Chosen {
             share = share.saturating_sub(busy);
         }
     }
-    // Of two CPUs, the kernel's and the coordinator's work take as much as a second thread gains.
-    if cpus <= 2 {
+    // Of two CPUs, the kernel's and the coordinator's work take as much as a second thread gains,
+    // unless the ends of a channel then share a cache.
+    let by_cpu = situation.shares_cpus();
+    if by_cpu {
+        why += ", one CPU for both ends of a channel";
+        share = cpus;
+    } else if cpus <= FEW_CPUS {
         share = 1;
     }
     let turns = channels.div_ceil(share.clamp(1, channels.max(1)));
@@ -83,8 +112,12 @@ pub(super) fn choose(situation: &Situation) -> Chosen {
     Chosen {
         threads: channels.div_ceil(turns.max(1)).max(1),
         why,
+        by_cpu,
     }
 }
+
+/// With more CPUs, those for the two ends of a channel are two.
+const FEW_CPUS: usize = 2;
 
 /// Whole CPUs that a load keeps busy; short work, such as logging, keeps none.
 fn busy_cpus(load: f64) -> usize {
@@ -94,12 +127,22 @@ fn busy_cpus(load: f64) -> usize {
 /// Bytes in flight from which the sockets hold enough for a short nap.
 const MUCH_IN_FLIGHT: usize = 1 << 20;
 
-/// Whether a driving thread without progress should sleep soon instead of yielding on: the plugin
-/// was seen to have no busy threads, so it moves bytes in `test`, and a channel has `in_flight`
-/// bytes in its window. On two CPUs the threads wait for each other, which a yield serves best.
-pub(super) fn naps_soon(situation: &Situation, in_flight: usize) -> bool {
-    let moves_in_test = situation.plugin.is_some_and(|load| busy_cpus(load) == 0);
-    moves_in_test && situation.cpus > 2 && in_flight >= MUCH_IN_FLIGHT
+/// How a driving thread without progress waits. It naps soon if the plugin was seen to move bytes
+/// in `test`, and a channel has `in_flight` bytes in its window. On two CPUs the threads wait for
+/// each other, which a yield serves best.
+pub(super) fn wait(situation: &Situation, chosen: &Chosen, in_flight: usize) -> Wait {
+    let is_measured = situation.plugin.is_some();
+    if chosen.by_cpu {
+        Wait::YieldAtOnce
+    } else if is_measured
+        && situation.moves_in_test()
+        && situation.cpus > FEW_CPUS
+        && in_flight >= MUCH_IN_FLIGHT
+    {
+        Wait::NapSoon
+    } else {
+        Wait::Usual
+    }
 }
 
 /// The CPUs near each NIC of the plugin, where that is not all CPUs that this process may use.
@@ -109,6 +152,11 @@ pub(super) struct NearCpus {
 }
 
 impl NearCpus {
+    /// Number of CPUs that this process may use by its affinity; 0 if unknown.
+    pub(super) fn affine(&self) -> usize {
+        self.allowed.as_ref().map_or(0, |set| set.count() as usize)
+    }
+
     /// Reads them once; a run has many channels on few NICs.
     pub(super) fn read(ready: &Ready) -> Self {
         let allowed = sched_getaffinity(None).ok();
@@ -133,6 +181,21 @@ impl NearCpus {
             let _ = sched_setaffinity(None, allowed);
         }
         made
+    }
+
+    /// Deals the channels to `threads` with one CPU each, by number: the other end deals alike.
+    pub(super) fn deal_by_cpu(&self, channels: Vec<Channel>, threads: usize) -> Vec<ChannelShare> {
+        let allowed = self.allowed.iter().flat_map(cpus_of).collect::<Vec<_>>();
+        let mut shares: Vec<ChannelShare> = (0..threads)
+            .map(|thread| ChannelShare {
+                channels: Vec::new(),
+                cpus: allowed.get(thread).map(|cpu| cpu_set(&[*cpu])),
+            })
+            .collect();
+        for channel in channels {
+            shares[channel.index() % threads].channels.push(channel);
+        }
+        shares
     }
 
     /// Deals the channels to `threads`. Where the CPUs are not equally near to every NIC, a
@@ -170,6 +233,10 @@ fn near_cpus(nic: &str, allowed: &CpuSet) -> Option<Vec<usize>> {
         .filter(|cpu| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu))
         .collect();
     (!near.is_empty() && near.len() < allowed.count() as usize).then_some(near)
+}
+
+fn cpus_of(set: &CpuSet) -> impl Iterator<Item = usize> {
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu))
 }
 
 fn cpu_set(cpus: &[usize]) -> CpuSet {
@@ -237,7 +304,9 @@ mod tests {
             alone: None,
             channels,
             cpus,
+            affine: cpus,
             workers,
+            both_ends: false,
             plugin: None,
         }
     }
@@ -314,30 +383,81 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_naps_soon_only_where_that_was_seen_to_pay() {
+    fn both_ends_of_a_channel_share_one_of_few_cpus() {
+        let both = |channels, cpus| Situation {
+            both_ends: true,
+            ..auto(channels, cpus, 2)
+        };
+        for (channels, cpus, threads, by_cpu) in [
+            (2, 2, 2, true),
+            (3, 2, 2, true),
+            (8, 2, 2, true),
+            (4, 1, 1, true),
+            // Each end has a CPU.
+            (1, 2, 1, false),
+            (4, 3, 1, false),
+            (16, 16, 8, false),
+        ] {
+            let chosen = choose(&both(channels, cpus));
+            let said = (chosen.threads, chosen.by_cpu);
+            assert_eq!(said, (threads, by_cpu), "{channels} {cpus}");
+        }
+        let why = choose(&both(4, 2)).why;
+        assert_eq!(
+            why,
+            "4 channels, 2 CPUs for 2 workers, one CPU for both ends of a channel"
+        );
+        for elsewhere in [
+            auto(4, 2, 2),
+            Situation {
+                affine: 16,
+                ..both(4, 2)
+            },
+            Situation {
+                plugin: Some(0.9),
+                ..both(4, 2)
+            },
+            Situation {
+                wanted: Threads::Count(2),
+                ..both(4, 2)
+            },
+        ] {
+            assert!(!choose(&elsewhere).by_cpu, "{elsewhere:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_waits_as_was_seen_to_pay() {
         let situation = |cpus, plugin| Situation {
             plugin,
             ..auto(4, cpus, 2)
         };
-        for (cpus, plugin, in_flight, naps) in [
-            (16, Some(0.1), 6 << 20, true),
-            (3, Some(0.0), 1 << 20, true),
-            // On two CPUs nothing changes.
-            (2, Some(0.0), 6 << 20, false),
+        for (cpus, plugin, in_flight, expected) in [
+            (16, Some(0.1), 6 << 20, Wait::NapSoon),
+            (3, Some(0.0), 1 << 20, Wait::NapSoon),
+            // Each end may have a CPU.
+            (2, Some(0.0), 6 << 20, Wait::Usual),
             // Busy threads of the plugin finish requests between two tests.
-            (16, Some(1.2), 6 << 20, false),
+            (16, Some(1.2), 6 << 20, Wait::Usual),
             // Not measured.
-            (16, None, 6 << 20, false),
+            (16, None, 6 << 20, Wait::Usual),
             // Sixteen messages of 4 KiB.
-            (16, Some(0.0), 64 << 10, false),
+            (16, Some(0.0), 64 << 10, Wait::Usual),
         ] {
             let situation = situation(cpus, plugin);
+            let chosen = choose(&situation);
             assert_eq!(
-                naps_soon(&situation, in_flight),
-                naps,
+                wait(&situation, &chosen, in_flight),
+                expected,
                 "{situation:?} {in_flight}"
             );
         }
+        let both_ends = Situation {
+            both_ends: true,
+            ..situation(2, None)
+        };
+        let chosen = choose(&both_ends);
+        assert_eq!(wait(&both_ends, &chosen, 64 << 10), Wait::YieldAtOnce);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::connect::connect_all;
-use super::driving::{self, NearCpus, Situation};
+use super::driving::{self, Chosen, NearCpus, Situation};
 use super::links::PeerLinks;
 use super::load::Ready;
 use super::memory::memory_failure;
@@ -144,6 +144,8 @@ struct Transfer {
     near: NearCpus,
     situation: Situation,
     why: String,
+    /// See [`Chosen`].
+    by_cpu: bool,
     other_cpu: OtherCpu,
     /// At the beginning of the measured iterations.
     switches_before: Option<[u64; 2]>,
@@ -180,12 +182,12 @@ impl Transfer {
             )
         })?;
         let rogue = rogue(task);
+        let near = NearCpus::read(ready);
         let pace = WallPace::new(task.scenario.progress.idle, Arc::clone(&context.stop));
         let is_ping_pong = wanted.direction == scenario::Direction::PingPong;
         Ok(Self {
             drivers: Drivers::new(pace.clone()),
             pace,
-            near: NearCpus::read(ready),
             situation: Situation {
                 policy: task.scenario.progress.policy,
                 wanted: task.scenario.progress.threads,
@@ -197,9 +199,13 @@ impl Transfer {
                 channels: 0,
                 cpus: std::thread::available_parallelism().map_or(1, NonZero::get),
                 workers: task.workers_here as usize,
+                affine: near.affine(),
+                both_ends: task.peer_here && task.workers_here == 2 && task.cpus.is_none(),
                 plugin: None,
             },
+            near,
             why: String::new(),
+            by_cpu: false,
             other_cpu: OtherCpu::default(),
             switches_before: None,
             network: NetworkBefore::read(ready.loaded.devices.iter().map(|one| one.name.clone())),
@@ -251,8 +257,14 @@ impl Transfer {
     ) -> TaskResult<()> {
         self.situation.channels = channels.len();
         let chosen = driving::choose(&self.situation);
+        self.set_wait(&chosen);
         self.why = chosen.why;
-        let shares = self.near.deal(channels, chosen.threads, ready);
+        self.by_cpu = chosen.by_cpu;
+        let shares = if chosen.by_cpu {
+            self.near.deal_by_cpu(channels, chosen.threads)
+        } else {
+            self.near.deal(channels, chosen.threads, ready)
+        };
         self.drivers
             .share_out(&ready.net, shares)
             .map_err(|error| context.transfer_failure(&error))
@@ -263,17 +275,22 @@ impl Transfer {
     fn share_out_anew(&mut self, context: &Context, ready: &Ready) -> TaskResult<()> {
         let before = self.drivers.cpu().len();
         self.situation.plugin = self.other_cpu.load();
-        let window = self.windows[0].min(self.windows[1]).min(self.slots);
-        if self.ping_pong.is_none() && driving::naps_soon(&self.situation, window * self.chunk) {
-            self.pace.nap_soon();
-        }
         let chosen = driving::choose(&self.situation);
-        if chosen.threads == before {
+        if chosen.threads == before && chosen.by_cpu == self.by_cpu {
+            self.set_wait(&chosen);
             self.why = chosen.why;
             return Ok(());
         }
         let channels = self.drivers.take_channels();
         self.share_out(context, ready, channels)
+    }
+
+    fn set_wait(&self, chosen: &Chosen) {
+        let window = self.windows[0].min(self.windows[1]).min(self.slots);
+        if self.ping_pong.is_none() {
+            let wait = driving::wait(&self.situation, chosen, window * self.chunk);
+            self.pace.set_wait(wait);
+        }
     }
 
     fn iterate(

@@ -25,7 +25,7 @@ mod window;
 
 pub use channel::{Channel, ChannelError, ChannelSetup};
 pub use drivers::{ChannelShare, Drivers};
-pub use pace::{Pace, WallPace};
+pub use pace::{Pace, Wait, WallPace};
 pub use payload::Pattern;
 pub use ping_pong::{RoundTrips, ping_pong};
 pub use plan::{Chunk, Plan, Share};
