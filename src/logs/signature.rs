@@ -221,6 +221,15 @@ pub struct Signature {
     /// reports was got over.
     #[serde(default)]
     pub settled_by: Vec<String>,
+    /// Other findings that such a line only follows, where the log has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Follows>,
+    /// Whether it is a launcher's line on a process that ended: it follows any error of a program before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub launcher: bool,
+    /// Whether it only passes on what a line near it tells, behind which it stands then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passes_on: bool,
     /// Signatures that match too and are hidden by this one.
     #[serde(default)]
     pub over: Vec<String>,
@@ -241,6 +250,20 @@ impl Signature {
         let is_of_nccl = self.example.to_ascii_lowercase().contains("nccl");
         self.file.is_none() && self.severity.is_finding() && !is_of_nccl
     }
+}
+
+/// Findings that a line follows if they are before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Follows {
+    /// Names of signatures; `unknown-warning` is an error that none explains.
+    pub names: Vec<String>,
+    /// Most lines between the two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<u64>,
+    /// Whether both lines name a process and these differ.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_process: bool,
 }
 
 /// What the lines below a line tell, as far as they do.

@@ -17,8 +17,7 @@ mod transport;
 
 use self::ranking::{
     drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
-    follow_last_warning, follow_parts, follow_silences, follow_warnings, follow_wrapped, order,
-    promote,
+    follow_last_warning, follow_named, follow_warnings, follow_wrapped, order, promote,
 };
 use super::below::{BelowText, telling};
 use super::catalogue::{SignatureCatalogue, Values};
@@ -244,7 +243,7 @@ impl Compose<'_> {
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
         drop_heads(&mut report.findings);
-        follow_silences(&mut report.findings);
+        follow_named(&mut report.findings, &self.catalogue.signatures);
         follow(&mut report.findings);
         follow_warnings(&mut report.findings);
         self.state(report);
@@ -271,11 +270,10 @@ impl Compose<'_> {
         self.know_process(&mut report.findings);
         self.tell_own_words(&mut report.findings);
         self.tell_of_nearby(&mut report.findings);
-        follow_errors(&mut report.findings);
-        follow_parts(&mut report.findings);
+        follow_errors(&mut report.findings, &self.catalogue.signatures);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);
-        follow_cancel(&mut report.findings);
+        follow_cancel(&mut report.findings, &self.catalogue.signatures);
         follow_wrapped(&mut report.findings);
         follow_last_warning(&mut report.findings);
         let mut listed = report.seen.iter();

@@ -4,7 +4,7 @@
 use super::ENDING_LINES;
 use crate::reasons::Telling;
 use crate::report::{LinePlace, STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
-use crate::signature::{Role, Severity};
+use crate::signature::{Follows, Role, Severity, Signature};
 use crate::time;
 use regex::bytes::Regex;
 use std::sync::LazyLock;
@@ -97,86 +97,66 @@ pub(super) fn follow_ends(findings: &mut [SignatureFinding]) {
     }
 }
 
-/// Lines of launchers on processes that ended.
-const LAUNCHERS: [&str; 3] = ["srun-exit", "mpi-noticed-exit", "rank-died-signal"];
-
-/// Errors that only pass on the one that is logged before them, with the signature of that one and the most lines
-/// between the two.
-const PASSED_ON: [(&str, &str, u64); 2] = [
-    ("nixl-error", UNKNOWN_WARNING, 3),
-    ("store-timeout", "torchrun-exit-barrier", TEXT_LINES),
-];
-
 /// What a launcher says of a process that ended follows every error that a program logged before, whether or not a
 /// signature explains it.
-pub(super) fn follow_errors(findings: &mut [SignatureFinding]) {
+pub(super) fn follow_errors(findings: &mut [SignatureFinding], signatures: &[Signature]) {
     let errors = findings.iter();
     let errors = errors.filter(|one| {
         one.signature == UNKNOWN_WARNING && !one.sample.trim_start().starts_with("srun: ")
     });
     let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
     for finding in findings {
-        let is_of_launcher = LAUNCHERS.contains(&finding.signature.as_str());
-        if is_of_launcher && errors.iter().any(|error| is_later(&finding.first, error)) {
+        let is_later = errors.iter().any(|error| is_later(&finding.first, error));
+        if is_later && is_of_launcher(finding, signatures) {
             finding.role = Role::Consequence;
         }
     }
 }
 
-/// What a library passes on of a part of it follows the error that the part logged right before.
-pub(super) fn follow_parts(findings: &mut [SignatureFinding]) {
-    for (name, part, lines) in PASSED_ON {
-        let errors = findings
-            .iter()
-            .filter(|one| one.signature == part && !crate::stated::is_warning(&one.sample));
-        let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
-        for finding in findings.iter_mut().filter(|one| one.signature == name) {
-            let is_right_before = |error: &LinePlace| {
-                let behind = finding.first.line.saturating_sub(error.line);
-                error.file == finding.first.file && (1..=lines).contains(&behind)
-            };
-            if errors.iter().any(is_right_before) {
-                finding.role = Role::Consequence;
-            }
-        }
-    }
+/// Whether the lines of a finding are a launcher's on processes that ended.
+fn is_of_launcher(finding: &SignatureFinding, signatures: &[Signature]) -> bool {
+    signature(finding, signatures).is_some_and(|one| one.launcher)
 }
 
-/// Errors on peers that did not come or send in time, and any exception of Python.
-const SILENCES: [&str; 5] = [
-    "hccl-sockets-silent",
-    "jax-barrier-timeout",
-    "deepep-timeout",
-    "expert-parallel-timeout",
-    "pmix-exchange-timeout",
-];
-const OF_PYTHON: &str = "python-exception";
+/// The signature of a finding.
+fn signature<'a>(finding: &SignatureFinding, signatures: &'a [Signature]) -> Option<&'a Signature> {
+    let mut signatures = signatures.iter();
+    signatures.find(|one| one.name == finding.signature)
+}
 
 /// The process that a line names: `pid=71`, `[PID: 71]`.
 static PID: LazyLock<Regex> =
     LazyLock::new(|| crate::loggers::regex(r"\b(?:pid|PID)[=:] ?(?P<pid>\d+)\b"));
 
-/// That a peer did not come in time follows an earlier exception of another process, which may be that peer.
-pub(super) fn follow_silences(findings: &mut [SignatureFinding]) {
+/// Gives findings the role of a consequence whose signatures say that they follow another one, where that one is.
+pub(super) fn follow_named(findings: &mut [SignatureFinding], signatures: &[Signature]) {
     let pid = |one: &SignatureFinding| {
         let found = PID.captures(one.sample.as_bytes())?;
         Some(found["pid"].to_vec())
     };
-    let exceptions = findings
+    let is_before = |one: &SignatureFinding, other: &SignatureFinding, rule: &Follows| {
+        let behind = one.first.line.saturating_sub(other.first.line);
+        let (of_one, of_other) = (pid(one), pid(other));
+        rule.names.contains(&other.signature)
+            && other.role != Role::Consequence
+            && !crate::stated::is_warning(&other.sample)
+            && match rule.within {
+                Some(most) => other.first.file == one.first.file && (1..=most).contains(&behind),
+                None => is_later(&one.first, &other.first),
+            }
+            && (!rule.other_process || of_one.is_some() && of_other.is_some() && of_one != of_other)
+    };
+    let follows = |one: &SignatureFinding| {
+        let rule = signature(one, signatures)?.follows.as_ref()?;
+        let mut others = findings.iter();
+        Some(others.any(|other| is_before(one, other, rule)))
+    };
+    let follow: Vec<bool> = findings
         .iter()
-        .filter(|one| one.signature == OF_PYTHON && one.role != Role::Consequence);
-    let exceptions: Vec<(LinePlace, Option<Vec<u8>>)> = exceptions
-        .map(|one| (one.first.clone(), pid(one)))
+        .map(|one| follows(one) == Some(true))
         .collect();
-    for finding in findings {
-        let own = pid(finding);
-        let follows = |(place, other): &(LinePlace, Option<Vec<u8>>)| {
-            let is_other = own.is_some() && other.is_some() && own != *other;
-            is_other && is_later(&finding.first, place)
-        };
-        if SILENCES.contains(&finding.signature.as_str()) && exceptions.iter().any(follows) {
-            finding.role = Role::Consequence;
-        }
+    for (finding, _) in findings.iter_mut().zip(follow).filter(|(_, is)| *is) {
+        finding.role = Role::Consequence;
     }
 }
 
@@ -231,7 +211,7 @@ const WHO_CANCELLED: &str =
     "`sacct -j JOB -o jobid,state,exitcode,end` tells the state, and `CANCELLED by` the user";
 
 /// Where Slurm ended a step before any error, what its tasks report of their end follows.
-pub(super) fn follow_cancel(findings: &mut [SignatureFinding]) {
+pub(super) fn follow_cancel(findings: &mut [SignatureFinding], signatures: &[Signature]) {
     let Some(number) = findings.iter().position(|one| one.signature == CANCELLED) else {
         return;
     };
@@ -244,15 +224,14 @@ pub(super) fn follow_cancel(findings: &mut [SignatureFinding]) {
         .iter()
         .filter(|one| one.signature != CANCELLED && one.severity < Severity::Warning);
     let is_of_end = |one: &SignatureFinding| {
-        let is_of_launcher =
-            LAUNCHERS.contains(&one.signature.as_str()) || one.role == Role::Consequence;
+        let is_of_launcher = is_of_launcher(one, signatures) || one.role == Role::Consequence;
         is_of_launcher && is_later(&one.first, &cancelled.first)
     };
     if !others.all(is_of_end) {
         return;
     }
     for finding in findings.iter_mut() {
-        if LAUNCHERS.contains(&finding.signature.as_str()) {
+        if is_of_launcher(finding, signatures) {
             finding.role = Role::Consequence;
         }
     }

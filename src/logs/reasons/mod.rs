@@ -388,15 +388,12 @@ pub(super) enum Telling {
     Why,
 }
 
-/// Signatures of lines that only pass on what a line next to them tells.
-const WRAPPERS: [&str; 3] = ["rendezvous-failed", "nvshmem-call-failed", "rust-panic"];
-
 /// How much a finding tells.
 pub(super) fn telling(finding: &SignatureFinding, signatures: &[Signature]) -> Telling {
     let name = finding.signature.as_str();
     let signature = signatures.iter().find(|one| one.name == name);
     match of(&finding.sample) {
-        _ if WRAPPERS.contains(&name) => Telling::Result,
+        _ if signature.is_some_and(|one| one.passes_on) => Telling::Result,
         Some((_, Kind::Result)) if finding.role == Role::General => Telling::Result,
         Some((_, kind)) if !matches!(kind, Kind::Vague) => Telling::Why,
         _ if only_quotes(name, signature) => Telling::Failure,
