@@ -61,7 +61,7 @@ fn head(report: &LogReport) -> String {
     if inputs.assumed_years > 0 && !report.findings.is_empty() {
         let _ = writeln!(
             text,
-            "# times : in {}, times without a year get the year of the file's date",
+            "# times : no date in {} has a year",
             many(inputs.assumed_years, "file")
         );
     }

@@ -821,7 +821,7 @@ struct LogHarnessResult {
     first_ms: Option<f64>,
     /// Without the first iteration.
     median_ms: Option<f64>,
-    /// Median without the first iteration; 10^9 bytes per second.
+    /// Median without the first of several iterations; 10^9 bytes per second.
     gb_per_s: Option<f64>,
     samples_gb_per_s: Vec<f64>,
     /// The program's own mean, in 2^30 bytes per second.
@@ -839,7 +839,7 @@ struct LogInputs {
     matched_lines: u64,
     /// Records of such lines that `--rank`, `--node`, `--since` or `--until` left out.
     filtered_records: u64,
-    /// Files of which no time has a year: it is that of the file's date.
+    /// Files of which no date has a year: their times are told without one.
     assumed_years: usize,
 }
 

@@ -12,6 +12,7 @@ use super::scan::{ReadLines, Scanned, Stream, scan};
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
 use super::time::Years;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -215,7 +216,16 @@ impl<'a> LogReader<'a> {
         let mut report = compose(self.catalogue, &self.tally, &self.files);
         let logs = self.only_events.iter().filter(|only| !**only).count();
         (report.inputs.files, report.inputs.bytes) = (logs, self.bytes);
-        report.inputs.assumed_years = self.years.iter().filter(|years| years.is_assumed).count();
+        let of_files = self.files.iter().zip(&self.years);
+        let yearless = of_files.filter(|(_, years)| years.is_assumed);
+        let yearless: BTreeSet<&String> = yearless.map(|(file, _)| file).collect();
+        report.inputs.assumed_years = yearless.len();
+        for place in report.places_mut() {
+            let at = place.at.as_deref().and_then(super::time::without_year);
+            if let Some(at) = at.filter(|_| yearless.contains(&place.file)) {
+                place.at = Some(at.to_owned());
+            }
+        }
         report.telemetry.clone_from(&self.telemetry);
         report.harness =
             self.harness

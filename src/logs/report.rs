@@ -56,6 +56,18 @@ pub struct LogReport {
 }
 
 impl LogReport {
+    /// The places of all lines.
+    pub(super) fn places_mut(&mut self) -> impl Iterator<Item = &mut LinePlace> {
+        let findings = self.findings.iter_mut().chain(&mut self.benign);
+        let findings = findings.chain(&mut self.seen);
+        let findings = findings.flat_map(|one| [&mut one.first, &mut one.last]);
+        let unknown = self.unknown.iter_mut();
+        let unknown = unknown.flat_map(|one| [&mut one.first, &mut one.last]);
+        let others = self.stated.iter_mut().map(|one| &mut one.place);
+        let ends = self.ends.iter_mut().map(|one| &mut one.last);
+        findings.chain(unknown).chain(others).chain(ends)
+    }
+
     /// Whether a verdict on a program covers a finding: it is about a line of that program, and
     /// the verdict says what the line means there.
     pub fn is_in_verdict(&self, finding: &SignatureFinding) -> bool {
@@ -89,7 +101,7 @@ pub struct Inputs {
     pub matched_lines: u64,
     /// Records of such lines that a filter left out.
     pub filtered_records: u64,
-    /// Number of files of which no time has a year: it is that of the file's date.
+    /// Number of files of which no date has a year: their times are told without one.
     pub assumed_years: usize,
 }
 
@@ -222,7 +234,7 @@ pub struct LinePlace {
     pub file: String,
     /// Line number, from 1.
     pub line: u64,
-    /// Time in RFC 3339, if the line has one.
+    /// Time in RFC 3339, if the line has one; without the year, as `11-20T08:14:04Z`, where its file tells none.
     pub at: Option<String>,
 }
 

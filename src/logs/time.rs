@@ -3,9 +3,9 @@
 //! The format is year, month and day with dashes, then a blank, `T`, `_` or, as HCCL writes it, a dash, then hours,
 //! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC. The times
 //! of glog, `E1120 08:14:04.531042`, and of vLLM have no year: it is that of the first time
-//! that has one, near the beginning of the log. Without one, the first time is of the last such
-//! day that is neither in the future nor after the file was written, and all others are near it,
-//! also over the end of a year.
+//! that has one, near the beginning of the log, or of any date of the same day there. Without one, the first time is
+//! of the last such day that is neither in the future nor after the file was written, and all others are near it, also
+//! over the end of a year; reports then show no year.
 #![forbid(unsafe_code)]
 
 use jiff::civil::DateTime;
@@ -145,9 +145,10 @@ impl Years {
         };
         let known = fronts().find_map(find).map(|time| near(time, false));
         let assumed = || {
-            fronts()
-                .find_map(|front| yearless(front, self))
-                .map(|time| near(time, true))
+            let time = fronts().find_map(|front| yearless(front, self))?;
+            let year = dated(text, time);
+            let of_year = year.and_then(|year| in_year(time, year));
+            Some(near(of_year.unwrap_or(time), of_year.is_none()))
         };
         known.or_else(assumed).unwrap_or(self)
     }
@@ -168,6 +169,33 @@ impl Years {
         }
         days.into_iter().find(|days| after(days) <= 0)
     }
+}
+
+/// The year in any date of the day of a time: `2025:08:14`, `2025/08/14`, `20250814_0914` or `Aug 14 09:14:04 2025`.
+fn dated(text: &[u8], time: i64) -> Option<i16> {
+    let day = jiff::Timestamp::from_microsecond(time).ok()?;
+    let day = day.to_zoned(TimeZone::UTC);
+    let numbers = day.strftime("%m[-:/._]?%d").to_string();
+    let names = day.strftime("%b +%-d").to_string();
+    let words = format!(
+        r"(?:^|[^\d.])(?P<year>20\d\d)[-:/._]?{numbers}(?:\D|$)|\b{names},? [\d:.]* ?(?:[A-Z]{{3,4}} )?(?P<year2>20\d\d)\b"
+    );
+    let found = regex::bytes::Regex::new(&words).ok()?;
+    let found = found.captures(text)?;
+    let year = found.name("year").or(found.name("year2"))?;
+    i16::try_from(digits(year.as_bytes())).ok()
+}
+
+/// The same day and clock in another year.
+fn in_year(time: i64, year: i16) -> Option<i64> {
+    let time = jiff::Timestamp::from_microsecond(time).ok()?;
+    let time = time.to_zoned(TimeZone::UTC).with().year(year).build();
+    Some(time.ok()?.timestamp().as_microsecond())
+}
+
+/// A time as [`shown`] writes it, without its year.
+pub(super) fn without_year(shown: &str) -> Option<&str> {
+    Some(shown.split_once('-')?.1)
 }
 
 /// The value of a few digits.

@@ -354,7 +354,7 @@ pub fn programs(results: &[HarnessResult]) -> Option<TextTable> {
 }
 
 /// What the table of such results shows.
-pub const PROGRAMS_NOTE: &str = "GB/s are 10^9 bytes per second, without the first iteration; \"printed\" is the program's own mean, in GiB/s";
+pub const PROGRAMS_NOTE: &str = "GB/s are 10^9 bytes per second, without the first of several iterations; \"printed\" is the program's own mean, in GiB/s";
 
 /// The results table.
 pub fn results<'a>(place: TablePlace, rows: impl IntoIterator<Item = ResultRow<'a>>) -> TextTable {
