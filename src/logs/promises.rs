@@ -31,10 +31,15 @@ const LAST_ERROR: &str = "Last error: ";
 pub(super) const NOT_HERE: &str =
     "the reason is not in this log: it is in that of another process, or was not logged";
 
+/// The same where the first finding names a cause.
+pub(super) const IN_FIRST: &str = "no line before it tells the reason: the first finding may";
+
 /// Takes the causes that send to lines which the log does not have out of the findings.
 pub(super) fn keep(report: &mut LogReport) {
     let lines = Lines::of(report);
     let has_others = report.findings.len() > 1;
+    let first = report.findings.first().filter(|one| one.order() == 0);
+    let first = first.map(|one| one.first.clone());
     for finding in &mut report.findings {
         let has_earlier = lines.has_before(&finding.first);
         let is_kept = |cause: &String| {
@@ -56,7 +61,9 @@ pub(super) fn keep(report: &mut LogReport) {
         }
         let has_reason = has_last_error(finding);
         if finding.causes.len() < before && !has_reason {
-            finding.causes.push(NOT_HERE.to_owned());
+            let is_told = first.as_ref().is_some_and(|first| *first != finding.first);
+            let told = if is_told { IN_FIRST } else { NOT_HERE };
+            finding.causes.push(told.to_owned());
         }
         if has_reason || lines.has_warning {
             let supposes = |cause: &String| cause.starts_with(NO_REASON);

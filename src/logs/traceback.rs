@@ -466,6 +466,7 @@ impl Frame {
             "site-packages",
             "dist-packages",
             "/lib/python",
+            "/torch/distributed/",
             "/bin/torchrun",
             "/bin/accelerate",
             "/bin/deepspeed",

@@ -427,6 +427,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         own_words::BESIDE,
         ADVICE_OF_NVSHMEM,
         crate::promises::NOT_HERE,
+        crate::promises::IN_FIRST,
     ])
 }
 

@@ -10,6 +10,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`free -g` and the memory limit of the container or job; fewer processes or data loaders per node, or a smaller model copy in memory",
     },
     Reason {
+        words: "device id must be non-negative",
+        cause: "a library gave PyTorch the index of a GPU that cannot be: libraries of different builds of PyTorch or CUDA meet in this process, or its memory is corrupt",
+        next: "rebuild the library in the stack below for the release of PyTorch and CUDA that is installed; `python -m torch.utils.collect_env`",
+    },
+    Reason {
         words: "modified by an inplace operation",
         cause: "a tensor that the backward pass still needs was overwritten: an operation in place, or with DDP a buffer that a second forward pass broadcasts anew",
         next: "run with torch.autograd.set_detect_anomaly(True), which names the operation; with DDP, broadcast_buffers=False where a step has two forward passes",
