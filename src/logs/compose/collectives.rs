@@ -4,8 +4,8 @@
 use super::{Compose, TIMEOUT, shown};
 use crate::report::SignatureFinding;
 use crate::signature::{Role, Severity};
-use crate::tally::{Group, Wait};
-use std::collections::BTreeSet;
+use crate::tally::{Group, Speaker, Wait};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// PyTorch's lines on how far a rank is, which it writes beside what failed.
 const PROGRESS: [&str; 4] = [
@@ -45,6 +45,36 @@ impl Compose<'_> {
         waits.all(|(speaker, (_, wait))| OF_ALL.contains(&self.group_of(*speaker, wait).as_slice()))
     }
 
+    /// The last collective that each rank says it started in the group of all ranks.
+    pub(super) fn started(&self) -> BTreeMap<u32, u64> {
+        let mut started = BTreeMap::new();
+        for ((speaker, group), (_, number)) in &self.tally.progress {
+            let speaker = self.tally.speakers.get_index(*speaker as usize);
+            if let (Some(Speaker::Rank { rank, .. }), Group::Torch(name)) = (speaker, group)
+                && OF_ALL.contains(&&**name)
+            {
+                let last = started.entry(*rank).or_insert(*number);
+                *last = (*last).max(*number);
+            }
+        }
+        started
+    }
+
+    /// The ranks that are in the collective for which a rank waits: they say so, or that they started it.
+    pub(super) fn joined(&self) -> BTreeSet<u32> {
+        let mut joined: BTreeSet<u32> = self.waiting().map(|(_, rank)| rank).collect();
+        let number = self.waiting().map(|(wait, _)| wait.sequence).min();
+        if let Some(number) = number.filter(|_| self.wait_is_of_all()) {
+            let started = self.started().into_iter();
+            joined.extend(
+                started
+                    .filter(|(_, last)| *last >= number)
+                    .map(|(rank, _)| rank),
+            );
+        }
+        joined
+    }
+
     /// Names the process group of a collective that did not end, unless it is that of all ranks.
     pub(super) fn tell_of_group(&self, findings: &mut [SignatureFinding]) {
         let waits = self.tally.collectives.iter();
@@ -62,6 +92,15 @@ impl Compose<'_> {
             timeout.meaning = format!("{}; its process group is {}", timeout.meaning, shown(group));
         }
     }
+}
+
+/// The call of PyTorch's collectives in which an exception was raised, by its sentence.
+pub(super) fn raised_in(meaning: &str) -> Option<String> {
+    let parts = meaning.split("; ");
+    let place = parts.filter_map(|part| part.strip_prefix("raised at "));
+    let place = place.filter_map(|place| place.split(" by ").next());
+    let mut of_torch = place.filter(|place| place.contains("distributed_c10d.py"));
+    of_torch.next().map(str::to_owned)
 }
 
 /// What PyTorch says of how far a rank is follows the collective of this rank that failed. A rank that completed none

@@ -16,7 +16,7 @@ mod steps;
 mod transport;
 
 use self::ranking::{
-    drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
+    drop_advice, drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
     follow_last_warning, follow_named, follow_warnings, follow_wrapped, order, promote,
 };
 use super::below::{BelowText, telling};
@@ -243,6 +243,7 @@ impl Compose<'_> {
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
         drop_heads(&mut report.findings);
+        drop_advice(&mut report.findings);
         follow_named(&mut report.findings, &self.catalogue.signatures);
         follow(&mut report.findings);
         follow_warnings(&mut report.findings);
@@ -865,7 +866,7 @@ impl Compose<'_> {
     // ---- waits, settings ------------------------------------------------------------------
 
     /// What each rank waits for.
-    fn waiting(&self) -> impl Iterator<Item = (&Wait, u32)> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (&Wait, u32)> {
         let all = self.tally.collectives.iter();
         all.filter_map(|(speaker, (_, wait))| {
             match self.tally.speakers.get_index(*speaker as usize) {
@@ -954,7 +955,7 @@ impl Compose<'_> {
             .waiting()
             .map(|(wait, _)| (wait.group.as_slice(), wait.sequence))
             .collect();
-        let waiting: BTreeSet<u32> = self.waiting().map(|(_, rank)| rank).collect();
+        let waiting = self.joined();
         if waits.len() != 1 || waiting.len() < 2 {
             return;
         }
@@ -977,21 +978,33 @@ impl Compose<'_> {
             return;
         };
         let names: Vec<String> = absent.iter().map(u32::to_string).collect();
-        timeout.meaning = format!(
-            "{}; rank {} did not wait in it",
-            timeout.meaning,
-            names.join(", ")
-        );
+        let names = names.join(", ");
+        let started = self.started();
+        let last: BTreeSet<_> = absent.iter().map(|rank| started.get(rank)).collect();
+        let told = match last.first() {
+            Some(Some(last_number)) if last.len() == 1 => {
+                format!("rank {names}, whose last is number {last_number}, did not wait in it")
+            }
+            _ => format!("rank {names} did not wait in it"),
+        };
+        timeout.meaning = format!("{}; {told}", timeout.meaning);
         let is_absent = |name: &String| {
             let rank = name.rsplit_once(" rank ");
             let rank = rank.and_then(|(_, rank)| rank.parse().ok());
             rank.is_some_and(|rank: u32| absent.contains(&rank))
         };
+        let mut other_call = None;
         for finding in findings.iter_mut().filter(|_| are_all) {
             let is_loss = crate::reasons::is_loss(&finding.sample);
             if is_loss && finding.processes.iter().all(is_absent) {
                 finding.role = Role::Consequence;
+                other_call = other_call.or_else(|| collectives::raised_in(&finding.meaning));
             }
+        }
+        let timeout = findings.iter_mut().find(|one| one.signature == TIMEOUT);
+        if let Some((timeout, call)) = timeout.zip(other_call) {
+            timeout.meaning = format!("{}; rank {names} was in {call} instead", timeout.meaning);
+            timeout.causes.insert(0, OTHER_ORDER.to_owned());
         }
     }
 
@@ -1027,8 +1040,10 @@ impl Compose<'_> {
         if waits.is_empty() || !self.wait_is_of_all() {
             return Vec::new();
         }
-        let waiting: BTreeSet<u32> = waits.iter().flat_map(|wait| &wait.ranks).copied().collect();
-        let last = waiting.last().copied().max(self.last_listed());
+        let waiting = self.joined();
+        let started = self.started();
+        let last = waiting.last().max(started.keys().last()).copied();
+        let last = last.max(self.last_listed());
         let last = last.unwrap_or_default();
         let mut of_file = BTreeMap::<u32, BTreeSet<u32>>::new();
         let mut processes = 0;
@@ -1044,7 +1059,7 @@ impl Compose<'_> {
         let are_of_one =
             of_file.values().all(|ranks| ranks.len() == 1) && processes <= of_file.len();
         let has_lines = |rank: &u32| of_file.values().any(|ranks| ranks.contains(rank));
-        let others = (0..last.min(RANKS_MAX)).filter(|rank| !waiting.contains(rank));
+        let others = (0..=last.min(RANKS_MAX)).filter(|rank| !waiting.contains(rank));
         others
             .filter(|rank| !are_of_one || has_lines(rank))
             .collect()

@@ -40,6 +40,24 @@ pub(super) fn drop_heads(findings: &mut Vec<SignatureFinding>) {
     });
 }
 
+/// Advice in a text of several lines, each of which has the level of the error that it is about.
+static ADVICE: LazyLock<Regex> = LazyLock::new(|| {
+    crate::loggers::regex(
+        r"^(?:\d{1,2}\. [A-Z]|(?:Note|Hint|Tips?|Solutions?|[Rr]ecommended \w+): ?)",
+    )
+});
+
+/// Drops unknown lines that only advise, if the log has another finding.
+pub(super) fn drop_advice(findings: &mut Vec<SignatureFinding>) {
+    let is_advice = |one: &SignatureFinding| {
+        let text = super::headline(&one.sample);
+        one.signature == UNKNOWN_WARNING && ADVICE.is_match(text.as_bytes())
+    };
+    if !findings.iter().all(is_advice) {
+        findings.retain(|one| !is_advice(one));
+    }
+}
+
 /// The exception that a line of Ray wraps: `TypeError` in `RayTaskError(TypeError): `.
 fn quoted_exception(line: &str) -> Option<&str> {
     const WRAPS: [&str; 2] = ["RayTaskError(", "RemoteError("];
