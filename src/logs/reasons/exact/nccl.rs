@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "unknown result code",
+        cause: "the program does not know the result that NCCL returned: the NCCL that is loaded is of another release than the one that it was built with",
+        next: "`ldd` of the program's library and LD_LIBRARY_PATH: which libnccl.so.2 is loaded; NCCL_DEBUG=VERSION prints its release",
+    },
+    Reason {
+        words: "init_transport: comm_create error",
+        cause: "oneCCL's transport over MPI could not make a communicator: the processes are no ranks of one MPI job, or MPI failed",
+        next: "set CCL_ATL_TRANSPORT=ofi where ranks are not started by mpirun; otherwise start all of them with one mpirun of the MPI that oneCCL loads",
+    },
+    Reason {
         words: "ncclnetpluginshim",
         cause: "the error was raised in an external network plugin of NCCL or in the shim before it: ncclNetPluginShim is in the name of the function",
         next: "read the plugin's own lines with NCCL_DEBUG=INFO on all ranks, and compare its release with that of NCCL",

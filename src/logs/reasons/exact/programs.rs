@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "device already acquired",
+        cause: "another process holds the Gaudi accelerators that this one wants: an earlier job, or more processes than accelerators",
+        next: "`hl-smi` lists the processes; end those that are left, or choose others with HABANA_VISIBLE_DEVICES (HABANA_VISIBLE_MODULES)",
+    },
+    Reason {
+        words: "no cells initializes cuda|no cell initializes cuda|avoid running any instruction using `torch.cuda`",
+        cause: "a cell of the notebook used CUDA before the launcher forked its processes, and a forked process cannot use CUDA then",
+        next: "restart the kernel; call torch.cuda, and whatever does so at import, only within the function that is launched",
+    },
+    Reason {
         words: "ninja is required to load",
         cause: "the build tool ninja is not installed, or not in PATH, so the extension cannot be compiled when it is loaded",
         next: "`pip install ninja` in the same environment; `which ninja` as the job finds it",

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "resource_exhausted: out of memory while trying to allocate|resource_exhausted: out of memory allocating|resource_exhausted: failed to allocate request for",
+        cause: "the memory of the GPU or TPU that XLA uses is full: the model, its batch or what XLA compiled for it is too large, or another process holds memory",
+        next: "a smaller batch, more devices to shard over, or rematerialization; XLA_PYTHON_CLIENT_MEM_FRACTION and `nvidia-smi` show what XLA may take and what others hold",
+    },
+    Reason {
         words: "defaultcpuallocator",
         cause: "the memory of the node, or the limit of its container or job, is used up: the allocation is of the CPU's memory",
         next: "`free -g` and the memory limit of the container or job; fewer processes or data loaders per node, or a smaller model copy in memory",
