@@ -39,6 +39,10 @@ pub(crate) fn tell_of_beside(
         Some((reason, Kind::Other | Kind::Broad | Kind::Vague)) => {
             finding.causes.first().is_none_or(|one| one == reason.cause)
         }
+        // That no connection was made in time is what an address that cannot be found comes to.
+        Some((reason, Kind::System)) => {
+            waits(&finding.sample) && finding.causes.first().is_none_or(|one| one == reason.cause)
+        }
         Some(_) => false,
     };
     if !tells_little {
@@ -48,6 +52,7 @@ pub(crate) fn tell_of_beside(
         let (reason, kind) = of(line)?;
         let line_says_error = ERRORS.iter().any(|word| line.contains(word));
         let tells = matches!(kind, Kind::Exact | Kind::System | Kind::Rdma | Kind::Cuda);
+        let tells = tells && !waits(line);
         (tells && line_says_error && shares_a_name(&finding.sample, line)).then_some((line, reason))
     });
     let Some((line, reason)) = told else { return };
@@ -57,6 +62,11 @@ pub(crate) fn tell_of_beside(
     finding.causes.retain(|one| *one != cause);
     finding.causes.insert(0, cause);
     finding.next_step = Some(numbers::fill(reason.next, line.as_bytes()));
+}
+
+/// Whether a line says no more than that time ran out.
+fn waits(line: &str) -> bool {
+    line.to_ascii_lowercase().contains("timed out")
 }
 
 /// Whether two lines have a word with a digit in common, such as a port, an address or a host.
