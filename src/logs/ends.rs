@@ -38,7 +38,7 @@ static WAITS: LazyLock<Regex> = LazyLock::new(|| {
         r"|\b(?:re-?)?try(?:ing)? (?:again|in \d|to (?:re)?(?:connect|join|reach))|\bretrying\b|\bwill retry\b",
         r"|\b(?:re)?connecting to\b|\bno available shared memory broadcast block\b",
         r"|\bcannot be retrieved \(gai error",
-        r"|\binitializing (?:torch ?distributed|torch ?backend|distributed|(?:default |the )?process group)",
+        r"|\binitializing (?:torch ?distributed|torch ?backend|distributed|ddp\b|(?:default |the )?process group)",
     ))
 });
 /// Words of a wait that is over, that is none, or that a server has between two requests.

@@ -90,7 +90,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`lsmod | grep nvidia_peermem` on the node and `ulimit -l` in the container",
     },
     Reason {
-        words: "fi_getinfo() call failed|could not find a provider|find a protocol that worked|fi_getinfo*no data available",
+        words: "fi_getinfo() call failed|fi_getinfo error: ret -61|can't find suitable provider|could not find a provider|find a protocol that worked|fi_getinfo*no data available",
         cause: "libfabric has no provider that fits on this node: the device is not there or not in the container, FI_PROVIDER asks for another one, or this libfabric was built without it",
         next: "`fi_info -p efa` and `ls /dev/infiniband` in the container",
     },

@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "unable to find backend library for backend",
+        cause: "Triton has no library for the backend that the model's config.pbtxt names: the image was built without it, or the name is wrong",
+        next: "`ls /opt/tritonserver/backends` in the container; take the image of Triton that has this backend, such as the one with trtllm in its tag",
+    },
+    Reason {
+        words: "does not support running on mig|not support mig",
+        cause: "NCCL does not join slices of GPUs (MIG): the process was given a slice instead of a whole GPU",
+        next: "`nvidia-smi -L` shows MIG devices; give each rank a whole GPU, or train with one process without NCCL",
+    },
+    Reason {
         words: "transfer_fail|transfer_incomplete",
         cause: "a Mooncake transfer failed; lines of its transfer engine say why, here or on the other side",
         next: "read the lines of the transfer engine (`transfer_engine`, `rdma_`, `tcp_transport`) of both sides around this time",
