@@ -443,6 +443,9 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
             meaning: of_sockets(what, &calls.meaning, &proxy.meaning),
             causes: match calls.causes.get(1..) {
                 Some(causes @ [_, ..]) => causes.to_vec(),
+                _ if calls.meaning.contains(OF_NET_SOCKET) && what.contains("Connect") => {
+                    vec![OF_NET_CONNECT.to_owned()]
+                }
                 _ => vec![OF_CONNECT.to_owned()],
             },
             next_step: calls.next_step.clone(),
@@ -462,7 +465,7 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
 
 /// What the proxy could not do, in which sockets, and the facts of both findings.
 fn of_sockets(what: &str, calls: &str, proxy: &str) -> String {
-    let place = match calls.contains("net_socket.c") {
+    let place = match calls.contains(OF_NET_SOCKET) {
         true => "on a connection of NET/Socket, which carries data to another node",
         false => "in its sockets",
     };
@@ -487,6 +490,10 @@ const FACTS: &str = "the log names ";
 const FACTS_MAX: usize = 6;
 
 const OF_CONNECT: &str = "the proxy's own connection to a peer failed: the lines with `->` before it name the call, and the peer's log of the same moment its end";
+
+/// NCCL's source of the sockets that carry data.
+const OF_NET_SOCKET: &str = "net_socket.c";
+const OF_NET_CONNECT: &str = "an interface that NCCL takes for data has no way to the other node, or the peer ended: NCCL_SOCKET_IFNAME chooses those that all nodes share";
 
 /// A connection that its peer closed.
 const PEER_CLOSED: &str = "socket-peer-closed";

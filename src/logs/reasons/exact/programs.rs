@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "!!!! fatal error !!!!|physical location:*error has occurred",
+        cause: "a TPU chip, or its host, reported a fatal error: mostly hardware, or the link to another chip of the slice",
+        next: "the line names the chip; start the job again on another host, and report this one if the error comes again there",
+    },
+    Reason {
+        words: "killedworker",
+        cause: "the workers of Dask on which this task ran ended one after another: mostly out of memory, of the host or of a GPU",
+        next: "read the workers' own logs and their nanny's; smaller partitions, a smaller rmm pool, or `memory_limit` for the workers",
+    },
+    Reason {
         words: "device already acquired",
         cause: "another process holds the Gaudi accelerators that this one wants: an earlier job, or more processes than accelerators",
         next: "`hl-smi` lists the processes; end those that are left, or choose others with HABANA_VISIBLE_DEVICES (HABANA_VISIBLE_MODULES)",
