@@ -319,12 +319,18 @@ fn a_plugin_with_googles_name_runs_every_row_that_does_not_kill_it() {
 
 /// A plugin of `tests/plugins/bad`.
 fn bad(folder: &Path, name: &str) -> PathBuf {
+    bad_as(folder, name, "-DBAD")
+}
+
+/// The same, built with this definition.
+fn bad_as(folder: &Path, name: &str, definition: &str) -> PathBuf {
     let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/plugins/bad"))
         .join(format!("{name}.c"));
     let built = folder.join(format!("libnccl-net-{name}.so"));
     let flags = ["-shared", "-fPIC", "-O1", "-pthread", "-fvisibility=hidden"];
     let status = Command::new("cc")
         .args(flags)
+        .arg(definition)
         .arg(&source)
         .arg("-o")
         .arg(&built)
@@ -499,7 +505,6 @@ fn liberties_that_the_contract_allows_fail_no_row() {
     let folder = tempfile::tempdir().unwrap();
     for (name, rows) in [
         ("late", &["properties-sane", "payload-4095"][..]),
-        ("strings", &["properties-sane", "payload-4095"]),
         (
             "again",
             &[
@@ -721,6 +726,26 @@ fn rows_for_tcpx_only_are_one_line_for_another_plugin() {
     assert!(
         text.contains("# 9 passed, 0 failed, 0 crashed, 0 not supported"),
         "{text}"
+    );
+}
+
+#[test]
+fn a_string_that_nccl_cannot_read_fails_one_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |definition: &str, words: &str| {
+        let plugin = bad_as(folder.path(), "strings", definition);
+        let report = selftest(plugin.to_str().unwrap(), &[], "properties-sane");
+        let why = report.detail("properties-sane", "FAIL");
+        assert!(why.contains(words), "{why}");
+        selftest(plugin.to_str().unwrap(), &[], "payload-4095").detail("payload-4095", "PASS");
+    };
+    told(
+        "-DNAME",
+        "the name of device 0 is not terminated: after 6 bytes comes memory that",
+    );
+    told(
+        "-DPATH",
+        "the pciPath of device 0 is an address that cannot be read: NCCL reads it",
     );
 }
 

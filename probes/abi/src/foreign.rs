@@ -7,9 +7,36 @@ use std::ffi::c_char;
 /// Reads do not cross page boundaries, so that everything up to an unmapped page is read.
 const PAGE: usize = 4096;
 
+/// What was copied of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes, without the NUL.
+    pub length: usize,
+    /// Why there are not more.
+    pub end: StringEnd,
+}
+
+/// What follows the bytes that were copied of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StringEnd {
+    /// Its NUL.
+    Nul,
+    /// Memory that nobody may read: a program that reads the string crashes.
+    Unreadable,
+    /// More bytes than there is room for.
+    MoreThanRoom,
+}
+
 /// Copies a C string into `room`, without its NUL and cut to the room. Returns the number of
 /// bytes copied; `None` if the pointer is null or its first byte is unreadable.
 pub fn copy_string(string: *const c_char, room: &mut [u8]) -> Option<usize> {
+    let copied = copy_until_end(string, room)?;
+    (copied.length > 0 || copied.end != StringEnd::Unreadable).then_some(copied.length)
+}
+
+/// As `copy_string`, with what the string is bounded by; `None` if the pointer is null, or no
+/// pipe can be made.
+pub fn copy_until_end(string: *const c_char, room: &mut [u8]) -> Option<Copied> {
     if string.is_null() {
         return None;
     }
@@ -18,16 +45,17 @@ pub fn copy_string(string: *const c_char, room: &mut [u8]) -> Option<usize> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
         return None;
     }
-    let length = through(ends, string.addr(), room);
+    let copied = through(ends, string.addr(), room);
     for end in ends {
         // SAFETY: ours, and used no more.
         unsafe { libc::close(end) };
     }
-    length
+    Some(copied)
 }
 
-fn through([read, write]: [i32; 2], start: usize, room: &mut [u8]) -> Option<usize> {
+fn through([read, write]: [i32; 2], start: usize, room: &mut [u8]) -> Copied {
     let mut filled = 0;
+    let copied = |length, end| Copied { length, end };
     while filled < room.len() {
         let address = start.wrapping_add(filled);
         let wanted = (PAGE - address % PAGE).min(room.len() - filled);
@@ -35,26 +63,32 @@ fn through([read, write]: [i32; 2], start: usize, room: &mut [u8]) -> Option<usi
         let given = unsafe { libc::write(write, std::ptr::without_provenance(address), wanted) };
         let given = usize::try_from(given).ok().filter(|given| *given > 0);
         let Some(given) = given else {
-            return (filled > 0).then_some(filled);
+            return copied(filled, StringEnd::Unreadable);
         };
         let part = &mut room[filled..filled + given];
         // SAFETY: `part` is as long as what was written a moment ago.
         unsafe { libc::read(read, part.as_mut_ptr().cast(), given) };
         if let Some(end) = part.iter().position(|byte| *byte == 0) {
-            return Some(filled + end);
+            return copied(filled + end, StringEnd::Nul);
         }
         filled += given;
     }
-    Some(filled)
+    copied(filled, StringEnd::MoreThanRoom)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CStr;
 
     #[test]
     fn strings_are_copied_and_cut_and_bad_pointers_detected() {
         let mut room = [0; 8];
+        let ends = |text: &CStr, end| {
+            copy_until_end(text.as_ptr(), &mut [0; 4]).map(|one| one.end) == Some(end)
+        };
+        assert!(ends(c"eth", StringEnd::Nul));
+        assert!(ends(c"eth1", StringEnd::MoreThanRoom));
         assert_eq!(copy_string(c"eth1".as_ptr(), &mut room), Some(4));
         assert_eq!(&room[..4], b"eth1");
         assert_eq!(copy_string(c"a long name".as_ptr(), &mut room), Some(8));
@@ -91,6 +125,9 @@ mod tests {
         let mut room = [0; 64];
         assert_eq!(copy_string(unterminated, &mut room), Some(5));
         assert_eq!(&room[..5], b"xxxxx");
+        let copied = copy_until_end(unterminated, &mut room);
+        let (length, end) = (5, StringEnd::Unreadable);
+        assert_eq!(copied, Some(Copied { length, end }));
         // SAFETY: the first page, used no more.
         unsafe { libc::munmap(start, PAGE) };
     }

@@ -164,12 +164,16 @@ fn properties_sane(subject: &Subject<'_>) -> Checked {
 }
 
 fn name_sane(device: &Device) -> Result<(), Shortfall> {
-    if let Some(given) = &device.unnamed {
-        // `xmlFindTagKv` and `xmlSetAttr` of graph/xml.cc compare and copy it unchecked.
-        return Err(Shortfall::Broken(format!(
-            "the name of device {} is {given}: NCCL reads it as a string and crashes",
-            device.index
-        )));
+    let strings = [("name", &device.unnamed), ("pciPath", &device.unpathed)];
+    for (property, given) in strings {
+        if let Some(given) = given {
+            // `xmlFindTagKv` and `xmlSetAttr` of graph/xml.cc compare and copy the name unchecked, and
+            // `ncclTopoGetSubsystem` the path.
+            return Err(Shortfall::Broken(format!(
+                "the {property} of device {} is {given}: NCCL reads it as a string and crashes",
+                device.index
+            )));
+        }
     }
     let printable =
         !device.name.is_empty() && device.name.chars().all(|letter| letter.is_ascii_graphic());
@@ -371,6 +375,7 @@ mod tests {
             name: "device 0".into(),
             unnamed: Some("NULL".into()),
             pci_path: None,
+            unpathed: None,
             guid: 0,
             ptr_support: PTR_HOST,
             speed_mbps: 0,

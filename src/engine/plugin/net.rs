@@ -46,11 +46,14 @@ pub struct Device {
     pub index: usize,
     /// Interface name; `device N` if the plugin gives none.
     pub name: String,
-    /// What the plugin gives instead of a name: `NULL`.
+    /// What the plugin gives instead of a name that NCCL can read: `NULL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unnamed: Option<String>,
     /// sysfs path, if the plugin reports one.
     pub pci_path: Option<String>,
+    /// What the plugin gives instead of a path that NCCL can read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpathed: Option<String>,
     /// Unique id.
     pub guid: u64,
     /// `NCCL_PTR_*` bits.

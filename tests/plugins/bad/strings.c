@@ -1,12 +1,16 @@
-/* A path with an invalid pointer, and a name that runs into unmapped memory. */
+/* With -DNAME a name that runs into unmapped memory, with -DPATH a path with an invalid pointer. */
 #include "bad.h"
 #include <sys/mman.h>
 static char *page;
 static int dangling(int dev, struct properties *properties)
 {
     int code = strict_get_properties(dev, properties);
+#ifdef NAME
     properties->name = page + 4090;
+#endif
+#ifdef PATH
     properties->pci_path = (char *)16;
+#endif
     return code;
 }
 static void misbehave(void)

@@ -18,7 +18,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
-use tcpx_abi::foreign::copy_string;
+use tcpx_abi::foreign::{StringEnd, copy_until_end};
 use tcpx_abi::{
     HANDLE_MAX, NET_DEVICE_HOST, NET_DEVICE_UNPACK, NET_DEVICE_UNPACK_VERSION, ResultCode, newest,
     result,
@@ -68,11 +68,29 @@ impl<V: Version> Shim<V> {
 
 /// Copies a string of the plugin; `None` if it is null or unreadable.
 fn text(string: *const c_char) -> Option<String> {
+    read_text(string).0
+}
+
+/// A string of the plugin as far as it can be read, and why NCCL cannot read it.
+fn read_text(string: *const c_char) -> (Option<String>, Option<String>) {
     let mut room = [0; 1024];
-    let length = copy_string(string, &mut room)?;
-    Some(tcpx_words::units::printable(&String::from_utf8_lossy(
-        &room[..length],
-    )))
+    if string.is_null() {
+        return (None, Some("NULL".to_owned()));
+    }
+    // Without a pipe, nothing is known of the string.
+    let Some(copied) = copy_until_end(string, &mut room) else {
+        return (None, None);
+    };
+    let read = tcpx_words::units::printable(&String::from_utf8_lossy(&room[..copied.length]));
+    match (copied.end, copied.length) {
+        (StringEnd::Unreadable, 0) => (None, Some("an address that cannot be read".to_owned())),
+        (StringEnd::Unreadable, length) => {
+            let why =
+                format!("not terminated: after {length} bytes comes memory that cannot be read");
+            (Some(read), Some(why))
+        }
+        (StringEnd::Nul | StringEnd::MoreThanRoom, _) => (Some(read), None),
+    }
 }
 
 fn check(call: &'static str, answer: Option<ResultCode>) -> PluginResult<()> {
@@ -190,16 +208,15 @@ impl<V: Version> Net for Shim<V> {
         if given.net_device_type == NET_DEVICE_HOST && device < 64 {
             self.hosts.fetch_or(1 << device, Relaxed);
         }
-        let name = text(given.name);
-        let unnamed = match given.name.is_null() {
-            true => "NULL",
-            false => "an address that cannot be read",
-        };
+        let (name, unnamed) = read_text(given.name);
+        let (path, unpathed) = read_text(given.pci_path);
         Ok(Device {
             index: device,
-            unnamed: name.is_none().then(|| unnamed.to_owned()),
+            unnamed,
             name: name.unwrap_or_else(|| format!("device {device}")),
-            pci_path: text(given.pci_path).filter(|path| !path.is_empty()),
+            pci_path: path.filter(|path| !path.is_empty()),
+            // A device without a path is allowed.
+            unpathed: unpathed.filter(|_| !given.pci_path.is_null()),
             guid: given.guid,
             ptr_support: given.ptr_support,
             speed_mbps: given.speed,
