@@ -850,6 +850,27 @@ impl<'a> Spot<'a> {
         self.evidence.is_bad() && !one.closed && self.channel.in_flight() > 0 && is_long
     }
 
+    /// Whether it stood still when a recorded process ended, its own or that of its other end: that end
+    /// is not why.
+    pub(crate) fn stood_before(&self, ended: &EvidenceNode) -> bool {
+        if ended.gone.is_none() || !self.stands() {
+            return false;
+        }
+        // A channel inside a call may hang for less time than a stall.
+        if ended.subject == self.node.subject {
+            return true;
+        }
+        let quiet_since = self
+            .node
+            .sampled_ms
+            .map(|now| now - self.channel.now.quiet_ms as f64);
+        let quiet_ms = ended
+            .sampled_ms
+            .zip(quiet_since)
+            .map(|(end, since)| end - since);
+        quiet_ms.is_some_and(|ms| ms >= self.evidence.stands_after_ms() as f64)
+    }
+
     /// The call that the channel has been inside of for so long that no healthy call takes it. A look
     /// that finds a channel inside a call shows little: a loop is inside `test` most of the time.
     pub(crate) fn stuck_in(&self) -> Option<&'a str> {

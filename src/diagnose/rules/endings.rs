@@ -60,24 +60,25 @@ fn died(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
-/// A recorded program that a signal ended. Of a program whose channels all stood still by then, the
-/// stall is the finding, and a likely reason for the signal, unless the other end lost its
-/// connections by it. A program with nothing in flight may be asked to end.
+/// A recorded program that a signal ended. If everything in flight at it, or at the other ends of its
+/// channels, stood still by then, the stall is the finding, and a likely reason for the signal. A
+/// program with nothing in flight may be asked to end.
 fn recorded_died(evidence: &Evidence) -> Vec<Found> {
     let mut found = Vec::new();
     for node in &evidence.nodes {
         let Some(signal) = node.gone.as_ref().and_then(|gone| gone.signal) else {
             continue;
         };
-        let is_open = |spot: &Spot<'_>| !spot.channel.now.closed && spot.channel.in_flight() > 0;
-        let of_node = |spot: &Spot<'_>| spot.node.subject == node.subject;
-        let mut open = evidence.spots().filter(of_node).filter(is_open).peekable();
-        let is_stall = |spot: Spot<'_>| {
-            let other = spot.other_end();
-            spot.stands() && !other.is_some_and(|other| has_noticed(other, spot))
+        let is_busy = |spot: &Spot<'_>| !spot.channel.now.closed && spot.channel.in_flight() > 0;
+        let own = || {
+            let of_node = |spot: &Spot<'_>| spot.node.subject == node.subject;
+            evidence.spots().filter(of_node)
         };
-        let is_idle = open.peek().is_none();
-        if (is_idle && asks_to_end(signal)) || (!is_idle && open.all(is_stall)) {
+        let is_idle = !own().any(|spot| is_busy(&spot));
+        let ends = own().flat_map(|spot| [Some(spot), spot.other_end()]);
+        let mut busy = ends.flatten().filter(is_busy).peekable();
+        let is_stall = busy.peek().is_some() && busy.all(|spot| spot.stood_before(node));
+        if is_stall || (is_idle && asks_to_end(signal)) {
             continue;
         }
         let mut in_calls = node
@@ -181,9 +182,13 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     // A run that is given up ends its workers too, after its stall was declared.
     let given_up_ms = evidence.given_up_ms();
     let was_ended = was_interrupted || given_up_ms.is_some();
-    let by_code = evidence
-        .spots()
-        .filter(|spot| !was_ended && has_lost(*spot) && spot.channel.in_flight() > 0);
+    let is_later = |spot: &Spot<'_>| {
+        spot.other_end()
+            .is_some_and(|other| spot.stood_before(other.node))
+    };
+    let by_code = evidence.spots().filter(|spot| {
+        !was_ended && has_lost(*spot) && spot.channel.in_flight() > 0 && !is_later(spot)
+    });
     let found: Vec<Found> = match is_close_seen(evidence) {
         true => by_code.map(|spot| lost(evidence, spot)).collect(),
         // The code alone tells of no connection: any failure of the system has it.
@@ -208,8 +213,18 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
             && given_up_ms.is_none_or(|ms| line.first_ms <= ms)
     };
     let standing = evidence.standing().next().is_some();
+    // Once the programs are ended, what stood still is closed, too.
+    let of_end = |node: &EvidenceNode| {
+        let own = evidence
+            .spots()
+            .filter(|spot| spot.node.subject == node.subject);
+        let mut ends = own
+            .flat_map(|spot| [Some(spot), spot.other_end()])
+            .flatten();
+        ends.any(|spot| is_later(&spot))
+    };
     let lines = with_line(evidence, CLOSED)
-        .filter(|(_, line)| early(line) && line.severity != Severity::Benign);
+        .filter(|(node, line)| early(line) && line.severity != Severity::Benign && !of_end(node));
     let found = lines.map(|(node, line)| {
         let own = evidence
             .spots()
@@ -244,8 +259,11 @@ pub(super) fn has_lost(spot: Spot<'_>) -> bool {
 
 /// Whether an end lost its connection because the program of the other one had left: its plugin said
 /// so, or a call failed and the other end did nothing after the last change. A call that has failed for
-/// long before failed for another reason.
+/// long before failed for another reason, and what stood still before lost nothing by it.
 fn has_noticed(here: Spot<'_>, left: Spot<'_>) -> bool {
+    if here.stood_before(left.node) {
+        return false;
+    }
     let quiet_ms = here.channel.now.quiet_ms as f64;
     let ended_by_then = || match (here.node.sampled_ms, left.node.sampled_ms) {
         (Some(now), Some(end)) => end <= now - quiet_ms + SAME_MOMENT_MS,
@@ -526,6 +544,65 @@ pub(super) mod cases {
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.4)]);
         crash.nodes[0].inside = Some("closeRecv".into());
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.9)]);
+    }
+
+    /// Recordings of both ends of a transfer in which one end stopped posting 9 s before it was killed, and the
+    /// other was killed after it had seen that, or not.
+    fn stopped_posting_then_killed(silent: Side, has_seen: bool) -> Evidence {
+        let mut evidence = pair(
+            channel(Side::Send, [40, 28, 28], 9000),
+            channel(Side::Recv, [40, 28, 28], 9000),
+        );
+        for node in &mut evidence.nodes {
+            node.subject.pair = None;
+            node.gone = Some(Gone {
+                how: Some(how_ended(None, Some(libc::SIGKILL))),
+                signal: Some(libc::SIGKILL),
+            });
+            let channel = &mut node.channels[0];
+            let is_silent = channel.now.side == silent;
+            let addresses = ["10.0.1.25:4000", "10.0.0.226:5000"].map(str::to_owned);
+            let own = usize::from(channel.now.side == Side::Recv);
+            channel.now.local = Some(addresses[own].clone());
+            channel.now.peer = Some(addresses[1 - own].clone());
+            if is_silent {
+                channel.now.posted = 28;
+                channel.watched = None;
+            } else if has_seen {
+                (node.sampled_ms, channel.now.quiet_ms) = (Some(9300.0), 9300);
+                channel.now.last_error = Some(("test".into(), SYSTEM_ERROR));
+                node.lines = vec![line(
+                    "ctrl-socket-closed",
+                    "Connection closed by remote peer",
+                )];
+            }
+        }
+        evidence
+    }
+
+    #[test]
+    fn a_stall_that_stood_before_both_programs_were_killed_is_the_cause() {
+        for (silent, name) in [
+            (Side::Recv, "receiver-silent"),
+            (Side::Send, "sender-silent"),
+        ] {
+            for has_seen in [false, true] {
+                let found = crate::diagnose(&stopped_posting_then_killed(silent, has_seen));
+                assert_eq!(found[0].condition, name, "{has_seen}: {found:#?}");
+                let ends = ["process-killed", "peer-exited-first", "premature-close"];
+                assert!(
+                    found.iter().all(|one| !ends.contains(&&*one.condition)),
+                    "{found:#?}"
+                );
+            }
+        }
+        // What still moved until then was ended by the signal.
+        let mut moved = stopped_posting_then_killed(Side::Recv, true);
+        moved
+            .nodes
+            .iter_mut()
+            .for_each(|node| node.channels[0].now.quiet_ms = 300);
+        assert_eq!(crate::diagnose(&moved)[0].condition, "process-killed");
     }
 
     /// Recordings of a program that ended with requests in flight, and of its peer.

@@ -179,12 +179,18 @@ fn listed(words: &[&str]) -> String {
 }
 
 /// Channels that stand still although no call on them failed or hangs, and both ends had a CPU. A
-/// connection that is lost while the run is given up has not failed before.
+/// connection that is lost while the run is given up, or when its other end is ended, has not failed before.
 fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
     let is_given_up = evidence.given_up_ms().is_some();
     let is_idle = move |spot: &Spot<'_>| {
         let has_failed = spot.channel.now.last_error.is_some();
-        let is_sound = !has_failed || (is_given_up && has_lost(*spot));
+        let is_lost_later = || {
+            is_given_up
+                || spot
+                    .other_end()
+                    .is_some_and(|other| spot.stood_before(other.node))
+        };
+        let is_sound = !has_failed || (has_lost(*spot) && is_lost_later());
         spot.stuck_in().is_none() && is_sound && had_cpu(*spot)
     };
     evidence.standing().filter(is_idle)
