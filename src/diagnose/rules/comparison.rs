@@ -50,10 +50,19 @@ const CHANNEL_DEVIATIONS: f64 = 8.0;
 const CHANNELS_MIN_S: f64 = 1.0;
 /// Fewest channels over one interface that are compared.
 const CHANNELS_MIN: usize = 4;
-/// Retransmits that are reported, and their share of all segments. On a loaded machine without a
-/// fault up to 0.3 % were seen.
+/// Fewest retransmits that are reported.
 const RETRANSMITS_MIN: u64 = 30;
-const RETRANSMITTED_MIN: f64 = 0.007;
+/// Share of segments that a loaded machine loses without a fault: up to 0.3 % were seen.
+const LOST_USUALLY: f64 = 0.003;
+/// More is a fault, whatever the other paths lose.
+const LOST_MOST: f64 = 0.005;
+/// A path loses more than the others if it loses this many times as much.
+const LOST_TIMES: f64 = 3.0;
+/// By chance, a count is further below its mean than so many of its standard deviations in one of a
+/// thousand runs.
+const LOST_DEVIATIONS: f64 = 3.0;
+/// Fewest segments of a path that others are compared with.
+const SEGMENTS_MIN: u64 = 1000;
 /// Most paths that are named.
 const PATHS_MAX: usize = 8;
 
@@ -238,7 +247,7 @@ fn slow_one(
                 node.name()
             ));
         }
-        if let Some(path) = this.paths[end].filter(|path| is_lossy(path)) {
+        if let Some(path) = this.paths[end].filter(|path| is_lossy(node, path)) {
             agree.push(resent(node, path));
         }
     }
@@ -333,10 +342,22 @@ fn outlier(node: &EvidenceNode, channel: &EvidenceChannel) -> Option<f64> {
     (slower >= CHANNEL_TIMES && is_far).then_some(slower)
 }
 
-/// Whether segments were lost on a path.
-fn is_lossy(path: &PathUse) -> bool {
-    let lost = path.lost();
-    lost >= RETRANSMITS_MIN && lost as f64 >= RETRANSMITTED_MIN * path.segments as f64
+/// Whether segments were lost on a path of a node: by more than chance, and more than on its other paths,
+/// or than any path loses without a fault.
+fn is_lossy(node: &EvidenceNode, path: &PathUse) -> bool {
+    let share = |lost: f64, path: &PathUse| lost / path.segments.max(1) as f64;
+    let is_other = |other: &&PathUse| !std::ptr::eq(*other, path) && other.segments >= SEGMENTS_MIN;
+    let others: Vec<f64> = paths(node)
+        .filter(is_other)
+        .map(|other| share(other.lost() as f64, other))
+        .collect();
+    let limit = median(&others).map_or(LOST_MOST, |usual| {
+        (LOST_TIMES * usual).clamp(LOST_USUALLY, LOST_MOST)
+    });
+    let lost = path.lost() as f64;
+    // Losses are independent events: their number varies by its square root.
+    let at_least = lost - LOST_DEVIATIONS * lost.sqrt();
+    path.lost() >= RETRANSMITS_MIN && share(at_least, path) > limit
 }
 
 fn resent(node: &EvidenceNode, path: &PathUse) -> String {
@@ -355,7 +376,9 @@ fn retransmitted(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let found = evidence.nodes.iter().flat_map(|node| {
-        let lossy = paths(node).filter(|path| is_lossy(path)).take(PATHS_MAX);
+        let lossy = paths(node)
+            .filter(|path| is_lossy(node, path))
+            .take(PATHS_MAX);
         lossy.map(|path| {
             let fact = resent(node, path);
             Found::at(Condition::SegmentsRetransmitted, node, 0.8, fact)
@@ -579,6 +602,39 @@ mod tests {
         assert!(run(79_691.8, 96_469.0, 17_458));
         assert!(!run(79_691.8, 60_000.0, 17_458));
         assert!(!run(60_000.0, 96_469.0, 17_458));
+    }
+
+    #[test]
+    fn loss_is_told_by_comparison_with_the_other_rails_and_by_the_number_of_segments() {
+        // Lost of 12500 segments on eth2 and on each other rail, and as many of so many times as many.
+        let is_named = |lost: u64, elsewhere: u64, times: u64| {
+            let rail = |nic, lost| (nic, [4980.7, 15_204.4], 2252, lost);
+            let mut evidence = cases::run(&[
+                rail("eth1", elsewhere),
+                rail("eth2", lost),
+                rail("eth3", elsewhere),
+                rail("eth4", elsewhere),
+            ]);
+            let network = evidence.nodes[0].network.as_mut();
+            if let Some(tcpx_node::Fact::Known(paths)) = network.map(|network| &mut network.paths) {
+                for path in paths {
+                    path.segments *= times;
+                    path.retransmits *= times;
+                }
+            }
+            !diagnose(&evidence).is_empty()
+        };
+        // 1 % of packets, of which 0.67 % of segments were counted, beside clean rails.
+        assert!(is_named(84, 0, 1));
+        // What a loaded machine loses, also where it is counted for long.
+        assert!(!is_named(37, 2, 1));
+        assert!(!is_named(37, 2, 100));
+        // The same share is sure where more was sent.
+        assert!(!is_named(45, 2, 1));
+        assert!(is_named(45, 2, 20));
+        // The machine loses as much on every rail, until that is too much for any.
+        assert!(!is_named(60, 45, 1));
+        assert!(is_named(125, 110, 1));
     }
 
     #[test]

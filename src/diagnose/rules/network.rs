@@ -135,26 +135,17 @@ fn is_lossy(socket: &TcpSocket) -> bool {
     count >= RETRANSMITS && share >= RETRANSMITTED_SHARE
 }
 
-/// Loss that slows a transfer so much that it was given up. A segment may just have arrived when a
-/// frame is taken, so the frame's totals count, also of a stall before the last movement.
+/// Loss that slows a transfer so much that it was given up, or stood still for a while. A segment may just have arrived
+/// when a frame is taken, so the frame's totals count, also of a stall before the last movement.
 fn retransmits(evidence: &Evidence) -> Vec<Found> {
     let gave_up = evidence.outcome == Some(Outcome::Stalled);
-    if !gave_up && evidence.standing().next().is_none() {
-        return Vec::new();
-    }
+    let (condition, confidence) = if gave_up || evidence.standing().next().is_some() {
+        (Condition::NetworkLoss, 0.85)
+    } else {
+        (Condition::SegmentsRetransmitted, 0.9)
+    };
     let found = evidence.nodes.iter().filter_map(|node| {
-        let frames = node.frame.as_deref().into_iter();
-        let lossy = |frame: &'_ Frame| {
-            let sockets = frame.sockets.known()?.iter();
-            sockets
-                .filter(|one| one.state == "ESTAB" && is_lossy(one))
-                .max_by_key(|one| one.retransmits)
-                .cloned()
-        };
-        // The newest frame that shows it.
-        let socket = frames
-            .chain(node.earlier_frames.iter().rev())
-            .find_map(lossy)?;
+        let socket = lost_at_a_stall(node, condition == Condition::SegmentsRetransmitted)?;
         let of = socket
             .flow
             .and_then(|flow| flow.data_segments)
@@ -167,9 +158,35 @@ fn retransmits(evidence: &Evidence) -> Vec<Found> {
             socket.local,
             socket.peer
         );
-        Some(Found::at(Condition::NetworkLoss, node, 0.85, fact))
+        Some(Found::at(condition, node, confidence, fact))
     });
     found.collect()
+}
+
+/// Of the newest freeze-frame that shows loss, the socket that shows it most; of a stall that `is_over` also one
+/// that was sending its oldest segment again then.
+fn lost_at_a_stall(node: &EvidenceNode, is_over: bool) -> Option<TcpSocket> {
+    let repeats = |one: &TcpSocket| {
+        let flow = one.flow.as_ref();
+        one.local.ip() != one.peer.ip() && flow.is_some_and(|flow| flow.timeouts > 0)
+    };
+    let lossy = |frame: &'_ Frame| {
+        let sockets = frame.sockets.known()?.iter();
+        sockets
+            .filter(|one| one.state == "ESTAB" && (is_lossy(one) || (is_over && repeats(one))))
+            .max_by_key(|one| one.retransmits)
+            .cloned()
+    };
+    let frames = node.frame.as_deref().into_iter();
+    frames
+        .chain(node.earlier_frames.iter().rev())
+        .find_map(lossy)
+}
+
+/// The node whose segments were lost when a stall stood that is over now.
+pub(super) fn lost_meanwhile(evidence: &Evidence) -> Option<&EvidenceNode> {
+    let mut nodes = evidence.nodes.iter();
+    nodes.find(|node| lost_at_a_stall(node, true).is_some())
 }
 
 /// Bytes that have arrived in a node's kernel and that its plugin does not read. A fact
@@ -401,6 +418,7 @@ fn waits_for_rail(spot: &Spot<'_>) -> bool {
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
+    use crate::evidence::EvidenceStall;
     use crate::tests::Case;
     use crate::tests::builders::*;
     use tcpx_run_model::phase::Phase;
@@ -442,6 +460,34 @@ pub(super) mod cases {
         let taken = frame(vec![lossy], "up");
         evidence.nodes[0].earlier_frames = taken.into_iter().map(|frame| *frame).collect();
         evidence
+    }
+
+    #[test]
+    fn loss_is_told_before_the_stall_that_it_caused_and_that_is_over() {
+        let names = |timeouts, is_here| {
+            let mut evidence = passed();
+            evidence.stall = Some(EvidenceStall {
+                at_ms: 4000.0,
+                recovered: true,
+                starved: None,
+            });
+            let there = if is_here {
+                "10.0.1.25:50000"
+            } else {
+                "10.0.0.226:50000"
+            };
+            let repeats = socket("10.0.1.25:40000", there, [0, 400_000], timeouts);
+            let taken = frame(vec![repeats], "up");
+            evidence.nodes[0].earlier_frames = taken.into_iter().map(|frame| *frame).collect();
+            let found = crate::diagnose(&evidence).into_iter();
+            found.map(|one| one.condition).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(4, false),
+            ["segments-retransmitted", "stalled-and-recovered"]
+        );
+        assert_eq!(names(0, false), ["stalled-and-recovered"]);
+        assert_eq!(names(4, true), ["stalled-and-recovered"]);
     }
 
     #[test]

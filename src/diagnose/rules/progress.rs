@@ -549,12 +549,22 @@ fn recovered(evidence: &Evidence) -> Vec<Found> {
             evidence.stall_after_ms
         );
         let found = Found::of_transfer(Condition::StalledAndRecovered, 1.0, at);
-        match &stall.starved {
-            Some(starved) => without_cpu(found, starved),
-            None => found,
+        match (&stall.starved, super::network::lost_meanwhile(evidence)) {
+            (Some(starved), _) => without_cpu(found, starved),
+            (None, Some(node)) => by_loss(found, node),
+            (None, None) => found,
         }
     });
     found.into_iter().collect()
+}
+
+/// A stall that lost segments explain is told beside the loss.
+fn by_loss(found: Found, node: &EvidenceNode) -> Found {
+    Found {
+        severity: Some(Severity::Info),
+        next_step: Some(Condition::SegmentsRetransmitted.entry().fix.to_owned()),
+        ..found.and(format!("{} sent segments again meanwhile", node.name()))
+    }
 }
 
 /// A stall that the machine's load explains is no fault of the transfer.
