@@ -900,11 +900,20 @@ impl<'a> Spot<'a> {
     }
 
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed, so
-    /// rarely drove the channel that its counters prove nothing about its program or its plugin.
+    /// rarely drove the channel that its counters prove nothing about its program or its plugin. What
+    /// a process is to post, it may have to compute first: its calls do not show that a quota held back
+    /// nothing of that.
     pub(crate) fn lacks_cpu(&self) -> bool {
         let watched = self.channel.watched.as_ref();
         let lacked = lacked_cpu(&self.channel.now) || watched.is_some_and(Watched::lacked_cpu);
-        lacked && !self.is_driven() && !self.leaves_it_alone()
+        let is_free = self.is_driven() || self.leaves_it_alone();
+        lacked && (!is_free || (self.channel.in_flight() == 0 && self.is_throttled()))
+    }
+
+    /// Whether a CPU quota is why its process waited for a CPU.
+    fn is_throttled(&self) -> bool {
+        let now = &self.channel.now;
+        lacked_cpu(now) && now.throttled_ms >= now.no_cpu_ms / 2
     }
 
     /// Whether its process came back to it, or to other channels, again and again while nothing changed.
@@ -922,17 +931,24 @@ impl<'a> Spot<'a> {
     /// Whether its process waited for a CPU for nearly all the time in which nothing changed, and
     /// made its calls all the same: that it stands still has another cause.
     pub(crate) fn is_driven_without_cpu(&self) -> bool {
-        lacked_cpu(&self.channel.now) && self.is_driven()
+        lacked_cpu(&self.channel.now) && self.is_driven() && !self.lacks_cpu()
     }
 
     /// Of the time in which nothing changed, how long its process waited for a CPU, in words.
     pub(crate) fn no_cpu_words(&self) -> String {
         let now = &self.channel.now;
-        format!(
+        let waited = format!(
             "of these {:.1} s, a thread of this process waited for a CPU for {:.1} s",
             now.quiet_ms as f64 / 1e3,
             now.no_cpu_ms as f64 / 1e3
-        )
+        );
+        match self.is_throttled() {
+            true => format!(
+                "{waited}: a CPU quota held it back for {:.1} s",
+                now.throttled_ms as f64 / 1e3
+            ),
+            false => waited,
+        }
     }
 
     /// The channel at the other end of its connection: by their addresses, which may be in the

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::Root;
+use super::cpu_quota::throttled;
 use super::threads::THREADS_MAX;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,6 +32,10 @@ pub struct CpuWait {
     longest: Sums,
     /// Waits of the threads that were asked for, by id.
     single: BTreeMap<u32, Sums>,
+    /// What the CPU quotas of its cgroups held back between any two looks.
+    throttled: Sums,
+    /// The same so far, at the last look.
+    throttled_so_far: Option<Duration>,
 }
 
 /// What a single thread did since a moment.
@@ -93,6 +98,16 @@ impl CpuWait {
                 times.insert(tid, read);
             }
         }
+        let throttled = throttled(root, pid);
+        let before = self
+            .throttled_so_far
+            .replace(throttled)
+            .unwrap_or(throttled);
+        let held_back = ThreadTimes {
+            waited: throttled.saturating_sub(before),
+            turns: 0,
+        };
+        self.throttled.add(now, held_back);
         self.add(times, now, |tid| {
             let stat = root.text(&format!("{folder}/{tid}/stat"));
             stat.known().is_some_and(|stat| is_runnable(stat))
@@ -145,6 +160,11 @@ impl CpuWait {
     /// Between two looks it waited at a constant rate.
     pub fn since(&self, moment: Instant) -> Duration {
         self.longest.since(moment).waited
+    }
+
+    /// How long CPU quotas held it back from this moment to the last look, as `since`.
+    pub fn throttled_since(&self, moment: Instant) -> Duration {
+        self.throttled.since(moment).waited
     }
 
     /// What a single thread did; `None` if it was not asked for, has ended, or was asked for

@@ -11,6 +11,7 @@ mod addresses;
 mod ask;
 mod cloud;
 mod cpu;
+mod cpu_quota;
 mod cpu_wait;
 pub mod doctor;
 mod elf;

@@ -634,6 +634,7 @@ pub(super) mod cases {
             cycle_of_partly_full_windows,
         ),
         (Condition::WaitsForCpu, receiver_without_a_cpu),
+        (Condition::WaitsForCpu, receiver_under_a_quota),
         (Condition::WaitsForCpu, sender_without_a_cpu),
         (Condition::ReceiverSilent, receiver_with_half_a_cpu),
         (Condition::NothingArrives, stuck_on_a_busy_machine),
@@ -683,6 +684,32 @@ pub(super) mod cases {
 
     fn receiver_without_a_cpu() -> Evidence {
         receiver_that_ran(300)
+    }
+
+    /// Under a quota of 3 %, its process makes calls on another channel in each period.
+    fn receiver_under_a_quota() -> Evidence {
+        let mut evidence = receiver_that_ran(270);
+        let channel = &mut evidence.nodes[1].channels[0];
+        channel.now.throttled_ms = channel.now.no_cpu_ms - 100;
+        channel.watched = Some(Watched {
+            ms: 3000.0,
+            process_turns: 30,
+            no_cpu_ms: 2910,
+            ..Watched::default()
+        });
+        evidence
+    }
+
+    #[test]
+    fn calls_show_what_a_program_does_that_no_quota_holds_back() {
+        let mut evidence = receiver_under_a_quota();
+        let told = crate::diagnose(&evidence)[0].because.join("; ");
+        assert!(
+            told.contains("a CPU quota held it back for 8.6 s"),
+            "{told}"
+        );
+        evidence.nodes[1].channels[0].now.throttled_ms = 1000;
+        assert_eq!(crate::diagnose(&evidence)[0].condition, "receiver-silent");
     }
 
     fn receiver_with_half_a_cpu() -> Evidence {

@@ -42,6 +42,9 @@ pub struct ChannelNow {
     /// the channel, where it is known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub no_cpu_ms: u64,
+    /// Milliseconds of `no_cpu_ms` in which a CPU quota of its cgroup held its process back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled_ms: u64,
     /// Kernel id of the thread that drives it, as far as the recorder knows, if `no_cpu_ms` is its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,

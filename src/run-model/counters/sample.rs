@@ -189,6 +189,7 @@ fn channel(sample: &ChannelSample, index: usize, now_ns: u64) -> ChannelNow {
         rc_errors: sample.rc_errors(),
         quiet_ms: milliseconds(now_ns.saturating_sub(sample.last_change_ns)),
         no_cpu_ms: 0,
+        throttled_ms: 0,
         thread: sample.thread,
         turns: 0,
         head_age_ms: sample.head_age_ns(now_ns).map(milliseconds),
