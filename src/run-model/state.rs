@@ -19,7 +19,7 @@ use crate::ids::{
 };
 use crate::record::{Clock, RunRecord};
 use crate::scenario::Scenario;
-pub use lines::{KeptLine, LineSource, may_tell_why};
+pub use lines::{KeptLine, LastWords, LineSource};
 pub use mesh::PairProgress;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -28,7 +28,7 @@ use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::phase::{Phase, how_ended};
 use tcpx_run_model::scenario::PluginChoice;
-use tcpx_run_model::state::may_tell_why;
+use tcpx_run_model::state::LastWords;
 use tcpx_words::error::Outcome;
 
 /// Why a task has no answer.
@@ -172,7 +172,7 @@ impl TaskNode {
             phase: Phase::Starting,
             inside: None,
             last_warning: None,
-            last_on_stderr: None,
+            last_on_stderr: LastWords::default(),
             answer: None,
             failure: None,
             pick,
@@ -440,8 +440,8 @@ struct Answer<T, P> {
     /// The plugin call that has not returned, if known.
     inside: Option<String>,
     last_warning: Option<String>,
-    /// The last line on stderr that is neither blank nor a stack frame: why a runtime ended it.
-    last_on_stderr: Option<String>,
+    /// What was said last on stderr: why a runtime ended it.
+    last_on_stderr: LastWords,
     answer: Option<T>,
     failure: Option<TaskError>,
     pick: P,
@@ -479,15 +479,13 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             WorkerEvent::Output {
                 stream: "stderr",
                 text,
-            } if may_tell_why(&text) => {
-                self.last_on_stderr = Some(text.trim().to_owned());
-            }
+            } => self.last_on_stderr.hear(&text),
             WorkerEvent::Log(_) | WorkerEvent::Output { .. } => {}
             WorkerEvent::Exited { code, signal } => {
                 let how = how_ended(code, signal);
                 let warned = self.last_warning.take();
                 let warned = warned.map(|line| format!("; its last WARN: {line}"));
-                let printed = self.last_on_stderr.take();
+                let printed = self.last_on_stderr.text().map(str::trim);
                 let printed = printed.map(|line| format!("; its last line on stderr: {line}"));
                 let message = format!(
                     "the plugin {how} while {}{}{}{}",
@@ -587,12 +585,16 @@ mod tests {
             phase: Phase::Initialising,
             inside: Some("init".into()),
             last_warning: None,
-            last_on_stderr: None,
+            last_on_stderr: LastWords::default(),
             answer: None::<()>,
             failure: None,
             pick: |_| None,
         };
         for (stream, text) in [
+            (
+                "stderr",
+                "terminate called after throwing an instance of 'int'",
+            ),
             ("stderr", "  what():  no device"),
             ("stderr", "    @     0x7f6ffb96f17f  plugin_init"),
             ("stdout", "hello"),
@@ -605,7 +607,8 @@ mod tests {
         let Some(Err(error)) = died else {
             panic!("no error")
         };
-        let told = "inside init; its last line on stderr: what():  no device";
+        let told = "inside init; its last line on stderr: terminate called after throwing an instance of 'int' what():  \
+                    no device";
         assert!(error.message.ends_with(told), "{}", error.message);
     }
 
@@ -617,7 +620,7 @@ mod tests {
             phase: Phase::Checking,
             inside: Some("accept".into()),
             last_warning: None,
-            last_on_stderr: None,
+            last_on_stderr: LastWords::default(),
             answer: None::<()>,
             failure: None,
             pick: |_| None,

@@ -60,10 +60,10 @@ impl KeptLine {
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeptLines {
     kept: Vec<KeptLine>,
-    /// The newest line of stderr that is neither blank nor a stack frame, also of a kind too many.
-    last_on_stderr: Option<String>,
+    /// What was said last on stderr, also by a line of a kind too many.
+    last_on_stderr: LastWords,
     /// The same of any other stream.
-    last_on_stdout: Option<String>,
+    last_on_stdout: LastWords,
 }
 
 impl KeptLines {
@@ -73,9 +73,7 @@ impl KeptLines {
 
     /// Two pipes tell no order between their lines, and what ends a process is said on stderr.
     pub(super) fn last_printed(&self) -> Option<&str> {
-        self.last_on_stderr
-            .as_deref()
-            .or(self.last_on_stdout.as_deref())
+        self.last_on_stderr.text().or(self.last_on_stdout.text())
     }
 
     pub(super) fn logged(&mut self, at_ms: f64, line: &LogLine, phase: Option<Phase>) {
@@ -90,12 +88,9 @@ impl KeptLines {
     }
 
     pub(super) fn printed(&mut self, at_ms: f64, stream: &str, text: &str, phase: Option<Phase>) {
-        if may_tell_why(text) {
-            let last = match stream {
-                "stderr" => &mut self.last_on_stderr,
-                _ => &mut self.last_on_stdout,
-            };
-            *last = Some(text.chars().take(TEXT_CHARS_MAX).collect());
+        match stream {
+            "stderr" => self.last_on_stderr.hear(text),
+            _ => self.last_on_stdout.hear(text),
         }
         self.take(at_ms, LineSource::Output(stream.to_owned()), text, phase);
     }
@@ -145,9 +140,53 @@ fn is_same(one: &LineSource, other: &LineSource) -> bool {
     }
 }
 
-/// Whether a line that a process printed may be why it ended: it is neither blank nor a stack frame.
-pub fn may_tell_why(text: &str) -> bool {
-    !text.trim().is_empty() && !is_stack_frame(text)
+/// What a process said last, which may be why it ended: the last line that is neither blank nor of a stack, or
+/// all lines of a runtime's report of an exception or a panic that nobody caught.
+#[derive(Debug, Clone, Default)]
+pub struct LastWords {
+    text: Option<String>,
+    /// The report goes on until a line that is not of it.
+    is_report: bool,
+}
+
+impl LastWords {
+    /// What was said, at most 1000 characters.
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
+    /// Takes the next line that the process printed.
+    pub fn hear(&mut self, line: &str) {
+        if !may_tell_why(line) {
+            // A text may have paragraphs.
+            self.is_report &= line.trim().is_empty();
+            return;
+        }
+        let bounded = |text: &str| text.chars().take(TEXT_CHARS_MAX).collect();
+        self.text = match self.text.take().filter(|_| self.is_report) {
+            Some(report) => Some(bounded(&format!("{report} {}", line.trim()))),
+            None => Some(bounded(line)),
+        };
+        self.is_report |= begins_report(line);
+    }
+}
+
+/// Whether a line begins the report of the C++ runtimes, or of Rust, of what nobody caught. Its text follows.
+fn begins_report(line: &str) -> bool {
+    line.starts_with("terminate called ")
+        || line.starts_with("libc++abi: terminating ")
+        || (line.starts_with("thread '") && line.contains(" panicked at "))
+}
+
+/// Whether a line that a process printed may be why it ended: it is neither blank nor a stack frame, nor what
+/// a runtime says of every end.
+fn may_tell_why(text: &str) -> bool {
+    let of_every_end = [
+        "note: run with `RUST_BACKTRACE",
+        "thread caused non-unwinding panic",
+    ];
+    let is_usual = of_every_end.iter().any(|usual| text.starts_with(usual));
+    !text.trim().is_empty() && !is_usual && !is_stack_frame(text)
 }
 
 /// Whether a line is one frame of a stack, or the heading of its frames, as abseil, glog, glibc,
@@ -173,7 +212,8 @@ fn is_stack_frame(text: &str) -> bool {
         .strip_suffix(']')
         .and_then(|rest| rest.rsplit_once(" ["))
         .is_some_and(|(_, address)| is_address(address));
-    let is_heading = text.starts_with("***") && text.to_ascii_lowercase().contains("stack trace");
+    let is_heading = text == "stack backtrace:"
+        || (text.starts_with("***") && text.to_ascii_lowercase().contains("stack trace"));
     is_marked || is_bracketed || is_heading
 }
 
@@ -206,6 +246,39 @@ mod tests {
             lines.printed(1.0, "stderr", text, None);
             assert_eq!(lines.last_printed(), Some(text));
         }
+    }
+
+    #[test]
+    fn what_nobody_caught_is_told_whole() {
+        let said = |lines: &[&str]| {
+            let mut last = LastWords::default();
+            lines.iter().for_each(|line| last.hear(line));
+            last.text().map(str::to_owned)
+        };
+        let thrown = "terminate called after throwing an instance of 'std::runtime_error'";
+        assert_eq!(
+            said(&["hello", thrown, "  what():  no NIC", "", "named eth9"]).as_deref(),
+            Some(format!("{thrown} what():  no NIC named eth9").as_str())
+        );
+        let panicked = "thread 'main' (7) panicked at src/init.rs:7:5:";
+        let note = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace";
+        let all = [
+            panicked,
+            "no device",
+            note,
+            "thread caused non-unwinding panic. aborting.",
+        ];
+        assert_eq!(said(&all), Some(format!("{panicked} no device")));
+        // A panic that was caught.
+        assert_eq!(
+            said(&[&all[..3], &["cannot bind"]].concat()).as_deref(),
+            Some("cannot bind")
+        );
+        let long = "x".repeat(5000);
+        assert_eq!(
+            said(&[thrown, &long]).map(|text| text.len()),
+            Some(TEXT_CHARS_MAX)
+        );
     }
 
     #[test]
