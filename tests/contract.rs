@@ -730,6 +730,17 @@ fn rows_for_tcpx_only_are_one_line_for_another_plugin() {
 }
 
 #[test]
+fn an_exception_that_leaves_a_plugin_is_told_with_its_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = bad(folder.path(), "throws");
+    let report = selftest(plugin.to_str().unwrap(), &[], "table-v7");
+    let why = report.detail("table-v7", "CRASHED");
+    let told = "inside devices; its last line on stderr: terminate called after throwing an instance of \
+                'std::runtime_error' what():  no NIC named eth9";
+    assert!(why.ends_with(told), "{why}");
+}
+
+#[test]
 fn a_string_that_nccl_cannot_read_fails_one_row() {
     let folder = tempfile::tempdir().unwrap();
     let told = |definition: &str, words: &str| {

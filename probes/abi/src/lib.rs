@@ -12,6 +12,7 @@
 pub mod device_handle;
 pub mod foreign;
 pub mod logger;
+pub mod uncaught;
 pub mod unpack;
 mod versions;
 

@@ -11,6 +11,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use tcpx_abi::device_handle::DeviceHandle;
 use tcpx_abi::foreign::copy_string;
+use tcpx_abi::uncaught::ends_here;
 use tcpx_abi::{NET_DEVICE_UNPACK, ResultCode};
 use tcpx_recorder::format::{Call, EventKind, OperationKind, POSTS, Role};
 use tcpx_recorder::{
@@ -103,7 +104,7 @@ impl Book {
     pub(crate) fn setup(&self, call: Call, inner: impl FnOnce() -> ResultCode) -> ResultCode {
         self.settle();
         let token = self.recorder.enter_setup(call);
-        let code = inner();
+        let code = ends_here(inner);
         self.recorder.leave_setup(token, code, true);
         code
     }
@@ -169,7 +170,7 @@ impl Book {
             Some(found) => Ok(found.slot.enter(call)),
             None => Err(self.recorder.enter_setup(call)),
         };
-        let code = inner();
+        let code = ends_here(inner);
         match (token, found) {
             (Ok(token), Some(found)) => {
                 found.slot.leave(token);
@@ -235,14 +236,14 @@ impl Book {
         let (code, comm) = if call == Call::Connect {
             // SAFETY: as promised to this function; the caller of `connect` has filled the handle.
             let token = self.recorder.enter_connect(unsafe { address(handle, 0) });
-            let code = inner();
+            let code = ends_here(inner);
             // SAFETY: as promised to this function.
             let comm = unsafe { delivered(code, comm) };
             self.recorder.leave_connect(token, code, comm.is_some());
             (code, comm)
         } else {
             let token = self.recorder.enter_setup(call);
-            let code = inner();
+            let code = ends_here(inner);
             // SAFETY: as promised to this function.
             let comm = unsafe { delivered(code, comm) };
             self.recorder.leave_setup(token, code, comm.is_some());
@@ -456,7 +457,7 @@ impl Book {
     ) -> ResultCode {
         let Some(found) = self.requests.find(request.addr(), &self.recorder) else {
             self.recorder.unknown_request();
-            return inner();
+            return ends_here(inner);
         };
         found.slot.tested();
         let code = self.inside(&found, Call::Test, inner);

@@ -142,6 +142,8 @@ macro_rules! tap_version {
             use std::sync::Arc;
             use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
             use tcpx_abi::{$v as abi, LoggerArg, ResultCode, result::INTERNAL_ERROR};
+            #[allow(unused_imports, reason = "not every version has calls that are not recorded")]
+            use tcpx_abi::uncaught::ends_here;
             use tcpx_recorder::Recorder;
             use tcpx_recorder::format::Call;
             use $crate::book::{Book, Post, RawDevice, Tap};
@@ -507,7 +509,7 @@ macro_rules! tap_version {
                 unsafe extern "C" fn $merge<const I: usize>(dev: *mut c_int, props: *mut abi::VDeviceProps) -> ResultCode {
                     let Some((make, _)) = inner::<I, _>(|net| net.$merge) else { return INTERNAL_ERROR };
                     // SAFETY: the caller's arguments, as they came.
-                    unsafe { make(dev, props) }
+                    ends_here(|| unsafe { make(dev, props) })
                 }
             )?
 
@@ -515,7 +517,7 @@ macro_rules! tap_version {
                 unsafe extern "C" fn $finalize<const I: usize>(context: *mut c_void) -> ResultCode {
                     let Some((finalize, _)) = inner::<I, _>(|net| net.$finalize) else { return INTERNAL_ERROR };
                     // SAFETY: the caller's arguments, as they came.
-                    unsafe { finalize(context) }
+                    ends_here(|| unsafe { finalize(context) })
                 }
             )?
 
@@ -526,7 +528,7 @@ macro_rules! tap_version {
                 ) -> ResultCode {
                     let Some((set, _)) = inner::<I, _>(|net| net.$attributes) else { return INTERNAL_ERROR };
                     // SAFETY: the caller's arguments, as they came.
-                    unsafe { set(context, attributes) }
+                    ends_here(|| unsafe { set(context, attributes) })
                 }
             )?
         }
