@@ -193,10 +193,16 @@ impl Story {
     /// The sentence of a story without results.
     pub(crate) fn no_results(&self, language: Language) -> &'static str {
         if self.state == StoryState::Adopted && self.nodes.is_empty() {
-            return language.pick(
-                "No results: these are logs of other programs.",
-                "没有结果：这些是其他程序的日志。",
-            );
+            return match self.processes.is_empty() {
+                true => language.pick(
+                    "No results: these are logs of other programs.",
+                    "没有结果：这些是其他程序的日志。",
+                ),
+                false => language.pick(
+                    "No results: these are recordings of other programs.",
+                    "没有结果：这些是其他程序的记录。",
+                ),
+            };
         }
         language.pick("No worker reported its results.", "没有 worker 报告结果。")
     }

@@ -1,10 +1,12 @@
 //! Snapshots of every format of a stalled run's report.
 
 use super::fixture::{Names, gather, stalled, write};
-use crate::story::{Story, StoryState};
+use crate::story::{Story, StoryProcess, StoryState};
 use crate::{Language, csv, html, json, junit, markdown, prometheus, redacted, short};
 use proptest::prelude::*;
 use tcpx_node::redact::Redactor;
+use tcpx_run_model::finding::Subject;
+use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::record::RunFiles;
 
 pub(crate) fn stalled_story() -> Story {
@@ -82,6 +84,32 @@ fn adopted_recordings_and_an_unrecorded_plugin_are_so_in_chinese() {
             assert!(text.contains(part) && !text.contains(english), "{text}");
         }
     }
+}
+
+#[test]
+fn adopted_recordings_are_not_called_logs() {
+    let mut story = Story {
+        state: StoryState::Adopted,
+        ..Story::default()
+    };
+    let told = |story: &Story| markdown(story, false, Language::English);
+    assert!(told(&story).contains("these are logs of other programs"));
+    story.processes.push(StoryProcess {
+        worker: Subject {
+            node: NodeId(0),
+            pair: None,
+            pid: Some(4242),
+            name: "pid 4242".into(),
+        },
+        role: String::new(),
+        plugin: "TCPXSoft_v7".into(),
+        ended: "was running".into(),
+    });
+    let text = told(&story);
+    assert!(
+        text.contains("these are recordings of other programs"),
+        "{text}"
+    );
 }
 
 /// The story of a run with a log of another program beside it.
