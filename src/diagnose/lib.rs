@@ -31,4 +31,4 @@ pub use open::{
     OpenError, evidence_from_files, evidence_from_recorders, findings_from_files, newest_run,
 };
 pub use rank::diagnose;
-pub use watcher::Watcher;
+pub use watcher::{Watcher, lacks_rates};

@@ -246,7 +246,9 @@ fn node_at(timeline: &Timeline, worker: &WorkerState, at_ns: u64) -> EvidenceNod
             ..now.clone()
         },
         watched: sample.and_then(|sample| {
-            let earlier = series?.at(sample.at_ns.saturating_sub(RATE_NS))?;
+            // Watched for less time, as far back as its samples go.
+            let earlier = series?.at(sample.at_ns.saturating_sub(RATE_NS));
+            let earlier = earlier.or_else(|| series?.iter().next())?;
             let ms = sample.at_ns.saturating_sub(earlier.at_ns) as f64 / 1e6;
             let before = earlier.channels.get(place)?;
             // Only of a stretch in which none of its requests changed state.

@@ -112,7 +112,7 @@ impl Watcher {
 }
 
 /// Whether a program was seen too briefly for a rate. One look does not tell whether its requests are tested.
-fn lacks_rates(worker: &WorkerState, now_ms: f64) -> bool {
+pub fn lacks_rates(worker: &WorkerState, now_ms: f64) -> bool {
     let is_new = |first: &CallSample| now_ms - first.at_ms < RATES_WITHIN_MS;
     worker.watched_ms().is_some_and(|ms| ms < WATCHED_MIN_MS)
         && worker.looks.front().is_some_and(is_new)

@@ -28,6 +28,7 @@ use state::ViewState;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tcpx_diagnose::lacks_rates;
 use terminal::{Screen, Signals, TerminalInput};
 use update::{Effect, update};
 use watch::{Clock, Model, Source, SourceError};
@@ -111,18 +112,20 @@ pub fn once(
     }
     let until = Instant::now() + ONCE_MAX;
     while seen.model.clock == Clock::Wall && Instant::now() < until {
-        // A rate needs two samples, and the first one from another node may take a while.
+        // A rate needs two samples, and those from another node may take a while.
         let had_any = !seen.model.state().workers.is_empty();
         std::thread::sleep(ONCE);
         seen.poll()?;
-        if had_any {
+        let state = seen.model.state();
+        let mut running = state.workers.values().filter(|one| !one.is_gone());
+        if had_any && !running.any(|one| lacks_rates(one, state.now_ms)) {
             break;
         }
     }
     Ok(seen.drawn(Rect::new(0, 0, width, height)))
 }
 
-/// Time between the polls before a single frame.
+/// Time between two polls before a single frame.
 const ONCE: Duration = Duration::from_millis(250);
 /// Longest wait before a single frame is drawn, even if there is no sample.
 const ONCE_MAX: Duration = Duration::from_secs(3);

@@ -1123,3 +1123,47 @@ fn the_time_of_a_poll_is_not_that_of_a_channel_which_waits() {
     let text = shot::text(&frame);
     assert!(text.contains("MOVING  1 of 1 channels"), "{text}");
 }
+
+/// A channel that nobody tests, of which the first samples from another node arrive together.
+struct BunchedSamples(u32);
+
+impl Source for BunchedSamples {
+    fn begin(&self) -> Beginning {
+        Beginning::default()
+    }
+
+    fn poll(&mut self) -> Result<Vec<Event>, crate::watch::SourceError> {
+        let who = Who::Worker(WorkerId::of_pair(NodeId(1), PairId(0)));
+        let sample = |ms: u64| {
+            let channel = ChannelNow {
+                side: Side::Recv,
+                posted: 16,
+                quiet_ms: 60_000 + ms,
+                ..ChannelNow::default()
+            };
+            Event::new(ms as f64, who, EventKind::Sample(vec![channel]))
+        };
+        self.0 += 1;
+        Ok(match self.0 {
+            1 => vec![sample(0)],
+            2 => vec![sample(30), sample(60)],
+            poll => vec![sample(60 + u64::from(poll) * 250)],
+        })
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Wall
+    }
+}
+
+#[test]
+fn a_single_frame_tells_whose_turn_it_is_once_rates_are_known() {
+    let look = crate::ViewOptions {
+        theme: PLAIN,
+        frame: std::time::Duration::ZERO,
+        stay: false,
+    };
+    let frame = crate::once(&mut BunchedSamples(0), look, 120, 24).expect("a frame");
+    let text = shot::text(&frame);
+    assert!(text.contains("not tested: its program's turn"), "{text}");
+}
