@@ -209,13 +209,32 @@ fn settings(evidence: &Evidence) -> Vec<Found> {
         return found;
     }
     if found.is_empty() && evidence.standing().next().is_some() {
-        found.extend(
-            evidence
-                .pairs()
-                .flat_map(|(one, other)| differences(one, other)),
-        );
+        let ends = evidence.pairs().chain(connected(evidence));
+        found.extend(ends.flat_map(|(one, other)| differences(one, other)));
     }
     found
+}
+
+/// Both ends of each transfer between two processes that no run started.
+fn connected(evidence: &Evidence) -> Vec<(&EvidenceNode, &EvidenceNode)> {
+    let mut ends: Vec<(&EvidenceNode, &EvidenceNode)> = Vec::new();
+    for spot in evidence
+        .spots()
+        .filter(|spot| spot.node.subject.pair.is_none())
+    {
+        let Some(other) = spot.other_end() else {
+            continue;
+        };
+        let is_new = !ends.iter().any(|known| {
+            [known, &(known.1, known.0)].iter().any(|(one, two)| {
+                one.subject == spot.node.subject && two.subject == other.node.subject
+            })
+        });
+        if is_new && spot.node.subject != other.node.subject {
+            ends.push((spot.node, other.node));
+        }
+    }
+    ends
 }
 
 /// Differing settings that are reported of one pair.
@@ -352,6 +371,33 @@ pub(super) mod cases {
         (Condition::ConnectCalledOnce, connect_called_once),
         (Condition::WrongGpuCurrent, wrong_gpu),
     ];
+
+    #[test]
+    fn settings_of_two_connected_programs_are_compared() {
+        let mut evidence = stuck();
+        for (end, node) in evidence.nodes.iter_mut().enumerate() {
+            (node.subject.pair, node.subject.pid) = (None, Some(4242));
+            // As both plugins printed it.
+            let value = ["1", "0"][end].to_owned();
+            node.settings.insert("receiver sync".into(), value);
+            let addresses = ["10.0.1.25:4000", "10.0.0.226:5000"].map(str::to_owned);
+            let now = &mut node.channels[0].now;
+            (now.local, now.peer) = (
+                Some(addresses[end].clone()),
+                Some(addresses[1 - end].clone()),
+            );
+        }
+        let first = crate::diagnose(&evidence).remove(0);
+        assert_eq!(first.condition, "recv-sync-differs");
+        assert_eq!(
+            first.because,
+            ["receiver sync is `1` on local and `0` on peer"]
+        );
+        // Of programs that have nothing to do with each other, it means nothing.
+        evidence.nodes[0].channels[0].now.peer = Some("10.0.0.7:5000".into());
+        evidence.nodes[1].channels[0].now.peer = None;
+        assert_eq!(settings(&evidence), []);
+    }
 
     /// A recording of a program that ended after its first connect.
     fn connect_called_once() -> Evidence {
