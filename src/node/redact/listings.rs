@@ -142,11 +142,12 @@ fn cells(line: &str, has_bars: bool) -> Vec<Range<usize>> {
         true => letter == '|',
         false => letter.is_whitespace(),
     };
-    let begin = line.as_ptr().addr();
-    let parts = line.split(ends).filter(|part| has_bars || !part.is_empty());
-    let place = |part: &str| {
-        let start = part.as_ptr().addr() - begin;
-        start..start + part.len()
+    let marks = || {
+        line.match_indices(ends)
+            .map(|(at, mark)| at..at + mark.len())
     };
-    parts.map(place).collect()
+    let starts = std::iter::once(0).chain(marks().map(|mark| mark.end));
+    let places = starts.zip(marks().map(|mark| mark.start).chain([line.len()]));
+    let cells = places.map(|(start, end)| start..end);
+    cells.filter(|cell| has_bars || !cell.is_empty()).collect()
 }
