@@ -907,13 +907,15 @@ impl<'a> Spot<'a> {
         let watched = self.channel.watched.as_ref();
         let lacked = lacked_cpu(&self.channel.now) || watched.is_some_and(Watched::lacked_cpu);
         let is_free = self.is_driven() || self.leaves_it_alone();
-        lacked && (!is_free || (self.channel.in_flight() == 0 && self.is_throttled()))
+        (lacked && !is_free) || (self.channel.in_flight() == 0 && self.is_throttled())
     }
 
-    /// Whether a CPU quota is why its process waited for a CPU.
+    /// Whether a CPU quota held its process back for most of the time in which nothing changed, and left it less than
+    /// the time of a stall.
     fn is_throttled(&self) -> bool {
-        let now = &self.channel.now;
-        lacked_cpu(now) && now.throttled_ms >= now.no_cpu_ms / 2
+        let (quiet_ms, held_back) = (self.channel.now.quiet_ms, self.channel.now.throttled_ms);
+        let ran_ms = quiet_ms.saturating_sub(held_back);
+        held_back / 3 >= quiet_ms / 5 && held_back > 0 && ran_ms < self.evidence.stands_after_ms()
     }
 
     /// Whether its process came back to it, or to other channels, again and again while nothing changed.
@@ -937,17 +939,16 @@ impl<'a> Spot<'a> {
     /// Of the time in which nothing changed, how long its process waited for a CPU, in words.
     pub(crate) fn no_cpu_words(&self) -> String {
         let now = &self.channel.now;
-        let waited = format!(
-            "of these {:.1} s, a thread of this process waited for a CPU for {:.1} s",
-            now.quiet_ms as f64 / 1e3,
-            now.no_cpu_ms as f64 / 1e3
-        );
+        let quiet_s = now.quiet_ms as f64 / 1e3;
         match self.is_throttled() {
             true => format!(
-                "{waited}: a CPU quota held it back for {:.1} s",
+                "of these {quiet_s:.1} s, a CPU quota held this process back for about {:.1} s",
                 now.throttled_ms as f64 / 1e3
             ),
-            false => waited,
+            false => format!(
+                "of these {quiet_s:.1} s, a thread of this process waited for a CPU for {:.1} s",
+                now.no_cpu_ms as f64 / 1e3
+            ),
         }
     }
 

@@ -68,6 +68,9 @@ struct Times {
     slices: u64,
 }
 
+/// Shortest time over which a share is computed: a few periods of a quota, which are 0.1 s long.
+const SHARE_MIN: Duration = Duration::from_millis(300);
+
 /// A thread that runs for less at a time gives its CPU back by itself: the kernel takes one away
 /// after 0.7 ms at the earliest.
 const GIVEN_BACK_MAX: Duration = Duration::from_micros(200);
@@ -162,9 +165,17 @@ impl CpuWait {
         self.longest.since(moment).waited
     }
 
-    /// How long CPU quotas held it back from this moment to the last look, as `since`.
-    pub fn throttled_since(&self, moment: Instant) -> Duration {
-        self.throttled.since(moment).waited
+    /// The share of the time from this moment to the last look in which CPU quotas held it back, 0 to 1; `None` if
+    /// it was looked at too shortly. A quota counts only as far as the thread that waited longest, or this one, waited.
+    pub fn throttled_share(&self, tid: Option<u32>, moment: Instant) -> Option<f64> {
+        let sums = &self.throttled.0;
+        let from = sums.first()?.0.max(moment);
+        let span = sums.last()?.0.saturating_duration_since(from);
+        let own = tid.and_then(|tid| self.of_thread_since(tid, from));
+        let waited = own.map_or_else(|| self.since(from), |own| own.waited);
+        let held_back = self.throttled.since(from).waited.min(waited);
+        let share = held_back.as_secs_f64() / span.as_secs_f64();
+        (span >= SHARE_MIN).then(|| share.min(1.0))
     }
 
     /// What a single thread did; `None` if it was not asked for, has ended, or was asked for
@@ -297,6 +308,38 @@ mod tests {
         let turns = |tid, ms| meter.of_thread_since(tid, at(ms)).map(|one| one.turns);
         assert_eq!((turns(7, 0), turns(8, 0)), (Some(20), Some(0)));
         assert_eq!(turns(7, 550), Some(8));
+    }
+
+    #[test]
+    fn a_quota_counts_as_far_as_the_thread_waited() {
+        let (mut meter, start) = (CpuWait::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        meter.single = [7, 8].map(|tid| (tid, Sums::default())).into();
+        // 7 waits for 90 ms of 100, and 8 sleeps; other threads use up the quota.
+        for look in 0..=5_u64 {
+            let waited = ThreadTimes {
+                waited: Duration::from_millis(if look == 0 { 0 } else { 95 }),
+                turns: 0,
+            };
+            meter.throttled.add(at(100 * look), waited);
+            meter.add(
+                times(&[(7, 4 * look, 90 * look), (8, 0, 0)]),
+                at(100 * look),
+                |_| false,
+            );
+            let is_known = meter.throttled_share(Some(7), start).is_some();
+            assert_eq!(is_known, look >= 3);
+        }
+        let share = |tid, ms| {
+            meter
+                .throttled_share(tid, at(ms))
+                .map(|share| (share * 100.0).round())
+        };
+        assert_eq!(
+            (share(Some(7), 0), share(Some(8), 0)),
+            (Some(90.0), Some(0.0))
+        );
+        assert_eq!((share(None, 150), share(Some(7), 300)), (Some(90.0), None));
     }
 
     #[test]

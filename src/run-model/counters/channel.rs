@@ -42,7 +42,8 @@ pub struct ChannelNow {
     /// the channel, where it is known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub no_cpu_ms: u64,
-    /// Milliseconds of `no_cpu_ms` in which a CPU quota of its cgroup held its process back.
+    /// Of `quiet_ms`, milliseconds in which a CPU quota of its cgroup held it back, by the share of the time for which it
+    /// was looked at.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub throttled_ms: u64,
     /// Kernel id of the thread that drives it, as far as the recorder knows, if `no_cpu_ms` is its own.

@@ -53,9 +53,10 @@ impl CpuWatch {
             };
             channel.turns = own.map_or(0, |own| own.turns);
             let waited = own.map_or_else(|| self.meter.since(since), |own| own.waited);
-            let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            channel.no_cpu_ms = ms(waited).min(channel.quiet_ms);
-            channel.throttled_ms = ms(self.meter.throttled_since(since)).min(channel.no_cpu_ms);
+            let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            channel.no_cpu_ms = waited.min(channel.quiet_ms);
+            let throttled = self.meter.throttled_share(channel.thread, since);
+            channel.throttled_ms = (channel.quiet_ms as f64 * throttled.unwrap_or_default()) as u64;
         }
     }
 }

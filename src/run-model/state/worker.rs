@@ -464,6 +464,9 @@ fn with_known_waits(before: &[ChannelNow], after: &[ChannelNow]) -> Vec<ChannelN
         // What is known of its own thread says more than what was of all.
         let is_of_another = after.thread.is_some() && before.thread != after.thread;
         if stands_on(before, after) && !is_of_another {
+            after.throttled_ms = after
+                .throttled_ms
+                .max(before.throttled_ms.min(after.quiet_ms));
             let known_ms = before.no_cpu_ms.min(after.quiet_ms);
             if known_ms > after.no_cpu_ms {
                 (after.no_cpu_ms, after.thread) = (known_ms, before.thread);
