@@ -135,7 +135,7 @@ impl Book {
             return self.unknown(call, inner);
         };
         let entered_ns = self.recorder.now_ns();
-        let code = self.inside(&found, call, inner);
+        let code = self.inside(&found, call, || ends_here(inner));
         if code == 0 {
             let now_ns = self.recorder.now_ns();
             self.event(
@@ -170,7 +170,7 @@ impl Book {
             Some(found) => Ok(found.slot.enter(call)),
             None => Err(self.recorder.enter_setup(call)),
         };
-        let code = ends_here(inner);
+        let code = inner();
         match (token, found) {
             (Ok(token), Some(found)) => {
                 found.slot.leave(token);
@@ -345,7 +345,7 @@ impl Book {
             return self.unknown(call, inner);
         };
         found.forget();
-        let code = self.inside(&found, call, inner);
+        let code = self.inside(&found, call, || ends_here(inner));
         self.recorder.close(found.meaning.key(), call);
         code
     }
@@ -457,7 +457,7 @@ impl Book {
     ) -> ResultCode {
         let Some(found) = self.requests.find(request.addr(), &self.recorder) else {
             self.recorder.unknown_request();
-            return ends_here(inner);
+            return inner();
         };
         found.slot.tested();
         let code = self.inside(&found, Call::Test, inner);
