@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::connection::never_connected;
+use super::progress::is_polled;
 use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, Spot};
@@ -53,6 +54,11 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
             found.extend(full_send_queue(evidence, node, socket));
         }
     }
+    found.extend(
+        evidence
+            .standing()
+            .filter_map(|spot| leaves_unread(evidence, spot)),
+    );
     // The channel of a finding is that of its first fact.
     found.sort_by_key(|one| one.channel.is_none());
     found
@@ -116,6 +122,42 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
         None => found,
     })
 }
+
+/// A receiver that is tested, to which everything was sent: its kernel has messages and, on another connection, headers
+/// after those that its plugin has read. If a header was lost, only messages are unread.
+fn leaves_unread(evidence: &Evidence, spot: Spot<'_>) -> Option<Found> {
+    let waits = !spot.channel.sends() && spot.channel.in_flight() > 0 && is_polled(evidence, spot);
+    let is_sent = |socket: &TcpSocket| {
+        let far = far_end(evidence, spot.node, socket);
+        far.is_some_and(|(_, far)| far.send_queue == 0)
+    };
+    let is_of_channel = |socket: &TcpSocket| {
+        let channel = channel_of(evidence, spot.node, socket);
+        channel.is_some_and(|one| one.channel.now.index == spot.channel.now.index)
+    };
+    let mut unread = unread_sockets(spot.node);
+    unread.retain(|socket| is_of_channel(socket) && is_sent(socket));
+    let (most, least) = (unread.first()?, unread.last()?);
+    let has_headers = most.recv_queue / HEADERS_SHARE >= least.recv_queue;
+    if !waits || !has_headers {
+        return None;
+    }
+    let fact = |socket: &TcpSocket| {
+        let (bytes, local) = (socket.recv_queue, socket.local);
+        format!("{}: {bytes} bytes are unread on {local}", spot.node.name())
+    };
+    let found = Found::at(Condition::ZeroWindowAtPeer, spot.node, 0.7, fact(most))
+        .if_tested(spot)
+        .and(fact(least))
+        .and("nothing is queued at the sender");
+    Some(Found {
+        channel: Some(spot.channel.now.index),
+        ..found.and(spot.counters())
+    })
+}
+
+/// Headers are at most this part of the bytes of their messages.
+const HEADERS_SHARE: u32 = 64;
 
 /// A connection that retransmitted this many segments, and this share of all, crosses a path that
 /// loses packets: reordering and a late answer cause fewer.
@@ -192,17 +234,24 @@ pub(super) fn lost_meanwhile(evidence: &Evidence) -> Option<&EvidenceNode> {
 /// Bytes that have arrived in a node's kernel and that its plugin does not read. A fact
 /// and not a cause: bytes also wait there when their header was lost.
 pub(super) fn unread(node: &EvidenceNode) -> Option<String> {
-    let waiting: Vec<&TcpSocket> = sockets_of(node)
-        .filter(|socket| socket.recv_queue > 0)
-        .collect();
-    let first = waiting.first()?;
+    let waiting = unread_sockets(node);
+    let most = waiting.first()?;
     Some(format!(
         "{}: {} bytes on {} have arrived and are unread ({} such connections)",
         node.name(),
-        first.recv_queue,
-        first.local,
+        most.recv_queue,
+        most.local,
         waiting.len()
     ))
+}
+
+/// The connections of a node with unread bytes, most bytes first.
+fn unread_sockets(node: &EvidenceNode) -> Vec<&TcpSocket> {
+    let mut unread: Vec<&TcpSocket> = sockets_of(node)
+        .filter(|socket| socket.recv_queue > 0)
+        .collect();
+    unread.sort_by_key(|socket| std::cmp::Reverse(socket.recv_queue));
+    unread
 }
 
 /// The standing channel that a socket probably belongs to: by the addresses of its comm,
@@ -537,6 +586,39 @@ pub(super) mod cases {
             "peer: 7000 bytes are unread on 10.0.0.226:50000"
         );
         assert_eq!(found.node, Some(evidence.nodes[2].subject.clone()));
+    }
+
+    #[test]
+    fn a_receiver_that_leaves_headers_and_messages_unread_is_told_though_nothing_is_queued() {
+        let found = |unread: [u32; 2]| {
+            let mut evidence = stuck();
+            let ends = [
+                ("10.0.1.25:40000", "10.0.0.226:50000"),
+                ("10.0.1.25:40001", "10.0.0.226:50001"),
+            ];
+            let sent = ends.map(|(here, there)| socket(here, there, [0, 0], 0));
+            evidence.nodes[0].frame = frame(sent.to_vec(), "up");
+            let mut arrived = Vec::new();
+            for ((here, there), bytes) in ends.into_iter().zip(unread) {
+                arrived.push(socket(there, here, [bytes, 0], 0));
+            }
+            evidence.nodes[1].frame = frame(arrived, "up");
+            crate::diagnose(&evidence).remove(0)
+        };
+        let first = found([176, 2_431_561]);
+        assert_eq!(first.condition, "zero-window-at-peer");
+        assert_eq!(
+            first.because[..3],
+            [
+                "peer: 2431561 bytes are unread on 10.0.0.226:50001",
+                "peer: 176 bytes are unread on 10.0.0.226:50000",
+                "nothing is queued at the sender",
+            ]
+        );
+        // Headers were lost.
+        for unread in [[0, 131_072], [131_072, 65_536]] {
+            assert_eq!(found(unread).condition, "nothing-arrives");
+        }
     }
 
     fn link_down() -> Evidence {

@@ -388,7 +388,7 @@ fn least_polls(evidence: &Evidence) -> f64 {
 }
 
 /// Whether the channel is tested often enough; true if its test rate is unknown.
-fn is_polled(evidence: &Evidence, spot: Spot<'_>) -> bool {
+pub(super) fn is_polled(evidence: &Evidence, spot: Spot<'_>) -> bool {
     spot.channel
         .polls_per_s()
         .is_none_or(|rate| rate >= least_polls(evidence))
