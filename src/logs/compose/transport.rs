@@ -15,6 +15,11 @@ const OFI_OFF: &str = "ofi-init-failed";
 /// Words in the names of signatures on lines of NCCL and of programs that use it.
 const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 
+/// Google's plugin for RDMA, whose NICs are all of Ethernet.
+const GIB: &str = "gIB";
+/// Names of signatures on a variable that limits the networks, which is their literal.
+const SETS: &str = "sets-";
+
 /// What moves data between GPUs of a node.
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 
@@ -104,7 +109,8 @@ impl Compose<'_> {
             _ => "no line says which network NCCL chose; the log has lines of",
         };
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
-        let over = match kinds.contains("ib") && self.is_over_ethernet() {
+        let is_gib = named.keys().all(|name| name.eq_ignore_ascii_case(GIB));
+        let over = match kinds.contains("ib") && (is_gib || self.is_over_ethernet()) {
             true => " over RoCE",
             false => "",
         };
@@ -188,14 +194,31 @@ impl Compose<'_> {
         } else {
             ""
         };
+        let set = self.network_variables();
         match of.as_slice() {
             [] if is_of_one_node => format!("no line names a network{nodes}"),
+            [] if !set.is_empty() => format!(
+                "no line names a network; the log sets {}; that limits the networks and does not tell which one is used",
+                set.join(", ")
+            ),
             [] => "no line names a network; NCCL logs it at INFO only".to_owned(),
             of => {
                 let of = of.join(", ");
                 format!("no line names a network; the log has lines of {of}{nodes}")
             }
         }
+    }
+
+    /// The variables on networks that the log shows to be set.
+    fn network_variables(&self) -> Vec<&str> {
+        let signatures = self.catalogue.signatures.iter().enumerate();
+        let of = signatures.filter(|(_, one)| one.name.starts_with(SETS));
+        let variables = of.filter_map(|(number, one)| {
+            let variable = one.literal.trim_end_matches('=');
+            let is_its = |(seen, _): &(u32, u32)| *seen as usize == number;
+            (self.tally.seen.keys().any(is_its) || self.is_set(variable)).then_some(variable)
+        });
+        variables.collect()
     }
 
     /// Whether the data of the log's communicators stays within a node, over peer access or shared memory.
