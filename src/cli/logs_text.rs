@@ -267,7 +267,8 @@ fn ends(report: &LogReport, text: &mut String) {
         return;
     }
     // Where nothing failed, only silence makes a last message worth a line.
-    let matters = |end: &LogEnd| !report.findings.is_empty() || end.silent_seconds.is_some();
+    let has_failed = report.findings.iter().any(|one| one.severity.is_finding());
+    let matters = |end: &LogEnd| has_failed || end.silent_seconds.is_some();
     let ends = report.ends.iter();
     let ends: Vec<&LogEnd> = ends.filter(|end| !is_told(end) && matters(end)).collect();
     for end in ends.iter().take(ENDS) {

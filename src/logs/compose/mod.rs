@@ -14,6 +14,7 @@ mod ranking;
 mod stated;
 mod steps;
 mod transport;
+mod went_on;
 
 use self::ranking::{
     drop_advice, drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
@@ -69,6 +70,7 @@ pub(super) fn compose(
     report.gaps = super::gaps::gaps(tally, |speaker| compose.name(speaker));
     report.comms = compose.comms();
     report.builds = compose.builds();
+    compose.tell_of_what_went_on(&mut report);
     for (kind, count) in &tally.too_many {
         let problem =
             format!("too many {kind}: {count} were counted under a common name or left out");

@@ -405,7 +405,7 @@ impl Compose<'_> {
 
     /// The networks of each process by its strongest lines. Weak lines count only if no
     /// process has stronger ones.
-    fn networks(&self) -> Vec<(u32, &[u8], Proof)> {
+    pub(super) fn networks(&self) -> Vec<(u32, &[u8], Proof)> {
         let mut of = BTreeMap::<u32, Vec<(&[u8], Proof)>>::new();
         for (speaker, names) in &self.tally.transports {
             let names = names
