@@ -114,7 +114,14 @@ pub(crate) fn explain_traceback(finding: &mut SignatureFinding, traceback: &Trac
     } else if let Some(place) = place.filter(|place| !is_told && !tells(*place)) {
         let is_of = |class: &str| finding.sample.contains(class);
         let mut reasons = of_place(place).iter();
-        if let Some(reason) = reasons.find(|one| one.words.split('|').any(is_of)) {
+        // A number or a text is no part of a configuration.
+        let is_plain = place == Place::Configuration
+            && PLAIN_VALUES
+                .iter()
+                .any(|value| finding.sample.contains(value));
+        if let Some(reason) = reasons.find(|one| one.words.split('|').any(is_of))
+            && !is_plain
+        {
             finding.causes = vec![reason.cause.to_owned()];
             finding.next_step = Some(reason.next.to_owned());
         }
@@ -126,6 +133,16 @@ pub(crate) fn explain_traceback(finding: &mut SignatureFinding, traceback: &Trac
     }
 }
 
+/// Values whose attributes no configuration has, as exceptions name them.
+const PLAIN_VALUES: [&str; 7] = [
+    "'int' object",
+    "'float' object",
+    "'str' object",
+    "'bool' object",
+    "'list' object",
+    "'tuple' object",
+    "'Tensor' object",
+];
 /// Fewest words of a message that tells what is wrong.
 const WORDS_MIN: usize = 4;
 

@@ -25,6 +25,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "run with torch.autograd.set_detect_anomaly(True), which names the operation; with DDP, broadcast_buffers=False where a step has two forward passes",
     },
     Reason {
+        words: "'int' object has no attribute|'float' object has no attribute|'bool' object has no attribute|'str' object has no attribute",
+        cause: "the code was given a plain number or text where it expects an object: an error of the program, or a case that the library in the traceback does not handle",
+        next: "the frames above the line name the code that expects the object: look at where its value comes from, and for this error in the issues of that library's release",
+    },
+    Reason {
         words: "'nonetype' object has no attribute|'nonetype' object is not subscriptable|'nonetype' object is not iterable|'nonetype' object is not callable|'nonetype' and ",
         cause: "a value that the code uses here is None: an option is switched off, or an earlier call gave no result",
         next: "read the innermost lines of the traceback: the value before the dot or the bracket is None; look at what sets it",

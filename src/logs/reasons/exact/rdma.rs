@@ -5,6 +5,21 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "failed to unpack*remote key",
+        cause: "UCX could not open the memory that the peer offers, over one of its transports: mostly cuda_ipc or shared memory",
+        next: "read the line of UCX before it, which names the transport; take that one out of UCX_TLS to see whether it is it",
+    },
+    Reason {
+        words: "no matched device found",
+        cause: "the transfer engine was given a name that no RDMA device here has: often that of a network interface (eth0) in place of that of its RDMA device (mlx5_0)",
+        next: "`rdma link show` in the same container tells which RDMA device an interface has: pass its name, or choose the protocol tcp",
+    },
+    Reason {
+        words: "cxip_*failed to map recv buffer: -22|cxil_map() failed: -22|cxip_*failed to acquire mapping*: -22",
+        cause: "cxil_map, which registers memory with the Slingshot NIC (CXI), refused the address with -22 (EINVAL): mostly memory of a GPU that this libfabric, or the NIC's driver, cannot map",
+        next: "use a libfabric and an MPI that are built for this kind of GPU, and start them so (MPICH_GPU_SUPPORT_ENABLED=1); the same call with a buffer in host memory shows whether it is that",
+    },
+    Reason {
         words: "ucp_ep_create*destination is unreachable|destination is unreachable*ucp_ep_create",
         cause: "UCX has no transport that this node and the peer have in common: UCX_TLS or UCX_NET_DEVICES differ or name a device that is down, or the port's type differs",
         next: "`ucx_info -d` and `ibv_devinfo` on both nodes; unset UCX_TLS and UCX_NET_DEVICES on both",
