@@ -95,6 +95,35 @@ pub(super) fn tell_of_codes(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// A rank that sleeps, and the timeouts of what the others wait for then.
+const SLEEPS: &str = "rank-sleeps";
+static TIMEOUT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?-u)\bTimeout\(ms\)=(?P<milliseconds>\d{1,12})\b").expect("a sound regex")
+});
+const TIMEOUT_IS: &str = "the timeout of the collective is {word} s";
+
+/// Names the timeout of the collective for which a rank that sleeps comes late.
+pub(super) fn tell_of_timeout(findings: &mut [SignatureFinding]) {
+    let Some((first, others)) = findings.split_first_mut() else {
+        return;
+    };
+    let found = others
+        .iter()
+        .find_map(|one| TIMEOUT.captures(one.sample.as_bytes()));
+    let milliseconds = found.and_then(|found| {
+        let digits = std::str::from_utf8(found.name("milliseconds")?.as_bytes());
+        digits.ok()?.parse::<u64>().ok()
+    });
+    if let Some(milliseconds) = milliseconds.filter(|_| first.signature == SLEEPS) {
+        let seconds = (milliseconds / 1000).to_string();
+        first.meaning = format!(
+            "{}; {}",
+            first.meaning,
+            TIMEOUT_IS.replace("{word}", &seconds)
+        );
+    }
+}
+
 /// NCCL's calls on its network and sockets, and its warning on the call of its proxy that failed.
 const CALLS: [&str; 2] = ["nccl-net-propagated", "socket-propagated"];
 const PROXY_CALL: &str = "nccl-proxy-call-failed";

@@ -301,6 +301,7 @@ impl Compose<'_> {
         beside::tell_of_exception(&mut report.findings);
         beside::tell_of_neighbors(report);
         beside::tell_of_codes(&mut report.findings);
+        beside::tell_of_timeout(&mut report.findings);
         beside::tell_of_part(&mut report.findings);
         beside::tell_of_proxy_call(&mut report.findings);
         // What a log ends with is not harmless where it is a finding.
@@ -893,15 +894,19 @@ impl Compose<'_> {
             let [(size, ranks), (others, rest)] = of.as_slice() else {
                 return None;
             };
-            (ranks.len() < rest.len()).then_some((*size, *ranks, *others))
+            Some((*size, *ranks, *others, rest.len()))
         });
         let timeout = findings.iter_mut().find(|one| one.signature == TIMEOUT);
-        let Some(((size, ranks, others), finding)) = parts.zip(timeout) else {
+        let Some(((size, ranks, others, rest), finding)) = parts.zip(timeout) else {
             return;
+        };
+        let rest = match ranks.len() == rest {
+            true => "as many others",
+            false => "the others",
         };
         let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
         finding.meaning = format!(
-            "{}; rank {} calls it with {}, the others with {}",
+            "{}; rank {} calls it with {}, {rest} with {}",
             finding.meaning,
             ranks.join(", "),
             shown(size),
