@@ -145,6 +145,21 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "compare `mpirun --version` and `ssh NODE which orted` on all nodes; mpirun --prefix names the right one",
     },
     Reason {
+        words: "mpi_err_other: known error not in list",
+        cause: "the layer below MPI (libfabric, UCX, sockets) refused the call: a buffer in memory of a GPU that this MPI cannot send from or receive into, or a peer that ended before",
+        next: "repeat the call with buffers in host memory: where that works, the MPI is not built, or not started, for this kind of GPU (`ompi_info -c | grep -i cuda`, MPICH_GPU_SUPPORT_ENABLED=1)",
+    },
+    Reason {
+        words: "gpu_imemcpy",
+        cause: "MPI could not copy from or to memory of a GPU: the GPU's runtime refused the copy, with the code in its own line before (ZE 0x70000003 is no more memory on the device)",
+        next: "read the GPU runtime's line before the stack; look for memory of the GPU that is used up, and for a process that opens the memory of another one",
+    },
+    Reason {
+        words: "gpu_init failed",
+        cause: "MPI found no usable GPU runtime while it began: no GPU or driver is visible to the process, or MPI was built for another release of the runtime",
+        next: "`nvidia-smi`, `rocminfo` or `sycl-ls` as the job starts its ranks; MPIR_CVAR_ENABLE_GPU=0 starts MPICH without GPUs",
+    },
+    Reason {
         words: "mpi_err_truncate",
         cause: "a message is longer than the buffer of the rank that receives it: the ranks differ in the size, the type or the order of their calls",
         next: "compare the count and the type of the call in the line on the sender and the receiver, and that every rank calls the same collectives in the same order",

@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "failed to attach to shmseg",
+        cause: "processes of one host cannot share memory of System V: they are in containers of which each has an IPC namespace of its own",
+        next: "start the containers with --ipc=host or with one shared IPC namespace, or take shm out of UCC_TLS and sm out of UCX_TLS",
+    },
+    Reason {
+        words: "failed to open ipc mem handle",
+        cause: "a process cannot open the memory of another process's GPU: it has no current context of CUDA then (201), does not see that GPU, or the two are in containers that do not share it",
+        next: "call cudaSetDevice before the library is used; let all processes of the host see all GPUs; take cuda out of UCC_TLS, or cuda_ipc out of UCX_TLS, to see whether it is that",
+    },
+    Reason {
         words: "failed to unpack*remote key",
         cause: "UCX could not open the memory that the peer offers, over one of its transports: mostly cuda_ipc or shared memory",
         next: "read the line of UCX before it, which names the transport; take that one out of UCX_TLS to see whether it is it",
