@@ -18,6 +18,7 @@ impl Tally {
         self.matched_lines += other.matched_lines;
         self.filtered_records += other.filtered_records;
         self.has_peer_channels |= other.has_peer_channels;
+        self.has_node_nvlink |= other.has_node_nvlink;
         self.has_shared_channels |= other.has_shared_channels;
         self.most_ranks = self.most_ranks.max(other.most_ranks);
         other

@@ -121,6 +121,8 @@ pub(super) struct Tally {
     pub filtered_records: u64,
     /// Whether a channel of NCCL goes by peer access between GPUs of a node.
     pub has_peer_channels: bool,
+    /// Whether NCCL's channels go over NVLink between nodes, as in racks whose GPUs are all connected by it.
+    pub has_node_nvlink: bool,
     /// Whether a channel of NCCL goes through shared memory.
     pub has_shared_channels: bool,
     /// The most ranks of a communicator that was initialized.
@@ -214,6 +216,7 @@ impl Tally {
     pub(super) fn see_local_channels(&mut self, block: &[u8]) {
         let has = |words: &[u8]| memchr::memmem::find(block, words).is_some();
         self.has_peer_channels = self.has_peer_channels || has(b" via P2P/");
+        self.has_node_nvlink = self.has_node_nvlink || has(b" via P2P/MNNVL");
         self.has_shared_channels =
             self.has_shared_channels || has(b" via SHM/") || has(b" via direct shared memory");
     }

@@ -134,6 +134,9 @@ impl Compose<'_> {
             Some(Proof::Up | Proof::Chosen) if self.is_of_one_node() => format!(
                 "{because} for other nodes; every communicator of this log is of one node, so peer access or shared memory moves the data"
             ),
+            Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => format!(
+                "{because} for nodes without NVLink to this one; channels of this log go over NVLink between nodes (MNNVL)"
+            ),
             Some(Proof::Up | Proof::Chosen) if self.has_local_channels() => format!(
                 "{because} for other nodes; every channel that this log has a line of is within a node, by peer access or shared memory"
             ),
@@ -143,6 +146,7 @@ impl Compose<'_> {
         let verdict = match proof {
             _ if self.is_within_node(proof) || self.is_within_host(proof) => "within-node",
             Some(Proof::Up) if self.is_of_one_node() => "unknown",
+            Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
         };
         let (verdict, because) = self.with_libraries(verdict, because, &mut named);
