@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "failed to find valid default rgroup and vni",
+        cause: "the job has no VNI of the Slingshot network, so libfabric's provider (CXI) cannot open the NIC: it was not started by srun, or Slurm gave it none",
+        next: "start it with srun, for one node with `--network=single_node_vni`; `fi_info -p cxi` within the job lists the NICs that it may use",
+    },
+    Reason {
+        words: "access domain*function not implemented",
+        cause: "the libfabric that the plugin loaded cannot open this NIC: it is not the one that fits the host's driver, or, on Slingshot, the job has no VNI",
+        next: "`ldd` of the plugin names its libfabric: use the host's in the container; read libfabric's lines before it with FI_LOG_LEVEL=info",
+    },
+    Reason {
         words: "failed to attach to shmseg",
         cause: "processes of one host cannot share memory of System V: they are in containers of which each has an IPC namespace of its own",
         next: "start the containers with --ipc=host or with one shared IPC namespace, or take shm out of UCC_TLS and sm out of UCX_TLS",
