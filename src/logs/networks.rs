@@ -63,7 +63,8 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
         // What these name is the device, which has any name.
         () if ["mooncake", "uccl"].contains(&library) => "ib",
         () if starts(&[
-            "rc_", "dc_", "ud_", "rc/", "dc/", "ud/", "ib", "mlx", "rdma", "bnxt", "irdma", "hns",
+            "rc_", "dc_", "ud_", "rc/", "dc/", "ud/", "ib", "mlx", "openib", "verbs", "rdma",
+            "roce", "bnxt", "irdma", "hns",
         ]) =>
         {
             "ib"
@@ -166,6 +167,8 @@ mod tests {
             ("NIXL UCX", "other"),
             ("UCX srd/rdmap16s27:1", "ofi"),
             ("libfabric CXI", "ofi"),
+            ("libfabric mlx", "ib"),
+            ("OpenMPI openib", "ib"),
         ] {
             assert_eq!(kind_of_library(name), expected, "{name}");
         }

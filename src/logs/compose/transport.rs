@@ -311,8 +311,9 @@ impl Compose<'_> {
             return (verdict, because);
         }
         let listed = list(of.keys().take(HOSTS_NAMED));
-        // Gloo moves no data of GPUs where another library does, and NIXL's UCX is one of UCX's own networks.
-        let moves = |name: &&String| !name.starts_with("Gloo ") && *name != "NIXL UCX";
+        // Gloo moves no data of GPUs where another library does, and what another library names of UCX is one of UCX's
+        // own networks.
+        let moves = |name: &&String| !name.starts_with("Gloo ") && !name.ends_with(" UCX");
         let others = of.keys().any(|name| moves(&name));
         let movers = of.keys().filter(|name| !others || moves(name));
         let kinds: BTreeSet<&'static str> = movers.map(|name| kind_of_library(name)).collect();
@@ -332,7 +333,11 @@ impl Compose<'_> {
                 verdict,
                 format!("no line is of NCCL; other libraries name {listed}"),
             ),
-            None => (verdict, format!("{because}; other libraries name {listed}")),
+            None => {
+                let because =
+                    because.replace("no line names a network", "no line of NCCL names a network");
+                (verdict, format!("{because}; other libraries name {listed}"))
+            }
         }
     }
 
