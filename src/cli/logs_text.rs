@@ -474,7 +474,7 @@ fn settings(report: &LogReport, verbose: bool, text: &mut String) {
     if rows < report.settings.len() {
         let _ = writeln!(
             text,
-            "# {} settings agree in all processes (--verbose)",
+            "# settings with one value in all processes that log them : {} (--verbose)",
             report.settings.len() - rows
         );
     }

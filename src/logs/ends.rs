@@ -37,7 +37,8 @@ static WAITS: LazyLock<Regex> = LazyLock::new(|| {
         r"|\b(?:is|are|still|remains?) pending\b|\bpending (?:placement|creation|until|for)\b",
         r"|\b(?:re-?)?try(?:ing)? (?:again|in \d|to (?:re)?(?:connect|join|reach))|\bretrying\b|\bwill retry\b",
         r"|\b(?:re)?connecting to\b|\bno available shared memory broadcast block\b",
-        r"|\bcannot be retrieved \(gai error",
+        r"|\bcannot be retrieved \(gai error|\bno progress (?:past|beyond|since|for|after|in)\b",
+        r"|\bstalled (?:for|since|at)\b",
         r"|\binitializing (?:torch ?distributed|torch ?backend|distributed|ddp\b|(?:default |the )?process group)",
     ))
 });

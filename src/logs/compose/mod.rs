@@ -576,7 +576,7 @@ impl Compose<'_> {
                     .into_iter()
                     .any(|one| names_tcpx(&one.key) || names_tcpx(&one.value)),
             several_nodes: match self.tally.nodes.is_empty() {
-                true => self.tally.most_ranks != Some(1),
+                true => self.tally.most_ranks != Some(1) && !self.is_of_one_node(),
                 false => self.tally.nodes.values().any(several),
             },
             has_network: !["unknown", "within-node"].contains(&report.transport.verdict)

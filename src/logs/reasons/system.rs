@@ -129,7 +129,7 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
     },
     Reason {
         words: r"input/output error|remote i/o error|stale file handle|transport endpoint is not connected",
-        cause: "a device or a network file system failed",
+        cause: "a device, its network or a network file system failed",
         next: "`dmesg -T | tail` on this node, from the time of the line on",
     },
     Reason {
