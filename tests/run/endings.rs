@@ -74,7 +74,7 @@ fn a_second_ctrl_c_does_not_wait_for_the_first() {
     let fault = [
         "fault.by=plugin",
         "fault.side=send",
-        "fault.spec=spin:call=test,nth=40",
+        "fault.spec=spin:call=test,nth=2000",
     ];
     let mut run = endless().set(&fault).start();
     run.until_event("measuring");
