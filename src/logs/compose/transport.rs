@@ -114,6 +114,7 @@ impl Compose<'_> {
             true => " over RoCE",
             false => "",
         };
+        let libraries = self.library_networks();
         let (verdict, because) = match (kinds.len(), kinds.first()) {
             (1, Some(kind)) => (*kind, format!("{says} {}{over}", list(named.keys()))),
             (0, _) if !self.tally.flows.is_empty() => (
@@ -124,7 +125,7 @@ impl Compose<'_> {
                 "unknown",
                 "the plugin was initialised, but no line shows that it was used".to_owned(),
             ),
-            (0, _) => ("unknown", self.no_network()),
+            (0, _) => ("unknown", self.no_network(!libraries.is_empty())),
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
         let because = match proof {
@@ -149,7 +150,7 @@ impl Compose<'_> {
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
         };
-        let (verdict, because) = self.with_libraries(verdict, because, &mut named);
+        let (verdict, because) = self.with_libraries(libraries, verdict, because, &mut named);
         Transport {
             verdict,
             because,
@@ -174,8 +175,12 @@ impl Compose<'_> {
         is_of_all(&listed) || listed.is_empty() && is_of_all(&ends)
     }
 
-    /// Why no network is named, with what the log has lines of.
-    fn no_network(&self) -> String {
+    /// Why no network is named, with what the log has lines of. Other libraries may name theirs.
+    fn no_network(&self, others_do: bool) -> String {
+        let none = match others_do {
+            true => "no line of NCCL names a network",
+            false => "no line names a network",
+        };
         let has = |word: &&[u8]| {
             let unknown = self.tally.shapes.values().map(|shape| &shape.lines);
             let mut seen = self.tally.seen.values().chain(unknown);
@@ -200,15 +205,15 @@ impl Compose<'_> {
         };
         let set = self.network_variables();
         match of.as_slice() {
-            [] if is_of_one_node => format!("no line names a network{nodes}"),
+            [] if is_of_one_node => format!("{none}{nodes}"),
             [] if !set.is_empty() => format!(
-                "no line names a network; the log sets {}; that limits the networks and does not tell which one is used",
+                "{none}; the log sets {}; that limits the networks and does not tell which one is used",
                 set.join(", ")
             ),
-            [] => "no line names a network; NCCL logs it at INFO only".to_owned(),
+            [] => format!("{none}; NCCL logs it at INFO only"),
             of => {
                 let of = of.join(", ");
-                format!("no line names a network; the log has lines of {of}{nodes}")
+                format!("{none}; the log has lines of {of}{nodes}")
             }
         }
     }
@@ -302,11 +307,11 @@ impl Compose<'_> {
     /// The verdict with the networks of libraries beside NCCL. They are the answer only where no line is of NCCL.
     fn with_libraries(
         &self,
+        of: BTreeMap<String, Vec<String>>,
         verdict: &'static str,
         because: String,
         named: &mut BTreeMap<String, Vec<String>>,
     ) -> (&'static str, String) {
-        let of = self.library_networks();
         if of.is_empty() {
             return (verdict, because);
         }
@@ -333,11 +338,7 @@ impl Compose<'_> {
                 verdict,
                 format!("no line is of NCCL; other libraries name {listed}"),
             ),
-            None => {
-                let because =
-                    because.replace("no line names a network", "no line of NCCL names a network");
-                (verdict, format!("{because}; other libraries name {listed}"))
-            }
+            None => (verdict, format!("{because}; other libraries name {listed}")),
         }
     }
 
