@@ -244,6 +244,11 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// The first of `signatures` with this name.
+    pub(super) fn named<'a>(signatures: &'a [Self], name: &str) -> Option<&'a Self> {
+        signatures.iter().find(|one| one.name == name)
+    }
+
     /// Whether its lines are of another program than NCCL and its plugins, so that the same words in a line that NCCL
     /// calls information are no error.
     pub(super) fn is_foreign_error(&self) -> bool {

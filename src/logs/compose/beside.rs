@@ -107,6 +107,9 @@ pub(super) fn tell_of_timeout(findings: &mut [SignatureFinding]) {
     let Some((first, others)) = findings.split_first_mut() else {
         return;
     };
+    if first.signature != SLEEPS {
+        return;
+    }
     let found = others
         .iter()
         .find_map(|one| TIMEOUT.captures(one.sample.as_bytes()));
@@ -114,7 +117,7 @@ pub(super) fn tell_of_timeout(findings: &mut [SignatureFinding]) {
         let digits = std::str::from_utf8(found.name("milliseconds")?.as_bytes());
         digits.ok()?.parse::<u64>().ok()
     });
-    if let Some(milliseconds) = milliseconds.filter(|_| first.signature == SLEEPS) {
+    if let Some(milliseconds) = milliseconds {
         let seconds = (milliseconds / 1000).to_string();
         first.meaning = format!(
             "{}; {}",

@@ -133,13 +133,7 @@ pub(super) fn follow_errors(findings: &mut [SignatureFinding], signatures: &[Sig
 
 /// Whether the lines of a finding are a launcher's on processes that ended.
 fn is_of_launcher(finding: &SignatureFinding, signatures: &[Signature]) -> bool {
-    signature(finding, signatures).is_some_and(|one| one.launcher)
-}
-
-/// The signature of a finding.
-fn signature<'a>(finding: &SignatureFinding, signatures: &'a [Signature]) -> Option<&'a Signature> {
-    let mut signatures = signatures.iter();
-    signatures.find(|one| one.name == finding.signature)
+    Signature::named(signatures, &finding.signature).is_some_and(|one| one.launcher)
 }
 
 /// The process that a line names: `pid=71`, `[PID: 71]`.
@@ -165,7 +159,9 @@ pub(super) fn follow_named(findings: &mut [SignatureFinding], signatures: &[Sign
             && (!rule.other_process || of_one.is_some() && of_other.is_some() && of_one != of_other)
     };
     let follows = |one: &SignatureFinding| {
-        let rule = signature(one, signatures)?.follows.as_ref()?;
+        let rule = Signature::named(signatures, &one.signature)?
+            .follows
+            .as_ref()?;
         let mut others = findings.iter();
         Some(others.any(|other| is_before(one, other, rule)))
     };

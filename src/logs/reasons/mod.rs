@@ -111,7 +111,7 @@ const HIPIFIED: [&str; 3] = ["/hipify/", "/rccl/", "HIP failure"];
 
 fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
     let name = finding.signature.as_str();
-    let signature = signatures.iter().find(|one| one.name == name);
+    let signature = Signature::named(signatures, name);
     let only_quotes = only_quotes(name, signature);
     let is_unexplained = only_quotes || signature.is_some_and(|one| one.fallback);
     let has_below = signature.is_some_and(|one| one.below.is_some());
@@ -391,7 +391,7 @@ pub(super) enum Telling {
 /// How much a finding tells.
 pub(super) fn telling(finding: &SignatureFinding, signatures: &[Signature]) -> Telling {
     let name = finding.signature.as_str();
-    let signature = signatures.iter().find(|one| one.name == name);
+    let signature = Signature::named(signatures, name);
     match of(&finding.sample) {
         _ if signature.is_some_and(|one| one.passes_on) => Telling::Result,
         Some((_, Kind::Result)) if finding.role == Role::General => Telling::Result,
