@@ -62,6 +62,13 @@ pub(super) struct Chosen {
     pub(super) by_cpu: bool,
 }
 
+impl Chosen {
+    /// What the dealing of the channels depends on.
+    pub(super) fn dealing(&self) -> (usize, bool) {
+        (self.threads, self.by_cpu)
+    }
+}
+
 /// Chooses the number of driving threads: at least 1, at most one per channel.
 pub(super) fn choose(situation: &Situation) -> Chosen {
     let Situation {
@@ -129,7 +136,7 @@ const MUCH_IN_FLIGHT: usize = 1 << 20;
 
 /// How a driving thread without progress waits. It naps soon if the plugin was seen to move bytes
 /// in `test`, and a channel has `in_flight` bytes in its window. On two CPUs the threads wait for
-/// each other, which a yield serves best.
+/// each other, which a yield serves best; it comes at once where both ends share the CPU.
 pub(super) fn wait(situation: &Situation, chosen: &Chosen, in_flight: usize) -> Wait {
     let is_measured = situation.plugin.is_some();
     if chosen.by_cpu {

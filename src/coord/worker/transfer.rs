@@ -143,9 +143,8 @@ struct Transfer {
     pace: WallPace,
     near: NearCpus,
     situation: Situation,
-    why: String,
-    /// See [`Chosen`].
-    by_cpu: bool,
+    /// The threads that drive the channels now; `None` before they are dealt.
+    chosen: Option<Chosen>,
     other_cpu: OtherCpu,
     /// At the beginning of the measured iterations.
     switches_before: Option<[u64; 2]>,
@@ -204,8 +203,7 @@ impl Transfer {
                 plugin: None,
             },
             near,
-            why: String::new(),
-            by_cpu: false,
+            chosen: None,
             other_cpu: OtherCpu::default(),
             switches_before: None,
             network: NetworkBefore::read(ready.loaded.devices.iter().map(|one| one.name.clone())),
@@ -258,13 +256,12 @@ impl Transfer {
         self.situation.channels = channels.len();
         let chosen = driving::choose(&self.situation);
         self.set_wait(&chosen);
-        self.why = chosen.why;
-        self.by_cpu = chosen.by_cpu;
         let shares = if chosen.by_cpu {
             self.near.deal_by_cpu(channels, chosen.threads)
         } else {
             self.near.deal(channels, chosen.threads, ready)
         };
+        self.chosen = Some(chosen);
         self.drivers
             .share_out(&ready.net, shares)
             .map_err(|error| context.transfer_failure(&error))
@@ -273,12 +270,12 @@ impl Transfer {
     /// Chooses the number of threads and their pace again, now that warm-up has shown what the
     /// plugin's own threads need.
     fn share_out_anew(&mut self, context: &Context, ready: &Ready) -> TaskResult<()> {
-        let before = self.drivers.cpu().len();
         self.situation.plugin = self.other_cpu.load();
         let chosen = driving::choose(&self.situation);
-        if chosen.threads == before && chosen.by_cpu == self.by_cpu {
+        let before = self.chosen.as_ref().map(Chosen::dealing);
+        if before == Some(chosen.dealing()) {
             self.set_wait(&chosen);
-            self.why = chosen.why;
+            self.chosen = Some(chosen);
             return Ok(());
         }
         let channels = self.drivers.take_channels();
@@ -460,7 +457,10 @@ impl Transfer {
         // An estimate, unlike the CPU time of the threads.
         let verify_seconds = verifying.map(|all| all.total().min(cpu.iter().sum()).as_secs_f64());
         Driving {
-            why: self.why.clone(),
+            why: self
+                .chosen
+                .as_ref()
+                .map_or_else(String::new, |one| one.why.clone()),
             cpu_seconds: cpu.iter().map(Duration::as_secs_f64).collect(),
             other_cpu_seconds: self.other_cpu.cpu.as_secs_f64(),
             bytes: self.bytes_measured(),
