@@ -1124,7 +1124,7 @@ fn the_time_of_a_poll_is_not_that_of_a_channel_which_waits() {
     assert!(text.contains("MOVING  1 of 1 channels"), "{text}");
 }
 
-/// A channel that nobody tests, of which the first samples from another node arrive together.
+/// A channel that is not tested. Its first samples arrive together, from another node.
 struct BunchedSamples(u32);
 
 impl Source for BunchedSamples {

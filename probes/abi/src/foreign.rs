@@ -21,7 +21,7 @@ pub struct Copied {
 pub enum StringEnd {
     /// Its NUL.
     Nul,
-    /// Memory that nobody may read: a program that reads the string crashes.
+    /// Unreadable memory: a program that reads the string crashes.
     Unreadable,
     /// More bytes than there is room for.
     MoreThanRoom,

@@ -28,7 +28,7 @@ pub fn ends_here<R>(call: impl FnOnce() -> R) -> R {
     run_without_tables(&mut task);
     match task.answer {
         Some(answer) => answer,
-        // It was run.
+        // `run` has set it.
         None => std::process::abort(),
     }
 }
@@ -36,7 +36,7 @@ pub fn ends_here<R>(call: impl FnOnce() -> R) -> R {
 fn run_without_tables<F: FnOnce() -> R, R>(task: &mut Task<F, R>) {
     // It may unwind, or the search would end in it, with Rust's words.
     unsafe extern "C-unwind" fn run<F: FnOnce() -> R, R>(task: *mut c_void) {
-        // SAFETY: the task that was passed along, which nobody else uses meanwhile.
+        // SAFETY: the task of `run_without_tables`, which uses it only after this call.
         let task = unsafe { &mut *task.cast::<Task<F, R>>() };
         task.answer = task.call.take().map(|call| call());
     }

@@ -141,7 +141,7 @@ fn is_same(one: &LineSource, other: &LineSource) -> bool {
 }
 
 /// What a process said last, which may be why it ended: the last line that is neither blank nor of a stack, or
-/// all lines of a runtime's report of an exception or a panic that nobody caught.
+/// all lines of a runtime's report of an uncaught exception or panic.
 #[derive(Debug, Clone, Default)]
 pub struct LastWords {
     text: Option<String>,
@@ -171,7 +171,7 @@ impl LastWords {
     }
 }
 
-/// Whether a line begins the report of the C++ runtimes, or of Rust, of what nobody caught. Its text follows.
+/// Whether a line begins the report of an uncaught exception (C++) or panic (Rust). Its text follows.
 fn begins_report(line: &str) -> bool {
     line.starts_with("terminate called ")
         || line.starts_with("libc++abi: terminating ")
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_caught_is_told_whole() {
+    fn an_uncaught_exception_or_panic_is_told_whole() {
         let said = |lines: &[&str]| {
             let mut last = LastWords::default();
             lines.iter().for_each(|line| last.hear(line));
