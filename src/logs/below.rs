@@ -13,6 +13,9 @@ const LINES_MAX: usize = 64;
 const TEXT_MAX: usize = 2400;
 const TEXTS_MAX: usize = 8;
 
+/// In the `meaning` of a `below`: what the line itself means.
+pub(super) const SAID: &str = "{said}";
+
 /// The lines below a line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BelowText {
@@ -61,7 +64,7 @@ impl BelowText {
                 values.add(name, &super::compose::shown(group.as_bytes()));
             }
         }
-        let texts = [&below.meaning, &below.next];
+        let texts = [&below.meaning.replace(SAID, ""), &below.next];
         texts
             .iter()
             .all(|text| values.has_all(text))

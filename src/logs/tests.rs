@@ -1,6 +1,6 @@
 //! The catalogue against its own examples, and whole logs against their reports.
 
-use super::below::BelowText;
+use super::below::{BelowText, SAID};
 use super::catalogue::files;
 use super::*;
 use proptest::prelude::*;
@@ -66,8 +66,11 @@ fn what_a_finding_means_and_what_to_do_have_chinese() {
         let filled = texts.map(|text| values.fill(text));
         let of_table = signature.table.values().cloned();
         let below = signature.below.iter().flat_map(|below| {
-            let values = BelowText::of_example(below).values(below).unwrap();
-            [values.fill(&below.meaning), values.fill(&below.next)]
+            let of_below = BelowText::of_example(below).values(below).unwrap();
+            let meaning = below
+                .meaning
+                .replace(SAID, &values.fill(&signature.meaning));
+            [of_below.fill(&meaning), of_below.fill(&below.next)]
         });
         for text in filled.chain(of_table).chain(below) {
             if tcpx_run_model::chinese::chinese(&text).is_none() {

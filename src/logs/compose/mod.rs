@@ -20,7 +20,7 @@ use self::ranking::{
     drop_advice, drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
     follow_last_warning, follow_named, follow_warnings, follow_wrapped, order, promote,
 };
-use super::below::{BelowText, telling};
+use super::below::{BelowText, SAID, telling};
 use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
 use super::input::InputProblem;
@@ -790,15 +790,17 @@ impl Compose<'_> {
         };
         let place = self.place(text.place, None);
         let is_same = (&place.file, place.line) == (&finding.first.file, finding.first.line);
+        // Only a text that was chosen by its time is of another event than the first line.
+        let is_chosen = values.get("time").is_some() && !is_same;
         SignatureFinding {
-            first: if is_same {
-                finding.first.clone()
-            } else {
+            first: if is_chosen {
                 place
+            } else {
+                finding.first.clone()
             },
             severity: below.severity.unwrap_or(finding.severity),
             role: below.role.unwrap_or(finding.role),
-            meaning: values.fill(&below.meaning),
+            meaning: values.fill(&below.meaning.replace(SAID, &finding.meaning)),
             causes: if below.causes.is_empty() {
                 finding.causes
             } else {
