@@ -382,7 +382,8 @@ impl Placed<'_> {
         let it = &self.signature;
         let causes = it.causes.iter().map(|cause| ("causes", cause));
         let texts = [("meaning", &it.meaning)].into_iter().chain(causes);
-        for (key, text) in texts.chain(it.next.iter().map(|next| ("next", next))) {
+        let texts = texts.chain(it.next.iter().map(|next| ("next", next)));
+        for (key, text) in texts.chain(it.blames.iter().map(|text| ("blames", text))) {
             for part in text.split('{').skip(1) {
                 let name = part.split('}').next().unwrap_or_default();
                 let of_table = name == "means" && !it.table.is_empty();

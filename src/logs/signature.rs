@@ -230,6 +230,9 @@ pub struct Signature {
     /// Whether it only passes on what a line near it tells, behind which it stands then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passes_on: bool,
+    /// What such a line says of whose the error before it was, for that error's sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blames: Option<String>,
     /// Signatures that match too and are hidden by this one.
     #[serde(default)]
     pub over: Vec<String>,

@@ -62,6 +62,7 @@ fn what_a_finding_means_and_what_to_do_have_chinese() {
         }
         let values = catalogue.values(index, signature.example.as_bytes());
         let texts = signature.causes.iter().chain(&signature.next);
+        let texts = texts.chain(&signature.blames);
         let texts = texts.chain([&signature.meaning]);
         let filled = texts.map(|text| values.fill(text));
         let of_table = signature.table.values().cloned();

@@ -287,6 +287,7 @@ impl Compose<'_> {
             let mut its = signatures.filter(|one| one.name == name);
             its.any(super::reasons::quotes)
         });
+        self.name_blamed(&mut report.findings);
         self.name_rank_of_process(&mut report.findings);
         let signatures = &self.catalogue.signatures;
         let telling = report.findings.iter();

@@ -4,6 +4,7 @@
 //! finding with all their names, and the others follow it.
 #![forbid(unsafe_code)]
 
+use super::Compose;
 use super::ranking::is_later;
 use crate::loggers::regex;
 use crate::report::{STATED_ERROR, SignatureFinding, UNKNOWN_WARNING};
@@ -60,7 +61,6 @@ const ONE_DIED: &str = "torchrun reports that a rank died from ";
 /// The end of a Python program whose exception nothing caught.
 const RAISED_EXIT: &str = "with exit code 1";
 const TASK_EXIT: &str = "srun-exit";
-const ABORT: &str = "mpi-abort";
 const NOTICED_EXIT: &str = "mpi-noticed-exit";
 const KILLED_BY_KERNEL: &str = "slurm-oom";
 const ILLEGAL: &str = "illegal-instruction";
@@ -81,7 +81,6 @@ pub(super) fn name(
     name_by_same_error(findings);
     name_ranks(findings, &quotes);
     name_noticed(findings);
-    name_aborting(findings);
     name_prefixed(findings);
     name_exited(findings, |one| {
         quotes(&one.signature) || one.signature == UNKNOWN_WARNING || one.role == Role::General
@@ -337,26 +336,40 @@ fn name_prefixed(findings: &mut [SignatureFinding]) {
     }
 }
 
-/// Lines between an error and what Open MPI says of the rank that aborted the job at it.
-const ABORT_LINES: u64 = 4;
+/// Lines between an error and a line that says whose it was, where the log has other errors too.
+const BLAME_LINES: u64 = 4;
 
-/// Names the rank that aborted the job in the sentence of the error right before it that names none.
-fn name_aborting(findings: &mut [SignatureFinding]) {
-    let abort = findings.iter().find(|one| one.signature == ABORT);
-    let found = abort.and_then(|one| {
-        let rank = one.meaning.strip_prefix("rank ")?.split(' ').next()?;
-        Some((one.first.clone(), rank.to_owned()))
-    });
-    let Some((place, rank)) = found else {
-        return;
-    };
-    let is_right_before = |one: &&mut SignatureFinding| {
-        let behind = place.line.saturating_sub(one.first.line);
-        one.first.file == place.file && one.count == 1 && (1..=ABORT_LINES).contains(&behind)
-    };
-    let error = findings.iter_mut().find(is_right_before);
-    if let Some(error) = error.filter(|one| !RANK.is_match(one.meaning.as_bytes())) {
-        error.meaning = format!("{}; rank {rank} aborted the job", error.meaning);
+impl Compose<'_> {
+    /// Adds to the sentence of an error without a rank what a line behind it says of whose it was: `blames` of that
+    /// line's signature.
+    pub(super) fn name_blamed(&self, findings: &mut [SignatureFinding]) {
+        let signatures = (0..).zip(&self.catalogue.signatures);
+        for (number, signature, text) in
+            signatures.filter_map(|(at, one)| Some((at, one, one.blames.as_ref()?)))
+        {
+            let Some(line) = findings.iter().find(|one| one.signature == signature.name) else {
+                continue;
+            };
+            let values = self.catalogue.values(number, line.sample.as_bytes());
+            let place = line.first.clone();
+            let is_before = |one: &&mut SignatureFinding| {
+                one.first.file == place.file
+                    && one.first.line < place.line
+                    && one.signature != signature.name
+                    && one.role != Role::Consequence
+            };
+            let mut errors: Vec<_> = findings.iter_mut().filter(is_before).collect();
+            errors.sort_by_key(|one| one.first.line);
+            let only = errors.len() == 1;
+            let Some(error) = errors.pop() else {
+                continue;
+            };
+            let is_near = place.line - error.first.line <= BLAME_LINES;
+            let is_open = error.count == 1 && !RANK.is_match(error.meaning.as_bytes());
+            if is_open && (only || is_near) && values.has_all(text) {
+                error.meaning = format!("{}; {}", error.meaning, values.fill(text));
+            }
+        }
     }
 }
 
