@@ -230,6 +230,10 @@ pub struct Signature {
     /// Whether it only passes on what a line near it tells, behind which it stands then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passes_on: bool,
+    /// Whether such a line, which is no finding, is told as info where the log has no finding: the job had to do without
+    /// what it was told to use.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub got_over: bool,
     /// What such a line says of whose the error before it was, for that error's sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blames: Option<String>,

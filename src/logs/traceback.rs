@@ -311,6 +311,12 @@ impl Traceback {
         told.collect()
     }
 
+    /// The place of the innermost frame, where it is in a file of this name.
+    pub(super) fn raised_in(&self, file: &str) -> Option<String> {
+        let inner = self.frames.first()?;
+        inner.path.ends_with(file.as_bytes()).then(|| inner.at())
+    }
+
     /// The innermost frame that is not in an installed package: its place and its code.
     pub(super) fn own(&self) -> Option<(String, String)> {
         // The driver's own code only waited for the worker that raised it.

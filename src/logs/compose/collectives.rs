@@ -75,6 +75,12 @@ impl Compose<'_> {
         joined
     }
 
+    /// The call of PyTorch's collectives in which the exception of a finding was raised.
+    pub(super) fn raised_in_collective(&self, finding: &SignatureFinding) -> Option<String> {
+        let traceback = self.seen_of(finding)?.traceback.as_deref()?;
+        traceback.raised_in("distributed_c10d.py")
+    }
+
     /// Names the process group of a collective that did not end, unless it is that of all ranks.
     pub(super) fn tell_of_group(&self, findings: &mut [SignatureFinding]) {
         let waits = self.tally.collectives.iter();
@@ -92,15 +98,6 @@ impl Compose<'_> {
             timeout.meaning = format!("{}; its process group is {}", timeout.meaning, shown(group));
         }
     }
-}
-
-/// The call of PyTorch's collectives in which an exception was raised, by its sentence.
-pub(super) fn raised_in(meaning: &str) -> Option<String> {
-    let parts = meaning.split("; ");
-    let place = parts.filter_map(|part| part.strip_prefix("raised at "));
-    let place = place.filter_map(|place| place.split(" by ").next());
-    let mut of_torch = place.filter(|place| place.contains("distributed_c10d.py"));
-    of_torch.next().map(str::to_owned)
 }
 
 /// What PyTorch says of how far a rank is follows the collective of this rank that failed. A rank that completed none

@@ -1008,7 +1008,7 @@ impl Compose<'_> {
             let is_loss = crate::reasons::is_loss(&finding.sample);
             if is_loss && finding.processes.iter().all(is_absent) {
                 finding.role = Role::Consequence;
-                other_call = other_call.or_else(|| collectives::raised_in(&finding.meaning));
+                other_call = other_call.or_else(|| self.raised_in_collective(finding));
             }
         }
         let timeout = findings.iter_mut().find(|one| one.signature == TIMEOUT);

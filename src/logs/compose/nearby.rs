@@ -115,7 +115,7 @@ impl Compose<'_> {
     }
 
     /// The lines of a finding's signature whose first is the finding's.
-    fn seen_of(&self, finding: &SignatureFinding) -> Option<&SeenLines> {
+    pub(super) fn seen_of(&self, finding: &SignatureFinding) -> Option<&SeenLines> {
         if finding.signature == UNKNOWN_WARNING {
             return None;
         }

@@ -8,8 +8,6 @@ use crate::report::{LogReport, SignatureFinding};
 use crate::signature::{Need, Severity};
 use std::collections::BTreeSet;
 
-/// NCCL's line on a plugin that was named for it and that has no file.
-const NAMED_ABSENT: &str = "nccl-named-plugin-absent";
 /// What stands in a line that NCCL or a plugin logs as a warning.
 const WARN: &str = " NCCL WARN ";
 
@@ -41,7 +39,7 @@ impl Compose<'_> {
         let signatures = self.catalogue.signatures.iter();
         let mut its = signatures.filter(|one| one.name == seen.signature);
         its.any(|one| {
-            one.name == NAMED_ABSENT
+            one.got_over
                 || one.needs == Some(Need::UnfinishedInit)
                 || one.severity.is_finding() && seen.sample.contains(WARN)
         })
