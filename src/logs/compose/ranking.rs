@@ -120,7 +120,13 @@ pub(super) fn follow_ends(findings: &mut [SignatureFinding]) {
 pub(super) fn follow_errors(findings: &mut [SignatureFinding], signatures: &[Signature]) {
     let errors = findings.iter();
     let errors = errors.filter(|one| {
-        one.signature == UNKNOWN_WARNING && !one.sample.trim_start().starts_with("srun: ")
+        let is_unknown = one.signature == UNKNOWN_WARNING;
+        // That a peer was lost does not say which process ended first.
+        let is_own = one.role == Role::General
+            && one.severity < Severity::Warning
+            && !crate::reasons::is_loss(&one.sample)
+            && !is_of_launcher(one, signatures);
+        (is_unknown || is_own) && !one.sample.trim_start().starts_with("srun: ")
     });
     let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
     for finding in findings {
