@@ -14,7 +14,7 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 25] = [
+const OF_FRAMEWORKS: [(&str, &str); 26] = [
     ("I_MPI_PMI_LIBRARY", "Intel MPI"),
     ("NCCL_GIN_ENABLE", "NCCL 2.28"),
     ("GLOO_SOCKET_IFNAME", "PyTorch"),
@@ -38,6 +38,7 @@ const OF_FRAMEWORKS: [(&str, &str); 25] = [
     ("VLLM_HOST_IP", "vLLM"),
     ("NVSHMEM_DEBUG", "NVSHMEM"),
     ("NVSHMEM_HCA_LIST", "NVSHMEM"),
+    ("NVSHMEM_REMOTE_TRANSPORT", "NVSHMEM"),
     ("NVSHMEM_SYMMETRIC_SIZE", "NVSHMEM"),
     ("NVSHMEM_IB_GID_INDEX", "NVSHMEM"),
 ];

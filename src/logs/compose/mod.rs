@@ -728,10 +728,13 @@ impl Compose<'_> {
         of_verbs.or_else(|| of_sockets().filter(|_| is_of_socket))
     }
 
-    /// The rank that a process has in every communicator of NCCL that it made.
+    /// The rank that a process has in every communicator of NCCL that it made or began to make.
     fn rank_of(&self, speaker: u32) -> Option<u32> {
         let of = self.tally.members.range((speaker, 0)..=(speaker, u64::MAX));
-        let ranks: BTreeSet<u32> = of.map(|(_, (_, member))| member.rank).collect();
+        let begun = self.tally.claims.gpus().map(|(of, ..)| of);
+        let begun = begun.filter(|of| of.speaker == speaker).map(|of| of.rank);
+        let ranks = of.map(|(_, (_, member))| member.rank).chain(begun);
+        let ranks: BTreeSet<u32> = ranks.collect();
         ranks.first().copied().filter(|_| ranks.len() == 1)
     }
 
