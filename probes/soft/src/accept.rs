@@ -30,8 +30,8 @@ use tcpx_abi::subsystem::{INIT, NET};
 
 /// Most connections that have not sent a hello.
 const STRANGERS_MAX: usize = 16;
-/// Longest time until such a connection must have sent its hello.
-const STRANGER_TIME: Duration = Duration::from_secs(2);
+/// Longest time until such a connection must have sent its hello: TCP delivers it late where the network loses segments.
+const STRANGER_TIME: Duration = Duration::from_secs(60);
 /// The same if other connections are waiting.
 const STRANGER_GRACE: Duration = Duration::from_millis(100);
 

@@ -7,7 +7,7 @@ use crate::wire::{HANDLE_BYTES, Handle, Hello, Purpose, TOKEN};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ptr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tcpx_abi::HANDLE_MAX;
 
 fn decoded(handle: &[u8; HANDLE_MAX]) -> Handle {
@@ -161,6 +161,36 @@ fn other_connections_do_not_disturb_an_accept() {
             "a stranger was answered"
         );
     }
+    calls::unlisten(listener).unwrap();
+}
+
+#[test]
+fn a_hello_that_a_lossy_network_delays_by_seconds_is_answered() {
+    let (listener, handle) = listen(plugin(&[]));
+    let late = TcpStream::connect(decoded(&handle).ctrl).unwrap();
+    let hello = Hello {
+        purpose: Purpose::Ctrl,
+        index: decoded(&handle).sockets,
+        nonce: decoded(&handle).nonce,
+        session: [2; 8],
+    };
+    let mut device = no_device();
+    let mut answer = |until: Duration| {
+        let (began, mut state) = (Instant::now(), [0; 4]);
+        late.set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        while began.elapsed() < until {
+            assert_eq!(accept(listener, &mut device), Ok(ptr::null_mut()));
+            if let Ok(count) = (&late).read(&mut state) {
+                return Some(count);
+            }
+        }
+        None
+    };
+    // A SYN and the first segment may each be sent again twice.
+    assert_eq!(answer(Duration::from_secs(7)), None, "it was closed");
+    (&late).write_all(&hello.encode()).unwrap();
+    assert_eq!(answer(PATIENCE), Some(4));
     calls::unlisten(listener).unwrap();
 }
 
