@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tcpx_diagnose::findings_from_files;
 use tcpx_node::redact::Outlet;
-use tcpx_report::{self, Bundled, LogLines, Verified, bundle, gather, learn, verify};
+use tcpx_report::{self, Bundled, LogLines, Verified, bundle, gather, verify};
 use tcpx_run_model::record::RunFiles;
 use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
@@ -136,20 +136,19 @@ pub(crate) fn write(
     };
     let mut outlet = Outlet::of_command(!redact);
     let story = gather(files, findings_from_files);
-    if let Some(redactor) = outlet.redactor() {
-        if leaves == Leaves::AllLines {
-            redactor.keep_words();
-        }
-        learn(&story, redactor);
+    if let Some(redactor) = outlet.redactor()
+        && leaves == Leaves::AllLines
+    {
+        redactor.keep_words();
     }
-    let id = outlet.name(&story.id);
+    let packed = bundle(files, &story, lines, &mut outlet);
     let out = out.map_or_else(
-        || PathBuf::from(format!("{}.tar.gz", tcpx_words::units::file_name(&id))),
+        || PathBuf::from(format!("{}.tar.gz", packed.name())),
         Path::to_owned,
     );
     let mut bundled = None;
     tcpx_report::write_whole_unless(&out, &stop, |to| {
-        bundled = Some(bundle(files, &story, lines, &mut outlet, to)?);
+        bundled = Some(packed.write(to)?);
         Ok(())
     })?;
     let Some(bundled) = bundled else {

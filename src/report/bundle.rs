@@ -121,18 +121,30 @@ impl Contents {
     }
 }
 
-/// Writes a run and its report as a bundle, with `lines` of the logs. If the outlet does not redact, the summary says
-/// so.
-///
-/// # Errors
-/// Writing to `to` fails.
-pub fn bundle(
-    files: &RunFiles,
-    story: &Story,
-    lines: LogLines,
-    outlet: &mut Outlet,
-    to: &mut dyn Write,
-) -> io::Result<Bundled> {
+/// A bundle in memory.
+pub struct Packed {
+    about: Bundled,
+    files: BTreeMap<String, Cleared>,
+}
+
+impl Packed {
+    /// Name of the bundle's top folder, redacted like the rest.
+    pub fn name(&self) -> &str {
+        &self.about.name
+    }
+
+    /// Writes it as an archive.
+    ///
+    /// # Errors
+    /// Writing to `to` fails.
+    pub fn write(self, to: &mut dyn Write) -> io::Result<Bundled> {
+        write(&self.about.name, &self.files, to)?;
+        Ok(self.about)
+    }
+}
+
+/// A run and its report as a bundle, with `lines` of the logs. If the outlet does not redact, the summary says so.
+pub fn bundle(files: &RunFiles, story: &Story, lines: LogLines, outlet: &mut Outlet) -> Packed {
     let mut recorded = recorded(files);
     if let Some(redactor) = outlet.redactor() {
         for (name, bytes) in &recorded.files {
@@ -206,13 +218,16 @@ pub fn bundle(
     // Neither redacted nor doubted: a checksum beside the name `secret.log` is no secret.
     let sums = Cleared::sums(&cleared, bundled.iter().map(|file| file.sha256.as_str()));
     cleared.insert(SUMS.to_owned(), sums);
-    write(&name, &cleared, to)?;
-    Ok(Bundled {
+    let about = Bundled {
         name,
         files: bundled,
         cut,
         revealing: texts,
-    })
+    };
+    Packed {
+        about,
+        files: cleared,
+    }
 }
 
 /// The folder of each node in the run, and its redacted name in the bundle. A folder's name is

@@ -39,7 +39,7 @@ mod write;
 
 use tcpx_words::plugin_family::PluginFamily;
 
-pub use bundle::{Bundled, BundledFile, LogLines, Verified, bundle, verify};
+pub use bundle::{Bundled, BundledFile, LogLines, Packed, Verified, bundle, verify};
 use csv::csv;
 pub use gather::{Judge, gather};
 use html::html;

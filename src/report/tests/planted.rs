@@ -208,7 +208,7 @@ proptest! {
             assert_clean(&format!("output {number}"), cleared.bytes(), &secrets)?;
         }
         let mut packed = Vec::new();
-        bundle(&files, &story, LogLines::All, &mut outlet, &mut packed).expect("packed");
+        bundle(&files, &story, LogLines::All, &mut outlet).write(&mut packed).expect("packed");
         let place = run.path().join("sent.tar.gz");
         std::fs::write(&place, packed).expect("written");
         let sent = RunFiles::open(&place).expect("a bundle");

@@ -42,7 +42,7 @@ proptest! {
 
         let place = run.path().join("sent.tar.gz");
         let mut packed = Vec::new();
-        bundle(&files, &story, LogLines::All, &mut Outlet::redacting(redactor), &mut packed).expect("packed");
+        bundle(&files, &story, LogLines::All, &mut Outlet::redacting(redactor)).write(&mut packed).expect("packed");
         std::fs::write(&place, packed).expect("written");
         let sent = RunFiles::open(&place).expect("a bundle");
         let binary = octets_of(&names.address);
@@ -88,14 +88,9 @@ fn a_bundle_has_only_the_lines_of_logs_that_are_known() {
     let files = RunFiles::open(run.path()).expect("a run");
     let mut sent = Vec::new();
     let mut outlet = Outlet::redacting(Redactor::default());
-    let bundled = bundle(
-        &files,
-        &gather(&files),
-        LogLines::Known,
-        &mut outlet,
-        &mut sent,
-    )
-    .expect("packed");
+    let bundled = bundle(&files, &gather(&files), LogLines::Known, &mut outlet)
+        .write(&mut sent)
+        .expect("packed");
     assert!(
         bundled
             .cut
@@ -135,14 +130,9 @@ fn checksums_of_files_that_are_named_like_secrets_are_kept() {
     let files = RunFiles::open(run.path()).expect("a run");
     let mut packed = Vec::new();
     let mut outlet = Outlet::redacting(Redactor::default());
-    bundle(
-        &files,
-        &gather(&files),
-        LogLines::All,
-        &mut outlet,
-        &mut packed,
-    )
-    .expect("packed");
+    bundle(&files, &gather(&files), LogLines::All, &mut outlet)
+        .write(&mut packed)
+        .expect("packed");
     let place = run.path().join("sent.tar.gz");
     std::fs::write(&place, packed).expect("written");
     let sent = RunFiles::open(&place).expect("a bundle");
@@ -158,14 +148,9 @@ fn verify_names_changed_added_and_missing_files() {
     let files = RunFiles::open(run.path()).expect("a run");
     let story = gather(&files);
     let mut packed = Vec::new();
-    let bundled = bundle(
-        &files,
-        &story,
-        LogLines::All,
-        &mut Outlet::unredacted(),
-        &mut packed,
-    )
-    .expect("packed");
+    let bundled = bundle(&files, &story, LogLines::All, &mut Outlet::unredacted())
+        .write(&mut packed)
+        .expect("packed");
     assert!(bundled.files.iter().any(|file| file.name == "SUMMARY.md"));
     let place = run.path().join("raw.tar.gz");
     std::fs::write(&place, packed).expect("written");
@@ -284,8 +269,9 @@ fn a_bundle_has_only_the_words_of_logs_that_are_known() {
             redactor.keep_words();
         }
         let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(redactor));
-        let bundled =
-            bundle(&files, &gather(&files), lines, &mut outlet, &mut sent).expect("packed");
+        let bundled = bundle(&files, &gather(&files), lines, &mut outlet)
+            .write(&mut sent)
+            .expect("packed");
         assert_eq!(
             bundled
                 .cut
@@ -342,7 +328,9 @@ fn the_words_of_a_scenario_are_replaced_in_every_file_of_a_bundle() {
     let files = RunFiles::open(run.path()).expect("a run");
     let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(Redactor::default()));
     let story = gather(&files);
-    bundle(&files, &story, LogLines::Known, &mut outlet, &mut sent).expect("packed");
+    bundle(&files, &story, LogLines::Known, &mut outlet)
+        .write(&mut sent)
+        .expect("packed");
     let map = outlet.map().expect("it redacts");
     assert!(!map.keys().any(|key| key.contains("quixo")), "{map:?}");
     let place = run.path().join("sent.tar.gz");
@@ -397,8 +385,9 @@ fn the_name_of_a_scenario_of_ordinary_words_is_in_no_file_of_a_bundle() {
         let files = RunFiles::open(run.path()).expect("a run");
         let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(Redactor::default()));
         let story = gather(&files);
-        let bundled =
-            bundle(&files, &story, LogLines::Known, &mut outlet, &mut sent).expect("packed");
+        let bundled = bundle(&files, &story, LogLines::Known, &mut outlet)
+            .write(&mut sent)
+            .expect("packed");
         assert!(!bundled.name.contains(name), "{}", bundled.name);
         let place = run.path().join("sent.tar.gz");
         std::fs::write(&place, &sent).expect("written");
@@ -441,7 +430,9 @@ fn a_bundle_whose_proxy_had_a_user_has_no_doubt_and_keeps_the_variable() {
         std::fs::write(&record, value.to_string()).expect("written");
         let files = RunFiles::open(run.path()).expect("a run");
         let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(Redactor::default()));
-        bundle(&files, &gather(&files), lines, &mut outlet, &mut sent).expect("packed");
+        bundle(&files, &gather(&files), lines, &mut outlet)
+            .write(&mut sent)
+            .expect("packed");
         let place = run.path().join("sent.tar.gz");
         std::fs::write(&place, &sent).expect("written");
         let sent = RunFiles::open(&place).expect("a bundle");

@@ -153,8 +153,8 @@ fn a_redacted_bundle_names_no_node_and_gives_the_same_story() {
         &story,
         LogLines::All,
         &mut Outlet::redacting(redactor),
-        &mut packed,
     )
+    .write(&mut packed)
     .expect("packed");
     std::fs::write(&place, packed).expect("written");
     let sent = RunFiles::open(&place).expect("a bundle");

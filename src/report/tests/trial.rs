@@ -202,7 +202,9 @@ fn trial_of_values_in_a_run() {
             .map(|text| outlet.rendered(text).bytes().to_vec())
             .collect();
         let mut packed = Vec::new();
-        bundle(&files, &story, lines, &mut outlet, &mut packed).expect("packed");
+        bundle(&files, &story, lines, &mut outlet)
+            .write(&mut packed)
+            .expect("packed");
         let place = run.path().join("sent.tar.gz");
         std::fs::write(&place, packed).expect("written");
         let sent = RunFiles::open(&place).expect("a bundle");

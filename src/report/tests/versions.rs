@@ -62,8 +62,8 @@ fn a_run_of_version_1_can_be_bundled_and_its_bundle_verified() {
         &story,
         LogLines::All,
         &mut Outlet::redacting(redactor),
-        &mut packed,
     )
+    .write(&mut packed)
     .expect("packed");
     // Its first bytes tell whose file a killed writer left.
     assert!(packed[..32].windows(7).any(|piece| piece == b"tcpxctl"));
