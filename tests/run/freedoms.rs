@@ -71,6 +71,12 @@ fn a_connection_that_its_first_send_finishes_fails_no_row() {
 }
 
 #[test]
+fn handlers_of_faults_that_the_program_does_not_catch_are_no_disturbance() {
+    conforms("free/faults", &["process-signals"]);
+    works("free/faults");
+}
+
+#[test]
 fn a_row_that_fails_is_reported_although_its_clean_up_would_hang() {
     let ended = tool(&["selftest", "--json", "order-fifo"], "free/asks")
         .env("FREE_DEAF", "1")
