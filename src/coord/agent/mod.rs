@@ -6,10 +6,11 @@
 //! kills the workers and removes their recorders; so it does on SIGTERM, on SIGINT from `serve` and, as a launcher's task,
 //! when the launcher's process that started it is gone, and says so.
 //!
-//! `starter.rs` knows that process. `stall_watch.rs` decides when channels stand still, `stop_order.rs` when a worker is told to
-//! stop. `one_gpu.rs` shows a worker a single GPU if its plugin cannot be told which one to use.
+//! `starter.rs` knows that process. `stall_watch.rs` decides when channels stand still, `connect_watch.rs` when a worker
+//! connects for long, `stop_order.rs` when a worker is told to stop. `one_gpu.rs` shows a worker a single GPU if its plugin cannot be told which one to use.
 #![forbid(unsafe_code)]
 
+mod connect_watch;
 mod one_gpu;
 mod stall_watch;
 mod starter;
@@ -28,6 +29,7 @@ use crate::protocol::message::{
 use crate::protocol::variables::choose;
 use crate::protocol::wire::{QueuedSender, Received, Receiver};
 use base64::prelude::{BASE64_STANDARD as BASE64, Engine};
+use connect_watch::ConnectWatch;
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -65,8 +67,16 @@ enum AgentInput {
     Coordinator(AddressedOrder),
     CoordinatorGone,
     Worker(u32, WorkerEvent),
-    Frame(u32, Box<Frame>),
+    Frame(u32, FrameFor, Box<Frame>),
     Terminated(i32),
+}
+
+/// Who wants a freeze-frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FrameFor {
+    Coordinator,
+    /// [`ConnectWatch`].
+    Connect,
 }
 
 struct Agent {
@@ -88,6 +98,7 @@ struct Running {
     /// Interface names of its plugin's devices.
     nics: Vec<String>,
     stall: StallWatch,
+    connect: ConnectWatch,
     no_cpu: NoCpu,
     looks: usize,
     looks_per_sample: usize,
@@ -253,8 +264,8 @@ impl Agent {
                 }
                 Ok(AgentInput::CoordinatorGone) => break,
                 Ok(AgentInput::Worker(number, heard)) => self.relay(number, heard),
-                Ok(AgentInput::Frame(number, frame)) => {
-                    self.say(number, &AgentMessage::Frozen(frame));
+                Ok(AgentInput::Frame(number, wanted, frame)) => {
+                    self.frame(number, wanted, frame);
                     if let Some(running) = self.workers.get_mut(&number) {
                         running.stop.frame_ends();
                         running.stop_if_due(Instant::now());
@@ -310,6 +321,7 @@ impl Agent {
                 }
             }
             CoordinatorOrder::Stop { grace_ms } => {
+                self.release(number);
                 if let Some(running) = self.workers.get_mut(&number) {
                     let now = Instant::now();
                     running.kill_at = Some(now + Duration::from_millis(grace_ms.min(60_000)));
@@ -325,7 +337,7 @@ impl Agent {
                     .unwrap_or_default();
                 self.say(number, &AgentMessage::Sample(channels));
             }
-            CoordinatorOrder::Freeze => self.freeze(number),
+            CoordinatorOrder::Freeze => self.freeze(number, FrameFor::Coordinator),
             CoordinatorOrder::Choose(wanted) => {
                 self.say(
                     number,
@@ -348,7 +360,7 @@ impl Agent {
 
     /// Takes a freeze-frame in a thread, because reading a file under `/proc` may block; then
     /// there is no freeze-frame.
-    fn freeze(&mut self, number: u32) {
+    fn freeze(&mut self, number: u32, wanted: FrameFor) {
         let Some(running) = self.workers.get_mut(&number) else {
             return;
         };
@@ -359,8 +371,28 @@ impl Agent {
         std::thread::spawn(move || {
             let frame = Frame::take(pid, &nics, channels, in_call);
             // The agent may have ended.
-            let _ = inputs.send(AgentInput::Frame(number, Box::new(frame)));
+            let _ = inputs.send(AgentInput::Frame(number, wanted, Box::new(frame)));
         });
+    }
+
+    /// Sends a freeze-frame, or keeps it.
+    fn frame(&mut self, number: u32, wanted: FrameFor, frame: Box<Frame>) {
+        let frame = match (wanted, self.workers.get_mut(&number)) {
+            (FrameFor::Connect, Some(running)) => running.connect.keep(frame),
+            (FrameFor::Connect, None) => None,
+            (FrameFor::Coordinator, _) => Some(frame),
+        };
+        if let Some(frame) = frame {
+            self.say(number, &AgentMessage::Frozen(frame));
+        }
+    }
+
+    /// Sends the freeze-frame of a worker that will not be connected.
+    fn release(&mut self, number: u32) {
+        let running = self.workers.get_mut(&number);
+        if let Some(frame) = running.and_then(|running| running.connect.release()) {
+            self.say(number, &AgentMessage::Frozen(frame));
+        }
     }
 
     /// Sends the events of the watched recorders.
@@ -413,6 +445,7 @@ impl Agent {
                     sampler: None,
                     nics: Vec::new(),
                     stall: StallWatch::new(Duration::from_millis(launch.stall_after_ms)),
+                    connect: ConnectWatch::default(),
                     no_cpu: NoCpu::default(),
                     looks: 0,
                     looks_per_sample: launch.looks_per_sample,
@@ -434,9 +467,15 @@ impl Agent {
     fn relay(&mut self, number: u32, heard: WorkerEvent) {
         let message = match heard {
             WorkerEvent::Message(mut message) => {
+                if matches!(message, WorkerMessage::Failed(_)) {
+                    self.release(number);
+                }
                 if let Some(running) = self.workers.get_mut(&number) {
                     match &mut message {
-                        WorkerMessage::Phase(phase) => running.phase = *phase,
+                        WorkerMessage::Phase(phase) => {
+                            running.phase = *phase;
+                            running.connect.enters(*phase, Instant::now());
+                        }
                         WorkerMessage::Recorder(path) => {
                             running.sampler = Some(Sampler::new(path.clone()))
                         }
@@ -465,6 +504,7 @@ impl Agent {
                 text,
             },
             WorkerEvent::Exited { code, signal } => {
+                self.release(number);
                 let Some(mut running) = self.workers.remove(&number) else {
                     return;
                 };
@@ -522,12 +562,16 @@ impl Agent {
             running.worker.kill();
         }
         if !matches!(running.phase, Phase::WarmUp | Phase::Measuring) {
+            let is_due = running.connect.is_due(now);
             let no_cpu = running
                 .no_cpu
                 .since_last_look(running.worker.pid, now, HEARTBEAT);
             let ms = u64::try_from(no_cpu.as_millis()).unwrap_or(u64::MAX);
             if ms > 0 {
                 self.say(number, &AgentMessage::NoCpu { ms });
+            }
+            if is_due {
+                self.freeze(number, FrameFor::Connect);
             }
             return;
         }
