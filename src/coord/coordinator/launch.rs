@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::time::Instant;
-use tcpx_node::NodeFacts;
 use tcpx_node::plugin_files::ChosenPlugin;
+use tcpx_node::{NodeFacts, SentAgain};
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::{NextStep, Outcome};
@@ -53,7 +53,7 @@ pub enum LaunchError {
     #[error(transparent)]
     Reach(#[from] ReachError),
     /// The agent ended, or sent no message in time.
-    #[error("{node}: the agent {}{}", silence(*ended), last_line(output))]
+    #[error("{node}: the agent {}{}{}", silence(*ended), last_line(output), loss(*resent))]
     Silent {
         /// The node, as the user named it.
         node: String,
@@ -61,6 +61,8 @@ pub enum LaunchError {
         ended: bool,
         /// Lines that the agent printed instead.
         output: Vec<String>,
+        /// Segments to the node that were sent again, if the network loses packets.
+        resent: Option<u32>,
     },
     /// The agent speaks another version of the protocol.
     #[error(
@@ -94,6 +96,11 @@ impl NextStep for LaunchError {
             Self::Version { .. } => {
                 Some("install the same version on the node, or omit --remote-bin".into())
             }
+            Self::Silent {
+                resent: Some(_), ..
+            } => Some(
+                "look at the network between this machine and the node: it loses packets".into(),
+            ),
             Self::Silent { .. } => {
                 Some("check that `tcpxctl --version` works on the node in a non-login shell".into())
             }
@@ -107,6 +114,19 @@ fn silence(ended: bool) -> String {
     } else {
         format!("sent no message within {} s", SILENCE_MAX.as_secs())
     }
+}
+
+fn loss(resent: Option<u32>) -> String {
+    resent
+        .map(|count| format!("; {count} segments to the node were sent again"))
+        .unwrap_or_default()
+}
+
+/// Segments that connections of this machine to an address sent again, if the network to it loses packets.
+fn resent_to(there: IpAddr) -> Option<u32> {
+    let mut sockets = tcpx_node::tcp_sockets().ok()?;
+    sockets.retain(|socket| socket.peer.ip() == there);
+    SentAgain::of(&sockets).map(|again| again.count)
 }
 
 fn last_line(output: &[String]) -> String {
@@ -355,6 +375,7 @@ fn greeting(
                     node: node.into(),
                     ended,
                     output,
+                    resent: addresses.there.and_then(resent_to),
                 });
             }
         }
@@ -432,6 +453,31 @@ fn read_agent(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_that_is_lost_behind_a_lossy_network_is_not_said_to_be_a_wrong_program() {
+        let silent = |resent| LaunchError::Silent {
+            node: "node1".into(),
+            ended: true,
+            output: Vec::new(),
+            resent,
+        };
+        let words = |resent| {
+            (
+                silent(resent).to_string(),
+                silent(resent).next_step().unwrap_or_default(),
+            )
+        };
+        let (what, next) = words(None);
+        assert_eq!(what, "node1: the agent ended before its first message");
+        assert!(next.contains("--version"), "{next}");
+        let (what, next) = words(Some(17));
+        assert!(
+            what.ends_with("message; 17 segments to the node were sent again"),
+            "{what}"
+        );
+        assert!(next.contains("loses packets"), "{next}");
+    }
 
     #[test]
     fn a_greeting_of_any_version_is_told_from_a_banner() {
