@@ -214,6 +214,35 @@ fn a_rail_that_is_down_ranks_before_its_consequences() {
     }
 }
 
+/// A run of many connections on a rail of node1 with this fault, which is given up; returns its record.
+fn unconnected(how: &str) -> Option<Value> {
+    let lab = Lab::up()?;
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/8conn-1nic.toml");
+    let limits = ["limits.connect=10s", "limits.give_up_after=5s"];
+    lab.hurt("node1", "eth1", how);
+    let tool = lab.tool("node0", &["run", scenario, "--peer", PEER]);
+    let ended = tool.set(&limits).ends_with(4);
+    lab.is_left_clean();
+    Some(ended.recorded("stalled"))
+}
+
+#[test]
+fn heavy_loss_is_named_whether_or_not_the_pair_connects() {
+    // Seven of ten handshakes of one SYN fail.
+    if let Some(record) = unconnected("loss 45") {
+        let first = &record["findings"][0]["condition"];
+        assert_eq!(first, "network-loss", "{:#}", record["findings"]);
+    }
+}
+
+#[test]
+fn a_rail_that_drops_every_syn_is_not_called_loss() {
+    if let Some(record) = unconnected("blackhole") {
+        let first = &record["findings"][0]["condition"];
+        assert_eq!(first, "connect-never-completes", "{:#}", record["findings"]);
+    }
+}
+
 #[test]
 fn an_address_that_is_removed_is_not_called_loss() {
     let remove = |lab: &Lab| {

@@ -1,6 +1,7 @@
 //! Agents that ended or fell silent while their workers ran.
 #![forbid(unsafe_code)]
 
+use super::network::lost_while_connecting;
 use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, Said, StoppedAgent};
@@ -12,6 +13,8 @@ pub(super) const RULES: &[Rule] = &[lost];
 
 /// Most lines of a launcher that are quoted.
 const LINES_MAX: usize = 4;
+/// Most facts about segments that were sent again.
+const LOSSES_MAX: usize = 2;
 /// Most nodes that are named.
 const NAMES_MAX: usize = 8;
 /// How the reason of an agent begins that ended with the `serve` that had started it.
@@ -182,6 +185,11 @@ fn control_lost(evidence: &Evidence, workers: &[&EvidenceNode]) -> Found {
             "find out who sent it SIGSTOP, or whether a debugger holds it; `kill -CONT {pid}` lets it go on"
         ));
     }
+    // What the other ends sent again may have crossed the same network.
+    let others = lost_while_connecting(evidence).into_iter();
+    found
+        .because
+        .extend(others.flat_map(|lossy| lossy.because).take(LOSSES_MAX));
     if let (true, Some(subject)) = (workers.len() > 1, &mut found.node) {
         subject.pair = None;
         subject.name = agent.to_owned();

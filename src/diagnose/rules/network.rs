@@ -7,13 +7,16 @@ use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceNode, Spot};
 use std::collections::BTreeMap;
-use tcpx_node::{NicDown, TcpSocket};
+use tcpx_node::{NicDown, SentAgain, TcpFlow, TcpSocket};
 use tcpx_run_model::counters::Frame;
+use tcpx_run_model::phase::Phase;
 use tcpx_words::error::Outcome;
+use tcpx_words::units::counted;
 
 pub(super) const RULES: &[Rule] = &[
     sockets,
     retransmits,
+    lost_while_connecting,
     address_gone,
     link_down,
     down_before,
@@ -77,12 +80,7 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
         socket.peer
     );
     let found = if flow.timeouts > 0 && !far_is_full {
-        Found::at(Condition::NetworkLoss, node, 0.9, queued).and(format!(
-            "{} segments are unacknowledged; the oldest was retransmitted {} times, next in {} ms",
-            flow.unacked,
-            flow.timeouts,
-            flow.rto_us / 1000
-        ))
+        Found::at(Condition::NetworkLoss, node, 0.9, queued).and(unacknowledged(&flow))
     } else if far_is_full || (far.is_none() && flow.probes > 0) {
         let reader = match far {
             Some((reader, _)) => reader,
@@ -229,6 +227,65 @@ fn lost_at_a_stall(node: &EvidenceNode, is_over: bool) -> Option<TcpSocket> {
 pub(super) fn lost_meanwhile(evidence: &Evidence) -> Option<&EvidenceNode> {
     let mut nodes = evidence.nodes.iter();
     nodes.find(|node| lost_at_a_stall(node, true).is_some())
+}
+
+/// What a node sent again while it connected to others, by its newest freeze-frame that shows it.
+fn sent_again(node: &EvidenceNode) -> Option<SentAgain> {
+    let frames = node.frame.as_deref().into_iter();
+    let mut frames = frames.chain(node.earlier_frames.iter().rev());
+    frames.find_map(|frame| SentAgain::of(frame.sockets.known()?))
+}
+
+/// Whether a worker ended, or was told to end, before it was connected.
+fn was_connecting(node: &EvidenceNode) -> bool {
+    let failed = node.failure.as_ref().map(|failure| failure.what.phase);
+    let phase = failed.or(node.phase);
+    matches!(phase, Some(Phase::Bootstrapping | Phase::Connecting))
+}
+
+/// Loss while a pair connected, seen at either end.
+pub(super) fn lost_while_connecting(evidence: &Evidence) -> Vec<Found> {
+    let connecting = evidence.nodes.iter().filter(|node| was_connecting(node));
+    let found = connecting.filter_map(|node| {
+        let again = sent_again(node)?;
+        let (count, of) = (again.count, again.of);
+        let fact = format!(
+            "{}: {count} of at least {of} segments were sent again while it connected, over {}",
+            node.name(),
+            counted(again.connections, "connection")
+        );
+        let worst = format!(
+            "{}: {} segments on {} -> {} were retransmitted",
+            node.name(),
+            again.worst.retransmits.unwrap_or(0),
+            again.worst.local,
+            again.worst.peer
+        );
+        let found = Found::at(Condition::NetworkLoss, node, 0.85, fact).and(worst);
+        let waits = again.worst.flow.filter(|flow| flow.timeouts > 0);
+        Some(match waits {
+            Some(flow) => found.and(unacknowledged(&flow)),
+            None => found,
+        })
+    });
+    found.collect()
+}
+
+/// Whether segments were lost while the pair of a node connected.
+pub(super) fn lossy_connect(evidence: &Evidence, node: &EvidenceNode) -> bool {
+    let ends = [Some(node), evidence.opposite(node)];
+    ends.into_iter()
+        .flatten()
+        .any(|end| was_connecting(end) && sent_again(end).is_some())
+}
+
+fn unacknowledged(flow: &TcpFlow) -> String {
+    format!(
+        "{} segments are unacknowledged; the oldest was retransmitted {} times, next in {} ms",
+        flow.unacked,
+        flow.timeouts,
+        flow.rto_us / 1000
+    )
 }
 
 /// Bytes that have arrived in a node's kernel and that its plugin does not read. A fact
@@ -470,12 +527,13 @@ pub(super) mod cases {
     use crate::evidence::EvidenceStall;
     use crate::tests::Case;
     use crate::tests::builders::*;
-    use tcpx_run_model::phase::Phase;
     use tcpx_words::side::Side;
 
     pub(crate) const CASES: &[Case] = &[
         (Condition::NetworkLoss, network_loss),
         (Condition::NetworkLoss, loss_before_it_moved_again),
+        (Condition::NetworkLoss, loss_while_connecting),
+        (Condition::NetworkLoss, loss_until_a_call_failed),
         (Condition::LinkDown, link_down),
         (Condition::LinkDown, down_before_the_run),
         (Condition::LinkDown, without_link_before_the_run),
@@ -509,6 +567,75 @@ pub(super) mod cases {
         let taken = frame(vec![lossy], "up");
         evidence.nodes[0].earlier_frames = taken.into_iter().map(|frame| *frame).collect();
         evidence
+    }
+
+    /// A pair that did not connect within its limit; the first end's connections are these.
+    fn unconnected(sockets: Vec<TcpSocket>) -> Evidence {
+        let mut evidence = ended(Outcome::Stalled, stuck());
+        for node in &mut evidence.nodes {
+            node.channels.clear();
+            node.phase = Some(Phase::Connecting);
+        }
+        let message = "after 30.0 s, 1 of 4 connects and 0 of 0 accepts were still not ready";
+        evidence.nodes[0].failure = failure(Phase::Connecting, message, false);
+        if let Some(failure) = &mut evidence.nodes[0].failure {
+            failure.what.outcome = Outcome::Stalled;
+        }
+        evidence.nodes[0].frame = frame(sockets, "up");
+        evidence
+    }
+
+    /// A connection of a few segments, of which some were sent again.
+    fn handshake(state: &str, retransmits: u32, timeouts: u8) -> TcpSocket {
+        let mut one = socket(
+            "192.168.1.25:40000",
+            "192.168.1.226:50000",
+            [0; 2],
+            timeouts,
+        );
+        (one.state, one.retransmits) = (state.into(), Some(retransmits));
+        if let Some(flow) = &mut one.flow {
+            flow.data_segments = Some(4);
+        }
+        one
+    }
+
+    fn loss_while_connecting() -> Evidence {
+        unconnected(vec![
+            handshake("ESTAB", 1, 0),
+            handshake("ESTAB", 0, 0),
+            handshake("SYN-SENT", 2, 2),
+        ])
+    }
+
+    fn loss_until_a_call_failed() -> Evidence {
+        let mut evidence = loss_while_connecting();
+        evidence.outcome = Some(Outcome::Failed);
+        let message = "connect returned 2 (ncclSystemError)";
+        evidence.nodes[0].failure = failure(Phase::Connecting, message, true);
+        let message = "stopped while connecting";
+        evidence.nodes[1].failure = failure(Phase::Connecting, message, true);
+        evidence
+    }
+
+    #[test]
+    fn a_port_that_nobody_answers_at_is_not_called_loss() {
+        let first = |sockets| crate::diagnose(&unconnected(sockets)).remove(0).condition;
+        let dropped = || handshake("SYN-SENT", 5, 5);
+        assert_eq!(first(vec![dropped(), dropped()]), "connect-never-completes");
+        let control = handshake("ESTAB", 0, 0);
+        assert_eq!(first(vec![dropped(), control]), "connect-never-completes");
+        // Within one address there is no path.
+        let mut here = handshake("ESTAB", 9, 5);
+        here.peer = "192.168.1.25:50000".parse().expect("an address");
+        assert_eq!(first(vec![here]), "connect-never-completes");
+        let mut busy = handshake("ESTAB", 4, 1);
+        if let Some(flow) = &mut busy.flow {
+            flow.data_segments = Some(1000);
+        }
+        assert_eq!(first(vec![busy]), "connect-never-completes");
+        let lossy = vec![dropped(), handshake("ESTAB", 1, 0)];
+        assert_eq!(first(lossy), "network-loss");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! after each: an `init` that is refused is not the end of a comm.
 #![forbid(unsafe_code)]
 
+use super::network::lossy_connect;
 use super::slots::{INTERNAL_ERROR, SLOTS, SYSTEM_ERROR, is_misuse_of_consumed, is_misuse_of_test};
 use super::{Found, Rule};
 use crate::catalogue::Condition;
@@ -99,6 +100,7 @@ fn of_no_channel(node: &EvidenceNode, evidence: &Evidence) -> Option<Found> {
     let confidence = match failure.follows {
         false => 0.7,
         // A lost connection has its cause elsewhere, unless nothing else failed.
+        true if lossy_connect(evidence, node) => return None,
         true if evidence.nodes.iter().all(shows_no_cause) => 0.6,
         true => return None,
     };
