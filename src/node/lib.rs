@@ -63,4 +63,4 @@ pub use root::Root;
 pub(crate) use root::printable;
 pub use sent_again::SentAgain;
 pub use system::kernel_log_tail;
-pub use threads::{Thread, context_switches};
+pub use threads::{Thread, WithoutCpu, context_switches};

@@ -22,11 +22,26 @@ pub struct Thread {
     pub ticks: (u64, u64),
     /// The CPU that the thread last ran on.
     pub processor: Option<u32>,
+    /// How long it waited for a CPU, of how long it has existed; absent in frames of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_cpu: Option<WithoutCpu>,
     /// The kernel function that the thread waits in; empty while it runs.
     pub waits_in: Fact<String>,
     /// Kernel stack, one line per frame.
     pub stack: Fact<Vec<String>>,
 }
+
+/// How long a thread waited for a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WithoutCpu {
+    /// The wait so far, milliseconds.
+    pub waited_ms: u64,
+    /// Since it was started, milliseconds.
+    pub of_ms: u64,
+}
+
+/// Of the times in `/proc/PID/stat`, whatever the kernel's own clock: `USER_HZ` of Linux.
+const MS_PER_TICK: u64 = 10;
 
 impl Thread {
     /// Reads all threads of a process, in the order of their ids.
@@ -52,13 +67,27 @@ impl Thread {
                 .map(super::printable)
                 .collect()
         };
-        Self::parse(
+        let thread = Self::parse(
             tid,
             stat.known()?,
             root.line(&at("wchan"))
                 .map(|name| if name == "0" { String::new() } else { name }),
             root.text(&at("stack")).map(lines),
-        )
+        )?;
+        let without_cpu = || {
+            let uptime = root.text("/proc/uptime");
+            let up_s: f64 = uptime.known()?.split(' ').next()?.parse().ok()?;
+            let schedstat = root.text(&at("schedstat"));
+            let waited_ns: u64 = schedstat.known()?.split(' ').nth(1)?.parse().ok()?;
+            Some(WithoutCpu {
+                waited_ms: waited_ns / 1_000_000,
+                of_ms: ((up_s * 1e3) as u64).checked_sub(started_ms(stat.known()?)?)?,
+            })
+        };
+        Some(Self {
+            without_cpu: without_cpu(),
+            ..thread
+        })
     }
 
     /// Parses `1234 (a name) S 1 ...`. A name may contain spaces and parentheses.
@@ -78,6 +107,7 @@ impl Thread {
             state: words.first()?.chars().next()?,
             ticks: (number(14).unwrap_or(0), number(15).unwrap_or(0)),
             processor: number(39).and_then(|number: u64| number.try_into().ok()),
+            without_cpu: None,
             waits_in,
             stack,
         })
@@ -87,6 +117,13 @@ impl Thread {
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
+}
+
+/// When the thread of this `stat` was started, milliseconds since the machine was.
+fn started_ms(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let ticks: u64 = rest.split_whitespace().nth(22 - 3)?.parse().ok()?;
+    ticks.checked_mul(MS_PER_TICK)
 }
 
 /// Context switches of all threads of a process so far: those in which a thread waited, and those
@@ -126,6 +163,24 @@ mod tests {
         let all = Thread::read_all(&Root::live(), std::process::id());
         let all = all.known().expect("our own");
         assert!(all.iter().any(|thread| thread.state == 'R'), "{all:?}");
+    }
+
+    #[test]
+    fn it_is_known_for_how_long_a_thread_waited_for_a_cpu() {
+        let tree = crate::fixture::tree(
+            "proc/uptime = 100.50 300.00
+proc/7/task/7/stat = 7 (a) b) R 1 7 7 0 -1 1077936384 3 0 0 0 12 34 0 0 20 0 1 0 9000 0 0
+proc/7/task/7/schedstat = 1000000000 9000000000 50
+proc/7/task/8/stat = 8 (a) S 1 7 7 0 -1 1077936384 3 0 0 0 12 34 0 0 20 0 1 0 9000 0 0",
+        );
+        let all = Thread::read_all(&tree.root, 7);
+        let waits = all.known().expect("two threads").iter();
+        let waits: Vec<_> = waits.map(|thread| thread.without_cpu).collect();
+        let waited = WithoutCpu {
+            waited_ms: 9000,
+            of_ms: 10_500,
+        };
+        assert_eq!(waits, [Some(waited), None]);
     }
 
     #[test]

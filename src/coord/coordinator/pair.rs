@@ -253,7 +253,6 @@ pub(super) struct Pair {
     launched: Duration,
     env: [BTreeMap<String, String>; 2],
     gone: [bool; 2],
-    frozen: bool,
     /// When another freeze-frame is due while the pair is stalled.
     freeze_at: Duration,
     standstill: Standstill,
@@ -287,7 +286,6 @@ impl Pair {
             launched: now,
             env: Default::default(),
             gone: [false; 2],
-            frozen: false,
             freeze_at: now,
             agent_silence: AgentSilence::No,
             stall: None,
@@ -531,7 +529,6 @@ impl Pair {
             }
             EventKind::Stall(_) => return self.stalled(Some(end), now, state, effects),
             EventKind::Recovered => return self.recovered(effects),
-            EventKind::Frame(_) => self.frozen = true,
             EventKind::Phase(_) => self.no_cpu[end as usize] = Duration::ZERO,
             EventKind::Listening(address) if !self.is_stopping() => {
                 effects.push(PairEffect::Tell(
@@ -807,8 +804,9 @@ impl Pair {
                 next_step,
             });
         }
-        // Take freeze-frames while the call still hangs.
-        if outcome == Outcome::Stalled && !self.is_stopping() && !self.frozen {
+        // Take freeze-frames of what takes too long, before it is stopped.
+        let is_too_long = matches!(outcome, Outcome::Stalled | Outcome::Failed);
+        if is_too_long && !self.is_stopping() {
             effects.extend(End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Freeze)));
         }
         self.stop(now, effects);

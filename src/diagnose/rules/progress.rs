@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::endings::has_lost;
+use super::refusals::shows_no_cause;
 use super::{Found, Rule};
 use crate::catalogue::Condition;
 use crate::evidence::{Evidence, EvidenceChannel, EvidenceNode, Spot, Starved};
@@ -12,7 +13,16 @@ use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
 
 pub(super) const RULES: &[Rule] = &[
-    stopped, no_cpu, hangs, cycle, starved, silent, behind, between, recovered,
+    stopped,
+    no_cpu,
+    out_of_time,
+    hangs,
+    cycle,
+    starved,
+    silent,
+    behind,
+    between,
+    recovered,
 ];
 
 /// A channel that is tested less often per second is starved. A healthy loop makes a
@@ -65,6 +75,30 @@ fn no_cpu(evidence: &Evidence) -> Vec<Found> {
                 _ => "whether its loop would test the channel if it had a CPU: it made too few calls to tell",
             })
         })
+    });
+    found.collect()
+}
+
+/// Processes of a run that was not finished in time, although nothing failed and nothing stood still, if a thread waited for a
+/// CPU for most of its life.
+fn out_of_time(evidence: &Evidence) -> Vec<Found> {
+    let failed = evidence.nodes.iter().any(|node| !shows_no_cause(node));
+    if evidence.outcome != Some(Outcome::Failed) || failed || evidence.standing().next().is_some() {
+        return Vec::new();
+    }
+    let found = evidence.nodes.iter().filter_map(|node| {
+        let threads = node.frame.as_deref()?.threads.known()?.iter();
+        let waits = threads.filter_map(|thread| Some((thread, thread.without_cpu?)));
+        let (thread, wait) = waits.max_by_key(|(_, wait)| wait.waited_ms)?;
+        let fact = format!(
+            "{}: its thread {} waited for a CPU for {:.1} s of the {:.1} s since it began",
+            node.name(),
+            thread.name,
+            wait.waited_ms as f64 / 1e3,
+            wait.of_ms as f64 / 1e3
+        );
+        let is_most = wait.waited_ms > wait.of_ms / 2;
+        is_most.then(|| Found::at(Condition::WaitsForCpu, node, 0.8, fact))
     });
     found.collect()
 }
@@ -621,6 +655,8 @@ pub(super) mod cases {
     use crate::evidence::{Gone, Watched};
     use crate::tests::Case;
     use crate::tests::builders::*;
+    use tcpx_node::{Fact, Thread, WithoutCpu};
+    use tcpx_run_model::phase::Phase;
     use tcpx_run_model::scenario::Scenario;
     use tcpx_words::side::Side;
 
@@ -635,6 +671,7 @@ pub(super) mod cases {
             cycle_of_partly_full_windows,
         ),
         (Condition::WaitsForCpu, receiver_without_a_cpu),
+        (Condition::WaitsForCpu, not_finished_under_a_quota),
         (Condition::WaitsForCpu, receiver_under_a_quota),
         (Condition::WaitsForCpu, sender_without_a_cpu),
         (Condition::ReceiverSilent, receiver_with_half_a_cpu),
@@ -685,6 +722,50 @@ pub(super) mod cases {
 
     fn receiver_without_a_cpu() -> Evidence {
         receiver_that_ran(300)
+    }
+
+    /// A run that moved until limits.total, whose receiver waited for a CPU for most of the time.
+    fn not_finished_under_a_quota() -> Evidence {
+        let mut evidence = ended(
+            Outcome::Failed,
+            pair(
+                channel(Side::Send, [40, 28, 28], 200),
+                channel(Side::Recv, [44, 28, 28], 200),
+            ),
+        );
+        let thread = |name: &str, waited_ms| Thread {
+            tid: 7,
+            name: name.into(),
+            state: 'R',
+            ticks: (0, 0),
+            processor: None,
+            without_cpu: Some(WithoutCpu {
+                waited_ms,
+                of_ms: 60_000,
+            }),
+            waits_in: Fact::unknown("not kept"),
+            stack: Fact::unknown("not kept"),
+        };
+        for (node, waited_ms) in evidence.nodes.iter_mut().zip([20_000, 54_000]) {
+            node.frame = frame(Vec::new(), "up");
+            if let Some(frame) = &mut node.frame {
+                frame.threads = Fact::Known(vec![thread("main", 10), thread("drive", waited_ms)]);
+            }
+        }
+        evidence
+    }
+
+    #[test]
+    fn of_a_run_that_was_too_slow_the_end_without_a_cpu_is_named() {
+        let evidence = not_finished_under_a_quota();
+        let found = out_of_time(&evidence);
+        assert_eq!(found.len(), 1);
+        let fact =
+            "peer: its thread drive waited for a CPU for 54.0 s of the 60.0 s since it began";
+        assert_eq!(found[0].because, [fact]);
+        let mut failed = evidence;
+        failed.nodes[0].failure = failure(Phase::Measuring, "3 wrong bytes", false);
+        assert_eq!(out_of_time(&failed), []);
     }
 
     /// Under a quota of 3 %, its process makes calls on another channel in each period.

@@ -116,7 +116,7 @@ fn of_no_channel(node: &EvidenceNode, evidence: &Evidence) -> Option<Found> {
 }
 
 /// Whether a node neither ended nor failed before the others did.
-fn shows_no_cause(node: &EvidenceNode) -> bool {
+pub(super) fn shows_no_cause(node: &EvidenceNode) -> bool {
     let follows = node.failure.as_ref().is_none_or(|one| one.what.follows);
     follows && node.died().is_none()
 }
