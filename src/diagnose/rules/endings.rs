@@ -387,15 +387,10 @@ fn premature(evidence: &Evidence, spot: Spot<'_>) -> Found {
 /// A close as the end shows it that is left: a program that closes too early and one that is killed look the
 /// same from there.
 fn of_one_end(found: Found) -> Found {
-    let found = Found {
-        next_step: Some(ONE_END.to_owned()),
-        ..found.at_most(0.5)
-    };
-    found.unseen("the other end: whether its process had ended, which looks the same from here (process-killed)")
+    let condition = Condition::ConnectionLost;
+    Found { condition, ..found }
+        .unseen("the other end: whether its program closed the connection, ended or was killed")
 }
-
-const ONE_END: &str = "look first at how the process of the other end ended, in its recording or its logs; if it still \
-                       runs, close only after a barrier that confirms that the receiver has everything";
 
 #[cfg(test)]
 pub(super) mod cases {
@@ -414,51 +409,42 @@ pub(super) mod cases {
         (Condition::PrematureClose, reset_in_flight),
         (Condition::CallRefused, failed_for_no_known_reason),
         (Condition::ConnectionReset, reset_only),
+        (Condition::ConnectionLost, seen_from_one_end),
     ];
 
-    #[test]
-    fn the_end_that_is_left_does_not_tell_a_peer_that_closed_from_one_that_was_killed() {
+    /// The recording of one end, to which the connection was reset.
+    fn seen_from_one_end() -> Evidence {
         let mut evidence = stuck();
-        let mut left = evidence.nodes.remove(0);
+        evidence.nodes.truncate(1);
+        let left = &mut evidence.nodes[0];
         left.subject.pair = None;
         let reset = "Call to socket op send(0) failed : Connection reset by peer";
         left.lines = vec![line("data-socket-failed", reset)];
-        evidence.nodes = vec![left];
-        let by_line = evidence.clone();
-        let channel = &mut evidence.nodes[0].channels[0];
-        channel.now.last_error = Some(("test".into(), SYSTEM_ERROR));
-        for one_end in [by_line, evidence] {
-            let first = crate::diagnose(&one_end).remove(0);
-            assert_eq!(
-                (&*first.condition, first.confidence),
-                ("premature-close", 0.5)
-            );
-            let unseen = first.cannot_see.join("; ");
-            assert!(unseen.contains("process-killed"), "{unseen}");
-            assert_eq!(first.next_step.as_deref(), Some(ONE_END));
-        }
+        evidence
     }
 
     #[test]
-    fn an_end_of_which_the_end_is_not_known_may_have_been_killed() {
-        let mut evidence = reset_in_flight();
-        evidence.outcome = None;
-        for (node, how) in evidence
-            .nodes
-            .iter_mut()
-            .zip([None, Some("called exit(1)")])
-        {
+    fn of_an_end_that_is_not_known_it_is_not_said_that_it_closed_or_was_killed() {
+        let by_line = seen_from_one_end();
+        let mut by_code = by_line.clone();
+        by_code.nodes[0].channels[0].now.last_error = Some(("test".into(), SYSTEM_ERROR));
+        // The recording of the other one is of before its end.
+        let mut before_its_end = reset_in_flight();
+        before_its_end.outcome = None;
+        let ends = [None, Some("called exit(1)")];
+        for (node, how) in before_its_end.nodes.iter_mut().zip(ends) {
             node.gone = Some(Gone {
                 how: how.map(Into::into),
                 signal: None,
             });
         }
-        let first = crate::diagnose(&evidence).remove(0);
-        assert_eq!(
-            (&*first.condition, first.confidence),
-            ("premature-close", 0.5)
-        );
-        assert!(first.cannot_see.join("; ").contains("process-killed"));
+        for evidence in [by_line, by_code, before_its_end] {
+            let found = crate::diagnose(&evidence);
+            assert_eq!(found[0].condition, "connection-lost");
+            let unseen = found[0].cannot_see.join("; ");
+            assert!(unseen.contains("ended or was killed"), "{unseen}");
+            assert!(found.iter().all(|one| one.condition != "premature-close"));
+        }
     }
 
     fn plugin_exit() -> Evidence {
