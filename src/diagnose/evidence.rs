@@ -710,6 +710,12 @@ impl EvidenceNode {
             .min_by(|a, b| a.first_ms.total_cmp(&b.first_ms))
     }
 
+    /// Its freeze-frames, the newest first.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame> {
+        let newest = self.frame.as_deref().into_iter();
+        newest.chain(self.earlier_frames.iter().rev())
+    }
+
     /// The exit of its process, if nothing asked it to end.
     pub(crate) fn died(&self) -> Option<&Timed<Exit>> {
         let unasked = |exit: &&Timed<Exit>| !exit.what.killed && self.failure.is_none();

@@ -217,10 +217,7 @@ fn lost_at_a_stall(node: &EvidenceNode, is_over: bool) -> Option<TcpSocket> {
             .max_by_key(|one| one.retransmits)
             .cloned()
     };
-    let frames = node.frame.as_deref().into_iter();
-    frames
-        .chain(node.earlier_frames.iter().rev())
-        .find_map(lossy)
+    node.frames().find_map(lossy)
 }
 
 /// The node whose segments were lost when a stall stood that is over now.
@@ -231,8 +228,7 @@ pub(super) fn lost_meanwhile(evidence: &Evidence) -> Option<&EvidenceNode> {
 
 /// What a node sent again while it connected to others, by its newest freeze-frame that shows it.
 fn sent_again(node: &EvidenceNode) -> Option<SentAgain> {
-    let frames = node.frame.as_deref().into_iter();
-    let mut frames = frames.chain(node.earlier_frames.iter().rev());
+    let mut frames = node.frames();
     frames.find_map(|frame| SentAgain::of(frame.sockets.known()?))
 }
 

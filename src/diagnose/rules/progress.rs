@@ -79,15 +79,16 @@ fn no_cpu(evidence: &Evidence) -> Vec<Found> {
     found.collect()
 }
 
-/// Processes of a run that was not finished in time, although nothing failed and nothing stood still, if a thread waited for a
-/// CPU for most of its life.
+/// Processes of a run that was not finished in time, although nothing failed, if a thread waited for a CPU for most of its
+/// life.
 fn out_of_time(evidence: &Evidence) -> Vec<Found> {
     let failed = evidence.nodes.iter().any(|node| !shows_no_cause(node));
-    if evidence.outcome != Some(Outcome::Failed) || failed || evidence.standing().next().is_some() {
+    if evidence.outcome != Some(Outcome::Failed) || failed {
         return Vec::new();
     }
     let found = evidence.nodes.iter().filter_map(|node| {
-        let threads = node.frame.as_deref()?.threads.known()?.iter();
+        // It moves on, so the frame is of a moment before its last counters.
+        let threads = node.frames().next()?.threads.known()?.iter();
         let waits = threads.filter_map(|thread| Some((thread, thread.without_cpu?)));
         let (thread, wait) = waits.max_by_key(|(_, wait)| wait.waited_ms)?;
         let fact = format!(
@@ -656,6 +657,7 @@ pub(super) mod cases {
     use crate::tests::Case;
     use crate::tests::builders::*;
     use tcpx_node::{Fact, Thread, WithoutCpu};
+    use tcpx_run_model::counters::Frame;
     use tcpx_run_model::phase::Phase;
     use tcpx_run_model::scenario::Scenario;
     use tcpx_words::side::Side;
@@ -747,10 +749,12 @@ pub(super) mod cases {
             stack: Fact::unknown("not kept"),
         };
         for (node, waited_ms) in evidence.nodes.iter_mut().zip([20_000, 54_000]) {
-            node.frame = frame(Vec::new(), "up");
-            if let Some(frame) = &mut node.frame {
-                frame.threads = Fact::Known(vec![thread("main", 10), thread("drive", waited_ms)]);
-            }
+            let threads = vec![thread("main", 10), thread("drive", waited_ms)];
+            let taken = frame(Vec::new(), "up").map(|frame| Frame {
+                threads: Fact::Known(threads),
+                ..*frame
+            });
+            node.earlier_frames.extend(taken);
         }
         evidence
     }
