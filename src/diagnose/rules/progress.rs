@@ -101,7 +101,15 @@ fn out_of_time(evidence: &Evidence) -> Vec<Found> {
         let is_most = wait.waited_ms > wait.of_ms / 2;
         is_most.then(|| Found::at(Condition::WaitsForCpu, node, 0.8, fact))
     });
-    found.collect()
+    let found: Vec<Found> = found.collect();
+    // An agent without a CPU takes no frame in time.
+    let stall = evidence.stall.as_ref().filter(|_| found.is_empty());
+    let starved = stall.and_then(|stall| stall.starved.as_ref());
+    let by_stall = starved.map(|starved| {
+        Found::of_transfer(Condition::WaitsForCpu, 0.7, starved_words(starved))
+            .unseen("whether it waited for as long before that stall")
+    });
+    found.into_iter().chain(by_stall).collect()
 }
 
 /// Whether the counters of both ends of a channel show what their programs and plugins do.
@@ -608,13 +616,17 @@ fn without_cpu(found: Found, starved: &Starved) -> Found {
     Found {
         severity: Some(Severity::Info),
         next_step: Some(Condition::WaitsForCpu.entry().fix.to_owned()),
-        ..found.and(format!(
-            "{}: of {:.1} s in which its channels stood still, a thread of its process waited for a CPU for {:.1} s",
-            starved.name,
-            starved.quiet_ms as f64 / 1e3,
-            starved.no_cpu_ms as f64 / 1e3
-        ))
+        ..found.and(starved_words(starved))
     }
+}
+
+fn starved_words(starved: &Starved) -> String {
+    format!(
+        "{}: of {:.1} s in which its channels stood still, a thread of its process waited for a CPU for {:.1} s",
+        starved.name,
+        starved.quiet_ms as f64 / 1e3,
+        starved.no_cpu_ms as f64 / 1e3
+    )
 }
 
 pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
@@ -653,7 +665,7 @@ pub(super) fn unexplained(evidence: &Evidence) -> Vec<Found> {
 #[cfg(test)]
 pub(super) mod cases {
     use super::*;
-    use crate::evidence::{Gone, Watched};
+    use crate::evidence::{EvidenceStall, Gone, Watched};
     use crate::tests::Case;
     use crate::tests::builders::*;
     use tcpx_node::{Fact, Thread, WithoutCpu};
@@ -767,6 +779,22 @@ pub(super) mod cases {
         let fact =
             "peer: its thread drive waited for a CPU for 54.0 s of the 60.0 s since it began";
         assert_eq!(found[0].because, [fact]);
+        let mut without_frames = evidence.clone();
+        for node in &mut without_frames.nodes {
+            node.earlier_frames.clear();
+        }
+        assert_eq!(out_of_time(&without_frames), []);
+        without_frames.stall = Some(EvidenceStall {
+            at_ms: 4000.0,
+            recovered: true,
+            starved: Some(Starved {
+                name: "peer".into(),
+                quiet_ms: 3500,
+                no_cpu_ms: 3200,
+            }),
+        });
+        let first = crate::diagnose(&without_frames).remove(0);
+        assert_eq!(first.condition, "waits-for-cpu");
         let mut failed = evidence;
         failed.nodes[0].failure = failure(Phase::Measuring, "3 wrong bytes", false);
         assert_eq!(out_of_time(&failed), []);
