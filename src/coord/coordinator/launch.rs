@@ -7,7 +7,8 @@ use crate::protocol::message::{
 };
 use crate::protocol::wire::{Received, Receiver, Sender};
 use crate::reach::{
-    Addresses, AgentLink, Hold, Opening, ReachError, Transport, Unheard, Until, hear,
+    Addresses, AgentLink, Hold, LOSSY, Opening, ReachError, Transport, Unheard, Until, hear, loss,
+    resent_to,
 };
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::time::Instant;
+use tcpx_node::NodeFacts;
 use tcpx_node::plugin_files::ChosenPlugin;
-use tcpx_node::{NodeFacts, SentAgain};
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_words::error::{NextStep, Outcome};
@@ -98,9 +99,7 @@ impl NextStep for LaunchError {
             }
             Self::Silent {
                 resent: Some(_), ..
-            } => Some(
-                "look at the network between this machine and the node: it loses packets".into(),
-            ),
+            } => Some(LOSSY.into()),
             Self::Silent { .. } => {
                 Some("check that `tcpxctl --version` works on the node in a non-login shell".into())
             }
@@ -114,19 +113,6 @@ fn silence(ended: bool) -> String {
     } else {
         format!("sent no message within {} s", SILENCE_MAX.as_secs())
     }
-}
-
-fn loss(resent: Option<u32>) -> String {
-    resent
-        .map(|count| format!("; {count} segments to the node were sent again"))
-        .unwrap_or_default()
-}
-
-/// Segments that connections of this machine to an address sent again, if the network to it loses packets.
-fn resent_to(there: IpAddr) -> Option<u32> {
-    let mut sockets = tcpx_node::tcp_sockets().ok()?;
-    sockets.retain(|socket| socket.peer.ip() == there);
-    SentAgain::of(&sockets).map(|again| again.count)
 }
 
 fn last_line(output: &[String]) -> String {

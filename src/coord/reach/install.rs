@@ -209,7 +209,8 @@ pub fn bring(
     boot: &Boot,
     opening: &mut Opening<'_>,
 ) -> Result<AgentLink, ReachError> {
-    bring_within(PIECE_MAX, node, link, boot, opening)
+    let there = link.addresses.there;
+    bring_within(PIECE_MAX, node, link, boot, opening).map_err(|error| error.over(there))
 }
 
 fn bring_within(

@@ -44,7 +44,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use tcpx_node::route_to;
+use tcpx_node::{SentAgain, route_to};
 use tcpx_words::error::{NextStep, Outcome};
 
 /// Longest time to reach a node and log in.
@@ -235,12 +235,44 @@ impl ReachError {
         Self::new(node, Outcome::Interrupted, what)
     }
 
+    /// Adds what the network to the node at this address does, if it loses packets.
+    pub(crate) fn over(self, there: Option<IpAddr>) -> Self {
+        let lost = |_: &IpAddr| self.outcome == Outcome::PeerLost;
+        match there.filter(lost).and_then(resent_to) {
+            None => self,
+            resent => Self {
+                what: self.what + &loss(resent),
+                next: Some(LOSSY.to_owned()),
+                ..self
+            },
+        }
+    }
+
     /// Adds what the user can do.
     #[must_use]
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
+}
+
+/// What to do about a network that loses packets.
+pub(crate) const LOSSY: &str =
+    "look at the network between this machine and the node: it loses packets";
+
+/// Segments that connections of this machine to an address sent again, if the network to it loses packets. Also those of
+/// connections that were closed a moment ago, as by `ssh`.
+pub(crate) fn resent_to(there: IpAddr) -> Option<u32> {
+    let mut sockets = tcpx_node::tcp_sockets().ok()?;
+    sockets.retain(|socket| socket.peer.ip() == there);
+    SentAgain::of(&sockets).map(|again| again.count)
+}
+
+/// The same, as the end of a sentence.
+pub(crate) fn loss(resent: Option<u32>) -> String {
+    resent
+        .map(|count| format!("; {count} segments to the node were sent again"))
+        .unwrap_or_default()
 }
 
 impl std::fmt::Display for ReachError {

@@ -44,14 +44,13 @@ impl Ssh {
         ReachError::new(&self.target.name, outcome, what)
     }
 
-    /// Opens a session, checks the host key and logs in.
+    /// Opens a session over a stream, checks the host key and logs in.
     fn session(
         &self,
-        helpers: &Helpers,
-    ) -> Result<(Session, OwnedFd, Addresses, Option<Helper>), ReachError> {
-        let until = Until::after(REACH_MAX);
-        let settings = config::ask(&self.target, helpers, until)?;
-        let (stream, addresses, proxy) = self.stream(&settings, helpers, until)?;
+        stream: Stream,
+        settings: &Settings,
+        until: Until,
+    ) -> Result<(Session, OwnedFd), ReachError> {
         let broken =
             |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
         let mut session = Session::new().map_err(broken)?;
@@ -62,14 +61,14 @@ impl Ssh {
             )
         })?;
         session.set_timeout(u32::try_from(until.left().as_millis().max(1)).unwrap_or(u32::MAX));
-        let known = hostkey::Known::read(&self.target.name, &settings)?;
+        let known = hostkey::Known::read(&self.target.name, settings)?;
         known.prefer(&session);
         session
             .handshake()
             .map_err(|error| known.explain(&error, &self.target))?;
         known.check(&session, &self.target)?;
-        login::log_in(&session, &settings, &self.target)?;
-        Ok((session, socket, addresses, proxy))
+        login::log_in(&session, settings, &self.target)?;
+        Ok((session, socket))
     }
 
     fn stream(
@@ -193,16 +192,20 @@ impl Transport for Ssh {
 impl Ssh {
     /// Logs in and starts the shell line of `install`.
     fn link(&self, helpers: &Helpers) -> Result<AgentLink, ReachError> {
-        let (session, socket, addresses, proxy) = self.session(helpers)?;
+        let until = Until::after(REACH_MAX);
+        let settings = config::ask(&self.target, helpers, until)?;
+        let (stream, addresses, proxy) = self.stream(&settings, helpers, until)?;
         let broken =
             |error: ssh2::Error| self.error(Outcome::PeerLost, format!("ssh: {}", error.message()));
-        let mut channel = session.channel_session().map_err(broken)?;
-        channel
-            .exec(&format!(
-                "sh -c {}",
-                tcpx_words::units::shell_word(&self.boot.line())
-            ))
-            .map_err(broken)?;
+        let started = self
+            .session(stream, &settings, until)
+            .and_then(|(session, socket)| {
+                let mut channel = session.channel_session().map_err(broken)?;
+                let line = tcpx_words::units::shell_word(&self.boot.line());
+                channel.exec(&format!("sh -c {line}")).map_err(broken)?;
+                Ok((session, socket, channel))
+            });
+        let (session, socket, channel) = started.map_err(|error| error.over(addresses.there))?;
         pump::start(session, channel, socket, proxy, addresses).map_err(|error| {
             self.error(
                 Outcome::NotRun,
