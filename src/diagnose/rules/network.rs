@@ -184,7 +184,8 @@ fn retransmits(evidence: &Evidence) -> Vec<Found> {
     } else {
         (Condition::SegmentsRetransmitted, 0.9)
     };
-    let found = evidence.nodes.iter().filter_map(|node| {
+    let moved = evidence.nodes.iter().filter(|node| !was_connecting(node));
+    let found = moved.filter_map(|node| {
         let socket = lost_at_a_stall(node, condition == Condition::SegmentsRetransmitted)?;
         let of = socket
             .flow
@@ -602,6 +603,16 @@ pub(super) mod cases {
             handshake("ESTAB", 0, 0),
             handshake("SYN-SENT", 2, 2),
         ])
+    }
+
+    #[test]
+    fn what_was_sent_again_while_a_pair_connected_is_told_once() {
+        let sockets = vec![handshake("ESTAB", 40, 4)];
+        for outcome in [Outcome::Stalled, Outcome::PluginDied] {
+            let evidence = ended(outcome, unconnected(sockets.clone()));
+            assert_eq!(retransmits(&evidence), []);
+            assert_eq!(lost_while_connecting(&evidence).len(), 1);
+        }
     }
 
     fn loss_until_a_call_failed() -> Evidence {

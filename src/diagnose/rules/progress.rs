@@ -11,6 +11,7 @@ use std::time::Duration;
 use tcpx_run_model::finding::Severity;
 use tcpx_words::error::Outcome;
 use tcpx_words::progress::{Idle, Policy};
+use tcpx_words::units::printable;
 
 pub(super) const RULES: &[Rule] = &[
     stopped,
@@ -94,7 +95,7 @@ fn out_of_time(evidence: &Evidence) -> Vec<Found> {
         let fact = format!(
             "{}: its thread {} waited for a CPU for {:.1} s of the {:.1} s since it began",
             node.name(),
-            thread.name,
+            printable(&thread.name),
             wait.waited_ms as f64 / 1e3,
             wait.of_ms as f64 / 1e3
         );
