@@ -7,6 +7,8 @@ use super::TcpSocket;
 /// dropped is sent again too, but no such part of a handshake.
 const SENT_AGAIN: u32 = 3;
 const SENT_AGAIN_SHARE: f64 = 0.05;
+/// Segments that one connection that was made sent again: one alone may have been late.
+const SENT_AGAIN_OF_ONE: u32 = 2;
 
 /// Connections over which segments were sent again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,26 +24,36 @@ pub struct SentAgain {
 }
 
 impl SentAgain {
-    /// What the connections between two machines among these sent again. `None` if that is little, or if none was made: where
-    /// nobody answers, every SYN is sent again, and the path may be closed on purpose.
+    /// What the connections between two machines among these sent again. `None` if that is little.
+    ///
+    /// A SYN counts only between addresses that have a connection, and only if that lost segments too: a path may be closed
+    /// on purpose, or a port on it, and then no SYN is answered.
     pub fn of(sockets: &[TcpSocket]) -> Option<Self> {
         let again = |socket: &TcpSocket| socket.retransmits.unwrap_or(0);
+        let path = |one: &TcpSocket| (one.local.ip(), one.peer.ip());
         let crosses = |one: &&TcpSocket| one.local.ip() != one.peer.ip();
-        let crossing = || sockets.iter().filter(crosses);
+        let made = |one: &&TcpSocket| one.state != "SYN-SENT";
+        let is_open = |one: &&TcpSocket| {
+            let mut others = sockets.iter().filter(made);
+            others.any(|other| path(other) == path(one))
+        };
+        let crossing = || sockets.iter().filter(crosses).filter(is_open);
         let sent = |one: &TcpSocket| {
             let data = one.flow.and_then(|flow| flow.data_segments).unwrap_or(0);
             // The SYN, and what was sent again of it.
             data.saturating_add(1).saturating_add(again(one))
         };
-        let made = crossing().filter(|one| one.state != "SYN-SENT");
         let found = Self {
-            worst: made.max_by_key(|one| again(one))?.clone(),
+            worst: crossing()
+                .filter(made)
+                .max_by_key(|one| again(one))?
+                .clone(),
             count: crossing().map(again).fold(0, u32::saturating_add),
             of: crossing().map(sent).fold(0, u32::saturating_add),
             connections: crossing().filter(|one| again(one) > 0).count(),
         };
         let share = f64::from(found.count) / f64::from(found.of);
         let is_much = found.count >= SENT_AGAIN && share >= SENT_AGAIN_SHARE;
-        (is_much && again(&found.worst) > 0).then_some(found)
+        (is_much && again(&found.worst) >= SENT_AGAIN_OF_ONE).then_some(found)
     }
 }

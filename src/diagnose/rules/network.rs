@@ -599,7 +599,7 @@ pub(super) mod cases {
 
     fn loss_while_connecting() -> Evidence {
         unconnected(vec![
-            handshake("ESTAB", 1, 0),
+            handshake("ESTAB", 2, 0),
             handshake("ESTAB", 0, 0),
             handshake("SYN-SENT", 2, 2),
         ])
@@ -626,12 +626,18 @@ pub(super) mod cases {
     }
 
     #[test]
-    fn a_port_that_nobody_answers_at_is_not_called_loss() {
+    fn a_port_that_never_answers_is_not_called_loss() {
         let first = |sockets| crate::diagnose(&unconnected(sockets)).remove(0).condition;
         let dropped = || handshake("SYN-SENT", 5, 5);
         assert_eq!(first(vec![dropped(), dropped()]), "connect-never-completes");
         let control = handshake("ESTAB", 0, 0);
         assert_eq!(first(vec![dropped(), control]), "connect-never-completes");
+        // A segment of the connection to a sound port was late, or of one on another rail.
+        let late = handshake("ESTAB", 1, 0);
+        assert_eq!(first(vec![dropped(), late]), "connect-never-completes");
+        let mut elsewhere = handshake("ESTAB", 2, 0);
+        elsewhere.peer = "10.0.0.226:50000".parse().expect("an address");
+        assert_eq!(first(vec![dropped(), elsewhere]), "connect-never-completes");
         // Within one address there is no path.
         let mut here = handshake("ESTAB", 9, 5);
         here.peer = "192.168.1.25:50000".parse().expect("an address");
@@ -641,7 +647,7 @@ pub(super) mod cases {
             flow.data_segments = Some(1000);
         }
         assert_eq!(first(vec![busy]), "connect-never-completes");
-        let lossy = vec![dropped(), handshake("ESTAB", 1, 0)];
+        let lossy = vec![dropped(), handshake("ESTAB", 2, 0)];
         assert_eq!(first(lossy), "network-loss");
     }
 
