@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use tcpx_words::folders::user_config;
 
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 20] = [
     ("nccl.toml", include_str!("../../probes/logs/nccl.toml")),
     ("init.toml", include_str!("../../probes/logs/init.toml")),
     (
@@ -58,6 +58,10 @@ const FILES: [(&str, &str); 19] = [
     (
         "libraries.toml",
         include_str!("../../probes/logs/libraries.toml"),
+    ),
+    (
+        "networks.toml",
+        include_str!("../../probes/logs/networks.toml"),
     ),
     ("launch.toml", include_str!("../../probes/logs/launch.toml")),
     ("ranks.toml", include_str!("../../probes/logs/ranks.toml")),

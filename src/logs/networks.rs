@@ -58,8 +58,9 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
     let (library, network) = name.split_once(' ').unwrap_or_default();
     let starts = |words: &[&str]| words.iter().any(|word| network.starts_with(word));
     match () {
-        () if starts(&["tcp"]) => "socket",
-        () if starts(&["efa", "srd", "libfabric", "ofi", "cxi"]) => "ofi",
+        () if starts(&["tcp", "uv", "sockets"]) => "socket",
+        // The devices of EFA are named `rdmap0s31`.
+        () if starts(&["efa", "srd", "libfabric", "ofi", "cxi", "rdmap"]) => "ofi",
         // What these name is the device, which has any name.
         () if ["mooncake", "uccl"].contains(&library) => "ib",
         () if starts(&[
@@ -169,6 +170,10 @@ mod tests {
             ("libfabric CXI", "ofi"),
             ("libfabric mlx", "ib"),
             ("OpenMPI openib", "ib"),
+            ("TensorPipe uv", "socket"),
+            ("libfabric tcp-ofi-rxm", "socket"),
+            ("libfabric rdmap0s31-rdm", "ofi"),
+            ("UCX over a network that no line names", "other"),
         ] {
             assert_eq!(kind_of_library(name), expected, "{name}");
         }
