@@ -15,6 +15,8 @@ const OFI_OFF: &str = "ofi-init-failed";
 /// Words in the names of signatures on lines of NCCL and of programs that use it.
 const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 
+/// Lines of UCX that do not tell over what it goes.
+const UCX_UNNAMED: &str = "UCX over a network that no line names";
 /// Google's plugin for RDMA, whose NICs are all of Ethernet.
 const GIB: &str = "gIB";
 /// Names of signatures on a variable that limits the networks, which is their literal.
@@ -24,7 +26,7 @@ const SETS: &str = "sets-";
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 9] = [
+const OF_OTHERS: [(&[&[u8]], &str); 11] = [
     (
         &[
             b"transport/p2p.c",
@@ -70,6 +72,14 @@ const OF_OTHERS: [(&[&[u8]], &str); 9] = [
         "DeepEP's kernels between nodes, which use NVSHMEM over InfiniBand or RoCE",
     ),
     (&[b"NIXL_ERR", b"nixl"], "NIXL, which mostly uses UCX"),
+    (
+        &[b"|CCL_INFO|", b"|CCL_WARN|", b"|CCL_ERROR|"],
+        "oneCCL, which goes over MPI or libfabric",
+    ),
+    (
+        &[b"Fatal error in PMPI_", b"MPI_ERRORS_ARE_FATAL"],
+        "MPI, whose network no line names",
+    ),
     (
         &[b"have NCCL built in"],
         "a PyTorch without NCCL, so none of its networks is used",
@@ -393,6 +403,10 @@ impl Compose<'_> {
                 signature.and_then(|one| Some((one.library.as_ref()?, one.network.as_ref()?)));
             if let Some((library, network)) = network {
                 let name = format!("{library} {network}");
+                // A line writes it as `tcp`.
+                let mut known = of.keys();
+                let known = known.find(|known: &&String| known.eq_ignore_ascii_case(&name));
+                let name = known.cloned().unwrap_or(name);
                 of.entry(name).or_default().push(self.name(*speaker));
             }
         }
@@ -400,6 +414,10 @@ impl Compose<'_> {
             processes.sort();
             processes.dedup();
         }
+        // UCX may be under another library, which then names it, or one of its own networks is named.
+        let names_ucx = |name: &String| name.starts_with("UCX ") || name.ends_with(" UCX");
+        let is_told = of.keys().any(|name| names_ucx(name) && name != UCX_UNNAMED);
+        of.retain(|name, _| !is_told || name != UCX_UNNAMED);
         of
     }
 
