@@ -6,7 +6,9 @@ use crate::networks::{Proof, kind, kind_of_library, preference};
 use crate::report::{LinePlace, SignatureFinding, Transport};
 use crate::signature::{Need, Role, Severity, Signature};
 use crate::tally::Speaker;
+use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// Hosts that are named of each network.
 const HOSTS_NAMED: usize = 4;
@@ -21,6 +23,13 @@ const UCX_UNNAMED: &str = "UCX over a network that no line names";
 const GIB: &str = "gIB";
 /// Names of signatures on a variable that limits the networks, which is their literal.
 const SETS: &str = "sets-";
+
+/// The variable that names the one network that NCCL may use, and its value in a command.
+const NCCL_NET: &str = "NCCL_NET";
+const SETS_NET: &str = "sets-nccl-net";
+static NET_VALUE: LazyLock<Regex> = LazyLock::new(|| {
+    crate::loggers::regex(r#"\bNCCL_NET=(?:"(?P<quoted>[\w -]+)"|(?P<word>[\w-]+))"#)
+});
 
 /// What moves data between GPUs of a node.
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
@@ -135,7 +144,15 @@ impl Compose<'_> {
                 "unknown",
                 "the plugin was initialised, but no line shows that it was used".to_owned(),
             ),
-            (0, _) => ("unknown", self.no_network(!libraries.is_empty())),
+            (0, _) => match self.only_network() {
+                Some(name) => (
+                    kind(&name),
+                    format!(
+                        "{NCCL_NET} limits NCCL to {name}, and a communicator came up; no line says that it is used"
+                    ),
+                ),
+                None => ("unknown", self.no_network(!libraries.is_empty())),
+            },
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
         let because = match proof {
@@ -226,6 +243,27 @@ impl Compose<'_> {
                 format!("{none}; the log has lines of {of}{nodes}")
             }
         }
+    }
+
+    /// The one network that NCCL_NET leaves to NCCL, where a communicator came up: NCCL fails without it.
+    fn only_network(&self) -> Option<String> {
+        if self.tally.most_ranks.is_none() || self.tally.members.is_empty() {
+            return None;
+        }
+        let signatures = self.catalogue.signatures.iter();
+        let number = signatures
+            .enumerate()
+            .find(|(_, one)| one.name == SETS_NET)?
+            .0;
+        let mut seen = self.tally.seen.iter();
+        let of_line = seen.find(|((one, _), _)| *one as usize == number);
+        let of_line = of_line.and_then(|(_, seen)| {
+            let found = NET_VALUE.captures(&seen.sample)?;
+            let name = found.name("quoted").or_else(|| found.name("word"))?;
+            Some(shown(name.as_bytes()))
+        });
+        let name = self.set_value(NCCL_NET).or(of_line)?;
+        (!name.is_empty() && !name.starts_with('^')).then_some(name)
     }
 
     /// The variables on networks that the log shows to be set.
