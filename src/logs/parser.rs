@@ -21,9 +21,12 @@ use std::hash::BuildHasher;
 
 /// Most hits of one line that are examined; a line of many MiB may have millions.
 const HITS_MAX: usize = 64;
-/// Forms that are kept, some 3 MiB for each thread: sets, and forms of each.
+/// Forms that are kept, at most some 3 MiB for each thread: sets, and forms of each.
 const SETS: u64 = 1024;
 const WAYS: usize = 4;
+/// Forms that came once, of which some are remembered. A form is kept when it comes again: half of a log's forms come so
+/// rarely that keeping them gains nothing.
+const CAME_ONCE: u64 = 256;
 /// Longest line whose form is kept, in bytes.
 const FORM_BYTES: usize = 512;
 
@@ -218,7 +221,7 @@ impl<'a> Parser<'a> {
         self.was_known = known.is_some_and(|known| self.holds(known, line));
         if !self.was_known {
             let (mut parsed, is_of_form) = self.parse_new(line);
-            if !is_of_form {
+            if !is_of_form || !is_kept && !self.known.came_before() {
                 self.other = parsed;
                 return &self.other;
             }
@@ -385,6 +388,8 @@ struct KnownForms {
     /// The form of the last line, and its hash.
     form: Vec<u8>,
     hash: u64,
+    /// Hashes of forms that are not kept yet.
+    once: Vec<u64>,
     state: RandomState,
 }
 
@@ -418,6 +423,14 @@ impl KnownForms {
     fn has_form(&self, slot: usize) -> bool {
         let known = self.slots.get(slot).and_then(Option::as_ref);
         known.is_some_and(|known| known.hash == self.hash && *known.form == *self.form)
+    }
+
+    /// Whether the last line's form came before, of those that are remembered. It is, from now on.
+    fn came_before(&mut self) -> bool {
+        self.once.resize(CAME_ONCE as usize, 0);
+        // The low bits chose the set.
+        let place = (self.hash / SETS % CAME_ONCE) as usize;
+        std::mem::replace(&mut self.once[place], self.hash) == self.hash
     }
 
     /// What is kept in a slot.
@@ -475,6 +488,18 @@ mod tests {
         let (slot, _) = parser.known.find(line);
         parser.known.keep(slot, ParsedLine::default());
         assert!(parser.parse(line).records.is_empty());
+    }
+
+    #[test]
+    fn a_form_is_kept_when_it_comes_again() {
+        let mut parser = Parser::new(&CATALOGUE);
+        let lines =
+            [1, 2, 3].map(|gpu| format!("node0:71:79 [{gpu}] NCCL INFO NET/GPUDirectTCPX ver."));
+        let known = lines.map(|line| {
+            parser.parse(line.as_bytes());
+            parser.was_known()
+        });
+        assert_eq!(known, [false, false, true]);
     }
 
     #[test]
