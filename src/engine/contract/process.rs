@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 pub(super) const ROWS: &[ContractCheck] = &[
     ContractCheck::any(
         "process-signals",
-        "the plugin changes no signal disposition, except that faults which nobody catches may be caught",
+        "the plugin changes no signal disposition, except of faults that had no handler",
         signals,
     ),
     ContractCheck::any(
