@@ -68,7 +68,8 @@ fn head(report: &LogReport) -> String {
     let _ = writeln!(
         text,
         "# transport : {} ({})",
-        report.transport.verdict, report.transport.because
+        report.transport.headline(),
+        report.transport.because
     );
     if report.transport.named.len() > 1 {
         for (name, processes) in &report.transport.named {

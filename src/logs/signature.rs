@@ -217,6 +217,9 @@ pub struct Signature {
     /// Signatures in whose company a harmless line is not harmless.
     #[serde(default)]
     pub unless: Vec<String>,
+    /// Whether what such a harmless line tells may be why the process crashes behind it, which is told with the crash.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lead: bool,
     /// Signatures with a later line of the same process beside which such a line is info: what it
     /// reports was got over.
     #[serde(default)]

@@ -3,7 +3,7 @@
 
 use super::headline;
 use crate::report::{LogReport, SignatureFinding, StatedLine, UnknownWarning};
-use crate::signature::Role;
+use crate::signature::{Role, Severity};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
@@ -49,6 +49,24 @@ pub(super) fn tell_of_last_error(findings: &mut [SignatureFinding]) {
             first.meaning = format!("{}; {part}", first.meaning);
         }
     }
+}
+
+/// Gives a crash, whose line tells no cause, the harmless lines before it that may be its lead as its first causes.
+/// They are not harmless then.
+pub(super) fn tell_of_leads(report: &mut LogReport, is_lead: impl Fn(&str) -> bool) {
+    let crash = report.findings.first_mut();
+    let Some(crash) = crash.filter(|one| one.severity == Severity::Fatal) else {
+        return;
+    };
+    let of_crash = &crash.first;
+    let leads = report.benign.extract_if(.., |one| {
+        let is_before = one.first.file == of_crash.file && one.first.line < of_crash.line;
+        is_before && is_lead(&one.signature)
+    });
+    let leads: Vec<SignatureFinding> = leads.collect();
+    let causes = leads.iter().map(|one| one.meaning.clone());
+    crash.causes.splice(..0, causes);
+    report.seen.extend(leads);
 }
 
 /// Any exception of Python.

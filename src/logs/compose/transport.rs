@@ -177,8 +177,10 @@ impl Compose<'_> {
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
         };
+        let of_libraries = list(libraries.keys().take(HOSTS_NAMED));
         let (verdict, because) = self.with_libraries(libraries, verdict, because, &mut named);
         Transport {
+            of_libraries,
             verdict,
             because,
             named,
@@ -204,9 +206,14 @@ impl Compose<'_> {
 
     /// Why no network is named, with what the log has lines of. Other libraries may name theirs.
     fn no_network(&self, others_do: bool) -> String {
+        let tried = self.tried();
         let none = match others_do {
-            true => "no line of NCCL names a network",
-            false => "no line names a network",
+            _ if !tried.is_empty() => format!(
+                "no line says that a network came up; the log names {}",
+                list(tried.iter())
+            ),
+            true => "no line of NCCL names a network".to_owned(),
+            false => "no line names a network".to_owned(),
         };
         let has = |word: &&[u8]| {
             let unknown = self.tally.shapes.values().map(|shape| &shape.lines);
@@ -237,12 +244,20 @@ impl Compose<'_> {
                 "{none}; the log sets {}; that limits the networks and does not tell which one is used",
                 set.join(", ")
             ),
+            [] if !tried.is_empty() => none,
             [] => format!("{none}; NCCL logs it at INFO only"),
             of => {
                 let of = of.join(", ");
                 format!("{none}; the log has lines of {of}{nodes}")
             }
         }
+    }
+
+    /// The networks that NCCL's lines name, asked where none of them came up.
+    fn tried(&self) -> BTreeSet<String> {
+        let named = self.tally.transports.values().flatten();
+        let of_nccl = named.filter(|(_, (proof, _))| *proof > Proof::OfLibrary);
+        of_nccl.map(|(name, _)| shown(name)).collect()
     }
 
     /// The one network that NCCL_NET leaves to NCCL, where a communicator came up: NCCL fails without it.

@@ -80,6 +80,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`lsmod | grep -e peermem -e dmabuf`; UCX_LOG_LEVEL=info shows how the buffer was seen; try without GPUDirect (NCCL_NET_GDR_LEVEL=0)",
     },
     Reason {
+        words: "is not implemented for protoc",
+        cause: "UCX destroyed a connection while requests on it were not complete, and cannot abort requests of their kind: MPI_Finalize was called, or the peer ended, with sends or receives that were not waited for",
+        next: "wait for all requests (MPI_Waitall) and for the other ranks (MPI_Barrier) before MPI_Finalize; compare the release of UCX (`ucx_info -v`) with its later fixes",
+    },
+    Reason {
         words: "unable to insert remote address into address vector",
         cause: "libfabric does not take the address of a peer: the nodes have other providers, releases or numbers of NICs, or the address was damaged",
         next: "compare the plugin's and libfabric's release, the provider and the NICs of all nodes; `fi_info` on each",
@@ -95,9 +100,14 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "compare `fi_info --version` and the provider in the container with the host's; try once with NCCL_NET_GDR_LEVEL=0, which sends no memory of GPUs directly",
     },
     Reason {
-        words: "operation with null context completed with error|net/ofi*completed with error|net/ofi*rc: -1*unresponsive",
+        words: "operation with null context completed with error|net/ofi*rc: -1*unresponsive|net/ofi*completed with error*unresponsive",
         cause: "a request of EFA failed: the security group does not allow all traffic within itself, the interfaces are of different subnets, or the peer has ended",
         next: "the security group must allow all traffic in and out to itself; `fi_pingpong -p efa` between the two nodes; the peer's log of the same time",
+    },
+    Reason {
+        words: "net/ofi*completed with error",
+        cause: "a request of libfabric failed: the peer has ended, or the network between the two NICs refuses it: on EFA, a security group that does not allow all traffic within itself, or interfaces of different subnets",
+        next: "the peer's log of the same time; `fi_pingpong` between the two nodes over the provider that the plugin names; on EFA, the security group must allow all traffic in and out to itself",
     },
     Reason {
         words: "find any optimal provider|provider efa output empty list|provider efa*no data available",
