@@ -301,7 +301,9 @@ impl Compose<'_> {
         let is_chosen = proof == Some(Proof::Chosen);
         match proof {
             None if self.tally.nodes.is_empty() => {
-                self.has_local_channels() || !self.tally.members.is_empty() && self.is_of_one_host()
+                // Of what is between two hosts, lines of channels within them tell nothing.
+                self.has_local_channels() && self.processes().0.len() <= 1
+                    || !self.tally.members.is_empty() && self.is_of_one_host()
             }
             _ => self.is_of_one_node() && (is_chosen || self.has_local_channels()),
         }
@@ -310,14 +312,7 @@ impl Compose<'_> {
     /// Whether the log, whose processes of NCCL are all of one host and all of the job, has lines of channels within the
     /// node and of no channel of a network. Where a channel of a network is made, its line is beside those.
     fn is_within_host(&self, proof: Option<Proof>) -> bool {
-        let mut hosts = BTreeSet::new();
-        let mut processes = 0;
-        for speaker in &self.tally.speakers {
-            if let Speaker::Process { host, pid: Some(_) } = speaker {
-                processes += 1;
-                hosts.insert(host);
-            }
-        }
+        let (hosts, processes) = self.processes();
         let is_of_host = hosts.len() == 1 && self.tally.nodes.is_empty();
         // One process may have all ranks, as a thread for each GPU.
         let ready = self.tally.ready_ranks.iter().map(|(_, rank)| *rank);
@@ -332,6 +327,19 @@ impl Compose<'_> {
             && ready > 1
             && has_all
             && self.has_local_channels()
+    }
+
+    /// The hosts of NCCL's processes, and the number of these.
+    fn processes(&self) -> (BTreeSet<&[u8]>, usize) {
+        let mut hosts = BTreeSet::new();
+        let mut processes = 0;
+        for speaker in &self.tally.speakers {
+            if let Speaker::Process { host, pid: Some(_) } = speaker {
+                processes += 1;
+                hosts.insert(host.as_ref());
+            }
+        }
+        (hosts, processes)
     }
 
     /// Whether a channel is within a node. Asked where no channel uses a network.
