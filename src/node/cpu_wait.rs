@@ -18,9 +18,12 @@ const SUMS_MAX: usize = 256;
 
 /// How long the calling thread has waited for a CPU so far; zero where the kernel does not count.
 pub fn waited_so_far(root: &Root) -> Duration {
-    let text = root.text("/proc/thread-self/schedstat");
-    let times = text.known().and_then(|text| Times::parse(text));
-    times.map_or(Duration::ZERO, |times| times.waited)
+    wait_of(root, "/proc/thread-self").unwrap_or_default()
+}
+
+/// How long the thread with this folder has waited for a CPU so far. `None` where the kernel does not count.
+pub(super) fn wait_of(root: &Root, folder: &str) -> Option<Duration> {
+    Some(Times::read(root, folder)?.waited)
 }
 
 /// Sums up how long the thread of a process that waited longest for a CPU did so, and how long
@@ -96,8 +99,7 @@ impl CpuWait {
             .filter_map(|name| name.parse().ok());
         let mut times = BTreeMap::new();
         for tid in tids.take(THREADS_MAX) {
-            let text = root.text(&format!("{folder}/{tid}/schedstat"));
-            if let Some(read) = text.known().and_then(|text| Times::parse(text)) {
+            if let Some(read) = Times::read(root, &format!("{folder}/{tid}")) {
                 times.insert(tid, read);
             }
         }
@@ -243,6 +245,11 @@ impl Seen {
 }
 
 impl Times {
+    fn read(root: &Root, folder: &str) -> Option<Self> {
+        let text = root.text(&format!("{folder}/schedstat"));
+        Self::parse(text.known()?)
+    }
+
     fn parse(schedstat: &str) -> Option<Self> {
         let mut fields = schedstat.split_ascii_whitespace();
         let mut next = || fields.next()?.parse().ok();

@@ -2,8 +2,10 @@
 //! and the kernel stack if this user may read it (`proc(5)`).
 #![forbid(unsafe_code)]
 
+use super::cpu_wait::wait_of;
 use super::{Fact, Root};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Most threads of one process that are read.
 pub(super) const THREADS_MAX: usize = 256;
@@ -50,15 +52,17 @@ impl Thread {
         root.names(&folder).map(|names| {
             let mut tids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
             tids.sort_unstable();
+            let uptime = uptime(root);
             // A thread that ended meanwhile has no files any more.
             tids.into_iter()
                 .take(THREADS_MAX)
-                .filter_map(|tid| Self::read(root, &folder, tid))
+                .filter_map(|tid| Self::read(root, &folder, tid, uptime))
                 .collect()
         })
     }
 
-    fn read(root: &Root, folder: &str, tid: u32) -> Option<Self> {
+    /// `uptime` is how long the machine has been up.
+    fn read(root: &Root, folder: &str, tid: u32, uptime: Option<Duration>) -> Option<Self> {
         let at = |file: &str| format!("{folder}/{tid}/{file}");
         let stat = root.text(&at("stat"));
         let lines = |text: String| {
@@ -75,13 +79,10 @@ impl Thread {
             root.text(&at("stack")).map(lines),
         )?;
         let without_cpu = || {
-            let uptime = root.text("/proc/uptime");
-            let up_s: f64 = uptime.known()?.split(' ').next()?.parse().ok()?;
-            let schedstat = root.text(&at("schedstat"));
-            let waited_ns: u64 = schedstat.known()?.split(' ').nth(1)?.parse().ok()?;
+            let started = Duration::from_millis(started_ms(stat.known()?)?);
             Some(WithoutCpu {
-                waited_ms: waited_ns / 1_000_000,
-                of_ms: ((up_s * 1e3) as u64).checked_sub(started_ms(stat.known()?)?)?,
+                waited_ms: millis(wait_of(root, &format!("{folder}/{tid}"))?),
+                of_ms: millis(uptime?.checked_sub(started)?),
             })
         };
         Some(Self {
@@ -117,6 +118,17 @@ impl Thread {
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
+}
+
+/// How long the machine has been up.
+fn uptime(root: &Root) -> Option<Duration> {
+    let text = root.text("/proc/uptime");
+    let seconds = text.known()?.split(' ').next()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// When the thread of this `stat` was started, milliseconds since the machine was.
