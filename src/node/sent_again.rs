@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::TcpSocket;
+use std::collections::HashSet;
 
-/// Segments that were sent again, and their share of all: a segment that is late or that a full queue of a listener
-/// dropped is sent again too, but no such part of a handshake.
+/// Segments that were sent again, and their share of all. A sound network also delays a segment, and a listener whose
+/// queue is full drops one, but not as many of so few.
 const SENT_AGAIN: u32 = 3;
 const SENT_AGAIN_SHARE: f64 = 0.05;
 /// Segments that one connection that was made sent again: one alone may have been late.
@@ -31,23 +32,21 @@ impl SentAgain {
     pub fn of(sockets: &[TcpSocket]) -> Option<Self> {
         let again = |socket: &TcpSocket| socket.retransmits.unwrap_or(0);
         let path = |one: &TcpSocket| (one.local.ip(), one.peer.ip());
+        let is_made = |one: &&TcpSocket| one.state != "SYN-SENT";
+        let open: HashSet<_> = sockets.iter().filter(is_made).map(path).collect();
         let crosses = |one: &&TcpSocket| one.local.ip() != one.peer.ip();
-        let made = |one: &&TcpSocket| one.state != "SYN-SENT";
-        let is_open = |one: &&TcpSocket| {
-            let mut others = sockets.iter().filter(made);
-            others.any(|other| path(other) == path(one))
+        let crossing = || {
+            let crossing = sockets.iter().filter(crosses);
+            crossing.filter(|one| open.contains(&path(one)))
         };
-        let crossing = || sockets.iter().filter(crosses).filter(is_open);
         let sent = |one: &TcpSocket| {
             let data = one.flow.and_then(|flow| flow.data_segments).unwrap_or(0);
             // The SYN, and what was sent again of it.
             data.saturating_add(1).saturating_add(again(one))
         };
+        let worst = crossing().filter(is_made).max_by_key(|one| again(one))?;
         let found = Self {
-            worst: crossing()
-                .filter(made)
-                .max_by_key(|one| again(one))?
-                .clone(),
+            worst: worst.clone(),
             count: crossing().map(again).fold(0, u32::saturating_add),
             of: crossing().map(sent).fold(0, u32::saturating_add),
             connections: crossing().filter(|one| again(one) > 0).count(),

@@ -7,7 +7,8 @@
 //! when the launcher's process that started it is gone, and says so.
 //!
 //! `starter.rs` knows that process. `stall_watch.rs` decides when channels stand still, `connect_watch.rs` when a worker
-//! connects for long, `stop_order.rs` when a worker is told to stop. `one_gpu.rs` shows a worker a single GPU if its plugin cannot be told which one to use.
+//! connects for long, `stop_order.rs` when a worker is told to stop. `one_gpu.rs` shows a worker a single GPU if its plugin
+//! cannot be told which one to use.
 #![forbid(unsafe_code)]
 
 mod connect_watch;

@@ -807,7 +807,7 @@ impl Pair {
         // Take freeze-frames of what takes too long, before it is stopped.
         let is_too_long = matches!(outcome, Outcome::Stalled | Outcome::Failed);
         if is_too_long && !self.is_stopping() {
-            effects.extend(End::ALL.map(|end| PairEffect::Tell(end, CoordinatorOrder::Freeze)));
+            self.freeze(now, effects);
         }
         self.stop(now, effects);
     }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_takes_nothing_from_who_leaves_faults_to_the_kernel() {
+    fn only_a_fault_that_had_no_handler_may_get_one() {
         let [ill, usr2, segv] = [4, 12, 11].map(|signal: u32| 1 << (signal - 1));
         assert_eq!(caught_faults([0, segv], [0, ill | usr2 | segv]), ill);
         assert_eq!(caught_faults([ill, 0], [0, ill]), 0, "it was ignored");
