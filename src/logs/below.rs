@@ -72,6 +72,11 @@ impl BelowText {
     }
 }
 
+/// Whether a text of a line at `place` would be kept.
+pub(super) fn takes(texts: &[BelowText], place: Place) -> bool {
+    texts.len() < TEXTS_MAX || texts.last().is_some_and(|last| place < last.place)
+}
+
 /// Keeps the first of several texts.
 pub(super) fn keep(texts: &mut Vec<BelowText>, more: impl IntoIterator<Item = BelowText>) {
     texts.extend(more);

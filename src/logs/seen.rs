@@ -96,9 +96,9 @@ impl CountedLine<'_> {
 
     /// The rank that an error names: `Global rank: 13`.
     fn named_rank(&self) -> Option<u32> {
-        const WORD: &[u8] = b"ank";
+        static WORD: LazyLock<Finder> = LazyLock::new(|| Finder::new("ank"));
         let text = self.keeps_near.then_some(self.text)?;
-        let behind = &text[memchr::memmem::find(text, WORD)? + WORD.len()..];
+        let behind = &text[WORD.find(text)? + WORD.needle().len()..];
         let marks = behind.iter().take_while(|byte| b" :=[".contains(byte));
         let behind = &behind[marks.count()..];
         let digits = behind.iter().take_while(|byte| byte.is_ascii_digit());
@@ -115,14 +115,17 @@ impl CountedLine<'_> {
         } else {
             self.around.near(self.text.trim_ascii_end().ends_with(b":"))
         };
-        let ranks = self.named_rank().into_iter().collect();
-        Some(Box::new(NearLines { lines, ranks }))
+        Some(Box::new(NearLines {
+            lines,
+            ranks: self.named_rank().into_iter().collect(),
+            is_final: !may_be_told(self.text),
+        }))
     }
 
-    /// The lines below, if they complete it.
-    fn below(&self) -> Option<BelowText> {
-        self.has_below
-            .then(|| BelowText::of(self.place, self.around))
+    /// The lines below, if they complete it and would be among those that are kept.
+    fn below(&self, kept: &[BelowText]) -> Option<BelowText> {
+        let takes = self.has_below && below::takes(kept, self.place);
+        takes.then(|| BelowText::of(self.place, self.around))
     }
 }
 
@@ -151,6 +154,8 @@ fn process(line: &[u8]) -> &[u8] {
 pub(super) struct NearLines {
     lines: Vec<Vec<u8>>,
     ranks: BTreeSet<u32>,
+    /// Whether the first line is known to be one that [`tells_more`] has no other line for.
+    is_final: bool,
 }
 
 /// Where a line is in its block.
@@ -350,13 +355,23 @@ pub(super) fn wraps(line: &[u8]) -> bool {
     WRAPS.is_in(line)
 }
 
+/// Whether an exception may be told by another one, in [`tells_more`].
+fn may_be_told(sample: &[u8]) -> bool {
+    wraps(sample) || KEY_ERROR.find(sample).is_some()
+}
+
+/// Whether an exception tells what an earlier one only passes on.
+fn tells_more(earlier: &[u8], line: &[u8]) -> bool {
+    wraps(earlier) && !wraps(line) || explains(earlier, line)
+}
+
 /// Least bytes of a key by which an exception is of another one.
 const KEY_MIN: usize = 4;
+static KEY_ERROR: LazyLock<Finder> = LazyLock::new(|| Finder::new("KeyError: '"));
 
 /// Whether an exception says in words what the key that another one lacked is: a program catches `KeyError: 'a_model'`
 /// and raises what it means.
 fn explains(other: &[u8], line: &[u8]) -> bool {
-    static KEY_ERROR: LazyLock<Finder> = LazyLock::new(|| Finder::new("KeyError: '"));
     let Some(at) = KEY_ERROR.find(other) else {
         return false;
     };
@@ -436,7 +451,7 @@ impl SeenLines {
             slowest: polls,
             longest: polls,
             sites: Vec::new(),
-            below: line.below().into_iter().collect(),
+            below: line.below(&[]).into_iter().collect(),
             traceback: line.traceback(),
             gpus: line.gpu().into_iter().collect(),
             near: line.near(),
@@ -470,12 +485,8 @@ impl SeenLines {
     /// Counts another line. Returns the bytes that it takes more.
     pub(super) fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) -> usize {
         self.count += 1;
-        // Only an exception with its frames is searched: this is done for each line.
-        let tells_more = || {
-            let is_passed_on = wraps(&self.sample) && !wraps(line.text);
-            is_passed_on || explains(&self.sample, line.text)
-        };
-        if line.has_frames && tells_more() {
+        let is_final = self.near.as_ref().is_some_and(|near| near.is_final);
+        if line.has_frames && !is_final && tells_more(&self.sample, line.text) {
             // The exception of a worker is below the line that passes it on.
             self.first = line.place;
             self.sample = sample(line.text, line.at, line.sample_max);
@@ -490,7 +501,8 @@ impl SeenLines {
             add_value(&mut self.gpus, gpu);
         }
         self.ranks(line.named_rank());
-        let kept = self.add_below(line.below());
+        let below = line.below(&self.below);
+        let kept = below.map_or(0, |below| self.add_below([below]));
         self.site(line.site) + kept
     }
 
