@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::check::{self, SignatureMistake};
+use super::counting::Counting;
 use super::digits;
 use super::loggers;
 use super::matcher::{Matcher, Walk};
@@ -174,10 +175,8 @@ pub struct SignatureCatalogue {
     of_literal: Vec<Vec<usize>>,
     /// For each signature: whether its regex tells digits apart.
     reads_digits: Vec<bool>,
-    /// For each signature: whether its words in a line at NCCL's level INFO are no error.
-    pub(super) is_foreign: Vec<bool>,
-    /// Whether the lines of each are of the GPU's driver.
-    pub(super) names_gpu: Vec<bool>,
+    /// For each signature: how its lines are counted.
+    pub(super) counting: Vec<Counting>,
     /// The literals with a digit, and a search for their forms.
     with_digits: Vec<usize>,
     forms: AhoCorasick,
@@ -273,9 +272,7 @@ impl SignatureCatalogue {
             .iter()
             .map(|signature| signature.regex.as_deref().is_some_and(digits::tells_apart))
             .collect();
-        let is_of_driver = |one: &Signature| one.example.contains("NVRM: Xid");
-        let names_gpu = signatures.iter().map(is_of_driver).collect();
-        let is_foreign = signatures.iter().map(Signature::is_foreign_error).collect();
+        let counting = signatures.iter().map(Counting::of).collect();
         let has_digit = |index: &usize| searched[*index].iter().any(u8::is_ascii_digit);
         let with_digits: Vec<usize> = (0..searched.len()).filter(has_digit).collect();
         let forms = with_digits
@@ -294,8 +291,7 @@ impl SignatureCatalogue {
             literals,
             of_literal,
             reads_digits,
-            is_foreign,
-            names_gpu,
+            counting,
             with_digits,
             forms,
             matcher,

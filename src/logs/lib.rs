@@ -23,6 +23,7 @@ mod catalogue;
 mod check;
 mod claims;
 mod compose;
+mod counting;
 mod digits;
 mod ends;
 #[cfg(test)]

@@ -14,7 +14,6 @@
 //! logs. ripgrep reads one file with one thread; elapsed time needs a machine that is idle.
 #![forbid(unsafe_code)]
 
-use super::any_of::AnyOf;
 use super::blocks::{Block, Blocks};
 use super::catalogue::SignatureCatalogue;
 use super::claims::{RankOfComm, RankOfJob};
@@ -25,14 +24,13 @@ use super::help_text::HelpText;
 use super::networks::{self, Proof};
 use super::order::InOrder;
 use super::parser::{Found, ParsedLine, ParsedRecord, Parser};
-use super::seen::{Around, CountedLine, Place, SAMPLE_BYTES, VALUES_SAMPLE_BYTES};
+use super::seen::{Around, CountedLine, Place, SAMPLE_BYTES};
 use super::shape::{self, Level, Record};
-use super::signature::{Fact, Severity};
+use super::signature::Fact;
 use super::tally::{Group, Tally, Wait};
 use super::time::Years;
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
-use std::sync::LazyLock;
 
 /// Each takes some 5 MiB of memory, of which a report has 64.
 const THREADS_MAX: usize = 6;
@@ -378,10 +376,6 @@ fn count_lines(text: &[u8]) -> usize {
     memchr_iter(b'\n', text).count()
 }
 
-/// Words of a line that may be an exception with frames above it.
-static EXCEPTION_WORDS: LazyLock<AnyOf> =
-    LazyLock::new(|| AnyOf::new(&["Error", "ERR", "xception"]));
-
 /// Counts parsed lines.
 struct Counter<'a> {
     catalogue: &'a SignatureCatalogue,
@@ -429,15 +423,10 @@ impl Counter<'_> {
             sample_max: SAMPLE_BYTES,
             keeps_near: false,
         };
-        let names_line = |found: &Found| {
-            let signature = &self.catalogue.signatures[found.signature];
-            let only_network = signature.fallback && signature.network.is_some();
-            !(only_network && signature.severity == Severity::Info)
-        };
-        let is_label = |found: &Found| self.catalogue.signatures[found.signature].label;
-        let has_none = parsed.found.iter().all(is_label);
+        let mut counting = parsed.found.iter().map(|found| found.counting);
+        let has_none = counting.clone().all(|one| one.is_label);
         // A signature that only tells whose line it is does not explain a warning.
-        let is_unexplained = level == Some(Level::Warn) && !parsed.found.iter().any(names_line);
+        let is_unexplained = level == Some(Level::Warn) && !counting.any(|one| one.explains);
         if has_none || is_unexplained {
             let said = match level {
                 Some(Level::Warn) => {
@@ -471,29 +460,22 @@ impl Counter<'_> {
             self.harness
                 .hear(number, record.rank(), line.time_us, reading, record.message);
         }
-        let is_exception = || level.is_none() && EXCEPTION_WORDS.is_in(text);
         for found in &parsed.found {
-            if level == Some(Level::Info) && self.catalogue.is_foreign[found.signature] {
+            let counting = found.counting;
+            if level == Some(Level::Info) && counting.is_foreign {
                 continue;
             }
-            let signature = &self.catalogue.signatures[found.signature];
             self.note(
                 found,
                 speaker,
                 record,
                 CountedLine {
                     at: found.at,
-                    has_below: signature.below.is_some(),
-                    has_frames: signature.severity.is_finding()
-                        && (super::reasons::quotes(signature)
-                            || is_exception()
-                            || super::traceback::cuts(text)),
-                    names_gpu: self.catalogue.names_gpu[found.signature],
-                    sample_max: match signature.regex {
-                        Some(_) => VALUES_SAMPLE_BYTES,
-                        None => SAMPLE_BYTES,
-                    },
-                    keeps_near: signature.severity.is_finding(),
+                    has_below: counting.has_below,
+                    has_frames: found.has_frames,
+                    names_gpu: counting.names_gpu,
+                    sample_max: counting.sample_max(),
+                    keeps_near: counting.is_finding,
                     ..line
                 },
             );
@@ -549,15 +531,14 @@ impl Counter<'_> {
     }
 
     fn note(&mut self, found: &Found, speaker: u32, record: &Record<'_>, line: CountedLine<'_>) {
-        let signature = &self.catalogue.signatures[found.signature];
         // At most SIGNATURES_MAX.
         let number = found.signature as u32;
         let message = record.message;
         let polls = found.polls(line.text);
-        let polls = polls.filter(|_| signature.fact == Some(Fact::Polls));
+        let polls = polls.filter(|_| found.counting.fact == Some(Fact::Polls));
         self.tally.see(number, speaker, polls, line);
         let [first, second] = found.groups(line.text);
-        match signature.fact {
+        match found.counting.fact {
             None | Some(Fact::Harness) => {}
             Some(Fact::LastWarning) => self.last_warning(speaker, line),
             Some(Fact::Polls) => {
@@ -590,6 +571,7 @@ impl Counter<'_> {
                 | Fact::Transport
                 | Fact::TransportUsed),
             ) => {
+                let signature = &self.catalogue.signatures[found.signature];
                 let proof = match fact {
                     _ if signature.library.is_some() => Proof::OfLibrary,
                     Fact::TransportUsed => Proof::Used,
