@@ -202,6 +202,7 @@ pub(super) fn record_at(line: &[u8], place: usize) -> (Record<'_>, usize, usize)
         Some((at, level)) => {
             record.level = Some(level);
             header(&line[at.saturating_sub(HEADER_MAX)..at], &mut record);
+            record.host = record.host.map(|host| whole_host(line, host));
             if record.time.is_none() {
                 let header = record.host.map_or(at, |host| Span::of(line, host).start());
                 record.yearless = yearless(&line[..header.min(PREFIX_MAX)]);
@@ -281,6 +282,23 @@ fn header<'a>(text: &'a [u8], record: &mut Record<'a>) {
             .filter(|_| text.starts_with(b"["))
             .map_or(0, |at| at + 1);
         record.site = site(&text[after..]);
+    }
+}
+
+/// The host of a header, without what is left of another process's line in front of it: `a:71a:70:80` is `a` where the
+/// line begins with a header of that host. Digits are taken as equal, as they are in the form of a line.
+fn whole_host<'a>(line: &[u8], host: &'a [u8]) -> &'a [u8] {
+    let first = &line[..memchr(b':', line).unwrap_or_default()];
+    let Some(torn) = host.len().checked_sub(first.len()) else {
+        return host;
+    };
+    let is_same =
+        |(one, other): (&u8, &u8)| one == other || one.is_ascii_digit() && other.is_ascii_digit();
+    let ends_so = host[torn..].iter().zip(first).all(is_same);
+    if !first.is_empty() && torn > 0 && ends_so && begins_as_nccl(line) {
+        &host[torn..]
+    } else {
+        host
     }
 }
 
@@ -762,6 +780,9 @@ mod tests {
             (record.host, record.message),
             (Some(&b"node0"[..]), &b"not yet freed?"[..])
         );
+        let line = "node0:71:79 [3] NCCL INFO 2 channode2:70node1:72:80 [0] f():9 NCCL WARN bad";
+        let record = at(line, "bad");
+        assert_eq!((record.host, record.pid()), (Some(&b"node1"[..]), Some(72)));
     }
 
     #[test]

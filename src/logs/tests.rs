@@ -154,6 +154,17 @@ fn lines_that_state_an_error_are_told_if_no_finding_names_a_cause() {
 }
 
 #[test]
+fn a_header_behind_what_is_left_of_another_one_names_no_other_host() {
+    let log = "\
+        node-a:71:79 [1] NCCL INFO Using network Socket\n\
+        node-a:71:79 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct\n\
+        node-a:71:79 [1] NCCL INFO 2 coll channnode-a:7node-a:71:79 [1] NCCL INFO comm 0x9497920 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 3000 commId 0x245d75cdaf12704b - Init COMPLETE\n\
+        node-a:70:78 [0] NCCL INFO comm 0x8fe0500 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 2000 commId 0x245d75cdaf12704b - Init COMPLETE\n";
+    let report = read(log.as_bytes());
+    assert_eq!(report.transport.verdict, "within-node");
+}
+
+#[test]
 fn ordinary_lines_have_no_signature() {
     let report = read(include_bytes!("../../probes/logs/ordinary.txt"));
     assert_eq!(
