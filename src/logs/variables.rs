@@ -14,7 +14,7 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 27] = [
+const OF_FRAMEWORKS: [(&str, &str); 28] = [
     ("I_MPI_PMI_LIBRARY", "Intel MPI"),
     ("NCCL_GIN_ENABLE", "NCCL 2.28"),
     ("GLOO_SOCKET_IFNAME", "PyTorch"),
@@ -32,6 +32,7 @@ const OF_FRAMEWORKS: [(&str, &str); 27] = [
     ("FI_EFA_FORK_SAFE", "libfabric"),
     ("FI_LOG_LEVEL", "libfabric"),
     ("FI_PROVIDER", "libfabric"),
+    ("FI_PROVIDER_PATH", "libfabric"),
     ("FI_MR_CACHE_MONITOR", "libfabric"),
     ("FI_CXI_DISABLE_HMEM_DEV_REGISTER", "libfabric"),
     ("FI_CXI_DEFAULT_CQ_SIZE", "libfabric"),

@@ -135,7 +135,12 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`lsmod | grep nvidia_peermem` on the node and `ulimit -l` in the container",
     },
     Reason {
-        words: "fi_getinfo() call failed|fi_getinfo error: ret -61|can't find suitable provider|could not find a provider|find a protocol that worked|fi_getinfo*no data available",
+        words: "fi_getinfo error: ret -61|can't find suitable provider|can't create providers for name",
+        cause: "libfabric has no provider of the kind that is asked for: this libfabric was built without it, FI_PROVIDER_PATH does not name the folder with the libraries of its providers, or FI_PROVIDER asks for another one",
+        next: "`fi_info -l` in the same container lists the providers that libfabric finds; compare them with FI_PROVIDER and FI_PROVIDER_PATH",
+    },
+    Reason {
+        words: "fi_getinfo() call failed|could not find a provider|find a protocol that worked|fi_getinfo*no data available",
         cause: "libfabric has no provider that fits on this node: the device is not there or not in the container, FI_PROVIDER asks for another one, or this libfabric was built without it",
         next: "`fi_info -p efa` and `ls /dev/infiniband` in the container",
     },
