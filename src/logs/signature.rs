@@ -220,6 +220,9 @@ pub struct Signature {
     /// Whether what such a harmless line tells may be why the process crashes behind it, which is told with the crash.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lead: bool,
+    /// Signatures of failures of which it may be the reason too, where one of them is the first finding behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leads_to: Vec<String>,
     /// Signatures with a later line of the same process beside which such a line is info: what it
     /// reports was got over.
     #[serde(default)]

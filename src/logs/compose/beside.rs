@@ -3,7 +3,7 @@
 
 use super::headline;
 use crate::report::{LogReport, SignatureFinding, StatedLine, UnknownWarning};
-use crate::signature::{Role, Severity};
+use crate::signature::{Role, Severity, Signature};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
@@ -51,21 +51,23 @@ pub(super) fn tell_of_last_error(findings: &mut [SignatureFinding]) {
     }
 }
 
-/// Gives a crash, whose line tells no cause, the harmless lines before it that may be its lead as its first causes.
-/// They are not harmless then.
-pub(super) fn tell_of_leads(report: &mut LogReport, is_lead: impl Fn(&str) -> bool) {
-    let crash = report.findings.first_mut();
-    let Some(crash) = crash.filter(|one| one.severity == Severity::Fatal) else {
+/// Gives a crash, or another failure whose line tells no cause, the harmless lines before it that may be its lead as its
+/// first causes. They are not harmless then.
+pub(super) fn tell_of_leads(report: &mut LogReport, signatures: &[Signature]) {
+    let Some(failure) = report.findings.first_mut() else {
         return;
     };
-    let of_crash = &crash.first;
+    let is_crash = failure.severity == Severity::Fatal;
+    let may_lead =
+        |one: &Signature| one.lead && is_crash || one.leads_to.contains(&failure.signature);
+    let of_failure = &failure.first;
     let leads = report.benign.extract_if(.., |one| {
-        let is_before = one.first.file == of_crash.file && one.first.line < of_crash.line;
-        is_before && is_lead(&one.signature)
+        let is_before = one.first.file == of_failure.file && one.first.line < of_failure.line;
+        is_before && Signature::named(signatures, &one.signature).is_some_and(may_lead)
     });
     let leads: Vec<SignatureFinding> = leads.collect();
     let causes = leads.iter().map(|one| one.meaning.clone());
-    crash.causes.splice(..0, causes);
+    failure.causes.splice(..0, causes);
     report.seen.extend(leads);
 }
 

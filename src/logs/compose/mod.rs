@@ -301,10 +301,7 @@ impl Compose<'_> {
         beside::tell_of_last_error(&mut report.findings);
         beside::tell_of_exception(&mut report.findings);
         beside::tell_of_neighbors(report);
-        let signatures = &self.catalogue.signatures;
-        beside::tell_of_leads(report, |name| {
-            Signature::named(signatures, name).is_some_and(|one| one.lead)
-        });
+        beside::tell_of_leads(report, &self.catalogue.signatures);
         beside::tell_of_codes(&mut report.findings);
         beside::tell_of_timeout(&mut report.findings);
         beside::tell_of_part(&mut report.findings);
