@@ -61,6 +61,8 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
         () if starts(&["tcp", "uv", "sockets"]) => "socket",
         // The devices of EFA are named `rdmap0s31`.
         () if starts(&["efa", "srd", "libfabric", "ofi", "cxi", "rdmap"]) => "ofi",
+        // Providers of libfabric for Omni-Path, which Open MPI also uses without libfabric.
+        () if library == "libfabric" && starts(&["psm2", "psm3", "opx"]) => "ofi",
         // What these name is the device, which has any name.
         () if ["mooncake", "uccl"].contains(&library) => "ib",
         () if starts(&[
@@ -169,6 +171,8 @@ mod tests {
             ("UCX srd/rdmap16s27:1", "ofi"),
             ("libfabric CXI", "ofi"),
             ("libfabric mlx", "ib"),
+            ("libfabric psm2", "ofi"),
+            ("OpenMPI PSM2", "other"),
             ("OpenMPI openib", "ib"),
             ("TensorPipe uv", "socket"),
             ("libfabric tcp-ofi-rxm", "socket"),

@@ -35,7 +35,7 @@ static NET_VALUE: LazyLock<Regex> = LazyLock::new(|| {
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 11] = [
+const OF_OTHERS: [(&[&[u8]], &str); 12] = [
     (
         &[
             b"transport/p2p.c",
@@ -84,6 +84,10 @@ const OF_OTHERS: [(&[&[u8]], &str); 11] = [
     (
         &[b"|CCL_INFO|", b"|CCL_WARN|", b"|CCL_ERROR|"],
         "oneCCL, which goes over MPI or libfabric",
+    ),
+    (
+        &[b"/libpsm2.so", b"mtl_psm2"],
+        "PSM2, the library of Omni-Path",
     ),
     (
         &[b"Fatal error in PMPI_", b"MPI_ERRORS_ARE_FATAL"],

@@ -422,6 +422,8 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         READ_WARNINGS,
         signals::HAS_STACK,
         signals::IN_CUDA,
+        signals::IN_PSM2,
+        signals::TRY_HOST_MEMORY,
         frames::OWN_CODE,
         own_words::OWN_WORDS,
         own_words::BESIDE,

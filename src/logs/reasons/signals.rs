@@ -135,6 +135,11 @@ pub(super) const HAS_STACK: &str = "the log has the stack: compare the releases 
 /// Why a call of CUDA's driver crashes.
 pub(super) const IN_CUDA: &str = "what a call of CUDA was given, such as an event, a stream or a context, was destroyed or is of another process, or its driver library does not fit";
 
+/// Why a call of Omni-Path's library crashes, and what to do then.
+const PSM2: &str = "libpsm2";
+pub(super) const IN_PSM2: &str = "if the message is in memory of a GPU, PSM2 read it on the CPU: this libpsm2 may not be CUDA-aware, or PSM2_CUDA=1 is not set";
+pub(super) const TRY_HOST_MEMORY: &str = "repeat the call with buffers in host memory: where that works, use a libpsm2 that is built with CUDA, and set PSM2_CUDA=1 on all ranks";
+
 /// Where the frames of a crash are told, what they tell is the cause, and they need not be asked for.
 pub(super) fn explain_stack(finding: &mut SignatureFinding) {
     let asks = |next: &String| next.starts_with(SEE_CALL);
@@ -147,5 +152,8 @@ pub(super) fn explain_stack(finding: &mut SignatureFinding) {
     *next = HAS_STACK.to_owned();
     if library == CUDA_DRIVER {
         finding.causes.insert(0, IN_CUDA.to_owned());
+    } else if library.starts_with(PSM2) {
+        *next = TRY_HOST_MEMORY.to_owned();
+        finding.causes.insert(0, IN_PSM2.to_owned());
     }
 }
