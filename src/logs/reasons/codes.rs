@@ -101,6 +101,17 @@ const OF_COMPLETIONS: [(u32, &str); 6] = [
     (13, "rnr retry counter exceeded"),
 ];
 
+/// Syndromes in the dump of a completion of mlx5, which are hexadecimal, as far as their digits are decimal.
+const OF_SYNDROMES: [(u32, &str); 7] = [
+    (4, "local protection error"),
+    (5, "work request flushed"),
+    (11, "local access error"),
+    (12, "remote invalid request"),
+    (13, "remote access error"),
+    (15, "transport retry counter exceeded"),
+    (16, "rnr retry counter exceeded"),
+];
+
 /// Names, in lower case.
 const NAMES: [(&str, &str); 50] = [
     ("ncclunhandledcudaerror", "unhandled cuda error"),
@@ -183,7 +194,7 @@ const NAMES: [(&str, &str); 50] = [
 type Words = &'static [(u32, &'static str)];
 
 /// How programs write the numbers of each.
-static NUMBERS: LazyLock<[(Regex, Words); 4]> = LazyLock::new(|| {
+static NUMBERS: LazyLock<[(Regex, Words); 5]> = LazyLock::new(|| {
     let regex = |words: &str| Regex::new(&format!("(?i-u){words}")).expect("a sound regex");
     [
         (
@@ -200,6 +211,13 @@ static NUMBERS: LazyLock<[(Regex, Words); 4]> = LazyLock::new(|| {
         (
             regex(r"\b(?:wc|completion|cqe|work)\b.{0,24}\bstatus\W{1,3}(\d{1,2})\b"),
             &OF_COMPLETIONS[..],
+        ),
+        // The last of four lines: its eighth byte.
+        (
+            regex(
+                r"(?:(?:[0-9a-f]{8} ){3}[0-9a-f]{8}\s+){3}[0-9a-f]{8} [0-9a-f]{6}(\d{2}) [0-9a-f]{8} [0-9a-f]{8}",
+            ),
+            &OF_SYNDROMES[..],
         ),
         // A negative number is one of the system if it is too large for a result of the program's own.
         (
@@ -270,6 +288,11 @@ mod tests {
         check(
             "wc: IBV_WC_RETRY_EXC_ERR",
             Some("transport retry counter exceeded"),
+        );
+        check(
+            "00000000 00000000 00000000 00000000\n00000000 00000000 00000000 00000000\n\
+             00000000 00000000 00000000 00000000\n00000000 93003204 08000a3c 0000a1d2",
+            Some("local protection error"),
         );
         check("step 12: train error: 0.25", None);
         check("all is well", None);

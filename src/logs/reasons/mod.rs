@@ -177,6 +177,10 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
         Kind::Source | Kind::Use | Kind::Vague | Kind::Exact => false,
     };
     if is_told_by_words {
+        // A cause of a signature may be the beginning of the same.
+        finding
+            .causes
+            .retain(|one| !cause.starts_with(one.as_str()));
         finding.causes.insert(0, cause);
         if matches!(kind, Kind::Ended) && below.is_none() {
             finding.next_step = Some(next);

@@ -185,11 +185,6 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`systemctl status nvidia-fabricmanager` and `nvidia-smi -q | grep -A2 Fabric` on the node",
     },
     Reason {
-        words: "got completion with error:",
-        cause: "a request of the NIC failed: the peer ended, the path lost its packets, or memory is not registered",
-        next: "read the lines of the program above it, and the peer's log of the same time",
-    },
-    Reason {
         words: "number of gpus detected*not equal",
         cause: "the receive manager does not see all GPUs of the node: its container lacks a device, or another network has the slot of a GPU's NIC",
         next: "`ls /dev/nvidia*` in the manager's container; compare the networks of the node pool with the NICs of the GPUs",
