@@ -25,13 +25,17 @@ pub(super) struct BelowText {
 }
 
 impl BelowText {
-    /// The lines below one, up to a line of `=` or `-`, or an empty one, as far as the line's block has them.
+    /// The lines below one, up to a line of `=` or `-`, or an empty one, as far as the line's block has them. Where a
+    /// line of those is right above, the text is in a box, and empty lines are within it.
     pub(super) fn of(place: Place, around: Around<'_>) -> Self {
         let behind = around.block.get(around.end + 1..).unwrap_or_default();
         let behind = &behind[..behind.len().min(TEXT_MAX)];
+        let is_rule = |line: &[u8]| line.ends_with(b"====") || line.ends_with(b"----");
+        let above = around.block.get(..around.start).unwrap_or_default();
+        let is_in_box = is_rule(above.trim_ascii_end());
         let ends = |line: &&[u8]| {
             let line = line.trim_ascii();
-            line.is_empty() || line.ends_with(b"====") || line.ends_with(b"----")
+            line.is_empty() && !is_in_box || is_rule(line)
         };
         let lines = behind.split(|byte| *byte == b'\n').take(LINES_MAX);
         let lines: Vec<&[u8]> = lines.take_while(|line| !ends(line)).collect();
@@ -130,6 +134,18 @@ mod tests {
         assert_eq!(values.unwrap().fill("ranks {rank}"), "ranks 3, 5");
         assert!(text(1, "x\nat 5\n\nrank 7\n").values(&below()).is_none());
         assert!(text(1, "x\n").values(&below()).is_none());
+    }
+
+    #[test]
+    fn empty_lines_are_within_a_text_in_a_box() {
+        let block = "-----\nx\nat 5\n\nrank 7\n-----\nrank 8\n";
+        let around = Around {
+            block: block.as_bytes(),
+            start: 6,
+            end: 7,
+        };
+        let text = BelowText::of(Place { file: 0, line: 2 }, around);
+        assert_eq!(text.text, b"at 5\n\nrank 7");
     }
 
     #[test]

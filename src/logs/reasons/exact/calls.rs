@@ -10,6 +10,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "set the interface that all nodes share: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or UCX_NET_DEVICES; `ip -br addr` lists them",
     },
     Reason {
+        words: "connect*169.254.*refused|connect*169.254.*timed out|connect*169.254.*failed|connect*169.254.*no route|connect*169.254.*unreachable",
+        cause: "the address is link-local (169.254.*), which an interface has that got none of a network: the peer told the address of the wrong interface",
+        next: "set the interface that all nodes share: btl_tcp_if_include of Open MPI, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or UCX_NET_DEVICES; `ip -br addr` lists them",
+    },
+    Reason {
         words: "system error: 10013|errno: 10013|winerror 10013",
         cause: "Windows does not let this process have the port: it is in a range that Windows reserves, or another process holds it for itself",
         next: "`netsh interface ipv4 show excludedportrange protocol=tcp` lists the reserved ranges; choose another MASTER_PORT",
