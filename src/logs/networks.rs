@@ -119,6 +119,15 @@ pub(super) fn are_of_ethernet(line: &[u8]) -> impl Iterator<Item = bool> {
 static LINK_LAYERS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\[\d+\] ?[\w.-]+:\d+/(?P<layer>RoCE|IB)\b"));
 
+/// Whether the port that a line of UCX names, `mlx5_0:1/RoCE`, is of Ethernet.
+pub(super) fn is_port_of_ethernet(line: &[u8]) -> Option<bool> {
+    let layer = PORTS.captures(line)?;
+    Some(&layer["layer"] == b"RoCE")
+}
+
+static PORTS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\b[a-z][\w-]*:\d{1,2}/(?P<layer>RoCE|IB)\b"));
+
 /// Whether the first GID in a line is of Ethernet; `None` without one. RoCE makes them of an IPv4 address, or of a MAC
 /// address with `ff:fe` in its middle, which the GUIDs of InfiniBand do not have.
 pub(super) fn has_ethernet_gid(line: &[u8]) -> Option<bool> {
@@ -214,6 +223,10 @@ mod tests {
             layers("Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/RoCE [RO]"),
             [false, true]
         );
+        let port = |line: &'static str| is_port_of_ethernet(line.as_bytes());
+        assert_eq!(port("error on mlx5_0:1/RoCE (synd 0x4)"), Some(true));
+        assert_eq!(port("error on mlx5_0:1/IB (synd 0x4)"), Some(false));
+        assert_eq!(port("failed on rc_mlx5/mlx5_0:1"), None);
         let gid = |line: &'static str| has_ethernet_gid(line.as_bytes());
         assert_eq!(gid("(Recv) localGid ::ffff:10.0.1.25"), Some(true));
         assert_eq!(

@@ -475,6 +475,7 @@ impl Compose<'_> {
                 of.entry(name).or_default().push(self.name(*speaker));
             }
         }
+        self.name_roce(&mut of);
         for processes in of.values_mut() {
             processes.sort();
             processes.dedup();
@@ -484,6 +485,28 @@ impl Compose<'_> {
         let is_told = of.keys().any(|name| names_ucx(name) && name != UCX_UNNAMED);
         of.retain(|name, _| !is_told || name != UCX_UNNAMED);
         of
+    }
+
+    /// Names a library's network RoCE where all ports that its lines name are of Ethernet.
+    fn name_roce(&self, of: &mut BTreeMap<String, Vec<String>>) {
+        let mut ports = BTreeMap::<&str, BTreeSet<bool>>::new();
+        for ((number, _), seen) in &self.tally.seen {
+            let signature = self.catalogue.signatures.get(*number as usize);
+            let library = signature.and_then(|one| one.library.as_deref());
+            if let Some(library) = library {
+                let layer = crate::networks::is_port_of_ethernet(&seen.sample);
+                ports.entry(library).or_default().extend(layer);
+            }
+        }
+        for (library, layers) in ports {
+            if layers.len() == 1
+                && layers.contains(&true)
+                && let Some(processes) = of.remove(&format!("{library} IB"))
+            {
+                let names = of.entry(format!("{library} RoCE")).or_default();
+                names.extend(processes);
+            }
+        }
     }
 
     /// Whether a line is of NCCL, or of a program that uses it.
