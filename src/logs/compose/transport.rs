@@ -33,6 +33,7 @@ static NET_VALUE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// What moves data between GPUs of a node.
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
+const OF_SHARED_MEMORY: &str = "shared memory within a node (SHM)";
 
 /// Words of lines that tell of what moves data where no network is named.
 const OF_OTHERS: [(&[&[u8]], &str); 12] = [
@@ -48,7 +49,7 @@ const OF_OTHERS: [(&[&[u8]], &str); 12] = [
     ),
     (
         &[b"transport/shm.c", b"/dev/shm/nccl-", b"via SHM/"],
-        "shared memory within a node (SHM)",
+        OF_SHARED_MEMORY,
     ),
     (
         &[b"ncclNetPluginShim", b"Unloading plugin libnccl-net"],
@@ -236,10 +237,16 @@ impl Compose<'_> {
         let of = of.filter(|(words, what)| is_peer(what) || words.iter().any(has));
         let of: Vec<&str> = of.map(|(_, what)| *what).collect();
         let is_of_one_node = self.is_of_one_node();
-        let nodes = if is_of_one_node {
-            "; every communicator is of one node"
-        } else {
-            ""
+        let (hosts, _) = self.processes();
+        let is_within = |what: &&str| [OF_PEERS, OF_SHARED_MEMORY].contains(what);
+        let nodes = match hosts.first() {
+            _ if is_of_one_node => "; every communicator is of one node".to_owned(),
+            _ if self.is_within_node(None) => String::new(),
+            Some(host) if hosts.len() == 1 && of.iter().any(is_within) => format!(
+                "; all its processes of NCCL are of {}, and no line says whether the job has other hosts",
+                shown(host)
+            ),
+            _ => String::new(),
         };
         let set = self.network_variables();
         match of.as_slice() {
