@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::headline;
-use crate::report::{LogReport, SignatureFinding, StatedLine, UnknownWarning};
+use crate::report::{LogReport, SignatureFinding, StatedLine, UNKNOWN_WARNING, UnknownWarning};
 use crate::signature::{Role, Severity, Signature};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
@@ -69,6 +69,38 @@ pub(super) fn tell_of_leads(report: &mut LogReport, signatures: &[Signature]) {
     let causes = leads.iter().map(|one| one.meaning.clone());
     failure.causes.splice(..0, causes);
     report.seen.extend(leads);
+}
+
+/// How the lines of one message begin: up to the place in the source that a logger of Python writes, or up to the part of
+/// Slurm's PMIx that dumps its state.
+static MESSAGE_HEAD: LazyLock<Regex> = LazyLock::new(|| {
+    crate::loggers::regex(
+        r"^.{0,120}?\[[\w.]+\.py:\d+\] |^\W{0,8}\w+: error: +mpi/pmix\w*: pmixp_coll",
+    )
+});
+/// Most lines of a message.
+const MESSAGE_LINES: u64 = 64;
+
+/// What no signature explains is of the failure of the first finding where it is in the same message.
+pub(super) fn follow_message(findings: &mut [SignatureFinding]) {
+    let Some((first, others)) = findings.split_first_mut() else {
+        return;
+    };
+    let head = |one: &SignatureFinding| {
+        let found = MESSAGE_HEAD.find(one.sample.as_bytes());
+        found.map(|head| head.as_bytes().to_vec())
+    };
+    let Some(of_first) = head(first).filter(|_| first.signature != UNKNOWN_WARNING) else {
+        return;
+    };
+    for other in others {
+        let is_near = other.first.file == first.first.file
+            && other.first.line.abs_diff(first.first.line) <= MESSAGE_LINES;
+        if other.signature == UNKNOWN_WARNING && is_near && head(other).as_ref() == Some(&of_first)
+        {
+            other.role = Role::Consequence;
+        }
+    }
 }
 
 /// Any exception of Python.

@@ -306,6 +306,7 @@ impl Compose<'_> {
         beside::tell_of_timeout(&mut report.findings);
         beside::tell_of_part(&mut report.findings);
         beside::tell_of_proxy_call(&mut report.findings);
+        beside::follow_message(&mut report.findings);
         // What a log ends with is not harmless where it is a finding.
         let findings = &report.findings;
         let is_told = |one: &SignatureFinding| {
