@@ -72,9 +72,12 @@ static WRAPPED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Words of an error that the program got over in another way.
+/// Words of an error that the program got over in another way, or of a client that tries again: the one of Weights
+/// and Biases, whose job goes on meanwhile. What ends a job is an exception of its own.
 static FALLBACK: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"(?i)\bgoing to \S+ instead|\bfall(?:s|ing)? back to\b|\busing \S+(?: \S+)? instead\b")
+    regex(
+        r"(?i)\bgoing to \S+ instead|\bfall(?:s|ing)? back to\b|\busing \S+(?: \S+)? instead\b|^Error while calling W&B API\b",
+    )
 });
 
 /// The message of an error that a program logged, unless it says how it went on.
@@ -537,6 +540,15 @@ mod tests {
         let line = format!("slurmstepd: error: {fallback}");
         check(&line, Some(fallback));
         assert!(logged_error(line.as_bytes()).is_none());
+        let client = "Error while calling W&B API: context deadline exceeded (<Response [500]>)";
+        let logged = |line: &str| {
+            let found = Logged::of(line.as_bytes());
+            [found.error, found.notice].map(|one| one.map(<[u8]>::to_vec))
+        };
+        let line = format!("wandb: ERROR {client}");
+        assert_eq!(logged(&line), [None, Some(client.as_bytes().to_vec())]);
+        let ended = format!("wandb.errors.CommError: {client}");
+        assert_eq!(logged(&ended)[1], None);
     }
 
     proptest! {
