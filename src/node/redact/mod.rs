@@ -199,6 +199,17 @@ impl Redactor {
         }
     }
 
+    /// Adds the host of a URL with a user. Of `registry.example.com`, the first word alone is no name.
+    fn host_of_url(&mut self, name: &str) {
+        let name = name.trim_end_matches('.');
+        match name.split_once('.') {
+            Some((short, _)) if ordinary::is_ordinary(short) && name.parse::<IpAddr>().is_err() => {
+                self.name(Kind::Node, name, HOST_CHARS_MIN);
+            }
+            _ => self.host(name),
+        }
+    }
+
     /// Adds the hosts of a list such as `gpu-[0-3]`, and the list, which their placeholders replace.
     fn hosts(&mut self, list: &str) {
         let hosts = nodes::hosts(list);
@@ -281,6 +292,8 @@ impl Redactor {
         }
         let mut names = Vec::new();
         for part in parts::of(text) {
+            let hosts = tokens::hosts(part.text()).into_iter();
+            hosts.for_each(|host| self.host_of_url(host));
             context::names(part.text(), |kind, name| names.push((kind, name)));
         }
         for (kind, name) in names {

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use tcpx_recorder::format::FILE_SUFFIX;
 
 /// Words that a name may follow, with or without quotes.
-const NOUNS: [(&str, Kind); 29] = [
+const NOUNS: [(&str, Kind); 32] = [
     ("pod ", Kind::Node),
     ("pods ", Kind::Node),
     ("node ", Kind::Node),
@@ -42,6 +42,9 @@ const NOUNS: [(&str, Kind); 29] = [
     ("job/", Kind::Node),
     (" -it ", Kind::Node),
     ("serviceaccount ", Kind::User),
+    ("project ", Kind::Project),
+    ("Project ", Kind::Project),
+    ("bucket ", Kind::Bucket),
 ];
 /// Commands and options that hosts follow.
 const COMMANDS: [(&str, Kind); 29] = [

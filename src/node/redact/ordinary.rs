@@ -51,6 +51,11 @@ const COUNTED: [&str; 24] = [
     "global",
     "local",
 ];
+/// Longest word that is short, and fewest runs of letters or digits of one that was drawn at random.
+const DRAWN_BYTES_MAX: usize = 8;
+const DRAWN_RUNS_MIN: usize = 3;
+/// Beginnings of names of devices: `enp0s3`.
+const DEVICES: [&str; 5] = ["eth", "en", "ib", "mlx", "gpu"];
 /// Beginnings of words that are written as one with another word.
 const BEFORE: [&str; 14] = [
     "lib", "get", "set", "pre", "sub", "non", "un", "re", "dis", "net", "tcp", "gpu", "mem", "mis",
@@ -96,6 +101,10 @@ pub(super) fn is_ordinary(word: &str) -> bool {
     if is_odd && word.bytes().any(|byte| byte.is_ascii_digit()) {
         return false;
     }
+    let mut pieces = word.split(|letter: char| !letter.is_ascii_alphanumeric());
+    if pieces.any(is_drawn) {
+        return false;
+    }
     let is_hex = word.len() < 20 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
     if is_hex && has_digit && !is_chosen(word) {
@@ -125,6 +134,18 @@ pub(super) fn is_unknown(word: &str) -> bool {
     word.len() >= UNKNOWN_BYTES_MIN
         && word.bytes().all(|byte| byte.is_ascii_alphabetic())
         && !ORDINARY.has_piece(word)
+}
+
+/// Whether short letters and digits follow each other as in no name of a device or a version: `q7hUNj`, not `mlx5`.
+fn is_drawn(piece: &str) -> bool {
+    let counts = |letter: char| !letter.is_ascii_digit();
+    let is_device = DEVICES.iter().any(|device| piece.starts_with(device));
+    (BYTES_MIN..=DRAWN_BYTES_MAX).contains(&piece.len())
+        && piece.contains(counts)
+        && piece.bytes().any(|byte| byte.is_ascii_digit())
+        && !is_device
+        && runs(piece).count() >= DRAWN_RUNS_MIN
+        && runs(piece).all(|run| run.len() < BYTES_MIN)
 }
 
 /// Whether a number, a time, a version or a measure is written.
@@ -254,12 +275,12 @@ mod tests {
         let ordinary = "password Rejected ProcessGroupNCCL.cpp:1250 DistBackendError eth0 mlx5_0:1 H100 \
             2026-11-20T10:15:00.123Z 512KiB 12.5ms NCCL_SOCKET_IFNAME /run/secrets/x worker12 ssh2 \
             authentication worker-3 getsockopt libnccl 3[3] x86_64 SECRET node12 user0 --password-file \
-            re-run (uid=0) tokens/s stopped don't";
+            re-run (uid=0) mlx5 enp0s3 k8s 400Gbps tokens/s stopped don't";
         for word in ordinary.split_whitespace() {
             assert!(is_ordinary(word), "{word}");
         }
         let others = "bavotukemira qwvxzt hunter2x Wordle%2024 aB3dE5fG7hJ9kL1mN2pQ \
-            3d29f0ffb4fd4406e92eaee687d4525235ae9648 Kestrel!77 letmein7788 tuvalo-1234";
+            3d29f0ffb4fd4406e92eaee687d4525235ae9648 q7hUNj q7ab12 a7b3c1 Kestrel!77 letmein7788 tuvalo-1234";
         for word in others.split_whitespace() {
             assert!(!is_ordinary(word), "{word}");
         }

@@ -755,14 +755,38 @@ fn phrases_of_words_are_secrets_behind_keys_of_products_and_commands() {
 }
 
 #[test]
+fn a_short_password_a_project_and_the_host_of_a_url_are_replaced_in_sentences() {
+    for (text, expected) in [
+        (
+            "RuntimeError: login failed for root with password q7hUNj: no access",
+            "RuntimeError: login failed for root with password SECRET: no access",
+        ),
+        (
+            "NCCL WARN pod node1 of project prj-xarbekk-77 bucket gs://bkt-zorblatt/ckpt",
+            "NCCL WARN pod node1 of project project0 bucket gs://bucket0/ckpt",
+        ),
+        (
+            "request to https://bob:p4ssW0rdZ9q@registry.sisptza.io/x failed, registry.sisptza.io is down",
+            "request to https://SECRET@node0/x failed, node0 is down",
+        ),
+    ] {
+        let redacted = Redactor::default().redact(text);
+        assert_eq!(redacted, expected);
+        assert_eq!(Redactor::default().redact(&redacted), expected, "again");
+    }
+    let kept = "the project is built, the bucket sizes, a registry in a project file";
+    assert_eq!(Redactor::default().redact(kept), kept);
+}
+
+#[test]
 fn the_user_of_a_url_is_replaced_with_the_password() {
     for (text, expected) in [
         (
             "https://bob:p4ssW0rdZ9q@host:3128/ of bob",
             "https://SECRET@host:3128/ of bob",
         ),
-        ("http://al:p4ssW0rdZ9@prox:1/", "http://SECRET@prox:1/"),
-        ("x=http://al:***@prox:1/", "x=http://SECRET@prox:1/"),
+        ("http://al:p4ssW0rdZ9@prox:1/", "http://SECRET@node0:1/"),
+        ("x=http://al:***@prox:1/", "x=http://SECRET@node0:1/"),
         (
             "see http://host:8080/path/@x",
             "see http://host:8080/path/@x",

@@ -289,6 +289,18 @@ pub(super) fn users(text: &str) -> Vec<Range<usize>> {
     places
 }
 
+/// Hosts of URLs with a user.
+pub(super) fn hosts(text: &str) -> Vec<&str> {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let mut hosts = Vec::new();
+    each_login(text, |login| {
+        let end = login.password.unwrap_or(login.user).end;
+        let host = text[end..].strip_prefix('@').unwrap_or_default();
+        hosts.extend(host.split(|letter| !is_of_name(letter)).next());
+    });
+    hosts
+}
+
 /// What stands before the host of a URL.
 struct Login {
     user: Range<usize>,

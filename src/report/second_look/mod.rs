@@ -372,6 +372,32 @@ mod tests {
     }
 
     #[test]
+    fn a_short_password_a_project_and_the_host_of_a_url_are_doubted_in_sentences() {
+        for (line, what) in [
+            (
+                "login failed for user0 with password q7hUNj: key SECRET",
+                "a value that the words before it tell",
+            ),
+            (
+                "pod node1 of project prj-xarbekk-77 bucket gs://bucket0/x",
+                "a name that someone chose",
+            ),
+            (
+                "request to https://SECRET@registry.sisptza.io/x failed",
+                "a host",
+            ),
+        ] {
+            assert_eq!(told(line), [what], "{line}");
+        }
+        for line in [
+            "with password SECRET: key SECRET of token eth0, https://SECRET@node0:80/x",
+            "password from mlx5, https://SECRET@word0.word1/x of project project0",
+        ] {
+            assert_eq!(told(line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
     fn a_line_that_is_repeated_costs_nothing_and_hides_nothing() {
         for line in ["\n", "x\n", "---\n"] {
             let mut text = line.repeat(5_000_000);

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 /// What a name is of, the format with names as groups, and whether the name may be a word. `NAME` is a name, `AT`
 /// is the begin of a word.
-const RULES: [(&str, &str, bool); 55] = [
+const RULES: [(&str, &str, bool); 56] = [
     ("a host", r"ATLinux NAME \d\S* #\d", false),
     ("a host", r"ATslurmstepd-NAME: ", false),
     ("a host", r"ATNode:\s+NAME/\d", false),
@@ -18,6 +18,7 @@ const RULES: [(&str, &str, bool); 55] = [
     ("a host", r"assigned \S+ to NAME", true),
     ("a host", r"resolve host:? ['\x22]?NAME", false),
     ("a host", r"tcp://NAME:\d", false),
+    ("a host", r"://[^\s/@\x22'<>]+@NAME", false),
     ("a host", r"/instances/NAME", false),
     ("a host", r"^NAME has address \d", false),
     (
@@ -235,7 +236,7 @@ pub(super) fn find(line: &str) -> Vec<Found> {
 
 /// Whether a word is a name: no placeholder, and, if words stand in its place, no word of ours.
 fn is_name(word: &str, is_word: bool) -> bool {
-    let is_replaced = word.split(' ').all(is_placeholder);
+    let is_replaced = word.split([' ', '.']).all(is_placeholder);
     let is_common = COMMON
         .iter()
         .any(|common| word.eq_ignore_ascii_case(common));

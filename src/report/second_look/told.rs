@@ -47,7 +47,7 @@ static RULES: LazyLock<Option<Vec<Rule>>> = LazyLock::new(|| {
             format!(r"(?i)(?:login|basic[_-]?auth|auth|credentials?)[\s:=]+[\w.-]+:{value}"),
             is_given,
         ),
-        (format!(r"(?i){noun}{copula}\s+{value}"), is_given),
+        (format!(r"(?i){noun}{copula}\s+{value}"), is_given_or_short),
         (
             format!(
                 r"(?i){other}(?:\s*[:=\x{{ff1a}}\x{{ff1d}}\x{{4e3a}}\x{{662f}}\x{{306f}}])?\s*{value}"
@@ -303,6 +303,20 @@ pub(super) fn is_given(value: &str) -> bool {
             .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase() || byte == b'%');
     let is_path = value.contains('.') && value.matches(['.', '_', '/']).count() >= 2;
     letters >= 3 && !is_hex && !is_measure && !is_numbered && !is_path
+}
+
+/// Whether a value is given, or is short and mixes letters and digits in an order that no device's name has.
+fn is_given_or_short(value: &str) -> bool {
+    static DRAWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new("^(?:[A-Za-z]+[0-9]+[A-Za-z][A-Za-z0-9]*|[0-9]+[A-Za-z]+[0-9]+[A-Za-z0-9]*)$")
+            .ok()
+    });
+    let short = value.trim_end_matches(['.', ':', '!', '?']);
+    let is_device = ["eth", "en", "ib", "mlx"]
+        .iter()
+        .any(|device| short.starts_with(device));
+    let is_drawn = || DRAWN.as_ref().is_none_or(|drawn| drawn.is_match(short));
+    is_given(value) || (4..GIVEN_BYTES_MIN).contains(&short.len()) && !is_device && is_drawn()
 }
 
 fn changes_of_case(value: &str) -> usize {
