@@ -254,7 +254,9 @@ pub(crate) fn table(run: &RunRecord) -> String {
     }
     let found = run.attribution().unwrap_or_default();
     let mut text = format!("#\n{}{}", columns.render(), kv(run));
-    text.push_str(&suspects(&found));
+    text.push_str(&suspects(&found, || {
+        nothing_found(&cells, &rails, found.scatter, &run.findings)
+    }));
     if !found.slowest.is_empty() {
         text.push_str("# Slowest directions, as a share of the median\n");
     }
@@ -392,9 +394,9 @@ fn without_numbers(text: &str) -> Vec<&str> {
 const SUSPECTED_MAX: usize = 8;
 
 /// The parts that explain what is slow or failed: those that were measured again, then the others.
-fn suspects(found: &MeshAttribution) -> String {
+fn suspects(found: &MeshAttribution, nothing_found: impl Fn() -> String) -> String {
     if found.findings.is_empty() {
-        let words = nothing_found(found.measured, found.scatter);
+        let words = nothing_found();
         return format!("#\n# {words}\n#\n");
     }
     let line = |one: &&MeshFinding| format!("# {} : {}\n", one.finding.standing, one.words);

@@ -296,7 +296,7 @@ fn results(text: &mut String, story: &Story, language: Language) {
 fn mesh(text: &mut String, story: &Story, language: Language) {
     let Some(mesh) = &story.mesh else { return };
     heading(text, language, "Mesh");
-    if let Some(words) = mesh.nothing_found() {
+    if let Some(words) = mesh.nothing_found(&story.findings) {
         line(text, &format!("{words}."));
     }
     for one in mesh.findings.iter().take(ROWS_MAX) {

@@ -227,9 +227,8 @@ impl Story {
 
 impl StoryMesh {
     /// The sentence of a mesh of which no part stands out.
-    pub(crate) fn nothing_found(&self) -> Option<String> {
-        let measured = self.cells.iter().filter(|cell| cell.gb_per_s.is_some());
-        let words = || nothing_found(measured.count(), self.scatter);
+    pub(crate) fn nothing_found(&self, findings: &[Finding]) -> Option<String> {
+        let words = || nothing_found(&self.cells, &self.rails, self.scatter, findings);
         self.findings.is_empty().then(words)
     }
 }

@@ -9,6 +9,7 @@ use crate::chart::{MatrixCell, MatrixLabel, matrix};
 use crate::page::{HtmlRow, Page};
 use crate::story::{Story, StoryMesh};
 use std::collections::{BTreeMap, BTreeSet};
+use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::{Names, NodeId};
 use tcpx_run_model::record::{MeshCell, median_rate};
 use tcpx_words::units::counted;
@@ -27,12 +28,12 @@ const MARKED: f64 = 0.65;
 pub(super) fn mesh(page: &mut Page, story: &Story) {
     let Some(mesh) = &story.mesh else { return };
     page.section("mesh", "Mesh");
-    body(page, mesh, &story.names());
+    body(page, mesh, &story.names(), &story.findings);
 }
 
 /// The section without its heading.
-pub(super) fn body(page: &mut Page, mesh: &StoryMesh, names: &Names) {
-    findings(page, mesh);
+pub(super) fn body(page: &mut Page, mesh: &StoryMesh, names: &Names, of_transfers: &[Finding]) {
+    findings(page, mesh, of_transfers);
     slowest(page, mesh, names);
     for rail in 0..mesh.rails.len() as u32 {
         let cells: Vec<&MeshCell> = mesh.cells.iter().filter(|one| one.rail == rail).collect();
@@ -43,8 +44,8 @@ pub(super) fn body(page: &mut Page, mesh: &StoryMesh, names: &Names) {
     absent(page, mesh, names);
 }
 
-fn findings(page: &mut Page, mesh: &StoryMesh) {
-    if let Some(words) = mesh.nothing_found() {
+fn findings(page: &mut Page, mesh: &StoryMesh, of_transfers: &[Finding]) {
+    if let Some(words) = mesh.nothing_found(of_transfers) {
         page.tag("p", &format!("{words}."));
     }
     let shown = mesh.findings.iter().take(FINDINGS_MAX);

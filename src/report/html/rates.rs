@@ -68,7 +68,7 @@ fn part(page: &mut Page, rows: &[&RateRow]) {
             nodes: nodes.into_iter().map(node).collect(),
             pairs: Vec::new(),
         };
-        mesh::body(page, &shown, &names);
+        mesh::body(page, &shown, &names, &[]);
     }
     let whole = rows.iter().filter(|row| row.to.is_empty());
     let whole: Vec<HtmlRow> = whole

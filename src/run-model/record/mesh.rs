@@ -236,13 +236,50 @@ pub fn attributed(
     attribute::attribute(&rates, &again, &Groups::by_node(groups))
 }
 
-/// What is said where no part is found.
-pub fn nothing_found(measured: usize, scatter: f64) -> String {
-    match measured {
-        0 => "No rate was measured, so no part can be compared with the others".to_owned(),
-        _ => format!(
-            "No node, rail or pair stands out; rates scatter by {:.0} %",
-            scatter * 100.0
+/// Least share of the fastest rail's median that a rail must reach so that rails do not differ.
+const RAIL_SHARE_MIN: f64 = 0.5;
+
+/// What is said where no part is found. `findings` are those of the transfers of the run, which compare the
+/// rails of one pair.
+pub fn nothing_found(
+    cells: &[MeshCell],
+    rails: &[String],
+    scatter: f64,
+    findings: &[crate::finding::Finding],
+) -> String {
+    let Some(overall) = median_rate(cells) else {
+        return "No rate was measured, so no part can be compared with the others".to_owned();
+    };
+    let scatter = format!("rates scatter by {:.0} %", scatter * 100.0);
+    let is_rail = |one: &crate::finding::Finding| one.condition == "rail-slower-than-others";
+    if findings.iter().any(is_rail) {
+        return format!(
+            "No node or pair stands out, but a rail does within the pairs: see rail-slower-than-others; {scatter}"
+        );
+    }
+    let rate = |rail: usize| {
+        median_rate(
+            cells
+                .iter()
+                .filter(|cell| cell.rail as usize == rail && overall > 0.0),
+        )
+    };
+    let rates = rails
+        .iter()
+        .enumerate()
+        .filter_map(|(rail, name)| Some((name, rate(rail)?)));
+    let best = rates.clone().map(|(_, rate)| rate).fold(0.0, f64::max);
+    let (slow, fast): (Vec<_>, Vec<_>) = rates.partition(|(_, rate)| *rate < RAIL_SHARE_MIN * best);
+    let listed = |rails: &[(&String, f64)]| {
+        let one = |(name, rate): &(&String, f64)| format!("{name} {rate:.3} GB/s");
+        rails.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    match slow.is_empty() {
+        true => format!("No node, rail or pair stands out; {scatter}"),
+        false => format!(
+            "Rails differ: {} against {}; so many are slow that no single node, rail or pair explains it",
+            listed(&slow),
+            listed(&fast)
         ),
     }
 }
@@ -409,6 +446,37 @@ mod tests {
     use crate::ids::{Lane, Rail};
     use crate::record::{Role, WorkerRecord};
     use serde_json::json;
+
+    #[test]
+    fn slow_rails_are_named_where_no_part_stands_out() {
+        let cell = |rail: u32, rate: f64| MeshCell {
+            from: NodeId(0),
+            to: NodeId(1),
+            rail,
+            gb_per_s: Some(rate),
+            segments: None,
+        };
+        let rails = ["eth1", "eth2", "eth3", "eth4"].map(str::to_owned);
+        let differ = [cell(0, 0.55), cell(1, 0.06), cell(2, 0.63), cell(3, 0.09)];
+        let told = nothing_found(&differ, &rails, 3.3, &[]);
+        assert_eq!(
+            told,
+            "Rails differ: eth2 0.060 GB/s, eth4 0.090 GB/s against eth1 0.550 GB/s, eth3 0.630 GB/s; \
+             so many are slow that no single node, rail or pair explains it"
+        );
+        let alike = [cell(0, 0.55), cell(1, 0.54)];
+        let told =
+            |findings: &[crate::finding::Finding]| nothing_found(&alike, &rails, 0.01, findings);
+        let nothing = "No node, rail or pair stands out; rates scatter by 1 %";
+        assert_eq!(told(&[]), nothing);
+        let finding = serde_json::from_value(json!({
+            "condition": "rail-slower-than-others", "severity": "warning", "confidence": 0.9,
+            "channel": null, "because": [], "cannot_see": [], "next_step": null, "reference": null,
+        }));
+        let told = told(&[finding.expect("a finding")]);
+        assert!(told.contains("a rail does within the pairs"), "{told}");
+        assert!(nothing_found(&[], &rails, 0.0, &[]).starts_with("No rate was measured"));
+    }
 
     fn pair(nodes: [u32; 2], rail: u32, role: Role, outcome: Outcome) -> PairRecord {
         let worker = |role| WorkerRecord {
