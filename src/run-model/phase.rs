@@ -132,6 +132,8 @@ fn signal_name(signal: i32) -> &'static str {
         libc::SIGPIPE => " (SIGPIPE)",
         libc::SIGKILL => " (SIGKILL)",
         libc::SIGTERM => " (SIGTERM)",
+        libc::SIGINT => " (SIGINT, as Ctrl-C sends it)",
+        libc::SIGHUP => " (SIGHUP, as a terminal that closes sends it)",
         _ => "",
     }
 }

@@ -34,7 +34,7 @@ fn died(evidence: &Evidence) -> Vec<Found> {
         );
         let one = Found::at(condition, node, 0.9, fact);
         if exit.is_from_outside() {
-            found.push(one.unseen("who sent the signal"));
+            found.push(sent(one, exit.signal));
             continue;
         }
         let last_warning = node
@@ -58,6 +58,27 @@ fn died(evidence: &Evidence) -> Vec<Found> {
         });
     }
     found
+}
+
+/// What to do about a signal that another process sent. The kernel and schedulers end a process with SIGKILL, mostly
+/// without a word to it; the others ask it to end.
+fn sent(found: Found, signal: Option<i32>) -> Found {
+    let next_step = match signal {
+        Some(libc::SIGINT) => {
+            "nothing, if somebody pressed Ctrl-C; else look which program sent SIGINT to it"
+        }
+        Some(libc::SIGTERM) => {
+            "look for who asked it to end: a scheduler at a job's time limit or an eviction, a launcher, `kill`"
+        }
+        Some(libc::SIGHUP) => {
+            "start it so that it outlives its terminal: under nohup, tmux or a scheduler"
+        }
+        _ => return found.unseen("who sent the signal"),
+    };
+    Found {
+        next_step: Some(next_step.to_owned()),
+        ..found.unseen("who sent the signal")
+    }
 }
 
 /// A recorded program that a signal ended. If everything in flight at it, or at the other ends of its
@@ -91,8 +112,10 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
         let of_kill = if is_idle { 0.6 } else { 0.9 };
         let of_crash = if is_idle { 0.4 } else { 0.5 };
         found.push(match (is_sent(signal), inside) {
-            (true, _) => Found::at(Condition::ProcessKilled, node, of_kill, fact)
-                .unseen("who sent the signal"),
+            (true, _) => sent(
+                Found::at(Condition::ProcessKilled, node, of_kill, fact),
+                Some(signal),
+            ),
             (false, Some(_)) => Found::at(Condition::PluginCrash, node, 0.9, fact),
             (false, None) => Found::at(Condition::PluginCrash, node, of_crash, fact)
                 .unseen("what crashed: the program was inside no call of the plugin"),
@@ -497,6 +520,24 @@ pub(super) mod cases {
         });
         evidence.nodes = vec![receiver];
         evidence
+    }
+
+    #[test]
+    fn a_signal_has_its_name_and_advice_of_its_own() {
+        for (signal, name, advice) in [
+            (libc::SIGINT, "SIGINT, as Ctrl-C sends it", "Ctrl-C"),
+            (libc::SIGTERM, "SIGTERM", "asked it to end"),
+            (libc::SIGHUP, "SIGHUP", "outlives its terminal"),
+        ] {
+            let found = recorded_died(&recorded(signal, 10));
+            assert!(found[0].because[0].contains(name), "{:?}", found[0].because);
+            let next_step = found[0].next_step.as_deref().unwrap_or_default();
+            assert!(next_step.contains(advice), "{next_step}");
+        }
+        assert_eq!(
+            recorded_died(&recorded(libc::SIGKILL, 10))[0].next_step,
+            None
+        );
     }
 
     #[test]
