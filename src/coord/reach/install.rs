@@ -31,6 +31,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Longest wait for a node to take the next piece of tcpxctl.
 const PIECE_MAX: Duration = Duration::from_secs(20);
 pub(super) const ANSWER_PREFIX: &str = "tcpxctl-boot";
+/// What only the shell line itself has.
+const SHELL_LINE: &str = "echo tcpxctl-boot";
 
 /// What a shell line does first: it checks the system and the cache, and defines `good`, which opens
 /// the cached file `$f` as descriptor 3 and checks that it is this program.
@@ -370,10 +372,10 @@ impl Dialogue<'_> {
             .as_ref()
             .map(|lines| lines.recv_timeout(until.left()))
         {
-            self.output.push(line);
+            self.output.push(quoted(&line));
         }
         let why = match self.output.iter().rev().find(|line| !line.is_empty()) {
-            Some(last) if last.contains("echo tcpxctl-boot") => {
+            Some(last) if last.contains(SHELL_LINE) => {
                 format!("{what}; the node printed the command instead of running it")
             }
             Some(last) => format!("{what}; the last line of output is: {last}"),
@@ -385,6 +387,22 @@ impl Dialogue<'_> {
             format!("cannot start the agent: {why}"),
         )
         .next("check that the same transport can run another command on that node, such as `true`")
+    }
+}
+
+/// A line of stderr, with a short form for the shell line in it: a program that took all of that as its own name quotes
+/// it before its error, which counts.
+fn quoted(line: &str) -> String {
+    let begin = line.find("umask 077").or_else(|| line.find("sh -c"));
+    let ends = [" agent'", " agent\"", " agent"];
+    let end = ends
+        .iter()
+        .find_map(|end| Some(line.rfind(end)? + end.len()));
+    match (begin, end) {
+        (Some(begin), Some(end)) if line[begin..end.max(begin)].contains(SHELL_LINE) => {
+            format!("{}\u{2026}{}", &line[..begin], &line[end..])
+        }
+        _ => line.to_owned(),
     }
 }
 
@@ -577,6 +595,20 @@ mod tests {
                 .count(),
             4
         );
+    }
+
+    #[test]
+    fn a_program_that_took_the_shell_line_as_its_name_is_quoted_with_its_error() {
+        for begin in ["exec of \"sh -c '", "exec of \""] {
+            let said = format!("{begin}{LINE}' failed: No such file or directory");
+            let told = quoted(&said);
+            assert!(told.len() < 80, "{told}");
+            assert!(
+                told.ends_with("failed: No such file or directory"),
+                "{told}"
+            );
+        }
+        assert_eq!(quoted("sh: 1: no agent"), "sh: 1: no agent");
     }
 
     #[test]
