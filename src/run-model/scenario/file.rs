@@ -252,7 +252,7 @@ fn nearest_file(path: &Path) -> Option<PathBuf> {
         .map(|entry| entry.file_name());
     let names = names
         .filter_map(|name| name.into_string().ok())
-        .filter(|name| name.ends_with(".toml"));
+        .filter(|name| name.ends_with(".toml") && *name != wanted);
     let names: Vec<String> = names.collect();
     let bare = format!("{wanted}.toml");
     let nearest = names.iter().find(|name| **name == bare).cloned();
@@ -260,4 +260,18 @@ fn nearest_file(path: &Path) -> Option<PathBuf> {
         explain::nearest(&wanted, names.iter().map(String::as_str)).map(str::to_owned)
     })?;
     Some(path.with_file_name(nearest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_not_the_nearest_to_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("one.toml");
+        std::fs::write(&path, "").expect("written");
+        assert_eq!(nearest_file(&path), None);
+        assert_eq!(nearest_file(&folder.path().join("ine.toml")), Some(path));
+    }
 }
