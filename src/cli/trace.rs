@@ -78,7 +78,7 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         Some(out) => {
             write_whole_unless(out, &stop, |to| write(&trace, format, to))?;
             tell(common, arguments, &trace, out);
-            return Ok(Ending::PASSED);
+            return Ok(ending(&trace));
         }
         None => {
             let mut stdout = BufWriter::with_capacity(1 << 20, io::stdout().lock());
@@ -93,7 +93,15 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         }
         _ => {}
     }
-    Ok(Ending::PASSED)
+    Ok(ending(&trace))
+}
+
+/// A timeline without a single event, because no recorder file of the run can be read, is no success.
+fn ending(trace: &Trace) -> Ending {
+    match trace.workers.is_empty() && trace.unreadable_recorders > 0 {
+        true => Outcome::NotRun.into(),
+        false => Ending::PASSED,
+    }
 }
 
 fn write(trace: &Trace, format: Format, to: &mut dyn Write) -> io::Result<()> {
@@ -156,7 +164,21 @@ fn tell(common: &Common, arguments: &Arguments, trace: &Trace, out: &Path) {
         path_text(out)
     ));
     if trace.workers.is_empty() {
-        say("# note : the run has no recorder file; the timeline has its samples only\n");
+        let lacks = match trace.unreadable_recorders {
+            0 => "the run has no recorder file".to_owned(),
+            torn => format!(
+                "{} torn: no event can be shown",
+                match torn {
+                    1 => "the recorder file is".to_owned(),
+                    several => format!("all {several} recorder files are"),
+                }
+            ),
+        };
+        let rest = match trace.samples.iter().all(|(_, samples)| samples.is_empty()) {
+            true => "the timeline has nothing to show",
+            false => "the timeline has its samples only",
+        };
+        say(&format!("# note : {lacks}; {rest}\n"));
     }
     if arguments.format == Format::Perfetto {
         say("# next : open it at https://ui.perfetto.dev\n");

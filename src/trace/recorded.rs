@@ -23,6 +23,8 @@ pub struct Trace {
     pub notes: Vec<(u64, String)>,
     /// Files of the run that cannot be read, or only in part, in words.
     pub damaged: Vec<String>,
+    /// How many of them are recorder files of which nothing can be read.
+    pub unreadable_recorders: usize,
 }
 
 /// One recorder.

@@ -161,7 +161,7 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
     if let Ok(Some(record)) = files.record() {
         state.conclude(&record);
     }
-    let (mut workers, mut damaged) = (Vec::new(), Vec::new());
+    let (mut workers, mut damaged, mut unreadable_recorders) = (Vec::new(), Vec::new(), 0);
     for (id, file) in files.of_workers(WorkerFile::Recorder, &state.names) {
         let name = printable(&state.names.worker(id));
         let opened = files.file(&file).map_err(ReadError::from);
@@ -175,7 +175,10 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
                 worker.move_clock(ahead_us.get(&id.node).copied().unwrap_or(0));
                 workers.push(worker);
             }
-            Err(error) => damaged.push(format!("no requests of {name}: {file}: {error}")),
+            Err(error) => {
+                unreadable_recorders += 1;
+                damaged.push(format!("no requests of {name}: {file}: {error}"));
+            }
         }
     }
     match stream {
@@ -204,6 +207,7 @@ fn run_files(run: &Path) -> Result<Trace, SourceError> {
             .map(|note| (state.at_ns(note.at_ms), printable(&note.what)))
             .collect(),
         damaged,
+        unreadable_recorders,
     })
 }
 

@@ -184,3 +184,18 @@ fn files_that_are_not_recordings_are_refused() {
     tool.write("x.tcpxrec", "nonsense");
     tool.ends_with(3).says(&["x.tcpxrec: not a recorder file"]);
 }
+
+#[test]
+fn a_run_whose_recorder_files_are_torn_has_nothing_to_show_and_is_no_success() {
+    let ended = Tool::run(&["transfer.chunk=\"128KiB\""]).ends_with(0);
+    let run = &ended.run_folders()[0];
+    for node in ["local", "peer"] {
+        let folder = std::fs::read_dir(run.join("nodes").join(node)).unwrap();
+        let files = folder.flatten().map(|entry| entry.path());
+        for file in files.filter(|file| file.extension().is_some_and(|end| end == "tcpxrec")) {
+            std::fs::write(&file, [0; 100]).unwrap();
+        }
+    }
+    let told = Tool::new(&["trace", run.to_str().unwrap(), "--out", "trace.json"]).ends_with(3);
+    told.says(&["0 events", "recorder files are torn: no event can be shown"]);
+}
