@@ -31,8 +31,7 @@ const SEEN_BYTES_MAX: usize = 5 << 20;
 /// The part of them in which lines beside others are kept.
 const NEAR_SHARE: usize = 4;
 const SHAPES_MAX: usize = 256;
-/// With its index, 2 MiB at most for each thread. The share of a thread of six just fits an index of 4096
-/// places, of which seven eighths can be taken.
+/// With its index, 2 MiB at most for each thread.
 const FLOWS_MAX: usize = 10_752;
 const SETTINGS_MAX: usize = 16_384;
 /// Most communicators and process groups of all speakers.
