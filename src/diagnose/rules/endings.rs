@@ -97,8 +97,9 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
         };
         let is_idle = !own().any(|spot| is_busy(&spot));
         let ends = own().flat_map(|spot| [Some(spot), spot.other_end()]);
-        let mut busy = ends.flatten().filter(is_busy).peekable();
-        let is_stall = busy.peek().is_some() && busy.all(|spot| spot.stood_before(node));
+        let busy: Vec<Spot<'_>> = ends.flatten().filter(is_busy).collect();
+        let stood = busy.iter().filter(|spot| spot.stood_before(node)).count();
+        let is_stall = stood > 0 && stood == busy.len();
         if is_stall || (is_idle && asks_to_end(signal)) {
             continue;
         }
@@ -109,7 +110,8 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
         let inside = node.inside.as_deref().or(in_calls.next_back());
         let inside_call = inside.map_or_else(String::new, |call| format!(", inside {call}"));
         let fact = left(node) + &inside_call;
-        let of_kill = if is_idle { 0.6 } else { 0.9 };
+        // A channel that stood before the signal has a cause of its own, which is told first.
+        let of_kill = if is_idle || stood > 0 { 0.6 } else { 0.9 };
         let of_crash = if is_idle { 0.4 } else { 0.5 };
         found.push(match (is_sent(signal), inside) {
             (true, _) => sent(
@@ -551,6 +553,10 @@ pub(super) mod cases {
             let moving = recorded(signal, 10);
             assert_eq!(found(&moving), [(Condition::ProcessKilled, 0.9)]);
             assert_eq!(found(&recorded(signal, 60_000)), []);
+            let mut one_stood = recorded(signal, 60_000);
+            let moved = channel(Side::Recv, [44, 28, 28], 10);
+            one_stood.nodes[0].channels.push(moved);
+            assert_eq!(found(&one_stood), [(Condition::ProcessKilled, 0.6)]);
         }
         let mut crash = recorded(libc::SIGSEGV, 10);
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.5)]);
