@@ -9,7 +9,7 @@ use crate::protocol::message::{LaneTask, NoPlugin, WORKERS_MAX, Work};
 use crate::protocol::variables::{GPU, SOFT_CUDA, SOFT_SEND_BUFFER, VISIBLE};
 use crate::reach::Addresses;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tcpx_node::pci::shared_bridges;
 use tcpx_node::plugin_files::{ChosenPlugin, PluginSource};
 use tcpx_node::{Gpu, Host, Nic, NodeFacts, cuda_order};
@@ -485,7 +485,10 @@ impl Place {
     fn address_of(self, end: End, ends: [(&str, &Greeting); 2]) -> Result<IpAddr, AssignError> {
         let ((name, node), (_, other)) = (ends[end as usize], ends[end.other() as usize]);
         if self == Self::Here {
-            return Ok(Ipv4Addr::LOCALHOST.into());
+            return loopback(&node.facts).ok_or_else(|| AssignError {
+                why: "this machine has neither 127.0.0.1 nor ::1 on lo, at which the two workers would meet".into(),
+                next_step: Some("bring the interface up: ip link set lo up".into()),
+            });
         }
         let known = [node.reached_at, node.addresses.there, other.addresses.here];
         let own = reachable_at(&node.facts, known);
@@ -751,6 +754,17 @@ fn task_chunk(scenario: &Scenario, env: &BTreeMap<String, String>, facts: &NodeF
     share.clamp(512 * 1024, i32::MAX as u64 - 1)
 }
 
+/// The address at which two workers of one node meet: ::1 where `lo` has no 127.0.0.1, none where it has neither.
+fn loopback(facts: &NodeFacts) -> Option<IpAddr> {
+    let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+    let nics = facts.nics.known().map_or(&[][..], Vec::as_slice);
+    let lo = nics.iter().find(|nic| nic.name == "lo");
+    let Some(held) = lo.and_then(|lo| lo.addresses.known()) else {
+        return Some(v4);
+    };
+    [v4, v6].into_iter().find(|one| held.contains(one))
+}
+
 /// Interfaces that carry data. By default every interface that is up, except loopback, container
 /// bridges and, unless there is no other, the control interface towards the peer. `None` leaves the
 /// choice to the plugin.
@@ -804,7 +818,28 @@ fn carries_data(nic: &Nic) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tcpx_node::fixture;
+    use tcpx_node::{Fact, fixture};
+
+    #[test]
+    fn workers_of_one_node_meet_at_the_loopback_address_that_it_has() {
+        let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        let mut facts = NodeFacts::read(&fixture::a3_high().root);
+        let template = facts.nics.known().expect("interfaces")[0].clone();
+        for (held, met_at) in [
+            (Fact::Known(vec![v4, v6]), Some(v4)),
+            (Fact::Known(vec![v6]), Some(v6)),
+            (Fact::Known(Vec::new()), None),
+            (Fact::from(Err("not read".to_owned())), Some(v4)),
+        ] {
+            let lo = Nic {
+                name: "lo".to_owned(),
+                addresses: held,
+                ..template.clone()
+            };
+            facts.nics = Fact::Known(vec![lo]);
+            assert_eq!(loopback(&facts), met_at);
+        }
+    }
 
     #[test]
     fn all_gpus_of_both_nodes_are_used_unless_the_user_chose_some() {
