@@ -19,6 +19,30 @@ use tcpx_words::payload::Unit;
 use tcpx_words::side::Side;
 use tcpx_words::units::{ByteCount, counted};
 
+/// Most GPUs with connections of their own that the header names.
+const GPUS_SHOWN_MAX: usize = 8;
+
+/// The connections of a pair of GPUs, and the GPUs that have others: `2 connections (GPU 1 has 3)`.
+fn connections(scenario: &Scenario) -> String {
+    let all = counted(scenario.transfer.connections as usize, "connection");
+    let own = &scenario.topology.gpu_connections;
+    let others = own
+        .iter()
+        .filter(|(_, count)| **count != scenario.transfer.connections);
+    let mut shown: Vec<String> = others
+        .clone()
+        .take(GPUS_SHOWN_MAX)
+        .map(|(gpu, count)| format!("GPU {gpu} has {count}"))
+        .collect();
+    if others.count() > GPUS_SHOWN_MAX {
+        shown.push("\u{2026}".to_owned());
+    }
+    match shown.is_empty() {
+        true => all,
+        false => format!("{all} ({})", shown.join(", ")),
+    }
+}
+
 /// The first lines of the output: the run's id and its settings.
 pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
     let transfer = &point.scenario.transfer;
@@ -26,7 +50,7 @@ pub(crate) fn header(id: &str, point: &Resolved, is_sweep: bool) -> String {
     if is_sweep {
         text.push_str(&format!("# Point : {}\n", point.point));
     }
-    let connections = counted(transfer.connections as usize, "connection");
+    let connections = connections(&point.scenario);
     let verify = if transfer.verify { "on" } else { "off" };
     if let Some(kv) = &point.scenario.traffic {
         text.push_str(&format!(
@@ -519,6 +543,16 @@ const RATE_MS: f64 = 90.0;
 mod tests {
     use super::*;
     use tcpx_run_model::ids::{NodeId, PairId, Who, WorkerId};
+
+    #[test]
+    fn gpus_with_connections_of_their_own_are_named_in_the_header() {
+        let mut scenario = Scenario::default();
+        scenario.transfer.connections = 2;
+        assert_eq!(connections(&scenario), "2 connections");
+        let own = &mut scenario.topology.gpu_connections;
+        own.extend([("0".to_owned(), 2), ("1".to_owned(), 3)]);
+        assert_eq!(connections(&scenario), "2 connections (GPU 1 has 3)");
+    }
 
     #[test]
     fn a_rate_is_told_once_it_is_known() {
