@@ -308,6 +308,7 @@ mod tests {
                 next_step: None,
                 phase: Some(Phase::Initialising),
                 hangs: false,
+                calls_return: false,
             };
             is_at_fault(&error)
         };

@@ -46,6 +46,9 @@ pub struct TaskError {
     /// A call of the plugin did not return.
     #[serde(skip)]
     pub hangs: bool,
+    /// It was out of time while the plugin's calls still returned.
+    #[serde(skip)]
+    pub calls_return: bool,
 }
 
 impl TaskError {
@@ -56,6 +59,7 @@ impl TaskError {
             next_step: None,
             phase: None,
             hangs: false,
+            calls_return: false,
         }
     }
 
@@ -66,6 +70,7 @@ impl TaskError {
             next_step: None,
             phase: None,
             hangs: false,
+            calls_return: false,
         }
     }
 }
@@ -78,6 +83,7 @@ impl From<NoPlugin> for TaskError {
             next_step: no.next_step,
             phase: None,
             hangs: false,
+            calls_return: false,
         }
     }
 }
@@ -172,6 +178,7 @@ impl TaskNode {
             phase: Phase::Starting,
             inside: None,
             last_warning: None,
+            calls_return: false,
             last_on_stderr: LastWords::default(),
             answer: None,
             failure: None,
@@ -313,6 +320,7 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
             }
             Err(Silence::Yet) => {}
             Err(Silence::Over | Silence::Gone) => {
+                answer.calls_return = !wait.is_interrupted() && child.calls_return();
                 answer.inside = child.in_call();
                 return Err(answer.is_late(wait));
             }
@@ -322,6 +330,10 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
 
 /// Time for a killed worker to end. The system may take seconds to release its memory.
 const END_MAX: Duration = Duration::from_secs(5);
+
+/// Longest call that does not hang, and how often is looked whether it has returned.
+const RETURNS_MAX: Duration = Duration::from_secs(2);
+const RETURNS_EVERY: Duration = Duration::from_millis(20);
 
 /// A worker of one task. When it is dropped, the worker is killed and its recorder is removed.
 struct TaskChild {
@@ -334,6 +346,22 @@ struct TaskChild {
 impl TaskChild {
     fn in_call(&mut self) -> Option<String> {
         self.recorder.as_mut().and_then(Sampler::in_call)
+    }
+
+    /// Whether a call begins or returns within `RETURNS_MAX`.
+    fn calls_return(&mut self) -> bool {
+        let Some(recorder) = &mut self.recorder else {
+            return false;
+        };
+        let before = recorder.calls_so_far();
+        let until = Instant::now() + RETURNS_MAX;
+        while before.is_some() && Instant::now() < until {
+            std::thread::sleep(RETURNS_EVERY);
+            if recorder.calls_so_far() != before {
+                return true;
+            }
+        }
+        false
     }
 
     /// Reads its messages until it has exited: the path of its recorder may be among them.
@@ -373,6 +401,7 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
         next_step: None,
         phase: None,
         hangs: false,
+        calls_return: false,
     };
     let mut beat_at = Instant::now();
     loop {
@@ -440,6 +469,8 @@ struct Answer<T, P> {
     /// The plugin call that has not returned, if known.
     inside: Option<String>,
     last_warning: Option<String>,
+    /// Whether calls still returned when the time was over.
+    calls_return: bool,
     /// What was said last on stderr: why a runtime ended it.
     last_on_stderr: LastWords,
     answer: Option<T>,
@@ -459,6 +490,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     next_step: failed.next_step,
                     phase: Some(failed.phase),
                     hangs: false,
+                    calls_return: false,
                 });
             }
             WorkerEvent::Message(WorkerMessage::Finished(_)) => {
@@ -500,6 +532,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     next_step: None,
                     phase: Some(self.phase),
                     hangs: false,
+                    calls_return: false,
                 }));
             }
         }
@@ -526,6 +559,9 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             (Phase::Starting | Phase::Checking, None) => {
                 format!("not finished within {seconds:.0} s")
             }
+            _ if self.calls_return => {
+                format!("out of its {seconds:.0} s, although each call still returned,")
+            }
             _ => HANGS.to_owned(),
         };
         let message = format!(
@@ -536,6 +572,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
         TaskError {
             phase: Some(self.phase),
             hangs: what == HANGS,
+            calls_return: self.calls_return,
             ..TaskError::not_run(message)
         }
     }
@@ -585,6 +622,7 @@ mod tests {
             phase: Phase::Initialising,
             inside: Some("init".into()),
             last_warning: None,
+            calls_return: false,
             last_on_stderr: LastWords::default(),
             answer: None::<()>,
             failure: None,
@@ -616,10 +654,11 @@ mod tests {
     fn a_plugin_that_got_no_cpu_is_not_said_to_hang() {
         let interrupted = AtomicBool::new(false);
         let mut wait = Wait::new(PATIENCE, &interrupted);
-        let answer = Answer {
+        let mut answer = Answer {
             phase: Phase::Checking,
             inside: Some("accept".into()),
             last_warning: None,
+            calls_return: false,
             last_on_stderr: LastWords::default(),
             answer: None::<()>,
             failure: None,
@@ -628,6 +667,12 @@ mod tests {
         wait.extend(PATIENCE);
         let hangs = "the plugin hangs while trying this row, inside accept; the worker was killed";
         assert_eq!(answer.is_late(&wait).message, hangs);
+        answer.calls_return = true;
+        let slow = answer.is_late(&wait);
+        let told = "out of its 30 s, although each call still returned, while trying this row, inside accept; the \
+                    worker was killed";
+        assert_eq!(slow.message, told);
+        assert!(slow.calls_return && !slow.hangs);
         wait.extend(PATIENCE * NO_CPU_MAX);
         let starved = "not finished within 30 s, and waited for a CPU for 300 s, while trying \
                        this row, inside accept; the worker was killed";

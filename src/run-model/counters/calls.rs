@@ -67,6 +67,15 @@ mod tests {
             .open(&opening)
             .and_then(|key| recorder.slot(key))
             .expect("a slot");
+        let mut sampler = crate::counters::sample::Sampler::new(recorder.path());
+        let mut so_far = || sampler.calls_so_far().expect("a recorder");
+        let none = so_far();
+        let first = slot.enter(Call::Accept);
+        let inside = so_far();
+        assert_eq!(so_far(), inside);
+        slot.leave(first);
+        let left = so_far();
+        assert!(none != inside && inside != left);
         let mut reader = Reader::open(&recorder.path()).expect("a recorder");
         let mut watch = CallWatch::default();
         let mut since_ns = |now_ns| {

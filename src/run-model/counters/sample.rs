@@ -24,6 +24,14 @@ pub struct Sampler {
     calls: CallWatch,
 }
 
+/// The calls that a recorder has counted, of set-up and by channel: its slot, its generation, its tests and the
+/// sequence of the call that it is inside of.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CallsSoFar {
+    setup: (u64, u64),
+    channels: Vec<(u16, u32, u64, Option<u64>)>,
+}
+
 impl Sampler {
     /// Opens the file now, because the writer removes it when it ends. If the file does not exist
     /// yet, each sample tries again.
@@ -62,6 +70,22 @@ impl Sampler {
             self.cpu
                 .note(&snapshot.header.writer, channels, Instant::now());
         }
+    }
+
+    /// What differs if a call began or returned in between.
+    pub fn calls_so_far(&mut self) -> Option<CallsSoFar> {
+        let snapshot = self.snapshot()?;
+        let of_channel = |one: &ChannelSample| {
+            let inside = one.in_call.map(|inside| inside.sequence);
+            (one.slot, one.generation, one.tests, inside)
+        };
+        Some(CallsSoFar {
+            setup: (
+                snapshot.header.setup_calls,
+                snapshot.header.setup_calls_inside,
+            ),
+            channels: snapshot.channels.iter().map(of_channel).collect(),
+        })
     }
 
     /// The plugin call that has not returned, on a channel or during setup.
