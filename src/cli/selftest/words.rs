@@ -15,6 +15,14 @@ pub(super) fn verdict_of_error(error: &TaskError) -> (ContractVerdict, String) {
     let verdict = match error.outcome {
         Outcome::PluginDied => ContractVerdict::Crashed,
         Outcome::Interrupted => return interrupted(),
+        // The row asks more of a slow plugin than its time allows, which is no failure of the plugin.
+        _ if error.calls_return => {
+            let detail = format!(
+                "{}: a limit of the row, not of the plugin; give it more with --timeout",
+                error.message
+            );
+            return (ContractVerdict::NotSupported, detail);
+        }
         _ => ContractVerdict::Fail,
     };
     (verdict, error.message.clone())
@@ -139,10 +147,10 @@ pub(super) fn sums(rows: &[Row]) -> String {
         count(rows, ContractVerdict::Pass),
         count(rows, ContractVerdict::Fail),
         count(rows, ContractVerdict::Crashed),
-        count(rows, ContractVerdict::NotSupported) - inapplicable - untried,
+        count(rows, ContractVerdict::NotSupported) - inapplicable,
         match untried {
             0 => String::new(),
-            rows => format!(", {rows} not tried: {NO_TABLE}"),
+            rows => format!(", of which {rows} were not tried: {NO_TABLE}"),
         },
         match rows
             .last()
@@ -202,4 +210,17 @@ pub(super) fn junit(tested: &str, rows: &[Row]) -> String {
         ..JunitSuite::default()
     };
     suite.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_counts_rows_as_they_are_shown() {
+        let row = || Row::new("init".into(), "", no_table(), 0.0);
+        let text = sums(&[row(), row()]);
+        let sum = "# 0 passed, 0 failed, 0 crashed, 2 not supported, of which 2 were not tried: ";
+        assert!(text.contains(sum), "{text}");
+    }
 }
