@@ -65,10 +65,10 @@ fn died(evidence: &Evidence) -> Vec<Found> {
 fn sent(found: Found, signal: Option<i32>) -> Found {
     let next_step = match signal {
         Some(libc::SIGINT) => {
-            "nothing, if somebody pressed Ctrl-C; else look which program sent SIGINT to it"
+            "nothing if Ctrl-C was pressed; otherwise find the program that sent it SIGINT"
         }
         Some(libc::SIGTERM) => {
-            "look for who asked it to end: a scheduler at a job's time limit or an eviction, a launcher, `kill`"
+            "find what asked it to end: a scheduler at a job's time limit or an eviction, a launcher, `kill`"
         }
         Some(libc::SIGHUP) => {
             "start it so that it outlives its terminal: under nohup, tmux or a scheduler"

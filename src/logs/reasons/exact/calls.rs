@@ -11,7 +11,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     },
     Reason {
         words: "connect*169.254.*refused|connect*169.254.*timed out|connect*169.254.*failed|connect*169.254.*no route|connect*169.254.*unreachable",
-        cause: "the address is link-local (169.254.*), which an interface has that got none of a network: the peer told the address of the wrong interface",
+        cause: "the address is link-local (169.254.*), which an interface takes when its network gives it none: the peer told the address of the wrong interface",
         next: "set the interface that all nodes share: btl_tcp_if_include of Open MPI, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or UCX_NET_DEVICES; `ip -br addr` lists them",
     },
     Reason {
