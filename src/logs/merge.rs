@@ -64,6 +64,9 @@ impl Tally {
         for (speaker, (place, wait)) in other.collectives {
             self.collective(number(speaker), place, wait);
         }
+        for ((speaker, sequence), (place, group)) in other.failed_groups {
+            self.name_group(number(speaker), sequence, place, &group);
+        }
         for ((speaker, group), (place, started)) in other.progress {
             self.progress(number(speaker), group, place, started);
         }
@@ -123,6 +126,7 @@ impl Tally {
         let places = last
             .chain(claims)
             .chain(groups)
+            .chain(self.failed_groups.values_mut().map(|(place, _)| place))
             .chain(members)
             .chain(self.init_complete.values_mut())
             .chain(self.collectives.values_mut().map(|(place, _)| place))

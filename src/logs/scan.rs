@@ -599,7 +599,6 @@ impl Counter<'_> {
                 if let Some((sequence, operation)) = sequence.zip(second) {
                     let wait = Wait {
                         group: fields::torch_group(message).unwrap_or_default().to_vec(),
-                        named_behind: Vec::new(),
                         sequence,
                         operation: operation[..operation.len().min(OPERATION_MAX)].to_vec(),
                         size: fields::elements(message).to_vec(),
@@ -611,7 +610,7 @@ impl Counter<'_> {
                 if let Some(started) = first.and_then(fields::number) {
                     let name = fields::torch_group(message).unwrap_or_default();
                     if let Some(failed) = fields::failed_work(message) {
-                        self.tally.name_group(speaker, failed, name);
+                        self.tally.name_group(speaker, failed, line.place, name);
                     }
                     let group = Group::Torch(name.into());
                     self.tally.progress(speaker, group, line.place, started);

@@ -100,8 +100,6 @@ pub(super) enum Group {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wait {
     pub group: Vec<u8>,
-    /// Its group by the line behind, which not all ranks have; empty if there is none.
-    pub named_behind: Vec<u8>,
     pub sequence: u64,
     pub operation: Vec<u8>,
     /// How many elements go in and come out, as PyTorch writes it; empty if the line does not say.
@@ -150,6 +148,8 @@ pub(super) struct Tally {
     pub init_complete: BTreeMap<u32, Place>,
     /// For each speaker: the first collective that it waits for, and the line that says so.
     pub collectives: BTreeMap<u32, (Place, Wait)>,
+    /// For each speaker and number of a collective that failed: the first line that names its group, and the name.
+    pub failed_groups: BTreeMap<(u32, u64), (Place, Vec<u8>)>,
     /// For each speaker and group: its last line and the last collective that it started.
     pub progress: BTreeMap<(u32, Group), (Place, u64)>,
     /// Speakers and the ranks with which they completed a communicator, also where its line has no id.
@@ -393,13 +393,23 @@ impl Tally {
         }
     }
 
-    /// Names the group of the collective in which a speaker waits.
-    pub(super) fn name_group(&mut self, speaker: u32, sequence: u64, group: &[u8]) {
-        if let Some((_, wait)) = self.collectives.get_mut(&speaker)
-            && wait.sequence == sequence
-            && wait.named_behind.is_empty()
-        {
-            wait.named_behind = group.to_vec();
+    /// Names the group in which a collective of a speaker failed; the first line that names it counts.
+    pub(super) fn name_group(&mut self, speaker: u32, sequence: u64, place: Place, group: &[u8]) {
+        if group.is_empty() {
+            return;
+        }
+        let is_full = self.failed_groups.len() >= GROUPS_MAX;
+        match self.failed_groups.entry((speaker, sequence)) {
+            btree_map::Entry::Occupied(known) if place >= known.get().0 => {}
+            btree_map::Entry::Occupied(mut known) => {
+                known.insert((place, group.to_vec()));
+            }
+            btree_map::Entry::Vacant(new) if !is_full => {
+                new.insert((place, group.to_vec()));
+            }
+            btree_map::Entry::Vacant(_) => {
+                *self.too_many.entry("groups of ranks").or_default() += 1
+            }
         }
     }
 

@@ -23,15 +23,16 @@ const COMPLETED: &str = " completed ";
 const OF_ALL: [&[u8]; 4] = [b"", b"0", b"0(default_pg)", b"0 (default_pg)"];
 
 impl Compose<'_> {
-    /// The process group of a wait. Some releases name it only in the line behind, on how far the rank is.
+    /// The process group of a wait. Some releases name it only in another line, on how far the rank is.
     fn group_of(&self, speaker: u32, wait: &Wait) -> Vec<u8> {
         let groups = self.tally.progress.keys().filter_map(|key| match key {
             (of, Group::Torch(name)) if *of == speaker && !name.is_empty() => Some(name.to_vec()),
             _ => None,
         });
         let groups: BTreeSet<Vec<u8>> = groups.collect();
-        if wait.group.is_empty() && !wait.named_behind.is_empty() {
-            return wait.named_behind.clone();
+        let failed = self.tally.failed_groups.get(&(speaker, wait.sequence));
+        if let Some((_, name)) = failed.filter(|_| wait.group.is_empty()) {
+            return name.clone();
         }
         match groups.first() {
             Some(only) if wait.group.is_empty() && groups.len() == 1 => only.clone(),

@@ -1027,11 +1027,10 @@ impl Compose<'_> {
     fn waits(&self) -> Vec<CollectiveWait> {
         let mut by = BTreeMap::<Wait, Vec<u32>>::new();
         for (wait, rank) in self.waiting() {
-            // Ranks that call it with other sizes, or whose line behind names no group, wait for the same.
-            let (size, named_behind) = (Vec::new(), Vec::new());
+            // Ranks that call it with other sizes wait for the same.
+            let size = Vec::new();
             by.entry(Wait {
                 size,
-                named_behind,
                 ..wait.clone()
             })
             .or_default()
