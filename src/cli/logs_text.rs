@@ -187,9 +187,9 @@ fn folded(title: &str, findings: &[&SignatureFinding], text: &mut String) {
     for one in findings {
         let _ = writeln!(
             text,
-            "#   {} : {} lines from {}:{}, {}",
+            "#   {} : {} from {}:{}, {}",
             one.signature,
-            one.count,
+            many(one.count, "line"),
             one.first.file,
             one.first.line,
             named(&one.processes)
@@ -215,18 +215,14 @@ fn waits(report: &LogReport, text: &mut String) {
     for wait in &report.waits {
         let _ = writeln!(
             text,
-            "# waits for {} number {} : ranks {}",
+            "# waits for {} number {} : {}",
             wait.operation,
             wait.sequence,
             ranks(&wait.ranks)
         );
     }
     if !report.not_waiting.is_empty() {
-        let _ = writeln!(
-            text,
-            "# not among them : ranks {}",
-            ranks(&report.not_waiting)
-        );
+        let _ = writeln!(text, "# not among them : {}", ranks(&report.not_waiting));
     }
     for gap in &report.gaps {
         let group = if gap.group.is_empty() {
@@ -237,20 +233,20 @@ fn waits(report: &LogReport, text: &mut String) {
         for behind in gap.behind.iter().take(NAMED) {
             let _ = writeln!(
                 text,
-                "# gap : rank {} ({}) is {} collectives behind : it started number {}, {} ranks{group} {}",
+                "# gap : rank {} ({}) is {} behind : it started number {}, {}{group} {}",
                 behind.rank,
                 behind.process,
-                gap.started - behind.started,
+                many(gap.started - behind.started, "collective"),
                 behind.started,
-                gap.in_front,
+                many(gap.in_front, "rank"),
                 gap.started
             );
         }
         if gap.behind.len() > NAMED {
             let _ = writeln!(
                 text,
-                "# gap : and {} more ranks{group}",
-                gap.behind.len() - NAMED
+                "# gap : and {}{group}",
+                many(gap.behind.len() - NAMED, "more rank")
             );
         }
     }
@@ -286,15 +282,16 @@ fn ends(report: &LogReport, text: &mut String) {
     if ends.len() > ENDS {
         let _ = writeln!(
             text,
-            "# and {} more kinds of last lines (--json)",
-            ends.len() - ENDS
+            "# and {} of last lines (--json)",
+            many(ends.len() - ENDS, "more kind")
         );
     }
 }
 
 fn ranks(ranks: &[u32]) -> String {
     let names: Vec<String> = ranks.iter().map(u32::to_string).collect();
-    named(&names)
+    let word = if names.len() == 1 { "rank" } else { "ranks" };
+    format!("{word} {}", named(&names))
 }
 
 /// One finding, with what it means and what to do.
