@@ -406,6 +406,7 @@ impl Placed<'_> {
             Some(Fact::Collective) => &["sequence", "operation"],
             Some(Fact::Progress) => &["enqueued"],
             Some(Fact::AnnouncedRank) => &["rank", "ranks"],
+            Some(Fact::ListedRank) => &["rank", "host"],
             _ if !it.table.is_empty() => &["code"],
             Some(Fact::Version) => &["version"],
             _ => &[],

@@ -39,8 +39,40 @@ pub(super) struct Claims {
     gpus: BTreeMap<RankOfComm, (Place, u64)>,
     /// Which processes say that they are a rank.
     ranks: BTreeMap<RankOfJob, Claimants>,
+    /// The table of all ranks of a job, in each file that has one.
+    tables: BTreeMap<u32, RankTable>,
     /// Files from which lines were left out because others repeat them, as Ray does.
     cut: BTreeSet<u32>,
+}
+
+/// The ranks that a table of all of them lists, and their hosts.
+#[derive(Debug, Default)]
+struct RankTable {
+    ranks: BTreeSet<u32>,
+    /// Of many only the first ones: what counts is whether it is one.
+    hosts: BTreeSet<Box<[u8]>>,
+}
+
+impl RankTable {
+    fn rank(&mut self, rank: u32) {
+        if self.ranks.len() < CLAIMS_MAX {
+            self.ranks.insert(rank);
+        }
+    }
+
+    fn host(&mut self, host: Box<[u8]>) {
+        self.hosts.insert(host);
+        while self.hosts.len() > PROCESSES_MAX {
+            self.hosts.pop_last();
+        }
+    }
+
+    /// Whether no row is missing between the first rank and the last.
+    fn is_whole(&self) -> bool {
+        self.ranks
+            .last()
+            .is_some_and(|last| *last as usize + 1 == self.ranks.len())
+    }
 }
 
 /// The processes that say that they are one rank.
@@ -75,6 +107,27 @@ impl Claims {
                 named,
             },
         );
+    }
+
+    /// A row of a table of all ranks of a job.
+    pub(super) fn listed(&mut self, file: u32, rank: u32, host: &[u8]) {
+        let table = self.tables.entry(file).or_default();
+        table.rank(rank);
+        table.host(host.into());
+    }
+
+    /// The host of all ranks, and how many of them the longest table lists, if every table is of this one host.
+    pub(super) fn listed_host(&self) -> Option<(&[u8], u32)> {
+        let hosts: BTreeSet<&[u8]> = self
+            .tables
+            .values()
+            .flat_map(|one| &one.hosts)
+            .map(|host| &**host)
+            .collect();
+        let ranks = self.tables.values().map(|one| one.ranks.len()).max()?;
+        let is_whole = self.tables.values().all(RankTable::is_whole);
+        let host = hosts.first().filter(|_| hosts.len() == 1 && is_whole)?;
+        Some((host, u32::try_from(ranks).ok()?))
     }
 
     fn claim(&mut self, of: RankOfJob, more: Claimants) {
@@ -115,6 +168,11 @@ impl Claims {
         }
         for (of, claimants) in other.ranks {
             self.claim(of, claimants);
+        }
+        for (file, table) in other.tables {
+            let into = self.tables.entry(file).or_default();
+            table.ranks.into_iter().for_each(|rank| into.rank(rank));
+            table.hosts.into_iter().for_each(|host| into.host(host));
         }
         self.cut.extend(other.cut);
     }

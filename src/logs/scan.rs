@@ -661,6 +661,14 @@ impl Counter<'_> {
                     }
                 }
             }
+            Some(Fact::ListedRank) => {
+                let rank = first.and_then(fields::number);
+                if let Some((rank, host)) =
+                    rank.and_then(|rank| u32::try_from(rank).ok()).zip(second)
+                {
+                    self.tally.claims.listed(self.file, rank, host);
+                }
+            }
             Some(Fact::Version) => {
                 if let Some(version) = first {
                     self.tally.version(speaker, version);

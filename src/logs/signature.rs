@@ -114,6 +114,8 @@ pub enum Fact {
     RankGpu,
     /// Groups `rank` and `ranks`: which of all ranks a process says that it is.
     AnnouncedRank,
+    /// Groups `rank` and `host`: a row of a table of all ranks of a job.
+    ListedRank,
     /// Group `version`: the version of the plugin.
     Version,
     /// `[0]eth1:10.0.1.25<0>`: NICs and their addresses.
@@ -142,6 +144,7 @@ impl Fact {
             Self::Collective => ["sequence", "operation"],
             Self::Progress => ["enqueued", ""],
             Self::AnnouncedRank => ["rank", "ranks"],
+            Self::ListedRank => ["rank", "host"],
             Self::Version => ["version", ""],
             Self::OpCount
             | Self::InitComplete

@@ -160,7 +160,16 @@ impl Compose<'_> {
             },
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
+        let one_host = self
+            .one_host()
+            .filter(|_| proof <= Some(Proof::Chosen) && self.tally.most_ranks != Some(1));
         let because = match proof {
+            None if let Some(why) = &one_host => {
+                format!("{because}; {why}, so peer access or shared memory moves the data")
+            }
+            Some(_) if let Some(why) = &one_host => format!(
+                "{because} for other nodes; {why}, so peer access or shared memory moves the data"
+            ),
             Some(Proof::Up | Proof::Chosen) if self.tally.most_ranks == Some(1) => format!(
                 "{because} for other ranks; every communicator of this log has one rank, so no network moves its data"
             ),
@@ -177,7 +186,9 @@ impl Compose<'_> {
         };
         // What NCCL chose for other nodes, or a plugin that is only there, moves nothing where no other node takes part.
         let verdict = match proof {
-            _ if self.is_within_node(proof) || self.is_within_host(proof) => "within-node",
+            _ if one_host.is_some() || self.is_within_node(proof) || self.is_within_host(proof) => {
+                "within-node"
+            }
             Some(Proof::Up) if self.is_of_one_node() => "unknown",
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
@@ -256,12 +267,19 @@ impl Compose<'_> {
                 set.join(", ")
             ),
             [] if !tried.is_empty() => none,
+            [] if self.logs_info() => none,
             [] => format!("{none}; NCCL logs it at INFO only"),
             of => {
                 let of = of.join(", ");
                 format!("{none}; the log has lines of {of}{nodes}")
             }
         }
+    }
+
+    /// Whether a line that is kept is one that NCCL writes at level INFO.
+    fn logs_info(&self) -> bool {
+        let info = |line: &[u8]| memchr::memmem::find(line, b" NCCL INFO ").is_some();
+        self.tally.seen.values().any(|seen| info(&seen.sample))
     }
 
     /// The networks that NCCL's lines name, asked where none of them came up.
@@ -340,22 +358,51 @@ impl Compose<'_> {
             && self.has_local_channels()
     }
 
-    /// The hosts of NCCL's processes, and the number of these.
+    /// The hosts of NCCL's processes, and the number of these. A line that lacks its front has the end of a host's name.
     fn processes(&self) -> (BTreeSet<&[u8]>, usize) {
-        let mut hosts = BTreeSet::new();
-        let mut processes = 0;
-        for speaker in &self.tally.speakers {
-            if let Speaker::Process { host, pid: Some(_) } = speaker {
-                processes += 1;
-                hosts.insert(host.as_ref());
-            }
-        }
-        (hosts, processes)
+        let speakers = self.tally.speakers.iter();
+        let processes = speakers.filter_map(|speaker| match speaker {
+            Speaker::Process {
+                host,
+                pid: Some(pid),
+            } => Some((*pid, host.as_ref())),
+            _ => None,
+        });
+        let processes: BTreeSet<(u32, &[u8])> = processes.collect();
+        let is_rest = |(pid, host): &(u32, &[u8])| {
+            let same = processes
+                .range((*pid, &[][..])..)
+                .take_while(|(of, _)| of == pid);
+            same.into_iter()
+                .any(|(_, other)| other.len() > host.len() && other.ends_with(host))
+        };
+        let whole = processes.iter().filter(|one| !is_rest(one));
+        let hosts: Vec<&[u8]> = whole.map(|(_, host)| *host).collect();
+        let count = hosts.len();
+        (hosts.into_iter().collect(), count)
     }
 
     /// Whether a channel is within a node. Asked where no channel uses a network.
     fn has_local_channels(&self) -> bool {
         self.tally.has_peer_channels || self.tally.has_shared_channels
+    }
+
+    /// Why the whole job is on one host, if a table of its ranks says so, and no process of NCCL is of another. Not if
+    /// settings keep data within the host from peer access and from shared memory.
+    fn one_host(&self) -> Option<String> {
+        let (host, ranks) = self.tally.claims.listed_host()?;
+        let has_all = self
+            .tally
+            .most_ranks
+            .is_none_or(|most| most <= u64::from(ranks));
+        let is_alone = self.processes().0.len() <= 1;
+        let has_neither = self.is_set("NCCL_P2P_DISABLE") && self.is_set("NCCL_SHM_DISABLE");
+        (ranks > 1 && has_all && is_alone && !has_neither).then(|| {
+            format!(
+                "the table of the job's ranks has all {ranks} on {}",
+                shown(host)
+            )
+        })
     }
 
     /// Whether NCCL says of every communicator that it is of one node, or all ranks of each begin on one host.

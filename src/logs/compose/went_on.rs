@@ -28,7 +28,7 @@ impl Compose<'_> {
             one.severity = Severity::Info;
             one.meaning = match chosen.as_slice() {
                 [] => format!("{}; no line shows that it stopped the job", one.meaning),
-                names => format!("{}; the job went on over {}", one.meaning, names.join(", ")),
+                names => format!("{}; NCCL chose {}", one.meaning, names.join(", ")),
             };
         }
         report.findings = told;

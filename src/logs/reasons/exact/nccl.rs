@@ -5,6 +5,16 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "failed to open libnvidia-ml",
+        cause: "the container or the node lacks the driver's library that describes its GPUs (NVML, libnvidia-ml.so.1), or the loader does not search its folder",
+        next: "`ldconfig -p | grep libnvidia-ml` and `nvidia-smi` in the same container; NVIDIA's container toolkit adds it if NVIDIA_DRIVER_CAPABILITIES has `utility`",
+    },
+    Reason {
+        words: "xml parse : expected",
+        cause: "the file of NCCL_TOPO_FILE or NCCL_GRAPH_FILE is no XML, or is cut off",
+        next: "look at the file with `head`: a link of Git LFS or a page of an error is no topology; unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, and NCCL finds the topology itself",
+    },
+    Reason {
         words: "unknown result code",
         cause: "the program does not know the result that NCCL returned: the NCCL that is loaded is of another release than the one that it was built with",
         next: "`ldd` of the program's library and LD_LIBRARY_PATH: which libnccl.so.2 is loaded; NCCL_DEBUG=VERSION prints its release",
