@@ -412,9 +412,12 @@ fn processes(what: &[String]) -> Result<Vec<(NodeId, u32)>, Failure> {
 fn on_peer(arguments: &Arguments, transport: &dyn Transport) -> Result<DiagnoseInput, Failure> {
     let wanted = processes(&arguments.what)?;
     let transports = arguments.nodes.transports()?;
-    let mut watching = Watching::start(&transports, &*interrupted()?, &mut |node, sent, all| {
-        upload(node, sent, all)
-    })?;
+    let mut watching = Watching::start(
+        &transports,
+        wanted.clone(),
+        &*interrupted()?,
+        &mut |node, sent, all| upload(node, sent, all),
+    )?;
     let names = Names {
         nodes: watching.nodes().to_vec(),
         pairs: Vec::new(),
@@ -438,7 +441,10 @@ fn on_peer(arguments: &Arguments, transport: &dyn Transport) -> Result<DiagnoseI
         Ok(())
     })
     .map_err(OpenError::Lost)?;
-    if let Some((node, pid)) = wanted.iter().find(|process| !seen.contains(process)) {
+    if let Some((node, pid)) = wanted
+        .iter()
+        .find(|process| !seen.contains(process) && !watching.is_elsewhere(**process))
+    {
         let node = &watching.nodes()[node.0 as usize].name;
         let message = format!("process {pid} on {node} does not run, or has no recorder");
         return Err(Failure::new(Outcome::Usage, message)

@@ -146,9 +146,12 @@ fn source(arguments: &Arguments, speed: Option<f64>) -> Result<Box<dyn Source>, 
 
 fn peer(arguments: &Arguments, transport: &dyn Transport) -> Result<Box<dyn Source>, Failure> {
     let transports = arguments.nodes.transports()?;
-    let watching = Watching::start(&transports, &*interrupted()?, &mut |node, sent, all| {
-        upload(node, sent, all)
-    })?;
+    let watching = Watching::start(
+        &transports,
+        Vec::new(),
+        &*interrupted()?,
+        &mut |node, sent, all| upload(node, sent, all),
+    )?;
     let title = format!("{} and {}", transports[0].node(), transport.node());
     Ok(Box::new(Peer::judged(watching, title)))
 }

@@ -98,22 +98,16 @@ fn a_run_or_file_that_does_not_exist_is_a_usage_error() {
 }
 
 #[test]
-fn another_node_is_watched_through_its_agent() {
-    let tool = Tool::new(&[
-        "watch",
-        "--peer",
-        "there",
-        "--rsh",
-        "./rsh",
-        "--remote-bin",
-        env!("CARGO_BIN_EXE_tcpxctl"),
-    ]);
-    tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
-    std::fs::set_permissions(
-        tool.folder().join("rsh"),
-        std::os::unix::fs::PermissionsExt::from_mode(0o700),
-    )
-    .unwrap();
+fn a_recorder_that_both_nodes_see_is_shown_once() {
+    let to_itself = |arguments: &[&str]| {
+        let peer = ["--peer", "there", "--rsh", "./rsh", "--remote-bin"];
+        let binary = [env!("CARGO_BIN_EXE_tcpxctl")];
+        let tool = Tool::new(&[arguments, &peer, &binary].concat());
+        tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(tool.folder().join("rsh"), mode).unwrap();
+        tool
+    };
     let runs = Tool::run(&["transfer.iterations=100000"]).start();
     let worker = wait_for("a worker", || {
         runs.processes()
@@ -126,12 +120,14 @@ fn another_node_is_watched_through_its_agent() {
     });
     frame.says(&[&format!("pid {}", worker.pid)]);
     // High enough for the processes of other tests, too.
-    let both = tool.arg("--once").arg("--size").arg("160x400").ends_with(0);
-    both.says(&[
-        &format!("local pid {}", worker.pid),
-        &format!("peer pid {}", worker.pid),
-        "TCPXSoft",
-    ]);
+    let both = to_itself(&["watch", "--once", "--size", "160x400"]).ends_with(0);
+    let [here, there] = ["local", "peer"].map(|node| format!("{node} pid {}", worker.pid));
+    both.says(&[&here, "TCPXSoft"]);
+    assert!(!both.said().contains(&there), "{both}");
+    let named = format!("peer:{}", worker.pid);
+    let diagnosed = to_itself(&["diagnose", &named]).ended();
+    diagnosed.says(&[&there]);
+    assert!(!diagnosed.said().contains(&here), "{diagnosed}");
     runs.processes()
         .iter()
         .filter(|one| one.role == "run")

@@ -404,8 +404,15 @@ impl Agent {
         let mut events: Vec<Event> = Vec::new();
         // `look` fails only for a single named file, which no order asks for.
         let _ = recorders.look(tcpx_words::units::now_us() * 1000, &mut events);
-        if matches!(recorders.which(), RecorderFilter::Workers(_)) {
-            events.retain(|event| matches!(event.kind, EventKind::Detail(_)));
+        let found = match recorders.which() {
+            RecorderFilter::Workers(_) => {
+                events.retain(|event| matches!(event.kind, EventKind::Detail(_)));
+                Vec::new()
+            }
+            _ => recorders.newly_found(),
+        };
+        if !found.is_empty() {
+            self.say(0, &AgentMessage::Found(found));
         }
         // That there is nothing is told once.
         if !events.is_empty() || !self.has_answered {

@@ -31,6 +31,7 @@ pub(super) fn event_of(message: AgentMessage) -> Option<EventKind> {
         AgentMessage::Hello { .. }
         | AgentMessage::Chosen(_)
         | AgentMessage::Echo { .. }
+        | AgentMessage::Found(_)
         | AgentMessage::Watched(_)
         | AgentMessage::Leaving(_)
         | AgentMessage::NoCpu { .. }

@@ -21,6 +21,7 @@ mod edge;
 mod end;
 pub(crate) mod launch;
 mod launcher_lines;
+mod owners;
 pub(crate) mod pair;
 mod pulse;
 mod require;

@@ -6,6 +6,7 @@
 
 use super::edge::seen_from_here;
 use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
+use super::owners::Owners;
 use super::pulse::Pulse;
 use crate::protocol::limits::HEARTBEAT;
 use crate::protocol::message::{AgentMessage, CoordinatorOrder};
@@ -42,16 +43,20 @@ pub struct Watching {
     /// Events from before the first call of `look`, and why there are no more.
     early: Vec<Event>,
     lost: Option<String>,
+    /// The node of a recorder that several nodes see.
+    owners: Owners,
 }
 
 impl Watching {
     /// Starts an agent on each node and asks for the events of all recorders there. Returns once
-    /// every node has told what it has, or after a few seconds.
+    /// every node has told what it has, or after a few seconds. A recorder that several nodes see is
+    /// shown at one of them: at that of `named`, if its process is there.
     ///
     /// # Errors
     /// A node cannot be reached, or its agent does not start.
     pub fn start(
         transports: &[Box<dyn Transport>],
+        named: Vec<(NodeId, u32)>,
         interrupted: &AtomicBool,
         progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, LaunchError> {
@@ -90,6 +95,7 @@ impl Watching {
             is_introduced: false,
             early: Vec::new(),
             lost: None,
+            owners: Owners::new(named),
         };
         watching.ask();
         watching.wait(interrupted);
@@ -103,13 +109,30 @@ impl Watching {
             && self.began.elapsed() < ANSWERED_MAX
             && !interrupted.load(Ordering::Relaxed)
         {
-            if let Err(why) = self.look(&mut early) {
+            if let Err(why) = self.receive(&mut early) {
                 self.lost = Some(why);
                 break;
             }
             std::thread::sleep(ANSWERED_EVERY);
         }
+        // Not as each node tells what it has: which one tells first is chance.
+        self.keep_owned(&mut early);
         self.early = early;
+    }
+
+    /// Removes the events of recorders that are shown at another node.
+    fn keep_owned(&mut self, events: &mut Vec<Event>) {
+        self.owners.decide();
+        let is_repeat = |event: &Event| {
+            let worker = event.worker();
+            worker.is_some_and(|worker| self.owners.is_repeat(worker))
+        };
+        events.retain(|event| !is_repeat(event));
+    }
+
+    /// Whether what a process writes on this node is shown at another that sees it too.
+    pub fn is_elsewhere(&self, process: (NodeId, u32)) -> bool {
+        self.owners.is_elsewhere(process)
     }
 
     /// The nodes with their names.
@@ -156,6 +179,14 @@ impl Watching {
         if let Some(why) = self.lost.take() {
             return Err(why);
         }
+        let mut new = Vec::new();
+        let received = self.receive(&mut new);
+        self.keep_owned(&mut new);
+        events.append(&mut new);
+        received
+    }
+
+    fn receive(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
         if !std::mem::replace(&mut self.is_introduced, true) {
             events.push(Event::new(
                 0.0,
@@ -178,6 +209,7 @@ impl Watching {
                     pulse.heard(now);
                     match message {
                         AgentMessage::Echo { us } => pulse.echoed(us, node_us, now_us()),
+                        AgentMessage::Found(found) => self.owners.note(node, found),
                         AgentMessage::Watched(theirs) => {
                             self.answered[node.index()] = true;
                             events.extend(theirs.into_iter().filter_map(|event| {

@@ -21,7 +21,7 @@ use tcpx_run_model::counters::{ChannelNow, Frame};
 use tcpx_run_model::event::Event;
 use tcpx_run_model::ids::Lane;
 use tcpx_run_model::lanes::LaneChannels;
-use tcpx_run_model::live::RecorderFilter;
+use tcpx_run_model::live::{FoundRecorder, RecorderFilter};
 use tcpx_run_model::phase::{Exit, Failure, Phase};
 use tcpx_run_model::results::Iteration;
 use tcpx_run_model::results::{ConnectionTimes, Held, MrRow, Preflight, TransferResult};
@@ -30,7 +30,7 @@ use tcpx_words::error::NextStep;
 use tcpx_words::log::{LogLine, LogSummary};
 
 /// Version of everything in this file.
-pub(crate) const PROTOCOL: u32 = 12;
+pub(crate) const PROTOCOL: u32 = 13;
 
 /// How a line begins that says why a worker has no flight recorder.
 pub(crate) const NO_RECORDER: &str = "no counters";
@@ -149,6 +149,8 @@ pub(crate) enum AgentMessage {
         /// Contents from `offset` on.
         base64: String,
     },
+    /// Recorders that were found for a `Watch`, before their events.
+    Found(Vec<FoundRecorder>),
     /// Events of the recorders that a `Watch` asked for; the first ones, even if there are none.
     Watched(Vec<Event>),
     /// The worker process ended.

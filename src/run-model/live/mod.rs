@@ -10,5 +10,6 @@ mod recorders;
 
 pub use past::TESTS_PER_NOTE;
 pub use recorders::{
-    FILES_MAX, RecorderFilter, Recorders, recorders_of, torn, why_unrecorded, without_room,
+    FILES_MAX, FoundRecorder, RecorderFilter, RecorderId, Recorders, recorders_of, torn,
+    why_unrecorded, without_room,
 };

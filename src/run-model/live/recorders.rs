@@ -60,6 +60,34 @@ pub enum RecorderFilter {
     Workers(Vec<(WorkerId, PathBuf)>),
 }
 
+/// Identifies one recorder among those of all machines.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+pub struct RecorderId {
+    /// Hash of the boot id of its machine.
+    pub boot: u64,
+    /// Inode of the pid namespace of its process.
+    pub pid_namespace: u64,
+    /// Process id, in that namespace.
+    pub pid: u32,
+    /// When the process started, clock ticks since boot.
+    pub start_ticks: u64,
+    /// When the recorder was created, nanoseconds since 1970.
+    pub created_ns: u64,
+}
+
+/// A recorder file that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct FoundRecorder {
+    /// The id that its events carry.
+    pub worker: WorkerId,
+    /// The recorder, whoever finds it.
+    pub recorder: RecorderId,
+    /// Whether its process is in the network namespace of the one that found it.
+    pub is_of_own_network: bool,
+}
+
 /// The recorder files that are polled.
 pub struct Recorders {
     which: RecorderFilter,
@@ -70,6 +98,8 @@ pub struct Recorders {
     detailed_at: Option<Instant>,
     wanted: Option<ChannelKey>,
     looks: usize,
+    /// Files that `newly_found` has told of.
+    told: usize,
     /// Time of the first poll, or the creation of the oldest file whose writer had ended by
     /// then. Nanoseconds since 1970.
     began_ns: Option<u64>,
@@ -123,6 +153,7 @@ impl Recorders {
             detailed_at: None,
             wanted: None,
             looks: 0,
+            told: 0,
             began_ns: None,
         }
     }
@@ -315,6 +346,18 @@ impl Recorders {
             .map(|file| (file.worker, file.path.as_path()))
     }
 
+    /// The files that were found since the last call.
+    pub fn newly_found(&mut self) -> Vec<FoundRecorder> {
+        let new = self.files.iter_mut().skip(self.told);
+        let found = new.filter_map(|file| {
+            let header = file.reader.header().ok()?;
+            Some(found(file.worker, &header))
+        });
+        let found = found.collect();
+        self.told = self.files.len();
+        found
+    }
+
     /// Whether no file changes any more: every writer has ended, or the file is a copy.
     pub fn have_ended(&self) -> bool {
         self.files
@@ -369,6 +412,24 @@ fn running(wanted: Option<u32>, mapping: &[u32]) -> Vec<(PathBuf, Identity)> {
         }
     }
     found
+}
+
+fn found(worker: WorkerId, header: &Header) -> FoundRecorder {
+    let writer = &header.writer;
+    let network = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/net")).ok();
+    let theirs = writer.pid_here().and_then(|pid| network(&pid.to_string()));
+    let theirs = theirs.map(|network| network.ino());
+    FoundRecorder {
+        worker,
+        recorder: RecorderId {
+            boot: writer.boot_id_hash,
+            pid_namespace: writer.pid_namespace,
+            pid: writer.pid,
+            start_ticks: writer.start_ticks,
+            created_ns: header.created_wall_ns,
+        },
+        is_of_own_network: theirs.is_some() && theirs == network("self").map(|own| own.ino()),
+    }
 }
 
 /// The processes of this user.
