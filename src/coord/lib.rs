@@ -15,7 +15,7 @@ pub mod reach;
 mod stream;
 pub mod worker;
 
-pub use coordinator::ask::{TaskError, TaskNode};
+pub use coordinator::ask::{Calls, TaskError, TaskNode};
 pub use coordinator::assign::{WARNED_OF, environment};
 pub use coordinator::conclude::conclude;
 pub use coordinator::drive::{

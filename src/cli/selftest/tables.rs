@@ -5,8 +5,7 @@
 use super::{Bench, Row, words};
 use std::time::{Duration, Instant};
 use tcpx_abi::SYMBOL_PREFIX;
-use tcpx_coord::Loaded;
-use tcpx_coord::TaskError;
+use tcpx_coord::{Calls, Loaded, TaskError};
 use tcpx_engine::contract::ContractVerdict;
 use tcpx_engine::plugin::Device;
 use tcpx_run_model::phase::Phase;
@@ -37,13 +36,17 @@ pub(super) fn is_at_fault(problem: &TaskError) -> bool {
 
 /// Whether the library itself hangs while it is loaded, so that no table of it can be tried.
 pub(super) fn hangs_in_loading(problem: &TaskError) -> bool {
-    problem.hangs && problem.phase != Some(Phase::Initialising)
+    hangs(problem) && problem.phase != Some(Phase::Initialising)
+}
+
+fn hangs(problem: &TaskError) -> bool {
+    problem.calls == Calls::Hang
 }
 
 fn has_no_devices(problem: &TaskError) -> bool {
     problem.phase == Some(Phase::Initialising)
         && problem.outcome == Outcome::NotRun
-        && !problem.hangs
+        && !hangs(problem)
         && !is_call_refused(problem)
 }
 
@@ -80,7 +83,7 @@ impl Tables {
             all: Vec::new(),
             some_absent: false,
         };
-        let hang = chosen.as_ref().err().filter(|problem| problem.hangs);
+        let hang = chosen.as_ref().err().filter(|problem| hangs(problem));
         let until = Instant::now() + bench.patience;
         for &version in AbiVersion::ALL {
             let started = Instant::now();
@@ -94,7 +97,7 @@ impl Tables {
                 break;
             }
             let mut found = bench.load_within(Some(version), patience);
-            let is_late = found.as_ref().is_err_and(|problem| problem.hangs);
+            let is_late = found.as_ref().is_err_and(hangs);
             if let Some(hang) = hang.filter(|_| is_late && is_chosen) {
                 found = Err(hang.clone());
             }
@@ -307,8 +310,7 @@ mod tests {
                 message: format!("initialising the plugin: {what}"),
                 next_step: None,
                 phase: Some(Phase::Initialising),
-                hangs: false,
-                calls_return: false,
+                calls: Calls::default(),
             };
             is_at_fault(&error)
         };

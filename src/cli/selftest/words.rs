@@ -4,7 +4,7 @@
 use super::Row;
 use std::fmt::Write;
 use tcpx_coord::Loaded;
-use tcpx_coord::TaskError;
+use tcpx_coord::{Calls, TaskError};
 use tcpx_engine::contract::ContractVerdict;
 use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_report::suite::{JunitCase, JunitResult, JunitSuite};
@@ -16,7 +16,7 @@ pub(super) fn verdict_of_error(error: &TaskError) -> (ContractVerdict, String) {
         Outcome::PluginDied => ContractVerdict::Crashed,
         Outcome::Interrupted => return interrupted(),
         // The row asks more of a slow plugin than its time allows, which is no failure of the plugin.
-        _ if error.calls_return => {
+        _ if error.calls == Calls::Return => {
             let detail = format!(
                 "{}: a limit of the row, not of the plugin; give it more with --timeout",
                 error.message

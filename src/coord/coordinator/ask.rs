@@ -43,12 +43,21 @@ pub struct TaskError {
     /// The phase that the worker did not get through, if it started.
     #[serde(skip)]
     pub phase: Option<Phase>,
-    /// A call of the plugin did not return.
+    /// What is known of the plugin's calls when the time was over.
     #[serde(skip)]
-    pub hangs: bool,
-    /// It was out of time while the plugin's calls still returned.
-    #[serde(skip)]
-    pub calls_return: bool,
+    pub calls: Calls,
+}
+
+/// What the calls of the plugin did when the time of a task was over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// Nothing is known of them: the task ended otherwise, or they are not to blame.
+    #[default]
+    Unknown,
+    /// They still returned, so the plugin is slow.
+    Return,
+    /// One did not return.
+    Hang,
 }
 
 impl TaskError {
@@ -58,8 +67,7 @@ impl TaskError {
             message,
             next_step: None,
             phase: None,
-            hangs: false,
-            calls_return: false,
+            calls: Calls::Unknown,
         }
     }
 
@@ -69,8 +77,7 @@ impl TaskError {
             message: "interrupted".into(),
             next_step: None,
             phase: None,
-            hangs: false,
-            calls_return: false,
+            calls: Calls::Unknown,
         }
     }
 }
@@ -82,8 +89,7 @@ impl From<NoPlugin> for TaskError {
             message: no.why,
             next_step: no.next_step,
             phase: None,
-            hangs: false,
-            calls_return: false,
+            calls: Calls::Unknown,
         }
     }
 }
@@ -178,7 +184,7 @@ impl TaskNode {
             phase: Phase::Starting,
             inside: None,
             last_warning: None,
-            calls_return: false,
+            calls: Calls::Unknown,
             last_on_stderr: LastWords::default(),
             answer: None,
             failure: None,
@@ -320,7 +326,9 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
             }
             Err(Silence::Yet) => {}
             Err(Silence::Over | Silence::Gone) => {
-                answer.calls_return = !wait.is_interrupted() && child.calls_return();
+                if !wait.is_interrupted() && child.calls_return() {
+                    answer.calls = Calls::Return;
+                }
                 answer.inside = child.in_call();
                 return Err(answer.is_late(wait));
             }
@@ -400,8 +408,7 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
         message: what,
         next_step: None,
         phase: None,
-        hangs: false,
-        calls_return: false,
+        calls: Calls::Unknown,
     };
     let mut beat_at = Instant::now();
     loop {
@@ -469,8 +476,8 @@ struct Answer<T, P> {
     /// The plugin call that has not returned, if known.
     inside: Option<String>,
     last_warning: Option<String>,
-    /// Whether calls still returned when the time was over.
-    calls_return: bool,
+    /// Whether calls still returned when the time was over, if they did.
+    calls: Calls,
     /// What was said last on stderr: why a runtime ended it.
     last_on_stderr: LastWords,
     answer: Option<T>,
@@ -489,8 +496,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     message: format!("{}: {}", failed.phase, failed.message),
                     next_step: failed.next_step,
                     phase: Some(failed.phase),
-                    hangs: false,
-                    calls_return: false,
+                    calls: Calls::Unknown,
                 });
             }
             WorkerEvent::Message(WorkerMessage::Finished(_)) => {
@@ -531,8 +537,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     message,
                     next_step: None,
                     phase: Some(self.phase),
-                    hangs: false,
-                    calls_return: false,
+                    calls: Calls::Unknown,
                 }));
             }
         }
@@ -551,18 +556,19 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
     /// starting has not loaded it.
     fn is_late(&self, wait: &Wait<'_>) -> TaskError {
         let seconds = wait.patience.as_secs_f64();
-        let what = match (self.phase, &self.inside) {
-            _ if wait.is_starved() => format!(
-                "not finished within {seconds:.0} s, and waited for a CPU for {:.0} s,",
-                wait.no_cpu.as_secs_f64()
-            ),
-            (Phase::Starting | Phase::Checking, None) => {
-                format!("not finished within {seconds:.0} s")
+        let unfinished = format!("not finished within {seconds:.0} s");
+        let (calls, what) = match (self.phase, &self.inside) {
+            _ if wait.is_starved() => {
+                let no_cpu = wait.no_cpu.as_secs_f64();
+                let what = format!("{unfinished}, and waited for a CPU for {no_cpu:.0} s,");
+                (self.calls, what)
             }
-            _ if self.calls_return => {
-                format!("out of its {seconds:.0} s, although each call still returned,")
+            (Phase::Starting | Phase::Checking, None) => (self.calls, unfinished),
+            _ if self.calls == Calls::Return => {
+                let what = format!("out of its {seconds:.0} s, although each call still returned,");
+                (Calls::Return, what)
             }
-            _ => HANGS.to_owned(),
+            _ => (Calls::Hang, "the plugin hangs".to_owned()),
         };
         let message = format!(
             "{what} while {}{}; the worker was killed",
@@ -571,15 +577,11 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
         );
         TaskError {
             phase: Some(self.phase),
-            hangs: what == HANGS,
-            calls_return: self.calls_return,
+            calls,
             ..TaskError::not_run(message)
         }
     }
 }
-
-/// What is said of a plugin one of whose calls did not return.
-const HANGS: &str = "the plugin hangs";
 
 #[cfg(test)]
 mod tests {
@@ -622,7 +624,7 @@ mod tests {
             phase: Phase::Initialising,
             inside: Some("init".into()),
             last_warning: None,
-            calls_return: false,
+            calls: Calls::Unknown,
             last_on_stderr: LastWords::default(),
             answer: None::<()>,
             failure: None,
@@ -658,7 +660,7 @@ mod tests {
             phase: Phase::Checking,
             inside: Some("accept".into()),
             last_warning: None,
-            calls_return: false,
+            calls: Calls::Unknown,
             last_on_stderr: LastWords::default(),
             answer: None::<()>,
             failure: None,
@@ -666,13 +668,14 @@ mod tests {
         };
         wait.extend(PATIENCE);
         let hangs = "the plugin hangs while trying this row, inside accept; the worker was killed";
-        assert_eq!(answer.is_late(&wait).message, hangs);
-        answer.calls_return = true;
+        let late = answer.is_late(&wait);
+        assert_eq!((late.message.as_str(), late.calls), (hangs, Calls::Hang));
+        answer.calls = Calls::Return;
         let slow = answer.is_late(&wait);
         let told = "out of its 30 s, although each call still returned, while trying this row, inside accept; the \
                     worker was killed";
         assert_eq!(slow.message, told);
-        assert!(slow.calls_return && !slow.hangs);
+        assert_eq!(slow.calls, Calls::Return);
         wait.extend(PATIENCE * NO_CPU_MAX);
         let starved = "not finished within 30 s, and waited for a CPU for 300 s, while trying \
                        this row, inside accept; the worker was killed";
