@@ -91,6 +91,32 @@ fn a_lock_that_accept_holds_while_it_waits_fails_no_row() {
 }
 
 #[test]
+fn a_row_that_slow_closes_use_the_time_of_is_a_limit_of_the_row_here_and_on_a_peer() {
+    let check = |of_peer: &[&str]| {
+        let row = ["selftest", "limit-connections", "--json", "--timeout", "5"];
+        let tool = tool(&[&row, of_peer].concat(), "free/closes");
+        tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(tool.folder().join("rsh"), mode).unwrap();
+        let ended = tool.ends_with(0);
+        let row = rows(&ended).remove(0);
+        assert_eq!(row["verdict"], "NOT SUPPORTED", "{ended}");
+        let detail = row["detail"].to_string();
+        for word in [
+            "although each call still returned, while trying this row",
+            ", at 64 connections, ",
+            " of 128 comms closed, 30",
+            " ms per close (median); the worker was killed",
+        ] {
+            assert!(detail.contains(word), "{word}: {ended}");
+        }
+    };
+    check(&[]);
+    let binary = env!("CARGO_BIN_EXE_tcpxctl");
+    check(&["--peer", "there", "--rsh", "./rsh", "--remote-bin", binary]);
+}
+
+#[test]
 fn a_message_that_is_completed_after_a_close_fails_no_row() {
     conforms("free/drains", &["midway"]);
     let ended = tool(

@@ -22,7 +22,7 @@ use crate::process::leftovers::{remove_recorder, sweep_recorders};
 use crate::process::no_cpu::NoCpu;
 use crate::process::spawn::inherited;
 use crate::process::supervise::{Worker, WorkerEvent};
-use crate::protocol::limits::{HEARTBEAT, OVERSLEPT, SILENCE_MAX};
+use crate::protocol::limits::{HEARTBEAT, OVERSLEPT, RETURNS_MAX, SILENCE_MAX};
 use crate::protocol::message::{
     AddressedOrder, AgentMessage, CoordinatorOrder, Launch, NoPlugin, PROTOCOL, ProcessOrder,
     WORKERS_MAX, WorkerMessage, WorkerOrder,
@@ -69,6 +69,7 @@ enum AgentInput {
     CoordinatorGone,
     Worker(u32, WorkerEvent),
     Frame(u32, FrameFor, Box<Frame>),
+    Calls(u32, AgentMessage),
     Terminated(i32),
 }
 
@@ -265,6 +266,7 @@ impl Agent {
                 }
                 Ok(AgentInput::CoordinatorGone) => break,
                 Ok(AgentInput::Worker(number, heard)) => self.relay(number, heard),
+                Ok(AgentInput::Calls(number, calls)) => self.say(number, &calls),
                 Ok(AgentInput::Frame(number, wanted, frame)) => {
                     self.frame(number, wanted, frame);
                     if let Some(running) = self.workers.get_mut(&number) {
@@ -338,6 +340,7 @@ impl Agent {
                     .unwrap_or_default();
                 self.say(number, &AgentMessage::Sample(channels));
             }
+            CoordinatorOrder::WatchCalls => self.watch_calls(number),
             CoordinatorOrder::Freeze => self.freeze(number, FrameFor::Coordinator),
             CoordinatorOrder::Choose(wanted) => {
                 self.say(
@@ -373,6 +376,23 @@ impl Agent {
             let frame = Frame::take(pid, &nics, channels, in_call);
             // The agent may have ended.
             let _ = inputs.send(AgentInput::Frame(number, wanted, Box::new(frame)));
+        });
+    }
+
+    /// Looks in a thread whether calls return, because that takes a while.
+    fn watch_calls(&self, number: u32) {
+        let running = self.workers.get(&number);
+        let mut sampler = running.and_then(|running| Some(running.sampler.as_ref()?.again()));
+        let inputs = self.to_inputs.clone();
+        std::thread::spawn(move || {
+            let sampler = sampler.as_mut();
+            let (do_return, inside) = sampler.map_or((false, None), |sampler| {
+                let do_return = sampler.calls_return_within(RETURNS_MAX);
+                (do_return, sampler.in_call())
+            });
+            let calls = AgentMessage::Calls { do_return, inside };
+            // The agent may have ended.
+            let _ = inputs.send(AgentInput::Calls(number, calls));
         });
     }
 

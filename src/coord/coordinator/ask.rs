@@ -9,7 +9,7 @@ use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
 use crate::process::leftovers::{remove_recorder, sweep_recorders};
 use crate::process::no_cpu::NoCpu;
 use crate::process::supervise::{Worker, WorkerEvent};
-use crate::protocol::limits::{HEARTBEAT, OVERSLEPT};
+use crate::protocol::limits::{HEARTBEAT, OVERSLEPT, RETURNS_MAX};
 use crate::protocol::message::{
     AgentMessage, CoordinatorOrder, Launch, NoPlugin, Task, WorkerMessage, WorkerOrder,
 };
@@ -185,6 +185,7 @@ impl TaskNode {
             inside: None,
             last_warning: None,
             calls: Calls::Unknown,
+            so_far: None,
             last_on_stderr: LastWords::default(),
             answer: None,
             failure: None,
@@ -339,9 +340,8 @@ fn ask_child<T, P: Fn(WorkerMessage) -> Option<T>>(
 /// Time for a killed worker to end. The system may take seconds to release its memory.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// Longest call that does not hang, and how often is looked whether it has returned.
-const RETURNS_MAX: Duration = Duration::from_secs(2);
-const RETURNS_EVERY: Duration = Duration::from_millis(20);
+/// Longest wait for what an agent says of its worker's calls, which it watches for `RETURNS_MAX`.
+const TOLD_MAX: Duration = RETURNS_MAX.saturating_add(Duration::from_secs(3));
 
 /// A worker of one task. When it is dropped, the worker is killed and its recorder is removed.
 struct TaskChild {
@@ -356,20 +356,9 @@ impl TaskChild {
         self.recorder.as_mut().and_then(Sampler::in_call)
     }
 
-    /// Whether a call begins or returns within `RETURNS_MAX`.
     fn calls_return(&mut self) -> bool {
-        let Some(recorder) = &mut self.recorder else {
-            return false;
-        };
-        let before = recorder.calls_so_far();
-        let until = Instant::now() + RETURNS_MAX;
-        while before.is_some() && Instant::now() < until {
-            std::thread::sleep(RETURNS_EVERY);
-            if recorder.calls_so_far() != before {
-                return true;
-            }
-        }
-        false
+        let recorder = self.recorder.as_mut();
+        recorder.is_some_and(|recorder| recorder.calls_return_within(RETURNS_MAX))
     }
 
     /// Reads its messages until it has exited: the path of its recorder may be among them.
@@ -445,7 +434,13 @@ fn ask_agent<T, P: Fn(WorkerMessage) -> Option<T>>(
                 return Err(lost("the agent is gone".into()));
             }
             Ok(AgentEvent::Text(..)) | Err(Silence::Yet) => continue,
-            Err(Silence::Over) => return Err(answer.is_late(wait)),
+            Err(Silence::Over) => {
+                if !wait.is_interrupted() {
+                    agent.tell(0, &CoordinatorOrder::WatchCalls);
+                    answer.hear_of_calls(agent, events);
+                }
+                return Err(answer.is_late(wait));
+            }
         };
         if let Some(done) = answer.hear(heard) {
             return done;
@@ -478,6 +473,8 @@ struct Answer<T, P> {
     last_warning: Option<String>,
     /// Whether calls still returned when the time was over, if they did.
     calls: Calls,
+    /// How far it said that it has come.
+    so_far: Option<String>,
     /// What was said last on stderr: why a runtime ended it.
     last_on_stderr: LastWords,
     answer: Option<T>,
@@ -508,6 +505,7 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
                     )),
                 });
             }
+            WorkerEvent::Message(WorkerMessage::RowSoFar(so_far)) => self.so_far = Some(so_far),
             WorkerEvent::Message(message) => {
                 self.answer = self.answer.take().or_else(|| (self.pick)(message))
             }
@@ -544,6 +542,33 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
         None
     }
 
+    /// Waits for what the agent says of the calls of a worker that is out of its time.
+    fn hear_of_calls(&mut self, agent: &Agent, events: &mpsc::Receiver<AgentEvent>) {
+        let until = Instant::now() + TOLD_MAX;
+        while let left = until.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            agent.beat();
+            match events.recv_timeout(left.min(HEARTBEAT)) {
+                Ok(AgentEvent::Message(ReceivedMessage { message, .. })) => match message {
+                    AgentMessage::Calls { do_return, inside } => {
+                        self.inside = inside;
+                        if do_return {
+                            self.calls = Calls::Return;
+                        }
+                        return;
+                    }
+                    AgentMessage::Worker(WorkerMessage::RowSoFar(so_far)) => {
+                        self.so_far = Some(so_far)
+                    }
+                    _ => {}
+                },
+                Ok(AgentEvent::Gone(_)) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(AgentEvent::Text(..)) | Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
     fn inside(&self) -> String {
         self.inside
             .as_ref()
@@ -570,10 +595,12 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             }
             _ => (Calls::Hang, "the plugin hangs".to_owned()),
         };
+        let so_far = self.so_far.as_ref();
         let message = format!(
-            "{what} while {}{}; the worker was killed",
+            "{what} while {}{}{}; the worker was killed",
             self.phase,
-            self.inside()
+            self.inside(),
+            so_far.map_or_else(String::new, |so_far| format!(", at {so_far}")),
         );
         TaskError {
             phase: Some(self.phase),
@@ -625,6 +652,7 @@ mod tests {
             inside: Some("init".into()),
             last_warning: None,
             calls: Calls::Unknown,
+            so_far: None,
             last_on_stderr: LastWords::default(),
             answer: None::<()>,
             failure: None,
@@ -661,6 +689,7 @@ mod tests {
             inside: Some("accept".into()),
             last_warning: None,
             calls: Calls::Unknown,
+            so_far: None,
             last_on_stderr: LastWords::default(),
             answer: None::<()>,
             failure: None,

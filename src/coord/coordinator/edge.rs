@@ -30,6 +30,7 @@ pub(super) fn event_of(message: AgentMessage) -> Option<EventKind> {
         AgentMessage::Broken(why) => EventKind::AgentBroken(why),
         AgentMessage::Hello { .. }
         | AgentMessage::Chosen(_)
+        | AgentMessage::Calls { .. }
         | AgentMessage::Echo { .. }
         | AgentMessage::Found(_)
         | AgentMessage::Watched(_)
@@ -53,7 +54,10 @@ fn event_of_worker(message: WorkerMessage) -> Option<EventKind> {
         WorkerMessage::Failed(failure) => EventKind::Failed(failure),
         WorkerMessage::Finished(log) => EventKind::Finished(log),
         WorkerMessage::Listening(address) => EventKind::Listening(address),
-        WorkerMessage::Gpus(_) | WorkerMessage::Examined(_) | WorkerMessage::Contract(_) => {
+        WorkerMessage::Gpus(_)
+        | WorkerMessage::Examined(_)
+        | WorkerMessage::RowSoFar(_)
+        | WorkerMessage::Contract(_) => {
             return None;
         }
     })

@@ -9,6 +9,8 @@ use tcpx_run_model::scenario::Limits;
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(8);
 /// Time between two heartbeats.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Longest call of a plugin that does not hang, where a task is out of its time.
+pub(crate) const RETURNS_MAX: Duration = Duration::from_secs(2);
 /// A turn of a loop that took longer shows that its process was stopped or starved of CPU, so
 /// that missing messages and progress in that time prove nothing.
 pub(crate) const OVERSLEPT: Duration = Duration::from_secs(2);

@@ -52,6 +52,8 @@ pub(crate) enum CoordinatorOrder {
     },
     /// Answer with a `Sample` of every channel.
     Snapshot,
+    /// Watch for a moment whether calls of the worker's plugin return, and answer with `Calls`.
+    WatchCalls,
     /// Take a freeze-frame of the worker now and answer with `Frozen`.
     Freeze,
     /// From now on send the events of these recorders, twenty times a second. For recorders of
@@ -130,6 +132,13 @@ pub(crate) enum AgentMessage {
     Stall(Vec<ChannelNow>),
     /// Channels moved again after a `Stall`.
     Recovered,
+    /// What calls of the worker's plugin do; answer to `WatchCalls`.
+    Calls {
+        /// Whether one began or returned in that moment.
+        do_return: bool,
+        /// The call that the worker is inside of.
+        inside: Option<String>,
+    },
     /// Freeze-frame of the worker; answer to `Freeze`.
     Frozen(Box<Frame>),
     /// A line the plugin logged.
@@ -367,6 +376,8 @@ pub enum WorkerMessage {
     Preflight(Preflight),
     /// Answer to [`Task::Examine`].
     Examined(Box<Examined>),
+    /// How far a row of the contract suite has come, in words.
+    RowSoFar(String),
     /// Result of a row of the contract suite.
     Contract(ContractRow),
     /// A transfer ended, complete or not.

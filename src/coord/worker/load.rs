@@ -216,15 +216,17 @@ pub(super) fn contract_row(
     let before = Before::take(row);
     let ready = load(context, choice, 128, "contract")?;
     context.enter(Phase::Checking);
-    let row =
-        tcpx_engine::contract::run_row(&*ready.net, &ready.loaded.devices, Some(&before), row)
-            .ok_or_else(|| {
-                context.failure(
-                    Outcome::Usage,
-                    format!("no contract row `{row}`"),
-                    Some("see `tcpxctl selftest --list`".into()),
-                )
-            })?;
+    let note = |so_far| context.tell(&WorkerMessage::RowSoFar(so_far));
+    let (net, devices) = (&*ready.net, &ready.loaded.devices);
+    let row = tcpx_engine::contract::run_row(net, devices, Some(&before), row, &note).ok_or_else(
+        || {
+            context.failure(
+                Outcome::Usage,
+                format!("no contract row `{row}`"),
+                Some("see `tcpxctl selftest --list`".into()),
+            )
+        },
+    )?;
     context.tell(&WorkerMessage::Contract(row));
     Ok(())
 }

@@ -104,9 +104,14 @@ fn connections(subject: &Subject<'_>) -> Checked {
     const MOST: usize = 64;
     let mut pairs: Vec<Pair<'_>> = Vec::new();
     let mut stopped = String::new();
+    let mut opened = StepTimes::default();
     while pairs.len() < MOST {
-        match Pair::on_host(subject, 1, 4096) {
-            Ok(pair) => pairs.push(pair),
+        match opened.time(|| Pair::on_host(subject, 1, 4096)) {
+            Ok(pair) => {
+                pairs.push(pair);
+                let each = opened.words("connection");
+                (subject.note)(format!("{} of {MOST} connections, {each}", pairs.len()));
+            }
             Err(Shortfall::Broken(why)) => {
                 stopped = format!("; the next one: {why}");
                 break;
@@ -129,10 +134,56 @@ fn connections(subject: &Subject<'_>) -> Checked {
             .all(|pair| pair.sends.is_empty() && pair.receives.is_empty())
             .then_some(()))
     })?;
+    let mut closed = StepTimes::default();
     for mut pair in pairs {
         pair.verify(0, 4096)?;
         pair.hand_back()?;
+        for close in [Pair::close_sender, Pair::close_receiver] {
+            closed.time(|| close(&mut pair))?;
+            let (done, each) = (closed.took.len(), closed.words("close"));
+            (subject.note)(format!(
+                "{count} connections, {done} of {} comms closed, {each}",
+                2 * count
+            ));
+        }
         pair.close()?;
     }
     Ok(format!("{count} at once, a message over each{stopped}"))
+}
+
+/// The times of a step that a row repeats.
+#[derive(Default)]
+struct StepTimes {
+    took: Vec<Duration>,
+}
+
+impl StepTimes {
+    fn time<T>(&mut self, step: impl FnOnce() -> T) -> T {
+        let started = Instant::now();
+        let done = step();
+        self.took.push(started.elapsed());
+        done
+    }
+
+    /// `300.0 ms per close (median)`.
+    fn words(&self, step: &str) -> String {
+        let mut took = self.took.clone();
+        took.sort_unstable();
+        let median = took.get(took.len() / 2).copied().unwrap_or_default();
+        format!("{:.1} ms per {step} (median)", median.as_secs_f64() * 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_step_is_the_median_of_those_measured() {
+        let took = [900, 300, 1].map(Duration::from_millis).to_vec();
+        assert_eq!(
+            StepTimes { took }.words("close"),
+            "300.0 ms per close (median)"
+        );
+    }
 }

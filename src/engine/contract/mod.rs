@@ -155,18 +155,21 @@ pub fn rows() -> impl Iterator<Item = &'static ContractCheck> {
 }
 
 /// Runs the row named `id` on an initialised plugin; `None` if there is no such row.
-/// `before` is the state of the process before the plugin was loaded.
+/// `before` is the state of the process before the plugin was loaded. `note` is told how far a row that may
+/// take long has come.
 pub fn run_row(
     net: &dyn Net,
     devices: &[Device],
     before: Option<&Before>,
     id: &str,
+    note: &dyn Fn(String),
 ) -> Option<ContractRow> {
     let row = rows().find(|row| row.id == id)?;
     let (verdict, detail) = match row.try_on(&Subject {
         net,
         devices,
         before,
+        note,
     }) {
         Ok(seen) => (ContractVerdict::Pass, seen),
         Err(Shortfall::Broken(seen)) => (ContractVerdict::Fail, seen),

@@ -226,6 +226,8 @@ pub(super) struct Subject<'a> {
     pub(super) devices: &'a [Device],
     /// State of the process before the plugin was loaded, if known.
     pub(super) before: Option<&'a Before>,
+    /// Takes how far the row has come, for what is said if its time is over before it ends.
+    pub(super) note: &'a dyn Fn(String),
 }
 
 impl Subject<'_> {

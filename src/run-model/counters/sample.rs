@@ -4,7 +4,7 @@
 use super::{CallWatch, ChannelNow, CpuWatch, LatencyUs};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tcpx_recorder::format::{OperationKind, Role};
 use tcpx_recorder::{ChannelSample, EndedHow, Reader, Snapshot, State, monotonic_ns, note_life};
 use tcpx_words::side::Side;
@@ -15,6 +15,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 const PIECES_MAX: usize = 1024;
 /// Bytes of a recorder file that are searched for data.
 const SPAN_MAX: u64 = 4 << 30;
+
+/// Time between two looks at whether a call has returned.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Samples one recorder file repeatedly.
 pub struct Sampler {
@@ -86,6 +89,24 @@ impl Sampler {
             ),
             channels: snapshot.channels.iter().map(of_channel).collect(),
         })
+    }
+
+    /// Whether a call begins or returns within `limit`; looks every 20 ms.
+    pub fn calls_return_within(&mut self, limit: Duration) -> bool {
+        let before = self.calls_so_far();
+        let until = Instant::now() + limit;
+        while before.is_some() && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+            if self.calls_so_far() != before {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Another reader of the same file.
+    pub fn again(&self) -> Self {
+        Self::new(self.path.clone())
     }
 
     /// The plugin call that has not returned, on a channel or during setup.
