@@ -1,7 +1,7 @@
 //! Every rule over recorded and constructed evidence.
 //!
 //! `fixtures/CONDITION.json` is what `tcpxctl diagnose RUN --evidence` printed of a run
-//! with that fault, made small; the file's name is the condition that has to come first.
+//! with that fault, made small; the file's name, up to a dot, is the condition that has to come first.
 //! `healthy*.json` are runs without one. The family files of the rules construct what no
 //! software on one machine can cause (`cases`), from the parts in `builders`.
 
@@ -54,7 +54,8 @@ fn faulty() -> Vec<(Condition, Evidence)> {
     let mut all = Vec::new();
     for name in fixture_names() {
         if !name.starts_with("healthy") {
-            let condition = Condition::from_name(&name).unwrap_or_else(|| panic!("{name}"));
+            let first = name.split('.').next().unwrap_or(&name);
+            let condition = Condition::from_name(first).unwrap_or_else(|| panic!("{name}"));
             all.push((condition, fixture(&name)));
         }
     }
@@ -81,6 +82,15 @@ fn each_fault_has_its_condition_first() {
             "{findings:#?}"
         );
     }
+}
+
+#[test]
+fn a_channel_that_stood_for_seconds_is_told_before_the_kill_that_ended_both_programs() {
+    let findings = diagnose(&fixture("polls-others-only.then-killed"));
+    let expected = ["polls-others-only", "process-killed", "process-killed"];
+    assert_eq!(names(&findings), expected);
+    let stall = &findings[0];
+    assert!(stall.because[0].contains("recv 0"), "{stall:#?}");
 }
 
 #[test]
