@@ -247,9 +247,9 @@ pub fn nothing_found(
     scatter: f64,
     findings: &[crate::finding::Finding],
 ) -> String {
-    let Some(overall) = median_rate(cells) else {
+    if median_rate(cells).is_none() {
         return "No rate was measured, so no part can be compared with the others".to_owned();
-    };
+    }
     let scatter = format!("rates scatter by {:.0} %", scatter * 100.0);
     let is_rail = |one: &crate::finding::Finding| one.condition == "rail-slower-than-others";
     if findings.iter().any(is_rail) {
@@ -257,17 +257,11 @@ pub fn nothing_found(
             "No node or pair stands out, but a rail does within the pairs: see rail-slower-than-others; {scatter}"
         );
     }
-    let rate = |rail: usize| {
-        median_rate(
-            cells
-                .iter()
-                .filter(|cell| cell.rail as usize == rail && overall > 0.0),
-        )
-    };
+    let of_rail = |rail: usize| cells.iter().filter(move |cell| cell.rail as usize == rail);
     let rates = rails
         .iter()
         .enumerate()
-        .filter_map(|(rail, name)| Some((name, rate(rail)?)));
+        .filter_map(|(rail, name)| Some((name, median_rate(of_rail(rail))?)));
     let best = rates.clone().map(|(_, rate)| rate).fold(0.0, f64::max);
     let (slow, fast): (Vec<_>, Vec<_>) = rates.partition(|(_, rate)| *rate < RAIL_SHARE_MIN * best);
     let listed = |rails: &[(&String, f64)]| {
@@ -277,11 +271,29 @@ pub fn nothing_found(
     match slow.is_empty() {
         true => format!("No node, rail or pair stands out; {scatter}"),
         false => format!(
-            "Rails differ: {} against {}; so many are slow that no single node, rail or pair explains it",
+            "Rails differ: {} against {}; so many are slow that no single node, rail or pair explains it{}",
             listed(&slow),
-            listed(&fast)
+            listed(&fast),
+            within_rails((0..rails.len()).map(|rail| spread(of_rail(rail))))
         ),
     }
+}
+
+/// By how much the fastest rate of several is above the slowest; `None` if there are not two.
+fn spread<'a>(cells: impl Iterator<Item = &'a MeshCell>) -> Option<f64> {
+    let rates: Vec<f64> = cells.filter_map(|cell| cell.gb_per_s).collect();
+    let lowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let highest = rates.iter().copied().fold(0.0, f64::max);
+    (rates.len() > 1 && lowest > 0.0).then(|| highest / lowest - 1.0)
+}
+
+/// Whether the rates of rails that differ are those of all their pairs: the widest spread in one rail.
+fn within_rails(spreads: impl Iterator<Item = Option<f64>>) -> String {
+    let widest = spreads.flatten().reduce(f64::max);
+    widest.map_or_else(String::new, |widest| {
+        let percent = widest * 100.0;
+        format!("; within a rail, the fastest rate is at most {percent:.0} % above the slowest")
+    })
 }
 
 impl MeshAttribution {
@@ -464,6 +476,14 @@ mod tests {
             "Rails differ: eth2 0.060 GB/s, eth4 0.090 GB/s against eth1 0.550 GB/s, eth3 0.630 GB/s; \
              so many are slow that no single node, rail or pair explains it"
         );
+        let [twice, more] = [cell(1, 0.06), cell(1, 0.075)];
+        let told = nothing_found(&[cell(0, 0.55), twice, more], &rails, 3.3, &[]);
+        let within = "; within a rail, the fastest rate is at most 25 % above the slowest";
+        assert!(told.ends_with(within), "{told}");
+        let still = [cell(0, 0.0), cell(1, 0.0), cell(2, 0.5)];
+        let told = nothing_found(&still, &rails, 0.0, &[]);
+        let slow = "Rails differ: eth1 0.000 GB/s, eth2 0.000 GB/s against eth3 0.500 GB/s;";
+        assert!(told.starts_with(slow), "{told}");
         let alike = [cell(0, 0.55), cell(1, 0.54)];
         let told =
             |findings: &[crate::finding::Finding]| nothing_found(&alike, &rails, 0.01, findings);
