@@ -177,7 +177,7 @@ impl AgentLoss {
             ),
             // Only the path to the agent is known to be lost; the data NICs may still work.
             Self::Silent(_) => of_agent(
-                "stopped answering",
+                "is not heard any more",
                 Some(
                     "check that the node is up and that the network it was reached over still works",
                 ),

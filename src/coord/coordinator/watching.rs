@@ -173,7 +173,7 @@ impl Watching {
     /// Appends the events since the last call.
     ///
     /// # Errors
-    /// The name of a node whose agent is gone or has stopped answering, in a sentence.
+    /// The name of a node whose agent is gone or is not heard any more, in a sentence.
     pub fn look(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
         events.append(&mut self.early);
         if let Some(why) = self.lost.take() {
@@ -241,7 +241,7 @@ impl Watching {
         }
         let lost = self.agents.iter().position(|(_, pulse)| pulse.is_lost(now));
         match lost.and_then(|index| self.nodes.get(index)) {
-            Some(node) => Err(format!("the agent of {} stopped answering", node.name)),
+            Some(node) => Err(format!("the agent of {} is not heard any more", node.name)),
             None => Ok(()),
         }
     }

@@ -170,10 +170,10 @@ fn control_lost(evidence: &Evidence, workers: &[&EvidenceNode]) -> Found {
     let sampled = workers.iter().filter_map(|worker| worker.sampled_ms);
     let last = sampled
         .reduce(f64::max)
-        .map_or("it never sent counters".to_owned(), |at_ms| {
+        .map_or("none of its counters arrived".to_owned(), |at_ms| {
             format!("its last counters are of {:.1} s", at_ms / 1e3)
         });
-    let why = format!("the agent of {agent} stopped sending; {last}");
+    let why = format!("nothing more arrived from the agent of {agent}; {last}");
     let mut found = Found::at(Condition::ControlLost, workers[0], 0.9, why);
     if let Some(StoppedAgent { at_ms, pid }) = evidence.stopped_agent(workers[0].subject.node) {
         // The node and its network are not at fault.
@@ -345,7 +345,7 @@ pub(super) mod cases {
         );
         assert!(
             found.because[0]
-                .contains("the agent of node1 stopped sending; its last counters are of")
+                .contains("nothing more arrived from the agent of node1; its last counters are of")
         );
     }
 
