@@ -64,7 +64,7 @@ pub(super) enum OutcomeWord {
     Stalled,
     /// The peer was unreachable or lost; exit code 5.
     PeerLost,
-    /// The plugin exited, crashed or was killed; exit code 6.
+    /// The process that runs the plugin ended early: the plugin exited or crashed, or a signal killed it; exit code 6.
     PluginDied,
     /// Interrupted by a signal; exit code 130.
     Interrupted,

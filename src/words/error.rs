@@ -27,7 +27,7 @@ pub enum Outcome {
     Stalled,
     /// The peer was unreachable or lost.
     PeerLost,
-    /// The plugin exited, crashed or was killed.
+    /// The process that runs the plugin ended early: the plugin exited or crashed, or a signal killed it.
     PluginDied,
     /// The command was interrupted, and wrote the results so far.
     Interrupted,

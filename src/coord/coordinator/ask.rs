@@ -6,6 +6,7 @@
 
 use super::assign::{or_builtin, reachable_at, same_software};
 use super::launch::{Agent, AgentEvent, LaunchError, ReceivedMessage};
+use super::verdict::AFTER_KILL;
 use crate::process::leftovers::{remove_recorder, sweep_recorders};
 use crate::process::no_cpu::NoCpu;
 use crate::process::supervise::{Worker, WorkerEvent};
@@ -26,7 +27,7 @@ use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_node::{NodeFacts, Root};
 use tcpx_run_model::counters::sample::Sampler;
 use tcpx_run_model::ids::NodeId;
-use tcpx_run_model::phase::{Phase, how_ended};
+use tcpx_run_model::phase::{Phase, how_ended, is_sent};
 use tcpx_run_model::scenario::PluginChoice;
 use tcpx_run_model::state::LastWords;
 use tcpx_words::error::Outcome;
@@ -519,6 +520,22 @@ impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
             WorkerEvent::Log(_) | WorkerEvent::Output { .. } => {}
             WorkerEvent::Exited { code, signal } => {
                 let how = how_ended(code, signal);
+                // The plugin does not end its process by a signal that others send.
+                let is_from_outside = code.is_none() && signal.is_some_and(is_sent);
+                if is_from_outside {
+                    let message = format!(
+                        "the worker {how} while {}{}; who sent the signal is not known",
+                        self.phase,
+                        self.inside()
+                    );
+                    return Some(Err(TaskError {
+                        outcome: Outcome::PluginDied,
+                        message,
+                        next_step: Some(AFTER_KILL.to_owned()),
+                        phase: Some(self.phase),
+                        calls: Calls::Unknown,
+                    }));
+                }
                 let warned = self.last_warning.take();
                 let warned = warned.map(|line| format!("; its last WARN: {line}"));
                 let printed = self.last_on_stderr.text().map(str::trim);
@@ -678,6 +695,39 @@ mod tests {
         let told = "inside init; its last line on stderr: terminate called after throwing an instance of 'int' what():  \
                     no device";
         assert!(error.message.ends_with(told), "{}", error.message);
+    }
+
+    #[test]
+    fn a_worker_that_a_signal_from_outside_ended_is_not_said_to_be_the_plugins_death() {
+        let died = |signal| {
+            let mut answer = Answer {
+                phase: Phase::Checking,
+                inside: Some("test".into()),
+                last_warning: Some("No free space".into()),
+                calls: Calls::Unknown,
+                so_far: None,
+                last_on_stderr: LastWords::default(),
+                answer: None::<()>,
+                failure: None,
+                pick: |_| None,
+            };
+            let ended = WorkerEvent::Exited {
+                code: None,
+                signal: Some(signal),
+            };
+            let told = answer.hear(ended).and_then(Result::err);
+            told.expect("an error")
+        };
+        let killed = died(9);
+        let told = "the worker was killed by signal 9 (SIGKILL) while trying this row, inside test; who sent the \
+                    signal is not known";
+        assert_eq!(killed.message, told);
+        assert_eq!(killed.outcome, Outcome::PluginDied);
+        assert!(
+            died(11)
+                .message
+                .starts_with("the plugin was killed by signal 11 (SIGSEGV)")
+        );
     }
 
     #[test]

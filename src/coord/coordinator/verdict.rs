@@ -129,10 +129,14 @@ pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>)
     )
 }
 
+/// What the user can do about a worker that a signal from outside ended.
+pub(super) const AFTER_KILL: &str =
+    "look at dmesg and at the scheduler's log of that node and time";
+
 /// What the user can do about the death of a worker.
 pub(super) fn after_death(exit: &Exit, worker: Option<&WorkerState>) -> Option<String> {
     let next = match (exit.is_from_outside(), last_warning(worker)) {
-        (true, _) => "look at dmesg and at the scheduler's log of that node and time",
+        (true, _) => AFTER_KILL,
         (false, Some(line)) if !was_survived(line) => "its last WARN line is usually the cause",
         (false, _) => return None,
     };
