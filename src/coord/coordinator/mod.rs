@@ -9,7 +9,7 @@
 //! The outcome is decided in small pieces: `require` before a run starts, `deadline` for plugin
 //! calls that do not return, `standstill` when nothing moves, `verdict` among several failures,
 //! `conclude` for the record. `ask` runs one task in one worker, without a pair. `watching`
-//! follows the recorders on other nodes.
+//! follows the recorders on other nodes, `owners` decides at which one a recorder is shown that several see.
 
 pub(crate) mod ask;
 pub(crate) mod assign;
