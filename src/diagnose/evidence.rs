@@ -193,6 +193,10 @@ pub(crate) struct EvidenceNode {
     /// The last line that its process printed, if it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_printed: Option<String>,
+    /// Of the time in which its threads could have run while the transfer was measured, the share in which they waited
+    /// for a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) without_cpu: Option<f64>,
     /// Number of lines that its plugin logged below WARN, which NCCL_DEBUG=WARN would leave out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) logged: Option<u64>,
@@ -659,6 +663,7 @@ impl EvidenceNode {
             connecting_ms: None,
             lines: Vec::new(),
             last_printed: None,
+            without_cpu: None,
             logged: None,
             plugin: None,
             devices: Vec::new(),

@@ -19,6 +19,7 @@ use tcpx_run_model::ids::{Lane, NodeId, PairId, WorkerId};
 use tcpx_run_model::live::TESTS_PER_NOTE;
 use tcpx_run_model::phase::Phase;
 use tcpx_run_model::record::RunRecord;
+use tcpx_run_model::results::Driving;
 use tcpx_run_model::state::{CallCounts, CallSample, KeptLine, NodeState, RunState, WorkerState};
 use tcpx_run_model::timeline::Timeline;
 use tcpx_words::log::LogSummary;
@@ -116,6 +117,7 @@ impl Evidence {
             };
             if let Some(worker) = self.nodes.iter_mut().find(is) {
                 worker.logged = worker.logged.or(record.log_lines.map(below_warn));
+                worker.without_cpu = record.driving.as_ref().and_then(Driving::share_without_cpu);
             }
         }
         let moved = run.transfers.iter().map(|one| Moved {
@@ -362,6 +364,7 @@ fn node(state: &RunState, worker: &WorkerState, known: &mut KnownLines) -> Evide
             .last_printed()
             .filter(|_| worker.exit.is_some())
             .map(quoted),
+        without_cpu: None,
         logged: worker.log.map(printed_below_warn),
         plugin: plugin(worker),
         devices: devices(worker),

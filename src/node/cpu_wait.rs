@@ -21,6 +21,19 @@ pub fn waited_so_far(root: &Root) -> Duration {
     wait_of(root, "/proc/thread-self").unwrap_or_default()
 }
 
+/// How long all threads of a process have waited for a CPU so far, together; `None` where the kernel does not count.
+pub fn waited_by_all(root: &Root, pid: u32) -> Option<Duration> {
+    let folder = format!("/proc/{pid}/task");
+    let threads = root.names(&folder);
+    let threads = threads.known()?.iter().take(THREADS_MAX);
+    // A thread that ended meanwhile has no file any more.
+    threads
+        .map(|tid| wait_of(root, &format!("{folder}/{tid}")))
+        .fold(None, |sum, one| {
+            one.map_or(sum, |waited| Some(sum.unwrap_or_default() + waited))
+        })
+}
+
 /// How long the thread with this folder has waited for a CPU so far. `None` where the kernel does not count.
 pub(super) fn wait_of(root: &Root, folder: &str) -> Option<Duration> {
     Some(Times::read(root, folder)?.waited)

@@ -48,7 +48,7 @@ pub use addresses::{Route, address_of, local_addresses, route_to};
 pub(crate) use ask::read_cleaned;
 pub use cloud::physical_host;
 pub use cpu::memory_available;
-pub use cpu_wait::{CpuWait, ThreadTimes, waited_so_far};
+pub use cpu_wait::{CpuWait, ThreadTimes, waited_by_all, waited_so_far};
 pub use fact::Fact;
 pub use facts::{Host, NodeFacts};
 pub use gpu::{Gpu, cuda_order};

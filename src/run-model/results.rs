@@ -152,6 +152,9 @@ pub struct Driving {
     /// waited, and those in which another took its CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<[u64; 2]>,
+    /// Seconds in which threads of the worker could have run in that time and had no CPU, of all threads together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_cpu_seconds: Option<f64>,
     /// Calls of `test` for each request that was done, warm-up included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_per_chunk: Option<f64>,
@@ -170,6 +173,14 @@ impl Driving {
         (gb > 0.0).then(|| (driving / gb, self.other_cpu_seconds / gb))
     }
 
+    /// Of the time in which the worker's threads could have run, the share in which they waited for a CPU.
+    pub fn share_without_cpu(&self) -> Option<f64> {
+        let waited = self.no_cpu_seconds?;
+        let ran = self.cpu_seconds.iter().sum::<f64>() + self.other_cpu_seconds;
+        let share = waited / (waited + ran);
+        share.is_finite().then_some(share)
+    }
+
     /// Of the driving threads' CPU seconds for each 10^9 bytes, those spent on patterns.
     pub fn verify_per_gb(&self) -> Option<f64> {
         let gb = self.bytes as f64 / 1e9;
@@ -178,6 +189,9 @@ impl Driving {
             .map(|spent| spent / gb)
     }
 }
+
+/// Share of the time without a CPU from which on it is told.
+const WITHOUT_CPU_TOLD: f64 = 0.1;
 
 /// `4 threads (4 channels, 16 CPUs), 0.211 CPU s/GB (verify 0.084), other threads 0.002, 3.1 tests a
 /// chunk, 12 + 3 context switches a GB`: those in which a thread waited, and those in which it lost its CPU.
@@ -204,6 +218,16 @@ impl fmt::Display for Driving {
             let per_gb = |count: u64| count as f64 / (self.bytes as f64 / 1e9);
             let (waited, preempted) = (per_gb(waited), per_gb(preempted));
             write!(f, ", {waited:.0} + {preempted:.0} context switches a GB")?;
+        }
+        if let Some(share) = self
+            .share_without_cpu()
+            .filter(|share| *share >= WITHOUT_CPU_TOLD)
+        {
+            let percent = share * 100.0;
+            write!(
+                f,
+                ", waited for a CPU for {percent:.0}% of the time in which it could have run"
+            )?;
         }
         Ok(())
     }
@@ -295,6 +319,7 @@ mod tests {
             other_cpu_seconds: 0.25,
             bytes: 10_000_000_000,
             context_switches: Some([120, 30]),
+            no_cpu_seconds: Some(0.1),
             tests_per_chunk: Some(3.1),
             verify_seconds: Some(0.6),
         };
@@ -303,6 +328,10 @@ mod tests {
             "2 threads (4 channels, 16 CPUs), 0.150 CPU s/GB (verify 0.060), other threads 0.025, \
              3.1 tests a chunk, 12 + 3 context switches a GB"
         );
+        driving.no_cpu_seconds = Some(5.25);
+        let told = ", waited for a CPU for 75% of the time in which it could have run";
+        assert!(driving.to_string().ends_with(told), "{driving}");
+        driving.no_cpu_seconds = None;
         driving.verify_seconds = None;
         assert!(!driving.to_string().contains("verify"));
         driving.bytes = 0;

@@ -23,7 +23,7 @@ use tcpx_engine::transfer::{
     Channel, ChannelError, ChannelSetup, Drivers, Pattern, Plan, Rogue, RoundTrips, Sampled,
     WallPace, ping_pong, slots_of,
 };
-use tcpx_node::{Root, context_switches};
+use tcpx_node::{Root, context_switches, waited_by_all};
 use tcpx_run_model::counters::{LatencyUs, NetworkBefore};
 use tcpx_run_model::lanes::LaneChannels;
 use tcpx_run_model::phase::Phase;
@@ -148,6 +148,8 @@ struct Transfer {
     other_cpu: OtherCpu,
     /// At the beginning of the measured iterations.
     switches_before: Option<[u64; 2]>,
+    /// How long all threads of this process had waited for a CPU when measuring began.
+    waited_before: Option<Duration>,
     network: NetworkBefore,
     /// By lane.
     plans: Vec<Plan>,
@@ -206,6 +208,7 @@ impl Transfer {
             chosen: None,
             other_cpu: OtherCpu::default(),
             switches_before: None,
+            waited_before: None,
             network: NetworkBefore::read(ready.loaded.devices.iter().map(|one| one.name.clone())),
             plans,
             pattern: wanted
@@ -373,6 +376,7 @@ impl Transfer {
             self.drivers.start_measuring();
             self.other_cpu = OtherCpu::default();
             self.switches_before = switches();
+            self.waited_before = waited_for_cpu();
         }
         for channel in self.drivers.channels_mut() {
             // As in `run.json`, the first iteration is not measured if there are more.
@@ -468,6 +472,10 @@ impl Transfer {
                 .switches_before
                 .zip(switches())
                 .map(|(before, now)| [0, 1].map(|kind| now[kind].saturating_sub(before[kind]))),
+            no_cpu_seconds: self
+                .waited_before
+                .zip(waited_for_cpu())
+                .map(|(before, now)| now.saturating_sub(before).as_secs_f64()),
             tests_per_chunk: (done > 0).then(|| tests as f64 / done as f64),
             verify_seconds,
         }
@@ -651,6 +659,11 @@ pub(super) fn seed(run_id: &str) -> u64 {
 /// Context switches of this process so far.
 fn switches() -> Option<[u64; 2]> {
     context_switches(&Root::live(), std::process::id())
+}
+
+/// How long all threads of this process have waited for a CPU so far.
+fn waited_for_cpu() -> Option<Duration> {
+    waited_by_all(&Root::live(), std::process::id())
 }
 
 pub(super) fn resident_bytes() -> Option<u64> {
