@@ -5,8 +5,13 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
-        words: "connect*172.17.0.*refused|connect*172.17.0.*timed out|connect*172.17.0.*failed|connect*172.18.0.*failed|connect*172.18.0.*refused|connect*172.18.0.*timed out|172.17.0.*connect*refused",
+        words: "connect*172.17.0.*refused|connect*172.17.0.*timed out|connect*172.17.0.*failed|connect*172.17.0.*no route|connect*172.17.0.*unreachable|connect*172.18.0.*failed|connect*172.18.0.*refused|connect*172.18.0.*timed out|connect*172.18.0.*no route|connect*172.18.0.*unreachable|172.17.0.*connect*refused",
         cause: "the address is one of a bridge of Docker, which every host has for itself: the peer told the address of the wrong interface",
+        next: "set the interface that all nodes share: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or UCX_NET_DEVICES; `ip -br addr` lists them",
+    },
+    Reason {
+        words: "connect*192.168.122.1<*refused|connect*192.168.122.1<*timed out|connect*192.168.122.1<*failed|connect*192.168.122.1<*no route|connect*192.168.122.1<*unreachable",
+        cause: "the address is that of libvirt's bridge virbr0, which every host has for itself: the peer told the address of the wrong interface",
         next: "set the interface that all nodes share: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or UCX_NET_DEVICES; `ip -br addr` lists them",
     },
     Reason {
