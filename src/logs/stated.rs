@@ -62,7 +62,7 @@ static WORDS: LazyLock<Regex> = LazyLock::new(|| {
 /// Lines of stack traces and tables, and what a logger says below a warning.
 static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^(?:\s*\d+: ?|\[[\w,]+\](?:<\w+>)?: ?)?\s*#|^\s*(?:[>|]|File "|at |frame #|raise |\{'\w+': \{)|\]:? {2,}File "|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID]\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug)\b|:(?:INFO|DEBUG):"#,
+        r#"^(?:\s*\d+: ?|\[[\w,]+\](?:<\w+>)?: ?)?\s*#|^\s*(?:[>|]|File "|at |frame #|raise |\{'\w+': \{)|\]:? {2,}File "|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID](?:\d{4})?\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug)\b|:(?:INFO|DEBUG):"#,
     )
 });
 /// A heading of what follows: `Command error:`.
@@ -82,7 +82,7 @@ static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
 /// A line that a logger calls a warning: healthy jobs log such failures, so they are only told.
 static WARNING: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^\[?W\d{3,4} |^\[[-\d]+ [\d:,.]+ W \d|won't affect|Setup Custom allreduce failed|(?:^|[\s\[(|<"])(?:WARNING|WARN)\b|:WARNING:"#,
+        r#"^\[?W(?:\d{4})?\d{3,4} |^\[[-\d]+ [\d:,.]+ W \d|won't affect|Setup Custom allreduce failed|(?:^|[\s\[(|<"])(?:WARNING|WARN)\b|:WARNING:"#,
     )
 });
 

@@ -2,7 +2,7 @@
 //!
 //! The format is year, month and day with dashes, then a blank, `T`, `_` or, as HCCL writes it, a dash, then hours,
 //! minutes and seconds; a fraction and a zone may follow. A time without a zone is UTC. The times
-//! of glog, `E1120 08:14:04.531042`, and of vLLM have no year: it is that of the first time
+//! of glog before 0.6, `E1120 08:14:04.531042`, and of vLLM have no year: it is that of the first time
 //! that has one, near the beginning of the log, or of any date of the same day there. Without one, the first time is
 //! of the last such day that is neither in the future nor after the file was written, and all others are near it, also
 //! over the end of a year; reports then show no year.
@@ -12,6 +12,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use memchr::memchr_iter;
 
+/// Digits of a date with its year, as glog writes it.
+const YEAR_DIGITS: usize = 8;
 /// `2026-11-20T08:14:04`.
 const SIZE: usize = 19;
 const DAY_SECONDS: i64 = 86_400;
@@ -37,13 +39,25 @@ fn dashes(text: &[u8]) -> impl Iterator<Item = usize> {
     memchr_iter(b'-', text).filter_map(|dash| dash.checked_sub(4))
 }
 
-/// The first time without a year, `E1120 08:14:04.531042` of glog, `E724 08:34:00.939894207` of
+/// The first time of glog, `E20261120 08:14:04.531042` or without a year `E1120 08:14:04.531042` of glog, `E724 08:34:00.939894207` of
 /// PyTorch or `11-20 08:14:04` of vLLM, in microseconds since 1970.
 pub(super) fn yearless(text: &[u8], years: Years) -> Option<i64> {
     yearless_places(text).find_map(|at| {
-        let [month, day, clock, rest] = yearless_parts(&text[at..])?;
+        let GlogTime {
+            year,
+            month,
+            day,
+            clock,
+            rest,
+        } = glog_time(&text[at..])?;
         let of_day = 3600 * digits(&clock[..2]) + 60 * digits(&clock[3..5]) + digits(&clock[6..]);
-        let days = years.day(digits(month), digits(day), of_day)?;
+        let (month, day) = (digits(month), digits(day));
+        let days = match year {
+            Some(year) => Some(digits(year))
+                .filter(|year| is_day(*year, month, day))
+                .map(|year| days(year, month, day)),
+            None => years.day(month, day, of_day),
+        }?;
         Some(1_000_000 * (days * DAY_SECONDS + of_day) + fraction(rest).0)
     })
 }
@@ -56,7 +70,7 @@ pub(super) fn yearless_places(text: &[u8]) -> impl Iterator<Item = usize> {
         // The level of glog is a part of it; what is before a month is not.
         let after = before.map_or(0, |at| at + 1);
         match before {
-            Some(at) if blank - after < 5 => at,
+            Some(at) if blank - after < 5 || blank - after == YEAR_DIGITS => at,
             _ => after,
         }
     };
@@ -66,29 +80,51 @@ pub(super) fn yearless_places(text: &[u8]) -> impl Iterator<Item = usize> {
         (text[blank] == b' ' && text.get(colon + 3) == Some(&b':')).then_some(blank)
     };
     let places = memchr_iter(b':', text).filter_map(blank).map(start);
-    places.filter(|at| yearless_parts(&text[*at..]).is_some())
+    places.filter(|at| glog_time(&text[*at..]).is_some())
 }
 
-/// Month, day and clock at the start of a text, and the rest.
-fn yearless_parts(text: &[u8]) -> Option<[&[u8]; 4]> {
-    let blank = text.iter().take(6).position(|byte| *byte == b' ')?;
+/// The parts of a time that begins a text, and the rest.
+struct GlogTime<'a> {
+    year: Option<&'a [u8]>,
+    month: &'a [u8],
+    day: &'a [u8],
+    clock: &'a [u8],
+    rest: &'a [u8],
+}
+
+fn glog_time(text: &[u8]) -> Option<GlogTime<'_>> {
+    let blank = text.iter().take(10).position(|byte| *byte == b' ')?;
     let (date, rest) = text.split_at(blank);
-    let (month, day) = match date {
-        [b'I' | b'W' | b'E' | b'F', date @ ..] => {
-            date.split_at_checked(date.len().wrapping_sub(2))?
+    let (year, month, day) = match date {
+        // glog writes the year since 0.6.
+        [b'I' | b'W' | b'E' | b'F', date @ ..] if date.len() == YEAR_DIGITS => {
+            (Some(&date[..4]), &date[4..6], &date[6..])
         }
-        [_, _, b'-', _, _] => (&date[..2], &date[3..]),
+        [b'I' | b'W' | b'E' | b'F', date @ ..] => {
+            let (month, day) = date.split_at_checked(date.len().wrapping_sub(2))?;
+            (None, month, day)
+        }
+        [_, _, b'-', _, _] => (None, &date[..2], &date[3..]),
         _ => return None,
     };
-    let is_date =
-        |part: &[u8]| (1..=2).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
+    let is_number = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+    let is_date = |part: &[u8]| (1..=2).contains(&part.len()) && is_number(part);
     let (clock, rest) = rest[1..].split_at_checked(8)?;
     let is_in_clock = |(at, byte): (usize, &u8)| match at {
         2 | 5 => *byte == b':',
         _ => byte.is_ascii_digit(),
     };
-    let has_form = is_date(month) && is_date(day) && clock.iter().enumerate().all(is_in_clock);
-    has_form.then_some([month, day, clock, rest])
+    let has_form = is_date(month)
+        && is_date(day)
+        && year.is_none_or(is_number)
+        && clock.iter().enumerate().all(is_in_clock);
+    has_form.then_some(GlogTime {
+        year,
+        month,
+        day,
+        clock,
+        rest,
+    })
 }
 
 /// What tells the year of times that have none.
@@ -96,7 +132,7 @@ fn yearless_parts(text: &[u8]) -> Option<[&[u8]; 4]> {
 pub(super) struct Years {
     /// A second since 1970, and its year.
     seconds: i64,
-    year: i64,
+    pub(super) year: i64,
     /// Whether times are near it, as a log does not last half a year; or else not after it.
     is_near: bool,
     /// Whether no time of the log has a year, so that the date of its file gives it.
@@ -157,8 +193,7 @@ impl Years {
     /// is its second.
     fn day(self, month: i64, day: i64, of_day: i64) -> Option<i64> {
         let last = self.year + i64::from(self.is_near);
-        let is_day =
-            |year: &i64| (1..=12).contains(&month) && (1..=month_days(*year, month)).contains(&day);
+        let is_day = |year: &i64| is_day(*year, month, day);
         let days = (last - LEAP_YEARS..=last)
             .rev()
             .filter(is_day)
@@ -202,6 +237,11 @@ pub(super) fn without_year(shown: &str) -> Option<&str> {
 fn digits(text: &[u8]) -> i64 {
     let add = |sum, digit: &u8| 10 * sum + i64::from(digit - b'0');
     text.iter().fold(0, add)
+}
+
+/// Whether a month of a year has a day.
+fn is_day(year: i64, month: i64, day: i64) -> bool {
+    (1..=12).contains(&month) && (1..=month_days(year, month)).contains(&day)
 }
 
 /// The days of a month.
@@ -421,6 +461,26 @@ mod tests {
         check("E0230 00:00:00 1 a.cc:1] x", None);
         check("E x E814 1:2 ERROR 01:57:12", None);
         check("2-11-20 08:14:04 E 08:14:04 -- 08:14:04", None);
+    }
+
+    #[test]
+    fn a_time_of_glog_with_a_year_is_of_that_year() {
+        let years = Years::new(seconds("2026-11-21T12:00:00Z"), false);
+        let check = |text: &str, expected: Option<&str>| {
+            let time = yearless(text.as_bytes(), years).and_then(shown);
+            assert_eq!(time.as_deref(), expected, "{text}");
+            assert!(!years.of_log(text.as_bytes()).is_assumed, "{text}");
+        };
+        check(
+            "[0] E20250321 23:59:59.500000 12345 file.cc:12] x",
+            Some("2025-03-21T23:59:59.5Z"),
+        );
+        check(
+            "I20271231 00:00:00.000001 7 a.cc:1] x",
+            Some("2027-12-31T00:00:00.000001Z"),
+        );
+        check("E20250230 00:00:00 1 a.cc:1] x", None);
+        check("E2025032a 00:00:00 1 a.cc:1] x", None);
     }
 
     #[test]
