@@ -103,6 +103,8 @@ pub(super) enum Event {
     Starts,
     Setting(SettingKind, u64),
     Step(Step),
+    /// A step of the GPU that the line names, in a program with several.
+    StepOfGpu(Step),
     IterationBegins {
         iteration: u32,
         bytes: Option<u64>,
@@ -134,6 +136,11 @@ pub(super) enum Event {
         rc: i64,
         done: bool,
         chunk: Option<u32>,
+    },
+    /// The result of a test in words that any program may have: many of them, and nothing else, are one of these.
+    BareTest {
+        rc: i64,
+        done: bool,
     },
     /// A request is done.
     Done,

@@ -311,7 +311,7 @@ impl Process {
 
     /// Keeps a run that is over: as the last one of its end and its GPU.
     fn put_aside(&mut self, mut over: Program, next: u64) {
-        if over.known == 0 || over.is_head_alone() {
+        if !over.is_known() || over.is_head_alone() {
             return;
         }
         over.results.close();
@@ -324,7 +324,7 @@ impl Process {
     fn programs(&self) -> Vec<Program> {
         let mut all = self.over.clone();
         let ends = [&self.server, &self.client, &self.unsaid];
-        let known = ends.into_iter().flatten().filter(|one| one.known > 0);
+        let known = ends.into_iter().flatten().filter(|one| one.is_known());
         let ends_max = ENDS_MAX + ends.len();
         for one in known {
             add_run(&mut all, Program::clone(one), ends_max);

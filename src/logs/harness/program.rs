@@ -6,10 +6,12 @@
 
 use super::line::{Event, Failure, HarnessRole, Line, Occupancy, SettingKind, Step};
 use super::results::Results;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most channels of a program: 8 GPUs with 16 each.
 const CHANNELS_MAX: usize = 128;
+/// Bare tests at the end of a log that show such a program.
+const BARE_TESTS_MIN: u64 = 20;
 /// Bytes of a line that is quoted.
 const QUOTED_BYTES: usize = 240;
 
@@ -139,6 +141,9 @@ pub(super) struct Program {
     /// The chunk whose post is announced: a program that goes on to another one has posted it.
     announced: Option<(ChannelKey, Option<u32>)>,
     pub channels: BTreeMap<ChannelKey, Channel>,
+    /// GPUs of a program that drives several: those that it named, and those whose connections are accepted.
+    gpus: BTreeSet<u32>,
+    pub gpus_accepted: BTreeSet<u32>,
     pub tests: Tests,
     /// Lines that say that one request is done.
     pub done_lines: u64,
@@ -172,7 +177,8 @@ impl Program {
         self.role = self.role.or(line.role);
         // Any program may say that a test completed.
         let is_end_alone = line.event == Event::Ends && self.known == 0;
-        self.known += u64::from(line.event != Event::Other && !is_end_alone);
+        let says_little = matches!(line.event, Event::Other | Event::BareTest { .. });
+        self.known += u64::from(!says_little && !is_end_alone);
         if self.begun.is_some() && self.begun != self.ended {
             self.lines_in_iterations += 1;
         }
@@ -203,7 +209,10 @@ impl Program {
         if moves_bytes && matches!(self.spot, Spot::Starting | Spot::Setup(_)) {
             self.spot = Spot::Transfer;
         }
-        self.change(line.event, said);
+        match (line.event, line.gpu) {
+            (Event::StepOfGpu(step), Some(gpu)) => self.step_of_gpu(step, gpu),
+            (event, _) => self.change(event, said),
+        }
         self.last.set(said);
     }
 
@@ -216,6 +225,17 @@ impl Program {
         self.first_line = earlier.first_line;
         let own = std::mem::replace(&mut self.results, earlier.results);
         self.results.append(own);
+    }
+
+    /// Whether its lines show that it is such a program.
+    pub(super) fn is_known(&self) -> bool {
+        self.known > 0 || self.tests.run.max(self.tests.run_with_rc) >= BARE_TESTS_MIN
+    }
+
+    /// GPUs that the program named and whose connections are not accepted.
+    pub(super) fn gpus_waiting(&self) -> Vec<u32> {
+        let waiting = self.gpus.difference(&self.gpus_accepted);
+        waiting.copied().collect()
     }
 
     /// Whether the lines tell nothing but settings of a program that is not known.
@@ -300,6 +320,10 @@ impl Program {
                 self.tests.last_line = said.line;
                 self.test(rc, done, chunk);
             }
+            Event::BareTest { rc, done } => {
+                self.tests.last_line = said.line;
+                self.test(rc, done, None);
+            }
             Event::Done => {
                 self.done_lines += 1;
                 self.tests.run = 0;
@@ -346,7 +370,7 @@ impl Program {
                 self.spot = Spot::Rates;
             }
             Event::Ends => self.spot = Spot::Ended,
-            Event::Starts | Event::Room | Event::Returned | Event::Other => {}
+            Event::Starts | Event::Room | Event::Returned | Event::StepOfGpu(_) | Event::Other => {}
         }
     }
 
@@ -378,6 +402,20 @@ impl Program {
             self.failure = None;
         }
         self.spot = Spot::Setup(step);
+    }
+
+    fn step_of_gpu(&mut self, step: Step, gpu: u32) {
+        if self.gpus.len() < CHANNELS_MAX {
+            self.gpus.insert(gpu);
+        }
+        if step != Step::Accepted {
+            return self.step(step);
+        }
+        if self.gpus.contains(&gpu) {
+            self.gpus_accepted.insert(gpu);
+        }
+        let is_all = self.gpus_waiting().is_empty();
+        self.step(if is_all { step } else { Step::Accepts });
     }
 
     fn begin(&mut self, iteration: u32) {

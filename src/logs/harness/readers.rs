@@ -8,7 +8,7 @@ pub(super) type Reader = fn(Text<'_>) -> Option<Event>;
 
 /// The first of these that reads a line decides what it is. The order is that of frequency: a
 /// log of posts has a test and three lines per chunk.
-pub(super) const READERS: [Reader; 19] = [
+pub(super) const READERS: [Reader; 21] = [
     |text| {
         // The wrapper's lines and those of a failure are read below.
         let is_other = text.has_any(&["[TCPX] ", "tcpx_test failed"]);
@@ -77,10 +77,12 @@ pub(super) const READERS: [Reader; 19] = [
         Some(Event::Drains { pending })
     },
     |text| (text.has("hannel ") && text.has(" drained")).then_some(Event::Drained),
+    step_of_gpu,
     benchmark,
     closed_or_failed,
     setup,
     result,
+    bare_test,
     |text| is_tagged(text).then_some(Event::Other),
 ];
 
@@ -108,6 +110,25 @@ fn test(text: Text<'_>) -> Option<Event> {
         done: text.signed("done=")? != 0,
         chunk: text.number("chunk_idx="),
     })
+}
+
+/// `rc=0 done=0`, and nothing that says what was tested.
+fn bare_test(text: Text<'_>) -> Option<Event> {
+    match test(text)? {
+        Event::Test { rc, done, .. } if !text.has("tcpx") => Some(Event::BareTest { rc, done }),
+        _ => None,
+    }
+}
+
+/// `[GPU 4] Accepted 1 connections`, of a program that drives all GPUs.
+fn step_of_gpu(text: Text<'_>) -> Option<Event> {
+    text.digits("[GPU ")?;
+    let steps = [
+        ("] Listening on ", Step::Listens),
+        ("] Accepted ", Step::Accepted),
+    ];
+    let step = steps.iter().find(|(words, _)| text.has(words));
+    step.map(|(_, step)| Event::StepOfGpu(*step))
 }
 
 /// A line of the wrapper around the plugin: before a call, or with its result.
@@ -199,6 +220,7 @@ fn setup(text: Text<'_>) -> Option<Event> {
         ),
         ("[Bootstrap] Successfully ", Step::HandlesExchanged),
         ("channels listening successfully", Step::Listens),
+        (": Accepting connections", Step::Accepts),
         ("Accept not ready", Step::Accepts),
         ("Waiting for client connections", Step::Accepts),
         ("channels accepted", Step::Accepted),

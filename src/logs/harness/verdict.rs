@@ -419,7 +419,7 @@ fn setup(program: &Program, step: Step) -> Case {
         Step::Listens => Case::waits("bootstrap-waits", "the log ends after listen, before the handles are exchanged"),
         Step::Connects => connects(),
         Step::HandlesExchanged if is_client => connects(),
-        Step::HandlesExchanged | Step::Accepts => Case::waits("accept-never-completes", format!("the log ends in accept of {}", at(program)))
+        Step::HandlesExchanged | Step::Accepts => Case::waits("accept-never-completes", format!("the log ends in accept of {}", not_accepted(program).unwrap_or_else(|| at(program))))
             .next("give accept 30 s for each comm: 100 ms per socket, and up to 5 s for flow steering")
             .next("read the plugin's lines at both ends: a refused steering rule, a connect that is retried")
             .next("accept and connect the channels in the same order at both ends"),
@@ -428,6 +428,23 @@ fn setup(program: &Program, step: Step) -> Case {
         Step::WaitsForPosts => Case::waits("not-started", "the log ends while the client sleeps 10 s before it sends")
             .turn(Some(HarnessRole::Client)),
     }
+}
+
+/// The GPUs whose connections are not accepted, if others' are.
+fn not_accepted(program: &Program) -> Option<String> {
+    let waiting = program.gpus_waiting();
+    if program.gpus_accepted.is_empty() || waiting.is_empty() {
+        return None;
+    }
+    let list = |gpus: &mut dyn Iterator<Item = u32>| {
+        let names: Vec<String> = gpus.map(|gpu| gpu.to_string()).collect();
+        names.join(", ")
+    };
+    Some(format!(
+        "the connections of GPU {}; those of GPU {} are accepted",
+        list(&mut waiting.into_iter()),
+        list(&mut program.gpus_accepted.iter().copied())
+    ))
 }
 
 fn connects() -> Case {
