@@ -44,6 +44,8 @@ struct State<R> {
     /// Whether the last block that was taken ends within a line.
     is_within_line: bool,
     ended: bool,
+    /// Why it ended, until the blocks before are taken.
+    failed: Option<io::Error>,
 }
 
 impl<R: Read> Blocks<R> {
@@ -58,6 +60,7 @@ impl<R: Read> Blocks<R> {
             bytes: 0,
             is_within_line,
             ended: false,
+            failed: None,
         };
         Self {
             state: Mutex::new(state),
@@ -67,13 +70,13 @@ impl<R: Read> Blocks<R> {
     /// Reads the next block into `buffer`. Returns `None` at the end.
     ///
     /// # Errors
-    /// Reading failed; later calls return no block.
+    /// Reading failed, and what was read before is taken; later calls return no block.
     pub(super) fn next(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Block>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.resize(BLOCK, 0);
-        let filled = state.fill(buffer).inspect_err(|_| state.ended = true)?;
+        let filled = state.fill(buffer);
         if filled == 0 {
-            return Ok(None);
+            return state.failed.take().map_or(Ok(None), Err);
         }
         let size = if state.ended {
             filled
@@ -134,7 +137,7 @@ impl<R: Read> State<R> {
         self.tail.extend_from_slice(&block[new..]);
     }
 
-    fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn fill(&mut self, buffer: &mut [u8]) -> usize {
         let mut filled = self.carry.len();
         buffer[..filled].copy_from_slice(&self.carry);
         self.carry.clear();
@@ -146,10 +149,10 @@ impl<R: Read> State<R> {
                     self.bytes += size as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => (self.ended, self.failed) = (true, Some(error)),
             }
         }
-        Ok(filled)
+        filled
     }
 }
 
@@ -193,6 +196,28 @@ mod tests {
         let long = vec![b'x'; 2 * BLOCK + 7];
         let sizes: Vec<usize> = all(&long[..]).iter().map(Vec::len).collect();
         assert_eq!(sizes, [BLOCK, BLOCK, 7]);
+    }
+
+    /// Fails at its end.
+    struct Torn<'a>(&'a [u8]);
+
+    impl Read for Torn<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                size => Ok(size),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_read_before_a_failure_is_a_block() {
+        let blocks = Blocks::new(Torn(b"a line\nhalf"), Years::default(), false);
+        let mut buffer = Vec::new();
+        let block = blocks.next(&mut buffer).unwrap().expect("a block");
+        assert_eq!(&buffer[..block.size], b"a line\nhalf");
+        assert!(blocks.next(&mut buffer).is_err());
+        assert!(matches!(blocks.next(&mut buffer), Ok(None)));
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use flate2::read::MultiGzDecoder;
-use lzma_rust2::XzReader;
+use lzma_rust2::{Action, Status, XzStream};
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use std::io::{self, BufRead, BufReader, Read};
@@ -55,13 +55,9 @@ impl Packing {
     pub(super) fn unpack(self, source: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
         let source = BufReader::new(source);
         match self {
-            Self::Gzip => Box::new(MultiGzDecoder::new(source)),
-            Self::Zstd => Box::new(Zstd::new(source)),
-            Self::Xz => {
-                // At most 2^16 + 2^10.
-                let limit = (DICTIONARY_MAX >> 10) as u32 + XZ_REST_KIB;
-                Box::new(XzReader::new_mem_limit(source, true, limit))
-            }
+            Self::Gzip => Box::new(Compressed(MultiGzDecoder::new(source))),
+            Self::Zstd => Box::new(Compressed(Zstd::new(source))),
+            Self::Xz => Box::new(Compressed(Xz::new(source))),
             Self::Utf16(unit) => Box::new(Utf16 {
                 source,
                 unit,
@@ -85,6 +81,58 @@ fn utf16_without_mark(head: &[u8]) -> Option<fn([u8; 2]) -> u16> {
         (even, odd) if even <= few && odd >= many => Some(u16::from_le_bytes),
         (even, odd) if odd <= few && even >= many => Some(u16::from_be_bytes),
         _ => None,
+    }
+}
+
+/// What is said of a compressed file that is not whole.
+const CUT_OFF: &str =
+    "the file ends within its compressed text: it was cut off, or is still being written";
+
+/// A compressed file, whose end before its time is told in one way for all decoders.
+struct Compressed<R>(R);
+
+impl<R: Read> Read for Compressed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(io::ErrorKind::UnexpectedEof, CUT_OFF),
+            _ => error,
+        })
+    }
+}
+
+/// The streams of an xz file. Of one that was cut off, all text is returned that is before the cut.
+struct Xz<R> {
+    source: R,
+    stream: XzStream,
+}
+
+impl<R> Xz<R> {
+    fn new(source: R) -> Self {
+        // At most 2^16 + 2^10.
+        let limit = (DICTIONARY_MAX >> 10) as u32 + XZ_REST_KIB;
+        let stream = XzStream::new_mem_limit(true, limit);
+        Self { source, stream }
+    }
+}
+
+impl<R: BufRead> Read for Xz<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !buffer.is_empty() {
+            let input = self.source.fill_buf()?;
+            let (is_end, action) = match input {
+                [] => (true, Action::Finish),
+                _ => (false, Action::Run),
+            };
+            let done = self.stream.process(input, buffer, action)?;
+            self.source.consume(done.bytes_consumed);
+            if done.bytes_produced > 0 || done.status == Status::StreamEnd {
+                return Ok(done.bytes_produced);
+            }
+            if is_end || done.bytes_consumed == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(0)
     }
 }
 
