@@ -509,6 +509,7 @@ fn rank(front: &[u8]) -> Option<&[u8]> {
             Some(b'[') => memchr(b']', rest).map(|end| end + 1),
             Some(b'(') => memchr(b')', rest).map(|end| end + 1),
             _ if part == 0 && host_prefix(rest).is_some() => host_prefix(rest),
+            _ if part == 0 && service_prefix(rest).is_some() => service_prefix(rest),
             Some(b'0'..=b'9' | b's' | b'F' | b'P') => memchr(b' ', rest).filter(|size| {
                 let word = &rest[..*size];
                 matches!(word, b"stdout" | b"stderr" | b"F" | b"P") || is_date_or_clock(word)
@@ -532,6 +533,15 @@ fn host_prefix(text: &[u8]) -> Option<usize> {
     let name = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let size = text.iter().take_while(name).count();
     (size > 0 && text[size..].starts_with(b": [")).then_some(size)
+}
+
+/// The size of what Docker Compose puts before a line: `worker_1    |`.
+fn service_prefix(text: &[u8]) -> Option<usize> {
+    let name = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let name = text.iter().take_while(name).count();
+    let blanks = text[name..].iter().take_while(|byte| **byte == b' ');
+    let bar = name + blanks.count();
+    (name > 0 && bar > name && text[bar..].starts_with(b"| ")).then_some(bar + 1)
 }
 
 /// The rank of Open MPI behind a date of its own: `Fri Nov 20 08:14:04 2026[1,3]<stderr>:`.
@@ -713,6 +723,18 @@ mod tests {
             (record.pid(), record.site(), record.level()),
             (Some(71), None, Some(Level::Info))
         );
+    }
+
+    #[test]
+    fn a_rank_behind_the_service_of_docker_compose_is_read() {
+        let check = |line: &str, rank: Option<u32>| {
+            assert_eq!(at(line, "closed").rank(), rank, "{line}");
+        };
+        check("worker_1    | 2: closed", Some(2));
+        check("trainer-3  | [rank5]: closed", Some(5));
+        check("worker_1 | closed", None);
+        check("12 | 2: closed", Some(2));
+        check("a|2: closed", None);
     }
 
     #[test]
