@@ -254,10 +254,21 @@ fn parse_file(
         if line >= lines.len() || toml::from_str::<toml::Table>(text).is_err() {
             break;
         }
-        lines[line..table].fill("");
         is_left_out[line..table].fill(true);
+        // A signature without a severity is none, and its other mistakes would not be found.
+        let is_severity = table == line + 1 && is_of_key(lines[line], "severity");
+        lines[line..table].fill("");
+        if is_severity {
+            lines[line] = "severity = \"info\"";
+        }
     }
     (Vec::new(), String::new())
+}
+
+/// Whether a line sets a key.
+fn is_of_key(line: &str, key: &str) -> bool {
+    let rest = line.trim_start().strip_prefix(key);
+    rest.is_some_and(|rest| rest.trim_start().starts_with('='))
 }
 
 /// The line behind the table that begins at `line`.
@@ -283,12 +294,8 @@ fn tables(text: &str) -> Vec<(usize, Vec<&str>)> {
 
 impl Placed<'_> {
     fn wrong(&self, key: &str, problem: String, mistakes: &mut Vec<SignatureMistake>) {
-        let is_key = |line: &&str| {
-            line.trim_start()
-                .strip_prefix(key)
-                .is_some_and(|rest| rest.trim_start().starts_with('='))
-        };
-        let inside = self.lines.iter().position(is_key).unwrap_or(0);
+        let inside = self.lines.iter().position(|line| is_of_key(line, key));
+        let inside = inside.unwrap_or(0);
         mistakes.push(SignatureMistake {
             file: self.file.to_owned(),
             line: self.line + inside + 1,
@@ -552,6 +559,21 @@ mod tests {
         );
         check("[[signature]\n", 1, "");
         assert_eq!(mistakes(ONE), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_wrong_severity_hides_no_other_mistake() {
+        let text = ONE
+            .replace("mine-a", "Mine")
+            .replace("'widget lost'", "'wid'")
+            .replace("'warning'", "'warn'")
+            .replace("'m'", "'a {peer}'")
+            .replace("a widget lost here", "gone");
+        let said = mistakes(&format!("{text}foo = 1\n"));
+        for line in [2, 3, 4, 5, 9, 10] {
+            let place = format!("x.toml:{line}: ");
+            assert!(said.iter().any(|one| one.starts_with(&place)), "{said:?}");
+        }
     }
 
     #[test]
