@@ -77,6 +77,19 @@ const OF_NOBODY: Reason = Reason {
     next: "list the processes on this device; lower the batch size or the sequence length, shard or offload more",
 };
 
+const OF_NAMED: Reason = Reason {
+    words: "",
+    cause: "process {process} has {other} of {total}, and {free} are free, where {tried} were asked for",
+    next: "`ps -fp {process}` on the node of the line, outside of containers: several ranks on one GPU (CUDA_VISIBLE_DEVICES, LOCAL_RANK), another program, or an earlier run that did not end",
+};
+
+/// The process that a line names beside the one that asked.
+static PROCESS: LazyLock<Regex> = LazyLock::new(|| {
+    let words =
+        r"(?-u)\bProcess (?P<process>\d+) has (?P<other>\d+(?:\.\d+)? [KMGT]i?B) memory in use";
+    Regex::new(words).expect("a sound regex")
+});
+
 const LIMITED: Reason = Reason {
     words: "",
     cause: "{tried} more exceed what PyTorch may take in this process, {allowed} (the process holds {mine}, including CUDA's own memory): a limit of the program, as {free} are free",
@@ -123,7 +136,8 @@ fn memory(line: &[u8]) -> Option<[(String, f64); 4]> {
 fn of_memory(line: &[u8]) -> Option<&'static Reason> {
     let [tried, total, free, mine] = memory(line)?.map(|(_, mib)| mib);
     if mine == 0.0 {
-        return Some(&OF_NOBODY);
+        let is_named = PROCESS.is_match(line);
+        return Some(if is_named { &OF_NAMED } else { &OF_NOBODY });
     }
     if tried <= free && ALLOWED.is_match(line) {
         return Some(&LIMITED);
@@ -205,6 +219,11 @@ pub(super) fn fill(text: &str, line: &[u8]) -> String {
         let mut text = text.to_owned();
         for (name, (size, _)) in names.iter().zip(sizes) {
             text = text.replace(name, &size);
+        }
+        if let Some(found) = PROCESS.captures(line) {
+            let value = |name: &str| String::from_utf8_lossy(&found[name]).into_owned();
+            text = text.replace("{process}", &value("process"));
+            text = text.replace("{other}", &value("other"));
         }
         let allowed = ALLOWED.captures(line).and_then(|found| found.name("size"));
         let allowed = allowed.map(|size| String::from_utf8_lossy(size.as_bytes()));

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "rxdm*unix*connect*111|rxdm*unix*connect*refused|rxdm*unix*connect*no such file",
+        cause: "RxDM, the daemon that receives for the plugin on this node, does not run, or the folder of its socket is not mounted in this container",
+        next: "`ss -lx` on the node lists the sockets that RxDM listens at, and the line names the one that the plugin wants: start RxDM before the job, and mount its folder in both containers; RxDM's own log tells why it ended",
+    },
+    Reason {
         words: "failed to open libnvidia-ml",
         cause: "the container or the node lacks the driver's library that describes its GPUs (NVML, libnvidia-ml.so.1), or the loader does not search its folder",
         next: "`ldconfig -p | grep libnvidia-ml` and `nvidia-smi` in the same container; NVIDIA's container toolkit adds it if NVIDIA_DRIVER_CAPABILITIES has `utility`",

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "waiting for creating a placement group",
+        cause: "Ray finds no place for the job: the cluster has fewer free GPUs than it asks for, or no node with the address that it names",
+        next: "`ray status` shows what is free and what is asked for; compare its nodes' addresses with VLLM_HOST_IP, and end jobs that hold the GPUs",
+    },
+    Reason {
         words: "unable to find backend library for backend",
         cause: "Triton has no library for the backend that the model's config.pbtxt names: the image was built without it, or the name is wrong",
         next: "`ls /opt/tritonserver/backends` in the container; take the image of Triton that has this backend, such as the one with trtllm in its tag",
