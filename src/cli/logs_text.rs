@@ -59,10 +59,12 @@ fn head(report: &LogReport) -> String {
         );
     }
     if inputs.assumed_years > 0 && !report.findings.is_empty() {
+        let years: Vec<String> = inputs.taken_years.iter().map(i64::to_string).collect();
         let _ = writeln!(
             text,
-            "# times : no date in {} has a year",
-            many(inputs.assumed_years, "file")
+            "# times : no date in {} has a year: {} is taken, the last in which they are past",
+            many(inputs.assumed_years, "file"),
+            named(&years)
         );
     }
     let _ = writeln!(
@@ -149,8 +151,15 @@ fn nothing_found(report: &LogReport, text: &mut String) {
             let (kinds, lines) = (report.unknown.len(), &first.first);
             let _ = writeln!(
                 text,
-                "# {kinds} kinds of warnings have no signature and may be harmless; the first, {} lines :\n#   {}:{}: {}",
-                first.count, lines.file, lines.line, first.sample
+                "# {} and may be harmless; the first, {} :\n#   {}:{}: {}",
+                match kinds {
+                    1 => "1 kind of warnings has no signature".to_owned(),
+                    kinds => format!("{kinds} kinds of warnings have no signature"),
+                },
+                many(first.count, "line"),
+                lines.file,
+                lines.line,
+                first.sample
             );
         }
         None if report.inputs.filtered_records == 0 => text.push_str("# no findings\n"),
@@ -187,12 +196,12 @@ fn folded(title: &str, findings: &[&SignatureFinding], text: &mut String) {
     for one in findings {
         let _ = writeln!(
             text,
-            "#   {} : {} from {}:{}, {}",
+            "#   {} : {} from {}:{}{}",
             one.signature,
             many(one.count, "line"),
             one.first.file,
             one.first.line,
-            named(&one.processes)
+            of(&one.processes)
         );
     }
 }
@@ -297,12 +306,12 @@ fn ranks(ranks: &[u32]) -> String {
 /// One finding, with what it means and what to do.
 pub(crate) fn finding(finding: &SignatureFinding) -> String {
     let mut text = format!(
-        "{} {} : {}, {}, {}\n  {}\n",
+        "{} {} : {}, {}{}\n  {}\n",
         finding.severity.name().to_uppercase(),
         finding.signature,
         many(finding.count, "line"),
         times(finding),
-        named(&finding.processes),
+        of(&finding.processes),
         finding.meaning
     );
     if let Some(polls) = finding.polls {
@@ -372,6 +381,14 @@ fn named(processes: &[String]) -> String {
         first
     } else {
         format!("{first} and {more} more")
+    }
+}
+
+/// The processes of a line, which lines on hosts do not have.
+fn of(processes: &[String]) -> String {
+    match processes.is_empty() {
+        true => String::new(),
+        false => format!(", {}", named(processes)),
     }
 }
 

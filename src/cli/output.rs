@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tcpx_words::error::Outcome;
-use tcpx_words::units::printable;
+use tcpx_words::units::{is_reordering, printable};
 use textwrap::core::display_width;
 
 /// Whether stderr is printed in colour.
@@ -39,6 +39,8 @@ static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
 /// Writes to stdout; a closed pipe ends quietly, as `head` expects.
 pub(crate) fn print(text: &str) {
+    // Text of logs may change the order in which a terminal shows it.
+    let text = text.replace(is_reordering, "");
     let mut stdout = io::stdout().lock();
     if let Err(error) = stdout
         .write_all(text.as_bytes())
@@ -145,7 +147,9 @@ fn print_labelled(
 /// A message without control characters except line ends and tabs: names of files may have them.
 fn without_controls(text: &str) -> String {
     text.replace(
-        |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'),
+        |letter: char| {
+            letter.is_control() && !matches!(letter, '\n' | '\t') || is_reordering(letter)
+        },
         "",
     )
 }

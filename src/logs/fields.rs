@@ -299,6 +299,13 @@ pub(super) fn message_shape(message: &[u8], size_max: usize) -> Vec<u8> {
             rest = &rest[ipv6..];
             continue;
         }
+        let digits = rest.iter().take_while(|next| next.is_ascii_digit()).count();
+        if in_word && digits > 0 && rest.get(digits).is_some_and(u8::is_ascii_alphabetic) {
+            // `c10d` is a name.
+            shape.extend_from_slice(&rest[..digits]);
+            rest = &rest[digits..];
+            continue;
+        }
         if byte.is_ascii_digit() && !in_word {
             let hex = after.first() == Some(&b'x');
             let of_number = |next: &&u8| {

@@ -218,6 +218,7 @@ impl<'a> LogReader<'a> {
         (report.inputs.files, report.inputs.bytes) = (logs, self.bytes);
         let of_files = self.files.iter().zip(&self.years);
         let yearless = of_files.filter(|(_, years)| years.is_assumed);
+        report.inputs.taken_years = yearless.clone().map(|(_, years)| years.year).collect();
         let yearless: BTreeSet<&String> = yearless.map(|(file, _)| file).collect();
         report.inputs.assumed_years = yearless.len();
         for place in report.places_mut() {

@@ -5,7 +5,7 @@ use super::fields::Polls;
 use super::input::InputProblem;
 use super::signature::{OwnSignature, Phase, Role, Severity};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything found in the logs.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -103,6 +103,9 @@ pub struct Inputs {
     pub filtered_records: u64,
     /// Number of files of which no date has a year: their times are told without one.
     pub assumed_years: usize,
+    /// The years that are taken for them.
+    #[serde(skip)]
+    pub taken_years: BTreeSet<i64>,
 }
 
 /// Which network carried the data.

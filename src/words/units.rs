@@ -280,13 +280,17 @@ pub fn printable(text: &str) -> String {
         match c {
             '\n' | '\r' | '\t' if clean.ends_with(' ') => {}
             '\n' | '\r' | '\t' => clean.push(' '),
-            // Bidirectional overrides change the order in which text is displayed.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
+            c if is_reordering(c) => {}
             c if c.is_control() => {}
             c => clean.push(c),
         }
     }
     clean
+}
+
+/// Whether a character changes the order in which the text behind it is displayed.
+pub fn is_reordering(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text as part of a file name: at most 48 characters, any but letters, digits, `.`, `_` and
