@@ -223,11 +223,32 @@ impl Template {
                 .parse()
                 .ok()
                 .and_then(|number: usize| values.get(number));
-            text.push_str(value.map_or("", String::as_str));
-            text.push_str(after);
+            // Blanks stand beside English words only.
+            for piece in [value.map_or("", String::as_str), after] {
+                if ends_chinese(text.trim_end()) && starts_chinese(piece) {
+                    text.truncate(text.trim_end().len());
+                }
+                let rest = piece.trim_start();
+                match ends_chinese(&text) && starts_chinese(rest) {
+                    true => text.push_str(rest),
+                    false => text.push_str(piece),
+                }
+            }
         }
         text
     }
+}
+
+fn is_chinese(letter: char) -> bool {
+    matches!(letter, '\u{3000}'..='\u{9fff}' | '\u{ff00}'..='\u{ffef}')
+}
+
+fn starts_chinese(text: &str) -> bool {
+    text.starts_with(is_chinese)
+}
+
+fn ends_chinese(text: &str) -> bool {
+    text.ends_with(is_chinese)
 }
 
 #[cfg(test)]
@@ -286,6 +307,14 @@ mod tests {
                 "two values touch: {english}"
             );
         }
+    }
+
+    #[test]
+    fn no_blank_is_between_chinese_words() {
+        check(
+            "the log ends in accept of channel 3",
+            Some("日志在通道 3 的 accept 中结束"),
+        );
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn a_report_in_chinese_has_verdict_findings_and_next_steps_in_chinese() {
     ] {
         for part in [
             "停滞（STALLED）",
-            "停滞，首先由 peer 端 发现（recv 通道 1：16 个在途）。",
+            "停滞，首先由 peer 端发现（recv 通道 1：16 个在途）。",
             "window-never-consumed",
             "：接收已完成但没有用 irecvConsumed 交还",
             "错误",
