@@ -310,14 +310,15 @@ fn other_end<'a>(story: &'a Story, send: &ChannelWindow) -> Option<&'a ChannelWi
             && send.worker.pair == recv.worker.pair
             && send.index == recv.index
     };
-    let is_mirrored = |recv: &ChannelWindow| {
-        let (Some((from, to)), Some((at, peer))) = (&send.addresses, &recv.addresses) else {
-            return false;
-        };
-        from == peer && to == at
+    // Either end may know one address only, as in `diagnose`.
+    let meet = |from: &ChannelWindow, to: &ChannelWindow| {
+        let peer = from.addresses.as_ref().and_then(|ends| ends.1.as_ref());
+        let local = to.addresses.as_ref().and_then(|ends| ends.0.as_ref());
+        peer.is_some() && peer == local
     };
+    let is_other = |recv: &ChannelWindow| is_pair(recv) || meet(send, recv) || meet(recv, send);
     let mut windows = story.windows.iter();
-    windows.find(|recv| recv.side == Side::Recv && (is_pair(recv) || is_mirrored(recv)))
+    windows.find(|recv| recv.side == Side::Recv && is_other(recv))
 }
 
 fn counters(window: &ChannelWindow) -> String {
@@ -432,6 +433,26 @@ mod tests {
         let mut explained = both;
         explained.findings[0].condition = "recv-sync-differs".to_owned();
         assert!(asked(&explained).is_empty());
+    }
+
+    #[test]
+    fn ends_of_foreign_programs_meet_at_the_address_that_both_know() {
+        let mut story = unexplained([16, 4, 99], [16, 4, 99]);
+        let known = "192.0.2.2:52987".to_owned();
+        for window in &mut story.windows {
+            window.worker.pair = None;
+            window.addresses = match (window.index, window.side) {
+                (1, Side::Send) => Some((None, Some(known.clone()))),
+                (1, Side::Recv) => Some((Some(known.clone()), None)),
+                _ => None,
+            };
+        }
+        assert_eq!(asked(&story), ["stalled-progress"]);
+        story
+            .windows
+            .iter_mut()
+            .for_each(|one| one.addresses = None);
+        assert!(asked(&story).is_empty());
     }
 
     #[test]

@@ -481,8 +481,9 @@ pub(crate) struct ChannelWindow {
     pub(crate) in_call: Option<String>,
     /// The last call that failed, and its return code.
     pub(crate) last_error: Option<(String, i32)>,
-    /// Local and remote address.
-    pub(crate) addresses: Option<(String, String)>,
+    /// Local and remote address, as far as the end knows them: of a foreign program, a sender knows the remote one and
+    /// a receiver its own.
+    pub(crate) addresses: Option<(Option<String>, Option<String>)>,
 }
 
 impl ChannelWindow {

@@ -203,7 +203,8 @@ fn window(worker: &Subject, dev: String, now: &ChannelNow) -> ChannelWindow {
         rc_errors: now.rc_errors,
         in_call: now.in_call.clone(),
         last_error: now.last_error.clone(),
-        addresses: now.local.clone().zip(now.peer.clone()),
+        addresses: (now.local.is_some() || now.peer.is_some())
+            .then(|| (now.local.clone(), now.peer.clone())),
     }
 }
 

@@ -99,7 +99,10 @@ fn row(window: &ChannelWindow) -> HtmlRow {
         window
             .addresses
             .as_ref()
-            .map(|(local, peer)| format!("{local} to {peer}"))
+            .map(|(local, peer)| {
+                let known = |end: &Option<String>| end.clone().unwrap_or_else(|| "?".to_owned());
+                format!("{} to {}", known(local), known(peer))
+            })
             .unwrap_or_default(),
     ];
     HtmlRow {
