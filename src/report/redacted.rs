@@ -13,12 +13,13 @@ const WORDS: [&str; 9] = [
     "outcome", "severity", "side", "role", "standing", "state", "lane", "lanes", "family",
 ];
 /// Names that this program gives to scenarios and runs.
-const OWN_TITLES: [&str; 6] = [
+const OWN_TITLES: [&str; 7] = [
     "adopted",
     "adopted recordings",
     "logs",
     "scenario",
     "tap",
+    "tap-stall",
     "unknown",
 ];
 /// Keys and values of scenarios: a file in which one is replaced could not be read.

@@ -3,8 +3,8 @@
 
 use super::story::{Story, StoryState, StoryTransfer};
 use super::words::Language;
-use tcpx_logs::HarnessState;
-use tcpx_run_model::finding::Severity;
+use tcpx_logs::{HarnessState, Severity as LineSeverity};
+use tcpx_run_model::finding::{Finding, Severity};
 use tcpx_words::error::Outcome;
 use tcpx_words::units::ByteCount;
 
@@ -41,10 +41,7 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
         (None, StoryState::Killed) => "KILLED".to_owned(),
         (None, StoryState::Interrupted) => "INTERRUPTED".to_owned(),
         (None, StoryState::Unwritten) => "UNWRITTEN".to_owned(),
-        (None, StoryState::Adopted) => match story.harness_state() {
-            Some(state) => state.name().to_uppercase(),
-            None => "ADOPTED".to_owned(),
-        },
+        (None, StoryState::Adopted) => adopted(story),
         (None, StoryState::OtherVersion) => "OTHER VERSION".to_owned(),
         (None, StoryState::Running) => "RUNNING".to_owned(),
         (None, _) => "UNFINISHED".to_owned(),
@@ -58,6 +55,12 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
         Some(Outcome::Passed) if warned => Tone::Warned,
         Some(Outcome::Passed) => Tone::Good,
         Some(_) => Tone::Bad,
+        None if story.state == StoryState::Adopted && first(story).is_some() => {
+            match first(story).map(|first| first.severity) {
+                Some(Severity::Error) => Tone::Bad,
+                _ => Tone::Warned,
+            }
+        }
         None => match story.harness_state() {
             Some(HarnessState::Failed | HarnessState::Waits) => Tone::Bad,
             Some(HarnessState::Doubtful) => Tone::Warned,
@@ -69,6 +72,33 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
         word: language.outcome(&word),
         sentence: sentence(story, language),
     }
+}
+
+/// The first finding, if it is a problem.
+fn first(story: &Story) -> Option<&Finding> {
+    let first = story.findings.first();
+    first.filter(|first| first.severity != Severity::Info)
+}
+
+/// The word for programs that no run started, by the first finding on them.
+fn adopted(story: &Story) -> String {
+    let Some(first) = first(story) else {
+        let state = story.harness_state();
+        return state.map_or_else(|| "ADOPTED".to_owned(), |state| state.name().to_uppercase());
+    };
+    let mut verdicts = story.harness.iter().flat_map(|one| &one.verdicts);
+    if let Some(of_program) = verdicts.find(|verdict| verdict.condition == first.condition) {
+        return of_program.state.name().to_uppercase();
+    }
+    let stalls = |line: &crate::story::LogFinding| {
+        line.signature == first.condition && line.severity == LineSeverity::Stall
+    };
+    match first.severity {
+        Severity::Error if story.stood_still() || story.log.iter().any(stalls) => "STALLED",
+        Severity::Error => "FAILED",
+        Severity::Warning | Severity::Info => "ADOPTED",
+    }
+    .to_owned()
 }
 
 /// Whether the folder holds only doctor checks and no run.

@@ -861,7 +861,7 @@ fn check_adopted(run: &Path, condition: &str) {
         .ends_with(4)
         .says(&[&finding, note]);
     let report = Tool::new(&["report", place, "--format", "markdown"]).ends_with(0);
-    report.says(&["ADOPTED", condition, "TCPXSoft_v7"]);
+    report.says(&["STALLED", condition, "TCPXSoft_v7"]);
     let bundled = Tool::new(&["bundle", place, "--out", "run.tar.gz"]).ends_with(0);
     let bundle = bundled.folder().join("run.tar.gz");
     let bundle = bundle.to_str().unwrap();

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::programs;
-use crate::story::{LogExcerpt, LogFinding, PluginSetting, Story, StoryWorker};
+use crate::story::{LogExcerpt, LogFinding, PluginSetting, Story, StoryState, StoryWorker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::LazyLock;
@@ -68,7 +68,16 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
     });
     take(&report, &mut log, story, subject_at);
     log.sort_by_key(|(order, _)| *order);
+    let judged = story.findings.first().cloned();
+    let of_log = programs::findings_of_log(&report);
+    let versions = report.transport.versions.keys();
+    story.logged_plugins = versions.map(|one| format!("TCPX {one}")).collect();
     programs::add_programs(report.harness, story);
+    if story.state == StoryState::Adopted {
+        story.findings.extend(of_log);
+        story.findings.sort_by_key(|finding| finding.severity);
+    }
+    programs::head(judged.as_ref(), story);
     story.log = log.into_iter().map(|(_, found)| found).collect();
     story.settings = beside_the_environment(settings, &state.names, story);
     story.log.truncate(KINDS_MAX);

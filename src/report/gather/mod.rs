@@ -59,6 +59,10 @@ pub fn gather(files: &RunFiles, judge: Judge) -> Story {
     }
     nodes::add_nodes(record.as_ref(), &events.state, &mut story);
     nodes::add_processes(&events.state, &mut story);
+    // Of logs alone, the first event tells when they were adopted.
+    if story.state == StoryState::Adopted && !story.processes.is_empty() {
+        story.started = events.state.began_ns.and_then(shown_at);
+    }
     record::add_transfers(record.as_ref(), &events.state.names, &mut story);
     mesh::add_mesh(record.as_ref(), &mut story);
     series::add_series(&events, &mut story);
@@ -69,6 +73,12 @@ pub fn gather(files: &RunFiles, judge: Judge) -> Story {
     evidence::add_evidence(files, &events.state, &mut story);
     story.questions = questions::questions_for(&story);
     clean(story)
+}
+
+/// A time in nanoseconds since 1970, as RFC 3339.
+fn shown_at(ns: u64) -> Option<String> {
+    let time = jiff::Timestamp::from_nanosecond(ns.into()).ok()?;
+    (ns > 0).then(|| format!("{time:.0}"))
 }
 
 /// Removes control and escape characters from every text, because all of it came from files.

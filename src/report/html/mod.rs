@@ -124,11 +124,15 @@ pub(super) fn plugins(story: &Story, language: Language) -> String {
     let of_processes = story.processes.iter().map(|process| process.plugin.clone());
     let names: std::collections::BTreeSet<String> =
         story.plugins().map(name).chain(of_processes).collect();
+    let names: Vec<String> = match names.is_empty() {
+        true => story.logged_plugins.clone(),
+        false => names.into_iter().collect(),
+    };
     match names.is_empty() {
         true => language
             .pick("an unrecorded plugin", "没有记录的插件")
             .to_owned(),
-        false => names.into_iter().collect::<Vec<_>>().join(" and "),
+        false => names.join(" and "),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::page::{HtmlRow, Page};
 use crate::spread::{ByNode, NodeTable, fact_names, together};
-use crate::story::{Story, StoryNode, StoryWorker};
+use crate::story::{Story, StoryNode, StoryState, StoryWorker};
 use std::collections::BTreeMap;
 use tcpx_run_model::ids::NodeId;
 use tcpx_run_model::results::PluginRecord;
@@ -128,10 +128,13 @@ fn settings(page: &mut Page, story: &Story) {
         "Settings: values that the plugin logged, and the environment",
     );
     if story.settings.is_empty() {
-        return page.tag(
-            "p",
-            "The plugin logged no settings, and the environment has none.",
-        );
+        let none = match story.state {
+            StoryState::Adopted => {
+                "Not known: recordings and logs of other programs do not hold their environment. What the plugin logged is in the log below."
+            }
+            _ => "The plugin logged no settings, and the environment has none.",
+        };
+        return page.tag("p", none);
     }
     let row = |one: &crate::story::PluginSetting| {
         let [effective, environment] = both(story, one);

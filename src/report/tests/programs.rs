@@ -69,16 +69,41 @@ fn the_verdict_on_a_program_is_the_headline_and_a_finding() {
 }
 
 #[test]
-fn a_report_of_an_error_in_a_log_does_not_say_that_nothing_was_found() {
+fn an_error_in_a_log_is_the_headline_and_a_finding() {
     let run = tempfile::tempdir().expect("a folder");
     let log =
         "node0:71:79 [0] misc/socket.cc:502 NCCL WARN socketFinalizeAccept: wrong type 4 != 3\n";
     let story = adopted(run.path(), &[("job.log", log)]);
-    let [_, markdown, html] = texts(&story, Language::English);
-    for text in [markdown, html] {
-        assert!(text.contains("No findings but those of the log"), "{text}");
-        assert!(!text.contains("Fingerprint"), "{text}");
-        assert!(!text.contains("No worker"), "{text}");
+    for text in texts(&story, Language::English) {
+        assert!(text.contains("FAILED"), "{text}");
+        for part in [
+            "No findings",
+            "Fingerprint",
+            "No worker",
+            "ADOPTED",
+            "started 20",
+        ] {
+            assert!(!text.contains(part), "{part} is in {text}");
+        }
+    }
+    let found = &story.findings[0];
+    assert_eq!(
+        Some(&found.condition),
+        story.log.first().map(|line| &line.signature)
+    );
+    assert_eq!(story.reason.as_ref(), found.because.first());
+}
+
+#[test]
+fn the_plugin_that_a_log_names_is_the_run_s() {
+    let run = tempfile::tempdir().expect("a folder");
+    let log = "node0:71:79 [3] NCCL INFO NET/GPUDirectTCPX ver. 3.1.6.\n";
+    let story = adopted(run.path(), &[("job.log", log)]);
+    for text in texts(&story, Language::English) {
+        assert!(
+            text.contains("TCPX 3.1.6") && !text.contains("an unrecorded plugin"),
+            "{text}"
+        );
     }
 }
 

@@ -87,6 +87,19 @@ fn adopted_recordings_and_an_unrecorded_plugin_are_so_in_chinese() {
 }
 
 #[test]
+fn recordings_of_other_programs_are_headed_by_their_first_finding() {
+    let mut story = stalled_story();
+    (story.state, story.outcome) = (StoryState::Adopted, None);
+    story.settings.clear();
+    let text = html(&story, false, Language::English);
+    assert!(text.contains("✗ STALLED"), "{text}");
+    assert!(text.contains("do not hold their environment"), "{text}");
+    assert!(!text.contains("the environment has none"), "{text}");
+    story.findings.clear();
+    assert!(html(&story, false, Language::English).contains("? ADOPTED"));
+}
+
+#[test]
 fn adopted_recordings_are_not_called_logs() {
     let mut story = Story {
         state: StoryState::Adopted,
