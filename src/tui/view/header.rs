@@ -64,7 +64,14 @@ fn title(
     let run = model.state();
     if let Some(began_ns) = run.began_ns {
         let elapsed = age(picture.at_ns.saturating_sub(began_ns) / 1_000_000);
-        pen.write(Ink::Faint, "  ").write(Ink::Plain, elapsed);
+        // Of programs that no run started, it is not known when they began.
+        let is_foreign = run.workers.keys().all(|id| id.pair().is_none());
+        let is_watched = is_foreign
+            && !run.workers.is_empty()
+            && matches!(model.clock, Clock::Wall)
+            && !picture.is_of_recordings();
+        let since = if is_watched { "  watched for " } else { "  " };
+        pen.write(Ink::Faint, since).write(Ink::Plain, elapsed);
     }
     let workers = run.workers.values();
     if let Some(scenario) = &run.scenario {
