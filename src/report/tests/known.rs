@@ -4,9 +4,12 @@ use crate::gather::catalogue;
 use tcpx_logs::{KnownLines, LogFilter, LogReader};
 use tcpx_node::redact::{Outlet, Redactor};
 
-/// A case whose finding needs a word that nobody can tell from a password: `b3000NCCL`, which two ranks wrote.
-const WRITTEN_BY_TWO: &str =
-    "the address of a GPU ends before text that another rank wrote behind it";
+/// Cases whose findings need what does not leave the machine: a word that cannot be told from a password, `b3000NCCL`,
+/// which two ranks wrote; and the name of a host, of which a cut line has the end. Each name becomes a number.
+const NOT_KEPT: [&str; 2] = [
+    "the address of a GPU ends before text that another rank wrote behind it",
+    "what is left of a host's name is no second host",
+];
 
 #[derive(serde::Deserialize)]
 struct Cases {
@@ -48,7 +51,7 @@ fn the_known_words_of_known_lines_come_to_the_same_findings() {
     let different: Vec<String> = cases
         .case
         .iter()
-        .filter(|case| case.name != WRITTEN_BY_TWO)
+        .filter(|case| !NOT_KEPT.contains(&case.name.as_str()))
         .filter_map(differs)
         .collect();
     assert!(
