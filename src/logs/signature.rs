@@ -239,6 +239,10 @@ pub struct Signature {
     /// Whether it only passes on what a line near it tells, behind which it stands then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passes_on: bool,
+    /// Whether it may be all that a process notices of the end of another one, behind which it stands where the log
+    /// tells of that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loss: bool,
     /// Whether such a line, which is no finding, is told as info where the log has no finding: the job had to do without
     /// what it was told to use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

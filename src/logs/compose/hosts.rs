@@ -34,7 +34,7 @@ static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-fn host_in(text: &[u8]) -> Option<String> {
+pub(super) fn host_in(text: &[u8]) -> Option<String> {
     let found = HOST.captures(text)?;
     let host = found
         .name("ompi")
@@ -47,7 +47,7 @@ fn host_in(text: &[u8]) -> Option<String> {
 }
 
 /// The name up to its first dot, by which two spellings of one host are the same.
-fn short(host: &str) -> &str {
+pub(super) fn short(host: &str) -> &str {
     host.split('.').next().unwrap_or(host)
 }
 

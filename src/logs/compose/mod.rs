@@ -7,6 +7,7 @@ mod collectives;
 mod connections;
 mod facts;
 mod hosts;
+pub(super) mod losses;
 mod meeting;
 mod names;
 mod nearby;
@@ -279,6 +280,7 @@ impl Compose<'_> {
         follow_cancel(&mut report.findings, &self.catalogue.signatures);
         follow_wrapped(&mut report.findings);
         follow_last_warning(&mut report.findings);
+        self.follow_lost(&mut report.findings);
         let mut listed = report.seen.iter();
         let listed = listed.find(|one| one.signature == names::LISTED && one.after.is_some());
         let listed = listed.cloned();
