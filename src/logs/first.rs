@@ -7,7 +7,8 @@
 #![forbid(unsafe_code)]
 
 use super::catalogue::SignatureCatalogue;
-use super::report::{FirstFailure, SignatureFinding};
+use super::compose::losses::{tells_of_end, tells_of_loss};
+use super::report::{FirstFailure, SignatureFinding, UNKNOWN_WARNING};
 use super::seen::{Place, SeenLines};
 use super::signature::{Role, Severity};
 use super::tally::{Speaker, Tally};
@@ -19,8 +20,11 @@ const NAMED_MAX: usize = 16;
 /// What one file says about its failure.
 #[derive(Default)]
 struct OfFile {
-    /// The first line that names a cause, or any failure if none does.
+    /// The first line that names a cause, that tells of an end by its own doing, that names what failed as a peer was
+    /// lost, and any failure.
     cause: Option<Moment>,
+    ended: Option<Moment>,
+    lost_peer: Option<Moment>,
     first: Option<Moment>,
     /// Peers that it lost.
     lost: BTreeSet<String>,
@@ -51,7 +55,7 @@ pub(super) fn first_failure(
     files: &[String],
     findings: &[SignatureFinding],
 ) -> Option<FirstFailure> {
-    let of = of_files(catalogue, tally, findings);
+    let of = of_files(catalogue, tally, files, findings);
     let failed: BTreeMap<u32, &OfFile> = of
         .iter()
         .filter(|(_, file)| file.first.is_some())
@@ -70,37 +74,52 @@ pub(super) fn first_failure(
         let because = "its first failure is the earliest, if the nodes' clocks agree";
         return Some(known(number, because.to_owned()));
     }
-    let has_cause = |(_, file): &(&u32, &&OfFile)| file.cause.is_some();
-    let causes: Vec<u32> = failed
-        .iter()
-        .filter(has_cause)
-        .map(|(number, _)| *number)
-        .collect();
-    let others = failed.len() - causes.len();
-    Some(match causes.as_slice() {
-        [only] => known(
-            *only,
-            format!(
-                "only this file names a cause; {others} others report lost peers, waits or ends"
-            ),
+    type Part = fn(&OfFile) -> Option<Moment>;
+    let parts: [(Part, &str); 3] = [
+        (|file| file.cause, "only this file names a cause"),
+        (
+            |file| file.ended,
+            "only this file tells of an exception, a crash or a kill",
         ),
-        [] => FirstFailure {
-            files: Vec::new(),
-            is_known: false,
-            because: lost(&of, &failed),
-        },
-        several => FirstFailure {
-            files: several.iter().take(NAMED_MAX).map(name).collect(),
-            is_known: false,
-            because: "each names a cause, and their lines have no times to compare".to_owned(),
-        },
+        (|file| file.lost_peer, "only this file names a cause"),
+    ];
+    for (part, only) in parts {
+        let of = failed.iter().filter(|(_, file)| part(file).is_some());
+        let of: Vec<u32> = of.map(|(number, _)| *number).collect();
+        let others = failed.len() - of.len();
+        match of.as_slice() {
+            [] => {}
+            [number] => {
+                return Some(known(
+                    *number,
+                    format!("{only}; {others} others report lost peers, waits or ends"),
+                ));
+            }
+            several => {
+                return Some(FirstFailure {
+                    files: several.iter().take(NAMED_MAX).map(name).collect(),
+                    is_known: false,
+                    because: "each names a cause, and their lines have no times to compare"
+                        .to_owned(),
+                });
+            }
+        }
+    }
+    Some(FirstFailure {
+        files: Vec::new(),
+        is_known: false,
+        because: lost(&of, &failed),
     })
 }
 
 /// The file with the earliest failure, if all have times.
 fn earliest(failed: &BTreeMap<u32, &OfFile>) -> Option<u32> {
     let times = failed.iter().map(|(number, file)| {
-        let first = file.cause.or(file.first)?;
+        let first = file
+            .cause
+            .or(file.ended)
+            .or(file.lost_peer)
+            .or(file.first)?;
         Some((first.time?, *number))
     });
     let mut times: Vec<(i64, u32)> = times.collect::<Option<_>>()?;
@@ -130,6 +149,7 @@ fn lost(of: &BTreeMap<u32, OfFile>, failed: &BTreeMap<u32, &OfFile>) -> String {
 fn of_files(
     catalogue: &SignatureCatalogue,
     tally: &Tally,
+    files: &[String],
     findings: &[SignatureFinding],
 ) -> BTreeMap<u32, OfFile> {
     let names: BTreeSet<&str> = findings.iter().map(|one| one.signature.as_str()).collect();
@@ -147,11 +167,39 @@ fn of_files(
         }
         let moment = Some(Moment::of(seen));
         file.first = file.first.into_iter().chain(moment).min();
-        if signature.role == Role::Cause {
-            file.cause = file.cause.into_iter().chain(moment).min();
-        } else if let Some(peer) = catalogue.values(*number as usize, &seen.sample).get("peer") {
+        let line = String::from_utf8_lossy(&seen.sample);
+        let is_lost = tells_of_loss(Some(signature), &line);
+        let part = match signature.role {
+            Role::Cause if is_lost => Some(&mut file.lost_peer),
+            Role::Cause => Some(&mut file.cause),
+            Role::General if tells_of_end(Some(signature), &line) => Some(&mut file.ended),
+            Role::General | Role::Consequence => None,
+        };
+        if let Some(part) = part {
+            *part = part.take().into_iter().chain(moment).min();
+        }
+        if is_lost && let Some(peer) = catalogue.values(*number as usize, &seen.sample).get("peer")
+        {
             file.lost.insert(peer.to_owned());
         }
+    }
+    let unknown = findings
+        .iter()
+        .filter(|one| one.signature == UNKNOWN_WARNING);
+    for finding in unknown.filter(|one| tells_of_end(None, &one.sample)) {
+        let number = files.iter().position(|file| *file == finding.first.file);
+        let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else {
+            continue;
+        };
+        let place = Place {
+            file: number,
+            line: finding.first.line,
+        };
+        let time = finding.first.at.as_deref().and_then(super::time::typed);
+        let file = of.entry(number).or_default();
+        let moment = Some(Moment { place, time });
+        file.first = file.first.into_iter().chain(moment).min();
+        file.ended = file.ended.into_iter().chain(moment).min();
     }
     of
 }
@@ -195,6 +243,24 @@ mod tests {
         ])
         .unwrap();
         assert!(!first.because.contains("whose log"), "{}", first.because);
+    }
+
+    /// A rank's exception, beside lines of NCCL that name its host and its rank.
+    const RAISED: &str = "node-c:71:79 [0] NCCL INFO ncclCommInitRank comm 0x55d1c0de0000 rank 8 nranks 16 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x6f2d81c4b7aa9e10 - Init COMPLETE\n[rank8]: Traceback (most recent call last):\n[rank8]:   File \"/app/train.py\", line 5, in step\n[rank8]: KeyError: 'labels'\n";
+
+    #[test]
+    fn an_exception_of_the_lost_peer_was_first() {
+        let status = LOST.replace(
+            "misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node-c<45074>",
+            "transport/net_ib.cc:1610 NCCL WARN NET/IB : Got completion from peer node-c<45074> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+        );
+        for lost in [LOST, &status] {
+            let first = read(&[("a", lost), ("c", RAISED)]).unwrap();
+            assert_eq!((first.files, first.is_known), (vec!["c".to_owned()], true));
+            assert!(first.because.contains("1 others"), "{}", first.because);
+        }
+        let first = read(&[("a", &status), ("b", &LOST.replace("node-a", "node-b"))]).unwrap();
+        assert_eq!((first.files, first.is_known), (vec!["a".to_owned()], true));
     }
 
     #[test]

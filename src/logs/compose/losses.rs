@@ -405,6 +405,8 @@ mod tests {
         let (lost, raised) = (format!("{one}{STATUS}"), format!("{other}{RAISED}"));
         let read = report(&[("a", &lost), ("b", &raised)]);
         assert_eq!(read.findings[0].first.file, "b");
+        let first = read.first_failure.unwrap();
+        assert_eq!((first.files, first.is_known), (vec!["b".to_owned()], true));
         let unknown = lost.replace("10.0.0.226<", "10.0.7.7<");
         assert_eq!(
             report(&[("a", &unknown), ("b", &raised)]).findings[0]
