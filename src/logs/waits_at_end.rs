@@ -114,7 +114,12 @@ fn named(compose: &Compose<'_>, speakers: impl Iterator<Item = u32>) -> Vec<Stri
 fn waits(compose: &Compose<'_>, findings: &[SignatureFinding]) -> Vec<SignatureFinding> {
     let ended = |file: u32| {
         let name = compose.files.get(file as usize);
-        let of_file = findings.iter().filter(|one| Some(&one.first.file) == name);
+        // What only warns ends no program.
+        let ends = |one: &&SignatureFinding| one.severity < Severity::Warning;
+        let of_file = findings
+            .iter()
+            .filter(|one| Some(&one.first.file) == name)
+            .filter(ends);
         of_file.map(|one| one.first.line).min()
     };
     let is_open = |after: Option<Place>| {
@@ -139,8 +144,13 @@ fn waits(compose: &Compose<'_>, findings: &[SignatureFinding]) -> Vec<SignatureF
             .filter(|one| one.severity < Severity::Warning);
         failures.any(is_before)
     };
-    let open = all().filter(|(file, _, wait)| {
-        ends_so.contains(file) && is_open(wait.own_after) && !has_failed(*file, wait)
+    let is_complete = |speaker: u32, wait: &LastWait| {
+        let complete = compose.tally.init_complete.get(&speaker);
+        wait.kind == WaitKind::Nccl && complete.is_some_and(|at| *at > wait.last.place)
+    };
+    let open = all().filter(|(file, speaker, wait)| {
+        let has_passed = has_failed(*file, wait) || is_complete(*speaker, wait);
+        ends_so.contains(file) && is_open(wait.own_after) && !has_passed
     });
     let mut by = BTreeMap::<(WaitKind, &[u8]), Vec<(u32, &LastWait)>>::new();
     for (_, speaker, wait) in open {
