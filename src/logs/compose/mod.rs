@@ -838,7 +838,26 @@ impl Compose<'_> {
                 Some(Phase::Transfer) | None => {}
             }
         }
+        self.close_with_the_job(&mut phases);
         phases
+    }
+
+    /// The processes of a file close from the line on with which the whole job says that it is at its end, unless they
+    /// say so themselves.
+    fn close_with_the_job(&self, phases: &mut BTreeMap<u32, Ends>) {
+        let of_job = |(speaker, ends): (&u32, &Ends)| {
+            let is_file = matches!(
+                self.tally.speakers.get_index(*speaker as usize),
+                Some(Speaker::File(_))
+            );
+            ends.close.filter(|_| is_file)
+        };
+        let closes: Vec<Place> = phases.iter().filter_map(of_job).collect();
+        for ((_, speaker), seen) in &self.tally.seen {
+            let close = closes.iter().find(|close| close.file == seen.first.file);
+            let ends = phases.entry(*speaker).or_default();
+            ends.close = ends.close.or(close.copied());
+        }
     }
 
     fn unknown(&self) -> Vec<UnknownWarning> {
