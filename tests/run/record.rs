@@ -14,6 +14,7 @@ const KEYS: &str = "
     nodes[].clock.offset_us nodes[].clock.round_trip_us nodes[].facts nodes[].host nodes[].name outcome
     pairs pairs[].lanes pairs[].nodes pairs[].outcome pairs[].workers pairs[].workers[].driving
     pairs[].workers[].driving.bytes pairs[].workers[].driving.context_switches
+    pairs[].workers[].driving.no_cpu_seconds
     pairs[].workers[].driving.cpu_seconds pairs[].workers[].driving.other_cpu_seconds
     pairs[].workers[].driving.tests_per_chunk pairs[].workers[].driving.verify_seconds
     pairs[].workers[].driving.why pairs[].workers[].env pairs[].workers[].log_lines pairs[].workers[].memory pairs[].workers[].network

@@ -82,7 +82,7 @@ pub struct RecorderId {
 pub struct FoundRecorder {
     /// The id that its events carry.
     pub worker: WorkerId,
-    /// The recorder, whoever finds it.
+    /// The identity of the recorder, which is the same for each node that finds it.
     pub recorder: RecorderId,
     /// Whether its process is in the network namespace of the one that found it.
     pub is_of_own_network: bool,
