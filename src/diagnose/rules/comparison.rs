@@ -49,9 +49,9 @@ const CHANNEL_DEVIATIONS: f64 = 8.0;
 /// CPUs, a channel's thread can wait that long for a CPU.
 const CHANNELS_MIN_S: f64 = 1.0;
 /// Nor if the threads of an end waited for a CPU for such a share of the time in which they could have run: which
-/// channels wait longest is then the scheduler's choice. Two ends with two threads each on two idle CPUs wait for half
-/// of it; beside eight busy processes they waited for 82 to 91 %, and one of some hundred healthy runs had a slow channel.
-const WITHOUT_CPU_MOST: f64 = 0.6;
+/// channels wait longest is then the scheduler's choice. Both ends on two idle CPUs waited for 45 and 69 % of it, and
+/// beside eight busy processes for 82 and 91 %, where a few of some hundred healthy runs had a slow channel.
+const WITHOUT_CPU_MOST: f64 = 0.75;
 /// Fewest channels over one interface that are compared.
 const CHANNELS_MIN: usize = 4;
 /// Fewest retransmits that are reported.
@@ -540,8 +540,8 @@ mod tests {
             found_after(1.4, evidence)
         };
         for end in [0, 1] {
-            assert_eq!(found(end, 0.3), ["channel-slower-than-others"]);
-            assert_eq!(found(end, 0.7), [""; 0]);
+            assert_eq!(found(end, 0.7), ["channel-slower-than-others"]);
+            assert_eq!(found(end, 0.8), [""; 0]);
         }
     }
 
