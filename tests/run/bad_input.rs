@@ -282,7 +282,6 @@ fn a_missing_requirement_of_a_scenario_is_named() {
 
 /// Connects by `--rsh` to a node with this program in place of tcpxctl.
 fn on_a_node_with(program: &str, code: i32, words: &[&str]) {
-    use std::os::unix::fs::PermissionsExt;
     let tool = Tool::new(&[
         "handshake",
         "--peer",
@@ -292,12 +291,8 @@ fn on_a_node_with(program: &str, code: i32, words: &[&str]) {
         "--remote-bin",
         "./other",
     ]);
-    tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
-    tool.write("other", program);
-    for name in ["rsh", "other"] {
-        let path = tool.folder().join(name);
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    tool.write_rsh();
+    tool.write_program("other", program);
     tool.ends_with(code).says(words);
 }
 

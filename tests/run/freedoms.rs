@@ -95,9 +95,7 @@ fn a_row_that_slow_closes_use_the_time_of_is_a_limit_of_the_row_here_and_on_a_pe
     let check = |of_peer: &[&str]| {
         let row = ["selftest", "limit-connections", "--json", "--timeout", "5"];
         let tool = tool(&[&row, of_peer].concat(), "free/closes");
-        tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(tool.folder().join("rsh"), mode).unwrap();
+        tool.write_rsh();
         let ended = tool.ends_with(0);
         let row = rows(&ended).remove(0);
         assert_eq!(row["verdict"], "NOT SUPPORTED", "{ended}");

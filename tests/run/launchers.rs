@@ -42,9 +42,7 @@ exec "$@"
 fn mesh(flags: &[&str]) -> Tool {
     let tool = Tool::shipped("mesh-quick.toml", &SMALL);
     for (name, text) in [("srun", SRUN), ("mpirun", MPIRUN), ("kubectl", KUBECTL)] {
-        tool.write(name, text);
-        let path = tool.folder().join(name);
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        tool.write_program(name, text);
     }
     let path = std::env::var("PATH").unwrap();
     let path = format!("{}:{path}", tool.folder().display());

@@ -2,7 +2,6 @@
 
 use crate::tcpxctl::{Ended, Tool};
 use serde_json::Value;
-use std::os::unix::fs::PermissionsExt;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tcpxctl");
 /// A shell for every node but `a3-9`, which is down.
@@ -23,9 +22,7 @@ fn mesh(hosts: &str, flags: &[&str]) -> Tool {
     let tool = arguments.fold(Tool::shipped("mesh.toml", &SMALL), |tool, one| {
         tool.arg(one)
     });
-    tool.write("shell", SHELL);
-    let shell = tool.folder().join("shell");
-    std::fs::set_permissions(shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    tool.write_program("shell", SHELL);
     tool
 }
 

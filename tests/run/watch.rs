@@ -103,9 +103,7 @@ fn a_recorder_that_both_nodes_see_is_shown_once() {
         let peer = ["--peer", "there", "--rsh", "./rsh", "--remote-bin"];
         let binary = [env!("CARGO_BIN_EXE_tcpxctl")];
         let tool = Tool::new(&[arguments, &peer, &binary].concat());
-        tool.write("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(tool.folder().join("rsh"), mode).unwrap();
+        tool.write_rsh();
         tool
     };
     let runs = Tool::run(&["transfer.iterations=100000"]).start();

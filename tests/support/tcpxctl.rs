@@ -107,6 +107,18 @@ impl Tool {
         std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 
+    /// A program in that folder.
+    pub(crate) fn write_program(&self, name: &str, text: &str) {
+        self.write(name, text);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(self.folder().join(name), mode).unwrap();
+    }
+
+    /// `./rsh`, a remote shell whose every node is this machine.
+    pub(crate) fn write_rsh(&self) {
+        self.write_program("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
