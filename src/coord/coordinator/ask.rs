@@ -181,17 +181,7 @@ impl TaskNode {
         patience: Duration,
         pick: impl Fn(WorkerMessage) -> Option<T>,
     ) -> Result<T, TaskError> {
-        let answer = Answer {
-            phase: Phase::Starting,
-            inside: None,
-            last_warning: None,
-            calls: Calls::Unknown,
-            so_far: None,
-            last_on_stderr: LastWords::default(),
-            answer: None,
-            failure: None,
-            pick,
-        };
+        let answer = Answer::awaited(Phase::Starting, pick);
         let mut wait = Wait::new(patience, &self.interrupted);
         let answer = match &self.agent {
             _ if wait.is_interrupted() => return Err(TaskError::interrupted()),
@@ -484,6 +474,21 @@ struct Answer<T, P> {
 }
 
 impl<T, P: Fn(WorkerMessage) -> Option<T>> Answer<T, P> {
+    /// Before the first message. `pick` takes what was asked for from a message.
+    fn awaited(phase: Phase, pick: P) -> Self {
+        Self {
+            phase,
+            inside: None,
+            last_warning: None,
+            calls: Calls::Unknown,
+            so_far: None,
+            last_on_stderr: LastWords::default(),
+            answer: None,
+            failure: None,
+            pick,
+        }
+    }
+
     /// Takes one message; returns the result once it is complete.
     fn hear(&mut self, heard: WorkerEvent) -> Option<Result<T, TaskError>> {
         match heard {
@@ -664,17 +669,8 @@ mod tests {
 
     #[test]
     fn what_a_plugin_printed_before_it_died_is_told() {
-        let mut answer = Answer {
-            phase: Phase::Initialising,
-            inside: Some("init".into()),
-            last_warning: None,
-            calls: Calls::Unknown,
-            so_far: None,
-            last_on_stderr: LastWords::default(),
-            answer: None::<()>,
-            failure: None,
-            pick: |_| None,
-        };
+        let mut answer = Answer::awaited(Phase::Initialising, |_| None::<()>);
+        answer.inside = Some("init".into());
         for (stream, text) in [
             (
                 "stderr",
@@ -700,17 +696,9 @@ mod tests {
     #[test]
     fn a_worker_that_a_signal_from_outside_ended_is_not_said_to_be_the_plugins_death() {
         let died = |signal| {
-            let mut answer = Answer {
-                phase: Phase::Checking,
-                inside: Some("test".into()),
-                last_warning: Some("No free space".into()),
-                calls: Calls::Unknown,
-                so_far: None,
-                last_on_stderr: LastWords::default(),
-                answer: None::<()>,
-                failure: None,
-                pick: |_| None,
-            };
+            let mut answer = Answer::awaited(Phase::Checking, |_| None::<()>);
+            answer.inside = Some("test".into());
+            answer.last_warning = Some("No free space".into());
             let ended = WorkerEvent::Exited {
                 code: None,
                 signal: Some(signal),
@@ -734,17 +722,8 @@ mod tests {
     fn a_plugin_that_got_no_cpu_is_not_said_to_hang() {
         let interrupted = AtomicBool::new(false);
         let mut wait = Wait::new(PATIENCE, &interrupted);
-        let mut answer = Answer {
-            phase: Phase::Checking,
-            inside: Some("accept".into()),
-            last_warning: None,
-            calls: Calls::Unknown,
-            so_far: None,
-            last_on_stderr: LastWords::default(),
-            answer: None::<()>,
-            failure: None,
-            pick: |_| None,
-        };
+        let mut answer = Answer::awaited(Phase::Checking, |_| None::<()>);
+        answer.inside = Some("accept".into());
         wait.extend(PATIENCE);
         let hangs = "the plugin hangs while trying this row, inside accept; the worker was killed";
         let late = answer.is_late(&wait);
