@@ -49,7 +49,7 @@ pub(super) struct Claims {
 #[derive(Debug, Default)]
 struct RankTable {
     ranks: BTreeSet<u32>,
-    /// Of many only the first ones: what counts is whether it is one.
+    /// At most `PROCESSES_MAX`: all that is asked is whether there is one.
     hosts: BTreeSet<Box<[u8]>>,
 }
 

@@ -314,17 +314,7 @@ pub(super) fn waits(message: &[u8]) -> Option<WaitKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LogFilter, LogReader, LogReport, SignatureCatalogue};
-
-    fn report(texts: &[(&str, &str)]) -> LogReport {
-        let catalogue = SignatureCatalogue::embedded().unwrap();
-        let filter = LogFilter::default();
-        let mut reader = LogReader::new(&catalogue, &filter);
-        for (name, text) in texts {
-            reader.source(name, text.as_bytes(), text.as_bytes());
-        }
-        reader.report()
-    }
+    use crate::tests::report_of as report;
 
     /// The signature, the processes, the first line and the number of lines of each finding.
     fn found(text: &str) -> Vec<(String, Vec<String>, u64, u64)> {

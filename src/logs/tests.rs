@@ -19,6 +19,19 @@ fn read_with(text: &[u8], filter: &LogFilter) -> LogReport {
     reader.report()
 }
 
+/// The report on files with these names and texts.
+pub(super) fn report_of(files: &[(&str, &str)]) -> LogReport {
+    let (catalogue, filter) = (
+        SignatureCatalogue::embedded().unwrap(),
+        LogFilter::default(),
+    );
+    let mut reader = LogReader::new(&catalogue, &filter);
+    for (name, text) in files {
+        reader.source(name, text.as_bytes(), text.as_bytes());
+    }
+    reader.report()
+}
+
 fn names(findings: &[SignatureFinding]) -> Vec<&str> {
     findings
         .iter()

@@ -39,8 +39,7 @@ fn dashes(text: &[u8]) -> impl Iterator<Item = usize> {
     memchr_iter(b'-', text).filter_map(|dash| dash.checked_sub(4))
 }
 
-/// The first time of glog, `E20261120 08:14:04.531042` or without a year `E1120 08:14:04.531042` of glog, `E724 08:34:00.939894207` of
-/// PyTorch or `11-20 08:14:04` of vLLM, in microseconds since 1970.
+/// The first time in a text that is `E20261120 08:14:04.531042` or `E1120 08:14:04.531042` of glog, `E724 08:34:00.939894207` of PyTorch or `11-20 08:14:04` of vLLM, in microseconds since 1970.
 pub(super) fn yearless(text: &[u8], years: Years) -> Option<i64> {
     yearless_places(text).find_map(|at| {
         let GlogTime {

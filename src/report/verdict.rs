@@ -55,10 +55,12 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
         Some(Outcome::Passed) if warned => Tone::Warned,
         Some(Outcome::Passed) => Tone::Good,
         Some(_) => Tone::Bad,
-        None if story.state == StoryState::Adopted && first(story).is_some() => {
-            match first(story).map(|first| first.severity) {
-                Some(Severity::Error) => Tone::Bad,
-                _ => Tone::Warned,
+        None if story.state == StoryState::Adopted
+            && let Some(first) = first(story) =>
+        {
+            match first.severity {
+                Severity::Error => Tone::Bad,
+                Severity::Warning | Severity::Info => Tone::Warned,
             }
         }
         None => match story.harness_state() {

@@ -306,17 +306,7 @@ impl Compose<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LogFilter, LogReader, LogReport, SignatureCatalogue};
-
-    fn report(texts: &[(&str, &str)]) -> LogReport {
-        let catalogue = SignatureCatalogue::embedded().unwrap();
-        let filter = LogFilter::default();
-        let mut reader = LogReader::new(&catalogue, &filter);
-        for (name, text) in texts {
-            reader.source(name, text.as_bytes(), text.as_bytes());
-        }
-        reader.report()
-    }
+    use crate::tests::report_of as report;
 
     /// The signature and the line of the first finding.
     fn first(texts: &[(&str, &str)]) -> (String, u64) {

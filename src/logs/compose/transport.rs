@@ -164,12 +164,10 @@ impl Compose<'_> {
             .one_host()
             .filter(|_| proof <= Some(Proof::Chosen) && self.tally.most_ranks != Some(1));
         let because = match proof {
-            None if let Some(why) = &one_host => {
-                format!("{because}; {why}, so peer access or shared memory moves the data")
+            _ if let Some(why) = &one_host => {
+                let others = proof.map_or("", |_| " for other nodes");
+                format!("{because}{others}; {why}, so peer access or shared memory moves the data")
             }
-            Some(_) if let Some(why) = &one_host => format!(
-                "{because} for other nodes; {why}, so peer access or shared memory moves the data"
-            ),
             Some(Proof::Up | Proof::Chosen) if self.tally.most_ranks == Some(1) => format!(
                 "{because} for other ranks; every communicator of this log has one rank, so no network moves its data"
             ),
@@ -370,10 +368,8 @@ impl Compose<'_> {
         });
         let processes: BTreeSet<(u32, &[u8])> = processes.collect();
         let is_rest = |(pid, host): &(u32, &[u8])| {
-            let same = processes
-                .range((*pid, &[][..])..)
-                .take_while(|(of, _)| of == pid);
-            same.into_iter()
+            let from = processes.range((*pid, &[][..])..);
+            from.take_while(|(of, _)| of == pid)
                 .any(|(_, other)| other.len() > host.len() && other.ends_with(host))
         };
         let whole = processes.iter().filter(|one| !is_rest(one));

@@ -71,7 +71,7 @@ const OF_OWN: Reason = Reason {
     cause: "this process holds {mine} of {total} itself, so {tried} more do not fit: {free} are free",
     next: "lower the batch size or the sequence length, shard or offload more; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where much is reserved and unallocated",
 };
-const OF_NOBODY: Reason = Reason {
+const OF_UNNAMED: Reason = Reason {
     words: "",
     cause: "{tried} were asked for where {free} of {total} are free: the line does not say what holds the rest",
     next: "list the processes on this device; lower the batch size or the sequence length, shard or offload more",
@@ -137,7 +137,7 @@ fn of_memory(line: &[u8]) -> Option<&'static Reason> {
     let [tried, total, free, mine] = memory(line)?.map(|(_, mib)| mib);
     if mine == 0.0 {
         let is_named = PROCESS.is_match(line);
-        return Some(if is_named { &OF_NAMED } else { &OF_NOBODY });
+        return Some(if is_named { &OF_NAMED } else { &OF_UNNAMED });
     }
     if tried <= free && ALLOWED.is_match(line) {
         return Some(&LIMITED);
@@ -178,7 +178,14 @@ const NAMED: Reason = Reason {
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
     [
-        &FEWER, &MORE, &NAMED, &LIMIT, &TOO_LARGE, &OF_OTHERS, &OF_OWN, &OF_NOBODY,
+        &FEWER,
+        &MORE,
+        &NAMED,
+        &LIMIT,
+        &TOO_LARGE,
+        &OF_OTHERS,
+        &OF_OWN,
+        &OF_UNNAMED,
     ]
     .into_iter()
 }
