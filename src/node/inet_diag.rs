@@ -55,6 +55,15 @@ pub struct TcpSocket {
     pub flow: Option<TcpFlow>,
 }
 
+impl TcpSocket {
+    /// Segments that were lost: those retransmitted, without those that had arrived. A busy machine
+    /// retransmits segments that are only late.
+    pub fn lost_segments(&self) -> u32 {
+        let duplicates = self.flow.and_then(|flow| flow.duplicates).unwrap_or(0);
+        self.retransmits.unwrap_or(0).saturating_sub(duplicates)
+    }
+}
+
 /// The fields of `struct tcp_info` that explain a connection without progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpFlow {

@@ -30,7 +30,7 @@ impl SentAgain {
     /// A SYN counts only between addresses that have a connection, and only if that lost segments too: a path may be closed
     /// on purpose, or a port on it, and then no SYN is answered.
     pub fn of(sockets: &[TcpSocket]) -> Option<Self> {
-        let again = |socket: &TcpSocket| socket.retransmits.unwrap_or(0);
+        let again = TcpSocket::lost_segments;
         let path = |one: &TcpSocket| (one.local.ip(), one.peer.ip());
         let is_made = |one: &&TcpSocket| one.state != "SYN-SENT";
         let open: HashSet<_> = sockets.iter().filter(is_made).map(path).collect();

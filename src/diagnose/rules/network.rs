@@ -168,7 +168,7 @@ fn is_lossy(socket: &TcpSocket) -> bool {
     if socket.local.ip() == socket.peer.ip() {
         return false;
     }
-    let count = socket.retransmits.unwrap_or(0);
+    let count = socket.lost_segments();
     let segments = socket.flow.and_then(|flow| flow.data_segments);
     // Frames of older versions do not tell the number of segments.
     let share = segments.map_or(1.0, |all| f64::from(count) / f64::from(all.max(1)));
@@ -215,7 +215,7 @@ fn lost_at_a_stall(node: &EvidenceNode, is_over: bool) -> Option<TcpSocket> {
         let sockets = frame.sockets.known()?.iter();
         sockets
             .filter(|one| one.state == "ESTAB" && (is_lossy(one) || (is_over && repeats(one))))
-            .max_by_key(|one| one.retransmits)
+            .max_by_key(|one| one.lost_segments())
             .cloned()
     };
     node.frames().find_map(lossy)
@@ -564,6 +564,20 @@ pub(super) mod cases {
         let taken = frame(vec![lossy], "up");
         evidence.nodes[0].earlier_frames = taken.into_iter().map(|frame| *frame).collect();
         evidence
+    }
+
+    #[test]
+    fn segments_that_arrived_twice_are_no_loss() {
+        let mut evidence = loss_before_it_moved_again();
+        assert_eq!(retransmits(&evidence).len(), 1);
+        for frame in &mut evidence.nodes[0].earlier_frames {
+            let tcpx_node::Fact::Known(sockets) = &mut frame.sockets else {
+                panic!("the frame has sockets");
+            };
+            let flow = sockets[0].flow.as_mut();
+            flow.expect("the socket has its state").duplicates = Some(330);
+        }
+        assert_eq!(retransmits(&evidence), []);
     }
 
     /// A pair that did not connect within its limit; the first end's connections are these.
