@@ -18,6 +18,8 @@ const LOG_WORDS: &str = include_str!("../../../probes/node/redact/log-words.txt"
 const BYTES_MIN: usize = 4;
 /// Shortest word that is told from one that was drawn at random.
 const UNKNOWN_BYTES_MIN: usize = 8;
+/// The same, of one with letters of both cases.
+const MIXED_BYTES_MIN: usize = 6;
 /// More letters than two words that are listed have, with their ends. Each part of a word is looked up.
 const KNOWN_BYTES_MAX: usize = 64;
 /// Longest number behind a word, as in `worker12`.
@@ -134,6 +136,17 @@ pub(super) fn is_unknown(word: &str) -> bool {
     word.len() >= UNKNOWN_BYTES_MIN
         && word.bytes().all(|byte| byte.is_ascii_alphabetic())
         && !ORDINARY.has_piece(word)
+}
+
+/// Whether capitals and small letters alternate as in no word that is known: `zOtrVM`, not `PyTorch`.
+pub(super) fn is_mixed(word: &str) -> bool {
+    let bytes = word.as_bytes();
+    bytes.len() >= MIXED_BYTES_MIN
+        && bytes.iter().all(u8::is_ascii_alphanumeric)
+        && bytes.iter().any(u8::is_ascii_lowercase)
+        && bytes[1..].iter().any(u8::is_ascii_uppercase)
+        && !ORDINARY.has(word)
+        && runs(word).all(|run| run.len() < BYTES_MIN || !ORDINARY.has(run))
 }
 
 /// Whether short letters and digits follow each other as in no name of a device or a version: `q7hUNj`, not `mlx5`.
@@ -287,5 +300,18 @@ mod tests {
         assert!(
             is_unknown("bavotukemira") && !is_unknown("kubernetes") && !is_unknown("allreduce")
         );
+        for word in ["zOtrVM", "EONYlg", "OsFaQf", "1tnMWL"] {
+            assert!(is_mixed(word), "{word}");
+        }
+        for word in [
+            "Rejected",
+            "PyTorch",
+            "rejected",
+            "REJECTED",
+            "getName",
+            "JSONError",
+        ] {
+            assert!(!is_mixed(word), "{word}");
+        }
     }
 }

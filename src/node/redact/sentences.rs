@@ -203,8 +203,11 @@ pub(super) fn behind(
         let is_behind_copula =
             is_behind || line[begin..from].contains(['为', '是', 'は', '：', '＝']);
         let is_next = words == 0 || is_behind_copula;
+        let gap = &line[begin..from];
         let is_random = words < SPELLED_WORDS_MAX && spelling::is_random(word)
-            || is_next && ordinary::is_unknown(word);
+            || is_next && ordinary::is_unknown(word)
+            // `password VALUE rejected`.
+            || is_strong && is_next && gap == " " && ordinary::is_mixed(word);
         let is_quoted = is_in_quotes(&line[begin..from], &rest[from + length..]);
         let behind = &rest[from + length..];
         let is_behind_prompt = is_for && is_phrase && line[..from].ends_with(": ");
@@ -212,7 +215,6 @@ pub(super) fn behind(
         let is_last = (is_behind_copula && !is_behind_to || is_behind_prompt)
             && (is_last(behind) || is_behind_copula && behind.starts_with([',', ';']));
         // `invalid password VALUE`, `password (VALUE) is wrong`.
-        let gap = &line[begin..from];
         let is_alone = gap.trim().is_empty() && self::is_last(behind)
             || gap == " (" && behind.starts_with(')');
         let is_next_value =

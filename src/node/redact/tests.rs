@@ -9,6 +9,22 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
+fn a_short_value_of_both_cases_is_replaced_right_behind_the_name_of_a_secret() {
+    check(
+        "user1: password zOtrVM rejected",
+        "user1: password SECRET rejected",
+    );
+    check(
+        "wrong password 1tnMWL for user2",
+        "wrong password SECRET for user2",
+    );
+    check(
+        "the password PyTorch is wrong",
+        "the password PyTorch is wrong",
+    );
+}
+
+#[test]
 fn a_value_in_quotes_is_replaced_where_the_line_begins_inside_a_string_and_behind_a_dollar() {
     for line in [
         "x', password='12345678', s='1')",
