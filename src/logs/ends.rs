@@ -9,13 +9,14 @@
 //! drive the plugin, whose lines `harness` follows.
 #![forbid(unsafe_code)]
 
+use super::benchmarks;
 use super::loggers::regex;
 use super::seen::Place;
 use super::shape::{self, Record};
 use super::time::Years;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 /// Bytes of the end of a file that are read.
@@ -80,6 +81,20 @@ pub(super) struct Ends {
     goes_on: BTreeMap<u32, Place>,
     /// The number of the last line of each file.
     last: BTreeMap<u32, u64>,
+    /// For each file: the table of a benchmark that it has last.
+    tables: BTreeMap<u32, BenchmarkTable>,
+    /// Files of which the part that was read last has a row of a table.
+    rows: BTreeSet<u32>,
+}
+
+/// The last table of a benchmark in a file.
+#[derive(Debug, Clone)]
+pub(super) struct BenchmarkTable {
+    pub benchmark: &'static str,
+    pub speaker: u32,
+    /// The last line of its head.
+    pub head: LastLine,
+    pub has_row: bool,
 }
 
 /// How the lines of one speaker in one file end.
@@ -97,6 +112,17 @@ pub(super) struct LastLine {
     pub text: Vec<u8>,
     /// The line with every number as `#`.
     pub shape: Vec<u8>,
+}
+
+impl LastLine {
+    fn new((place, time_us): (Place, Option<i64>), line: &[u8], front: &[u8]) -> Self {
+        Self {
+            place,
+            time_us,
+            text: line[..line.len().min(TEXT_MAX)].to_vec(),
+            shape: shape_of(front.trim_ascii()),
+        }
+    }
 }
 
 /// The last lines of a speaker that say that it waits, with no other line of it in between.
@@ -139,6 +165,7 @@ impl Ends {
         for (number, line) in (before + 1..).zip(lines) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let line = shape::without_escapes(line, &mut scratch);
+            part.answer(file, line);
             if !line.iter().any(u8::is_ascii_alphabetic) {
                 continue;
             }
@@ -146,6 +173,7 @@ impl Ends {
             if let Some(speaker) = speaker(&record) {
                 let place = Place { file, line: number };
                 part.line(speaker, (place, record.time_us(years)), line, &record);
+                part.table(speaker, (place, record.time_us(years)), line);
             }
         }
         part.last.insert(file, last_line);
@@ -170,12 +198,7 @@ impl Ends {
         if is_neutral {
             return;
         }
-        let last = LastLine {
-            place,
-            time_us,
-            text: line[..line.len().min(TEXT_MAX)].to_vec(),
-            shape: shape_of(front.trim_ascii()),
-        };
+        let last = LastLine::new((place, time_us), line, front);
         if kind.is_none()
             && NCCL_GOES_ON.is_match(front)
             && let Some(wait) = self.begun(speaker, place.file)
@@ -217,6 +240,32 @@ impl Ends {
                     any_after: None,
                 });
             }
+        }
+    }
+
+    /// Notes that the table of a file has a row, if a line is one.
+    fn answer(&mut self, file: u32, line: &[u8]) {
+        let benchmark = self.tables.get(&file).map_or("", |table| table.benchmark);
+        if benchmarks::is_answer(benchmark, line) {
+            self.rows.insert(file);
+            self.tables
+                .values_mut()
+                .for_each(|table| table.has_row = true);
+        }
+    }
+
+    /// Begins a table, if a line ends the head of one.
+    fn table(&mut self, speaker: u32, (place, time_us): (Place, Option<i64>), line: &[u8]) {
+        let front = &line[..line.len().min(FRONT)];
+        if let Some(benchmark) = benchmarks::benchmark_of_head(front) {
+            let head = LastLine::new((place, time_us), line, front);
+            let table = BenchmarkTable {
+                benchmark,
+                speaker,
+                head,
+                has_row: false,
+            };
+            self.tables.insert(place.file, table);
         }
     }
 
@@ -265,6 +314,20 @@ impl Ends {
         }
         self.goes_on.extend(other.goes_on);
         self.last.extend(other.last);
+        for (file, table) in &mut self.tables {
+            table.has_row |= other.rows.contains(file);
+        }
+        self.rows.extend(other.rows);
+        let tables = other.tables.into_iter();
+        self.tables.extend(tables.map(|(file, table)| {
+            let speaker = number(table.speaker);
+            (file, BenchmarkTable { speaker, ..table })
+        }));
+    }
+
+    /// The tables that have a head and no row.
+    pub(super) fn tables_without_rows(&self) -> impl Iterator<Item = &BenchmarkTable> {
+        self.tables.values().filter(|table| !table.has_row)
     }
 
     /// The number of the last line of each file.
@@ -425,6 +488,27 @@ mod tests {
             "a line of progress\n".repeat(40_000)
         );
         assert_eq!(found(&text), [said(&["x.log"], 40_001, 1)]);
+    }
+
+    #[test]
+    fn a_row_in_a_later_part_of_a_file_is_of_the_table_before_it() {
+        let head = "# Size       Avg Latency(us)\n";
+        let parts = |parts: &[&str]| {
+            let (mut ends, mut lines) = (Ends::default(), 0);
+            for part in parts {
+                lines += part.lines().count() as u64;
+                let mut other = Ends::default();
+                other.read(0, part.as_bytes(), lines, Years::default(), |_| Some(0));
+                ends.merge(other, |speaker| speaker);
+            }
+            ends.tables_without_rows()
+                .map(|one| one.head.place.line)
+                .next()
+        };
+        assert_eq!(parts(&[head]), Some(1));
+        assert_eq!(parts(&[head, "still here\n"]), Some(1));
+        assert_eq!(parts(&[head, "1                       3.10\n"]), None);
+        assert_eq!(parts(&[head, "1          3.10\n", head]), Some(3));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::below::BelowText;
+use super::benchmarks;
 use super::catalogue::SignatureCatalogue;
 use super::ends;
 use super::harness;
@@ -257,6 +258,7 @@ fn is_known(parsed: &ParsedLine, line: &[u8]) -> bool {
         || is_frame(line)
         || is_row(line)
         || ends::waits(line).is_some()
+        || benchmarks::benchmark_of_head(line).is_some()
         || OF_ITSELF
             .iter()
             .any(|words| memchr::memmem::find(line, words.as_bytes()).is_some())

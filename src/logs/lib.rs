@@ -17,6 +17,7 @@
 mod anchors;
 mod any_of;
 mod below;
+mod benchmarks;
 mod blocks;
 mod buckets;
 mod catalogue;
@@ -78,9 +79,10 @@ pub use input::{InputProblem, unpack};
 pub use known::KnownLines;
 pub use read::{LogReader, follow};
 pub use report::{
-    BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure, Inputs, LinePlace, LogEnd,
-    LogReport, PollRate, RankBehind, STATED_ERROR, Setting, SignatureFinding, StatedLine,
-    Transport, UNFINISHED_NCCL_INIT, UNKNOWN_WARNING, UnknownWarning, WAITS_AT_END,
+    BENCHMARK_WITHOUT_ROW, BuildMismatch, CollectiveGap, CollectiveWait, Comm, FirstFailure,
+    Inputs, LinePlace, LogEnd, LogReport, PollRate, RankBehind, STATED_ERROR, Setting,
+    SignatureFinding, StatedLine, Transport, UNFINISHED_NCCL_INIT, UNKNOWN_WARNING, UnknownWarning,
+    WAITS_AT_END,
 };
 pub use signature::{Fact, Need, OwnSignature, Phase, Role, Severity, Signature};
 pub use telemetry::{Telemetry, TelemetryStage};

@@ -265,6 +265,9 @@ pub const WAITS_AT_END: &str = "waits-at-end";
 /// Signature of the finding on a log that ends where NCCL begins to make a communicator.
 pub const UNFINISHED_NCCL_INIT: &str = "nccl-init-unfinished";
 
+/// Signature of the finding on a log with the head of a benchmark's table and no row.
+pub const BENCHMARK_WITHOUT_ROW: &str = "benchmark-without-row";
+
 /// Processes whose last lines differ only in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LogEnd {

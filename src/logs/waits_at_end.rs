@@ -2,9 +2,13 @@
 //! in a wait.
 #![forbid(unsafe_code)]
 
+use super::benchmarks::NIXLBENCH;
 use super::compose::{Compose, shown};
-use super::ends::{End, LastLine, LastWait, WaitKind};
-use super::report::{LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT, WAITS_AT_END};
+use super::ends::{BenchmarkTable, End, LastLine, LastWait, WaitKind};
+use super::report::{
+    BENCHMARK_WITHOUT_ROW, LinePlace, LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT,
+    WAITS_AT_END,
+};
 use super::seen::Place;
 use super::signature::{Role, Severity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,24 +30,40 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
         Role::General => true,
         Role::Consequence => false,
     };
-    if !report.findings.iter().any(explains) && !compose.has_harness() {
-        // A file without lines, as the events of a bundle may be, is no other log.
-        let files: BTreeSet<u32> = compose.tally.ends.iter().map(|(file, ..)| file).collect();
-        let is_alone = files.len() <= 1
-            && compose.tally.init_complete.is_empty()
-            && report.findings.is_empty();
-        let (cut, mut waits): (Vec<_>, Vec<_>) = waits(compose, &report.findings)
-            .into_iter()
-            .partition(|one| {
-                is_alone && one.signature == UNFINISHED_NCCL_INIT && !lasts(compose, one)
-            });
-        // A communicator of one rank waits for no other.
-        waits.retain(|one| {
-            one.signature != UNFINISHED_NCCL_INIT || compose.tally.most_ranks != Some(1)
-        });
-        report.findings.append(&mut waits);
-        report.seen.extend(cut.into_iter().map(as_info));
+    if report.findings.iter().any(explains) {
+        return;
     }
+    let has_harness = compose.has_harness();
+    let mut waits = match has_harness {
+        true => Vec::new(),
+        false => waits_of_programs(compose, report),
+    };
+    let fails = |one: &SignatureFinding| one.severity < Severity::Warning;
+    if waits.is_empty() && !report.findings.iter().any(fails) {
+        // Of other programs that drive the plugin, a verdict tells.
+        let tables = compose.tally.ends.tables_without_rows();
+        let tables = tables.filter(|one| !has_harness || one.benchmark == NIXLBENCH);
+        let tables = tables.take(WAITS_MAX);
+        waits = tables.map(|table| without_row(compose, table)).collect();
+    }
+    report.findings.append(&mut waits);
+}
+
+/// Findings on programs that say that they wait, or that NCCL begins a communicator. Where the log may just have been
+/// cut there, it is no finding.
+fn waits_of_programs(compose: &Compose<'_>, report: &mut LogReport) -> Vec<SignatureFinding> {
+    // A file without lines, as the events of a bundle may be, is no other log.
+    let files: BTreeSet<u32> = compose.tally.ends.iter().map(|(file, ..)| file).collect();
+    let is_alone =
+        files.len() <= 1 && compose.tally.init_complete.is_empty() && report.findings.is_empty();
+    let (cut, mut waits): (Vec<_>, Vec<_>) = waits(compose, &report.findings)
+        .into_iter()
+        .partition(|one| is_alone && one.signature == UNFINISHED_NCCL_INIT && !lasts(compose, one));
+    // A communicator of one rank waits for no other.
+    waits
+        .retain(|one| one.signature != UNFINISHED_NCCL_INIT || compose.tally.most_ranks != Some(1));
+    report.seen.extend(cut.into_iter().map(as_info));
+    waits
 }
 
 /// Whether the log goes on for a while after a wait began, by its times.
@@ -62,6 +82,47 @@ fn as_info(wait: SignatureFinding) -> SignatureFinding {
     SignatureFinding {
         severity: Severity::Info,
         ..wait
+    }
+}
+
+/// A finding on a benchmark of which the log has the head of a table and no row.
+fn without_row(compose: &Compose<'_>, table: &BenchmarkTable) -> SignatureFinding {
+    let ends = &compose.tally.ends;
+    let (file, line) = (table.head.place.file, table.head.place.line);
+    let mut last = ends.last_lines();
+    let last = last.find_map(|(of, last)| (*of == file).then_some(*last));
+    let mut meaning = format!(
+        "{} printed the head of its table and no row of results: its first size did not end",
+        table.benchmark
+    );
+    meaning.push_str(&match last.unwrap_or_default().saturating_sub(line) {
+        0 => "; the log ends there".to_owned(),
+        behind => format!("; lines behind it, none of them a row: {behind}"),
+    });
+    let of_nccl = ends.iter().filter(|(of, _, end)| {
+        *of == file && memchr::memmem::find(&end.last.text, b" NCCL ").is_some()
+    });
+    if let Some((.., end)) = of_nccl.max_by_key(|(.., end)| end.last.place) {
+        let said = shown(&end.last.text);
+        let number = end.last.place.line;
+        meaning.push_str(&format!("; the last line of NCCL is line {number}: {said}"));
+    }
+    let place = compose.place(table.head.place, table.head.time_us);
+    SignatureFinding {
+        processes: vec![compose.name(table.speaker)],
+        first: place.clone(),
+        last: place,
+        meaning,
+        sample: shown(&table.head.text),
+        ..stall(
+            BENCHMARK_WITHOUT_ROW,
+            &[
+                "the first transfer or collective hangs: data do not pass between two of the GPUs or NICs that it uses (between GPUs of one host mostly an IOMMU or ACS, between hosts a firewall or another interface)",
+                "a rank hangs or has ended without a word",
+                "the program went on, and its log was copied or cut here",
+            ],
+            "take stacks of its processes (`gdb -p PID -batch -ex 'thread apply all bt'`), and run it again with NCCL_DEBUG=INFO on one host first, then with NCCL_P2P_DISABLE=1: what makes it print rows names the path",
+        )
     }
 }
 
@@ -199,20 +260,33 @@ fn finding(compose: &Compose<'_>, kind: WaitKind, waits: &[(u32, &LastWait)]) ->
         ),
     };
     SignatureFinding {
-        signature: signature.to_owned(),
-        severity: Severity::Stall,
-        role: Role::General,
         count: waits.iter().map(|(_, wait)| wait.count).sum(),
         processes: named(compose, waits.iter().map(|(speaker, _)| *speaker)),
         first: first.map(place).unwrap_or_default(),
         last: last.map(place).unwrap_or_default(),
-        phase: None,
         meaning: meaning.to_owned(),
+        sample: first.map(|line| shown(&line.text)).unwrap_or_default(),
+        ..stall(signature, causes, next)
+    }
+}
+
+/// A finding on a log that ends too early; where, and what it means, is to be added.
+fn stall(signature: &str, causes: &[&str], next: &str) -> SignatureFinding {
+    SignatureFinding {
+        signature: signature.to_owned(),
+        severity: Severity::Stall,
+        role: Role::General,
+        count: 1,
+        processes: Vec::new(),
+        first: LinePlace::default(),
+        last: LinePlace::default(),
+        phase: None,
+        meaning: String::new(),
         causes: causes.iter().map(|cause| (*cause).to_owned()).collect(),
         next_step: Some(next.to_owned()),
         versions: String::new(),
         polls: None,
-        sample: first.map(|line| shown(&line.text)).unwrap_or_default(),
+        sample: String::new(),
         before: Vec::new(),
         after: None,
     }

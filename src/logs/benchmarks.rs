@@ -1,0 +1,104 @@
+//! The tables of benchmarks that print a head and one row for each size: nccl-tests, the tests of OSU, perftest,
+//! and nixlbench.
+//!
+//! A head without a row tells that the first size never ended, which no line says. A row is known by its form, so
+//! whatever other programs write between head and row does not matter.
+//!
+//! Of nixlbench, whose rows `harness` reads, only a head without a row is told here. Not here: UCCL's benchmark, which
+//! prints no table.
+#![forbid(unsafe_code)]
+
+use super::loggers::regex;
+use regex::bytes::Regex;
+use std::sync::LazyLock;
+
+/// What a launcher writes in front of a line: `[1,0]<stdout>:`, `0: `, `node-a: `.
+const PREFIX: &str = r"^(?:\[[\w,.:-]+\] ?(?:<\w+>)? ?:?|[\w.-]+: )?\s*";
+
+const PERFTEST: &str = "perftest";
+
+/// The one benchmark that `harness` follows too.
+pub(super) const NIXLBENCH: &str = "nixlbench";
+
+/// The last line of a head.
+static HEAD: LazyLock<Regex> = LazyLock::new(|| {
+    let heads = r"(?:(?P<nixl>Block Size \(B\)\s+Batch Size\s)|#(?:\s+\(B\)\s+\((?P<nccl>elements)\)\s|(?P<perftest>bytes)\s+#iterations\s|\s*(?P<osu>Size\s+(?:Avg |Bandwidth|Latency|Messages)|Avg Latency\(us\))))";
+    regex(&format!("{PREFIX}{heads}"))
+});
+
+/// A row, or a line that nccl-tests writes below its last one.
+static ROW: LazyLock<Regex> = LazyLock::new(|| {
+    let row = r"(?:\d+\s+\d+\s+(?:u?int|float|half|double|bfloat|u?char|f8|fp8|u?long)\w*\s|#\s*(?:Out of bounds|Errors with asterisks|Avg bus bandwidth)|\d[\d.]*(?:\s+[\d.]+)*\s*$)";
+    regex(&format!("{PREFIX}{row}"))
+});
+
+/// The benchmark whose head a line ends.
+pub(super) fn benchmark_of_head(line: &[u8]) -> Option<&'static str> {
+    memchr::memchr2(b'#', b'(', line)?;
+    let found = HEAD.captures(line)?;
+    let names = [
+        ("nccl", "nccl-tests"),
+        ("perftest", PERFTEST),
+        ("osu", "OSU's test"),
+        ("nixl", NIXLBENCH),
+    ];
+    let is_its = |(group, _): &&(&str, &str)| found.name(group).is_some();
+    names.iter().find(is_its).map(|(_, name)| *name)
+}
+
+/// Whether a line tells that a table has what comes behind its head: it is a row, or below the last one. A server of
+/// perftest, at which the client only reads, has none, and ends its table with a line all the same.
+pub(super) fn is_answer(benchmark: &str, line: &[u8]) -> bool {
+    ROW.is_match(line) || benchmark == PERFTEST && line.starts_with(b"--------")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_names_its_benchmark() {
+        let check = |line: &str, expected: Option<&str>| {
+            assert_eq!(benchmark_of_head(line.as_bytes()), expected, "{line}");
+        };
+        let nccl = "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)";
+        check(nccl, Some("nccl-tests"));
+        check(&format!("[1,0]<stdout>:{nccl}"), Some("nccl-tests"));
+        check(&format!("0: {nccl}"), Some("nccl-tests"));
+        check(
+            " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]",
+            Some("perftest"),
+        );
+        check("# Size      Bandwidth (MB/s)", Some("OSU's test"));
+        check("# Size       Avg Latency(us)", Some("OSU's test"));
+        check(
+            "Block Size (B)      Batch Size     B/W (GB/Sec)",
+            Some("nixlbench"),
+        );
+        check("#       size         count      type   redop", None);
+        check("# Size of the model: 7 B", None);
+    }
+
+    #[test]
+    fn a_row_is_known_by_its_form() {
+        let check = |line: &str, expected: bool| {
+            assert_eq!(is_answer("OSU's test", line.as_bytes()), expected, "{line}");
+        };
+        let nccl =
+            "           8             2     float     sum      -1    38.54    0.00    0.00      0";
+        check(nccl, true);
+        check(&format!("[1,0]<stdout>:{nccl}"), true);
+        check("# Out of bounds values : 0 OK", true);
+        check(
+            " 65536      1000             352.51             352.44",
+            true,
+        );
+        check("4194304             11866.73", true);
+        check("node-a:7:7 [0] NCCL INFO Channel 00/02 : 0 1 2 3", false);
+        check("GPU[0]		: Temperature (Sensor edge) (C): 63.0", false);
+        check("#", false);
+        let dashes = "-".repeat(80);
+        check(&dashes, false);
+        assert!(is_answer(PERFTEST, dashes.as_bytes()));
+    }
+}
