@@ -845,13 +845,15 @@ struct LogInputs {
 
 #[derive(JsonSchema, Serialize)]
 struct LogTransport {
-    /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, or `unknown`.
+    /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, `within-node`, or `unknown`.
     verdict: String,
     because: String,
     /// Networks by name, with their processes.
     named: BTreeMap<String, Vec<String>>,
     /// Versions of the plugin, with their processes.
     versions: BTreeMap<String, Vec<String>>,
+    /// Networks of libraries beside NCCL, such as `Ascend HCCL` and `NIXL UCX`; at most four.
+    libraries: Vec<String>,
 }
 
 /// A report as JSON: the keys that name the run. The others follow the report's sections.

@@ -120,19 +120,18 @@ pub struct Transport {
     pub named: BTreeMap<String, Vec<String>>,
     /// Versions of the plugin, each with the processes that use it.
     pub versions: BTreeMap<String, Vec<String>>,
-    /// The networks of libraries beside NCCL, for the summary's first words.
-    #[serde(skip)]
-    pub of_libraries: String,
+    /// The networks of libraries beside NCCL: `Ascend HCCL`, `NIXL UCX`.
+    pub libraries: Vec<String>,
 }
 
 impl Transport {
     /// What moves the data, in a few words: what other libraries use, where nothing tells it of NCCL.
     pub fn headline(&self) -> String {
-        match (self.verdict, self.of_libraries.as_str()) {
-            ("unknown", libraries) if !libraries.is_empty() => {
-                format!("{libraries}; NCCL's own: unknown")
+        match self.libraries.as_slice() {
+            [_, ..] if self.verdict == "unknown" => {
+                format!("{}; NCCL's own: unknown", self.libraries.join(", "))
             }
-            (verdict, _) => verdict.to_owned(),
+            _ => self.verdict.to_owned(),
         }
     }
 }

@@ -191,14 +191,14 @@ impl Compose<'_> {
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
         };
-        let of_libraries = list(libraries.keys().take(HOSTS_NAMED));
+        let names = libraries.keys().take(HOSTS_NAMED).cloned().collect();
         let (verdict, because) = self.with_libraries(libraries, verdict, because, &mut named);
         Transport {
-            of_libraries,
             verdict,
             because,
             named,
             versions,
+            libraries: names,
         }
     }
 
