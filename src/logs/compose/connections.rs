@@ -2,12 +2,36 @@
 #![forbid(unsafe_code)]
 
 use super::{Compose, shown};
-use crate::report::{BuildMismatch, Comm};
+use crate::report::{BuildMismatch, Comm, SignatureFinding};
 use crate::tally::{Address, FlowKey, FlowSeen};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Lines of the source by host.
 type Hosts = BTreeMap<String, BTreeSet<u32>>;
+
+/// Received bytes that are not in GPU memory, and the cause that both ends of the flow show.
+const NOT_IN_GPU: [&str; 2] = ["rx-no-cmsg", "rx-no-data"];
+const ON_ONE_HOST: &str = "both ends of the flow have the address {word}: they are on one host, whose own bytes do not come through the NIC that puts them into GPU memory";
+const USE_OTHER_HOST: &str = "give the ranks of one host peer access or shared memory (unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE), or start the receiver on another host";
+
+/// Names the host first where both ends of a flow, whose bytes are not in GPU memory, have its address.
+pub(super) fn tell_of_one_host(findings: &mut [SignatureFinding]) {
+    let of_flow = |one: &&mut SignatureFinding| NOT_IN_GPU.contains(&one.signature.as_str());
+    for finding in findings.iter_mut().filter(of_flow) {
+        let flow = crate::fields::flow(finding.sample.as_bytes());
+        let Some(flow) = flow.filter(|flow| flow.local.ip == flow.remote.ip) else {
+            continue;
+        };
+        let address = shown(flow.local.ip);
+        finding
+            .causes
+            .retain(|cause| !cause.starts_with("both ends"));
+        finding
+            .causes
+            .insert(0, ON_ONE_HOST.replace("{word}", &address));
+        finding.next_step = Some(USE_OTHER_HOST.to_owned());
+    }
+}
 
 impl Compose<'_> {
     /// One row per connection: the flow of one end is the mirrored flow of the other.

@@ -266,6 +266,7 @@ impl Compose<'_> {
         self.tell_of_absent_ranks(&mut report.findings);
         self.tell_of_group(&mut report.findings);
         self.tell_of_fallback(&mut report.findings);
+        connections::tell_of_one_host(&mut report.findings);
         self.tell_of_other_ids(&mut report.findings);
         collectives::tell_of_progress(&mut report.findings);
         tell_of_launchers(&mut report.findings);
