@@ -1,11 +1,12 @@
 //! Warnings that a job got over: a plugin that did not come up before another network did, or a plugin that was asked
 //! for and is not there. They are told, as info, where nothing else is a finding: the job may be slower than it should be.
+//! Where a plugin failed and channels between nodes are of sockets, it is slower, and that is a warning.
 #![forbid(unsafe_code)]
 
 use super::Compose;
-use crate::networks::Proof;
+use crate::networks::{Proof, kind};
 use crate::report::{LogReport, SignatureFinding};
-use crate::signature::{Need, Severity};
+use crate::signature::{Need, Severity, Signature};
 use std::collections::BTreeSet;
 
 /// What stands in a line that NCCL or a plugin logs as a warning.
@@ -20,13 +21,29 @@ impl Compose<'_> {
         let is_told = |one: &mut SignatureFinding| self.is_got_over(one);
         let mut told: Vec<SignatureFinding> = report.seen.extract_if(.., is_told).collect();
         told.sort_by_key(|one| (one.first.file.clone(), one.first.line));
-        let chosen = self.networks().into_iter();
+        let networks = self.networks();
+        // A channel of a network is one between nodes.
+        let is_slower = networks
+            .iter()
+            .any(|(_, name, proof)| *proof == Proof::Used && kind(&super::shown(name)) == "socket");
+        let chosen = networks.into_iter();
         let chosen = chosen.filter(|(_, _, proof)| *proof >= Proof::Chosen);
         let chosen: BTreeSet<String> = chosen.map(|(_, name, _)| super::shown(name)).collect();
         let chosen: Vec<String> = chosen.into_iter().collect();
         for one in &mut told {
-            one.severity = Severity::Info;
+            let has_failed = self
+                .signature(&one.signature)
+                .is_some_and(|its| its.needs == Some(Need::UnfinishedInit));
+            one.severity = match is_slower && has_failed {
+                true => Severity::Warning,
+                false => Severity::Info,
+            };
             one.meaning = match chosen.as_slice() {
+                names if one.severity == Severity::Warning => format!(
+                    "{}; NCCL chose {} instead, so data between nodes go over that",
+                    one.meaning,
+                    names.join(", ")
+                ),
                 [] => format!("{}; no line shows that it stopped the job", one.meaning),
                 names => format!("{}; NCCL chose {}", one.meaning, names.join(", ")),
             };
@@ -34,11 +51,13 @@ impl Compose<'_> {
         report.findings = told;
     }
 
+    fn signature(&self, name: &str) -> Option<&Signature> {
+        Signature::named(&self.catalogue.signatures, name)
+    }
+
     /// Whether lines that are no finding here warn of something that the job then had to do without.
     fn is_got_over(&self, seen: &SignatureFinding) -> bool {
-        let signatures = self.catalogue.signatures.iter();
-        let mut its = signatures.filter(|one| one.name == seen.signature);
-        its.any(|one| {
+        self.signature(&seen.signature).is_some_and(|one| {
             one.got_over
                 || one.needs == Some(Need::UnfinishedInit)
                 || one.severity.is_finding() && seen.sample.contains(WARN)
