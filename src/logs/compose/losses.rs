@@ -8,10 +8,11 @@
 #![forbid(unsafe_code)]
 
 use super::hosts::{host_in, short};
-use super::ranking::{is_exception, is_later};
+use super::ranking::{CALL_CHAIN, INNER_CALLS, is_exception, is_later};
 use super::{Compose, shown};
 use crate::loggers::regex;
 use crate::report::{LinePlace, SignatureFinding};
+use crate::seen::SeenLines;
 use crate::signature::{Role, Severity, Signature};
 use crate::tally::Speaker;
 use regex::bytes::Regex;
@@ -46,6 +47,12 @@ static DIED: LazyLock<Regex> = LazyLock::new(|| {
 /// An exception without a message, as a line behind its traceback.
 static BARE: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?:\[[^\]]*\]:? *)?(?:\w+\.)*\w+(?:Error|Exception)$"));
+
+/// The process and the thread of a line of NCCL: `node-a:71:79 [0] `.
+static PROCESS: LazyLock<Regex> = LazyLock::new(|| regex(r":(?P<pid>\d+):\d+ \["));
+
+/// What NCCL logs as a communicator's abort begins, and as it ends.
+static ABORTS: LazyLock<Regex> = LazyLock::new(|| regex(r" - Abort (?:START|COMPLETE)"));
 
 /// Whether a finding is all that a process may notice of the end of another one.
 fn is_loss(finding: &SignatureFinding, signatures: &[Signature]) -> bool {
@@ -113,6 +120,39 @@ impl Compose<'_> {
                 finding.role = Role::Consequence;
             }
         }
+    }
+
+    /// Calls that fail while a process aborts its communicators are of its tear-down: they follow what else failed.
+    pub(super) fn follow_aborts(&self, findings: &mut [SignatureFinding]) {
+        let signatures = &self.catalogue.signatures;
+        let is_chain = |one: &SignatureFinding| {
+            let name = one.signature.as_str();
+            one.role == Role::General && (name == CALL_CHAIN || INNER_CALLS.contains(&name))
+        };
+        let fails = |one: &SignatureFinding| {
+            one.severity < Severity::Warning
+                && one.role != Role::Consequence
+                && !is_chain(one)
+                && !is_loss(one, signatures)
+        };
+        if findings.iter().any(fails) {
+            let chains = findings.iter_mut().filter(|one| is_chain(one));
+            let of_abort = chains.filter(|one| self.is_within_abort(one));
+            of_abort.for_each(|one| one.role = Role::Consequence);
+        }
+    }
+
+    /// Whether the lines beside the first one are of its process and tell that it aborts a communicator.
+    fn is_within_abort(&self, finding: &SignatureFinding) -> bool {
+        let process = |line: &[u8]| Some(PROCESS.captures(line)?["pid"].to_vec());
+        let own = process(finding.sample.as_bytes());
+        let is_first = |seen: &&SeenLines| {
+            let place = self.place(seen.first, None);
+            (&place.file, place.line) == (&finding.first.file, finding.first.line)
+        };
+        let mut seen = self.tally.seen.values().filter(is_first);
+        let aborts = |line: &Vec<u8>| ABORTS.is_match(line) && process(line) == own;
+        own.is_some() && seen.any(|seen| seen.near_lines().any(aborts))
     }
 
     /// The end of a process that a finding tells.

@@ -282,6 +282,7 @@ impl Compose<'_> {
         follow_wrapped(&mut report.findings);
         follow_last_warning(&mut report.findings);
         self.follow_lost(&mut report.findings);
+        self.follow_aborts(&mut report.findings);
         let mut listed = report.seen.iter();
         let listed = listed.find(|one| one.signature == names::LISTED && one.after.is_some());
         let listed = listed.cloned();

@@ -376,8 +376,8 @@ fn is_of_one(one: &SignatureFinding, other: &SignatureFinding) -> bool {
 }
 
 /// NCCL's lines on calls that failed one in another, of any source and of its sockets and networks.
-const CALL_CHAIN: &str = "nccl-call-chain";
-const INNER_CALLS: [&str; 2] = ["socket-propagated", "nccl-net-propagated"];
+pub(super) const CALL_CHAIN: &str = "nccl-call-chain";
+pub(super) const INNER_CALLS: [&str; 2] = ["socket-propagated", "nccl-net-propagated"];
 
 /// A chain of failed calls follows the warning of its process that is before it, or the inner call that another
 /// signature knows. The inner calls of sockets yield to a warning of the process next to them, which tells more.
