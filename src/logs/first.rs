@@ -222,6 +222,24 @@ mod tests {
     const LOST: &str = "node-a:71:79 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node-c<45074>\n";
 
     #[test]
+    fn each_reason_has_chinese() {
+        let others = "2 others report lost peers, waits or ends";
+        let reasons = [
+            "its first failure is the earliest, if the nodes' clocks agree",
+            &format!("only this file names a cause; {others}"),
+            &format!("only this file tells of an exception, a crash or a kill; {others}"),
+            "each names a cause, and their lines have no times to compare",
+            "no file names a cause; 2 lost node-c, whose log is not among them",
+            "no file names a cause, and their lines do not order them",
+        ];
+        for reason in reasons {
+            let chinese = tcpx_run_model::chinese::chinese(reason);
+            let missing = format!("add to chinese-logs.toml: {reason}");
+            assert!(!chinese.expect(&missing).contains("file"), "{missing}");
+        }
+    }
+
+    #[test]
     fn the_only_file_with_a_cause_failed_first() {
         let other = LOST.replace("node-a", "node-b");
         let first = read(&[("a", LOST), ("b", &other), ("c", CAUSE)]).unwrap();

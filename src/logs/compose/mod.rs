@@ -973,11 +973,15 @@ impl Compose<'_> {
                 let ranks: Vec<String> = of.map(|(.., rank)| rank.to_string()).collect();
                 ranks[..ranks.len().min(WAITING_MAX)].join(", ")
             };
+            let wait = |name: &String| match ranks(name) {
+                several if several.contains(',') => format!("ranks {several} wait"),
+                one => format!("rank {one} waits"),
+            };
             finding.meaning = format!(
-                "{}; rank {} waits in it; rank {} waits in {other}",
+                "{}; {} in it; {} in {other}",
                 finding.meaning,
-                ranks(own),
-                ranks(other)
+                wait(own),
+                wait(other)
             );
             let operation = |name: &String| name.split(' ').next().map(str::to_owned);
             if operation(own) != operation(other) {
