@@ -35,8 +35,12 @@ static NET_VALUE: LazyLock<Regex> = LazyLock::new(|| {
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 const OF_SHARED_MEMORY: &str = "shared memory within a node (SHM)";
 
+/// Levels in lines of oneCCL, of which no line may tell over what it goes.
+const LEVELS_OF_ONECCL: [&[u8]; 3] = [b"|CCL_INFO|", b"|CCL_WARN|", b"|CCL_ERROR|"];
+const ONECCL_UNNAMED: &str = "oneCCL over MPI or libfabric";
+
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 12] = [
+const OF_OTHERS: [(&[&[u8]], &str); 11] = [
     (
         &[
             b"transport/p2p.c",
@@ -82,10 +86,6 @@ const OF_OTHERS: [(&[&[u8]], &str); 12] = [
         "DeepEP's kernels between nodes, which use NVSHMEM over InfiniBand or RoCE",
     ),
     (&[b"NIXL_ERR", b"nixl"], "NIXL, which mostly uses UCX"),
-    (
-        &[b"|CCL_INFO|", b"|CCL_WARN|", b"|CCL_ERROR|"],
-        "oneCCL, which goes over MPI or libfabric",
-    ),
     (
         &[b"/libpsm2.so", b"mtl_psm2"],
         "PSM2, the library of Omni-Path",
@@ -229,18 +229,7 @@ impl Compose<'_> {
             true => "no line of NCCL names a network".to_owned(),
             false => "no line names a network".to_owned(),
         };
-        let has = |word: &&[u8]| {
-            let unknown = self.tally.shapes.values().map(|shape| &shape.lines);
-            let mut seen = self.tally.seen.values().chain(unknown);
-            seen.any(|seen| {
-                let mut lines = seen.near_lines().chain([&seen.sample]);
-                lines.any(|line| memchr::memmem::find(line, word).is_some())
-            }) || self
-                .tally
-                .ends
-                .iter()
-                .any(|(_, _, end)| memchr::memmem::find(&end.last.text, word).is_some())
-        };
+        let has = |word: &&[u8]| self.has_words(word);
         let is_peer = |what: &str| what == OF_PEERS && self.tally.has_peer_channels;
         let of = OF_OTHERS.iter();
         let of = of.filter(|(words, what)| is_peer(what) || words.iter().any(has));
@@ -276,6 +265,16 @@ impl Compose<'_> {
 
     /// Whether a line that is kept is one that NCCL writes at level INFO.
     fn logs_info(&self) -> bool {
+    /// Whether a line that is kept has these words.
+    fn has_words(&self, words: &[u8]) -> bool {
+        let unknown = self.tally.shapes.values().map(|shape| &shape.lines);
+        let seen = self.tally.seen.values().chain(unknown);
+        let seen = seen.flat_map(|seen| seen.near_lines().chain([&seen.sample]));
+        let ends = self.tally.ends.iter().map(|(.., end)| &end.last.text);
+        let mut lines = seen.chain(ends);
+        lines.any(|line| memchr::memmem::find(line, words).is_some())
+    }
+
         let info = |line: &[u8]| memchr::memmem::find(line, b" NCCL INFO ").is_some();
         self.tally.seen.values().any(|seen| info(&seen.sample))
     }
@@ -550,6 +549,9 @@ impl Compose<'_> {
         }
         for (library, layers) in ports {
             if layers.len() == 1
+        if of.is_empty() && LEVELS_OF_ONECCL.iter().any(|level| self.has_words(level)) {
+            of.insert(ONECCL_UNNAMED.to_owned(), self.files.to_vec());
+        }
                 && layers.contains(&true)
                 && let Some(processes) = of.remove(&format!("{library} IB"))
             {
