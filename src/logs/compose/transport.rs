@@ -160,9 +160,10 @@ impl Compose<'_> {
             },
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
-        let one_host = self
-            .one_host()
-            .filter(|_| proof <= Some(Proof::Chosen) && self.tally.most_ranks != Some(1));
+        let may_stay = self.may_stay_within();
+        let one_host = self.one_host().filter(|_| {
+            may_stay && proof <= Some(Proof::Chosen) && self.tally.most_ranks != Some(1)
+        });
         let because = match proof {
             _ if let Some(why) = &one_host => {
                 let others = proof.map_or("", |_| " for other nodes");
@@ -171,7 +172,7 @@ impl Compose<'_> {
             Some(Proof::Up | Proof::Chosen) if self.tally.most_ranks == Some(1) => format!(
                 "{because} for other ranks; every communicator of this log has one rank, so no network moves its data"
             ),
-            Some(Proof::Up | Proof::Chosen) if self.is_of_one_node() => format!(
+            Some(Proof::Up | Proof::Chosen) if may_stay && self.is_of_one_node() => format!(
                 "{because} for other nodes; every communicator of this log is of one node, so peer access or shared memory moves the data"
             ),
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => format!(
@@ -184,10 +185,11 @@ impl Compose<'_> {
         };
         // What NCCL chose for other nodes, or a plugin that is only there, moves nothing where no other node takes part.
         let verdict = match proof {
-            _ if one_host.is_some() || self.is_within_node(proof) || self.is_within_host(proof) => {
+            _ if one_host.is_some() => "within-node",
+            _ if may_stay && (self.is_within_node(proof) || self.is_within_host(proof)) => {
                 "within-node"
             }
-            Some(Proof::Up) if self.is_of_one_node() => "unknown",
+            Some(Proof::Up) if may_stay && self.is_of_one_node() => "unknown",
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
         };
@@ -263,8 +265,6 @@ impl Compose<'_> {
         }
     }
 
-    /// Whether a line that is kept is one that NCCL writes at level INFO.
-    fn logs_info(&self) -> bool {
     /// Whether a line that is kept has these words.
     fn has_words(&self, words: &[u8]) -> bool {
         let unknown = self.tally.shapes.values().map(|shape| &shape.lines);
@@ -275,6 +275,8 @@ impl Compose<'_> {
         lines.any(|line| memchr::memmem::find(line, words).is_some())
     }
 
+    /// Whether a line that is kept is one that NCCL writes at level INFO.
+    fn logs_info(&self) -> bool {
         let info = |line: &[u8]| memchr::memmem::find(line, b" NCCL INFO ").is_some();
         self.tally.seen.values().any(|seen| info(&seen.sample))
     }
@@ -382,8 +384,7 @@ impl Compose<'_> {
         self.tally.has_peer_channels || self.tally.has_shared_channels
     }
 
-    /// Why the whole job is on one host, if a table of its ranks says so, and no process of NCCL is of another. Not if
-    /// settings keep data within the host from peer access and from shared memory.
+    /// Why the whole job is on one host, if a table of its ranks says so, and no process of NCCL is of another.
     fn one_host(&self) -> Option<String> {
         let (host, ranks) = self.tally.claims.listed_host()?;
         let has_all = self
@@ -391,13 +392,21 @@ impl Compose<'_> {
             .most_ranks
             .is_none_or(|most| most <= u64::from(ranks));
         let is_alone = self.processes().0.len() <= 1;
-        let has_neither = self.is_set("NCCL_P2P_DISABLE") && self.is_set("NCCL_SHM_DISABLE");
-        (ranks > 1 && has_all && is_alone && !has_neither).then(|| {
+        (ranks > 1 && has_all && is_alone).then(|| {
             format!(
                 "the table of the job's ranks has all {ranks} on {}",
                 shown(host)
             )
         })
+    }
+
+    /// Whether data within a node may go by peer access or shared memory: no settings keep them from both.
+    fn may_stay_within(&self) -> bool {
+        let is_on = |variable: &str| {
+            self.set_value(variable)
+                .is_some_and(|value| value.trim_end_matches('.') != "0")
+        };
+        !(is_on("NCCL_P2P_DISABLE") && is_on("NCCL_SHM_DISABLE"))
     }
 
     /// Whether NCCL says of every communicator that it is of one node, or all ranks of each begin on one host.
@@ -533,6 +542,9 @@ impl Compose<'_> {
         let names_ucx = |name: &String| name.starts_with("UCX ") || name.ends_with(" UCX");
         let is_told = of.keys().any(|name| names_ucx(name) && name != UCX_UNNAMED);
         of.retain(|name, _| !is_told || name != UCX_UNNAMED);
+        if of.is_empty() && LEVELS_OF_ONECCL.iter().any(|level| self.has_words(level)) {
+            of.insert(ONECCL_UNNAMED.to_owned(), self.files.to_vec());
+        }
         of
     }
 
@@ -549,9 +561,6 @@ impl Compose<'_> {
         }
         for (library, layers) in ports {
             if layers.len() == 1
-        if of.is_empty() && LEVELS_OF_ONECCL.iter().any(|level| self.has_words(level)) {
-            of.insert(ONECCL_UNNAMED.to_owned(), self.files.to_vec());
-        }
                 && layers.contains(&true)
                 && let Some(processes) = of.remove(&format!("{library} IB"))
             {
