@@ -62,6 +62,7 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 mod time;
+mod torchrun;
 mod traceback;
 #[cfg(test)]
 mod variables;

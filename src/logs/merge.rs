@@ -38,6 +38,7 @@ impl Tally {
         self.stated.merge(other.stated);
         self.ends.merge(other.ends, number);
         self.claims.merge(other.claims, number);
+        self.commands.merge(other.commands);
         for ((speaker, key), values) in other.settings {
             values
                 .into_iter()

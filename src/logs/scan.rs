@@ -255,6 +255,9 @@ impl<'a> Worker<'a> {
         };
         self.counter.harness.read_front(block);
         self.counter.tally.see_local_channels(block);
+        if index == 0 {
+            self.counter.tally.commands.read(block);
+        }
         // An escape sequence may be within a literal, which only one of the two ways would find.
         if memchr(ESCAPE, block).is_some() {
             self.search(&mut at, true);

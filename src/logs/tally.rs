@@ -15,6 +15,7 @@ use super::seen::{
 use super::shape::Record;
 use super::stated::StatedLines;
 use super::time::Years;
+use super::torchrun::Commands;
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use std::collections::hash_map::Entry;
@@ -122,6 +123,8 @@ pub(super) struct Tally {
     pub has_node_nvlink: bool,
     /// Whether a channel of NCCL goes through shared memory.
     pub has_shared_channels: bool,
+    /// The commands of torchrun at the front of files.
+    pub commands: Commands,
     /// The most ranks of a communicator that was initialized.
     pub most_ranks: Option<u64>,
     /// By their number.

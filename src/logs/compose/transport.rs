@@ -384,20 +384,27 @@ impl Compose<'_> {
         self.tally.has_peer_channels || self.tally.has_shared_channels
     }
 
-    /// Why the whole job is on one host, if a table of its ranks says so, and no process of NCCL is of another.
+    /// Why the whole job is on one host, if a table of its ranks or its command says so, and no process of NCCL is of
+    /// another.
     fn one_host(&self) -> Option<String> {
-        let (host, ranks) = self.tally.claims.listed_host()?;
+        let (ranks, why) = match self.tally.claims.listed_host() {
+            Some((host, ranks)) => {
+                let host = shown(host);
+                let why = format!("the table of the job's ranks has all {ranks} on {host}");
+                (ranks, why)
+            }
+            None => {
+                let ranks = self.tally.commands.ranks_on_one_host()?;
+                let why = format!("torchrun starts all {ranks} ranks of the job on this host");
+                (ranks, why)
+            }
+        };
         let has_all = self
             .tally
             .most_ranks
             .is_none_or(|most| most <= u64::from(ranks));
         let is_alone = self.processes().0.len() <= 1;
-        (ranks > 1 && has_all && is_alone).then(|| {
-            format!(
-                "the table of the job's ranks has all {ranks} on {}",
-                shown(host)
-            )
-        })
+        (ranks > 1 && has_all && is_alone).then_some(why)
     }
 
     /// Whether data within a node may go by peer access or shared memory: no settings keep them from both.
