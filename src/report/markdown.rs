@@ -3,7 +3,7 @@
 
 use super::Story;
 use super::columns::{self, ResultRow, TablePlace};
-use super::html::{both, dump, place, plugins};
+use super::html::{both, dump, place, plugins, started};
 use super::spread::{ByNode, NodeTable};
 use super::story::{StoryNode, StoryProcess};
 use super::verdict::verdict;
@@ -35,11 +35,11 @@ pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> S
     for unmet in &story.unmet {
         let _ = writeln!(text, "* Gate not met: {}", inline(unmet));
     }
-    let when = story.started.as_deref().unwrap_or("unknown");
     let _ = writeln!(
         text,
-        "Run `{}`, started {when}, over {}. tcpxctl {}, {}.",
+        "Run `{}`{}, over {}. tcpxctl {}, {}.",
         code(&story.id),
+        started(story, "unknown"),
         inline(&plugins(story, language)),
         story.tcpxctl_version,
         if story.redacted {

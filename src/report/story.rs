@@ -63,7 +63,7 @@ pub struct Story {
     /// Processes that no run started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) processes: Vec<StoryProcess>,
-    /// Plugins with their versions, as logs of such processes name them.
+    /// Plugins with their versions, or else the network, as logs of such processes name them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) logged_plugins: Vec<String>,
     /// This run and the other runs named on the command line, for charts over a sweep.

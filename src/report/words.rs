@@ -52,9 +52,12 @@ impl Language {
         self.pick(english, chinese)
     }
 
-    /// What a report is about: the scenario, or recordings of programs that no run started.
+    /// What a report is about: the scenario, or recordings or logs of programs that no run started.
     pub(super) fn title(self, story: &Story) -> &str {
         match story.state {
+            StoryState::Adopted if story.processes.is_empty() => {
+                self.pick("adopted logs", "收集的日志")
+            }
             StoryState::Adopted => self.pick(&story.scenario, "收集的记录"),
             _ => &story.scenario,
         }

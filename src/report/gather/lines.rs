@@ -72,6 +72,10 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
     let of_log = programs::findings_of_log(&report);
     let versions = report.transport.versions.keys();
     story.logged_plugins = versions.map(|one| format!("TCPX {one}")).collect();
+    if story.logged_plugins.is_empty() {
+        let network = network(report.transport.verdict);
+        story.logged_plugins.extend(network.map(str::to_owned));
+    }
     programs::add_programs(report.harness, story);
     if story.state == StoryState::Adopted {
         story.findings.extend(of_log);
@@ -82,6 +86,20 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
     story.settings = beside_the_environment(settings, &state.names, story);
     story.log.truncate(KINDS_MAX);
     story.unknown_lines.truncate(KINDS_MAX);
+}
+
+/// The network of a verdict on logs, in this program's own words; `None` if they name none, or several.
+fn network(verdict: &str) -> Option<&'static str> {
+    Some(match verdict {
+        "tcpx" => "TCPX",
+        "tcpxo" => "TCPXO",
+        "socket" => "sockets",
+        "fastsocket" => "FastSocket",
+        "ib" => "InfiniBand or RoCE",
+        "ofi" => "libfabric",
+        "within-node" => "peer access or shared memory",
+        _ => return None,
+    })
 }
 
 /// The logs in a run folder that no worker wrote.

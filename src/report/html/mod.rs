@@ -68,10 +68,14 @@ fn head(page: &mut Page, story: &Story, language: Language) {
     page.raw("</header>\n");
     let plugins = plugins(story, language);
     page.tag("h1", &format!("{} over {plugins}", language.title(story)));
-    let when = story.started.as_deref().unwrap_or("at an unknown time");
     page.tag(
         "p class=\"soft\"",
-        &format!("Run {}, started {when}.{}", story.id, state(story)),
+        &format!(
+            "Run {}{}.{}",
+            story.id,
+            started(story, "at an unknown time"),
+            state(story)
+        ),
     );
     page.raw("<nav>");
     if story.mesh.is_some() {
@@ -133,6 +137,14 @@ pub(super) fn plugins(story: &Story, language: Language) -> String {
             .pick("an unrecorded plugin", "没有记录的插件")
             .to_owned(),
         false => names.join(" and "),
+    }
+}
+
+/// When a run started. Logs alone do not tell when their programs did.
+pub(super) fn started(story: &Story, unknown: &str) -> String {
+    match story.started.as_deref() {
+        None if story.state == StoryState::Adopted && story.processes.is_empty() => String::new(),
+        when => format!(", started {}", when.unwrap_or(unknown)),
     }
 }
 

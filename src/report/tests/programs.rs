@@ -95,6 +95,19 @@ fn an_error_in_a_log_is_the_headline_and_a_finding() {
 }
 
 #[test]
+fn logs_of_no_known_plugin_are_titled_by_their_network() {
+    let run = tempfile::tempdir().expect("a folder");
+    let log = "node0:71:79 [3] NCCL INFO Using network IB\n";
+    let story = adopted(run.path(), &[("job.log", log)]);
+    let text = html(&story, false, Language::English);
+    assert!(
+        text.contains("adopted logs over InfiniBand or RoCE"),
+        "{text}"
+    );
+    assert!(!text.contains("at an unknown time"), "{text}");
+}
+
+#[test]
 fn the_plugin_that_a_log_names_is_the_run_s() {
     let run = tempfile::tempdir().expect("a folder");
     let log = "node0:71:79 [3] NCCL INFO NET/GPUDirectTCPX ver. 3.1.6.\n";

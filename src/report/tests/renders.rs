@@ -66,7 +66,7 @@ fn a_report_in_chinese_has_verdict_findings_and_next_steps_in_chinese() {
 }
 
 #[test]
-fn adopted_recordings_and_an_unrecorded_plugin_are_so_in_chinese() {
+fn adopted_logs_and_an_unrecorded_plugin_are_so_in_chinese() {
     let story = Story {
         state: StoryState::Adopted,
         scenario: "adopted recordings".into(),
@@ -78,7 +78,7 @@ fn adopted_recordings_and_an_unrecorded_plugin_are_so_in_chinese() {
         html(&story, false, Language::Chinese),
     ] {
         for (part, english) in [
-            ("收集的记录", "adopted recordings"),
+            ("收集的日志", "adopted logs"),
             ("没有记录的插件", "an unrecorded plugin"),
         ] {
             assert!(text.contains(part) && !text.contains(english), "{text}");
@@ -106,7 +106,11 @@ fn adopted_recordings_are_not_called_logs() {
         ..Story::default()
     };
     let told = |story: &Story| markdown(story, false, Language::English);
-    assert!(told(&story).contains("these are logs of other programs"));
+    story.scenario = "adopted recordings".into();
+    let text = told(&story);
+    assert!(text.contains("these are logs of other programs"));
+    assert!(text.contains("adopted logs"), "{text}");
+    assert!(!text.contains("started unknown"), "{text}");
     story.processes.push(StoryProcess {
         worker: Subject {
             node: NodeId(0),
@@ -123,6 +127,7 @@ fn adopted_recordings_are_not_called_logs() {
         text.contains("these are recordings of other programs"),
         "{text}"
     );
+    assert!(text.contains("adopted recordings"), "{text}");
 }
 
 /// The story of a run with a log of another program beside it.
