@@ -59,6 +59,8 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
     let starts = |words: &[&str]| words.iter().any(|word| network.starts_with(word));
     match () {
         () if starts(&["tcp", "uv", "sockets"]) => "socket",
+        // UCX goes over EFA without libfabric.
+        () if library == "ucx" && starts(&["efa", "srd", "rdmap"]) => "other",
         // The devices of EFA are named `rdmap0s31`.
         () if starts(&["efa", "srd", "libfabric", "ofi", "cxi", "rdmap"]) => "ofi",
         // Providers of libfabric for Omni-Path, which Open MPI also uses without libfabric.
@@ -177,7 +179,9 @@ mod tests {
             ("Gloo TCP", "socket"),
             ("NIXL LIBFABRIC", "ofi"),
             ("NIXL UCX", "other"),
-            ("UCX srd/rdmap16s27:1", "ofi"),
+            ("UCX srd/rdmap16s27:1", "other"),
+            ("Mooncake RDMA", "ib"),
+            ("MVAPICH2 verbs", "ib"),
             ("libfabric CXI", "ofi"),
             ("libfabric mlx", "ib"),
             ("libfabric psm2", "ofi"),
