@@ -116,6 +116,11 @@ impl Claims {
         table.host(host.into());
     }
 
+    /// Whether a table lists several hosts.
+    pub(super) fn lists_hosts(&self) -> bool {
+        self.tables.values().any(|one| one.hosts.len() > 1)
+    }
+
     /// The host of all ranks, and how many of them the longest table lists, if every table is of this one host.
     pub(super) fn listed_host(&self) -> Option<(&[u8], u32)> {
         let hosts: BTreeSet<&[u8]> = self

@@ -51,6 +51,11 @@ impl Commands {
         }
     }
 
+    /// Whether a command does not start all of its job on one host, or does not say so.
+    pub(super) fn has_other_jobs(self) -> bool {
+        self.has_others
+    }
+
     pub(super) fn merge(&mut self, other: Self) {
         self.ranks = self.ranks.max(other.ranks);
         self.has_others |= other.has_others;

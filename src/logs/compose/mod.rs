@@ -11,6 +11,7 @@ pub(super) mod losses;
 mod meeting;
 mod names;
 mod nearby;
+mod one_host;
 mod ranking;
 mod stated;
 mod steps;

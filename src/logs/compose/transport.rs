@@ -39,21 +39,32 @@ const OF_SHARED_MEMORY: &str = "shared memory within a node (SHM)";
 const LEVELS_OF_ONECCL: [&[u8]; 3] = [b"|CCL_INFO|", b"|CCL_WARN|", b"|CCL_ERROR|"];
 const ONECCL_UNNAMED: &str = "oneCCL over MPI or libfabric";
 
+const IS_WITHIN: [&str; 2] = [OF_PEERS, OF_SHARED_MEMORY];
+
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 11] = [
+const OF_OTHERS: [(&[&[u8]], &str); 12] = [
     (
         &[
             b"transport/p2p.c",
             b"P2P/IPC",
             b"P2P/CUMEM",
             b"P2P/direct",
-            b"isAllCudaP2p 1",
+            b"IpcGetMemHandle",
         ],
         OF_PEERS,
     ),
     (
-        &[b"transport/shm.c", b"/dev/shm/nccl-", b"via SHM/"],
+        &[
+            b"transport/shm.c",
+            b"/dev/shm/nccl-",
+            b"via SHM/",
+            b"include/shm.h",
+        ],
         OF_SHARED_MEMORY,
+    ),
+    (
+        &[b"isAllCudaP2p 1"],
+        "GPUs of a node that all have peer access to each other",
     ),
     (
         &[b"ncclNetPluginShim", b"Unloading plugin libnccl-net"],
@@ -183,12 +194,16 @@ impl Compose<'_> {
             ),
             _ => because,
         };
+        let is_within = may_stay && (self.is_within_node(proof) || self.is_within_host(proof));
+        let is_open = may_stay && !is_within && one_host.is_none() && verdict == "unknown";
+        let lines_within = self.lines_within(proof).filter(|_| is_open);
+        let (is_within, because) = match lines_within {
+            Some(why) => (true, why),
+            None => (is_within, because),
+        };
         // What NCCL chose for other nodes, or a plugin that is only there, moves nothing where no other node takes part.
         let verdict = match proof {
-            _ if one_host.is_some() => "within-node",
-            _ if may_stay && (self.is_within_node(proof) || self.is_within_host(proof)) => {
-                "within-node"
-            }
+            _ if one_host.is_some() || is_within => "within-node",
             Some(Proof::Up) if may_stay && self.is_of_one_node() => "unknown",
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
@@ -202,6 +217,23 @@ impl Compose<'_> {
             versions,
             libraries: names,
         }
+    }
+
+    /// Lines of peer access or shared memory in a log of one host, where no line names a network.
+    fn lines_within(&self, proof: Option<Proof>) -> Option<String> {
+        if proof.is_some() || !self.tried().is_empty() || self.tally.most_ranks == Some(1) {
+            return None;
+        }
+        let of = self.others_named();
+        let within: Vec<&str> = of
+            .into_iter()
+            .filter(|what| IS_WITHIN.contains(what))
+            .collect();
+        let host = self.only_host().filter(|_| !within.is_empty())?;
+        Some(format!(
+            "no line names a network; the log has lines of {}, all its processes of NCCL are of {host}, and no line tells of another host",
+            within.join(", ")
+        ))
     }
 
     /// Whether the RDMA devices that the log names are of Ethernet: all that NCCL lists, or the ends of its connections.
@@ -231,21 +263,18 @@ impl Compose<'_> {
             true => "no line of NCCL names a network".to_owned(),
             false => "no line names a network".to_owned(),
         };
-        let has = |word: &&[u8]| self.has_words(word);
-        let is_peer = |what: &str| what == OF_PEERS && self.tally.has_peer_channels;
-        let of = OF_OTHERS.iter();
-        let of = of.filter(|(words, what)| is_peer(what) || words.iter().any(has));
-        let of: Vec<&str> = of.map(|(_, what)| *what).collect();
+        let of = self.others_named();
         let is_of_one_node = self.is_of_one_node();
         let (hosts, _) = self.processes();
-        let is_within = |what: &&str| [OF_PEERS, OF_SHARED_MEMORY].contains(what);
         let nodes = match hosts.first() {
             _ if is_of_one_node => "; every communicator is of one node".to_owned(),
             _ if self.is_within_node(None) => String::new(),
-            Some(host) if hosts.len() == 1 && of.iter().any(is_within) => format!(
-                "; all its processes of NCCL are of {}, and no line says whether the job has other hosts",
-                shown(host)
-            ),
+            Some(host) if hosts.len() == 1 && of.iter().any(|what| IS_WITHIN.contains(what)) => {
+                format!(
+                    "; all its processes of NCCL are of {}, and no line says whether the job has other hosts",
+                    shown(host)
+                )
+            }
             _ => String::new(),
         };
         let set = self.network_variables();
@@ -265,14 +294,24 @@ impl Compose<'_> {
         }
     }
 
-    /// Whether a line that is kept has these words.
-    fn has_words(&self, words: &[u8]) -> bool {
+    /// What moves data, or may, by lines that are kept.
+    fn others_named(&self) -> Vec<&'static str> {
+        let has = |word: &&[u8]| {
+            let mut lines = self.kept_lines();
+            lines.any(|line| memchr::memmem::find(line, word).is_some())
+        };
+        let is_peer = |what: &str| what == OF_PEERS && self.tally.has_peer_channels;
+        let of = OF_OTHERS.iter();
+        let of = of.filter(|(words, what)| is_peer(what) || words.iter().any(has));
+        of.map(|(_, what)| *what).collect()
+    }
+
+    /// The lines that are kept.
+    pub(super) fn kept_lines(&self) -> impl Iterator<Item = &Vec<u8>> {
         let unknown = self.tally.shapes.values().map(|shape| &shape.lines);
         let seen = self.tally.seen.values().chain(unknown);
         let seen = seen.flat_map(|seen| seen.near_lines().chain([&seen.sample]));
-        let ends = self.tally.ends.iter().map(|(.., end)| &end.last.text);
-        let mut lines = seen.chain(ends);
-        lines.any(|line| memchr::memmem::find(line, words).is_some())
+        seen.chain(self.tally.ends.iter().map(|(.., end)| &end.last.text))
     }
 
     /// Whether a line that is kept is one that NCCL writes at level INFO.
@@ -333,7 +372,9 @@ impl Compose<'_> {
                 self.has_local_channels() && self.processes().0.len() <= 1
                     || !self.tally.members.is_empty() && self.is_of_one_host()
             }
-            _ => self.is_of_one_node() && (is_chosen || self.has_local_channels()),
+            _ => {
+                self.is_of_one_node() && (is_chosen || proof.is_none() || self.has_local_channels())
+            }
         }
     }
 
@@ -358,7 +399,7 @@ impl Compose<'_> {
     }
 
     /// The hosts of NCCL's processes, and the number of these. A line that lacks its front has the end of a host's name.
-    fn processes(&self) -> (BTreeSet<&[u8]>, usize) {
+    pub(super) fn processes(&self) -> (BTreeSet<&[u8]>, usize) {
         let speakers = self.tally.speakers.iter();
         let processes = speakers.filter_map(|speaker| match speaker {
             Speaker::Process {
@@ -549,7 +590,11 @@ impl Compose<'_> {
         let names_ucx = |name: &String| name.starts_with("UCX ") || name.ends_with(" UCX");
         let is_told = of.keys().any(|name| names_ucx(name) && name != UCX_UNNAMED);
         of.retain(|name, _| !is_told || name != UCX_UNNAMED);
-        if of.is_empty() && LEVELS_OF_ONECCL.iter().any(|level| self.has_words(level)) {
+        let has = |level: &[u8]| {
+            let mut lines = self.kept_lines();
+            lines.any(|line| memchr::memmem::find(line, level).is_some())
+        };
+        if of.is_empty() && LEVELS_OF_ONECCL.iter().any(|level| has(level)) {
             of.insert(ONECCL_UNNAMED.to_owned(), self.files.to_vec());
         }
         of

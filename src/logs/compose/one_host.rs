@@ -1,0 +1,60 @@
+//! Whether a log is of one host only, where lines of what moves data within a host are all that it tells of a network.
+//!
+//! A host that is not seen may still be of the job, so any sign of another one is enough to say nothing.
+#![forbid(unsafe_code)]
+
+use super::{Compose, shown};
+use crate::loggers::regex;
+use crate::tally::Speaker;
+use regex::bytes::Regex;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// Most GPUs of a node; a higher rank is of another node.
+const GPUS_OF_A_NODE: u32 = 8;
+
+/// The other end of a connection as NCCL names it: `node-a.example<48295>`.
+static END: LazyLock<Regex> = LazyLock::new(|| regex(r"(?P<end>\w[\w.-]*)<[1-9]\d*>"));
+
+impl Compose<'_> {
+    /// The one host of the log's processes of NCCL, unless a line tells of another one.
+    pub(super) fn only_host(&self) -> Option<String> {
+        let (hosts, _) = self.processes();
+        let host = hosts.first().filter(|_| hosts.len() == 1)?;
+        let ranks = self.tally.speakers.iter().filter_map(|one| match one {
+            Speaker::Rank { rank, .. } => Some(*rank),
+            Speaker::Others => Some(u32::MAX),
+            Speaker::Process { .. } | Speaker::File(_) => None,
+        });
+        let named: BTreeSet<u32> = ranks.collect();
+        // The lower ranks may be of another host.
+        let lacks_first = named.first().is_some_and(|rank| *rank > 0);
+        let has_comms = self.tally.most_ranks.is_some() || !self.tally.nodes.is_empty();
+        let has_others = lacks_first
+            || named.last().is_some_and(|rank| *rank >= GPUS_OF_A_NODE)
+            || has_comms && !self.is_of_one_node()
+            || self.tally.commands.has_other_jobs()
+            || self.tally.claims.lists_hosts()
+            || self.names_other_end(host);
+        (!has_others).then(|| shown(host))
+    }
+
+    /// Whether a connection goes to another host, or to several addresses.
+    fn names_other_end(&self, host: &[u8]) -> bool {
+        let mut addresses = BTreeSet::new();
+        for line in self.kept_lines() {
+            for end in END.captures_iter(line) {
+                let end = end["end"].to_vec();
+                let is_name = end.iter().any(u8::is_ascii_alphabetic);
+                let first = end.split(|byte| *byte == b'.').next().unwrap_or_default();
+                let own = host.split(|byte| *byte == b'.').next().unwrap_or_default();
+                match is_name {
+                    true if first != own => return true,
+                    true => {}
+                    false => _ = addresses.insert(end),
+                }
+            }
+        }
+        addresses.len() > 1
+    }
+}
