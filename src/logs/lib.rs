@@ -32,6 +32,7 @@ mod families;
 mod fields;
 mod filter;
 mod first;
+mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gaps;

@@ -39,6 +39,7 @@ impl Tally {
         self.ends.merge(other.ends, number);
         self.claims.merge(other.claims, number);
         self.commands.merge(other.commands);
+        self.fronts.merge(other.fronts);
         for ((speaker, key), values) in other.settings {
             values
                 .into_iter()

@@ -58,6 +58,7 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
     let (library, network) = name.split_once(' ').unwrap_or_default();
     let starts = |words: &[&str]| words.iter().any(|word| network.starts_with(word));
     match () {
+        () if starts(&["over "]) => "other",
         () if starts(&["tcp", "uv", "sockets"]) => "socket",
         // UCX goes over EFA without libfabric.
         () if library == "ucx" && starts(&["efa", "srd", "rdmap"]) => "other",
@@ -180,6 +181,7 @@ mod tests {
             ("NIXL LIBFABRIC", "ofi"),
             ("NIXL UCX", "other"),
             ("UCX srd/rdmap16s27:1", "other"),
+            ("Mooncake over a network that no line names", "other"),
             ("Mooncake RDMA", "ib"),
             ("MVAPICH2 verbs", "ib"),
             ("libfabric CXI", "ofi"),

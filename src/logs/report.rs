@@ -122,6 +122,9 @@ pub struct Transport {
     pub versions: BTreeMap<String, Vec<String>>,
     /// The networks of libraries beside NCCL: `Ascend HCCL`, `NIXL UCX`.
     pub libraries: Vec<String>,
+    /// Whether a line is of NCCL, or none of another library.
+    #[serde(skip)]
+    pub is_of_nccl: bool,
 }
 
 impl Transport {
@@ -129,7 +132,11 @@ impl Transport {
     pub fn headline(&self) -> String {
         match self.libraries.as_slice() {
             [_, ..] if self.verdict == "unknown" => {
-                format!("{}; NCCL's own: unknown", self.libraries.join(", "))
+                let libraries = self.libraries.join(", ");
+                match self.is_of_nccl {
+                    true => format!("{libraries}; NCCL's own: unknown"),
+                    false => libraries,
+                }
             }
             _ => self.verdict.to_owned(),
         }

@@ -257,6 +257,7 @@ impl<'a> Worker<'a> {
         self.counter.tally.see_local_channels(block);
         if index == 0 {
             self.counter.tally.commands.read(block);
+            self.counter.tally.fronts.read(block);
         }
         // An escape sequence may be within a literal, which only one of the two ways would find.
         if memchr(ESCAPE, block).is_some() {

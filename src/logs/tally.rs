@@ -8,6 +8,7 @@ use super::claims::Claims;
 use super::ends::Ends;
 use super::fields::{self, CommRank, FlowText, Polls};
 use super::filter::LogFilter;
+use super::front::Fronts;
 use super::networks::Proof;
 use super::seen::{
     CountedLine, Place, SeenLines, SeenShape, VALUE_BYTES, VALUES_MAX, add_value, cut,
@@ -125,6 +126,8 @@ pub(super) struct Tally {
     pub has_shared_channels: bool,
     /// The commands of torchrun at the front of files.
     pub commands: Commands,
+    /// What else the fronts of files say.
+    pub fronts: Fronts,
     /// The most ranks of a communicator that was initialized.
     pub most_ranks: Option<u64>,
     /// By their number.

@@ -4,12 +4,10 @@
 //! verdict of a log without it may be `unknown` again.
 #![forbid(unsafe_code)]
 
+use super::front::FRONT;
 use super::loggers::regex;
 use regex::bytes::Regex;
 use std::sync::LazyLock;
-
-/// Bytes at the front of a file that are searched: a job's command is there.
-const FRONT: usize = 64 << 10;
 
 /// A command, which may go on behind a backslash at the end of its line.
 static COMMAND: LazyLock<Regex> = LazyLock::new(|| {

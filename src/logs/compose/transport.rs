@@ -35,14 +35,10 @@ static NET_VALUE: LazyLock<Regex> = LazyLock::new(|| {
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 const OF_SHARED_MEMORY: &str = "shared memory within a node (SHM)";
 
-/// Levels in lines of oneCCL, of which no line may tell over what it goes.
-const LEVELS_OF_ONECCL: [&[u8]; 3] = [b"|CCL_INFO|", b"|CCL_WARN|", b"|CCL_ERROR|"];
-const ONECCL_UNNAMED: &str = "oneCCL over MPI or libfabric";
-
 const IS_WITHIN: [&str; 2] = [OF_PEERS, OF_SHARED_MEMORY];
 
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 12] = [
+const OF_OTHERS: [(&[&[u8]], &str); 9] = [
     (
         &[
             b"transport/p2p.c",
@@ -72,15 +68,6 @@ const OF_OTHERS: [(&[&[u8]], &str); 12] = [
     ),
     (
         &[
-            b"transport: IBGDA",
-            b"transport: ibrc",
-            b"ibgda.cpp",
-            b"ibrc.cpp",
-        ],
-        "NVSHMEM's transports over InfiniBand or RoCE, which failed",
-    ),
-    (
-        &[
             b"mm_posix.c:",
             b"mm_sysv.c:",
             b"mm_ep.c:",
@@ -92,11 +79,6 @@ const OF_OTHERS: [(&[&[u8]], &str); 12] = [
         &[b"misc/socket.cc", b"os/linux.cc", b"bootstrap.cc"],
         "NCCL's own TCP sockets, over which its bootstrap goes with any network",
     ),
-    (
-        &[b"internode_dispatch", b"internode_combine"],
-        "DeepEP's kernels between nodes, which use NVSHMEM over InfiniBand or RoCE",
-    ),
-    (&[b"NIXL_ERR", b"nixl"], "NIXL, which mostly uses UCX"),
     (
         &[b"/libpsm2.so", b"mtl_psm2"],
         "PSM2, the library of Omni-Path",
@@ -209,6 +191,8 @@ impl Compose<'_> {
             _ => verdict,
         };
         let names = libraries.keys().take(HOSTS_NAMED).cloned().collect();
+        let is_of_nccl = !named.is_empty() || verdict != "unknown" || self.has_nccl();
+        let is_of_nccl = is_of_nccl || libraries.is_empty();
         let (verdict, because) = self.with_libraries(libraries, verdict, because, &mut named);
         Transport {
             verdict,
@@ -216,6 +200,7 @@ impl Compose<'_> {
             named,
             versions,
             libraries: names,
+            is_of_nccl,
         }
     }
 
@@ -285,7 +270,7 @@ impl Compose<'_> {
                 set.join(", ")
             ),
             [] if !tried.is_empty() => none,
-            [] if self.logs_info() => none,
+            [] if self.logs_info() || !self.has_nccl() => none,
             [] => format!("{none}; NCCL logs it at INFO only"),
             of => {
                 let of = of.join(", ");
@@ -590,14 +575,33 @@ impl Compose<'_> {
         let names_ucx = |name: &String| name.starts_with("UCX ") || name.ends_with(" UCX");
         let is_told = of.keys().any(|name| names_ucx(name) && name != UCX_UNNAMED);
         of.retain(|name, _| !is_told || name != UCX_UNNAMED);
-        let has = |level: &[u8]| {
-            let mut lines = self.kept_lines();
-            lines.any(|line| memchr::memmem::find(line, level).is_some())
-        };
-        if of.is_empty() && LEVELS_OF_ONECCL.iter().any(|level| has(level)) {
-            of.insert(ONECCL_UNNAMED.to_owned(), self.files.to_vec());
-        }
+        self.add_libraries_of_fronts(&mut of);
         of
+    }
+
+    /// Adds the libraries that the fronts of files name, where no other line tells of them. What names a network tells
+    /// more than what names a library alone.
+    fn add_libraries_of_fronts(&self, of: &mut BTreeMap<String, Vec<String>>) {
+        if !self.networks().is_empty() {
+            return;
+        }
+        let library = |name: &str| name.split(' ').next().map(str::to_owned);
+        let known: BTreeSet<Option<String>> = of.keys().map(|name| library(name)).collect();
+        let mut fronts = self.tally.fronts.clone();
+        self.kept_lines()
+            .for_each(|line| fronts.see_libraries(line));
+        let named: Vec<&'static str> = fronts.libraries().collect();
+        let is_unnamed = |name: &str| name.contains("that no line names");
+        for name in &named {
+            let its = library(name);
+            let is_told = |other: &&str| !is_unnamed(other) && library(other) == its;
+            if known.contains(&its) || is_unnamed(name) && named.iter().any(is_told) {
+                continue;
+            }
+            let is_nixl_over_ucx = name.starts_with("NIXL ") && known.contains(&Some("UCX".into()));
+            let name = if is_nixl_over_ucx { "NIXL UCX" } else { name };
+            of.insert(name.to_owned(), self.files.to_vec());
+        }
     }
 
     /// Names a library's network RoCE where all ports that its lines name are of Ethernet.
