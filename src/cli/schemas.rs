@@ -845,7 +845,8 @@ struct LogInputs {
 
 #[derive(JsonSchema, Serialize)]
 struct LogTransport {
-    /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, `within-node`, or `unknown`.
+    /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, `within-node`, `asked-for`
+    /// (no line tells, but a command or an environment asks for one), or `unknown`.
     verdict: String,
     because: String,
     /// Networks by name, with their processes.
@@ -854,6 +855,9 @@ struct LogTransport {
     versions: BTreeMap<String, Vec<String>>,
     /// Networks of libraries beside NCCL, such as `Ascend HCCL` and `NIXL UCX`; at most four.
     libraries: Vec<String>,
+    /// What a command or an environment asks for, where no line tells what is used: `InfiniBand or RoCE (NCCL_IB_HCA)`;
+    /// at most three.
+    asked: Vec<String>,
 }
 
 /// A report as JSON: the keys that name the run. The others follow the report's sections.

@@ -1,19 +1,28 @@
-//! The libraries beside NCCL that move data, as the front of a log names them.
+//! What the front of a log says on networks that no line of NCCL names: the libraries beside NCCL that move data, and
+//! what a command or an environment asks for.
 //!
-//! Only the front is read, once for each file: what libraries say when they start is there, and no literal of a signature
-//! is needed for it.
+//! Only the front is read, once for each file: a job's command, its environment and what its libraries say when they
+//! start are there, and no literal of a signature is needed for them.
 //!
 //! Not here: signatures of such lines. They may hold any name, so they do not leave with a log.
 #![forbid(unsafe_code)]
 
+use super::loggers::regex;
+use super::seen::add_value;
 use aho_corasick::AhoCorasick;
-use std::collections::BTreeSet;
+use regex::bytes::Regex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 /// Bytes at the front of a file that are searched.
 pub(super) const FRONT: usize = 64 << 10;
 /// Bytes before and behind a word that are of its line.
 const NEAR: usize = 1 << 10;
+/// Most bytes of a value.
+const VALUE_BYTES: usize = 64;
+/// The variable that keeps NCCL from InfiniBand.
+const IB_DISABLE: &str = "NCCL_IB_DISABLE";
+
 const MOONCAKE_RDMA: &str = "Mooncake RDMA";
 
 /// Libraries that move data, each with words of their own lines. A line that says that a library is missing has none of
@@ -199,11 +208,122 @@ static WORDS: LazyLock<Words> = LazyLock::new(|| {
     Words { search, of }
 });
 
+/// What a variable asks for.
+#[derive(Clone, Copy)]
+enum Asks {
+    /// What its value names, behind these words.
+    Value(&'static str),
+    /// This, whatever its value.
+    Fixed(&'static str),
+    /// This, if it is 0.
+    IfZero(&'static str),
+    /// This, if it is not 0.
+    Unless0(&'static str),
+}
+
+const IB: &str = "InfiniBand or RoCE";
+const SOCKETS: &str = "sockets instead of InfiniBand";
+
+/// Variables that ask for a network, the strongest first of those of one program, which is before its variables: empty
+/// where the value names it.
+const VARIABLES: [(&str, &str, Asks); 28] = [
+    ("NCCL", "NCCL_NET", Asks::Value("the network")),
+    ("NCCL", "NCCL_NET_PLUGIN", Asks::Value("the plugin")),
+    ("NCCL", "NCCL_FASTRAK_CTRL_DEV", Asks::Fixed("TCPXO")),
+    ("NCCL", "NCCL_FASTRAK_IFNAME", Asks::Fixed("TCPXO")),
+    (
+        "NCCL",
+        "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME",
+        Asks::Fixed("TCPX"),
+    ),
+    ("NCCL", "NCCL_GPUDIRECTTCPX_CTRL_DEV", Asks::Fixed("TCPX")),
+    ("NCCL", IB_DISABLE, Asks::IfZero(IB)),
+    ("NCCL", "NCCL_IB_HCA", Asks::Fixed(IB)),
+    ("NCCL", "NCCL_IB_GID_INDEX", Asks::Fixed(IB)),
+    ("NCCL", "NCCL_IB_TC", Asks::Fixed(IB)),
+    ("NCCL", "NCCL_IB_QPS_PER_CONNECTION", Asks::Fixed(IB)),
+    ("NCCL", "NCCL_IB_PCI_RELAXED_ORDERING", Asks::Fixed(IB)),
+    ("NCCL", "NCCL_IB_ADAPTIVE_ROUTING", Asks::Fixed(IB)),
+    ("NCCL", "FI_PROVIDER", Asks::Value("libfabric's provider")),
+    (
+        "NCCL",
+        "FI_EFA_USE_DEVICE_RDMA",
+        Asks::Unless0("libfabric's provider efa"),
+    ),
+    // What is left to NCCL without a plugin.
+    ("NCCL", IB_DISABLE, Asks::Unless0(SOCKETS)),
+    (
+        "NVSHMEM",
+        "NVSHMEM_REMOTE_TRANSPORT",
+        Asks::Value("NVSHMEM over"),
+    ),
+    (
+        "NVSHMEM",
+        "NVSHMEM_IB_ENABLE_IBGDA",
+        Asks::Unless0("NVSHMEM over ibgda"),
+    ),
+    ("oneCCL", "CCL_ATL_TRANSPORT", Asks::Value("oneCCL over")),
+    (
+        "Mooncake",
+        "MOONCAKE_PROTOCOL",
+        Asks::Value("Mooncake over"),
+    ),
+    (
+        "Mooncake",
+        "MC_FORCE_TCP",
+        Asks::Unless0("Mooncake over tcp"),
+    ),
+    ("", "kv_connector", Asks::Value("the KV connector")),
+    (
+        "",
+        "disaggregation-transfer-backend",
+        Asks::Value("the transfer backend"),
+    ),
+    ("UCX", "UCX_TLS", Asks::Value("UCX over")),
+    ("MPI", "OMPI_MCA_pml", Asks::Value("Open MPI's pml")),
+    ("MPI", "OMPI_MCA_btl", Asks::Value("Open MPI's btl")),
+    ("MPI", "I_MPI_FABRICS", Asks::Value("Intel MPI over")),
+    ("MPI", "MPIR_CVAR_CH4_NETMOD", Asks::Value("MPICH over")),
+];
+
+/// Values that ask for nothing.
+const NO_VALUES: [&str; 8] = ["", "none", "None", "null", "all", "not", "unset", "default"];
+
+/// A variable with its value: in a command, an `export`, or a table of an environment. Advice quotes what one may set.
+static SETTING: LazyLock<Regex> = LazyLock::new(|| {
+    let names: BTreeSet<&str> = VARIABLES.iter().map(|(_, name, _)| *name).collect();
+    let names: Vec<&str> = names.into_iter().rev().collect();
+    regex(&format!(
+        r#"(?:^|[^\w`$\{{.-])(?P<name>{})["']?(?: ?[=:] ?|\s+"?value"?: *)\\?["']?(?P<value>[\w^=][\w/.:,^=\\*-]*)"#,
+        names.join("|")
+    ))
+});
+
+/// An option of a command that asks for one.
+static OPTION: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r#"(?:-(?:mca|genv)\s+(?P<name>pml|btl|I_MPI_FABRICS|FI_PROVIDER|UCX_TLS)\s+|--(?P<option>disaggregation-transfer-backend)[ =])\\?["']?(?P<value>[\w^][\w:,^-]*)"#,
+    )
+});
+
 /// What the fronts of files say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fronts {
     /// Indices in [`LIBRARIES`].
     libraries: BTreeSet<usize>,
+    /// Values of variables.
+    values: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
+    /// Whether a script of Google's gIB runs.
+    has_gib_scripts: bool,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The program that is asked; empty where `what` names it.
+    pub of: &'static str,
+    /// What, and the variable that asks for it: `InfiniBand or RoCE (NCCL_IB_HCA)`.
+    pub what: String,
 }
 
 impl Fronts {
@@ -211,6 +331,26 @@ impl Fronts {
     pub(super) fn read(&mut self, block: &[u8]) {
         let front = &block[..block.len().min(FRONT)];
         self.see_libraries(front);
+        self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
+        for found in SETTING
+            .captures_iter(front)
+            .chain(OPTION.captures_iter(front))
+        {
+            let (Some(name), Some(value)) = (
+                found.name("name").or_else(|| found.name("option")),
+                found.name("value"),
+            ) else {
+                continue;
+            };
+            if !is_comment(line_at(front, name.start())) {
+                let name = match name.as_bytes() {
+                    b"pml" => b"OMPI_MCA_pml",
+                    b"btl" => b"OMPI_MCA_btl",
+                    name => name,
+                };
+                self.set(name, value.as_bytes());
+            }
+        }
     }
 
     /// Reads lines for the libraries that they name.
@@ -224,8 +364,18 @@ impl Fronts {
         }
     }
 
+    /// Adds a value of a variable.
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        let of = self.values.entry(name.to_vec()).or_default();
+        add_value(of, value[..value.len().min(VALUE_BYTES)].to_vec());
+    }
+
     pub(super) fn merge(&mut self, other: Self) {
         self.libraries.extend(other.libraries);
+        self.has_gib_scripts |= other.has_gib_scripts;
+        for (name, values) in other.values {
+            values.iter().for_each(|value| self.set(&name, value));
+        }
     }
 
     /// The libraries that lines name.
@@ -234,6 +384,45 @@ impl Fronts {
         let is_other = |name: &str| ["Mooncake TCP", "Mooncake EFA"].contains(&name);
         let has_other = all.clone().any(is_other);
         all.filter(move |name| !has_other || *name != MOONCAKE_RDMA)
+    }
+
+    /// What is asked for, with the values of variables that lines of NCCL name, each once.
+    pub(super) fn asked(&self, of_nccl: impl Fn(&str) -> Option<String>) -> Vec<Asked> {
+        let value = |name: &str| {
+            let values = self.values.get(name.as_bytes());
+            let value = values.and_then(BTreeSet::first);
+            let value = value.map(|value| String::from_utf8_lossy(value).replace('\\', ""));
+            // NCCL ends its line on a variable with a full stop.
+            let of_nccl = || Some(of_nccl(name)?.trim_end_matches('.').to_owned());
+            value.or_else(of_nccl)
+        };
+        let is_off = value(IB_DISABLE).is_some_and(|value| value != "0");
+        let mut asked = Vec::<Asked>::new();
+        if self.has_gib_scripts {
+            let what = "Google's gIB (a script of /usr/local/gib)".to_owned();
+            asked.push(Asked { of: "NCCL", what });
+        }
+        for (of, name, asks) in VARIABLES {
+            let Some(value) = value(name) else {
+                continue;
+            };
+            let is_none = value.starts_with('^') || NO_VALUES.contains(&value.as_str());
+            let what = match asks {
+                Asks::Value(words) if !is_none => format!("{words} {value}"),
+                Asks::Fixed(IB) if is_off => continue,
+                Asks::Unless0(SOCKETS) if !asked.is_empty() => continue,
+                Asks::Fixed(what) => what.to_owned(),
+                Asks::IfZero(what) if value == "0" => what.to_owned(),
+                Asks::Unless0(what) if value != "0" => what.to_owned(),
+                _ => continue,
+            };
+            let front = format!("{what} (");
+            if !asked.iter().any(|one| one.what.starts_with(&front)) {
+                let what = format!("{front}{name})");
+                asked.push(Asked { of, what });
+            }
+        }
+        asked
     }
 }
 
@@ -250,6 +439,10 @@ fn says_absent(line: &[u8]) -> bool {
     ABSENT.iter().any(has)
 }
 
+fn is_comment(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"#")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +451,75 @@ mod tests {
         let mut fronts = Fronts::default();
         fronts.read(log.as_bytes());
         fronts
+    }
+
+    #[test]
+    fn settings_ask_for_networks() {
+        let check = |log: &str, expected: &[&str]| {
+            let asked = fronts(log).asked(|_| None);
+            let asked: Vec<&str> = asked.iter().map(|one| one.what.as_str()).collect();
+            assert_eq!(asked, expected, "{log}");
+        };
+        check(
+            "mpirun -np 16 -x NCCL_NET_PLUGIN=spcx -x NCCL_IB_HCA=mlx5_2\\,mlx5_3 -x UCX_TLS=ib ./all_reduce_perf\n",
+            &[
+                "the plugin spcx (NCCL_NET_PLUGIN)",
+                "InfiniBand or RoCE (NCCL_IB_HCA)",
+                "UCX over ib (UCX_TLS)",
+            ],
+        );
+        check("export NCCL_NET=\"AWS\"\n", &["the network AWS (NCCL_NET)"]);
+        check(
+            "  NCCL_IB_DISABLE: 0\n  NCCL_IB_HCA: mlx5_0\n",
+            &["InfiniBand or RoCE (NCCL_IB_DISABLE)"],
+        );
+        check(
+            "NCCL_IB_DISABLE=1 NCCL_IB_HCA=mlx5_0 python train.py\n",
+            &["sockets instead of InfiniBand (NCCL_IB_DISABLE)"],
+        );
+        check(
+            "+ srun --mca pml ucx --mca btl ^openib ./a\n",
+            &["Open MPI's pml ucx (OMPI_MCA_pml)"],
+        );
+        check(
+            "kubectl exec -it pod -- /usr/local/gib/scripts/run_nccl_tests.sh\n",
+            &["Google's gIB (a script of /usr/local/gib)"],
+        );
+        check(
+            "NCCL_IB_DISABLE=1 NCCL_NET_PLUGIN=aws-ofi a.out\n",
+            &["the plugin aws-ofi (NCCL_NET_PLUGIN)"],
+        );
+        check(
+            "  - name: NCCL_NET_PLUGIN\n    value: spcx\n",
+            &["the plugin spcx (NCCL_NET_PLUGIN)"],
+        );
+        check(
+            "--kv-transfer-config '{\"kv_connector\":\"NixlConnector\"}'\n",
+            &["the KV connector NixlConnector (kv_connector)"],
+        );
+        check(
+            "python3 -m sglang.launch_server --disaggregation-transfer-backend mooncake\n",
+            &["the transfer backend mooncake (disaggregation-transfer-backend)"],
+        );
+        check(
+            "mpiexec -genv I_MPI_FABRICS shm:ofi ./a\n",
+            &["Intel MPI over shm:ofi (I_MPI_FABRICS)"],
+        );
+        check("kv_connector=None\n", &[]);
+        check("{\"UCX_TLS\": \"tcp\"}\n", &["UCX over tcp (UCX_TLS)"]);
+        let of_nccl = |name: &str| (name == IB_DISABLE).then(|| "0.".to_owned());
+        let asked = fronts("").asked(of_nccl);
+        assert_eq!(asked[0].what, "InfiniBand or RoCE (NCCL_IB_DISABLE)");
+        for none in [
+            "Please set `NCCL_P2P_DISABLE=\"1\"` and `NCCL_IB_DISABLE=\"1\"`\n",
+            "# export NCCL_NET=IB\n",
+            "NCCL_NET_PLUGIN=none\n",
+            "NCCL_NET=^Socket\n",
+            "MY_NCCL_NET=IB\n",
+            "NCCL_IB_HCA=$HCA\n",
+        ] {
+            check(none, &[]);
+        }
     }
 
     #[test]

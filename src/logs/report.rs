@@ -112,7 +112,7 @@ pub struct Inputs {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Transport {
     /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, `within-node` (peer access or shared
-    /// memory), or `unknown`.
+    /// memory), `asked-for` (no line tells, but a command or an environment asks for one), or `unknown`.
     pub verdict: &'static str,
     /// The reason for the verdict, in one sentence.
     pub because: String,
@@ -122,23 +122,31 @@ pub struct Transport {
     pub versions: BTreeMap<String, Vec<String>>,
     /// The networks of libraries beside NCCL: `Ascend HCCL`, `NIXL UCX`.
     pub libraries: Vec<String>,
+    /// What a command or an environment asks for, where no line tells what is used: `InfiniBand or RoCE (NCCL_IB_HCA)`.
+    pub asked: Vec<String>,
     /// Whether a line is of NCCL, or none of another library.
     #[serde(skip)]
     pub is_of_nccl: bool,
 }
 
 impl Transport {
-    /// What moves the data, in a few words: what other libraries use, where nothing tells it of NCCL.
+    /// What moves the data, in a few words: what other libraries use, where nothing tells it of NCCL, and what is asked for.
     pub fn headline(&self) -> String {
+        let asked = format!("asked for: {}", self.asked.join(", "));
+        let own = match self.verdict {
+            "asked-for" => asked.as_str(),
+            other => other,
+        };
         match self.libraries.as_slice() {
-            [_, ..] if self.verdict == "unknown" => {
+            [_, ..] if ["unknown", "asked-for"].contains(&self.verdict) => {
                 let libraries = self.libraries.join(", ");
-                match self.is_of_nccl {
-                    true => format!("{libraries}; NCCL's own: unknown"),
-                    false => libraries,
+                match (self.is_of_nccl, self.verdict) {
+                    (true, _) => format!("{libraries}; NCCL's own: {own}"),
+                    (false, "asked-for") => format!("{libraries}; {own}"),
+                    (false, _) => libraries,
                 }
             }
-            _ => self.verdict.to_owned(),
+            _ => own.to_owned(),
         }
     }
 }

@@ -1450,3 +1450,26 @@ fn the_json_names_the_networks_of_libraries_as_the_summary_does() {
     assert_eq!(json["verdict"], "unknown");
     assert_eq!(json["libraries"], serde_json::json!(["Ascend HCCL"]));
 }
+
+#[test]
+fn a_library_and_what_is_asked_for_are_named_where_no_line_tells_of_a_network() {
+    let transport = |log: &str| report_of(&[("x.log", log)]).transport;
+    let ucx = "[1795162444.385141] [node-a:71:0]          select.c:630  UCX  ERROR   no active messages transport to <no debug data>: self/memory - Destination is unreachable\n";
+    let of_ucx = transport(&format!("$ export UCX_TLS=tcp\n{ucx}"));
+    assert_eq!(
+        of_ucx.headline(),
+        "UCX over a network that no line names; asked for: UCX over tcp (UCX_TLS)"
+    );
+    let command = "mpirun -x NCCL_NET_PLUGIN=spcx -x UCX_TLS=ib ./all_reduce_perf\n";
+    let plugin = "the plugin spcx (NCCL_NET_PLUGIN)";
+    let of_command = transport(command);
+    assert_eq!(of_command.verdict, "asked-for");
+    assert_eq!(of_command.headline(), format!("asked for: {plugin}"));
+    let json = serde_json::to_value(&of_command).unwrap();
+    assert_eq!(json["asked"], serde_json::json!([plugin]));
+    let network = "node-a:71:88 [0] NCCL INFO Using network Socket\n";
+    let seen = transport(&format!("{command}{network}"));
+    assert_eq!((seen.verdict, seen.asked.len()), ("socket", 0));
+    let no_nccl = transport("step 1 loss 2.0\n");
+    assert_eq!(no_nccl.because, "no line names a network");
+}

@@ -587,7 +587,8 @@ impl Compose<'_> {
                 true => self.tally.most_ranks != Some(1) && !self.is_of_one_node(),
                 false => self.tally.nodes.values().any(several),
             },
-            has_network: !["unknown", "within-node"].contains(&report.transport.verdict)
+            has_network: !["unknown", "asked-for", "within-node"]
+                .contains(&report.transport.verdict)
                 || !report.transport.named.is_empty(),
         }
     }

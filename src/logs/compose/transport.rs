@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 
 /// Hosts that are named of each network.
 const HOSTS_NAMED: usize = 4;
+/// What is told of what was asked for.
+const ASKED_MAX: usize = 3;
 /// The plugin of libfabric says that it could not be initialized, so that NCCL does not use it.
 const OFI_OFF: &str = "ofi-init-failed";
 /// Words in the names of signatures on lines of NCCL and of programs that use it.
@@ -193,13 +195,28 @@ impl Compose<'_> {
         let names = libraries.keys().take(HOSTS_NAMED).cloned().collect();
         let is_of_nccl = !named.is_empty() || verdict != "unknown" || self.has_nccl();
         let is_of_nccl = is_of_nccl || libraries.is_empty();
+        let asked = match verdict {
+            "unknown" if named.is_empty() => self.asked(&libraries),
+            _ => Vec::new(),
+        };
         let (verdict, because) = self.with_libraries(libraries, verdict, because, &mut named);
+        let (verdict, because) = match (verdict, asked.as_slice()) {
+            ("unknown", [_, ..]) => (
+                "asked-for",
+                format!(
+                    "{because}; asked for, not seen to be used: {}",
+                    list(asked.iter())
+                ),
+            ),
+            _ => (verdict, because),
+        };
         Transport {
             verdict,
             because,
             named,
             versions,
             libraries: names,
+            asked,
             is_of_nccl,
         }
     }
@@ -215,10 +232,26 @@ impl Compose<'_> {
             .filter(|what| IS_WITHIN.contains(what))
             .collect();
         let host = self.only_host().filter(|_| !within.is_empty())?;
-        Some(format!(
-            "no line names a network; the log has lines of {}, all its processes of NCCL are of {host}, and no line tells of another host",
-            within.join(", ")
-        ))
+        let is_none = self.asked(&BTreeMap::new()).is_empty();
+        is_none.then(|| {
+            format!(
+                "no line names a network; the log has lines of {}, all its processes of NCCL are of {host}, and no line tells of another host",
+                within.join(", ")
+            )
+        })
+    }
+
+    /// What a command or an environment asks for: of NCCL, or of a library that lines name.
+    fn asked(&self, libraries: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+        let is_of_nccl = libraries.is_empty() || self.has_nccl();
+        let asked = self.tally.fronts.asked(|name| self.set_value(name));
+        let is_its = |of: &str| match of {
+            "NCCL" => is_of_nccl,
+            "" => libraries.is_empty(),
+            of => libraries.keys().any(|library| library.contains(of)),
+        };
+        let asked = asked.into_iter().filter(|one| is_its(one.of));
+        asked.map(|one| one.what).take(ASKED_MAX).collect()
     }
 
     /// Whether the RDMA devices that the log names are of Ethernet: all that NCCL lists, or the ends of its connections.
