@@ -10,7 +10,7 @@
 use super::loggers::regex;
 use super::seen::add_value;
 use aho_corasick::AhoCorasick;
-use regex::bytes::Regex;
+use regex::bytes::{Captures, Regex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -306,6 +306,25 @@ static OPTION: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// Most GPUs of a node; a job of more ranks has several nodes.
+pub(super) const GPUS_OF_A_NODE: u32 = 8;
+
+/// Counts of nodes, or of all ranks.
+static COUNTS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r#"(?i)(?:\b(?:nnodes|num_nodes|slurm_nnodes|slurm_job_num_nodes)|--nodes)["']?(?: ?[=:] ?| )["']?(?P<nodes>\d{1,6})\b|\bsrun\s[^\n]{0,200}\s(?-i:-N) ?(?P<of_srun>\d{1,6})\b|\bworld[_ ]size["']?(?: ?[=:] ?| )["']?(?P<ranks>\d{1,6})\b"#,
+    )
+});
+
+fn is_of_several(found: &Captures<'_>) -> bool {
+    let most = |name: &str, most: u32| {
+        let count = found.name(name).map(|count| count.as_bytes());
+        let count = count.and_then(|count| std::str::from_utf8(count).ok()?.parse().ok());
+        count.is_some_and(|count: u32| count > most)
+    };
+    most("nodes", 1) || most("of_srun", 1) || most("ranks", GPUS_OF_A_NODE)
+}
+
 /// What the fronts of files say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fronts {
@@ -315,6 +334,8 @@ pub(super) struct Fronts {
     values: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     /// Whether a script of Google's gIB runs.
     has_gib_scripts: bool,
+    /// Whether the job has more nodes than one, or more ranks than a node has GPUs.
+    has_several_nodes: bool,
 }
 
 /// What is asked for.
@@ -331,6 +352,9 @@ impl Fronts {
     pub(super) fn read(&mut self, block: &[u8]) {
         let front = &block[..block.len().min(FRONT)];
         self.see_libraries(front);
+        self.has_several_nodes |= COUNTS
+            .captures_iter(front)
+            .any(|found| is_of_several(&found));
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
         for found in SETTING
             .captures_iter(front)
@@ -373,9 +397,15 @@ impl Fronts {
     pub(super) fn merge(&mut self, other: Self) {
         self.libraries.extend(other.libraries);
         self.has_gib_scripts |= other.has_gib_scripts;
+        self.has_several_nodes |= other.has_several_nodes;
         for (name, values) in other.values {
             values.iter().for_each(|value| self.set(&name, value));
         }
+    }
+
+    /// Whether a command, an environment or a program counts several nodes.
+    pub(super) fn has_several_nodes(&self) -> bool {
+        self.has_several_nodes
     }
 
     /// The libraries that lines name.
@@ -519,6 +549,23 @@ mod tests {
             "NCCL_IB_HCA=$HCA\n",
         ] {
             check(none, &[]);
+        }
+    }
+
+    #[test]
+    fn counts_of_nodes_and_ranks_tell_of_several_nodes() {
+        for (log, expected) in [
+            ("torchrun --nnodes=2 a.py\n", true),
+            ("    \"NUM_NODES\": 2,\n", true),
+            ("$ srun --gres=gpu:1 -N3 ./a\n", true),
+            ("$ srun --gres=gpu:1 -n 3 ./a\n", false),
+            ("#SBATCH --nodes=4\n", true),
+            ("SLURM_NNODES=1\n", false),
+            ("# nodeloss: world_size=24 pg_timeout=90s\n", true),
+            ("WORLD_SIZE: 8\n", false),
+            ("torchrun --nnodes=1 a.py\n", false),
+        ] {
+            assert_eq!(fronts(log).has_several_nodes(), expected, "{log}");
         }
     }
 

@@ -4,14 +4,12 @@
 #![forbid(unsafe_code)]
 
 use super::{Compose, shown};
+use crate::front::GPUS_OF_A_NODE;
 use crate::loggers::regex;
 use crate::tally::Speaker;
 use regex::bytes::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
-
-/// Most GPUs of a node; a higher rank is of another node.
-const GPUS_OF_A_NODE: u32 = 8;
 
 /// The other end of a connection as NCCL names it: `node-a.example<48295>`.
 static END: LazyLock<Regex> = LazyLock::new(|| regex(r"(?P<end>\w[\w.-]*)<[1-9]\d*>"));
@@ -34,6 +32,7 @@ impl Compose<'_> {
             || named.last().is_some_and(|rank| *rank >= GPUS_OF_A_NODE)
             || has_comms && !self.is_of_one_node()
             || self.tally.commands.has_other_jobs()
+            || self.tally.fronts.has_several_nodes()
             || self.tally.claims.lists_hosts()
             || self.names_other_end(host);
         (!has_others).then(|| shown(host))
