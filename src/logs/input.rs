@@ -232,7 +232,7 @@ impl Source {
 }
 
 /// What follows the first bytes of a stream that could not be read further.
-struct Failing(Option<io::Error>);
+pub(super) struct Failing(pub(super) Option<io::Error>);
 
 impl Read for Failing {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

@@ -16,6 +16,7 @@ use super::ends;
 use super::harness;
 use super::help_text::{LINES_MAX, is_dashes};
 use super::input;
+use super::markup;
 use super::parser::{ParsedLine, Parser};
 use super::seen::{Around, Place};
 use super::shape;
@@ -74,6 +75,7 @@ impl KnownLines {
 
     /// The lines of a log in plain text that are known.
     pub fn of(catalogue: &SignatureCatalogue, log: &[u8]) -> Self {
+        let log = &*markup::plain_text(log);
         let lines: Vec<&[u8]> = log.split(|byte| *byte == b'\n').collect();
         let known = Search::new(catalogue, log, &lines).known();
         let (mut text, mut all, mut left_out) = (Vec::new(), 0, 0);

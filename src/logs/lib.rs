@@ -41,6 +41,7 @@ mod help_text;
 mod input;
 mod known;
 mod loggers;
+mod markup;
 mod matcher;
 mod merge;
 mod native_stack;

@@ -6,12 +6,12 @@ use super::compose::compose;
 use super::filter::LogFilter;
 use super::harness::Harness;
 use super::input::{self, InputProblem, KnownRuns, Source, problem};
-use super::own_events;
 use super::report::LogReport;
 use super::scan::{ReadLines, Scanned, Stream, scan};
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
 use super::time::Years;
+use super::{markup, own_events};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -159,7 +159,9 @@ impl<'a> LogReader<'a> {
     /// Reads more lines of a file, of which `before` were read earlier. Returns how far it is read then.
     fn lines(&mut self, file: u32, before: ReadLines, source: impl Read + Send) -> ReadLines {
         let left_out = AtomicU64::new(0);
-        let source = match own_events::log_lines(source, &left_out) {
+        let markup = AtomicU64::new(0);
+        let lines = own_events::log_lines(source, &left_out);
+        let source = match lines.and_then(|lines| markup::plain(lines, &markup)) {
             Ok(source) => source,
             Err(error) => {
                 self.in_part(file, error);
@@ -195,7 +197,7 @@ impl<'a> LogReader<'a> {
             *only_events = is_none && (before.count == 0 || *only_events);
         }
         self.tally.merge(tally);
-        self.bytes += bytes;
+        self.bytes += bytes + markup.into_inner();
         if let Err(error) = result {
             self.in_part(file, error);
         }
