@@ -55,6 +55,9 @@ fn is_cut(line: &[u8]) -> bool {
     let Some(last) = line.last() else {
         return false;
     };
+    if is_cut_of_open_mpi(line) {
+        return true;
+    }
     let may_be = matches!(last, b':' | b',' | b'g');
     if !may_be || !(has(b"atchdog") || has(b"UCX  ERROR ")) {
         return false;
@@ -65,11 +68,29 @@ fn is_cut(line: &[u8]) -> bool {
         || matches!(last, b',') && count(b'(') > count(b')')
 }
 
+/// Whether a line of a network of Open MPI, `[node-a][[50702,1],0][btl_tcp_endpoint.c:655:function] message`, has no
+/// message, or is one on a completion of openib, which ends with the number of the queue pair.
+fn is_cut_of_open_mpi(line: &[u8]) -> bool {
+    let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
+    if !line.starts_with(b"[") || !has(b"btl_") {
+        return false;
+    }
+    let last = memchr::memrchr(b'[', line).map_or(line, |open| &line[open..]);
+    let is_header = line.ends_with(b"]") && memchr::memmem::find(last, b".c:").is_some();
+    is_header || has(b":handle_wc] from") && !has(b" qp_idx ")
+}
+
 /// Whether a line may be the rest of one: it has no header of its own.
 fn goes_on(line: &[u8]) -> bool {
     let is_header = line.starts_with(b"[") || line.starts_with(b"Traceback");
     let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
-    !line.is_empty() && !is_header && !has(b"UCX  ") && !has(b"NCCL ") && !has(b"atchdog")
+    let is_rule = line.ends_with(b"----");
+    !line.is_empty()
+        && !is_header
+        && !is_rule
+        && !has(b"UCX  ")
+        && !has(b"NCCL ")
+        && !has(b"atchdog")
 }
 
 #[cfg(test)]
@@ -110,6 +131,20 @@ mod tests {
         check(
             "[Rank 1] Watchdog caught collective operation timeout: \n[Rank 2] a",
             None,
+        );
+        check(
+            "[[12065,1],23][btl_openib_component.c:2948:handle_wc] from\nnode-a.local to: node-b error polling LP CQ with status RETRY\nEXCEEDED ERROR status number 12 for wr_id 7 opcode 0  vendor error\n129 qp_idx 1\n-----------------------------",
+            Some((
+                "[[12065,1],23][btl_openib_component.c:2948:handle_wc] from node-a.local to: node-b error polling LP CQ with status RETRY EXCEEDED ERROR status number 12 for wr_id 7 opcode 0  vendor error 129 qp_idx 1",
+                3,
+            )),
+        );
+        check(
+            "[node-a][[50702,1],0][btl_tcp_endpoint.c:655:mca_btl_tcp_endpoint_complete_connect]\nconnect() to 10.0.0.226 failed: Connection refused (111)\nb",
+            Some((
+                "[node-a][[50702,1],0][btl_tcp_endpoint.c:655:mca_btl_tcp_endpoint_complete_connect] connect() to 10.0.0.226 failed: Connection refused (111)",
+                1,
+            )),
         );
         check(
             "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\nb",

@@ -216,7 +216,7 @@ fn leave_to_nvshmem(finding: &mut SignatureFinding) {
     if finding
         .next_step
         .as_ref()
-        .is_some_and(|next| next.contains("NCCL"))
+        .is_some_and(|next| next.contains("NCCL") && !next.contains("NVSHMEM_"))
     {
         finding.next_step = Some(ADVICE_OF_NVSHMEM.to_owned());
     }

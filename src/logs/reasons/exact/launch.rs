@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "runtime limit is required|time limit is required|time limit must be|must specify a time limit|requires a time limit|walltime is required",
+        cause: "this cluster refuses a job, or a step that asks for an allocation of its own, without a limit of time",
+        next: "add -t (as `--time=04:00:00`) to the srun, sbatch or salloc of the line; within a job, an srun that begins a new allocation instead of a step lacks SLURM_JOB_ID",
+    },
+    Reason {
         words: "unpack would read past end of buffer|unpack failure in file",
         cause: "the daemons of Open MPI on the nodes do not understand each other: they are of different releases",
         next: "compare `mpirun --version` and `which orted` on every node, as a shell without a terminal finds them",

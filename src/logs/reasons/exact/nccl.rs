@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "socket.h:*net : socket creation failed : address family|socket.cc:*net : socket creation failed : address family",
+        cause: "the address that a peer told, or that NCCL chose here, is of a family that this node or container does not have: IPv6 on one side, or none at all because a rank had no interface",
+        next: "`ip -br addr` in the container on every node; choose one interface that has an address of the same family on all of them with NCCL_SOCKET_IFNAME, and the family with NCCL_SOCKET_FAMILY",
+    },
+    Reason {
         words: "rxdm*unix*connect*111|rxdm*unix*connect*refused|rxdm*unix*connect*no such file",
         cause: "RxDM, the daemon that receives for the plugin on this node, does not run, or the folder of its socket is not mounted in this container",
         next: "`ss -lx` on the node lists the sockets that RxDM listens at, and the line names the one that the plugin wants: start RxDM before the job, and mount its folder in both containers; RxDM's own log tells why it ended",

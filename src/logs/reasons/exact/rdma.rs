@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "ofi libfabric library call (",
+        cause: "the provider of libfabric refused the call with the code below it: 38 (not implemented) or 95 where it lacks what Open MPI asks for or does not fit the NIC's driver; 1 or 13 where this process may not open the NIC, as on Slingshot without a VNI; 12 or 11 where its resources are used up",
+        next: "`fi_info` in the same environment, and `ldd` of Open MPI's mca_mtl_ofi.so: which libfabric and which provider; FI_LOG_LEVEL=warn prints the provider's own reason; --mca mtl ^ofi goes without it",
+    },
+    Reason {
         words: "failed to find valid default rgroup and vni",
         cause: "the job has no VNI of the Slingshot network, so libfabric's provider (CXI) cannot open the NIC: it was not started by srun, or Slurm gave it none",
         next: "start it with srun, for one node with `--network=single_node_vni`; `fi_info -p cxi` within the job lists the NICs that it may use",
