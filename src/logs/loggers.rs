@@ -196,9 +196,12 @@ fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     let message = line[at + LOWER_WORD.len()..].trim_ascii_start();
     // Slurm's daemons write a time in brackets before the word.
     let is_timed = before.ends_with(b"] ") && before.contains(&b'-');
-    let is_text = message
-        .first()
-        .is_some_and(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'.' | b'+'));
+    // A dash is that of a figure, or of an option or an arrow.
+    let is_text = match message {
+        [b'-', next, ..] => next.is_ascii_alphabetic() || *next == b'-',
+        [first, ..] => !matches!(first, b'0'..=b'9' | b'-' | b'.' | b'+'),
+        [] => false,
+    };
     (is_text && (before.is_empty() || before.ends_with(b": ") || is_timed)).then_some(message)
 }
 
@@ -490,6 +493,16 @@ mod tests {
         );
         check("CRITICAL: it ended", Some("it ended"));
         check("train error: 0.25", None);
+        check("train error: -0.25", None);
+        check(
+            "train.py: error: --nodes is missing",
+            Some("--nodes is missing"),
+        );
+        check(
+            "srun: error: --> a limit is required",
+            Some("--> a limit is required"),
+        );
+        check("srun: error: ----------", None);
         check("val: error: 0.25 of all", None);
         check("with an error: no", None);
         check(

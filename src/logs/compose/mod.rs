@@ -242,10 +242,12 @@ impl Compose<'_> {
         report.findings.extend(self.ranks_alone());
         report.findings.extend(self.shared_gpu(&report.findings));
         report.unknown = self.unknown();
+        stated::join_refusals(&mut report.unknown);
         let unknown = report.unknown.iter().filter(|one| !one.is_harmless());
         report
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
+        self.leave_to_whole_lines(report);
         drop_heads(&mut report.findings);
         drop_advice(&mut report.findings);
         follow_named(&mut report.findings, &self.catalogue.signatures);
@@ -258,6 +260,9 @@ impl Compose<'_> {
         self.explain_tracebacks(&mut report.findings);
         stated::tell_of_other_model(&mut report.findings, &report.stated);
         super::reasons::explain_waits(&mut report.findings, &report.stated);
+        if !context.tcpx_expected {
+            report.findings.iter_mut().for_each(leave_out_tcpx);
+        }
         self.tell_of_meeting(report);
         self.tell_of_shared_memory(&mut report.findings);
         self.tell_of_gpu_kind(&mut report.findings);
@@ -323,6 +328,26 @@ impl Compose<'_> {
         super::promises::keep(report);
         let all = [&mut report.findings, &mut report.seen, &mut report.benign];
         all.into_iter().flatten().for_each(shorten);
+    }
+
+    /// The last line of a file may be cut: one that begins as a harmless line does is harmless too.
+    fn leave_to_whole_lines(&self, report: &mut LogReport) {
+        let last_line = |file: &str| {
+            let mut lasts = self.tally.ends.last_lines();
+            lasts.find_map(|(number, last)| {
+                let is_its = self.files.get(*number as usize)? == file;
+                is_its.then_some(*last)
+            })
+        };
+        let harmless: Vec<String> = report.benign.iter().map(|one| said(&one.sample)).collect();
+        report.findings.retain(|one| {
+            let text = said(&one.sample);
+            let is_cut = one.count == 1
+                && text.len() >= CUT_MIN
+                && last_line(&one.last.file) == Some(one.last.line);
+            let is_head = |whole: &String| whole.len() > text.len() && whole.starts_with(&text);
+            !(is_cut && harmless.iter().any(is_head))
+        });
     }
 
     /// Gives exceptions the causes that the frames of their first line tell.
@@ -1151,6 +1176,38 @@ impl Compose<'_> {
 fn shorten(finding: &mut SignatureFinding) {
     let end = finding.sample.floor_char_boundary(SAMPLE_BYTES);
     finding.sample.truncate(end);
+}
+
+/// Settings of TCPX, whose sockets say the same as NCCL's own, from which they were made.
+const OF_TCPX: [&str; 2] = ["CTRL_DEV", "GPUDIRECTTCPX"];
+
+/// Takes the advice on settings of TCPX out of a finding that is not TCPX's, in a log that has nothing of it.
+fn leave_out_tcpx(finding: &mut SignatureFinding) {
+    // A source of TCPX names its function: `int createListenSocket():587`.
+    if finding.sample.to_ascii_lowercase().contains("tcpx") || finding.sample.contains("):") {
+        return;
+    }
+    let names = |text: &String| OF_TCPX.iter().any(|setting| text.contains(setting));
+    if finding.causes.iter().any(names) {
+        finding.causes.retain(|cause| !names(cause));
+    }
+    if finding.next_step.as_ref().is_some_and(names) {
+        finding.next_step = Some(ADVICE_ON_SOCKETS.to_owned());
+    }
+}
+
+/// How to look at the sockets of any network.
+const ADVICE_ON_SOCKETS: &str = "compare NCCL_SOCKET_IFNAME with `ip -br addr` in the container on every node, and check `ulimit -n`";
+
+/// Least length of the head of a harmless message.
+const CUT_MIN: usize = 16;
+
+/// What a line of NCCL says behind its header; any other line as it is.
+fn said(line: &str) -> String {
+    let marker = line.rfind("NCCL WARN ");
+    marker
+        .map_or(line, |at| &line[at + "NCCL WARN ".len()..])
+        .to_owned()
 }
 
 /// A warning without a signature as a finding, so that none goes unmentioned.

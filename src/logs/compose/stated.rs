@@ -4,7 +4,9 @@
 use super::ranking::is_later;
 use super::{Compose, ENDING_LINES, read_around, shown};
 use crate::reasons::Telling;
-use crate::report::{LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine};
+use crate::report::{
+    LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine, UnknownWarning,
+};
 use crate::signature::{Role, Severity};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
@@ -62,6 +64,11 @@ impl Compose<'_> {
                 && crate::reasons::tells_why(&line.sample)
         };
         let number = report.stated.iter().position(tells);
+        // A shell goes on behind a command that it does not find, up to what a program of Slurm refuses then.
+        let is_got_over = |number: &usize| {
+            refuses(&first.sample) && NO_COMMAND.is_match(report.stated[*number].sample.as_bytes())
+        };
+        let number = number.filter(|number| !is_got_over(number));
         let telling = crate::reasons::telling(first, &self.catalogue.signatures);
         number.filter(|_| telling != Telling::Why)
     }
@@ -126,6 +133,55 @@ impl Compose<'_> {
         let told = at_end.clone().find(tells);
         told.or_else(|| at_end.clone().find(raised))
             .or_else(|| at_end.next())
+    }
+}
+
+/// A command of a script that its shell does not find.
+static NO_COMMAND: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"(?:^|: )line \d+: \S+: command not found"));
+
+/// What programs of Slurm write before an error.
+const SLURM: [&str; 3] = ["srun: error: ", "sbatch: error: ", "salloc: error: "];
+/// Lines that are between two of one refusal at most: rules and empty ones.
+const BETWEEN_MAX: u64 = 2;
+
+/// Whether a line is of a program of Slurm, which says why it does not start a job.
+fn refuses(line: &str) -> bool {
+    SLURM.iter().any(|program| line.contains(program))
+}
+
+/// Joins the lines in which a program of Slurm says why it does not start a job: a site's filter writes several, and the
+/// reason is in one of them.
+pub(super) fn join_refusals(unknown: &mut Vec<UnknownWarning>) {
+    let mut from = 0;
+    while from < unknown.len() {
+        let program = SLURM
+            .into_iter()
+            .find(|program| unknown[from].sample.starts_with(program));
+        let mut to = from + 1;
+        let is_next = |to: usize| {
+            let (one, next) = (&unknown[to - 1].last, unknown.get(to)?);
+            let program = program.filter(|program| next.sample.starts_with(program))?;
+            let distance = next.first.line.checked_sub(one.line)?;
+            (one.file == next.first.file && distance <= BETWEEN_MAX).then_some(program)
+        };
+        while is_next(to).is_some() {
+            to += 1;
+        }
+        if let Some(program) = program.filter(|_| to - from > 1) {
+            let mut parts: Vec<_> = unknown.drain(from..to).collect();
+            let messages = parts.iter().map(|part| &part.sample[program.len()..]);
+            let text = messages.collect::<Vec<_>>().join("; ");
+            let telling = parts
+                .iter()
+                .position(|part| crate::reasons::tells_why(&part.sample));
+            let last = parts.last().map(|part| part.last.clone());
+            let mut whole = parts.swap_remove(telling.unwrap_or(parts.len() - 1));
+            whole.sample = format!("{program}{text}");
+            whole.last = last.unwrap_or(whole.last);
+            unknown.insert(from, whole);
+        }
+        from += 1;
     }
 }
 
