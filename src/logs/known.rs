@@ -35,6 +35,8 @@ const TEXT_MAX: u64 = 64 << 20;
 const ROW_NUMBERS_MIN: usize = 6;
 /// Longest word in a row of numbers: a type, an operation, `N/A`.
 const ROW_WORD_MAX: usize = 8;
+/// Length of a rule, at least.
+const RULE_MIN: usize = 8;
 /// What is in every line of the NVIDIA driver in the kernel's log, and what Python and Ray write around tracebacks.
 const OF_ITSELF: [&str; 7] = [
     "NVRM: ",
@@ -45,6 +47,12 @@ const OF_ITSELF: [&str; 7] = [
     "ray.exceptions.RayTaskError(",
     "NCCL version ",
 ];
+
+/// Whether a line is nothing but a rule, which begins or ends a text of several lines.
+fn is_rule(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    line.len() >= RULE_MIN && line.iter().all(|byte| matches!(byte, b'-' | b'='))
+}
 
 /// A log without the lines that are not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +145,7 @@ impl<'a> Search<'a> {
                 || writes && is_before_writing(line)
                 || lists_actors && is_of_actor(line)
                 || super::compose::is_torn_prefix(raw)
+                || is_rule(line)
                 || super::compose::tells_beside(line);
             if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1 + more);

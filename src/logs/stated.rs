@@ -35,7 +35,7 @@ pub(super) const PIECES: [&[u8]; 30] = [
     b"_ERR",
     b"marked dead",
     b"crashed",
-    b"[FAIL]",
+    b"FAIL",
     b"imeout",
     b"closed by ",
     b"mismatch for ",
@@ -56,7 +56,7 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed (?:the )?connection|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+|No (?:[\w-]+ ){0,2}(?:GPU|NIC|HCA|[Dd]evice|[Aa]ccelerator|[Ii]nterface)s? (?:was |were )?detected|(?:INVALID_ARGUMENT|FAILED_PRECONDITION):)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|FAILURE|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed (?:the )?connection|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+|No (?:[\w-]+ ){0,2}(?:GPU|NIC|HCA|[Dd]evice|[Aa]ccelerator|[Ii]nterface)s? (?:was |were )?detected|(?:INVALID_ARGUMENT|FAILED_PRECONDITION):)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
     )
 });
 /// Lines of stack traces and tables, and what a logger says below a warning.
@@ -72,8 +72,8 @@ static HEADING: LazyLock<Regex> = LazyLock::new(|| {
 /// Sentences that advise, or that say that all is well.
 static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
-        r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|(?:^|[^.\w])\d+ (?:errors|failures|failed)",
-        r"|(?:errors?|Errors?|failed|Failed|failures?|timeout)\b\s*[:=]?\s*(?:[+-]\s*)?\.?\d",
+        r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|(?:^|[^.\w])\d+ (?:errors|failures|failed|FAILED)",
+        r"|(?:errors?|Errors?|failed|Failed|FAILED|failures?|timeout)\b\s*[:=]?\s*(?:[+-]\s*)?\.?\d",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
         r"|\(or |timeout (?:is|set|of|to|in|value|seconds|ms)\b|(?:[Ss]et|[Uu]sing|with|[Dd]efault) (?:\w+ )?timeout",
     ))
@@ -276,6 +276,9 @@ mod tests {
             true,
         );
         check("train error - 0.25", false);
+        check("all_reduce test FAILED", true);
+        check("tests FAILED: 0", false);
+        check("8 passed, 0 FAILED", false);
         check("it ended with exception KVError(7): it might be dead", true);
         check(
             "the registration failed. This may be due to a firewall. Please check",

@@ -14,7 +14,7 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 29] = [
+const OF_FRAMEWORKS: [(&str, &str); 32] = [
     ("I_MPI_PMI_LIBRARY", "Intel MPI"),
     ("NCCL_GIN_ENABLE", "NCCL 2.28"),
     ("GLOO_SOCKET_IFNAME", "PyTorch"),
@@ -43,6 +43,9 @@ const OF_FRAMEWORKS: [(&str, &str); 29] = [
     ("NVSHMEM_REMOTE_TRANSPORT", "NVSHMEM"),
     ("NVSHMEM_SYMMETRIC_SIZE", "NVSHMEM"),
     ("NVSHMEM_IB_GID_INDEX", "NVSHMEM"),
+    ("I_MPI_OFI_PROVIDER", "Intel MPI"),
+    ("HABANA_VISIBLE_DEVICES", "Habana's container runtime"),
+    ("TF_CONFIG", "TensorFlow"),
     ("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "NVSHMEM"),
 ];
 

@@ -247,7 +247,13 @@ pub(super) fn follow_cancel(findings: &mut [SignatureFinding], signatures: &[Sig
         let is_of_launcher = is_of_launcher(one, signatures) || one.role == Role::Consequence;
         is_of_launcher && is_later(&one.first, &cancelled.first)
     };
-    if !others.all(is_of_end) {
+    // Errors without a signature count as warnings up to here.
+    let fails_before = |one: &SignatureFinding| {
+        one.signature == UNKNOWN_WARNING
+            && is_later(&cancelled.first, &one.first)
+            && crate::reasons::tells_why(&one.sample)
+    };
+    if !others.all(is_of_end) || findings.iter().any(fails_before) {
         return;
     }
     for finding in findings.iter_mut() {

@@ -131,7 +131,11 @@ fn explain_one(finding: &mut SignatureFinding, signatures: &[Signature]) {
         },
         None => below.and_then(of),
     };
-    let of_line = of(&finding.sample);
+    // A wording may begin in the line and end below it.
+    let mut of_line = of(&finding.sample);
+    if let (Some((_, Kind::Exact)), Some(below)) = (of_line, below.filter(|_| has_below)) {
+        of_line = of(&format!("{} {below}", finding.sample)).or(of_line);
+    }
     // A wording that names one failure is before the error below it.
     let told_below = of_below.filter(|(_, kind)| !matches!(kind, Kind::Vague));
     let told_below = told_below.filter(|_| !matches!(of_line, Some((_, Kind::Exact))));

@@ -5,6 +5,31 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "tests failed on rank|some tests failed|verification failed on rank|tensor-likes are not close|allclose*failed|result mismatch",
+        cause: "a check of the program itself failed: data that came is not what it expects; lines next to it have both values",
+        next: "compare the values that came with those that were expected: those of another rank are a matter of the order of ranks or GPUs (CUDA_VISIBLE_DEVICES), older ones of a read before the end of the call, others of damage on the way; run once with NCCL_P2P_DISABLE=1 and once with NCCL_NET=Socket",
+    },
+    Reason {
+        words: "createsession still waiting for response from worker",
+        cause: "a process of TensorFlow's cluster does not answer: it did not start, ended, or its address in TF_CONFIG or the cluster specification is not reached",
+        next: "read the log of the task in the line; `nc -vz HOST PORT` from this node; all processes need the same cluster specification",
+    },
+    Reason {
+        words: "agent '*not found|makeconnection: agent",
+        cause: "NIXL does not know the other agent: its metadata was not exchanged before, was invalidated, or is of a process that ended",
+        next: "read the log of the agent in the line; exchange the metadata (loadRemoteMD, or etcd) before makeConnection, under the same name",
+    },
+    Reason {
+        words: "missing infer_status notification|inference completed with err",
+        cause: "a NeuronCore did not end its work in time: another worker of the collective did not come or ended, or the program on the device failed",
+        next: "read the log of every worker for the first error of the Neuron runtime; `neuron-ls` and `dmesg -T | grep -i neuron` on each host",
+    },
+    Reason {
+        words: "synstatus=*device acquire failed|device acquire failed",
+        cause: "the process could not take a Gaudi card: another process holds it, more ranks run than there are cards, or the driver lost it",
+        next: "`hl-smi` on the node: processes and state of the cards; compare the ranks of a node with its cards and HABANA_VISIBLE_DEVICES",
+    },
+    Reason {
         words: "runtime limit is required|time limit is required|time limit must be|must specify a time limit|requires a time limit|walltime is required",
         cause: "this cluster refuses a job, or a step that asks for an allocation of its own, without a limit of time",
         next: "add -t (as `--time=04:00:00`) to the srun, sbatch or salloc of the line; within a job, an srun that begins a new allocation instead of a step lacks SLURM_JOB_ID",
@@ -165,7 +190,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`nvidia-smi`, `rocminfo` or `sycl-ls` as the job starts its ranks; MPIR_CVAR_ENABLE_GPU=0 starts MPICH without GPUs",
     },
     Reason {
-        words: "mpi_err_truncate",
+        words: "mpi_err_truncate|message truncated, error stack|bytes received but buffer size is|ofi poll failed*message too long",
         cause: "a message is longer than the buffer of the rank that receives it: the ranks differ in the size, the type or the order of their calls",
         next: "compare the count and the type of the call in the line on the sender and the receiver, and that every rank calls the same collectives in the same order",
     },

@@ -5,6 +5,21 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "psm3 can't open nic unit|psm2 can't open hfi unit|psm2 was unable to open an endpoint|ofi endpoint open failed",
+        cause: "libfabric's provider, mostly PSM2 or PSM3, could not open an endpoint on the NIC: its port is down, the process may not open it, all its contexts are taken by other processes, or the provider does not fit this kind of NIC",
+        next: "`fi_info -l`, `ibv_devinfo` and `ulimit -l` in the same environment; FI_PROVIDER=tcp, or I_MPI_OFI_PROVIDER=tcp with Intel MPI, goes without it",
+    },
+    Reason {
+        words: "unexpected code in http response*metadata|failed to retrieve segment descriptor",
+        cause: "the metadata server has no entry of the other side's transfer engine: that process has not registered yet, ended, or registered under another name or address than the one that is asked for",
+        next: "read the other side's log up to this time; `curl` the address in the line from both nodes; both sides must use one metadata server, and an address that the other one reaches",
+    },
+    Reason {
+        words: "session::writebody failed*bad address|session::readbody failed*bad address",
+        cause: "the transfer engine sends over TCP from memory that the CPU cannot read: it is a GPU's, and this build of the engine is not made for CUDA, so it does not copy it first",
+        next: "use a build of the transfer engine with CUDA, or its protocol rdma where the nodes have RDMA devices",
+    },
+    Reason {
         words: "ofi libfabric library call (",
         cause: "the provider of libfabric refused the call with the code below it: 38 (not implemented) or 95 where it lacks what Open MPI asks for or does not fit the NIC's driver; 1 or 13 where this process may not open the NIC, as on Slingshot without a VNI; 12 or 11 where its resources are used up",
         next: "`fi_info` in the same environment, and `ldd` of Open MPI's mca_mtl_ofi.so: which libfabric and which provider; FI_LOG_LEVEL=warn prints the provider's own reason; --mca mtl ^ofi goes without it",
@@ -145,7 +160,7 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`fi_info -l` in the same container lists the providers that libfabric finds; compare them with FI_PROVIDER and FI_PROVIDER_PATH",
     },
     Reason {
-        words: "fi_getinfo() call failed|could not find a provider|find a protocol that worked|fi_getinfo*no data available",
+        words: "ofi addrinfo() failed|ofi fi_getinfo() failure|fi_getinfo() call failed|could not find a provider|find a protocol that worked|fi_getinfo*no data available",
         cause: "libfabric has no provider that fits on this node: the device is not there or not in the container, FI_PROVIDER asks for another one, or this libfabric was built without it",
         next: "`fi_info -p efa` and `ls /dev/infiniband` in the container",
     },
