@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 const PREFIX: &str = r"^(?:\[[\w,.:-]+\] ?(?:<\w+>)? ?:?|[\w.-]+: )?\s*";
 
 const PERFTEST: &str = "perftest";
+const OSU: &str = "OSU's test";
 
 /// The one benchmark that `harness` follows too.
 pub(super) const NIXLBENCH: &str = "nixlbench";
@@ -39,7 +40,7 @@ pub(super) fn benchmark_of_head(line: &[u8]) -> Option<&'static str> {
     let names = [
         ("nccl", "nccl-tests"),
         ("perftest", PERFTEST),
-        ("osu", "OSU's test"),
+        ("osu", OSU),
         ("nixl", NIXLBENCH),
     ];
     let is_its = |(group, _): &&(&str, &str)| found.name(group).is_some();
@@ -50,6 +51,28 @@ pub(super) fn benchmark_of_head(line: &[u8]) -> Option<&'static str> {
 /// perftest, at which the client only reads, has none, and ends its table with a line all the same.
 pub(super) fn is_answer(benchmark: &str, line: &[u8]) -> bool {
     ROW.is_match(line) || benchmark == PERFTEST && line.starts_with(b"--------")
+}
+
+/// A row, with its size.
+static SIZE: LazyLock<Regex> = LazyLock::new(|| {
+    let row = r"(?P<size>\d{1,18})(?:\s+\d+\s+(?:u?int|float|half|double|bfloat|u?char|f8|fp8|u?long)\w*\s|(?:\s+[\d.]+)*\s*$)";
+    regex(&format!("{PREFIX}{row}"))
+});
+
+/// The size of a row.
+pub(super) fn size_of_row(line: &[u8]) -> Option<u64> {
+    let size = SIZE.captures(line)?.name("size")?.as_bytes();
+    std::str::from_utf8(size).ok()?.parse().ok()
+}
+
+/// The size of the last row of a table where a benchmark's options set no other.
+pub(super) fn last_size(benchmark: &str) -> u64 {
+    match benchmark {
+        PERFTEST => 8 << 20,
+        OSU => 1 << 20,
+        NIXLBENCH => 64 << 20,
+        _ => u64::MAX,
+    }
 }
 
 #[cfg(test)]

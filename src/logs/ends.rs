@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::benchmarks;
+use super::by_hand::ByHand;
 use super::loggers::regex;
 use super::seen::Place;
 use super::shape::{self, Record};
@@ -85,6 +86,8 @@ pub(super) struct Ends {
     tables: BTreeMap<u32, BenchmarkTable>,
     /// Files of which the part that was read last has a row of a table.
     rows: BTreeSet<u32>,
+    /// For each file: what a person did in the part that was read last.
+    by_hand: BTreeMap<u32, ByHand>,
 }
 
 /// The last table of a benchmark in a file.
@@ -162,10 +165,12 @@ impl Ends {
         let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
         let before = last_line.saturating_sub(lines.len() as u64);
         let mut scratch = Vec::new();
+        let mut by_hand = ByHand::default();
         for (number, line) in (before + 1..).zip(lines) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let line = shape::without_escapes(line, &mut scratch);
             part.answer(file, line);
+            by_hand.line(number, &line[..line.len().min(FRONT)]);
             if !line.iter().any(u8::is_ascii_alphabetic) {
                 continue;
             }
@@ -176,6 +181,8 @@ impl Ends {
                 part.table(speaker, (place, record.time_us(years)), line);
             }
         }
+        by_hand.end_of_stack();
+        part.by_hand.insert(file, by_hand);
         part.last.insert(file, last_line);
         self.merge(part, |speaker| speaker);
     }
@@ -314,6 +321,7 @@ impl Ends {
         }
         self.goes_on.extend(other.goes_on);
         self.last.extend(other.last);
+        self.by_hand.extend(other.by_hand);
         for (file, table) in &mut self.tables {
             table.has_row |= other.rows.contains(file);
         }
@@ -328,6 +336,11 @@ impl Ends {
     /// The tables that have a head and no row.
     pub(super) fn tables_without_rows(&self) -> impl Iterator<Item = &BenchmarkTable> {
         self.tables.values().filter(|table| !table.has_row)
+    }
+
+    /// What a person did to the programs of each file.
+    pub(super) fn by_hand(&self) -> impl Iterator<Item = (&u32, &ByHand)> {
+        self.by_hand.iter()
     }
 
     /// The number of the last line of each file.

@@ -20,6 +20,7 @@ mod below;
 mod benchmarks;
 mod blocks;
 mod buckets;
+mod by_hand;
 mod catalogue;
 mod check;
 mod claims;

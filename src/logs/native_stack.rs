@@ -142,6 +142,34 @@ pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>> + Clone) -> Vec<
     told.into_iter().map(named).chain(thread).collect()
 }
 
+/// Where a process waits, by the functions of its stack: the innermost one of a library that moves data, the call of
+/// that library that led there, and the outermost call of any library. Hooks of memory calls tell nothing.
+pub(super) fn waits_in(functions: &[String]) -> Vec<String> {
+    let library = |function: &str| match () {
+        () if function.starts_with("ucm_") => None,
+        () if MPI.iter().any(|start| function.starts_with(start)) => Some("MPI"),
+        () => library_of(function),
+    };
+    let known = functions.iter();
+    let known: Vec<(&String, &str)> = known
+        .filter_map(|function| Some((function, library(function)?)))
+        .collect();
+    let Some((innermost, of)) = known.first() else {
+        return Vec::new();
+    };
+    let call = known.iter().rfind(|(_, library)| library == of);
+    let told = [Some(&(*innermost, *of)), call, known.last()];
+    let told = told.into_iter().flatten();
+    let mut told: Vec<String> = told
+        .map(|(function, library)| format!("{function} ({library})"))
+        .collect();
+    told.dedup();
+    told
+}
+
+/// How functions of MPI begin.
+const MPI: [&str; 6] = ["MPI_", "PMPI_", "MPIR_", "MPIDI_", "ompi_", "opal_"];
+
 /// A function with its library, as far as the frame or the name tells it.
 fn named((function, library): &(String, String)) -> String {
     let library = match library.as_str() {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::benchmarks::NIXLBENCH;
+use super::by_hand::{self, ByHand};
 use super::compose::{Compose, shown};
 use super::ends::{BenchmarkTable, End, LastLine, LastWait, WaitKind};
 use super::report::{
@@ -45,6 +46,13 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
         let tables = tables.filter(|one| !has_harness || one.benchmark == NIXLBENCH);
         let tables = tables.take(WAITS_MAX);
         waits = tables.map(|table| without_row(compose, table)).collect();
+    }
+    if waits.is_empty() && !has_harness && !report.findings.iter().any(fails) {
+        let by_hand = compose.tally.ends.by_hand();
+        waits = by_hand
+            .filter_map(|(file, by_hand)| stopped_by_hand(compose, *file, by_hand))
+            .take(WAITS_MAX)
+            .collect();
     }
     report.findings.append(&mut waits);
 }
@@ -124,6 +132,52 @@ fn without_row(compose: &Compose<'_>, table: &BenchmarkTable) -> SignatureFindin
             "take stacks of its processes (`gdb -p PID -batch -ex 'thread apply all bt'`), and run it again with NCCL_DEBUG=INFO on one host first, then with NCCL_P2P_DISABLE=1: what makes it print rows names the path",
         )
     }
+}
+
+/// A finding on a program that a person stopped, or whose stack a person took, because it did not go on.
+fn stopped_by_hand(compose: &Compose<'_>, file: u32, by_hand: &ByHand) -> Option<SignatureFinding> {
+    let (line, meaning, finding) = match (&by_hand.stack, &by_hand.interrupted) {
+        (Some((line, told)), _) => (
+            line,
+            format!(
+                "a debugger's stack, without a crash, shows where a process did not go on: {}",
+                told.join(", called from ")
+            ),
+            stall(
+                by_hand::STACK,
+                &[
+                    "the call waits for a peer or a device that does not answer, or its own loop does not end",
+                ],
+                "take the stack again some seconds later: the same innermost call waits, another one loops; compare the release of the library that the frames name with the one that the program was built for",
+            ),
+        ),
+        (None, Some((line, size))) => (
+            line,
+            format!(
+                "a benchmark was interrupted after its row of size {size}: the next size did not end"
+            ),
+            stall(
+                by_hand::INTERRUPTED,
+                &[
+                    "the transfer or collective of the next size hangs: it goes another way (protocol, algorithm, channel) than the sizes before",
+                    "a rank hangs or has ended without a word",
+                    "a person had seen enough rows",
+                ],
+                "take stacks of its processes while it hangs (`gdb -p PID -batch -ex 'thread apply all bt'`), and run that size alone with NCCL_DEBUG=INFO, then with another NCCL_PROTO or interface: what makes it end names the path",
+            ),
+        ),
+        (None, None) => return None,
+    };
+    let number = line.number;
+    let place = compose.place(Place { file, line: number }, None);
+    Some(SignatureFinding {
+        processes: vec![place.file.clone()],
+        first: place.clone(),
+        last: place,
+        meaning,
+        sample: shown(&line.text),
+        ..finding
+    })
 }
 
 /// The last lines, those that differ in their numbers once, the latest first.

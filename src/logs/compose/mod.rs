@@ -117,6 +117,10 @@ fn shown_whole(text: &[u8]) -> String {
 const NICS_USED: &str = "nccl-ib-used";
 /// NCCL's line on the interfaces of its sockets.
 const SOCKETS_USED: &str = "nccl-socket-fallback";
+/// Calls of NCCL's network that failed, one for each level.
+const NET_CHAIN: &str = "nccl-net-propagated";
+/// NCCL's source of channels over any network.
+const OF_CHANNELS: &str = "transport/net.c";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
@@ -229,6 +233,12 @@ impl Compose<'_> {
                 }
                 _ => report.findings.push(finding),
             }
+        }
+        if report.findings.is_empty() {
+            let (fails, other) = follow_ups
+                .into_iter()
+                .partition(|one| self.is_last_failure(one));
+            (report.findings, follow_ups) = (fails, other);
         }
         let company = if report.findings.is_empty() {
             &mut report.seen
@@ -530,6 +540,15 @@ impl Compose<'_> {
             complete.get(speaker).is_some_and(|at| *at > seen.last)
         };
         parts.iter().all(is_later)
+    }
+
+    /// Whether calls that failed while NCCL made its channels, of which nothing else tells, are of communicators that did
+    /// not come up: the log ends with them, and none was complete before. Calls of one network may be probes.
+    fn is_last_failure(&self, finding: &SignatureFinding) -> bool {
+        finding.signature == NET_CHAIN
+            && finding.sample.contains(OF_CHANNELS)
+            && self.tally.init_complete.is_empty()
+            && self.has_ended(&finding.last)
     }
 
     /// Whether each process with these lines logged later that what they report was got over.
