@@ -633,9 +633,11 @@ fn hosts(text: &str) -> impl Iterator<Item = &str> {
                 !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
             })
         };
-        (is_number(parts.next()) && is_number(parts.next()))
-            .then(|| parts.next())
-            .flatten()
+        let is_header = is_number(parts.next()) && is_number(parts.next());
+        let written = parts.next().filter(|_| is_header)?;
+        // A launcher's prefix may stand before it: `[1,0]<stdout>:host:71:84 [0] NCCL INFO`.
+        let name = written.rsplit(|letter: char| !is_of_name(letter)).next()?;
+        Some(name.trim_start_matches('-'))
     });
     internal.chain(nccl)
 }
@@ -686,6 +688,16 @@ mod tests {
             .map(|(at, _)| logins.is_before(text, at - 1))
             .collect();
         assert_eq!(behind, [true, true, false, false, true]);
+    }
+
+    #[test]
+    fn hosts_are_found_behind_what_launchers_and_pages_put_before_them() {
+        for before in ["[1,0]<stdout>:", "+", "-", "`", "> ", "\u{3000}"] {
+            let text = format!("{before}train-b:71:84 [0] NCCL INFO x");
+            let mut found = Vec::new();
+            names(&text, |kind, name| found.push((kind, name)));
+            assert_eq!(found, [(Kind::Node, "train-b")], "{text}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Formats that begin with a text wherever it stands.
-const ANYWHERE: [&str; 60] = [
+const ANYWHERE: [&str; 64] = [
     "/instances/{node}",
     "git@{tag}:{~project}/",
     "Linux {node} {word} #{d}",
@@ -28,6 +28,10 @@ const ANYWHERE: [&str; 60] = [
     " to {~node}:{d}",
     " from {~node}:{d}",
     " on {~node}:{d}",
+    " peer {node}<{d}>",
+    " to {~node}<{d}>",
+    " from {~node}<{d}>",
+    " with {~node}<{d}>",
     "rank {d} on {~node}",
     "rank {d} at {~node}",
     "rank={d} host={node}",
