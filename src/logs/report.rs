@@ -24,6 +24,9 @@ pub struct LogReport {
     pub findings: Vec<SignatureFinding>,
     /// Which of several files failed first, if more than one failed.
     pub first_failure: Option<FirstFailure>,
+    /// The hosts of NCCL's processes, so that a report can replace them.
+    #[serde(skip)]
+    pub hosts: Vec<String>,
     /// Collectives that ranks wait for, the first one first.
     pub waits: Vec<CollectiveWait>,
     /// Ranks below the highest one that waits of which no line says that they wait, as far as the logs have their

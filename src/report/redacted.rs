@@ -34,6 +34,9 @@ pub fn learn(story: &Story, redactor: &mut Redactor) {
         redactor.host(&node.host);
         redactor.host(&node.address);
     }
+    for host in &story.logged_hosts {
+        redactor.host(host);
+    }
     if let Ok(value) = serde_json::to_value(story) {
         redactor.learn_value(&value);
     }

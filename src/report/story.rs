@@ -66,6 +66,9 @@ pub struct Story {
     /// Plugins with their versions, or else the network, as logs of such processes name them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) logged_plugins: Vec<String>,
+    /// Hosts that the logs of a run folder name, which are redacted like those of nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) logged_hosts: Vec<String>,
     /// This run and the other runs named on the command line, for charts over a sweep.
     #[serde(default)]
     pub(crate) sweep: Vec<SweepPoint>,

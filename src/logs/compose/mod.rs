@@ -64,6 +64,7 @@ pub(super) fn compose(
     report.inputs.filtered_records = tally.filtered_records;
     report.own_signatures = catalogue.own.clone();
     report.transport = compose.transport();
+    report.hosts = compose.processes().0.into_iter().map(shown).collect();
     report.settings = compose.settings();
     compose.findings(&mut report);
     report.first_failure = super::first::first_failure(catalogue, tally, files, &report.findings);

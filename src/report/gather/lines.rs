@@ -67,6 +67,7 @@ pub(super) fn add_log(files: &RunFiles, state: &RunState, story: &mut Story) {
         story.damaged(name, error.to_string());
     });
     take(&report, &mut log, story, subject_at);
+    story.logged_hosts.clone_from(&report.hosts);
     log.sort_by_key(|(order, _)| *order);
     let judged = story.findings.first().cloned();
     let of_log = programs::findings_of_log(&report);

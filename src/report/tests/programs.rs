@@ -7,7 +7,9 @@ use crate::markdown::markdown;
 use crate::short::short;
 use crate::story::Story;
 use crate::words::Language;
+use crate::{learn, redacted};
 use std::path::Path;
+use tcpx_node::redact::Redactor;
 use tcpx_run_model::record::{ADOPTED, RunFiles};
 
 /// The log of one end of one GPU, which has ended.
@@ -155,4 +157,25 @@ fn results_of_programs_are_in_reports_comparisons_and_the_history() {
         (rates(&again.runs), again.read),
         (expected.map(str::to_owned).into(), 0)
     );
+}
+
+#[test]
+fn hosts_that_only_logs_name_do_not_leave() {
+    let line = |host: &str, rest: &str| format!("[1,0]<stdout>:{host}:71:84 [0] {rest}\n");
+    let up = "NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 busId 1b000 commId 0x6f - Init COMPLETE";
+    let network = |name: &str| format!("NCCL INFO Using network {name}");
+    let closed = "misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer trainc<40122>";
+    let first = line("traina", &network("AWS Libfabric")) + &line("traina", up);
+    let second = line("trainb", &network("Socket")) + &line("trainb", up) + &line("trainb", closed);
+    let run = tempfile::tempdir().expect("a folder");
+    let story = adopted(run.path(), &[("a.log", &first), ("b.log", &second)]);
+    assert_eq!(story.logged_hosts, ["traina", "trainb"]);
+    let mut redactor = Redactor::default();
+    learn(&story, &mut redactor);
+    let story = redacted(story, &mut redactor);
+    for text in texts(&story, Language::English) {
+        for host in ["traina", "trainb", "trainc"] {
+            assert!(!text.contains(host), "{host} is in {text}");
+        }
+    }
 }
