@@ -17,6 +17,7 @@ impl Tally {
         self.lines += other.lines;
         self.matched_lines += other.matched_lines;
         self.filtered_records += other.filtered_records;
+        self.filtered_nodes = self.filtered_nodes.max(other.filtered_nodes);
         self.has_peer_channels |= other.has_peer_channels;
         self.has_node_nvlink |= other.has_node_nvlink;
         self.has_shared_channels |= other.has_shared_channels;

@@ -402,6 +402,15 @@ impl Counter<'_> {
                 self.record(one, &record, line, place, around);
             } else if !one.found.is_empty() {
                 self.tally.filtered_records += 1;
+                let mut nodes = one.found.iter();
+                let nodes = nodes.find(|one| one.counting.fact == Some(Fact::Nodes));
+                let nodes = nodes.and_then(|found| fields::number(found.groups(line)[0]?));
+                // A communicator has fewer nodes than 2^32.
+                let most = self
+                    .tally
+                    .filtered_nodes
+                    .max(nodes.map(|nodes| nodes as u32));
+                self.tally.filtered_nodes = most;
             }
         }
     }

@@ -118,6 +118,8 @@ pub(super) struct Tally {
     pub matched_lines: u64,
     /// Records with a signature that the filter left out.
     pub filtered_records: u64,
+    /// The most nodes of a communicator by the records that the filter left out.
+    pub filtered_nodes: Option<u32>,
     /// Whether a channel of NCCL goes by peer access between GPUs of a node.
     pub has_peer_channels: bool,
     /// Whether NCCL's channels go over NVLink between nodes, as in racks whose GPUs are all connected by it.

@@ -599,6 +599,35 @@ fn without_a_launcher_s_prefix_a_rank_is_the_gpu_in_nccl_s_header() {
 }
 
 #[test]
+fn filters_do_not_make_a_job_one_of_one_node() {
+    let line = |rank: u32, text: &str| {
+        format!("{rank}: node-{rank}:7{rank}:7{rank} [0] NCCL INFO {text}\n")
+    };
+    let verdict = |nodes: u32, rank: u32| {
+        let comm =
+            format!("comm 0x5 rank 0 nRanks 2 nNodes {nodes} localRanks 1 localRank 0 MNNVL 0");
+        let log = [
+            line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"),
+            line(0, &comm),
+            line(1, "Channel 00/0 : 1[1] -> 0[0] [send] via NET/IB/0"),
+        ];
+        let log = &log[..if nodes > 1 { 3 } else { 2 }];
+        let filter = LogFilter {
+            rank: Some(rank),
+            ..LogFilter::default()
+        };
+        read_with(log.concat().as_bytes(), &filter).transport
+    };
+    for rank in [0, 5] {
+        let transport = verdict(2, rank);
+        assert_eq!(transport.verdict, "unknown");
+        assert!(transport.because.contains("the filters leave lines out"));
+        assert_eq!(verdict(1, rank).verdict, "within-node");
+    }
+    assert_eq!(verdict(2, 1).verdict, "ib");
+}
+
+#[test]
 fn a_line_of_another_rank_is_no_cause() {
     let (refused, failed) = (
         "f:1 NCCL WARN socketStartConnect: Connect to 10.0.0.226<34000> failed : Connection refused",

@@ -155,7 +155,8 @@ impl Compose<'_> {
             },
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
-        let may_stay = self.may_stay_within();
+        let is_cut = self.is_cut_by_filter();
+        let may_stay = self.may_stay_within() && !is_cut;
         let one_host = self.one_host().filter(|_| {
             may_stay && proof <= Some(Proof::Chosen) && self.tally.most_ranks != Some(1)
         });
@@ -164,6 +165,10 @@ impl Compose<'_> {
                 let others = proof.map_or("", |_| " for other nodes");
                 format!("{because}{others}; {why}, so peer access or shared memory moves the data")
             }
+            None if is_cut && verdict == "unknown" => format!(
+                "{because}; the filters leave lines out, and these may name the network between nodes"
+            ),
+            Some(Proof::Up | Proof::Chosen) if is_cut => because,
             Some(Proof::Up | Proof::Chosen) if self.tally.most_ranks == Some(1) => format!(
                 "{because} for other ranks; every communicator of this log has one rank, so no network moves its data"
             ),
@@ -282,11 +287,11 @@ impl Compose<'_> {
             false => "no line names a network".to_owned(),
         };
         let of = self.others_named();
-        let is_of_one_node = self.is_of_one_node();
+        let is_of_one_node = self.is_of_one_node() && !self.is_cut_by_filter();
         let (hosts, _) = self.processes();
         let nodes = match hosts.first() {
             _ if is_of_one_node => "; every communicator is of one node".to_owned(),
-            _ if self.is_within_node(None) => String::new(),
+            _ if self.is_within_node(None) || self.is_cut_by_filter() => String::new(),
             Some(host) if hosts.len() == 1 && of.iter().any(|what| IS_WITHIN.contains(what)) => {
                 format!(
                     "; all its processes of NCCL are of {}, and no line says whether the job has other hosts",
@@ -441,6 +446,13 @@ impl Compose<'_> {
     /// Whether a channel is within a node. Asked where no channel uses a network.
     fn has_local_channels(&self) -> bool {
         self.tally.has_peer_channels || self.tally.has_shared_channels
+    }
+
+    /// Whether filters leave lines out of a job that is not known to be of one node: what is left tells nothing of it.
+    fn is_cut_by_filter(&self) -> bool {
+        let nodes = self.tally.nodes.values().copied().max();
+        let most = nodes.max(self.tally.filtered_nodes);
+        self.tally.filtered_records > 0 && most.is_none_or(|nodes| nodes > 1)
     }
 
     /// Why the whole job is on one host, if a table of its ranks or its command says so, and no process of NCCL is of
