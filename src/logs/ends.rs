@@ -50,6 +50,8 @@ static OVER: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:done|finished|stopped|after|without|no|not|instead of|while|before) (?:waiting|retrying|pending)\b",
         r"|\bfrom front-?end\b|\bfor (?:\w+ ){0,2}(?:requests?|jobs?|tasks?|work|input|prompts?|commands?|events?)\b",
         r"|\b(?:if|when|to avoid)\b.*\bwait|\b(?:successfully|succeeded)\b",
+        // An analysis of VTune.
+        r"|\blocks and waits\b",
         // A setting that is named so: `flow steering wait in micros 0`.
         r"|\bwait in (?:micro|milli|nano)?(?:s|secs?|seconds?)\b|\brestored? to default\b",
     ))
@@ -424,6 +426,10 @@ mod tests {
         check("comm 0x1 rank 0 nranks 2 - Init COMPLETE", false);
         check("Done waiting for other agents. Elapsed: 0.1", false);
         check("Running: 0 reqs, Waiting: 0 reqs", false);
+        check(
+            " | or run the Locks and Waits analysis to identify bottlenecks",
+            false,
+        );
         check("Waiting for new requests", false);
         check(
             "worker group successfully finished. Waiting 300 seconds for others",

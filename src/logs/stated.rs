@@ -75,6 +75,8 @@ static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
         r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|(?:^|[^.\w])\d+ (?:errors|failures|failed|FAILED)",
         r"|(?:errors?|Errors?|failed|Failed|FAILED|failures?|timeout)\b\s*[:=]?\s*(?:[+-]\s*)?\.?\d",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
+        // A setting of srun, and Open MPI's count of texts that it shows once.
+        r"|\berror handling\s*[:=]|\bmore process(?:es)? ha(?:s|ve) sent help message|\bto see all help / error messages",
         r"|\(or |timeout (?:is|set|of|to|in|value|seconds|ms)\b|(?:[Ss]et|[Uu]sing|with|[Dd]efault) (?:\w+ )?timeout",
     ))
 });
@@ -304,6 +306,15 @@ mod tests {
             true,
         );
         check("connection timeout: 30 s", false);
+        check("srun: error handling: none", false);
+        check(
+            "[node-a:71] 1 more process has sent help message help-mpi-btl-openib.txt / error in device init",
+            false,
+        );
+        check(
+            "[node-a:71] Set MCA parameter \"orte_base_help_aggregate\" to 0 to see all help / error messages",
+            false,
+        );
         check("with a timeout of 30 s", false);
         check(
             "\tsize mismatch for layer.0.weight: a parameter of [5, 16]",
