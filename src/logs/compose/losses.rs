@@ -54,6 +54,11 @@ static PROCESS: LazyLock<Regex> = LazyLock::new(|| regex(r":(?P<pid>\d+):\d+ \["
 /// What NCCL logs as a communicator's abort begins, and as it ends.
 static ABORTS: LazyLock<Regex> = LazyLock::new(|| regex(r" - Abort (?:START|COMPLETE)"));
 
+/// Calls by which NCCL frees what it has, and what they say where the driver is gone.
+static FREES: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r" NCCL WARN .*(?:ibv_(?:destroy|dereg|dealloc|close|modify)_\w+|driver shutting down)")
+});
+
 /// Whether a finding is all that a process may notice of the end of another one.
 fn is_loss(finding: &SignatureFinding, signatures: &[Signature]) -> bool {
     tells_of_loss(
@@ -139,6 +144,15 @@ impl Compose<'_> {
             let chains = findings.iter_mut().filter(|one| is_chain(one));
             let of_abort = chains.filter(|one| self.is_within_abort(one));
             of_abort.for_each(|one| one.role = Role::Consequence);
+        }
+        let is_freed = |one: &SignatureFinding| FREES.is_match(one.sample.as_bytes());
+        let failed = findings.iter().filter(|one| fails(one) && !is_freed(one));
+        let failed: Vec<LinePlace> = failed.map(|one| one.first.clone()).collect();
+        for one in findings.iter_mut().filter(|one| is_freed(one)) {
+            let is_behind = failed.iter().any(|place| is_later(&one.first, place));
+            if is_behind && self.is_within_abort(one) {
+                one.role = Role::Consequence;
+            }
         }
     }
 
