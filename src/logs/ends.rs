@@ -69,6 +69,9 @@ static NEUTRAL: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+/// What perftest prints of its ends once a client has connected.
+static CONNECTED: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s*(?:local|remote) address: "));
+
 /// What a rank logs on its own behind the beginning of its communicator, before its first connection.
 static NCCL_GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -203,7 +206,7 @@ impl Ends {
         };
         let front = &message[..message.len().min(FRONT)];
         let kind = waits(front);
-        let is_neutral = kind.is_none() && NEUTRAL.is_match(front);
+        let is_neutral = kind.is_none() && NEUTRAL.is_match(front) && !CONNECTED.is_match(front);
         if is_neutral {
             return;
         }
