@@ -1,7 +1,7 @@
 //! What a person did to a program that did not go on: interrupted a benchmark between two sizes, or took the stack of
 //! a process.
 //!
-//! Neither is an error, and no line states one. They tell all the same that somebody had waited long enough.
+//! Neither is an error, and no line states one. They tell all the same that the program had been waited for.
 #![forbid(unsafe_code)]
 
 use super::benchmarks;
