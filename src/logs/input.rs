@@ -231,6 +231,29 @@ impl Source {
     }
 }
 
+/// A source that passes whole lines of another one.
+pub(super) trait LineSource {
+    /// The lines that are to be read next.
+    fn out(&mut self) -> &mut Cursor<Vec<u8>>;
+
+    /// Reads a part of the source. Returns whether there was one.
+    fn fill(&mut self) -> io::Result<bool>;
+}
+
+/// Reads from the lines of a source, and fills them again when they are used up.
+pub(super) fn read_lines(source: &mut impl LineSource, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        let size = source.out().read(buffer)?;
+        if size > 0 || buffer.is_empty() {
+            return Ok(size);
+        }
+        // The end of the source may still give a line without an end.
+        if !source.fill()? && source.out().get_ref().is_empty() {
+            return Ok(0);
+        }
+    }
+}
+
 /// What follows the first bytes of a stream that could not be read further.
 pub(super) struct Failing(pub(super) Option<io::Error>);
 

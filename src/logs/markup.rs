@@ -7,7 +7,7 @@
 //! Not here: what launchers and collectors put before a line (`shape`).
 #![forbid(unsafe_code)]
 
-use super::input::Failing;
+use super::input::{Failing, LineSource, read_lines};
 use memchr::{memchr, memmem, memrchr};
 use std::borrow::Cow;
 use std::io::{self, Cursor, Read};
@@ -280,8 +280,13 @@ impl<R: Read> Plain<'_, R> {
         out.append(&mut plain);
         self.line.clear();
     }
+}
 
-    /// Reads a part of the source. Returns whether there was one.
+impl<R: Read> LineSource for Plain<'_, R> {
+    fn out(&mut self) -> &mut Cursor<Vec<u8>> {
+        &mut self.out
+    }
+
     fn fill(&mut self) -> io::Result<bool> {
         let size = self.source.read(&mut self.part)?;
         let mut out = std::mem::take(&mut self.out).into_inner();
@@ -306,16 +311,7 @@ impl<R: Read> Plain<'_, R> {
 
 impl<R: Read> Read for Plain<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let size = self.out.read(buffer)?;
-            if size > 0 || buffer.is_empty() {
-                return Ok(size);
-            }
-            // The end of the source may still give a line without an end.
-            if !self.fill()? && self.out.get_ref().is_empty() {
-                return Ok(0);
-            }
-        }
+        read_lines(self, buffer)
     }
 }
 

@@ -2,6 +2,7 @@
 //! lines. Every other line is passed as an empty one, so that the numbers of lines stay.
 #![forbid(unsafe_code)]
 
+use super::input::{LineSource, read_lines};
 use super::shape::OWN_EVENT;
 use memchr::{memchr, memmem};
 use std::io::{self, Cursor, Read};
@@ -67,26 +68,6 @@ impl<'a, R: Read> LogEvents<'a, R> {
         }
     }
 
-    /// Reads a part of the source. Returns whether there was one.
-    fn fill(&mut self) -> io::Result<bool> {
-        let size = self.source.read(&mut self.part)?;
-        let part = std::mem::take(&mut self.part);
-        let mut out = std::mem::take(&mut self.out).into_inner();
-        out.clear();
-        let mut rest = part.get(..size).unwrap_or_default();
-        while !rest.is_empty() {
-            let end = memchr(b'\n', rest);
-            let piece = &rest[..end.unwrap_or(rest.len())];
-            rest = &rest[end.map_or(rest.len(), |end| end + 1)..];
-            self.take(piece, end.is_some(), &mut out);
-        }
-        if size == 0 {
-            self.decide(&mut out);
-        }
-        (self.part, self.out) = (part, Cursor::new(out));
-        Ok(size > 0)
-    }
-
     /// Takes a piece of a line, which may be its end.
     fn take(&mut self, mut piece: &[u8], is_end: bool, out: &mut Vec<u8>) {
         if let Line::Begins = self.line {
@@ -124,18 +105,34 @@ impl<'a, R: Read> LogEvents<'a, R> {
     }
 }
 
+impl<R: Read> LineSource for LogEvents<'_, R> {
+    fn out(&mut self) -> &mut Cursor<Vec<u8>> {
+        &mut self.out
+    }
+
+    fn fill(&mut self) -> io::Result<bool> {
+        let size = self.source.read(&mut self.part)?;
+        let part = std::mem::take(&mut self.part);
+        let mut out = std::mem::take(&mut self.out).into_inner();
+        out.clear();
+        let mut rest = part.get(..size).unwrap_or_default();
+        while !rest.is_empty() {
+            let end = memchr(b'\n', rest);
+            let piece = &rest[..end.unwrap_or(rest.len())];
+            rest = &rest[end.map_or(rest.len(), |end| end + 1)..];
+            self.take(piece, end.is_some(), &mut out);
+        }
+        if size == 0 {
+            self.decide(&mut out);
+        }
+        (self.part, self.out) = (part, Cursor::new(out));
+        Ok(size > 0)
+    }
+}
+
 impl<R: Read> Read for LogEvents<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let size = self.out.read(buffer)?;
-            if size > 0 || buffer.is_empty() {
-                return Ok(size);
-            }
-            // The end of the source may still give a line without an end.
-            if !self.fill()? && self.out.get_ref().is_empty() {
-                return Ok(0);
-            }
-        }
+        read_lines(self, buffer)
     }
 }
 
