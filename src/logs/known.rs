@@ -83,7 +83,8 @@ impl KnownLines {
 
     /// The lines of a log in plain text that are known.
     pub fn of(catalogue: &SignatureCatalogue, log: &[u8]) -> Self {
-        let log = &*markup::plain_text(log);
+        let log = markup::plain_text(log);
+        let log = &*super::source::without_differences(&log);
         let lines: Vec<&[u8]> = log.split(|byte| *byte == b'\n').collect();
         let known = Search::new(catalogue, log, &lines).known();
         let (mut text, mut all, mut left_out) = (Vec::new(), 0, 0);

@@ -59,6 +59,7 @@ mod scan;
 mod seen;
 mod shape;
 mod signature;
+mod source;
 mod stated;
 mod tally;
 mod telemetry;

@@ -21,6 +21,8 @@ const PART: usize = 64 * 1024;
 const QUOTED_MIN: usize = 3;
 const OTHERS_MIN: usize = 4;
 const NUMBERED_MIN: usize = 6;
+/// Words of a sentence, at least.
+const PROSE_WORDS_MIN: usize = 3;
 /// Digits of the number of a line: more are a time.
 const DIGITS_MAX: usize = 7;
 /// An indentation that is one of a page.
@@ -171,16 +173,23 @@ impl Markup {
         (found != Self::default()).then_some(found)
     }
 
-    /// A line without its markup.
-    fn off(&self, line: &[u8]) -> Vec<u8> {
+    /// A line without its markup. `is_reply`: whether a line without the mark would be prose, told of the line before;
+    /// then of this one.
+    fn off(&self, line: &[u8], is_reply: &mut bool) -> Vec<u8> {
         let mut text = Cow::Borrowed(line);
         if self.has_characters {
             text = Cow::Owned(with_characters(line));
         }
         let mut rest: &[u8] = &text;
-        if let Some(behind) = self.mark.and_then(|mark| mark.off(rest)) {
-            rest = behind;
+        let behind = self.mark.and_then(|mark| mark.off(rest));
+        if self.mark == Some(Mark::Quote) {
+            let is_prose = *is_reply && behind.is_none() && is_prose(rest);
+            *is_reply = behind.is_none() && (is_prose || rest.trim_ascii().is_empty());
+            if is_prose {
+                return Vec::new();
+            }
         }
+        rest = behind.unwrap_or(rest);
         let blanks = rest.iter().take(self.indent);
         rest = &rest[blanks.take_while(|byte| **byte == b' ').count()..];
         if self.is_bold {
@@ -188,6 +197,24 @@ impl Markup {
         }
         rest.to_vec()
     }
+}
+
+/// Whether a line that is not quoted, where others are, is a sentence of the one who quotes them.
+fn is_prose(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let mut words = line.split(|byte| *byte == b' ');
+    let is_word = |word: &[u8]| {
+        let word = word.strip_suffix(b",").unwrap_or(word);
+        word.iter()
+            .all(|byte| byte.is_ascii_alphabetic() || *byte == b'\'')
+    };
+    words.next().is_some_and(is_word)
+        && words.count() >= PROSE_WORDS_MIN - 1
+        && line.last().is_some_and(|last| b".?!:,".contains(last))
+        && super::shape::record_at(line, line.len())
+            .0
+            .level()
+            .is_none()
 }
 
 /// A line between the marks of bold type.
@@ -226,9 +253,10 @@ pub(super) fn plain_text(log: &[u8]) -> Cow<'_, [u8]> {
     let Some(markup) = Markup::of(log) else {
         return Cow::Borrowed(log);
     };
+    let mut is_reply = true;
     let lines = log
         .split(|byte| *byte == b'\n')
-        .map(|line| markup.off(line));
+        .map(|line| markup.off(line, &mut is_reply));
     Cow::Owned(lines.collect::<Vec<_>>().join(&b'\n'))
 }
 
@@ -252,6 +280,7 @@ pub(super) fn plain<'a>(
         Some(markup) => Box::new(Plain {
             source,
             markup,
+            is_reply: true,
             left_out,
             line: Vec::new(),
             part: vec![0; PART],
@@ -264,6 +293,8 @@ pub(super) fn plain<'a>(
 struct Plain<'a, R> {
     source: R,
     markup: Markup,
+    /// Whether a line that is not quoted may be a reply.
+    is_reply: bool,
     left_out: &'a AtomicU64,
     /// The start of a line whose end has not come.
     line: Vec<u8>,
@@ -274,7 +305,7 @@ struct Plain<'a, R> {
 impl<R: Read> Plain<'_, R> {
     /// Moves the line that was read to what is passed.
     fn take_line(&mut self, out: &mut Vec<u8>) {
-        let mut plain = self.markup.off(&self.line);
+        let mut plain = self.markup.off(&self.line, &mut self.is_reply);
         let left_out = self.line.len().saturating_sub(plain.len());
         self.left_out.fetch_add(left_out as u64, Ordering::Relaxed);
         out.append(&mut plain);

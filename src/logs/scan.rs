@@ -247,6 +247,7 @@ impl<'a> Worker<'a> {
 
     /// Scans a block and returns its number of lines and parts of lines.
     fn block(&mut self, block: &[u8], index: u32) -> u32 {
+        let block = &*super::source::without_differences(block);
         let mut at = At {
             block,
             index,
@@ -316,8 +317,10 @@ impl<'a> Worker<'a> {
             start: at.from,
             end,
         };
-        self.counter
-            .line(self.parser.parse(line), line, place, around);
+        if !super::source::is_code(at.block, at.from, line) {
+            self.counter
+                .line(self.parser.parse(line), line, place, around);
+        }
         at.from = at.block.len().min(end + 1);
         at.lines += more + usize::from(end < at.block.len());
         let behind = &at.block[at.from..];

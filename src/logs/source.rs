@@ -1,0 +1,202 @@
+//! Lines of a program's source in its log: a difference that `git diff` prints, and the code below the frames of a
+//! traceback. They hold the texts of errors that the program may write one day, and state none.
+//!
+//! Not here: differences between two logs, whose lines are lines of a log behind their mark (`markup`).
+#![forbid(unsafe_code)]
+
+use super::shape::record_at;
+use super::traceback::is_frame;
+use memchr::{memchr, memmem, memrchr};
+use std::borrow::Cow;
+
+/// What a hunk of a difference begins with: `@@ -88,6 +88,14 @@ def main():`.
+const HUNK: &[u8] = b"@@ -";
+/// Longest prefix that a launcher writes before each line of a difference.
+const PREFIX_MAX: usize = 64;
+/// Endings of names of logs.
+const LOGS: [&[u8]; 5] = [b"log", b"out", b"err", b"txt", b"jsonl"];
+/// Lines of code below a frame that are looked at: a statement goes over several.
+const CODE_LINES: usize = 8;
+/// The least indentation of code.
+const INDENT: &[u8] = b"    ";
+/// Bytes of a line in which its indentation is.
+const INDENTED_WITHIN: usize = 256;
+
+/// A text whose lines that are of a difference of source are blank; their number and their sizes stay.
+pub(super) fn without_differences(text: &[u8]) -> Cow<'_, [u8]> {
+    let mut blank: Option<Vec<u8>> = None;
+    let mut from = 0;
+    while let Some(at) = memmem::find(&text[from..], HUNK).map(|at| from + at) {
+        let start = memrchr(b'\n', &text[..at]).map_or(0, |end| end + 1);
+        from = line_end(text, at);
+        let prefix = &text[start..at];
+        let Some((old, new)) = counts(&text[at..from]).filter(|_| prefix.len() <= PREFIX_MAX)
+        else {
+            continue;
+        };
+        let hunk = from..hunk_end(text, from, prefix, old, new);
+        let is_of_source = match file_before(text, start, prefix) {
+            Some(is_log) => !is_log,
+            None => !text[hunk.clone()]
+                .split(|byte| *byte == b'\n')
+                .any(is_logged),
+        };
+        from = hunk.end;
+        if is_of_source {
+            let out = blank.get_or_insert_with(|| text.to_vec());
+            for byte in out[start..hunk.end]
+                .iter_mut()
+                .filter(|byte| **byte != b'\n')
+            {
+                *byte = b' ';
+            }
+        }
+    }
+    blank.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+fn line_end(text: &[u8], from: usize) -> usize {
+    memchr(b'\n', &text[from..]).map_or(text.len(), |size| from + size)
+}
+
+/// How many lines of either file a hunk has.
+fn counts(head: &[u8]) -> Option<(u64, u64)> {
+    let head = std::str::from_utf8(head.get(..memmem::find(head, b" @@")?)?).ok()?;
+    let mut ranges = head.strip_prefix("@@ -")?.split(" +");
+    let mut count = || {
+        let range = ranges.next()?;
+        let (first, count) = range.split_once(',').unwrap_or((range, "1"));
+        first.parse::<u64>().ok()?;
+        count.parse::<u64>().ok()
+    };
+    Some((count()?, count()?))
+}
+
+/// Where the lines of a hunk end, of which the line before ends at `end`.
+fn hunk_end(text: &[u8], mut end: usize, prefix: &[u8], mut old: u64, mut new: u64) -> usize {
+    while end < text.len() && (old > 0 || new > 0) {
+        let next = line_end(text, end + 1);
+        let Some(line) = text[end + 1..next].strip_prefix(prefix) else {
+            return end;
+        };
+        match line.first() {
+            Some(b'+') => new = new.saturating_sub(1),
+            Some(b'-') => old = old.saturating_sub(1),
+            Some(b'\\') => {}
+            None | Some(b' ' | b'\r') => {
+                (old, new) = (old.saturating_sub(1), new.saturating_sub(1));
+            }
+            Some(_) => return end,
+        }
+        end = next;
+    }
+    end
+}
+
+/// Whether the file that is named above a hunk is a log, if one is named.
+fn file_before(text: &[u8], start: usize, prefix: &[u8]) -> Option<bool> {
+    // Behind the first hunk, the file of it is further above.
+    let mut lines = text[..start].rsplit(|byte| *byte == b'\n').skip(1);
+    let named = lines.find_map(|line| {
+        let line = line.strip_prefix(prefix)?;
+        match line.strip_prefix(b"+++ ") {
+            Some(path) => Some(Some(path)),
+            None if line.is_empty() || b" +-\\@".contains(&line[0]) => None,
+            None => Some(None),
+        }
+    });
+    let path = named??.trim_ascii_end();
+    let name = &path[memrchr(b'/', path).map_or(0, |at| at + 1)..];
+    let ending = &name[memrchr(b'.', name)? + 1..];
+    Some(LOGS.contains(&ending))
+}
+
+/// Whether a line of a hunk is one that NCCL logged.
+fn is_logged(line: &[u8]) -> bool {
+    let line = line.get(1..).unwrap_or_default();
+    let record = record_at(line, line.len()).0;
+    record.level().is_some() && record.host.is_some()
+}
+
+/// Whether the line that begins at `start` is code below a frame of a traceback.
+pub(super) fn is_code(block: &[u8], start: usize, line: &[u8]) -> bool {
+    let front = &line[..line.len().min(INDENTED_WITHIN)];
+    let Some(blanks) = memmem::find(front, INDENT).filter(|_| !is_frame(line)) else {
+        return false;
+    };
+    let blanks = blanks + INDENT.len();
+    let above = block[..start].strip_suffix(b"\n").unwrap_or_default();
+    let above = above.rsplit(|byte| *byte == b'\n').take(CODE_LINES);
+    for one in above {
+        if !is_frame(one) {
+            // Another line of the statement is indented behind the same prefix.
+            if one.get(..blanks) != line.get(..blanks) {
+                return false;
+            }
+            continue;
+        }
+        let at = memmem::find(one, b"File \"").unwrap_or_default();
+        return line.get(..at) == one.get(..at) && line[at..].starts_with(b"  ");
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Which lines are blank, as `#`.
+    fn blank(text: &str) -> String {
+        let out = without_differences(text.as_bytes());
+        assert_eq!(out.len(), text.len());
+        let lines = text.split('\n').zip(out.split(|byte| *byte == b'\n'));
+        lines
+            .map(|(line, out)| if line.as_bytes() == out { '.' } else { '#' })
+            .collect()
+    }
+
+    #[test]
+    fn lines_of_a_difference_of_source_are_blank() {
+        let hunk = "@@ -1,2 +1,3 @@\n a\n+        raise E(\"CUDA out of memory\")\n";
+        let of = |path: &str| format!("--- a/{path}\n+++ b/{path}\n{hunk}node-a: it failed\n");
+        assert_eq!(blank(&of("t.py")), "..###..");
+        assert_eq!(blank(&of("t.log")), ".......");
+        let two = format!("+++ b/t.py\n{hunk}@@ -9 +9,2 @@ def f():\n-b\n+c\n+d\n+e\n");
+        assert_eq!(blank(&two), ".#######..");
+        assert_eq!(blank(&format!("{hunk}done")), "###.");
+        let log = "@@ -1,2 +1,2 @@\n a\n+node-a:71:79 [0] NCCL INFO a\n-done\n";
+        assert_eq!(blank(log), ".....");
+        assert_eq!(
+            blank("0: +++ t.py\n0: @@ -1 +1 @@\n0: +a\n1: +a\n"),
+            ".##.."
+        );
+        assert_eq!(blank("@@ -1,x +1 @@\n+a"), "..");
+    }
+
+    #[test]
+    fn code_below_a_frame_is_found() {
+        let code = |text: &str, line: &str| {
+            let start = text.find(line).unwrap();
+            is_code(text.as_bytes(), start, line.as_bytes())
+        };
+        let text = "[rank9]:   File \"/w/t.py\", line 9, in main\n[rank9]:     raise ValueError(\n[rank9]:         \"out of memory\"\n[rank9]: ValueError: out of memory\n    and more";
+        assert!(code(text, "[rank9]:     raise ValueError("));
+        assert!(code(text, "[rank9]:         \"out of memory\""));
+        assert!(!code(text, "[rank9]: ValueError: out of memory"));
+        assert!(!code(text, "    and more"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_keeps_its_lines(text in "(@@ -|1|,|2| \\+|@@|\n|\\+\\+\\+ |a\\.py|\\+|-| |File \"a\", line 1, in f){0,40}") {
+            let out = without_differences(text.as_bytes());
+            prop_assert_eq!(out.len(), text.len());
+            let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
+            prop_assert_eq!(lines(&out), lines(text.as_bytes()));
+            for (start, line) in text.match_indices('\n').map(|(at, _)| (at + 1, &text[at + 1..])) {
+                is_code(text.as_bytes(), start, line.as_bytes());
+            }
+        }
+    }
+}
