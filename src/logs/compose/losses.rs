@@ -52,11 +52,17 @@ static BARE: LazyLock<Regex> =
 static PROCESS: LazyLock<Regex> = LazyLock::new(|| regex(r":(?P<pid>\d+):\d+ \["));
 
 /// What NCCL logs as a communicator's abort begins, and as it ends.
-static ABORTS: LazyLock<Regex> = LazyLock::new(|| regex(r" - Abort (?:START|COMPLETE)"));
+static ABORTS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r" - Abort (?:START|COMPLETE)|\bin abort, error "));
 
 /// Calls by which NCCL frees what it has, and what they say where the driver is gone.
 static FREES: LazyLock<Regex> = LazyLock::new(|| {
     regex(r" NCCL WARN .*(?:ibv_(?:destroy|dereg|dealloc|close|modify)_\w+|driver shutting down)")
+});
+
+/// Those of them that free what has been in use: NCCL makes them as a process ends.
+static ENDS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r" NCCL WARN .*(?:ibv_(?:destroy|dereg|dealloc|close)_\w+|driver shutting down)")
 });
 
 /// Whether a finding is all that a process may notice of the end of another one.
@@ -145,12 +151,17 @@ impl Compose<'_> {
             let of_abort = chains.filter(|one| self.is_within_abort(one));
             of_abort.for_each(|one| one.role = Role::Consequence);
         }
-        let is_freed = |one: &SignatureFinding| FREES.is_match(one.sample.as_bytes());
+        // Ranks that abort lose their peers, which abort too.
+        let is_freed = |one: &SignatureFinding| {
+            FREES.is_match(one.sample.as_bytes()) || is_loss(one, signatures)
+        };
+        // What has come up is freed at the end of a process only.
+        let is_at_end = |one: &SignatureFinding| ENDS.is_match(one.sample.as_bytes());
         let failed = findings.iter().filter(|one| fails(one) && !is_freed(one));
         let failed: Vec<LinePlace> = failed.map(|one| one.first.clone()).collect();
         for one in findings.iter_mut().filter(|one| is_freed(one)) {
             let is_behind = failed.iter().any(|place| is_later(&one.first, place));
-            if is_behind && self.is_within_abort(one) {
+            if is_behind && (is_at_end(one) || self.is_within_abort(one)) {
                 one.role = Role::Consequence;
             }
         }
