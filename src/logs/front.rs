@@ -178,8 +178,10 @@ const LIBRARIES: [(&str, &[&str]); 24] = [
     ("Neuron OFI", &["CCOM INFO NET/OFI Selected"]),
 ];
 
-/// Words of a line on a library that is not there.
-const ABSENT: [&[u8]; 12] = [
+/// Words of a line on a library that is not there, or that could be used and need not be.
+const ABSENT: [&[u8]; 14] = [
+    b" is available",
+    b" imported",
     b"No module named",
     b"not installed",
     b"not available",

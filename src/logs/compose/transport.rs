@@ -293,8 +293,13 @@ impl Compose<'_> {
             _ if is_of_one_node => "; every communicator is of one node".to_owned(),
             _ if self.is_within_node(None) || self.is_cut_by_filter() => String::new(),
             Some(host) if hosts.len() == 1 && of.iter().any(|what| IS_WITHIN.contains(what)) => {
+                let most = self.tally.nodes.values().max();
+                let others = match most.filter(|nodes| **nodes > 1) {
+                    Some(nodes) => format!("a communicator has {nodes} nodes"),
+                    None => "no line says whether the job has other hosts".to_owned(),
+                };
                 format!(
-                    "; all its processes of NCCL are of {}, and no line says whether the job has other hosts",
+                    "; all its processes of NCCL are of {}, and {others}",
                     shown(host)
                 )
             }
