@@ -195,7 +195,11 @@ fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
     }
     let message = line[at + LOWER_WORD.len()..].trim_ascii_start();
     // Slurm's daemons write a time in brackets before the word.
-    let is_timed = before.ends_with(b"] ") && before.contains(&b'-');
+    let is_of_time = |byte: &u8| byte.is_ascii_digit() || b"-:.,+TZ ".contains(byte);
+    let is_timed = before.strip_suffix(b"] ").is_some_and(|before| {
+        let time = memrchr(b'[', before).map(|at| &before[at + 1..]);
+        time.is_some_and(|time| time.contains(&b'-') && time.iter().all(is_of_time))
+    });
     // A dash is that of a figure, or of an option or an arrow.
     let is_text = match message {
         [b'-', next, ..] => next.is_ascii_alphabetic() || *next == b'-',

@@ -120,6 +120,8 @@ const NICS_USED: &str = "nccl-ib-used";
 const SOCKETS_USED: &str = "nccl-socket-fallback";
 /// Calls of NCCL's network that failed, one for each level.
 const NET_CHAIN: &str = "nccl-net-propagated";
+/// Ray's line on the disk to which it spills objects.
+const RAY_DISK_FULL: &str = "ray-disk-full";
 /// NCCL's source of channels over any network.
 const OF_CHANNELS: &str = "transport/net.c";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
@@ -232,6 +234,8 @@ impl Compose<'_> {
                 _ if signature.needs.is_some_and(|need| !context.has(need)) => {
                     report.seen.push(finding);
                 }
+                // What channels use is no more a guess.
+                _ if signature.name == NICS_USED && self.uses("ib") => report.seen.push(finding),
                 _ => report.findings.push(finding),
             }
         }
@@ -544,12 +548,13 @@ impl Compose<'_> {
     }
 
     /// Whether calls that failed while NCCL made its channels, of which nothing else tells, are of communicators that did
-    /// not come up: the log ends with them, and none was complete before. Calls of one network may be probes.
+    /// not come up: the log ends with them, and none was complete before. Calls of one network may be probes. The same
+    /// of a full disk of Ray, whose jobs go on until they need it.
     fn is_last_failure(&self, finding: &SignatureFinding) -> bool {
-        finding.signature == NET_CHAIN
+        let is_of_channels = finding.signature == NET_CHAIN
             && finding.sample.contains(OF_CHANNELS)
-            && self.tally.init_complete.is_empty()
-            && self.has_ended(&finding.last)
+            && self.tally.init_complete.is_empty();
+        (is_of_channels || finding.signature == RAY_DISK_FULL) && self.has_ended(&finding.last)
     }
 
     /// Whether each process with these lines logged later that what they report was got over.

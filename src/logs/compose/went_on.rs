@@ -4,13 +4,25 @@
 #![forbid(unsafe_code)]
 
 use super::Compose;
+use crate::loggers::regex;
 use crate::networks::{Proof, kind};
-use crate::report::{LogReport, SignatureFinding};
+use crate::report::{LogReport, SignatureFinding, UnknownWarning};
 use crate::signature::{Need, Severity, Signature};
+use regex::bytes::Regex;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// What stands in a line that NCCL or a plugin logs as a warning.
 const WARN: &str = " NCCL WARN ";
+/// The signature of plugins that failed in words of their own.
+const PLUGIN_FAILED: &str = "net-plugin-failed";
+
+/// What a plugin says of its own failure: `NET/FasTrak: init failed: no NIC matches`.
+static FAILS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r" NCCL WARN NET/(?P<name>\w+) ?:? ?(?P<said>.*(?i:\bfail|\bno (?:[\w-]+ )?(?:interface|device|nic|provider|port)s?\b|\bnot found\b|\bunable to\b|\bcannot\b|\bcould not\b).*)$",
+    )
+});
 
 impl Compose<'_> {
     /// Makes findings of warnings that stopped nothing, where the log has no other finding.
@@ -23,17 +35,20 @@ impl Compose<'_> {
         told.sort_by_key(|one| (one.first.file.clone(), one.first.line));
         let networks = self.networks();
         // A channel of a network is one between nodes.
-        let is_slower = networks
-            .iter()
-            .any(|(_, name, proof)| *proof == Proof::Used && kind(&super::shown(name)) == "socket");
+        let is_slower = self.uses("socket");
         let chosen = networks.into_iter();
         let chosen = chosen.filter(|(_, _, proof)| *proof >= Proof::Chosen);
         let chosen: BTreeSet<String> = chosen.map(|(_, name, _)| super::shown(name)).collect();
         let chosen: Vec<String> = chosen.into_iter().collect();
+        if is_slower && self.is_of_several_nodes() {
+            let failed = report.unknown.extract_if(.., |one| is_of_plugin(one));
+            told.extend(failed.map(|one| of_plugin(&one)));
+        }
         for one in &mut told {
-            let has_failed = self
-                .signature(&one.signature)
-                .is_some_and(|its| its.needs == Some(Need::UnfinishedInit));
+            let signature = self.signature(&one.signature);
+            let has_failed = one.signature == PLUGIN_FAILED
+                || signature.is_some_and(|its| its.needs == Some(Need::UnfinishedInit));
+            let is_settled = signature.is_some_and(|its| !its.settled_by.is_empty());
             one.severity = match is_slower && has_failed {
                 true => Severity::Warning,
                 false => Severity::Info,
@@ -44,11 +59,25 @@ impl Compose<'_> {
                     one.meaning,
                     names.join(", ")
                 ),
+                _ if is_settled => format!("{}; the job went on without it", one.meaning),
                 [] => format!("{}; no line shows that it stopped the job", one.meaning),
                 names => format!("{}; NCCL chose {}", one.meaning, names.join(", ")),
             };
         }
         report.findings = told;
+    }
+
+    /// Whether channels use networks of this kind, and no other.
+    pub(super) fn uses(&self, of: &str) -> bool {
+        let networks = self.networks().into_iter();
+        let used = networks.filter(|(_, _, proof)| *proof == Proof::Used);
+        let kinds: BTreeSet<&str> = used.map(|(_, name, _)| kind(&super::shown(name))).collect();
+        kinds.len() == 1 && kinds.contains(of)
+    }
+
+    /// Whether a communicator is of several nodes, or processes of NCCL are of several hosts.
+    fn is_of_several_nodes(&self) -> bool {
+        self.tally.nodes.values().any(|nodes| *nodes > 1) || self.processes().0.len() > 1
     }
 
     fn signature(&self, name: &str) -> Option<&Signature> {
@@ -62,5 +91,30 @@ impl Compose<'_> {
                 || one.needs == Some(Need::UnfinishedInit)
                 || one.severity.is_finding() && seen.sample.contains(WARN)
         })
+    }
+}
+
+/// Whether a warning without a signature is one of a plugin that failed. NCCL's own networks have signatures.
+fn is_of_plugin(warning: &UnknownWarning) -> bool {
+    let found = FAILS.captures(warning.sample.as_bytes());
+    found.is_some_and(|found| !matches!(&found["name"], b"IB" | b"Socket" | b"Plugin"))
+}
+
+fn of_plugin(warning: &UnknownWarning) -> SignatureFinding {
+    let found = FAILS.captures(warning.sample.as_bytes());
+    let said = |name: &str| {
+        let part = found.as_ref().and_then(|found| found.name(name));
+        part.map_or(String::new(), |part| super::shown(part.as_bytes()))
+    };
+    SignatureFinding {
+        signature: PLUGIN_FAILED.to_owned(),
+        meaning: format!("the network plugin {} failed: {}", said("name"), said("said")),
+        causes: vec![
+            "the plugin, or a device, an interface or a service that it needs, is not set up on these nodes or in their containers".to_owned(),
+        ],
+        next_step: Some(
+            "set up what the line names, and look that NCCL then says `Using network` with the plugin's name".to_owned(),
+        ),
+        ..super::unknown_finding(warning)
     }
 }
