@@ -15,7 +15,8 @@ use std::sync::LazyLock;
 /// What a launcher writes in front of a line: `[1,0]<stdout>:`, `0: `, `node-a: `.
 const PREFIX: &str = r"^(?:\[[\w,.:-]+\] ?(?:<\w+>)? ?:?|[\w.-]+: )?\s*";
 
-const PERFTEST: &str = "perftest";
+const NCCL_TESTS: &str = "nccl-tests";
+pub(super) const PERFTEST: &str = "perftest";
 const OSU: &str = "OSU's test";
 
 /// The one benchmark that `harness` follows too.
@@ -38,7 +39,7 @@ pub(super) fn benchmark_of_head(line: &[u8]) -> Option<&'static str> {
     memchr::memchr2(b'#', b'(', line)?;
     let found = HEAD.captures(line)?;
     let names = [
-        ("nccl", "nccl-tests"),
+        ("nccl", NCCL_TESTS),
         ("perftest", PERFTEST),
         ("osu", OSU),
         ("nixl", NIXLBENCH),
@@ -58,6 +59,23 @@ static SIZE: LazyLock<Regex> = LazyLock::new(|| {
     let row = r"(?P<size>\d{1,18})(?:\s+\d+\s+(?:u?int|float|half|double|bfloat|u?char|f8|fp8|u?long)\w*\s|(?:\s+[\d.]+)*\s*$)";
     regex(&format!("{PREFIX}{row}"))
 });
+
+/// The size of a row that is whole, as far as the rows of a benchmark show it.
+pub(super) fn size_of_whole_row(benchmark: &str, line: &[u8]) -> Option<u64> {
+    let is_whole = benchmark != NCCL_TESTS || line.iter().any(u8::is_ascii_alphabetic);
+    size_of_row(line).filter(|_| is_whole)
+}
+
+/// The largest size that a command line, or the head of a table, has.
+static LARGEST: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\b(?:maxBytes|max bytes:?) (?P<size>\d{1,18})\b"));
+
+/// The size of the last row that nccl-tests will print, by its first lines.
+pub(super) fn largest_size(line: &[u8]) -> Option<u64> {
+    memchr::memchr(b'#', line)?;
+    let size = LARGEST.captures(line)?.name("size")?.as_bytes();
+    std::str::from_utf8(size).ok()?.parse().ok()
+}
 
 /// The size of a row.
 pub(super) fn size_of_row(line: &[u8]) -> Option<u64> {

@@ -15,6 +15,7 @@ use super::loggers::regex;
 use super::seen::Place;
 use super::shape::{self, Record};
 use super::time::Years;
+use super::traceback;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +90,8 @@ pub(super) struct Ends {
     last: BTreeMap<u32, u64>,
     /// For each file: the table of a benchmark that it has last.
     tables: BTreeMap<u32, BenchmarkTable>,
+    /// For each file: the traceback in which the part that was read last ends.
+    tracebacks: BTreeMap<u32, OpenTraceback>,
     /// Files of which the part that was read last has a row of a table.
     rows: BTreeSet<u32>,
     /// For each file: what a person did in the part that was read last.
@@ -103,6 +106,22 @@ pub(super) struct BenchmarkTable {
     /// The last line of its head.
     pub head: LastLine,
     pub has_row: bool,
+    /// The size of the last row, if hardly anything is behind it.
+    pub last_size: Option<u64>,
+    /// Rows with another size than the one before.
+    pub sizes: usize,
+    /// The size of its last row to come, as far as it is known.
+    pub largest: u64,
+}
+
+/// A traceback whose exception is not there.
+#[derive(Debug, Clone)]
+pub(super) struct OpenTraceback {
+    pub speaker: u32,
+    /// Its first line.
+    pub head: LastLine,
+    /// Its last line that is a frame.
+    pub frame: Vec<u8>,
 }
 
 /// How the lines of one speaker in one file end.
@@ -154,6 +173,21 @@ pub(super) enum WaitKind {
     Nccl,
 }
 
+impl BenchmarkTable {
+    /// Reads a line behind the head.
+    fn row(&mut self, line: &[u8]) {
+        match benchmarks::size_of_whole_row(self.benchmark, line) {
+            Some(size) => {
+                self.sizes += usize::from(self.last_size != Some(size));
+                self.last_size = Some(size);
+            }
+            // A row that is torn is the last line of its file.
+            None if benchmarks::size_of_row(line).is_some() || line.trim_ascii().is_empty() => {}
+            None => self.last_size = None,
+        }
+    }
+}
+
 impl Ends {
     /// Adds the last lines of a part of a file. `last_line` is the number of the very last one;
     /// `speaker` gives the speaker of a record that is not left out.
@@ -171,10 +205,21 @@ impl Ends {
         let before = last_line.saturating_sub(lines.len() as u64);
         let mut scratch = Vec::new();
         let mut by_hand = ByHand::default();
+        let mut tracebacks = BTreeMap::<&[u8], OpenTraceback>::new();
+        let mut largest = None;
         for (number, line) in (before + 1..).zip(lines) {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let line = shape::without_escapes(line, &mut scratch);
+            let raw = line.strip_suffix(b"\r").unwrap_or(line);
+            let line = shape::without_escapes(raw, &mut scratch);
             part.answer(file, line);
+            largest = benchmarks::largest_size(&line[..line.len().min(FRONT)]).or(largest);
+            let writer = traceback::writer(raw);
+            if let Some(open) = tracebacks.get_mut(writer) {
+                if traceback::is_frame(line) {
+                    open.frame = line[..line.len().min(TEXT_MAX)].to_vec();
+                } else if !traceback::is_within(raw, writer) {
+                    tracebacks.remove(writer);
+                }
+            }
             by_hand.line(number, &line[..line.len().min(FRONT)]);
             if !line.iter().any(u8::is_ascii_alphabetic) {
                 continue;
@@ -183,11 +228,28 @@ impl Ends {
             if let Some(speaker) = speaker(&record) {
                 let place = Place { file, line: number };
                 part.line(speaker, (place, record.time_us(years)), line, &record);
-                part.table(speaker, (place, record.time_us(years)), line);
+                part.table(speaker, (place, record.time_us(years)), line, largest);
+                if traceback::begins(line) {
+                    let (head, frame) = (
+                        LastLine::new((place, record.time_us(years)), line, line),
+                        Vec::new(),
+                    );
+                    let open = OpenTraceback {
+                        speaker,
+                        head,
+                        frame,
+                    };
+                    tracebacks.insert(writer, open);
+                }
             }
         }
         by_hand.end_of_stack();
         part.by_hand.insert(file, by_hand);
+        let open = tracebacks.into_values();
+        let open = open.filter(|one| !one.frame.is_empty());
+        if let Some(first) = open.min_by_key(|one| one.head.place) {
+            part.tracebacks.insert(file, first);
+        }
         part.last.insert(file, last_line);
         self.merge(part, |speaker| speaker);
     }
@@ -258,6 +320,10 @@ impl Ends {
     /// Notes that the table of a file has a row, if a line is one.
     fn answer(&mut self, file: u32, line: &[u8]) {
         let benchmark = self.tables.get(&file).map_or("", |table| table.benchmark);
+        let line = &line[..line.len().min(FRONT)];
+        if let Some(table) = self.tables.get_mut(&file) {
+            table.row(line);
+        }
         if benchmarks::is_answer(benchmark, line) {
             self.rows.insert(file);
             self.tables
@@ -267,7 +333,13 @@ impl Ends {
     }
 
     /// Begins a table, if a line ends the head of one.
-    fn table(&mut self, speaker: u32, (place, time_us): (Place, Option<i64>), line: &[u8]) {
+    fn table(
+        &mut self,
+        speaker: u32,
+        (place, time_us): (Place, Option<i64>),
+        line: &[u8],
+        largest: Option<u64>,
+    ) {
         let front = &line[..line.len().min(FRONT)];
         if let Some(benchmark) = benchmarks::benchmark_of_head(front) {
             let head = LastLine::new((place, time_us), line, front);
@@ -276,6 +348,9 @@ impl Ends {
                 speaker,
                 head,
                 has_row: false,
+                last_size: None,
+                sizes: 0,
+                largest: largest.unwrap_or(benchmarks::last_size(benchmark)),
             };
             self.tables.insert(place.file, table);
         }
@@ -325,11 +400,21 @@ impl Ends {
             }
         }
         self.goes_on.extend(other.goes_on);
-        self.last.extend(other.last);
         self.by_hand.extend(other.by_hand);
         for (file, table) in &mut self.tables {
             table.has_row |= other.rows.contains(file);
+            if other.last.contains_key(file) {
+                table.last_size = None;
+            }
         }
+        self.tracebacks
+            .retain(|file, _| !other.last.contains_key(file));
+        self.tracebacks
+            .extend(other.tracebacks.into_iter().map(|(file, open)| {
+                let speaker = number(open.speaker);
+                (file, OpenTraceback { speaker, ..open })
+            }));
+        self.last.extend(other.last);
         self.rows.extend(other.rows);
         let tables = other.tables.into_iter();
         self.tables.extend(tables.map(|(file, table)| {
@@ -341,6 +426,21 @@ impl Ends {
     /// The tables that have a head and no row.
     pub(super) fn tables_without_rows(&self) -> impl Iterator<Item = &BenchmarkTable> {
         self.tables.values().filter(|table| !table.has_row)
+    }
+
+    /// The tables behind whose last row nothing is, and that are not complete, each with the size of that row.
+    pub(super) fn open_tables(&self) -> impl Iterator<Item = (&BenchmarkTable, u64)> {
+        let open = self.tables.values();
+        let open = open.filter_map(|table| Some((table, table.last_size?)));
+        // One row alone may be all that the options of the others ask for.
+        open.filter(|(table, size)| {
+            *size < table.largest && (table.sizes > 1 || table.largest == u64::MAX)
+        })
+    }
+
+    /// The traceback in which each file ends.
+    pub(super) fn open_tracebacks(&self) -> impl Iterator<Item = &OpenTraceback> {
+        self.tracebacks.values()
     }
 
     /// What a person did to the programs of each file.

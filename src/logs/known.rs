@@ -147,6 +147,8 @@ impl<'a> Search<'a> {
                 || lists_actors && is_of_actor(line)
                 || super::compose::is_torn_prefix(raw)
                 || is_rule(line)
+                || benchmarks::largest_size(line).is_some()
+                || self.is_torn_row(number, line)
                 || super::compose::tells_beside(line);
             if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1 + more);
@@ -183,6 +185,18 @@ impl<'a> Search<'a> {
         }
         self.mark_help_texts();
         self.known
+    }
+
+    /// Whether the last line is a row of a table that is torn: the line before it is a known row.
+    fn is_torn_row(&self, number: usize, line: &[u8]) -> bool {
+        let mut behind = self.lines.iter().skip(number + 1);
+        let before = number.checked_sub(1);
+        let is_below_row = before.is_some_and(|before| {
+            self.known[before] && benchmarks::size_of_row(self.lines[before]).is_some()
+        });
+        is_below_row
+            && benchmarks::size_of_row(line).is_some()
+            && behind.all(|line| line.is_empty())
     }
 
     fn mark(&mut self, first: usize, count: usize) {

@@ -708,6 +708,27 @@ pub(super) fn is_before_writing(line: &[u8]) -> bool {
     WRITES.is_match(line)
 }
 
+/// Whether a line begins a traceback.
+pub(super) fn begins(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b"Traceback (most recent call last)").is_some()
+}
+
+/// Whether a line of a writer, behind the first one of its traceback, is within that.
+pub(super) fn is_within(line: &[u8], writer: &[u8]) -> bool {
+    let behind = line.strip_prefix(writer).unwrap_or_default();
+    let behind = behind.strip_prefix(b":").unwrap_or(behind);
+    let behind = behind
+        .strip_prefix(b" ")
+        .filter(|_| !writer.is_empty())
+        .unwrap_or(behind);
+    behind.is_empty() || behind.starts_with(b"  ")
+}
+
+/// The place and the function of the frame that a line is.
+pub(super) fn place_of_frame(line: &[u8]) -> Option<String> {
+    Some(Frame::of(line)?.at())
+}
+
 /// Whether a line is the first of a frame.
 pub(super) fn is_frame(line: &[u8]) -> bool {
     Frame::of(line).is_some()
@@ -715,7 +736,7 @@ pub(super) fn is_frame(line: &[u8]) -> bool {
 
 /// The prefix of a line that tells its process: of processes that write at once, the lines of a traceback are among
 /// those of others.
-fn writer(line: &[u8]) -> &[u8] {
+pub(super) fn writer(line: &[u8]) -> &[u8] {
     let start = color(line);
     let end = match line.get(start) {
         Some(b'(') => memchr::memchr(b')', line),

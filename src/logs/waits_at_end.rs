@@ -2,10 +2,10 @@
 //! in a wait.
 #![forbid(unsafe_code)]
 
-use super::benchmarks::NIXLBENCH;
+use super::benchmarks::{NIXLBENCH, PERFTEST};
 use super::by_hand::{self, ByHand};
 use super::compose::{Compose, shown};
-use super::ends::{BenchmarkTable, End, LastLine, LastWait, WaitKind};
+use super::ends::{BenchmarkTable, End, LastLine, LastWait, OpenTraceback, WaitKind};
 use super::report::{
     BENCHMARK_WITHOUT_ROW, LinePlace, LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT,
     WAITS_AT_END,
@@ -14,6 +14,11 @@ use super::seen::Place;
 use super::signature::{Role, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Slurm's lines on a step or a job that it ended, whatever that did.
+const ENDED_BY_SLURM: [&str; 2] = ["slurm-cancelled", "slurm-ended-job"];
+/// Signatures of tables, and of tracebacks, within which a log ends.
+const BENCHMARK_TABLE_OPEN: &str = "benchmark-table-open";
+const TRACEBACK_TORN: &str = "traceback-torn";
 /// Processes that are named of one line.
 const NAMED_MAX: usize = 64;
 /// Kinds of last lines, and of waits that are findings.
@@ -31,20 +36,31 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
         Role::General => true,
         Role::Consequence => false,
     };
+    let has_harness = compose.has_harness();
+    // Of other programs that drive the plugin, a verdict tells.
+    let tables = compose.tally.ends.tables_without_rows();
+    let tables = tables.filter(|one| !has_harness || one.benchmark == NIXLBENCH);
+    let tables = tables.take(WAITS_MAX);
     if report.findings.iter().any(explains) {
+        let beside = tables
+            .filter_map(|table| beside_failures(without_row(compose, table), &report.findings));
+        let beside: Vec<SignatureFinding> = beside.collect();
+        report.findings.extend(beside);
         return;
     }
-    let has_harness = compose.has_harness();
+    let fails = |one: &SignatureFinding| one.severity < Severity::Warning;
+    let open = compose.tally.ends.open_tracebacks().take(WAITS_MAX);
+    let open = open.filter(|_| !report.findings.iter().any(fails));
+    let open: Vec<SignatureFinding> = open.map(|one| torn(compose, one)).collect();
+    if !open.is_empty() {
+        report.findings.extend(open);
+        return;
+    }
     let mut waits = match has_harness {
         true => Vec::new(),
         false => waits_of_programs(compose, report),
     };
-    let fails = |one: &SignatureFinding| one.severity < Severity::Warning;
     if waits.is_empty() && !report.findings.iter().any(fails) {
-        // Of other programs that drive the plugin, a verdict tells.
-        let tables = compose.tally.ends.tables_without_rows();
-        let tables = tables.filter(|one| !has_harness || one.benchmark == NIXLBENCH);
-        let tables = tables.take(WAITS_MAX);
         waits = tables.map(|table| without_row(compose, table)).collect();
     }
     if waits.is_empty() && !has_harness && !report.findings.iter().any(fails) {
@@ -122,14 +138,121 @@ fn without_row(compose: &Compose<'_>, table: &BenchmarkTable) -> SignatureFindin
         last: place,
         meaning,
         sample: shown(&table.head.text),
-        ..stall(
+        ..without_row_of(table.benchmark)
+    }
+}
+
+/// The causes of a table without a row, and what to do, by the library that its benchmark uses.
+fn without_row_of(benchmark: &str) -> SignatureFinding {
+    const ENDED: &str = "a rank hangs or has ended without a word";
+    const CUT: &str = "the program went on, and its log was copied or cut here";
+    match benchmark {
+        PERFTEST => stall(
+            BENCHMARK_WITHOUT_ROW,
+            &[
+                "packets of RDMA do not pass, though the two ends met over TCP: over Ethernet mostly another GID index (`-x`), an MTU that a switch does not pass, or PFC and ECN that are not set",
+                "the two ends use devices of rails that are not connected to each other",
+                CUT,
+            ],
+            "look in `show_gids` for the index of RoCE v2 with an address of this network and run both ends with it (`ib_write_bw -d DEVICE -x INDEX`), then with a small message and MTU (`-s 64 -m 1024`): what makes it print a row names the reason",
+        ),
+        NIXLBENCH => stall(
+            BENCHMARK_WITHOUT_ROW,
+            &[
+                "the first transfer hangs: its backend chose a device or a path over which no data pass, for UCX mostly a NIC of another rail or another GID index",
+                "the other worker hangs or has ended without a word",
+                CUT,
+            ],
+            "run it again with UCX_LOG_LEVEL=info, which names the devices that UCX chose, then with UCX_TLS=tcp,cuda_copy, and test the path alone with `ib_write_bw -d DEVICE -x INDEX`: what makes it print rows names the path",
+        ),
+        _ => stall(
             BENCHMARK_WITHOUT_ROW,
             &[
                 "the first transfer or collective hangs: data do not pass between two of the GPUs or NICs that it uses (between GPUs of one host mostly an IOMMU or ACS, between hosts a firewall or another interface)",
-                "a rank hangs or has ended without a word",
-                "the program went on, and its log was copied or cut here",
+                ENDED,
+                CUT,
             ],
             "take stacks of its processes (`gdb -p PID -batch -ex 'thread apply all bt'`), and run it again with NCCL_DEBUG=INFO on one host first, then with NCCL_P2P_DISABLE=1: what makes it print rows names the path",
+        ),
+    }
+}
+
+/// A table without a row beside failures, unless one behind its head tells why: it hung until Slurm ended it, or it
+/// followed what failed before.
+fn beside_failures(
+    finding: SignatureFinding,
+    findings: &[SignatureFinding],
+) -> Option<SignatureFinding> {
+    let is_of_file = |one: &&SignatureFinding| one.first.file == finding.first.file;
+    let mut failures = findings.iter().filter(is_of_file);
+    let is_behind = |one: &SignatureFinding| one.first.line > finding.first.line;
+    let is_of_slurm = |one: &SignatureFinding| {
+        ENDED_BY_SLURM.contains(&one.signature.as_str()) || one.role == Role::Consequence
+    };
+    let role = match failures
+        .clone()
+        .all(|one| is_behind(one) && is_of_slurm(one))
+    {
+        true => Role::General,
+        false if failures.any(|one| !is_behind(one)) => Role::Consequence,
+        false => return None,
+    };
+    Some(SignatureFinding { role, ..finding })
+}
+
+/// Findings on tables that end within: told where nothing else is.
+pub(super) fn open_tables(compose: &Compose<'_>) -> Vec<SignatureFinding> {
+    if compose.has_harness() {
+        return Vec::new();
+    }
+    let open = compose.tally.ends.open_tables().take(WAITS_MAX);
+    let open = open.map(|(table, size)| {
+        let place = compose.place(table.head.place, table.head.time_us);
+        SignatureFinding {
+            severity: Severity::Info,
+            processes: vec![compose.name(table.speaker)],
+            first: place.clone(),
+            last: place,
+            meaning: format!(
+                "the log ends within the table of {}, behind the row of size {size}: it was cut there, or the next size does not end",
+                table.benchmark
+            ),
+            sample: shown(&table.head.text),
+            ..stall(
+                BENCHMARK_TABLE_OPEN,
+                &[
+                    "the program went on, and its log was copied or cut here",
+                    "the transfer or collective of the next size hangs: it goes another way (protocol, algorithm, channel) than the sizes before",
+                ],
+                "look whether the program still runs; if so, take stacks of its processes (`gdb -p PID -batch -ex 'thread apply all bt'`), and run the next size alone",
+            )
+        }
+    });
+    open.collect()
+}
+
+/// A finding on a file that ends within a traceback.
+fn torn(compose: &Compose<'_>, open: &OpenTraceback) -> SignatureFinding {
+    let place = compose.place(open.head.place, open.head.time_us);
+    let (record, ..) = crate::shape::record_at(&open.head.text, open.head.text.len());
+    let who = match record.rank() {
+        Some(rank) => format!("rank {rank}"),
+        None => "the program".to_owned(),
+    };
+    let frame = crate::traceback::place_of_frame(&open.frame).unwrap_or_default();
+    SignatureFinding {
+        severity: Severity::Error,
+        processes: vec![compose.name(open.speaker)],
+        first: place.clone(),
+        last: place,
+        meaning: format!(
+            "{who} raised an exception whose text is torn off: the log ends within its traceback, behind {frame}"
+        ),
+        sample: shown(&open.head.text),
+        ..stall(
+            TRACEBACK_TORN,
+            &["the program was killed as it wrote its traceback, or the log was cut here"],
+            "read the log of that process to its end: its last line names the exception; what the last frame does tells where it was raised",
         )
     }
 }

@@ -64,6 +64,7 @@ impl Compose<'_> {
                 names => format!("{}; NCCL chose {}", one.meaning, names.join(", ")),
             };
         }
+        told.extend(crate::waits_at_end::open_tables(self));
         report.findings = told;
     }
 
