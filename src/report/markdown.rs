@@ -3,7 +3,7 @@
 
 use super::Story;
 use super::columns::{self, ResultRow, TablePlace};
-use super::html::{both, dump, place, plugins, started};
+use super::html::{NO_COMMAND, both, dump, place, plugins, started};
 use super::spread::{ByNode, NodeTable};
 use super::story::{StoryNode, StoryProcess};
 use super::verdict::verdict;
@@ -37,16 +37,20 @@ pub(crate) fn markdown(story: &Story, for_google: bool, language: Language) -> S
     }
     let _ = writeln!(
         text,
-        "Run `{}`{}, over {}. tcpxctl {}, {}.",
+        "{} `{}`{}{}{}{}tcpxctl {}{}{}{}",
+        language.pick("Run", "运行"),
         code(&story.id),
-        started(story, "unknown"),
+        started(story, language, language.pick("unknown", "未知时间")),
+        language.pick(", over ", "，经由 "),
         inline(&plugins(story, language)),
+        language.pick(". ", "。"),
         story.tcpxctl_version,
-        if story.redacted {
-            "redacted"
-        } else {
-            "**not redacted**"
-        }
+        language.pick(", ", "，"),
+        match story.redacted {
+            true => language.pick("redacted", "已隐去名称和地址"),
+            false => language.pick("**not redacted**", "**未隐去名称和地址**"),
+        },
+        language.pick(".", "。")
     );
     if for_google {
         questions(&mut text, story, language);
@@ -135,7 +139,8 @@ fn ran(text: &mut String, story: &Story, language: Language) {
     match &story.command {
         Some(command) => block(text, command),
         None if story.processes.is_empty() => {
-            let _ = writeln!(text, "The command line was not recorded.\n");
+            let none = language.pick(NO_COMMAND[0], NO_COMMAND[1]);
+            let _ = writeln!(text, "{none}\n");
         }
         None => {
             let rows: Vec<Vec<String>> = story.processes.iter().map(StoryProcess::cells).collect();

@@ -67,14 +67,21 @@ fn head(page: &mut Page, story: &Story, language: Language) {
     }
     page.raw("</header>\n");
     let plugins = plugins(story, language);
-    page.tag("h1", &format!("{} over {plugins}", language.title(story)));
+    let over = language.pick(" over ", "，经由 ");
+    page.tag("h1", &format!("{}{over}{plugins}", language.title(story)));
     page.tag(
         "p class=\"soft\"",
         &format!(
-            "Run {}{}.{}",
+            "{} {}{}{}{}",
+            language.pick("Run", "运行"),
             story.id,
-            started(story, "at an unknown time"),
-            state(story)
+            started(
+                story,
+                language,
+                language.pick("at an unknown time", "未知时间")
+            ),
+            language.pick(".", "。"),
+            state(story, language)
         ),
     );
     page.raw("<nav>");
@@ -95,24 +102,46 @@ fn head(page: &mut Page, story: &Story, language: Language) {
     page.raw("</nav>\n");
 }
 
-fn state(story: &Story) -> &'static str {
-    match story.state {
-        StoryState::Finished => "",
-        StoryState::Unfinished => " There is no run.json: the run is still going, or was killed.",
-        StoryState::Running => " The run is still going; the report shows its state so far.",
-        StoryState::Killed => " There is no run.json: the coordinator was killed.",
-        StoryState::Interrupted => {
-            " There is no run.json: a second signal ended the coordinator before it wrote it."
-        }
-        StoryState::Unwritten => {
-            " There is no run.json: it could not be written when the run ended."
-        }
-        StoryState::Adopted => {
-            " It is of programs that no run started; recordings and logs are what is known of them."
-        }
-        StoryState::OtherVersion => " This version of tcpxctl cannot read the record's version.",
-        StoryState::Damaged => " The record is damaged; the report shows the readable parts.",
-    }
+/// What is told where no command is known, in both languages.
+pub(super) const NO_COMMAND: [&str; 2] = ["The command line was not recorded.", "没有记录命令行。"];
+
+fn state(story: &Story, language: Language) -> &'static str {
+    let (english, chinese) = match story.state {
+        StoryState::Finished => return "",
+        StoryState::Unfinished => (
+            " There is no run.json: the run is still going, or was killed.",
+            "没有 run.json：运行仍在进行，或已被杀死。",
+        ),
+        StoryState::Running => (
+            " The run is still going; the report shows its state so far.",
+            "运行仍在进行；报告显示其目前的状态。",
+        ),
+        StoryState::Killed => (
+            " There is no run.json: the coordinator was killed.",
+            "没有 run.json：协调进程已被杀死。",
+        ),
+        StoryState::Interrupted => (
+            " There is no run.json: a second signal ended the coordinator before it wrote it.",
+            "没有 run.json：协调进程在写入之前被第二个信号结束。",
+        ),
+        StoryState::Unwritten => (
+            " There is no run.json: it could not be written when the run ended.",
+            "没有 run.json：运行结束时无法写入。",
+        ),
+        StoryState::Adopted => (
+            " It is of programs that no run started; recordings and logs are what is known of them.",
+            "其程序不是由运行启动的；所知的只有它们的记录和日志。",
+        ),
+        StoryState::OtherVersion => (
+            " This version of tcpxctl cannot read the record's version.",
+            "此版本的 tcpxctl 无法读取该记录的版本。",
+        ),
+        StoryState::Damaged => (
+            " The record is damaged; the report shows the readable parts.",
+            "记录已损坏；报告显示可读的部分。",
+        ),
+    };
+    language.pick(english, chinese)
 }
 
 /// Each plugin that was used, with its version, joined with `and`.
@@ -136,15 +165,19 @@ pub(super) fn plugins(story: &Story, language: Language) -> String {
         true => language
             .pick("an unrecorded plugin", "没有记录的插件")
             .to_owned(),
-        false => names.join(" and "),
+        false => names.join(language.pick(" and ", " 和 ")),
     }
 }
 
 /// When a run started. Logs alone do not tell when their programs did.
-pub(super) fn started(story: &Story, unknown: &str) -> String {
+pub(super) fn started(story: &Story, language: Language, unknown: &str) -> String {
     match story.started.as_deref() {
         None if story.state == StoryState::Adopted && story.processes.is_empty() => String::new(),
-        when => format!(", started {}", when.unwrap_or(unknown)),
+        when => format!(
+            "{}{}",
+            language.pick(", started ", "，开始于 "),
+            when.unwrap_or(unknown)
+        ),
     }
 }
 
@@ -166,7 +199,10 @@ fn ran(page: &mut Page, story: &Story) {
     match &story.command {
         Some(command) => page.tag("pre", command),
         None if story.processes.is_empty() => {
-            page.tag("p class=\"soft\"", "The command line was not recorded.");
+            page.tag(
+                "p class=\"soft\"",
+                page.language.pick(NO_COMMAND[0], NO_COMMAND[1]),
+            );
         }
         None => processes(page, story),
     }

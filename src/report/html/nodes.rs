@@ -125,14 +125,21 @@ fn fingerprint(page: &mut Page, story: &Story) {
 fn settings(page: &mut Page, story: &Story) {
     page.tag(
         "h3",
-        "Settings: values that the plugin logged, and the environment",
+        page.language.pick(
+            "Settings: values that the plugin logged, and the environment",
+            "设置：插件记录的值，以及环境变量",
+        ),
     );
     if story.settings.is_empty() {
         let none = match story.state {
-            StoryState::Adopted => {
-                "Not known: recordings and logs of other programs do not hold their environment. What the plugin logged is in the log below."
-            }
-            _ => "The plugin logged no settings, and the environment has none.",
+            StoryState::Adopted => page.language.pick(
+                "Not known: recordings and logs of other programs do not hold their environment. What the plugin logged is in the log below.",
+                "未知：其他程序的记录和日志不含它们的环境变量。插件所记录的内容在下面的日志中。",
+            ),
+            _ => page.language.pick(
+                "The plugin logged no settings, and the environment has none.",
+                "插件没有记录任何设置，环境变量中也没有。",
+            ),
         };
         return page.tag("p", none);
     }
@@ -170,7 +177,11 @@ pub(crate) fn both(story: &Story, setting: &crate::story::PluginSetting) -> [Str
 fn checks(page: &mut Page, story: &Story) {
     page.heading("Doctor");
     if story.checks.is_empty() {
-        return page.tag("p", "The nodes were not checked.");
+        return page.tag(
+            "p",
+            page.language
+                .pick("The nodes were not checked.", "未检查节点。"),
+        );
     }
     let row = |check: &crate::story::DoctorCheck| {
         let step = check.next_step.clone().unwrap_or_default();

@@ -71,6 +71,26 @@ fn the_verdict_on_a_program_is_the_headline_and_a_finding() {
 }
 
 #[test]
+fn what_is_not_known_of_adopted_logs_is_told_in_chinese() {
+    let run = tempfile::tempdir().expect("a folder");
+    let log = "node-a:71:88 [0] NCCL INFO Using network IB\nnode-b:71:88 [0] NCCL INFO Using network Socket\n";
+    let story = adopted(run.path(), &[("job.log", log)]);
+    for text in texts(&story, Language::Chinese) {
+        for part in [
+            "It is of programs",
+            "Settings: ",
+            "Not known: ",
+            "The command line was not recorded.",
+            "The nodes were not checked.",
+            " over ",
+        ] {
+            assert!(!text.contains(part), "{part} is in {text}");
+        }
+        assert!(text.contains("；socket 在 node-b"), "{text}");
+    }
+}
+
+#[test]
 fn an_error_in_a_log_is_the_headline_and_a_finding() {
     let run = tempfile::tempdir().expect("a folder");
     let log =
