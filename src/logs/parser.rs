@@ -24,7 +24,7 @@ use std::sync::LazyLock;
 
 /// Most hits of one line that are examined; a line of many MiB may have millions.
 const HITS_MAX: usize = 64;
-/// Forms that are kept, at most some 5 MiB for each thread: sets, and forms of each. With half as many sets, or half as
+/// Forms that are kept, at most some 4 MiB for each thread: sets, and forms of each. With half as many sets, or half as
 /// many forms of each, a log of which four in five lines match takes 10 to 40 % longer.
 const SETS: u64 = 2048;
 const WAYS: usize = 4;
@@ -397,12 +397,15 @@ impl ParsedRecord {
     }
 }
 
-/// Parsed lines by their form. The hash of a form chooses one of `SETS`; a set keeps `WAYS`
+/// Parsed lines by the hash of their form, which chooses one of `SETS`; a set keeps `WAYS`
 /// forms, the ones that come often in front.
+///
+/// The forms themselves are not kept. Each process hashes with a seed of its own, so a line is taken
+/// for one of another form once in 2^62 lines, and the next time it is read it is not.
 #[derive(Default)]
 struct KnownForms {
-    slots: Vec<Option<Box<Known>>>,
-    /// The hashes of the forms in the slots, by set, so that those in front are not read from memory in vain.
+    slots: Vec<Option<Box<ParsedLine>>>,
+    /// The hashes of the forms in the slots, by set; 0 for none.
     hashes: Vec<[u64; WAYS]>,
     /// The form of the last line, and its hash.
     form: Vec<u8>,
@@ -412,22 +415,16 @@ struct KnownForms {
     state: RandomState,
 }
 
-struct Known {
-    form: Box<[u8]>,
-    line: ParsedLine,
-}
-
 impl KnownForms {
     /// The slot of a line's form, and whether the form is kept there or would be.
     fn find(&mut self, line: &[u8]) -> (usize, bool) {
         digits::write_form(line, &mut self.form);
-        self.hash = self.state.hash_one(self.form.as_slice());
+        self.hash = self.state.hash_one(self.form.as_slice()).max(1);
         // The remainder is small.
         let set = (self.hash % SETS) as usize;
         let first = set * WAYS;
         let hashes = self.hashes.get(set).copied().unwrap_or_default();
-        let is_form = |way: &usize| hashes[*way] == self.hash && self.has_form(first + way);
-        let Some(way) = (0..WAYS).find(is_form) else {
+        let Some(way) = hashes.iter().position(|hash| *hash == self.hash) else {
             return (first + WAYS - 1, false);
         };
         let better = way.saturating_sub(1);
@@ -442,12 +439,6 @@ impl KnownForms {
         &self.form
     }
 
-    /// Whether a slot keeps the last line's form.
-    fn has_form(&self, slot: usize) -> bool {
-        let known = self.slots.get(slot).and_then(Option::as_ref);
-        known.is_some_and(|known| *known.form == *self.form)
-    }
-
     /// Whether the last line's form came before, of those that are remembered. It is, from now on.
     fn came_before(&mut self) -> bool {
         self.once.resize(CAME_ONCE as usize, 0);
@@ -458,7 +449,7 @@ impl KnownForms {
 
     /// What is kept in a slot.
     fn line(&self, slot: usize) -> Option<&ParsedLine> {
-        Some(&self.slots.get(slot)?.as_ref()?.line)
+        self.slots.get(slot)?.as_deref()
     }
 
     /// Keeps a line of the last line's form.
@@ -467,10 +458,7 @@ impl KnownForms {
         self.slots.resize_with(SETS as usize * WAYS, || None);
         self.hashes.resize(SETS as usize, [0; WAYS]);
         self.hashes[slot / WAYS][slot % WAYS] = self.hash;
-        self.slots[slot] = Some(Box::new(Known {
-            form: self.form.as_slice().into(),
-            line,
-        }));
+        self.slots[slot] = Some(Box::new(line));
     }
 }
 
