@@ -10,6 +10,7 @@ mod cuda;
 mod exact;
 mod frames;
 mod nccl;
+mod needed;
 mod numbers;
 mod own_words;
 mod programs;
@@ -26,8 +27,9 @@ use crate::report::{STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING,
 use crate::signature::{Role, Signature};
 use cuda::OF_CUDA;
 use nccl::{OF_NCCL, OF_RDMA, OF_RESULTS, OF_USE};
+use needed::Regexes;
 use programs::{BROAD, OF_PROGRAMS};
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::Regex;
 use signals::OF_ENDS;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,22 +50,12 @@ const CACHE_MAX: usize = 64 << 10;
 
 /// For each of [`all`], its words. One search for all of them would need an automaton with more states than
 /// any cache holds, because most say that two words are near each other.
-static WORDS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
-    let words = |(reason, kind): (&Reason, Kind)| {
-        let words = match kind {
-            Kind::Source => format!("(?-i){}\\d+ (?:NCCL WARN |-> [1-9]\\b)", reason.words),
-            Kind::Use => format!("(?-i){}\\d+ NCCL WARN ", reason.words),
-            _ => reason.words.to_owned(),
-        };
-        // With ASCII only, the automaton is a tenth as large.
-        let regex = RegexBuilder::new(&words)
-            .unicode(false)
-            .case_insensitive(true)
-            .dfa_size_limit(CACHE_MAX)
-            .build();
-        regex.expect("a sound regex")
-    };
-    all().map(words).collect()
+static WORDS: LazyLock<Regexes> = LazyLock::new(|| {
+    Regexes::new(all().map(|(reason, kind)| match kind {
+        Kind::Source => format!("(?-i){}\\d+ (?:NCCL WARN |-> [1-9]\\b)", reason.words),
+        Kind::Use => format!("(?-i){}\\d+ NCCL WARN ", reason.words),
+        _ => reason.words.to_owned(),
+    }))
 });
 
 /// All reasons whose words are a regex, in the order in which they count. Exact wordings are before them.
@@ -338,9 +330,8 @@ fn message(line: &[u8]) -> &[u8] {
 /// The reason in the words of a text that tell only what kind of call failed.
 fn vague_in(text: &[u8]) -> Option<(&'static Reason, Kind)> {
     let first = all().position(|(_, kind)| matches!(kind, Kind::Vague))?;
-    let words = WORDS.get(first..)?;
-    let number = words.iter().position(|words| words.is_match(text))?;
-    all().nth(first + number)
+    let number = WORDS.first_in(text, first)?;
+    all().nth(number)
 }
 
 /// Whether a line only says that another process was lost, or that NCCL failed: what is logged before tells more.
@@ -369,7 +360,7 @@ fn reason_in(text: &[u8]) -> Option<(&'static Reason, Kind)> {
     if let Some(reason) = numbers::of(text).or_else(|| exact::of(text)) {
         return Some((reason, Kind::Exact));
     }
-    let number = WORDS.iter().position(|words| words.is_match(text))?;
+    let number = WORDS.first_in(text, 0)?;
     all().nth(number)
 }
 
