@@ -6,8 +6,10 @@
 
 use super::shape::record_at;
 use super::traceback::is_frame;
-use memchr::{memchr, memmem, memrchr};
+use memchr::memmem::{self, Finder};
+use memchr::{memchr, memrchr};
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// What a hunk of a difference begins with: `@@ -88,6 +88,14 @@ def main():`.
 const HUNK: &[u8] = b"@@ -";
@@ -18,13 +20,15 @@ const LOGS: [&[u8]; 5] = [b"log", b"out", b"err", b"txt", b"jsonl"];
 /// Lines of code below a frame that are looked at: a statement goes over several.
 const CODE_LINES: usize = 8;
 /// The least indentation of code.
-const INDENT: &[u8] = b"    ";
+const INDENTATION: &[u8] = b"    ";
 /// Bytes of a line in which its indentation is.
 const INDENTED_WITHIN: usize = 256;
 
 /// A text whose lines that are of a difference of source are blank; their number and their sizes stay.
 pub(super) fn without_differences(text: &[u8]) -> Cow<'_, [u8]> {
     let mut blank: Option<Vec<u8>> = None;
+    // The end of the hunk before, and whether its file was a log.
+    let mut before: Option<(usize, Option<bool>)> = None;
     let mut from = 0;
     while let Some(at) = memmem::find(&text[from..], HUNK).map(|at| from + at) {
         let start = memrchr(b'\n', &text[..at]).map_or(0, |end| end + 1);
@@ -35,7 +39,13 @@ pub(super) fn without_differences(text: &[u8]) -> Cow<'_, [u8]> {
             continue;
         };
         let hunk = from..hunk_end(text, from, prefix, old, new);
-        let is_of_source = match file_before(text, start, prefix) {
+        let is_next = |(end, _): &(usize, _)| start == end + 1;
+        let is_log = match before.filter(is_next) {
+            Some((_, is_log)) => is_log,
+            None => file_above(text, start, prefix),
+        };
+        before = Some((hunk.end, is_log));
+        let is_of_source = match is_log {
             Some(is_log) => !is_log,
             None => !text[hunk.clone()]
                 .split(|byte| *byte == b'\n')
@@ -93,19 +103,12 @@ fn hunk_end(text: &[u8], mut end: usize, prefix: &[u8], mut old: u64, mut new: u
     end
 }
 
-/// Whether the file that is named above a hunk is a log, if one is named.
-fn file_before(text: &[u8], start: usize, prefix: &[u8]) -> Option<bool> {
-    // Behind the first hunk, the file of it is further above.
-    let mut lines = text[..start].rsplit(|byte| *byte == b'\n').skip(1);
-    let named = lines.find_map(|line| {
-        let line = line.strip_prefix(prefix)?;
-        match line.strip_prefix(b"+++ ") {
-            Some(path) => Some(Some(path)),
-            None if line.is_empty() || b" +-\\@".contains(&line[0]) => None,
-            None => Some(None),
-        }
-    });
-    let path = named??.trim_ascii_end();
+/// Whether the file that the line above its first hunk names is a log, if one is named.
+fn file_above(text: &[u8], start: usize, prefix: &[u8]) -> Option<bool> {
+    let above = text[..start].strip_suffix(b"\n")?;
+    let line = &above[memrchr(b'\n', above).map_or(0, |end| end + 1)..];
+    let path = line.strip_prefix(prefix)?.strip_prefix(b"+++ ")?;
+    let path = path.trim_ascii_end();
     let name = &path[memrchr(b'/', path).map_or(0, |at| at + 1)..];
     let ending = &name[memrchr(b'.', name)? + 1..];
     Some(LOGS.contains(&ending))
@@ -120,11 +123,12 @@ fn is_logged(line: &[u8]) -> bool {
 
 /// Whether the line that begins at `start` is code below a frame of a traceback.
 pub(super) fn is_code(block: &[u8], start: usize, line: &[u8]) -> bool {
+    static INDENT: LazyLock<Finder> = LazyLock::new(|| Finder::new(INDENTATION));
     let front = &line[..line.len().min(INDENTED_WITHIN)];
-    let Some(blanks) = memmem::find(front, INDENT).filter(|_| !is_frame(line)) else {
+    let Some(blanks) = INDENT.find(front).filter(|_| !is_frame(line)) else {
         return false;
     };
-    let blanks = blanks + INDENT.len();
+    let blanks = blanks + INDENTATION.len();
     let above = block[..start].strip_suffix(b"\n").unwrap_or_default();
     let above = above.rsplit(|byte| *byte == b'\n').take(CODE_LINES);
     for one in above {
