@@ -326,12 +326,24 @@ fn is_no_plain_folder(word: &str) -> bool {
     !PLAIN.iter().chain(&SYSTEM).any(|plain| is_plain(plain)) && !word.ends_with("_perf")
 }
 
+/// What drivers call the RDMA devices of a node, before their number.
+const DEVICES: [&str; 6] = [
+    "mlx4_",
+    "mlx5_",
+    "mlx5_bond_",
+    "bnxt_re",
+    "bnxt_re_bond",
+    "irdma",
+];
+
 fn is_name(word: &str) -> bool {
+    let device = word.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let has_lower = word.bytes().any(|byte| byte.is_ascii_lowercase());
     let is_hex = word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let parts = || word.split(['-', '_', '.']).filter(|part| !part.is_empty());
     has_lower
         && !is_hex
         && !COMMON.contains(&&*word.to_ascii_lowercase())
+        && !DEVICES.contains(&device)
         && !parts().all(is_placeholder)
 }
