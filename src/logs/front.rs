@@ -57,6 +57,7 @@ const LIBRARIES: [(&str, &[&str]); 24] = [
             "Topology discovery complete. Found 8",
             "Topology discovery complete. Found 9",
             "rdma_context.cpp:",
+            "rdma_endpoint.cpp:",
             "rdma_transport.cpp:",
         ],
     ),
