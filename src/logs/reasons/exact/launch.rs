@@ -165,6 +165,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`mpirun --mca oob_tcp_if_include INTERFACE`, and look at the firewall between the nodes",
     },
     Reason {
+        words: "write_line error; fd*:cmd=abort",
+        cause: "the error for which MPI aborts, logged before",
+        next: "read the lines before it",
+    },
+    Reason {
         words: "mpir_pmi_init*returned|pmi_get_appnum returned|pmi2_job_getid returned|write_line error; fd|unable to write to pmi_fd|write_line failure",
         cause: "the process has no connection to a launcher's process manager (PMI): it was started without srun or mpirun, or by the launcher of another MPI than its own",
         next: "start it with the launcher of the MPI that `ldd` of the program names; with srun, one of the kinds of `srun --mpi=list` that this MPI knows",
