@@ -27,7 +27,7 @@ const MOONCAKE_RDMA: &str = "Mooncake RDMA";
 
 /// Libraries that move data, each with words of their own lines. A line that says that a library is missing has none of
 /// these, or one of [`ABSENT`].
-const LIBRARIES: [(&str, &[&str]); 24] = [
+const LIBRARIES: [(&str, &[&str]); 30] = [
     (
         "Mooncake over a network that no line names",
         &[
@@ -88,6 +88,31 @@ const LIBRARIES: [(&str, &[&str]); 24] = [
         ],
     ),
     ("OpenMPI OFI", &["mtl_ofi", "mtl/ofi/", "Open MPI OFI MTL"]),
+    (
+        "OpenMPI openib",
+        &[
+            "/mca/btl/openib/",
+            "btl_openib_connect_",
+            "mca_btl_openib.so(",
+        ],
+    ),
+    // The table of settings with which nixlbench begins.
+    ("NIXL UCX", &[]),
+    ("NIXL LIBFABRIC", &[]),
+    ("NIXL Mooncake over a network that no line names", &[]),
+    // The rates of DeepEP's tests between nodes, beside those of NVLink.
+    (
+        "DeepEP RDMA and NVLink",
+        &["GB/s (RDMA)", "rdma_send_bytes: ", "kernel(RDMA): "],
+    ),
+    (
+        "Gloo TCP",
+        &[
+            "Gloo connectFullMesh",
+            "= ProcessGroupGloo(",
+            "gloo/transport/tcp/",
+        ],
+    ),
     ("OpenMPI TCP", &["btl_tcp_endpoint.c:", "btl_tcp_frag.c:"]),
     (
         "MVAPICH2 verbs",
@@ -178,6 +203,11 @@ const LIBRARIES: [(&str, &[&str]); 24] = [
     ("GASNet IB", &["ibv-conduit/gasnet"]),
     ("Neuron OFI", &["CCOM INFO NET/OFI Selected"]),
 ];
+
+/// What nixlbench moves data with: `Backend (--backend=[UCX,POSIX,OBJ])    : UCX`.
+static OF_NIXLBENCH: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"\(--backend=\[[^\]\n]{0,200}\]\) *: *(?P<backend>UCX|LIBFABRIC|Mooncake)\b")
+});
 
 /// Words of a line on a library that is not there, or that could be used and need not be.
 const ABSENT: [&[u8]; 14] = [
@@ -355,6 +385,7 @@ impl Fronts {
     pub(super) fn read(&mut self, block: &[u8]) {
         let front = &block[..block.len().min(FRONT)];
         self.see_libraries(front);
+        self.see_nixlbench(front);
         self.has_several_nodes |= COUNTS
             .captures_iter(front)
             .any(|found| is_of_several(&found));
@@ -389,6 +420,18 @@ impl Fronts {
                 self.libraries.insert(library);
             }
         }
+    }
+
+    fn see_nixlbench(&mut self, front: &[u8]) {
+        let Some(found) = OF_NIXLBENCH.captures(front) else {
+            return;
+        };
+        let of = |name: &str| {
+            let backend = name.strip_prefix("NIXL ")?.split(' ').next()?;
+            (backend.as_bytes() == &found["backend"]).then_some(())
+        };
+        let library = LIBRARIES.iter().position(|(name, _)| of(name).is_some());
+        self.libraries.extend(library);
     }
 
     /// Adds a value of a variable.
@@ -589,6 +632,20 @@ mod tests {
         check(
             "Topology discovery complete. Found 0 HCAs.\n",
             Some("Mooncake TCP"),
+        );
+        check(
+            "Backend (--backend=[UCX,GDS,GDS_MT,POSIX,Mooncake,OBJ,LIBFABRIC]): LIBFABRIC\n",
+            Some("NIXL LIBFABRIC"),
+        );
+        check("Backend (--backend=[UCX,POSIX,OBJ])   : POSIX\n", None);
+        check(
+            "dispatch (BF16):    40.60 GB/s (RDMA), t: 2884.3 us, rdma_send_bytes: 117.11 MB\n",
+            Some("DeepEP RDMA and NVLink"),
+        );
+        check("dispatch kernel (BF16)(NVL):   149.24 GB/s\n", None);
+        check(
+            "[node-a:71] [ 4] /w/lib/openmpi/mca_btl_openib.so(+0x3784b)[0x7fe3355a984b]\n",
+            Some("OpenMPI openib"),
         );
         check(
             "  Location: ../ompi/mca/mtl/ofi/mtl_ofi_component.c:999\n",

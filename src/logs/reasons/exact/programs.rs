@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "/mca/*: assertion `",
+        cause: "a check failed within a component of Open MPI, which the path behind `/mca/` names (btl/openib is its InfiniBand and RoCE): a defect of this release, or what is left of a device or a connection that it could not set up",
+        next: "leave the component out (`--mca btl ^openib`, with the kind and the name in the path) and run again; a newer Open MPI with UCX for InfiniBand and RoCE; read Open MPI's help texts before the line",
+    },
+    Reason {
         words: "!!!! fatal error !!!!|physical location:*error has occurred",
         cause: "a TPU chip, or its host, reported a fatal error: mostly hardware, or the link to another chip of the slice",
         next: "the line names the chip; start the job again on another host, and report this one if the error comes again there",
