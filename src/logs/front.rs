@@ -323,11 +323,12 @@ const VARIABLES: [(&str, &str, Asks); 28] = [
 const NO_VALUES: [&str; 8] = ["", "none", "None", "null", "all", "not", "unset", "default"];
 
 /// A variable with its value: in a command, an `export`, or a table of an environment. Advice quotes what one may set.
+/// A value has a space within quotes of its own, and in the one name of a network that has one.
 static SETTING: LazyLock<Regex> = LazyLock::new(|| {
     let names: BTreeSet<&str> = VARIABLES.iter().map(|(_, name, _)| *name).collect();
     let names: Vec<&str> = names.into_iter().rev().collect();
     regex(&format!(
-        r#"(?:^|[^\w`$\{{.-])(?P<name>{})["']?(?: ?[=:] ?|\s+"?value"?: *)\\?["']?(?P<value>[\w^=][\w/.:,^=\\*-]*)"#,
+        r#"(?:^|[^\w`$\{{.-])(?P<name>{})["']?(?: ?[=:] ?|\s+"?value"?: *)(?:'(?P<quoted>[\w^=][\w/.:,^=* -]*)'|"(?P<twice>[\w^=][\w/.:,^=* -]*)"|\\?["']?(?P<value>AWS Libfabric\b|[\w^=][\w/.:,^=\\*-]*))"#,
         names.join("|")
     ))
 });
@@ -396,7 +397,10 @@ impl Fronts {
         {
             let (Some(name), Some(value)) = (
                 found.name("name").or_else(|| found.name("option")),
-                found.name("value"),
+                found
+                    .name("value")
+                    .or_else(|| found.name("quoted"))
+                    .or_else(|| found.name("twice")),
             ) else {
                 continue;
             };
@@ -545,6 +549,23 @@ mod tests {
             ],
         );
         check("export NCCL_NET=\"AWS\"\n", &["the network AWS (NCCL_NET)"]);
+        for quoted in [
+            "export 'NCCL_NET=AWS Libfabric'\n",
+            "NCCL_NET='AWS Libfabric' srun a.out\n",
+            "docker run -e NCCL_NET=\"AWS Libfabric\" image\n",
+            "NCCL_NET=AWS Libfabric\n",
+            "{'NCCL_NET': 'AWS Libfabric', 'RANK': '0'}\n",
+        ] {
+            check(quoted, &["the network AWS Libfabric (NCCL_NET)"]);
+        }
+        check(
+            "NCCL_NET='Other Net' a.out\n",
+            &["the network Other Net (NCCL_NET)"],
+        );
+        check(
+            "bash -c \"NCCL_NET=Socket python a.py\"\n",
+            &["the network Socket (NCCL_NET)"],
+        );
         check(
             "  NCCL_IB_DISABLE: 0\n  NCCL_IB_HCA: mlx5_0\n",
             &["InfiniBand or RoCE (NCCL_IB_DISABLE)"],

@@ -30,7 +30,9 @@ const SETS: &str = "sets-";
 const NCCL_NET: &str = "NCCL_NET";
 const SETS_NET: &str = "sets-nccl-net";
 static NET_VALUE: LazyLock<Regex> = LazyLock::new(|| {
-    crate::loggers::regex(r#"\bNCCL_NET=(?:"(?P<quoted>[\w -]+)"|(?P<word>[\w-]+))"#)
+    crate::loggers::regex(
+        r#"\bNCCL_NET=(?:["'](?P<quoted>[\w -]+)["']|(?P<word>AWS Libfabric|[\w-]+))"#,
+    )
 });
 
 /// What moves data between GPUs of a node.
