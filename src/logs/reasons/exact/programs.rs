@@ -10,6 +10,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "leave the component out (`--mca btl ^openib`, with the kind and the name in the path) and run again; a newer Open MPI with UCX for InfiniBand and RoCE; read Open MPI's help texts before the line",
     },
     Reason {
+        words: "floating-point overflow|floating point overflow|floating-point underflow|floating point underflow|floating-point invalid|invalid floating point operation|: floating overflow|: floating underflow|: floating invalid",
+        cause: "a calculation of the program left the range of its numbers (overflow, underflow or no number), and the program was built to be stopped then",
+        next: "the frames of the program itself name the line; print the numbers of that calculation; `-fpe0`, `-ffpe-trap` or feenableexcept() turn such a stop on",
+    },
+    Reason {
         words: "!!!! fatal error !!!!|physical location:*error has occurred",
         cause: "a TPU chip, or its host, reported a fatal error: mostly hardware, or the link to another chip of the slice",
         next: "the line names the chip; start the job again on another host, and report this one if the error comes again there",

@@ -15,6 +15,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "read the other side's log up to this time; `curl` the address in the line from both nodes; both sides must use one metadata server, and an address that the other one reaches",
     },
     Reason {
+        words: "gloo/transport/*bad address",
+        cause: "Gloo sends over TCP from memory that the CPU cannot read: mostly a tensor of a GPU was given to a group of Gloo, or memory that is freed already",
+        next: "give the group tensors in the memory of the host (`tensor.cpu()`), or make the group with the backend nccl; the traceback names the call",
+    },
+    Reason {
         words: "session::writebody failed*bad address|session::readbody failed*bad address",
         cause: "the transfer engine sends over TCP from memory that the CPU cannot read: it is a GPU's, and this build of the engine is not made for CUDA, so it does not copy it first",
         next: "use a build of the transfer engine with CUDA, or its protocol rdma where the nodes have RDMA devices",
