@@ -1197,6 +1197,8 @@ struct GoldenCase {
     followed: Vec<String>,
     /// The number of findings.
     findings: Option<usize>,
+    /// The number of causes of the first one.
+    causes: Option<usize>,
     log: String,
 }
 
@@ -1246,6 +1248,9 @@ fn logs_of_many_jobs_name_their_cause_first() {
         let cause = first.causes.first().map(String::as_str);
         let cause = cause.unwrap_or_default();
         assert!(cause.contains(&case.cause), "{name}: {cause}");
+        if let Some(causes) = case.causes {
+            assert_eq!(first.causes.len(), causes, "{name}: {:?}", first.causes);
+        }
         let next = first.next_step.as_deref().unwrap_or_default();
         assert!(next.contains(&case.next), "{name}: {next}");
         for followed in &case.followed {

@@ -1425,6 +1425,11 @@ const SYSTEM_ERRORS: [&str; 5] = ["refused", "timed out", "no route", "reset", "
 /// variable counts where the log shows that the variable is set.
 fn causes(signature: &Signature, values: &Values, is_set: impl Fn(&str) -> bool) -> Vec<String> {
     let error = values.get("error").map(str::to_ascii_lowercase);
+    // The table means the same by a number and by its name.
+    let is_same = |one: &str, other: &str| {
+        let means = signature.table.get(one);
+        means.is_some() && means == signature.table.get(other)
+    };
     // Whether a cause is of the captured code; `None` if it is of any.
     let is_of_code = |cause: &str| -> Option<bool> {
         let (codes, _) = cause.split_once(": ")?;
@@ -1435,7 +1440,7 @@ fn causes(signature: &Signature, values: &Values, is_set: impl Fn(&str) -> bool)
         let is_number = |one: &&str| one.bytes().all(|byte| byte.is_ascii_digit());
         codes.peek().is_some_and(is_number).then(|| {
             let code = values.get("code");
-            codes.any(|one| Some(one) == code)
+            codes.any(|one| Some(one) == code || code.is_some_and(|code| is_same(one, code)))
         })
     };
     let is_of_others = |cause: &String| {
