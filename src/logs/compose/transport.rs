@@ -127,6 +127,10 @@ impl Compose<'_> {
         let says = match proof {
             Some(Proof::Used) => "channels use",
             Some(Proof::Chosen) => "NCCL names",
+            // Programs of verbs have lines of IB; networks of other names are plugins of NCCL.
+            _ if !self.has_nccl() && named.keys().all(|name| name == "IB") => {
+                "no line is of NCCL; the log has lines of"
+            }
             _ => "no line says which network NCCL chose; the log has lines of",
         };
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
