@@ -85,6 +85,12 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`ulimit -l` in the container must say unlimited; look for processes of earlier jobs that still use the NIC",
     },
     Reason {
+        // The operations of the device's interface that bring a queue pair to RTR and to RTS.
+        words: "devx_obj_modify(opcode=0x503)|devx_obj_modify(opcode=0x504)",
+        cause: "the NIC refused to connect a queue pair to its peer (to RTR or RTS): what the peer sent of itself does not fit this NIC (GID, LID, port, MTU), the peer's queue pair is gone, or firmware and driver do not fit",
+        next: "read the peer's log of the same time; `show_gids` and `ibv_devinfo` of both nodes must show ports of one network that are up; `dmesg -T | grep mlx5` explains the syndrome",
+    },
+    Reason {
         words: "mlx5dv_devx_obj_create|devx_obj_create*fail|devx*syndrome|mlx5_*obj*syndrome",
         cause: "the NIC's firmware refused to make a queue for direct use: it is too old, the feature is off, or the process or virtual function lacks the right to DevX",
         next: "`ethtool -i` and `mlxconfig -d DEVICE query` on the node; compare firmware and driver with a node that works; run without device-initiated transfers to see that the rest works",
