@@ -1343,7 +1343,8 @@ pub(super) fn headline(line: &str) -> String {
 
 /// Whether a line without a signature is one of an error by its level, or a check that ended its program.
 fn says_error(line: &str) -> bool {
-    let is_error = crate::loggers::is_glog_error(line.as_bytes());
+    // UCX ends its process after such a line.
+    let is_error = crate::loggers::is_glog_error(line.as_bytes()) || line.contains(" Fatal: ");
     is_error && crate::reasons::tells_why(line) || line.contains("Check failed:")
 }
 
