@@ -186,7 +186,7 @@ impl Compose<'_> {
     fn findings(&self, report: &mut LogReport) {
         let phases = self.phases();
         // By signature, and whether its lines are harmless in their phase.
-        let mut kinds = BTreeMap::<(u32, bool), Vec<(u32, &SeenLines, Option<Phase>)>>::new();
+        let mut kinds = BTreeMap::<(u32, bool), Vec<Part<'_>>>::new();
         for ((number, speaker), seen) in &self.tally.seen {
             let Some(signature) = self.catalogue.signatures.get(*number as usize) else {
                 continue;
@@ -200,10 +200,16 @@ impl Compose<'_> {
         }
         let context = self.context(report);
         let mut follow_ups = Vec::new();
-        for ((number, harmless), parts) in kinds {
-            let Some(signature) = self.catalogue.signatures.get(number as usize) else {
-                continue;
-            };
+        let signature = |number: u32| self.catalogue.signatures.get(number as usize);
+        let by_reason = kinds.into_iter().flat_map(|((number, harmless), parts)| {
+            let signature = signature(number);
+            let groups = signature.map(|signature| (signature, by_reason(signature, parts)));
+            let groups = groups
+                .into_iter()
+                .flat_map(|(of, all)| all.into_iter().map(move |parts| (of, parts)));
+            groups.map(move |(signature, parts)| (number, harmless, signature, parts))
+        });
+        for (number, harmless, signature, parts) in by_reason {
             let finding = self.finding(number, signature, &parts);
             match signature.severity {
                 Severity::Info => report.seen.push(finding),
@@ -1418,6 +1424,9 @@ fn read_around(place: &LinePlace) -> String {
     )
 }
 
+/// A process, its lines of a signature, and the phase that they are in.
+type Part<'a> = (u32, &'a SeenLines, Option<Phase>);
+
 /// Errors of the system with which causes begin: such a cause is of lines with that error.
 const SYSTEM_ERRORS: [&str; 5] = ["refused", "timed out", "no route", "reset", "aborted"];
 
@@ -1467,6 +1476,28 @@ fn causes(signature: &Signature, values: &Values, is_set: impl Fn(&str) -> bool)
         _ => cause,
     };
     own.into_iter().map(without_code).collect()
+}
+
+/// The lines of a signature that only quotes an error, apart by what is known of the errors: a process may fail for
+/// another reason than the first. Lines of which nothing is known stay with the first ones.
+fn by_reason<'a>(signature: &Signature, mut parts: Vec<Part<'a>>) -> Vec<Vec<Part<'a>>> {
+    if !signature.fallback || parts.len() < 2 {
+        return vec![parts];
+    }
+    parts.sort_by_key(|(_, seen, _)| seen.first);
+    let mut groups = Vec::<(Option<&str>, Vec<Part<'a>>)>::new();
+    for part in parts {
+        let cause = crate::reasons::exact_cause(&shown(&part.1.sample));
+        let is_same = |of: Option<&str>| of.is_none() || cause.is_none() || of == cause;
+        match groups.iter_mut().find(|(of, _)| is_same(*of)) {
+            Some((of, group)) => {
+                *of = of.or(cause);
+                group.push(part);
+            }
+            None => groups.push((cause, vec![part])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// What a log shows beside the lines of a signature.

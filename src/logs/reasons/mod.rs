@@ -403,6 +403,12 @@ pub(super) fn telling(finding: &SignatureFinding, signatures: &[Signature]) -> T
 /// The next step where NCCL logs enough.
 pub(super) const READ_WARNINGS: &str = "read the first `NCCL WARN` of each rank's log, and the lines with `->` of the same process: they name the call";
 
+/// The cause of the one failure that the wording of a line names.
+pub(super) fn exact_cause(line: &str) -> Option<&'static str> {
+    let (reason, kind) = of(line)?;
+    matches!(kind, Kind::Exact).then_some(reason.cause)
+}
+
 /// Whether the words of a line tell why something failed.
 pub(super) fn tells_why(line: &str) -> bool {
     of(line).is_some_and(|(_, kind)| !matches!(kind, Kind::Vague))
