@@ -200,16 +200,15 @@ impl Compose<'_> {
         }
         let context = self.context(report);
         let mut follow_ups = Vec::new();
-        let signature = |number: u32| self.catalogue.signatures.get(number as usize);
-        let by_reason = kinds.into_iter().flat_map(|((number, harmless), parts)| {
-            let signature = signature(number);
-            let groups = signature.map(|signature| (signature, by_reason(signature, parts)));
-            let groups = groups
-                .into_iter()
-                .flat_map(|(of, all)| all.into_iter().map(move |parts| (of, parts)));
-            groups.map(move |(signature, parts)| (number, harmless, signature, parts))
+        let kinds = kinds.into_iter().filter_map(|((number, harmless), parts)| {
+            let signature = self.catalogue.signatures.get(number as usize)?;
+            Some((number, harmless, signature, parts))
         });
-        for (number, harmless, signature, parts) in by_reason {
+        let groups = kinds.flat_map(|(number, harmless, signature, parts)| {
+            let groups = by_reason(signature, parts).into_iter();
+            groups.map(move |parts| (number, harmless, signature, parts))
+        });
+        for (number, harmless, signature, parts) in groups {
             let finding = self.finding(number, signature, &parts);
             match signature.severity {
                 Severity::Info => report.seen.push(finding),
