@@ -58,6 +58,8 @@ pub(crate) struct Comm {
     pub(crate) helpers: Option<Helpers>,
     /// Number of helper threads, if it has any.
     helper_count: usize,
+    /// Whether a helper thread of the plain flavour has several data sockets.
+    pub(crate) takes_turns: bool,
     /// Data socket that the next chunk tries first.
     pub(crate) next_lane: usize,
     /// Chunks assigned so far.
@@ -235,6 +237,7 @@ impl Comm {
             .collect();
         let ctrl_flow = flow(&ctrl, side);
         let helper_count = settings.threads.min(lanes.len());
+        let takes_turns = helper::takes_turns(settings, lanes.len());
         Self {
             plugin,
             side,
@@ -257,12 +260,14 @@ impl Comm {
                 comm: address,
                 device,
                 interface: plugin.devices.get(device).map_or(String::new(), name_of),
+                enough: helper::enough(takes_turns),
                 patience: settings.report_data.then_some(settings.patience),
                 stop: AtomicBool::new(false),
             }),
             io: settings.io,
             helpers: None,
             helper_count,
+            takes_turns,
             next_lane: 0,
             chunks: 0,
             without_room: 0,
@@ -572,7 +577,8 @@ impl Comm {
         if self.helpers.is_none() {
             let count = self.helper_count;
             let is_only = count == 1 && self.plugin.settings.is_plain();
-            let spins = helper::spins(self.plugin.cpus, block::count() * count, is_only);
+            let polls_long = is_only || self.takes_turns;
+            let spins = helper::spins(self.plugin.cpus, block::count() * count, polls_long);
             let helpers = Helpers::start(Arc::clone(&self.lanes), count, spins);
             self.helpers = Some(helpers.map_err(|error| {
                 warning!(c"softHelper", "{PRODUCT} : no helper thread: {error}");

@@ -117,7 +117,10 @@ fn pump_with<const N: usize>(
 ) -> Moved {
     let mut vectors = Vectors::<N>::new(most);
     let mut number = first;
-    while number != last && gather(lanes, mover, lane.task(number), number, first, &mut vectors) {
+    while number != last
+        && most - vectors.most < lanes.enough
+        && gather(lanes, mover, lane.task(number), number, first, &mut vectors)
+    {
         number = number.wrapping_add(1);
     }
     if vectors.count == 0 {
@@ -306,5 +309,55 @@ impl<const N: usize> Vectors<N> {
             Side::Recv => unsafe { libc::recvmsg(socket, &mut message, flags_of(side)) },
         };
         usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane::Lanes;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::AtomicBool;
+
+    const LENGTH: usize = 1000;
+
+    /// How many of three tasks of [`LENGTH`] bytes one call moves.
+    fn moved_by_a_call(enough: usize) -> u32 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let lanes = Lanes {
+            all: vec![Lane::new(stream, String::new(), None)],
+            side: Side::Send,
+            pool: None,
+            comm: 0,
+            device: 0,
+            interface: String::new(),
+            enough,
+            patience: None,
+            stop: AtomicBool::new(false),
+        };
+        let lane = &lanes.all[0];
+        let bytes = [7_u8; LENGTH];
+        for number in 1..=3 {
+            assert!(lane.assign(Task {
+                memory: Memory::Flat(bytes.as_ptr().cast_mut()),
+                length: LENGTH,
+                offset: 0,
+                total: LENGTH,
+                slot: 0,
+                number,
+            }));
+        }
+        // SAFETY: this thread is the only mover, and the bytes live longer.
+        assert_eq!(unsafe { pump(&lanes, lane) }, Moved::Some);
+        lane.unfinished().0
+    }
+
+    #[test]
+    fn a_call_takes_no_further_task_after_enough_bytes() {
+        assert_eq!(moved_by_a_call(usize::MAX), 3);
+        assert_eq!(moved_by_a_call(LENGTH), 1);
+        assert_eq!(moved_by_a_call(LENGTH + 1), 2);
+        assert_eq!(moved_by_a_call(1), 1);
     }
 }

@@ -220,6 +220,8 @@ pub(crate) struct Lanes {
     pub device: usize,
     /// Interface name.
     pub interface: String,
+    /// Bytes after which one system call takes no further task.
+    pub enough: usize,
     /// Intervals of slowness lines, if enabled.
     pub patience: Option<Patience>,
     /// Set to end the helper threads.

@@ -119,7 +119,7 @@ impl Comm {
             }
             None => request.data.cast(),
         };
-        let chunk = self.plugin.settings.chunk;
+        let chunk = self.chunk_of(total);
         let count = self.lanes.all.len();
         let mut offset = request.offset as usize;
         let first = self.next_lane;
@@ -148,6 +148,16 @@ impl Comm {
             self.queue.take(Step::Transmit);
         }
         Ok(())
+    }
+
+    /// The task chunk of a message: where a thread takes turns between sockets, they share a long message evenly, so that it
+    /// does not end before they do.
+    fn chunk_of(&self, total: usize) -> usize {
+        let chunk = self.plugin.settings.chunk;
+        match self.takes_turns && self.plugin.settings.chunk_is_default {
+            true => chunk.max(total.div_ceil(self.lanes.all.len())),
+            false => chunk,
+        }
     }
 
     /// Plain flavour: sends a tag other than 0 before the message's first header.

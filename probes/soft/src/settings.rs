@@ -127,6 +127,8 @@ pub(crate) struct Settings {
     pub enabled: bool,
     /// Bytes of one task chunk; 0 moves nothing, as in 3.1.9.
     pub chunk: usize,
+    /// Whether `chunk` was not set, so that a task chunk may be longer.
+    pub chunk_is_default: bool,
     /// Data sockets per helper thread.
     pub sockets_per_thread: usize,
     /// Helper threads of a comm; without helpers they only multiply the sockets.
@@ -260,6 +262,7 @@ impl Settings {
         (
             settings.map(|settings| Self {
                 flavour: Flavour::Plain,
+                chunk_is_default: lookup("NCCL_DYNAMIC_CHUNK_SIZE").is_none(),
                 ..settings
             }),
             notes,
@@ -297,6 +300,7 @@ impl Reader<'_> {
             flavour: Flavour::Tcpx,
             enabled,
             chunk,
+            chunk_is_default: false,
             sockets_per_thread,
             threads,
             inline_threshold,

@@ -83,6 +83,60 @@ fn message(number: usize) -> Buffer {
     Buffer::new(ROOM, number as u8 + 1)
 }
 
+/// The bytes of each socket for a message of `size` bytes, by sockets for each of the `threads`.
+fn shares(threads: &str, sockets: &str, chunk: Option<&str>, size: usize) -> Vec<u64> {
+    let mut settings = vec![
+        ("TCPXSOFT_SOCKET_IFNAME", "=lo"),
+        ("NCCL_SOCKET_NTHREADS", threads),
+        ("NCCL_NSOCKS_PERTHREAD", sockets),
+    ];
+    settings.extend(chunk.map(|chunk| ("NCCL_DYNAMIC_CHUNK_SIZE", chunk)));
+    let lookup = |name: &str| {
+        let found = settings.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    let plugin = Plugin::start(Settings::read_plain(&lookup).0.unwrap()).unwrap();
+    let plugin: &'static Plugin = Box::leak(Box::new(plugin));
+    let pair = Pair::between(plugin, plugin);
+    let (from, to) = (Buffer::new(size, 7), Buffer::new(size, 0));
+    let received = given(pair.receiver, &to, size, 0);
+    // SAFETY: our comm and registration.
+    let received = unsafe { calls::post_group(pair.receiver, &[received]) }.unwrap();
+    let sent = send(&pair, &from, size, 0);
+    let (mut is_sent, mut is_received) = (false, false);
+    until("the message", || {
+        is_sent = is_sent || sizes(sent).is_some();
+        is_received = is_received || sizes(received).is_some();
+        (is_sent && is_received).then_some(())
+    });
+    assert!(to.bytes(size) == from.bytes(size));
+    // SAFETY: a comm of ours that nothing else uses now.
+    let shares = unsafe { block::comm(pair.sender) }.unwrap().sent.clone();
+    pair.close();
+    shares
+}
+
+#[test]
+fn sockets_that_share_a_thread_have_even_shares_of_a_message() {
+    const MIB: usize = 1 << 20;
+    let uneven = 5 * 131_072 + 6;
+    assert_eq!(shares("1", "4", None, MIB), [262_144; 4]);
+    assert_eq!(
+        shares("1", "4", None, uneven),
+        [163_842, 163_842, 163_842, 163_840]
+    );
+    // A thread for each, a chunk that was set, and messages of a few chunks.
+    assert_eq!(
+        shares("4", "1", None, uneven),
+        [262_144, 131_078, 131_072, 131_072]
+    );
+    assert_eq!(
+        shares("2", "2", Some("524288"), MIB),
+        [524_288, 524_288, 0, 0]
+    );
+    assert_eq!(shares("1", "4", None, 131_073), [131_072, 1, 0, 0]);
+}
+
 #[test]
 fn a_group_takes_a_message_of_each_tag_and_reports_sizes() {
     let pair = pair();
