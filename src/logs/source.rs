@@ -22,7 +22,7 @@ const CODE_LINES: usize = 8;
 /// The least indentation of code.
 const INDENTATION: &[u8] = b"    ";
 /// Bytes of a line in which its indentation is.
-const INDENTED_WITHIN: usize = 256;
+const INDENTED_WITHIN: usize = 64 + INDENTATION.len();
 
 /// A text whose lines that are of a difference of source are blank; their number and their sizes stay.
 pub(super) fn without_differences(text: &[u8]) -> Cow<'_, [u8]> {
@@ -121,28 +121,25 @@ fn is_logged(line: &[u8]) -> bool {
     record.level().is_some() && record.host.is_some()
 }
 
-/// Whether the line that begins at `start` is code below a frame of a traceback.
+/// Whether the line that begins at `start` is code below a frame of a traceback. Asked of every line with a literal.
 pub(super) fn is_code(block: &[u8], start: usize, line: &[u8]) -> bool {
     static INDENT: LazyLock<Finder> = LazyLock::new(|| Finder::new(INDENTATION));
     let front = &line[..line.len().min(INDENTED_WITHIN)];
-    let Some(blanks) = INDENT.find(front).filter(|_| !is_frame(line)) else {
+    let Some(blanks) = INDENT.find(front) else {
         return false;
     };
-    let blanks = blanks + INDENTATION.len();
+    let indented = &line[..blanks + INDENTATION.len()];
     let above = block[..start].strip_suffix(b"\n").unwrap_or_default();
-    let above = above.rsplit(|byte| *byte == b'\n').take(CODE_LINES);
-    for one in above {
-        if !is_frame(one) {
-            // Another line of the statement is indented behind the same prefix.
-            if one.get(..blanks) != line.get(..blanks) {
-                return false;
-            }
-            continue;
-        }
-        let at = memmem::find(one, b"File \"").unwrap_or_default();
-        return line.get(..at) == one.get(..at) && line[at..].starts_with(b"  ");
+    let mut above = above.rsplit(|byte| *byte == b'\n').take(CODE_LINES);
+    // Another line of the statement is indented behind the same prefix.
+    let Some(frame) = above.find(|one| !one.starts_with(indented)) else {
+        return false;
+    };
+    if !is_frame(frame) || is_frame(line) {
+        return false;
     }
-    false
+    let at = memmem::find(frame, b"File \"").unwrap_or_default();
+    line.get(..at) == frame.get(..at) && line[at..].starts_with(b"  ")
 }
 
 #[cfg(test)]
