@@ -20,7 +20,8 @@ mod went_on;
 
 use self::ranking::{
     drop_advice, drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
-    follow_last_warning, follow_named, follow_warnings, follow_wrapped, order, promote,
+    follow_last_warning, follow_named, follow_own_end, follow_warnings, follow_wrapped, order,
+    promote,
 };
 use super::below::{BelowText, SAID, telling};
 use super::catalogue::{SignatureCatalogue, Values};
@@ -301,6 +302,7 @@ impl Compose<'_> {
         self.know_process(&mut report.findings);
         self.tell_own_words(&mut report.findings);
         self.tell_of_nearby(&mut report.findings);
+        follow_own_end(&mut report.findings, &self.catalogue.signatures);
         follow_errors(&mut report.findings, &self.catalogue.signatures);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);

@@ -61,6 +61,7 @@ impl Compose<'_> {
             tell_of_next_tasks(finding, seen);
             self.tell_of_wait(finding);
             tell_of_address(finding, seen);
+            tell_of_exception(finding, seen);
             if seen.near_lines().any(|line| OF_DATA.is_match(line)) {
                 finding.causes.retain(|cause| !cause.starts_with(NO_RANK));
             }
@@ -173,6 +174,20 @@ fn tell_of_next_tasks(finding: &mut SignatureFinding, seen: &SeenLines) {
     }
 }
 
+/// What C++ libraries of PyTorch write above the stack of an exception.
+const THROWN: &[u8] = b"xception raised from ";
+const IS_THROWN: &str = "an exception that nothing caught was ending the process, as a line beside the crash shows: the first error of this process says why";
+
+/// Says that an exception was ending the process as it crashed.
+fn tell_of_exception(finding: &mut SignatureFinding, seen: &SeenLines) {
+    let mut lines = seen.near_lines();
+    if crate::seen::crashes(&seen.sample)
+        && lines.any(|line| memchr::memmem::find(line, THROWN).is_some())
+    {
+        finding.causes.insert(0, IS_THROWN.to_owned());
+    }
+}
+
 /// Says that the address at which a process crashed is of a GPU's memory, where a line before it lists it as that.
 fn tell_of_address(finding: &mut SignatureFinding, seen: &SeenLines) {
     if !crate::seen::crashes(&seen.sample) {
@@ -212,6 +227,7 @@ mod tests {
         for text in [
             "a task of Slurm ended first: node-a: task 0: Exited with exit code 1, then node-b: task 1: Exited with exit code 134",
             "waited for 1800 s",
+            super::IS_THROWN,
             "rank 0, 3 is not among those that report it",
             "the address 0x14fcb0400000 at which it failed is in a line before that lists buffers of a GPU",
             "the address 0x14fcb0400000 at which it failed is in a line before that lists buffers of a GPU, those of rank 0",

@@ -142,6 +142,64 @@ fn is_of_launcher(finding: &SignatureFinding, signatures: &[Signature]) -> bool 
     Signature::named(signatures, &finding.signature).is_some_and(|one| one.launcher)
 }
 
+/// What a process logs as its own runtime ends it: an exception that nothing catches, and PyTorch's watchdog.
+const ENDS_ITSELF: [&str; 2] = ["cxx-terminate", "watchdog-terminated"];
+
+/// The signal on which a process ended, where it may be what `abort` raises, or what fails while a process ends.
+static SIGNALLED: LazyLock<Regex> = LazyLock::new(|| {
+    crate::loggers::regex(
+        r"(?i)\bsignal:? ?(?:6|11|abort|segm)|\bSIG(?:ABRT|SEGV)\b|\babort(?:ed)?\b|\bsegmentation fault",
+    )
+});
+
+/// The same, of what `abort` raises.
+static ABORTED: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"(?i)\babort(?:ed)?\b|\bSIGABRT\b"));
+
+/// A rank in a line, or in the name of a process.
+static RANK: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"(?i)\brank[ :=]?(?P<rank>\d+)\b"));
+
+/// The signal of a process that its own runtime ended follows the error for which that was. A launcher's line on a
+/// rank counts only for the same one: another may have crashed first.
+pub(super) fn follow_own_end(findings: &mut [SignatureFinding], signatures: &[Signature]) {
+    let is_signal = |one: &SignatureFinding| SIGNALLED.is_match(one.sample.as_bytes());
+    let rank = |text: &str| Some(RANK.captures(text.as_bytes())?["rank"].to_vec());
+    let is_end = |one: &SignatureFinding| ENDS_ITSELF.contains(&one.signature.as_str());
+    let ends = findings.iter().filter(|one| is_end(one));
+    let ends: Vec<SignatureFinding> = ends.cloned().collect();
+    let errors = findings.iter().filter(|one| {
+        one.severity < Severity::Warning && one.signature != ENDS_ITSELF[0] && !is_signal(one)
+    });
+    let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
+    for finding in findings.iter_mut().filter(|one| is_signal(one)) {
+        let is_of_launcher = is_of_launcher(finding, signatures);
+        let follows = |end: &SignatureFinding| {
+            let is_same = match rank(&finding.sample) {
+                Some(of) if is_of_launcher => {
+                    let mut names = end.processes.iter();
+                    names.any(|name| rank(name).as_ref() == Some(&of))
+                }
+                Some(_) | None => {
+                    let is_own = !is_of_launcher || ABORTED.is_match(finding.sample.as_bytes());
+                    is_own && is_of_one(finding, end)
+                }
+            };
+            let behind = finding.first.line.saturating_sub(end.last.line);
+            let is_before =
+                |error: &LinePlace| error.file == end.first.file && error.line <= end.first.line;
+            is_same
+                && finding.first.file == end.first.file
+                && finding.first.line > end.first.line
+                && behind <= TEXT_LINES
+                && errors.iter().any(is_before)
+        };
+        if finding.role == Role::General && ends.iter().any(follows) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
 /// The process that a line names: `pid=71`, `[PID: 71]`.
 static PID: LazyLock<Regex> =
     LazyLock::new(|| crate::loggers::regex(r"\b(?:pid|PID)[=:] ?(?P<pid>\d+)\b"));
