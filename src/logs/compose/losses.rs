@@ -3,15 +3,15 @@
 //! What a process says of a NIC's request that failed, or of a connection that closed, names what failed there, and may
 //! still be no more than what it noticed of the end of another process. Where the log shows such an end, that one is
 //! the cause: an exception, a crash or a kill before it, of the peer that the line names, or of any process where the
-//! log does not tell where that peer was. A launcher tells of a death late, so that one of exactly that peer counts
-//! behind it too.
+//! log does not tell where that peer was. A launcher tells of a death late, so that one of that peer, or of one that may be
+//! it, counts behind it too.
 #![forbid(unsafe_code)]
 
 use super::hosts::{host_in, short};
 use super::ranking::{CALL_CHAIN, INNER_CALLS, is_exception, is_later};
-use super::{Compose, shown};
+use super::{Compose, ENDING_LINES, shown};
 use crate::loggers::regex;
-use crate::report::{LinePlace, SignatureFinding};
+use crate::report::{LinePlace, SignatureFinding, UNKNOWN_WARNING};
 use crate::seen::SeenLines;
 use crate::signature::{Role, Severity, Signature};
 use crate::tally::Speaker;
@@ -96,6 +96,17 @@ fn dies(signature: Option<&Signature>, line: &str) -> bool {
     fails && DIED.is_match(line.as_bytes())
 }
 
+/// A connection between two ranks of Open MPI that broke.
+const MPI_BROKE: &str = "mpi-tcp-broke";
+
+/// Whether a finding is an error of a program, without a signature, for which a rank may have ended.
+fn may_end(finding: &SignatureFinding, signatures: &[Signature]) -> bool {
+    finding.signature == UNKNOWN_WARNING
+        && finding.role == Role::General
+        && !crate::stated::is_warning(&finding.sample)
+        && !is_loss(finding, signatures)
+}
+
 /// The end of a process.
 struct End {
     first: LinePlace,
@@ -103,8 +114,22 @@ struct End {
     hosts: BTreeSet<String>,
     /// Whether it is of a fault of its own, which a launcher tells late.
     is_death: bool,
+    /// Whether a launcher tells of it.
+    is_told_late: bool,
     /// Whether it names what failed, and no end of a process: it is the reason only of what lost that peer.
     is_named: bool,
+    /// Its rank, as far as its line tells it.
+    rank: Option<String>,
+}
+
+/// The rank that a line of Open MPI, or of a launcher, names: `[[12114,1],5]`, `process rank 5`, `[rank5]`.
+static OF_RANK: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\[\[\d+,\d+\],(?P<peer>\d+)\]|\b[Rr]ank ?(?P<rank>\d+)\b"));
+
+fn rank_in(line: &str) -> Option<String> {
+    let found = OF_RANK.captures(line.as_bytes())?;
+    let rank = found.name("peer").or_else(|| found.name("rank"))?;
+    Some(shown(rank.as_bytes()))
 }
 
 impl Compose<'_> {
@@ -117,6 +142,8 @@ impl Compose<'_> {
             return;
         }
         let ends: Vec<End> = findings.iter().filter_map(|one| self.end(one)).collect();
+        let errors = findings.iter().filter(|one| may_end(one, signatures));
+        let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
         let homes = self.homes();
         for finding in findings.iter_mut().filter(|one| is_lost(one)) {
             let peer = self.peer(finding, &homes);
@@ -125,9 +152,19 @@ impl Compose<'_> {
                 let is_behind = is_later(&finding.first, &end.first);
                 let is_before = is_later(&end.first, &finding.first);
                 let may_be_peer = !end.is_named && (peer.is_empty() || end.hosts.is_empty());
-                is_peer && (is_behind || !is_before || end.is_death) || may_be_peer && is_behind
+                let is_other = end.rank.is_none() || end.rank != rank_in(&finding.sample);
+                let is_told_behind =
+                    end.is_told_late && is_other && end.first.file == finding.first.file;
+                is_peer && (is_behind || !is_before || end.is_death)
+                    || may_be_peer && (is_behind || is_told_behind)
             };
-            if ends.iter().any(follows) {
+            // Open MPI names no peer, and mpirun writes what all ranks print into one log.
+            let is_behind = |error: &LinePlace| {
+                let behind = finding.first.line.saturating_sub(error.line);
+                error.file == finding.first.file && (1..=ENDING_LINES).contains(&behind)
+            };
+            let is_of_mpi = finding.signature == MPI_BROKE;
+            if ends.iter().any(follows) || is_of_mpi && errors.iter().any(is_behind) {
                 finding.role = Role::Consequence;
             }
         }
@@ -199,9 +236,12 @@ impl Compose<'_> {
             complete.is_some_and(|place| is_later(&self.place(*place, None), &finding.first))
         });
         let hosts = self.hosts_of(finding, speaker);
+        let is_death = dies(signature, &finding.sample);
         (!went_on).then(|| End {
             first: finding.first.clone(),
-            is_death: dies(signature, &finding.sample),
+            is_death,
+            is_told_late: is_death && signature.is_some_and(|one| one.launcher),
+            rank: rank_in(&finding.sample),
             is_named: !ends,
             hosts,
         })
