@@ -81,6 +81,13 @@ static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+/// Something that is not there, and what the program does instead: `Snapshot not found. Training model from scratch`.
+static INSTEAD: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?i)(?:not found|no such file(?: or directory)?|(?:could not|cannot|unable to) (?:find|locate|load)\b[^.,;:!]*)(?: (?:in|at|under|for) [^\s,;]*[^\s.,;])?['\x22)]*(?:[.,;:!]+ *| -+ | and | so )(?:so |we |then |now |it |will |are |is )*(?:be )?(?:(?:train|start|initializ|us|creat|continu|skipp|ignor|download|generat|build|default|fall|fetch)ing|(?:use|start|create|continue|skip|ignore|download|generate|build|default|fall|fetch)[sd]?)\b",
+    )
+});
+
 /// A line that a logger calls a warning: healthy jobs log such failures, so they are only told.
 static WARNING: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -106,9 +113,18 @@ pub(super) fn stated(line: &[u8]) -> Option<&[u8]> {
         sentence
     });
     let is_stated = (sentences.any(states) || RAISED.is_match(front))
+        && !goes_without(front)
         && !OTHER_LINES.is_match(front)
         && !HEADING.is_match(front);
     is_stated.then(|| line.trim_ascii())
+}
+
+/// Whether a line tells that something is not there, that its program goes on, and of no other failure.
+pub(super) fn goes_without(line: &[u8]) -> bool {
+    INSTEAD.find(line).is_some_and(|found| {
+        let (before, behind) = (&line[..found.start()], &line[found.end()..]);
+        ![before, behind].iter().any(|part| WORDS.is_match(part))
+    })
 }
 
 /// Whether a stated failure is no more than a warning.
@@ -323,6 +339,19 @@ mod tests {
         check("train:INFO:download failed, trying the mirror", false);
         check("2026-11-20 [WARNING] import failed", true);
         check("no active ports (or it was unable to use them)", false);
+        for went_on in [
+            "0: Snapshot not found. Training model from scratch",
+            "tokenizer.json not found, downloading it",
+            "cache.bin: No such file or directory, so it will be created",
+            "config.yaml not found in /app - using defaults",
+            "Could not find a checkpoint in /ckpt; starting from iteration 0",
+        ] {
+            check(went_on, false);
+        }
+        check("Snapshot not found. Exiting", true);
+        check("model.bin not found, aborting", true);
+        check("libnccl.so not found. Using the bundled one failed", true);
+        check("Failed to start: a.json not found, using defaults", true);
     }
 
     fn add(lines: &mut StatedLines, number: u64, text: &str) {
