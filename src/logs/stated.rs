@@ -147,12 +147,30 @@ struct Stated {
     text: Vec<u8>,
 }
 
+/// What is kept of a line: its start and, of a long one whose words of a failure are all behind that, the last of them
+/// with what is around it.
+fn kept_text(line: &[u8]) -> Vec<u8> {
+    let start = &line[..line.len().min(TEXT_MAX)];
+    let front = &line[..line.len().min(FRONT)];
+    let last = WORDS.find_iter(front).last();
+    let Some(last) = last.filter(|last| last.end() > TEXT_MAX) else {
+        return start.to_vec();
+    };
+    let half = TEXT_MAX / 2;
+    let from = last.start().saturating_sub(half / 4).max(half);
+    let part = &line[from..line.len().min(from + half - BETWEEN.len())];
+    [&line[..half], BETWEEN, part].concat()
+}
+
+/// What stands for the text that is left out.
+const BETWEEN: &[u8] = b" ... ";
+
 impl StatedLines {
     /// Adds a line, or a text of several lines that begins at `place`.
     pub(super) fn add(&mut self, place: Place, line: &[u8]) {
         let one = Stated {
             shape: super::fields::message_shape(line, TEXT_MAX),
-            text: line[..line.len().min(TEXT_MAX)].to_vec(),
+            text: kept_text(line),
         };
         keep(&mut self.first, place, one.clone(), End::First);
         keep(&mut self.last, place, one, End::Last);
@@ -352,6 +370,16 @@ mod tests {
         check("model.bin not found, aborting", true);
         check("libnccl.so not found. Using the bundled one failed", true);
         check("Failed to start: a.json not found, using defaults", true);
+    }
+
+    #[test]
+    fn the_words_of_a_failure_in_a_long_line_are_kept() {
+        let rest = "x".repeat(TEXT_MAX);
+        let kept = kept_text(format!("E1 a.cc:4] {rest} bind: Cannot assign it\"}}").as_bytes());
+        assert!(kept.len() <= TEXT_MAX && kept.starts_with(b"E1 a.cc:4] "));
+        assert!(kept.ends_with(b" bind: Cannot assign it\"}"));
+        let text = format!("it failed: {rest}");
+        assert_eq!(kept_text(text.as_bytes()), &text.as_bytes()[..TEXT_MAX]);
     }
 
     fn add(lines: &mut StatedLines, number: u64, text: &str) {

@@ -335,7 +335,8 @@ pub(super) fn promote(findings: &mut [SignatureFinding], has_ended: impl Fn(&Lin
     let is_quoted =
         |one: &SignatureFinding| [UNKNOWN_WARNING, STATED_ERROR].contains(&one.signature.as_str());
     let is_error = |one: &SignatureFinding| one.severity < Severity::Warning;
-    let has_failed = findings.iter().any(is_error);
+    let passes_on = |one: &SignatureFinding| crate::seen::wraps(one.sample.as_bytes());
+    let has_failed = findings.iter().any(|one| is_error(one) || passes_on(one));
     let first = findings.first_mut();
     let Some(first) = first.filter(|one| is_quoted(one) && one.role != Role::Consequence) else {
         return;
