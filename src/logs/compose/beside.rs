@@ -51,6 +51,50 @@ pub(super) fn tell_of_last_error(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// Most lines and microseconds between the lines of one event, and the latter where a time has whole seconds.
+const EVENT_LINES: u64 = 12;
+const EVENT_US: i64 = 100_000;
+const EVENT_SECOND_US: i64 = 1_000_000;
+/// What MPICH reports of a call that failed below it.
+const OF_MPICH: &str = "mpich-rank-error";
+
+/// Errors without a signature that a process, or a file in the same moment, logs beside the first finding, which has
+/// none either, are other lines of the same failure: each layer of a library tells of it. So is what another signature
+/// makes of the same line.
+pub(super) fn join_event(findings: &mut [SignatureFinding]) {
+    let Some((first, others)) = findings.split_first_mut() else {
+        return;
+    };
+    let is_quoted = first.signature == UNKNOWN_WARNING && first.severity < Severity::Warning;
+    let tells_why = crate::reasons::tells_why(&first.sample);
+    let at = |one: &SignatureFinding| one.first.at.clone();
+    let is_file = |one: &SignatureFinding| one.processes.contains(&one.first.file);
+    for one in others.iter_mut().filter(|one| one.role == Role::General) {
+        let is_near = one.first.file == first.first.file
+            && one.first.line.abs_diff(first.first.line) <= EVENT_LINES;
+        let is_same = match (at(one), at(first)) {
+            (Some(one), Some(first)) => is_same_moment(&one, &first),
+            _ => !is_file(one) && one.processes == first.processes,
+        };
+        let is_error = one.signature == UNKNOWN_WARNING && !crate::stated::is_warning(&one.sample);
+        let is_above = one.signature == OF_MPICH && tells_why && one.first.line > first.first.line;
+        if is_quoted && is_near && (is_error && is_same || is_above) || one.first == first.first {
+            one.role = Role::Consequence;
+        }
+    }
+    others.sort_by_key(|one| one.role == Role::Consequence);
+}
+
+/// Whether two times may be of one event.
+fn is_same_moment(one: &str, other: &str) -> bool {
+    let most = match one.contains('.') && other.contains('.') {
+        true => EVENT_US,
+        false => EVENT_SECOND_US,
+    };
+    let times = crate::time::typed(one).zip(crate::time::typed(other));
+    times.is_some_and(|(one, other)| (one - other).abs() <= most)
+}
+
 /// Gives a crash, or another failure whose line tells no cause, the harmless lines before it that may be its lead as its
 /// first causes. They are not harmless then.
 pub(super) fn tell_of_leads(report: &mut LogReport, signatures: &[Signature]) {

@@ -328,6 +328,7 @@ impl Compose<'_> {
             .collect();
         order(&mut report.findings, &telling);
         promote(&mut report.findings, |place| self.has_ended(place));
+        beside::join_event(&mut report.findings);
         self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);
         beside::tell_of_last_error(&mut report.findings);
