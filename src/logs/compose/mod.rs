@@ -408,7 +408,10 @@ impl Compose<'_> {
                 Some(_) => own_words(error.unwrap_or_default(), &finding.sample),
                 None => match goes_on_below(&finding.sample, finding.after.as_deref()) {
                     Some(below) => format!("{} {below}", headline(&finding.sample)),
-                    None => headline(&finding.sample),
+                    None => match failed_check(finding) {
+                        Some(check) => format!("{}: {check}", headline(&finding.sample)),
+                        None => headline(&finding.sample),
+                    },
                 },
             };
             let beside = self.beside(finding, signature.map(|(_, number)| number));
@@ -1347,6 +1350,16 @@ pub(super) fn headline(line: &str) -> String {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }
+}
+
+/// The check of a program in the line above an exception that says no more than that a check failed.
+fn failed_check(finding: &SignatureFinding) -> Option<&str> {
+    const BARE: &str = "AssertionError";
+    const CHECK: &str = " assert ";
+    let above = finding.before.last()?.trim_end();
+    let check = above.find(CHECK).map(|at| &above[at + 1..])?;
+    (headline(&finding.sample).ends_with(BARE) && !check.ends_with(['(', '\\', ',']))
+        .then_some(check)
 }
 
 /// Whether a line without a signature is one of an error by its level, or a check that ended its program.
