@@ -289,10 +289,12 @@ impl<'a> Worker<'a> {
         while let Some(place) = walk.next_from(at.from) {
             let before = &at.block[at.from..place];
             let start = memrchr(b'\n', before).map_or(0, |end| end + 1);
+            let begin = super::wrapped::begin(at.block, at.from, at.from + start);
+            let start = begin - at.from;
             at.lines += count_lines(&before[..start]);
             at.from += start;
-            let end = memchr(b'\n', &at.block[place..]);
-            let end = end.map_or(at.block.len(), |size| place + size);
+            let end = memchr(b'\n', &at.block[at.from..]);
+            let end = end.map_or(at.block.len(), |size| at.from + size);
             self.line(at, end, scratch.as_mut());
         }
         at.lines += count_lines(&at.block[at.from..]);

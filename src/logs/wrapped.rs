@@ -3,11 +3,17 @@
 //! PyTorch's line on a collective and UCX's on a call are long, and a report of them is often wrapped: what timed out,
 //! or why a call failed, is in the next line then. Only lines that show that they are not whole are joined: their
 //! last word is followed by more, or a bracket is open.
+//!
+//! A mail wraps any line of an error at the width of its page, often with a space at the end ("format=flowed"), after
+//! a terminal may have cut it at its own width. Such a line has a header, which the line behind it lacks.
 #![forbid(unsafe_code)]
 
 /// Most lines of which a line is joined, and its longest text.
 const LINES_MAX: usize = 6;
 const TEXT_MAX: usize = 2048;
+/// Where a mail wraps a line, and the width at which a terminal cuts one, within a word too.
+const PAGE: std::ops::RangeInclusive<usize> = 50..=80;
+const TERMINAL: usize = 80;
 
 /// A line with those in which it goes on.
 pub(super) struct Joined {
@@ -19,7 +25,8 @@ pub(super) struct Joined {
 
 /// Joins a line with those behind it, if it is cut. `behind` begins with the end of the line.
 pub(super) fn join(line: &[u8], behind: &[u8]) -> Option<Joined> {
-    if !is_cut(line) {
+    let is_wrapped = is_wrapped(line);
+    if !is_wrapped && !is_cut(line) {
         return None;
     }
     let mut joined = Joined {
@@ -27,6 +34,7 @@ pub(super) fn join(line: &[u8], behind: &[u8]) -> Option<Joined> {
         size: 0,
         lines: 0,
     };
+    let mut last = line;
     while joined.lines < LINES_MAX && joined.text.len() < TEXT_MAX {
         let Some(rest) = behind
             .get(joined.size..)
@@ -35,17 +43,112 @@ pub(super) fn join(line: &[u8], behind: &[u8]) -> Option<Joined> {
             break;
         };
         let size = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-        let next = rest[..size].trim_ascii();
-        let is_end = next.starts_with(b"ran for ");
-        if !goes_on(next) || !is_cut(&joined.text) && !is_end {
+        let raw = &rest[..size];
+        let next = raw.trim_ascii();
+        let is_of_terminal = is_wrapped && joined.lines > 0 && joined.text.len() == TERMINAL;
+        let is_more = || {
+            is_cut(&joined.text)
+                || next.starts_with(b"ran for ")
+                || is_of_terminal
+                || is_wrapped && ends_at_page(last) && begins_within(next)
+                || is_more_of_completion(&joined.text, raw)
+        };
+        if !goes_on(next) || !is_more() {
             break;
         }
-        joined.text.push(b' ');
+        // A name of a source and the number behind it are one word.
+        if !is_of_terminal && !joined.text.ends_with(b".c:") {
+            joined.text.push(b' ');
+        }
+        let next = if is_of_terminal {
+            raw.trim_ascii_end()
+        } else {
+            next
+        };
         joined.text.extend_from_slice(next);
         joined.size += 1 + size;
         joined.lines += 1;
+        last = raw;
     }
-    (joined.lines > 0).then_some(joined)
+    let is_whole = is_cut(line) || tells_error(&joined.text);
+    (joined.lines > 0 && is_whole).then_some(joined)
+}
+
+/// The start of the line in which the one at `start` begins, at or behind `from`.
+pub(super) fn begin(block: &[u8], from: usize, start: usize) -> usize {
+    let mut at = start;
+    for _ in 0..LINES_MAX {
+        let is_header = block.get(at).is_none_or(|first| *first == b'[');
+        if at <= from || is_header {
+            break;
+        }
+        let end = at - 1;
+        let before = &block[from..end];
+        at = from + memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+        let line = &block[at..end];
+        if line.is_empty() || line.len() > TEXT_MAX {
+            break;
+        }
+        if join(line, &block[end..]).is_some_and(|joined| end + joined.size >= start) {
+            return at;
+        }
+    }
+    start
+}
+
+/// Whether a mail may have wrapped a line with a header of its own.
+fn is_wrapped(line: &[u8]) -> bool {
+    if !ends_at_page(line) {
+        return false;
+    }
+    let line = line.trim_ascii();
+    let first = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let has_digit = first.iter().any(u8::is_ascii_digit);
+    let is_open = line.starts_with(b"[") || first.ends_with(b":");
+    is_open || has_digit && memchr::memchr2(b'.', b':', first).is_some()
+}
+
+/// Whether a line ends at the width of a page, where its sentence does not.
+fn ends_at_page(raw: &[u8]) -> bool {
+    let line = raw.trim_ascii_end();
+    let last = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    let is_open = raw.ends_with(b" ") || OPEN_WORDS.contains(&last);
+    let is_end = matches!(
+        last.last(),
+        Some(b'.' | b'!' | b'?' | b';' | b'-' | b'=' | b'|')
+    );
+    PAGE.contains(&line.len()) && is_open && !is_end
+}
+
+/// Words behind which a sentence goes on.
+const OPEN_WORDS: [&[u8]; 14] = [
+    b"a", b"an", b"the", b"of", b"on", b"in", b"to", b"for", b"from", b"with", b"is", b"not",
+    b"and", b"or",
+];
+
+/// Whether a line begins within a sentence, and names no program that writes it.
+fn begins_within(line: &[u8]) -> bool {
+    let first = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    line.first().is_some_and(u8::is_ascii_lowercase) && !first.ends_with(b":") && first != b"at"
+}
+
+fn tells_error(text: &[u8]) -> bool {
+    let words: [&[u8]; 6] = [b"rror", b"ail", b"ould not", b"nable", b"annot", b"an't"];
+    words
+        .iter()
+        .any(|word| memchr::memmem::find(text, word).is_some())
+}
+
+/// Whether an indented line has the status, or more, of the completion of a transfer of NCCL.
+fn is_more_of_completion(text: &[u8], raw: &[u8]) -> bool {
+    let has = |line: &[u8], word: &[u8]| memchr::memmem::find(line, word).is_some();
+    let is_indented = raw.starts_with(b" ") || raw.starts_with(b"\t");
+    is_indented && is_completion(text) && (has(raw, b"=") || has(raw, b"Gid"))
+}
+
+/// Whether a line is one of NCCL on the completion of a transfer with a peer.
+fn is_completion(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b"Got completion from peer ").is_some()
 }
 
 /// Whether a line of PyTorch's watchdog or of UCX ends before what it tells.
@@ -55,8 +158,11 @@ fn is_cut(line: &[u8]) -> bool {
     let Some(last) = line.last() else {
         return false;
     };
-    if is_cut_of_open_mpi(line) {
+    if is_cut_of_open_mpi(line) || ends_with_source(line) {
         return true;
+    }
+    if is_completion(line) {
+        return !has(b"status") && !has(b"error");
     }
     let may_be = matches!(last, b':' | b',' | b'g');
     if !may_be || !(has(b"atchdog") || has(b"UCX  ERROR ")) {
@@ -76,8 +182,17 @@ fn is_cut_of_open_mpi(line: &[u8]) -> bool {
         return false;
     }
     let last = memchr::memrchr(b'[', line).map_or(line, |open| &line[open..]);
-    let is_header = line.ends_with(b"]") && memchr::memmem::find(last, b".c:").is_some();
-    is_header || has(b":handle_wc] from") && !has(b" qp_idx ")
+    let is_header = memchr::memmem::find(last, b".c:").is_some();
+    let is_without_message = line.ends_with(b"]") || line.ends_with(b".c:");
+    is_header && is_without_message
+        || line.ends_with(b"] connect() failed:")
+        || has(b":handle_wc] from") && !has(b" qp_idx ")
+}
+
+/// Whether a line of Gloo ends with its place in the source, `[…/gloo/transport/tcp/pair.cc:538]`: its message is below.
+fn ends_with_source(line: &[u8]) -> bool {
+    let last = memchr::memrchr(b'[', line).map_or(line, |open| &line[open..]);
+    line.ends_with(b"]") && memchr::memmem::find(last, b"/gloo/").is_some()
 }
 
 /// Whether a line may be the rest of one: it has no header of its own.
@@ -150,6 +265,104 @@ mod tests {
             "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\nb",
             None,
         );
+        check(
+            "[node-a.example.edu][[25560,1],45][btl_tcp_endpoint.c: \n631:mca_btl_tcp_endpoint_complete_connect] connect() failed:  \nConnection timed out (110)\n[node-b",
+            Some((
+                "[node-a.example.edu][[25560,1],45][btl_tcp_endpoint.c:631:mca_btl_tcp_endpoint_complete_connect] connect() failed: Connection timed out (110)",
+                2,
+            )),
+        );
+        check(
+            "RuntimeError: [/w/gloo/transport/tcp/pair.cc:538]\n    Read error [10.0.0.226]:63667: Connection reset by peer\nb",
+            Some((
+                "RuntimeError: [/w/gloo/transport/tcp/pair.cc:538] Read error [10.0.0.226]:63667: Connection reset by peer",
+                1,
+            )),
+        );
         check("a,\nb", None);
+    }
+
+    #[test]
+    fn the_lines_of_a_completion_are_joined() {
+        let check = |text: &str, expected: Option<(&str, usize)>| {
+            let end = text.find('\n').unwrap_or(text.len());
+            let joined = join(&text.as_bytes()[..end], &text.as_bytes()[end..]);
+            let told = joined
+                .as_ref()
+                .map(|one| (str::from_utf8(&one.text).unwrap(), one.lines));
+            assert_eq!(told, expected, "{text}");
+        };
+        check(
+            "NET/IB: Got completion from peer 10.0.0.226\n  with status=12 opcode=0 len=0 vendor err 129 (Recv)\n  localGid  fe80::1\n  remoteGid fe80::2   hca mlx5_6\n[rank0] a",
+            Some((
+                "NET/IB: Got completion from peer 10.0.0.226 with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid  fe80::1 remoteGid fe80::2   hca mlx5_6",
+                3,
+            )),
+        );
+    }
+
+    #[test]
+    fn an_error_that_a_mail_wrapped_is_whole_whichever_of_its_lines_is_found() {
+        let check = |text: &str, found: &str, expected: Option<&str>| {
+            let at = text.find(found).unwrap();
+            let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+            let begin = begin(text.as_bytes(), 0, start);
+            let end = begin + text[begin..].find('\n').unwrap();
+            let joined = join(&text.as_bytes()[begin..end], &text.as_bytes()[end..]);
+            let told = joined
+                .as_ref()
+                .map(|one| str::from_utf8(&one.text).unwrap());
+            assert_eq!(told, expected, "{text}");
+        };
+        check(
+            "a\nnode-a.engin.example.edu.28120ipath_wait_for_device: The /dev/ipath  \ndevice failed to appear after 30.0 seconds: Connection timed out\nb\n",
+            "failed",
+            Some(
+                "node-a.engin.example.edu.28120ipath_wait_for_device: The /dev/ipath device failed to appear after 30.0 seconds: Connection timed out",
+            ),
+        );
+        check(
+            " node-a.23245ipath_userinit: assign_context command failed: Network is \n down\n node-a.23245can't\n",
+            "down",
+            Some(" node-a.23245ipath_userinit: assign_context command failed: Network is down"),
+        );
+        check(
+            "[node2][[9340,1],13][btl_openib_component.c:3002:poll_device] error  \npolling HP C\nQ with -2 errno says Success\nb\n",
+            "says",
+            Some(
+                "[node2][[9340,1],13][btl_openib_component.c:3002:poll_device] error polling HP CQ with -2 errno says Success",
+            ),
+        );
+        check(
+            "[node2][[9340,1],9][btl_openib_component.c:3002:poll_device] error  \npolling HP CQ\n with -2 errno says Success\nb\n",
+            "polling",
+            Some(
+                "[node2][[9340,1],9][btl_openib_component.c:3002:poll_device] error polling HP CQ with -2 errno says Success",
+            ),
+        );
+        for (text, found) in [
+            (
+                "[node-a:71] an error of this program, which its own line tells whole \nsrun: error: node-b\n",
+                "srun",
+            ),
+            (
+                "[node-a:71] an error of this program, which its own line tells whole \n[node-b:72] failed\n",
+                "failed",
+            ),
+            (
+                "[node-a:71] an error of this program, which its own line tells whole. \nfailed\n",
+                "failed\n",
+            ),
+            (
+                "[node-a:71] an error of this program, which its own line tells whole\nfailed\n",
+                "failed\n",
+            ),
+            (
+                "[node-a:71] this program tells of nothing that would be bad, and its \nnext line is not\n",
+                "next",
+            ),
+        ] {
+            check(text, found, None);
+        }
     }
 }
