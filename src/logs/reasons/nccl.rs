@@ -52,6 +52,11 @@ pub(super) const OF_USE: &[Reason] = &[Reason {
 /// What an RDMA device says of a request that failed, in the words of libibverbs and of what uses it.
 pub(super) const OF_RDMA: &[Reason] = &[
     Reason {
+        words: r"rnr retry counter exceeded|receiver not ready",
+        cause: "the peer posted no receive in time: it is slow, stuck or has ended",
+        next: "read the peer's log of the same time",
+    },
+    Reason {
         words: r"transport retry count(?:er)? exceeded|retry exceeded error",
         cause: "the peer's NIC does not answer: packets are lost on the path, the rails, GIDs or MTUs differ, or the peer has ended",
         next: "`ib_write_bw` between the two NICs; the counters of both ports; the peer's log of the same time",
@@ -60,11 +65,6 @@ pub(super) const OF_RDMA: &[Reason] = &[
         words: r"local catastrophic error",
         cause: "the NIC, its firmware or its driver failed",
         next: "`dmesg -T | grep mlx5` on this node; restart or replace the NIC",
-    },
-    Reason {
-        words: r"rnr retry counter exceeded",
-        cause: "the peer posted no receive in time: it is slow, stuck or has ended",
-        next: "read the peer's log of the same time",
     },
     Reason {
         words: r"local protection error|local access (?:violation|error)",
