@@ -27,7 +27,7 @@ const MOONCAKE_RDMA: &str = "Mooncake RDMA";
 
 /// Libraries that move data, each with words of their own lines. A line that says that a library is missing has none of
 /// these, or one of [`ABSENT`].
-const LIBRARIES: [(&str, &[&str]); 30] = [
+const LIBRARIES: [(&str, &[&str]); 31] = [
     (
         "Mooncake over a network that no line names",
         &[
@@ -94,8 +94,10 @@ const LIBRARIES: [(&str, &[&str]); 30] = [
             "/mca/btl/openib/",
             "btl_openib_connect_",
             "mca_btl_openib.so(",
+            "BTLs attempted: openib",
         ],
     ),
+    ("OpenMPI mxm", &["selected yalla best priority"]),
     // The table of settings with which nixlbench begins.
     ("NIXL UCX", &[]),
     ("NIXL LIBFABRIC", &[]),

@@ -70,7 +70,7 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
         () if ["mooncake", "uccl"].contains(&library) => "ib",
         () if starts(&[
             "rc_", "dc_", "ud_", "rc/", "dc/", "ud/", "ib", "mlx", "openib", "verbs", "rdma",
-            "roce", "bnxt", "irdma", "hns",
+            "roce", "bnxt", "irdma", "hns", "mxm",
         ]) =>
         {
             "ib"
@@ -189,6 +189,7 @@ mod tests {
             ("libfabric psm2", "ofi"),
             ("OpenMPI PSM2", "other"),
             ("OpenMPI openib", "ib"),
+            ("OpenMPI mxm", "ib"),
             ("TensorPipe uv", "socket"),
             ("libfabric tcp-ofi-rxm", "socket"),
             ("libfabric rdmap0s31-rdm", "ofi"),

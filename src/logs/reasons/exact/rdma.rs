@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "psm was unable to open an endpoint|find an infinipath unit|/dev/ipath|ipath_userinit",
+        cause: "the node has no such NIC, its driver (ib_qib, ib_ipath) is not loaded or failed, or its link is down",
+        next: "`ls -l /dev/ipath*`, `ibstat` and `dmesg -T | grep -e qib -e ipath` on the node; --mca mtl ^psm goes without PSM",
+    },
+    Reason {
         words: "psm3 can't open nic unit|psm2 can't open hfi unit|psm2 was unable to open an endpoint|ofi endpoint open failed",
         cause: "libfabric's provider, mostly PSM2 or PSM3, could not open an endpoint on the NIC: its port is down, the process may not open it, all its contexts are taken by other processes, or the provider does not fit this kind of NIC",
         next: "`fi_info -l`, `ibv_devinfo` and `ulimit -l` in the same environment; FI_PROVIDER=tcp, or I_MPI_OFI_PROVIDER=tcp with Intel MPI, goes without it",
