@@ -77,7 +77,7 @@ const LIBRARIES: [(&str, &[&str]); 31] = [
         ],
     ),
     (
-        "oneCCL over MPI or libfabric",
+        "oneCCL over a network that no line names",
         &[
             "|CCL_INFO|",
             "|CCL_WARN|",
