@@ -108,6 +108,8 @@ pub(super) struct BenchmarkTable {
     pub has_row: bool,
     /// The size of the last row, if hardly anything is behind it.
     pub last_size: Option<u64>,
+    /// The columns of its last row.
+    columns: usize,
     /// Rows with another size than the one before.
     pub sizes: usize,
     /// The size of its last row to come, as far as it is known.
@@ -176,8 +178,12 @@ pub(super) enum WaitKind {
 impl BenchmarkTable {
     /// Reads a line behind the head.
     fn row(&mut self, line: &[u8]) {
-        match benchmarks::size_of_whole_row(self.benchmark, line) {
+        let columns = line.trim_ascii().split(u8::is_ascii_whitespace);
+        let columns = columns.filter(|column| !column.is_empty()).count();
+        let size = benchmarks::size_of_whole_row(self.benchmark, line);
+        match size.filter(|_| columns >= self.columns) {
             Some(size) => {
+                self.columns = columns;
                 self.sizes += usize::from(self.last_size != Some(size));
                 self.last_size = Some(size);
             }
@@ -349,6 +355,7 @@ impl Ends {
                 head,
                 has_row: false,
                 last_size: None,
+                columns: 0,
                 sizes: 0,
                 largest: largest.unwrap_or(benchmarks::last_size(benchmark)),
             };
@@ -507,6 +514,30 @@ mod tests {
     fn said(processes: &[&str], line: u64, count: u64) -> (String, Vec<String>, u64, u64) {
         let processes = processes.iter().map(|one| (*one).to_owned()).collect();
         ("waits-at-end".to_owned(), processes, line, count)
+    }
+
+    #[test]
+    fn a_row_with_fewer_columns_than_the_one_before_is_torn() {
+        let last_size = |benchmark: &'static str, rows: &[&str]| {
+            let mut table = BenchmarkTable {
+                benchmark,
+                speaker: 0,
+                head: LastLine::new((Place::default(), None), b"", b""),
+                has_row: true,
+                last_size: None,
+                columns: 0,
+                sizes: 0,
+                largest: 0,
+            };
+            rows.iter().for_each(|row| table.row(row.as_bytes()));
+            table.last_size
+        };
+        let osu = ["32768     48.11", "65536     61.02"];
+        assert_eq!(last_size("OSU's test", &osu), Some(65536));
+        let torn = [osu[0], osu[1], "1310"];
+        assert_eq!(last_size("OSU's test", &torn), Some(65536));
+        let perftest = [" 4096  5000  11.2  11.1  0.28", " 8192  50"];
+        assert_eq!(last_size(benchmarks::PERFTEST, &perftest), Some(4096));
     }
 
     #[test]

@@ -73,7 +73,9 @@ static HEADING: LazyLock<Regex> = LazyLock::new(|| {
 static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|(?:^|[^.\w])\d+ (?:errors|failures|failed|FAILED)",
-        r"|(?:errors?|Errors?|failed|Failed|FAILED|failures?|timeout)\b\s*[:=]?\s*(?:[+-]\s*)?\.?\d",
+        r"|(?:errors?|Errors?|failed|Failed|FAILED|failures?|timeouts?)\b\s*[:=]?\s*(?:[+-]\s*)?\.?\d",
+        // A figure that is measured: `word error rate 0.112`, `Failed requests: 0`.
+        r"|(?:[Ee]rror|[Ff]ailed|[Ff]ailure) (?:rate|ratio|count|requests|jobs|tasks|steps|samples|files|batches|attempts|tests|transfers|packets|messages)\s*[:=|]?\s*\d[\d.,%eE+-]*(?:$|[\s|;)])",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
         // A setting of srun, and Open MPI's count of texts that it shows once.
         r"|\berror handling\s*[:=]|\bmore process(?:es)? ha(?:s|ve) sent help message|\bto see all help / error messages",
@@ -280,6 +282,15 @@ mod tests {
         check("the probe of 10.0.1.25 failed", true);
         check("step 12: train error: 0.25", false);
         check("val error 0.25", false);
+        check(
+            "word error rate 0.112 | timeouts 0 | failed requests 0",
+            false,
+        );
+        check("Failed requests:                         0", false);
+        check("| failed requests | 0 |", false);
+        check("validation error rate: 1.2e-3", false);
+        check("failed requests 7: the server refused them", true);
+        check("the error rate is too high, training failed", true);
         check("  File \"failed.py\", line 3, in error", false);
         check("    raise RuntimeError(\"it failed \")", false);
         check("I1120 08:14:04.531 70 a.cc:7] retry: it failed", false);
