@@ -70,6 +70,21 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "use a libfabric and an MPI that are built for this kind of GPU, and start them so (MPICH_GPU_SUPPORT_ENABLED=1); the same call with a buffer in host memory shows whether it is that",
     },
     Reason {
+        words: "port issue*training timeout",
+        cause: "a port of the GPU's fabric (Xe Link) did not train, so its link is down: the cable or bridge, its power, the GPU at its other end, or the firmware",
+        next: "`xpu-smi discovery`, `xpu-smi topology -m` and `dmesg -T | grep -e i915 -e xe` on the node; reseat or change the bridge or cable of the port that the line names, and power-cycle the node",
+    },
+    Reason {
+        words: "to modify qp state to r",
+        cause: "the NIC refused a step of the queue pair: the peer's number, LID or GID is missing or wrong, the GID index does not fit, or the port is not active",
+        next: "`show_gids` and `ibv_devinfo -v` on both nodes: the port, the GID index and the link layer that the program is built for must be theirs; `ibv_rc_pingpong -g INDEX` between them",
+    },
+    Reason {
+        words: "callback*status -6: destination is unreachable|endpoint*status -6: destination is unreachable",
+        cause: "UCX cannot reach the peer's address: its process is not up or has ended, or UCX_TLS or UCX_NET_DEVICES leave no transport that both nodes have",
+        next: "`ucx_info -d` on both nodes; compare UCX_TLS and UCX_NET_DEVICES of both; read the peer's log of the same moment",
+    },
+    Reason {
         words: "ucp_ep_create*destination is unreachable|destination is unreachable*ucp_ep_create",
         cause: "UCX has no transport that this node and the peer have in common: UCX_TLS or UCX_NET_DEVICES differ or name a device that is down, or the port's type differs",
         next: "`ucx_info -d` and `ibv_devinfo` on both nodes; unset UCX_TLS and UCX_NET_DEVICES on both",
