@@ -225,7 +225,7 @@ pub(super) fn tell_of_timeout(findings: &mut [SignatureFinding]) {
 
 /// NCCL's calls on its network and sockets, and its warning on the call of its proxy that failed.
 const CALLS: [&str; 2] = ["nccl-net-propagated", "socket-propagated"];
-const PROXY_CALL: &str = "nccl-proxy-call-failed";
+const PROXY_CALLS: [&str; 2] = ["nccl-proxy-call-failed", super::ranking::PROXY];
 
 /// Quotes the warning on NCCL's proxy beside calls of the network, which names what was called for which rank.
 pub(super) fn tell_of_proxy_call(findings: &mut [SignatureFinding]) {
@@ -233,7 +233,7 @@ pub(super) fn tell_of_proxy_call(findings: &mut [SignatureFinding]) {
         return;
     };
     let is_beside = |one: &&SignatureFinding| {
-        one.signature == PROXY_CALL
+        PROXY_CALLS.contains(&one.signature.as_str())
             && one.first.file == first.first.file
             && one.first.line.abs_diff(first.first.line) <= NEIGHBOR_LINES
             && one

@@ -481,7 +481,7 @@ pub(super) fn follow_warnings(findings: &mut [SignatureFinding]) {
 }
 
 /// NCCL's warning that names the operation and the rank for which its proxy failed.
-const PROXY: &str = "nccl-proxy-failed";
+pub(super) const PROXY: &str = "nccl-proxy-failed";
 
 /// Where the calls of sockets right before it are all that a process says until then, the proxy's warning tells more
 /// than they do: it names the rank.
