@@ -27,7 +27,7 @@ const MOONCAKE_RDMA: &str = "Mooncake RDMA";
 
 /// Libraries that move data, each with words of their own lines. A line that says that a library is missing has none of
 /// these, or one of [`ABSENT`].
-const LIBRARIES: [(&str, &[&str]); 31] = [
+const LIBRARIES: [(&str, &[&str]); 32] = [
     (
         "Mooncake over a network that no line names",
         &[
@@ -87,6 +87,7 @@ const LIBRARIES: [(&str, &[&str]); 31] = [
             "'ccl' for distributed",
         ],
     ),
+    ("oneCCL OFI", &["switch to ATL/OFI"]),
     ("OpenMPI OFI", &["mtl_ofi", "mtl/ofi/", "Open MPI OFI MTL"]),
     (
         "OpenMPI openib",
@@ -342,6 +343,13 @@ static OPTION: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// What is before a variable that a sentence advises to set. `set` and `export` alone are commands.
+static ADVICE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\b(?:[Pp]lease|[Tt]o|[Ii]f|[Yy]ou|[Tt]ry:?|or|by|with|via|should|must|can)\s(?:.*\s)?(?:set|export)\s|(?:^|\s)(?:Set|[Tt]ry:?|[Uu]se|[Tt]o (?:force )?enable)\s",
+    )
+});
+
 /// Most GPUs of a node; a job of more ranks has several nodes.
 pub(super) const GPUS_OF_A_NODE: u32 = 8;
 
@@ -406,7 +414,8 @@ impl Fronts {
             ) else {
                 continue;
             };
-            if !is_comment(line_at(front, name.start())) {
+            let before = line_before(front, name.start());
+            if !is_comment(before) && !ADVICE.is_match(last_sentence(before)) {
                 let name = match name.as_bytes() {
                     b"pml" => b"OMPI_MCA_pml",
                     b"btl" => b"OMPI_MCA_btl",
@@ -521,6 +530,22 @@ fn says_absent(line: &[u8]) -> bool {
     ABSENT.iter().any(has)
 }
 
+/// What is before a place in its line, as far as it is near.
+fn line_before(text: &[u8], at: usize) -> &[u8] {
+    let before = &text[at.saturating_sub(NEAR)..at];
+    let start = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+    &before[start..]
+}
+
+/// What is behind the last end of a sentence, or of a command.
+fn last_sentence(text: &[u8]) -> &[u8] {
+    let is_end = |pair: &[u8]| {
+        matches!(pair[0], b';' | b'&' | b'|') || matches!(pair, [b'.' | b'!' | b'?', b' '])
+    };
+    let end = text.windows(2).rposition(is_end);
+    &text[end.map_or(0, |end| end + 1)..]
+}
+
 fn is_comment(line: &[u8]) -> bool {
     line.trim_ascii_start().starts_with(b"#")
 }
@@ -609,7 +634,23 @@ mod tests {
         let of_nccl = |name: &str| (name == IB_DISABLE).then(|| "0.".to_owned());
         let asked = fronts("").asked(of_nccl);
         assert_eq!(asked[0].what, "InfiniBand or RoCE (NCCL_IB_DISABLE)");
+        for set in [
+            "export NCCL_NET=IB\n",
+            "$ set NCCL_NET=IB\n",
+            "Ready to run. cd app && export NCCL_NET=IB; srun ./a\n",
+            "mpirun --use-hwthread-cpus -x NCCL_NET=IB ./a\n",
+            "helm install --set NCCL_NET=IB app\n",
+            "RUN export NCCL_NET=IB\n",
+        ] {
+            check(set, &["the network IB (NCCL_NET)"]);
+        }
         for none in [
+            "WARN no launcher, switch to OFI, to force enable MPI set CCL_ATL_TRANSPORT=mpi\n",
+            "NCCL failed. Please set NCCL_IB_DISABLE=1 and try again\n",
+            "Set NCCL_IB_DISABLE=1 to use sockets\n",
+            "You may try NCCL_NET=Socket\n",
+            "Try: export NCCL_NET=Socket\n",
+            "If it hangs, use NCCL_IB_DISABLE=1.\n",
             "Please set `NCCL_P2P_DISABLE=\"1\"` and `NCCL_IB_DISABLE=\"1\"`\n",
             "# export NCCL_NET=IB\n",
             "NCCL_NET_PLUGIN=none\n",

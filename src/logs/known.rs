@@ -38,8 +38,9 @@ const ROW_WORD_MAX: usize = 8;
 /// Length of a rule, at least.
 const RULE_MIN: usize = 8;
 /// What is in every line of the NVIDIA driver in the kernel's log, and what Python and Ray write around tracebacks.
-const OF_ITSELF: [&str; 8] = [
+const OF_ITSELF: [&str; 9] = [
     "selected yalla best",
+    ", switch to ATL/OFI",
     "NVRM: ",
     "] ib_mlx5_log.c:",
     "Traceback (most recent call last)",

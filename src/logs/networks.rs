@@ -191,6 +191,7 @@ mod tests {
             ("OpenMPI openib", "ib"),
             ("OpenMPI mxm", "ib"),
             ("TensorPipe uv", "socket"),
+            ("oneCCL OFI", "ofi"),
             ("libfabric tcp-ofi-rxm", "socket"),
             ("libfabric rdmap0s31-rdm", "ofi"),
             ("UCX over a network that no line names", "other"),
