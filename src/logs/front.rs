@@ -24,10 +24,13 @@ const VALUE_BYTES: usize = 64;
 const IB_DISABLE: &str = "NCCL_IB_DISABLE";
 
 const MOONCAKE_RDMA: &str = "Mooncake RDMA";
+pub(super) const UCC_UCX: &str = "UCC UCX";
+/// A program's own calls of libibverbs.
+pub(super) const RDMA_VERBS: &str = "RDMA verbs";
 
 /// Libraries that move data, each with words of their own lines. A line that says that a library is missing has none of
 /// these, or one of [`ABSENT`].
-const LIBRARIES: [(&str, &[&str]); 32] = [
+const LIBRARIES: [(&str, &[&str]); 37] = [
     (
         "Mooncake over a network that no line names",
         &[
@@ -88,6 +91,11 @@ const LIBRARIES: [(&str, &[&str]); 32] = [
         ],
     ),
     ("oneCCL OFI", &["switch to ATL/OFI"]),
+    (
+        "oneCCL over MPI",
+        &["finalize atl-mpi", "finalized atl-mpi"],
+    ),
+    ("oneCCL within a node", &["_sycl: is_single_node"]),
     ("OpenMPI OFI", &["mtl_ofi", "mtl/ofi/", "Open MPI OFI MTL"]),
     (
         "OpenMPI openib",
@@ -137,6 +145,7 @@ const LIBRARIES: [(&str, &[&str]); 32] = [
             "transport: ibrc",
             "ibgda.cpp",
             "ibrc.cpp",
+            "ib_roce_get_version_num",
             // DeepEP's kernels between nodes.
             "internode_dispatch",
             "internode_combine",
@@ -190,13 +199,39 @@ const LIBRARIES: [(&str, &[&str]); 32] = [
             " TL_UCP ",
         ],
     ),
+    (UCC_UCX, &["/libucc_tl_ucp.so("]),
     (
         "MSCCL++ over a network that no line names",
         &[" MSCCLPP INFO ", " MSCCLPP WARN "],
     ),
     (
         "UCX over a network that no line names",
-        &["pml_ucx.c:", "osc_ucx_component.c:", "/libucp.so"],
+        &[
+            "pml_ucx.c:",
+            "osc_ucx_component.c:",
+            "/libucp.so",
+            " UCX  WARN ",
+            " UCX  INFO ",
+            " UCX  ERROR ",
+            "] UCXPY ",
+            "ucx://",
+        ],
+    ),
+    (
+        "UCX IB",
+        &[
+            "libuct_ib.so.0(uct_rc_",
+            "libuct_ib.so.0(uct_dc_",
+            "libuct_ib.so.0(uct_ud_",
+        ],
+    ),
+    (
+        RDMA_VERBS,
+        &[
+            "ailed to modify QP state to ",
+            "ailed to modify QP to ",
+            "ibverbs init qp failed",
+        ],
     ),
     ("TensorPipe TCP", &["tensorpipe/transport/uv/"]),
     ("TensorPipe IB", &["tensorpipe/transport/ibv/"]),
@@ -213,13 +248,12 @@ static OF_NIXLBENCH: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Words of a line on a library that is not there, or that could be used and need not be.
-const ABSENT: [&[u8]; 14] = [
+const ABSENT: [&[u8]; 13] = [
     b" is available",
     b" imported",
     b"No module named",
     b"not installed",
     b"not available",
-    b"not found",
     b"cannot open",
     b"unable to open",
     b"ailed to import",
@@ -229,6 +263,9 @@ const ABSENT: [&[u8]; 14] = [
     b"No matched device",
     b"o device",
 ];
+
+/// Words of a library that is not there, or of what a library that is there looks for.
+const NOT_FOUND: &[u8] = b"not found";
 
 struct Words {
     search: AhoCorasick,
@@ -431,7 +468,14 @@ impl Fronts {
         let words = &*WORDS;
         for found in words.search.find_iter(lines) {
             let library = words.of[found.pattern().as_usize()];
-            if !self.libraries.contains(&library) && !says_absent(line_at(lines, found.start())) {
+            if self.libraries.contains(&library) {
+                continue;
+            }
+            let line = line_at(lines, found.start());
+            // A library that logs a place in its own source is there.
+            let is_own = lines[found.range()].ends_with(b".cpp:");
+            let is_missing = !is_own && memchr::memmem::find(line, NOT_FOUND).is_some();
+            if !is_missing && !says_absent(line) {
                 self.libraries.insert(library);
             }
         }
@@ -705,6 +749,15 @@ mod tests {
         check(
             "dispatch (BF16):    40.60 GB/s (RDMA), t: 2884.3 us, rdma_send_bytes: 117.11 MB\n",
             Some("DeepEP RDMA and NVLink"),
+        );
+        check(
+            "E rdma_endpoint.cpp:219] Peer nic not found in that server\n",
+            Some("Mooncake RDMA"),
+        );
+        check("libpsm.so: nixl_connector.py not found\n", None);
+        check(
+            "[dev:7] UCXPY  DEBUG Error callback for endpoint\n",
+            Some("UCX over a network that no line names"),
         );
         check("dispatch kernel (BF16)(NVL):   149.24 GB/s\n", None);
         check(

@@ -38,9 +38,11 @@ const ROW_WORD_MAX: usize = 8;
 /// Length of a rule, at least.
 const RULE_MIN: usize = 8;
 /// What is in every line of the NVIDIA driver in the kernel's log, and what Python and Ray write around tracebacks.
-const OF_ITSELF: [&str; 9] = [
+const OF_ITSELF: [&str; 11] = [
     "selected yalla best",
     ", switch to ATL/OFI",
+    "_sycl: is_single_node",
+    "libuct_ib.so.0(uct_",
     "NVRM: ",
     "] ib_mlx5_log.c:",
     "Traceback (most recent call last)",

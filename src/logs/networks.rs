@@ -59,6 +59,7 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
     let starts = |words: &[&str]| words.iter().any(|word| network.starts_with(word));
     match () {
         () if starts(&["over "]) => "other",
+        () if starts(&["within a node"]) => "within-node",
         () if starts(&["tcp", "uv", "sockets"]) => "socket",
         // UCX goes over EFA without libfabric.
         () if library == "ucx" && starts(&["efa", "srd", "rdmap"]) => "other",
@@ -192,6 +193,9 @@ mod tests {
             ("OpenMPI mxm", "ib"),
             ("TensorPipe uv", "socket"),
             ("oneCCL OFI", "ofi"),
+            ("oneCCL over MPI", "other"),
+            ("oneCCL within a node", "within-node"),
+            ("RDMA verbs", "ib"),
             ("libfabric tcp-ofi-rxm", "socket"),
             ("libfabric rdmap0s31-rdm", "ofi"),
             ("UCX over a network that no line names", "other"),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Compose, shown};
+use crate::front::{RDMA_VERBS, UCC_UCX};
 use crate::networks::{Proof, kind, kind_of_library, preference};
 use crate::report::{LinePlace, SignatureFinding, Transport};
 use crate::signature::{Need, Role, Severity, Signature};
@@ -21,6 +22,7 @@ const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 
 /// Lines of UCX that do not tell over what it goes.
 const UCX_UNNAMED: &str = "UCX over a network that no line names";
+const UCX_IB: &str = "UCX IB";
 /// Google's plugin for RDMA, whose NICs are all of Ethernet.
 const GIB: &str = "gIB";
 /// Names of signatures on a variable that limits the networks, which is their literal.
@@ -651,12 +653,19 @@ impl Compose<'_> {
         for name in &named {
             let its = library(name);
             let is_told = |other: &&str| !is_unnamed(other) && library(other) == its;
-            if known.contains(&its) || is_unnamed(name) && named.iter().any(is_told) {
+            let is_under_ucc = *name == UCX_UNNAMED && named.contains(&UCC_UCX);
+            let is_told = is_unnamed(name) && named.iter().any(is_told) || is_under_ucc;
+            if known.contains(&its) || is_told {
                 continue;
             }
-            let is_nixl_over_ucx = name.starts_with("NIXL ") && known.contains(&Some("UCX".into()));
-            let name = if is_nixl_over_ucx { "NIXL UCX" } else { name };
-            of.insert(name.to_owned(), self.files.to_vec());
+            let is_nixl_over_ucx = name.starts_with("NIXL ")
+                && (known.contains(&Some("UCX".into())) || named.contains(&UCX_IB));
+            let name = match is_unnamed(name).then_some(its).flatten() {
+                _ if is_nixl_over_ucx => "NIXL UCX".to_owned(),
+                Some(its) if named.contains(&RDMA_VERBS) => format!("{its} verbs"),
+                _ => (*name).to_owned(),
+            };
+            of.insert(name, self.files.to_vec());
         }
     }
 
