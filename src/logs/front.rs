@@ -95,7 +95,7 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
         "oneCCL over MPI",
         &["finalize atl-mpi", "finalized atl-mpi"],
     ),
-    ("oneCCL within a node", &["_sycl: is_single_node"]),
+    ("oneCCL within a node", &[": is_single_node"]),
     ("OpenMPI OFI", &["mtl_ofi", "mtl/ofi/", "Open MPI OFI MTL"]),
     (
         "OpenMPI openib",

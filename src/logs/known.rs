@@ -41,7 +41,7 @@ const RULE_MIN: usize = 8;
 const OF_ITSELF: [&str; 11] = [
     "selected yalla best",
     ", switch to ATL/OFI",
-    "_sycl: is_single_node",
+    ": is_single_node",
     "libuct_ib.so.0(uct_",
     "NVRM: ",
     "] ib_mlx5_log.c:",
