@@ -46,6 +46,7 @@ impl Language {
             "WARN lines that match no signature" => "没有匹配任何特征的 WARN 行",
             "Files collected from the nodes" => "从节点收集的文件",
             "Missing" | "Missing data" => "缺失的数据",
+            "Questions" => "问题",
             "Questions for Google" => "给 Google 的问题",
             _ => return english,
         };

@@ -133,6 +133,8 @@ pub fn meaning_in_chinese(condition: &str) -> Option<&'static str> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Any,
+    /// Any without a semicolon.
+    Clause,
     Word,
     Number,
     Phase,
@@ -143,6 +145,7 @@ impl Kind {
     fn takes(self, value: &str, catalogue: &Chinese) -> bool {
         match self {
             Self::Any => !value.is_empty(),
+            Self::Clause => !value.is_empty() && !value.contains("; "),
             Self::Word => !value.is_empty() && !value.contains(' '),
             Self::Number => {
                 !value.is_empty()
@@ -176,6 +179,7 @@ impl Template {
                 "n" => Kind::Number,
                 "phase" => Kind::Phase,
                 "condition" => Kind::Condition,
+                "text" => Kind::Clause,
                 _ => Kind::Any,
             };
             (kind, after.to_owned())
@@ -257,6 +261,14 @@ mod tests {
 
     fn check(english: &str, expected: Option<&str>) {
         assert_eq!(chinese(english).as_deref(), expected, "{english}");
+    }
+
+    #[test]
+    fn clauses_on_ranks_that_wait_are_translated_one_by_one() {
+        check(
+            "ranks 0, 1 wait in it; rank 2 waits in ALLREDUCE number 880; waited for 600 s",
+            Some("rank 0, 1 在其中等待；rank 2 在 ALLREDUCE number 880 中等待；等待了 600 秒"),
+        );
     }
 
     #[test]

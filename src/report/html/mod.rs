@@ -86,7 +86,8 @@ fn head(page: &mut Page, story: &Story, language: Language) {
     );
     page.raw("<nav>");
     if story.mesh.is_some() {
-        page.raw("<a href=\"#mesh\">Mesh</a>");
+        let name = language.heading("Mesh");
+        page.raw(&format!("<a href=\"#mesh\">{name}</a>"));
     }
     for (id, name) in [
         ("ran", "What was run"),
@@ -97,6 +98,7 @@ fn head(page: &mut Page, story: &Story, language: Language) {
         ("missing", "Missing"),
         ("questions", "Questions"),
     ] {
+        let name = language.heading(name);
         page.raw(&format!("<a href=\"#{id}\">{name}</a>"));
     }
     page.raw("</nav>\n");

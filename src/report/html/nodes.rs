@@ -14,7 +14,10 @@ const PASS: &str = "PASS";
 pub(super) fn nodes(page: &mut Page, story: &Story) {
     page.section("nodes", "Nodes");
     if story.nodes.is_empty() {
-        page.tag("p", "No nodes were recorded.");
+        let none = page
+            .language
+            .pick("No nodes were recorded.", "没有记录节点。");
+        page.tag("p", none);
     }
     differences(page, story);
     if !story.nodes.is_empty() {
