@@ -16,57 +16,79 @@ const WORD_MIN: usize = 3;
 /// Most words of which a regex needs one.
 const WORDS_MAX: usize = 24;
 
-/// Regexes in an order, for which case does not decide.
-pub(super) struct Regexes {
-    texts: Vec<String>,
-    compiled: Vec<OnceLock<Regex>>,
-    /// `None`: the search cannot be built, and every regex is tried.
+/// Numbered candidates, each for the texts that have one of its words, in any case.
+pub(super) struct Candidates {
+    /// `None`: the search cannot be built, and all are candidates.
     search: Option<AhoCorasick>,
-    /// The regex that needs each word of the search.
+    /// The candidate of each word of the search.
     of_word: Vec<usize>,
     /// Those that need no word.
     others: Vec<usize>,
+    count: usize,
 }
 
-impl Regexes {
-    pub(super) fn new(texts: impl Iterator<Item = String>) -> Self {
-        let texts: Vec<String> = texts.collect();
+impl Candidates {
+    /// The words of each candidate; `None` if it needs none.
+    pub(super) fn new(all: impl Iterator<Item = Option<Vec<Vec<u8>>>>) -> Self {
         let (mut words, mut of_word, mut others) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, text) in texts.iter().enumerate() {
-            match needed_by(text) {
+        let mut count = 0;
+        for (number, needed) in all.enumerate() {
+            match needed {
                 Some(needed) => {
                     of_word.resize(of_word.len() + needed.len(), number);
                     words.extend(needed);
                 }
                 None => others.push(number),
             }
+            count = number + 1;
         }
         let mut search = AhoCorasick::builder();
         Self {
-            compiled: texts.iter().map(|_| OnceLock::new()).collect(),
             search: search.ascii_case_insensitive(true).build(words).ok(),
-            texts,
             of_word,
             others,
+            count,
+        }
+    }
+
+    /// The numbers of the candidates for a text, in their order.
+    pub(super) fn of(&self, text: &[u8]) -> Vec<usize> {
+        let Some(search) = &self.search else {
+            return (0..self.count).collect();
+        };
+        let found = search.find_overlapping_iter(text);
+        let mut numbers: Vec<usize> = found
+            .map(|found| self.of_word[found.pattern().as_usize()])
+            .chain(self.others.iter().copied())
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+}
+
+/// Regexes in an order, for which case does not decide.
+pub(super) struct Regexes {
+    texts: Vec<String>,
+    compiled: Vec<OnceLock<Regex>>,
+    candidates: Candidates,
+}
+
+impl Regexes {
+    pub(super) fn new(texts: impl Iterator<Item = String>) -> Self {
+        let texts: Vec<String> = texts.collect();
+        Self {
+            compiled: texts.iter().map(|_| OnceLock::new()).collect(),
+            candidates: Candidates::new(texts.iter().map(|text| needed_by(text))),
+            texts,
         }
     }
 
     /// The number of the first regex, of those from `from` on, that matches a text.
     pub(super) fn first_in(&self, text: &[u8], from: usize) -> Option<usize> {
-        let mut numbers: Vec<usize> = match &self.search {
-            Some(search) => search
-                .find_overlapping_iter(text)
-                .map(|found| self.of_word[found.pattern().as_usize()])
-                .chain(self.others.iter().copied())
-                .collect(),
-            None => (0..self.texts.len()).collect(),
-        };
-        numbers.retain(|number| *number >= from);
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
-            .into_iter()
-            .find(|number| self.of(*number).is_match(text))
+        let numbers = self.candidates.of(text).into_iter();
+        let mut numbers = numbers.filter(|number| *number >= from);
+        numbers.find(|number| self.of(*number).is_match(text))
     }
 
     fn of(&self, number: usize) -> &Regex {

@@ -16,7 +16,7 @@ mod serving;
 mod torch;
 
 use super::Reason;
-use aho_corasick::AhoCorasick;
+use super::needed::Candidates;
 pub(crate) use cuda::NO_KERNEL;
 use memchr::memmem;
 use std::sync::LazyLock;
@@ -47,42 +47,28 @@ pub(super) fn of(line: &[u8]) -> Option<&'static Reason> {
 
 /// One search for the first piece of every wording.
 struct FirstPieces {
-    /// `None`: the search cannot be built, and every reason is looked at.
-    search: Option<AhoCorasick>,
-    /// The reason of each piece.
-    reasons: Vec<usize>,
+    candidates: Candidates,
     all: Vec<&'static Reason>,
 }
 
 static FIRST_PIECES: LazyLock<FirstPieces> = LazyLock::new(|| {
     let all: Vec<_> = all().collect();
-    let (mut pieces, mut reasons) = (Vec::new(), Vec::new());
-    for (number, reason) in all.iter().enumerate() {
-        for wording in reason.words.split('|') {
-            pieces.extend(wording.split('*').next());
-            reasons.push(number);
-        }
-    }
+    let pieces = |reason: &&Reason| {
+        let wordings = reason.words.split('|');
+        let first = wordings.filter_map(|wording| wording.split('*').next());
+        Some(first.map(|piece| piece.as_bytes().to_vec()).collect())
+    };
     FirstPieces {
-        search: AhoCorasick::new(pieces).ok(),
-        reasons,
+        candidates: Candidates::new(all.iter().map(pieces)),
         all,
     }
 });
 
 impl FirstPieces {
-    /// The reasons of which a line in lower case has a first piece, in their order.
+    /// The reasons of which a line has a first piece, in their order.
     fn begun(&self, line: &[u8]) -> impl Iterator<Item = &'static Reason> {
-        let mut numbers: Vec<usize> = match &self.search {
-            Some(search) => search
-                .find_overlapping_iter(line)
-                .map(|found| self.reasons[found.pattern().as_usize()])
-                .collect(),
-            None => (0..self.all.len()).collect(),
-        };
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers.into_iter().map(|number| self.all[number])
+        let numbers = self.candidates.of(line).into_iter();
+        numbers.map(|number| self.all[number])
     }
 }
 
