@@ -173,8 +173,8 @@ impl Markup {
         (found != Self::default()).then_some(found)
     }
 
-    /// A line without its markup. `is_reply`: whether a line without the mark would be prose, told of the line before;
-    /// then of this one.
+    /// A line without its markup. `is_reply` says whether the line before was prose or blank, so that this one may be
+    /// prose too, and is updated for the next.
     fn off(&self, line: &[u8], is_reply: &mut bool) -> Vec<u8> {
         let mut text = Cow::Borrowed(line);
         if self.has_characters {

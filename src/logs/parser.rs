@@ -400,8 +400,8 @@ impl ParsedRecord {
 /// Parsed lines by the hash of their form, which chooses one of `SETS`; a set keeps `WAYS`
 /// forms, the ones that come often in front.
 ///
-/// The forms themselves are not kept. Each process hashes with a seed of its own, so a line is taken
-/// for one of another form once in 2^62 lines, and the next time it is read it is not.
+/// The forms themselves are not kept. Hashes have 64 bits and a random seed, so a line is taken for one of
+/// another form once in some 2^62 lines.
 #[derive(Default)]
 struct KnownForms {
     slots: Vec<Option<Box<ParsedLine>>>,

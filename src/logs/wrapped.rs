@@ -212,16 +212,18 @@ fn goes_on(line: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    /// Joins the first line with those behind it, and compares the text and the number of those.
+    fn check(text: &str, expected: Option<(&str, usize)>) {
+        let end = text.find('\n').unwrap_or(text.len());
+        let joined = join(&text.as_bytes()[..end], &text.as_bytes()[end..]);
+        let told = joined
+            .as_ref()
+            .map(|one| (str::from_utf8(&one.text).unwrap(), one.lines));
+        assert_eq!(told, expected, "{text}");
+    }
+
     #[test]
     fn a_cut_line_is_joined_with_those_in_which_it_goes_on() {
-        let check = |text: &str, expected: Option<(&str, usize)>| {
-            let end = text.find('\n').unwrap_or(text.len());
-            let joined = join(&text.as_bytes()[..end], &text.as_bytes()[end..]);
-            let told = joined
-                .as_ref()
-                .map(|one| (str::from_utf8(&one.text).unwrap(), one.lines));
-            assert_eq!(told, expected, "{text}");
-        };
         check(
             "[Rank 1] Watchdog caught collective operation timeout: \nWorkNCCL(SeqNum=7, OpType=A)\nran for 7 milliseconds\n[rank1]: a",
             Some((
@@ -284,14 +286,6 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_completion_are_joined() {
-        let check = |text: &str, expected: Option<(&str, usize)>| {
-            let end = text.find('\n').unwrap_or(text.len());
-            let joined = join(&text.as_bytes()[..end], &text.as_bytes()[end..]);
-            let told = joined
-                .as_ref()
-                .map(|one| (str::from_utf8(&one.text).unwrap(), one.lines));
-            assert_eq!(told, expected, "{text}");
-        };
         check(
             "NET/IB: Got completion from peer 10.0.0.226\n  with status=12 opcode=0 len=0 vendor err 129 (Recv)\n  localGid  fe80::1\n  remoteGid fe80::2   hca mlx5_6\n[rank0] a",
             Some((

@@ -150,8 +150,8 @@ impl Comm {
         Ok(())
     }
 
-    /// The task chunk of a message: where a thread takes turns between sockets, they share a long message evenly, so that it
-    /// does not end before they do.
+    /// The task chunk of a message: where a thread takes turns between sockets, they share a long message evenly, so that
+    /// no socket holds it up.
     fn chunk_of(&self, total: usize) -> usize {
         let chunk = self.plugin.settings.chunk;
         match self.takes_turns && self.plugin.settings.chunk_is_default {

@@ -56,14 +56,16 @@ static ABORTS: LazyLock<Regex> =
     LazyLock::new(|| regex(r" - Abort (?:START|COMPLETE)|\bin abort, error "));
 
 /// Calls by which NCCL frees what it has, and what they say where the driver is gone.
-static FREES: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r" NCCL WARN .*(?:ibv_(?:destroy|dereg|dealloc|close|modify)_\w+|driver shutting down)")
-});
+static FREES: LazyLock<Regex> = LazyLock::new(|| freeing("destroy|dereg|dealloc|close|modify"));
 
-/// Those of them that free what has been in use: NCCL makes them as a process ends.
-static ENDS: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r" NCCL WARN .*(?:ibv_(?:destroy|dereg|dealloc|close)_\w+|driver shutting down)")
-});
+/// Those of them by which NCCL frees what was in use, which it does only as a process ends.
+static ENDS: LazyLock<Regex> = LazyLock::new(|| freeing("destroy|dereg|dealloc|close"));
+
+fn freeing(calls: &str) -> Regex {
+    regex(&format!(
+        r" NCCL WARN .*(?:ibv_(?:{calls})_\w+|driver shutting down)"
+    ))
+}
 
 /// Whether a finding is all that a process may notice of the end of another one.
 fn is_loss(finding: &SignatureFinding, signatures: &[Signature]) -> bool {

@@ -240,7 +240,7 @@ impl Compose<'_> {
                 _ if signature.needs.is_some_and(|need| !context.has(need)) => {
                     report.seen.push(finding);
                 }
-                // What channels use is no more a guess.
+                // The channels show what the warning only supposes.
                 _ if signature.name == NICS_USED && self.uses("ib") => report.seen.push(finding),
                 _ => report.findings.push(finding),
             }
