@@ -1,6 +1,7 @@
 //! Parses the fields of TCPX's lines: flows, poll counts, device lists.
 #![forbid(unsafe_code)]
 
+use super::word::{after, find};
 use memchr::memchr_iter;
 use memchr::memmem::Finder;
 use serde::Serialize;
@@ -40,7 +41,7 @@ pub(super) fn launched_process(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(ADDRESS_MAX * 4)];
     let open = memchr::memchr(b'(', front)?;
     let close = open + memchr::memchr(b')', &front[open..])?;
-    let pid = memchr::memmem::find(&front[open..close], b"pid=")?;
+    let pid = find!(&front[open..close], b"pid=")?;
     Some(&front[open + pid..close])
 }
 
@@ -195,12 +196,12 @@ const ELEMENTS_MAX: usize = 64;
 
 /// `NumelIn=1024, NumelOut=8192` of a collective of PyTorch; empty where the line has none.
 pub(super) fn elements(message: &[u8]) -> &[u8] {
-    let Some(start) = memchr::memmem::find(message, b"NumelIn=") else {
+    let Some(start) = find!(message, b"NumelIn=") else {
         return b"";
     };
     let rest = &message[start..];
     let is_of = |byte: &&u8| byte.is_ascii_alphanumeric() || b"=, ".contains(byte);
-    let end = memchr::memmem::find(rest, b", Timeout");
+    let end = find!(rest, b", Timeout");
     let end = end.unwrap_or_else(|| rest.iter().take_while(is_of).count());
     &rest[..end.min(ELEMENTS_MAX)]
 }
@@ -208,11 +209,11 @@ pub(super) fn elements(message: &[u8]) -> &[u8] {
 /// The address of a communicator, its id and the rank, in
 /// `ncclCommInitRank comm 0x55d1c0ffee00 rank 3 nranks 16 ... commId 0x2ef13c5ed0553a05 - Init COMPLETE`.
 pub(super) fn comm_rank(message: &[u8]) -> Option<(u64, CommRank)> {
-    let comm = hexadecimal(after(message, b"comm 0x")?)?;
-    let rank = leading(after(message, b" rank ")?)?;
-    let comm_id = hexadecimal(after(message, b" commId 0x")?)?;
+    let comm = hexadecimal(after!(message, b"comm 0x")?)?;
+    let rank = leading(after!(message, b" rank ")?)?;
+    let comm_id = hexadecimal(after!(message, b" commId 0x")?)?;
     let rank = u32::try_from(rank).ok()?;
-    let ranks = after(message, b" nranks ").or_else(|| after(message, b" nRanks "));
+    let ranks = after!(message, b" nranks ").or_else(|| after!(message, b" nRanks "));
     let ranks = ranks
         .and_then(leading)
         .and_then(|ranks| u32::try_from(ranks).ok());
@@ -226,7 +227,7 @@ pub(super) fn comm_rank(message: &[u8]) -> Option<(u64, CommRank)> {
 
 /// The rank in `comm 0x55d1c0ffee00 rank 3 nranks 16 cudaDev 0 busId 1b000`, with or without an id behind it.
 pub(super) fn rank_of_comm(message: &[u8]) -> Option<u32> {
-    let rank = leading(after(after(message, b"comm 0x")?, b" rank ")?)?;
+    let rank = leading(after!(after!(message, b"comm 0x")?, b" rank ")?)?;
     u32::try_from(rank).ok()
 }
 
@@ -234,33 +235,29 @@ pub(super) fn rank_of_comm(message: &[u8]) -> Option<u32> {
 /// `ncclCommInitRank comm 0x55d1c0ffee00 rank 3 nranks 16 cudaDev 0 busId 1b000 commId 0x2ef13c5ed0553a05`.
 pub(super) fn rank_gpu(message: &[u8]) -> Option<(CommRank, u64)> {
     let (_, rank) = comm_rank(message)?;
-    Some((rank, hexadecimal(after(message, b" busId ")?)?))
+    Some((rank, hexadecimal(after!(message, b" busId ")?)?))
 }
 
 /// The address of a communicator and the number of its collective, in
 /// `AllReduce: opCount 1f2 sendbuff 0x7f3a80000000 ... comm 0x55d1c0ffee00`.
 pub(super) fn op_count(message: &[u8]) -> Option<(u64, u64)> {
-    let count = hexadecimal(after(message, b": opCount ")?)?;
-    Some((hexadecimal(after(message, b" comm 0x")?)?, count))
+    let count = hexadecimal(after!(message, b": opCount ")?)?;
+    Some((hexadecimal(after!(message, b" comm 0x")?)?, count))
 }
 
 /// The name of PyTorch's process group in `[PG ID 0 PG GUID 0(default_pg) Rank 3]`, or the
 /// number in `[PG 0 Rank 3]`.
 pub(super) fn torch_group(line: &[u8]) -> Option<&[u8]> {
-    let rest = after(line, b" PG GUID ").or_else(|| after(line, b"[PG "))?;
+    let rest = after!(line, b" PG GUID ").or_else(|| after!(line, b"[PG "))?;
     let size = memchr::memchr(b' ', &rest[..rest.len().min(GROUP_MAX)])?;
     rest[size..].starts_with(b" Rank ").then_some(&rest[..size])
 }
 
 /// The number of the collective that failed, in PyTorch's line on how far the rank is.
 pub(super) fn failed_work(line: &[u8]) -> Option<u64> {
-    let rest = after(line, b" at work sequence id: ")?;
+    let rest = after!(line, b" at work sequence id: ")?;
     let size = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     number(&rest[..size])
-}
-
-fn after<'a>(text: &'a [u8], words: &[u8]) -> Option<&'a [u8]> {
-    Some(&text[memchr::memmem::find(text, words)? + words.len()..])
 }
 
 /// The hexadecimal number at the start of a text.

@@ -71,6 +71,7 @@ mod traceback;
 #[cfg(test)]
 mod variables;
 mod waits_at_end;
+mod word;
 mod wrapped;
 
 pub use catalogue::{SignatureCatalogue, SignatureCatalogueError};

@@ -9,8 +9,9 @@
 
 use super::any_of::AnyOf;
 use super::shape::{PREFIX_MAX, begins_as_nccl, site, speaker};
+use super::word::{find, has};
 use memchr::memmem::Finder;
-use memchr::{memchr, memmem, memrchr};
+use memchr::{memchr, memrchr};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
@@ -23,6 +24,7 @@ pub(super) const LOWER_WORD: &[u8] = b"error: ";
 pub(super) const SHORT_WORD: &[u8] = b"[ERR]";
 /// What precedes the line of a source in C, C++ or CUDA.
 pub(super) const SOURCES: [&[u8]; 3] = [b".cc:", b".cpp:", b".cu:"];
+static SOURCES_IN: LazyLock<[Finder; 3]> = LazyLock::new(|| SOURCES.map(Finder::new));
 /// The place of a source in Go, the level of TensorRT-LLM and of logrus, and a panic.
 pub(super) const OTHER_FORMS: [&[u8]; 4] = [b".go:", b"[E] ", b"ERRO[", b"panic"];
 /// Who speaks in a chat with a model.
@@ -99,8 +101,7 @@ fn error_of_any(line: &[u8]) -> Option<&[u8]> {
         .or_else(|| old_nccl_warning(line, front))
         .or_else(|| fields(line))
         .or_else(|| exception(line))?;
-    let is_traceback =
-        message.starts_with(b"  ") || memmem::find(message, b"Traceback (most").is_some();
+    let is_traceback = message.starts_with(b"  ") || has!(message, b"Traceback (most");
     let has_text = message.iter().any(u8::is_ascii_alphabetic);
     // A regex for NCCL's header would be too large for a lazy DFA.
     let is_wrapped = || begins_as_nccl(message) || WRAPPED.is_match(message);
@@ -130,14 +131,10 @@ impl<'a> Logged<'a> {
 
 fn logged_warning(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(PREFIX_MAX)];
-    let is_source = SOURCES
-        .iter()
-        .any(|source| memmem::find(front, source).is_some());
-    let message = is_source.then(|| glog(line, |level| level == b'W'))??;
-    message
-        .iter()
-        .any(u8::is_ascii_alphabetic)
-        .then_some(message)
+    let message = glog(line, |level| level == b'W')?;
+    let is_source = SOURCES_IN.iter().any(|source| source.find(front).is_some());
+    let has_text = message.iter().any(u8::is_ascii_alphabetic);
+    (is_source && has_text).then_some(message)
 }
 
 /// The message of a line of glog of such a level, as PyTorch writes it, after
@@ -145,23 +142,23 @@ fn logged_warning(line: &[u8]) -> Option<&[u8]> {
 fn glog(line: &[u8], has_level: impl Fn(u8) -> bool) -> Option<&[u8]> {
     let front = &line[..line.len().min(PREFIX_MAX)];
     let is_header = |at: &usize| {
-        let date = front[at + 1..]
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit());
+        if !has_level(front[*at]) {
+            return false;
+        }
+        let digits = front[at + 1..].iter();
         // PyTorch omits the leading zero of the month; glog may be told to write the year.
-        let date = date.count();
-        has_level(front[*at])
-            && matches!(date, 3 | 4 | 8)
+        let date = digits.take_while(|byte| byte.is_ascii_digit()).count();
+        matches!(date, 3 | 4 | 8)
             && front.get(at + 1 + date) == Some(&b' ')
             && (*at == 0 || matches!(front[at - 1], b'[' | b' ' | b':'))
     };
     let header = (0..front.len()).find(is_header)?;
-    let end = header + memmem::find(&front[header..], b"] ")?;
+    let end = header + find!(&front[header..], b"] ")?;
     site(&front[header..end])?;
     let mut message = &line[end + 2..];
     while message.starts_with(b"[") {
         let close = memchr(b']', &message[..message.len().min(PREFIX_MAX)])?;
-        if memmem::find(&message[..close], b"Rank ").is_none() {
+        if find!(&message[..close], b"Rank ").is_none() {
             break;
         }
         message = message[close + 1..].trim_ascii_start();
@@ -176,7 +173,7 @@ pub(super) fn is_glog_error(line: &[u8]) -> bool {
 
 /// What follows `2026-11-20 08:14:04.531042: E external/xla/file.cc:97] ` or `[E file.cpp:97] `.
 fn xla_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let end = memmem::find(front, b"] ")?;
+    let end = find!(front, b"] ")?;
     let start = memrchr(b' ', &front[..end])?;
     site(&front[start..end])?;
     let level = front[..start]
@@ -188,7 +185,7 @@ fn xla_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
 
 /// What follows `srun: error: `, `error: ` or `Error: `. A figure behind it is a measured error.
 fn lower_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let at = memmem::find(front, LOWER_WORD).or_else(|| memmem::find(front, b"Error: "))?;
+    let at = find!(front, LOWER_WORD).or_else(|| find!(front, b"Error: "))?;
     let before = front[..at].strip_suffix(b"fatal ").unwrap_or(&front[..at]);
     if is_of_chat(before) {
         return None;
@@ -233,7 +230,7 @@ fn exception(line: &[u8]) -> Option<&[u8]> {
 
 /// What follows `[ERR]` and the place behind it.
 fn short_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let rest = &line[memmem::find(front, SHORT_WORD)? + SHORT_WORD.len()..];
+    let rest = &line[find!(front, SHORT_WORD)? + SHORT_WORD.len()..];
     let place = rest
         .strip_prefix(b"[")
         .and_then(|place| Some(&place[memchr(b']', place)? + 1..]));
@@ -242,9 +239,8 @@ fn short_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
 
 /// What follows `/src/transport.cpp:connect:418: ` if it says that something failed.
 fn failed_in_source<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let places = SOURCES
-        .iter()
-        .filter_map(|source| Some(memmem::find(front, source)? + source.len()));
+    let behind = |source: &Finder| Some(source.find(front)? + source.needle().len());
+    let places = SOURCES_IN.iter().filter_map(behind);
     let after = places.min()?;
     let path = memrchr(b' ', &front[..after]).map_or(0, |blank| blank + 1);
     // The prefix of a launcher ends with `:` or `>:`.
@@ -260,7 +256,7 @@ fn failed_in_source<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
 
 /// What follows `node0:71:79 [3] misc/ibvwrap.cu:235 WARN `, the form of NCCL before 2.3.
 fn old_nccl_warning<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let at = memmem::find(front, b" WARN ")?;
+    let at = find!(front, b" WARN ")?;
     let (_, _, end) = speaker(&front[..at])?;
     site(&front[end..at])?;
     Some(&line[at + 6..])
@@ -269,14 +265,14 @@ fn old_nccl_warning<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
 /// What follows `[2026-11-20 08:14:04,680 E 71 79] core_worker.cc:97: `, or `C` for a check that ends
 /// the process.
 fn ray_error<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
-    let of_level = |level: &[u8]| behind_ray_level(line, front, memmem::find(front, level)?);
-    of_level(b" E ").or_else(|| of_level(b" C "))
+    let of_level = |at: Option<usize>| behind_ray_level(line, front, at?);
+    of_level(find!(front, b" E ")).or_else(|| of_level(find!(front, b" C ")))
 }
 
 fn behind_ray_level<'a>(line: &'a [u8], front: &[u8], level: usize) -> Option<&'a [u8]> {
     let close = level + memchr(b']', &front[level..])?;
     let is_process = |byte: &u8| byte.is_ascii_digit() || *byte == b' ';
-    let end = close + memmem::find(&front[close..], b": ")?;
+    let end = close + find!(&front[close..], b": ")?;
     // A daemon of Ray puts its name in between: `] (raylet) `.
     let place = front[..end].rsplit(|byte| *byte == b' ').next()?;
     let is_place = end - place.len() > close && site(place).is_some();
@@ -300,9 +296,9 @@ fn error_word<'a>(line: &'a [u8], front: &[u8]) -> Option<&'a [u8]> {
         Some(finder.find_iter(front).find(is_word)? + size)
     };
     let rest = &line[WORDS_IN.iter().filter_map(end).min()?..];
-    let place = memmem::find(&rest[..rest.len().min(PREFIX_MAX)], b"] ");
+    let place = find!(&rest[..rest.len().min(PREFIX_MAX)], b"] ");
     let has_place =
-        |end: &usize| memmem::find(&rest[..*end], b".py:").is_some_and(|place| end - place < 16);
+        |end: &usize| find!(&rest[..*end], b".py:").is_some_and(|place| end - place < 16);
     Some(match place.filter(has_place) {
         Some(end) => &rest[end + 2..],
         None => rest

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 use super::time::{self, Years};
+use super::word::{find, has};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem, memrchr};
 use std::sync::LazyLock;
@@ -334,7 +335,7 @@ fn ucx<'a>(line: &'a [u8], record: &mut Record<'a>) {
     let pid = pid.trim_ascii_end();
     let rest = rest.trim_ascii_start();
     let source = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let is_source = memchr::memmem::find(source, b".c:").is_some();
+    let is_source = has!(source, b".c:");
     if host.first().is_some_and(u8::is_ascii_alphabetic)
         && is_number(pid)
         && (is_source || rest.starts_with(b"Caught signal "))
@@ -546,7 +547,7 @@ fn service_prefix(text: &[u8]) -> Option<usize> {
 
 /// The rank of Open MPI behind a date of its own: `Fri Nov 20 08:14:04 2026[1,3]<stderr>:`.
 fn tagged_rank(front: &[u8]) -> Option<&[u8]> {
-    let close = memmem::find(front, b"]<std")?;
+    let close = find!(front, b"]<std")?;
     rank_at(&front[memrchr(b'[', &front[..close])?..])
 }
 
@@ -561,7 +562,7 @@ fn is_date_or_clock(word: &[u8]) -> bool {
 fn rank_at(text: &[u8]) -> Option<&[u8]> {
     if let Some(inside) = text.strip_prefix(b"(") {
         let inside = &inside[..memchr(b')', inside)?];
-        let digits = match memmem::find(inside, b" rank=") {
+        let digits = match find!(inside, b" rank=") {
             Some(at) => &inside[at + 6..],
             None => inside.strip_prefix(b"Worker_TP")?,
         };
@@ -625,7 +626,7 @@ fn counts_job(front: &[u8], rank: &[u8]) -> bool {
 pub(super) fn is_of_ras(line: &[u8], message: &[u8]) -> bool {
     let header = &line[..(Span::of(line, message).start as usize).min(line.len())];
     let header = &header[header.len().saturating_sub(HEADER_MAX)..];
-    memmem::find(header, b" ras/").is_some()
+    has!(header, b" ras/")
 }
 
 /// A rank as PyTorch writes it.
@@ -637,7 +638,7 @@ struct TorchRank<'a> {
 
 /// `] [Rank 3] ` of PyTorch's process groups.
 fn torch_rank(front: &[u8]) -> Option<TorchRank<'_>> {
-    let (before, rest) = front.split_at(memmem::find(front, b"Rank ")? + 5);
+    let (before, rest) = front.split_at(find!(front, b"Rank ")? + 5);
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_of_job = before.ends_with(b"[Rank ") || before.ends_with(b"(default_pg) Rank ");
     let is_rank = is_number(&rest[..digits]) && rest.get(digits) == Some(&b']');

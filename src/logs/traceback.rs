@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::seen::{Around, cut};
+use super::word::{after, has};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
@@ -412,8 +413,7 @@ impl Frame {
 
     /// The frame in a line, without its code.
     fn of(line: &[u8]) -> Option<Self> {
-        let from = memchr::memmem::find(line, b"File \"")? + b"File \"".len();
-        let rest = &line[from..];
+        let rest = after!(line, b"File \"")?;
         let (path, rest) = rest.split_at(memchr::memchr(b'"', rest)?);
         let rest = rest.strip_prefix(b"\", line ")?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -710,7 +710,7 @@ pub(super) fn is_before_writing(line: &[u8]) -> bool {
 
 /// Whether a line begins a traceback.
 pub(super) fn begins(line: &[u8]) -> bool {
-    memchr::memmem::find(line, b"Traceback (most recent call last)").is_some()
+    has!(line, b"Traceback (most recent call last)")
 }
 
 /// Whether a line of a writer, behind the first one of its traceback, is within that.
