@@ -372,7 +372,7 @@ impl SignatureCatalogue {
                 for &index in self.of_literal.get(literal).into_iter().flatten() {
                     let mut holds = || {
                         let regex = regexes.of(index);
-                        let holds = regex.is_none_or(|regex| regex.is_match(message));
+                        let holds = regex.is_none_or(|regex| self.is_match(index, &regex, message));
                         if self.reads_digits[index] {
                             asked.push((index, holds));
                         }
@@ -447,6 +447,15 @@ impl SignatureCatalogue {
         let text = self.signatures.get(index)?.regex.as_deref()?;
         let compiled = self.regexes.get(index)?;
         compiled.get_or_init(|| compile(text).ok()).as_ref()
+    }
+
+    /// Whether the regex of a signature matches. Without an automaton, the crate tries a text of more than 128 bytes in the
+    /// slower of its two ways where only an answer is asked for, and in the quicker one where a place is.
+    pub(super) fn is_match(&self, index: usize, regex: &Regex, text: &[u8]) -> bool {
+        match self.reads_digits.get(index) {
+            Some(true) => regex.is_match(text),
+            _ => regex.find(text).is_some(),
+        }
     }
 
     /// The regexes for one thread.
