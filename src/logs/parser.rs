@@ -17,7 +17,7 @@ use super::harness::HarnessReading;
 use super::loggers::Logged;
 use super::shape::{self, Layout, Record, Span};
 use super::signature::Fact;
-use super::{stated, traceback};
+use super::{stated, traceback, wrapped};
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
@@ -43,6 +43,8 @@ static EXCEPTION_WORDS: LazyLock<AnyOf> =
 pub(super) struct ParsedLine {
     /// Whether it has the literal of a signature, and not only a marker of warnings.
     pub has_signature: bool,
+    /// Whether it may go on in the next line.
+    pub may_go_on: bool,
     pub records: Vec<ParsedRecord>,
     /// Literals with a digit, places where the form allows them, and whether they are there.
     literals: Vec<(usize, usize, bool)>,
@@ -269,6 +271,7 @@ impl<'a> Parser<'a> {
             |(literal, _): &(usize, usize)| self.catalogue.is_only_of_signatures(*literal);
         let mut parsed = ParsedLine {
             has_signature: hits.iter().any(is_signature),
+            may_go_on: wrapped::may_go_on(line),
             ..ParsedLine::default()
         };
         let (mut rest, mut is_of_form) = (hits.as_slice(), true);
@@ -488,7 +491,7 @@ mod tests {
         for line in lines {
             let (new, _) = fresh.parse_new(line);
             let parsed = parser.parse(line);
-            let both = [parsed, &new].map(|one| (one.has_signature, &one.records));
+            let both = [parsed, &new].map(|one| (one.has_signature, one.may_go_on, &one.records));
             assert_eq!(both[0], both[1], "{}", String::from_utf8_lossy(line));
         }
     }

@@ -29,6 +29,8 @@ use super::shape::{self, Level, Record};
 use super::signature::Fact;
 use super::tally::{Group, Tally, Wait};
 use super::time::Years;
+use super::word::has;
+use super::wrapped::Joined;
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
 
@@ -308,10 +310,16 @@ impl<'a> Worker<'a> {
             Some(scratch) => shape::without_escapes(line, scratch),
             None => line,
         };
-        let joined = super::wrapped::join(line, &at.block[end..]);
-        let (line, end, more) = match &joined {
-            Some(joined) => (joined.text.as_slice(), end + joined.size, joined.lines),
-            None => (line, end, 0),
+        let parsed = self.parser.parse(line);
+        let joined = parsed
+            .may_go_on
+            .then(|| super::wrapped::join(line, &at.block[end..]));
+        let joined = joined.flatten();
+        let (parsed, line, end, more) = match &joined {
+            Some(Joined { text, size, lines }) => {
+                (self.parser.parse(text), text.as_slice(), end + size, *lines)
+            }
+            None => (parsed, line, end, 0),
         };
         let place = at.place(self.counter.file);
         let around = Around {
@@ -320,8 +328,7 @@ impl<'a> Worker<'a> {
             end,
         };
         if !super::source::is_code(at.block, at.from, line) {
-            self.counter
-                .line(self.parser.parse(line), line, place, around);
+            self.counter.line(parsed, line, place, around);
         }
         at.from = at.block.len().min(end + 1);
         at.lines += more + usize::from(end < at.block.len());
@@ -574,8 +581,7 @@ impl Counter<'_> {
                 if let Some(flow) = found.flow(line.text) {
                     self.tally.flow(speaker, flow, |flow| {
                         flow.made += 1;
-                        flow.is_control |=
-                            memchr::memmem::find(message, b" through host").is_some();
+                        flow.is_control |= has!(message, b" through host");
                     });
                 }
             }
@@ -674,7 +680,7 @@ impl Counter<'_> {
                     };
                     let claims = &mut self.tally.claims;
                     claims.rank(of, line.place, fields::launched_process(line.text));
-                    if memchr::memmem::find(message, b"[repeated ").is_some() {
+                    if has!(message, b"[repeated ") {
                         claims.cut(self.file);
                     }
                 }

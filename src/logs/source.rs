@@ -129,9 +129,8 @@ pub(super) fn is_code(block: &[u8], start: usize, line: &[u8]) -> bool {
         return false;
     };
     let indented = &line[..blanks + INDENTATION.len()];
-    let above = block[..start].strip_suffix(b"\n").unwrap_or_default();
-    let mut above = above.rsplit(|byte| *byte == b'\n').take(CODE_LINES);
     // Another line of the statement is indented behind the same prefix.
+    let mut above = lines_above(&block[..start]).take(CODE_LINES);
     let Some(frame) = above.find(|one| !one.starts_with(indented)) else {
         return false;
     };
@@ -140,6 +139,17 @@ pub(super) fn is_code(block: &[u8], start: usize, line: &[u8]) -> bool {
     }
     let at = memmem::find(frame, b"File \"").unwrap_or_default();
     line.get(..at) == frame.get(..at) && line[at..].starts_with(b"  ")
+}
+
+/// The lines of a text that ends with one, the last one first.
+fn lines_above(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = text.strip_suffix(b"\n");
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = memchr::memrchr(b'\n', text);
+        rest = end.map(|end| &text[..end]);
+        Some(end.map_or(text, |end| &text[end + 1..]))
+    })
 }
 
 #[cfg(test)]

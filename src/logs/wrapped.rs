@@ -8,6 +8,8 @@
 //! a terminal may have cut it at its own width. Such a line has a header, which the line behind it lacks.
 #![forbid(unsafe_code)]
 
+use super::word::has;
+
 /// Most lines of which a line is joined, and its longest text.
 const LINES_MAX: usize = 6;
 const TEXT_MAX: usize = 2048;
@@ -25,10 +27,10 @@ pub(super) struct Joined {
 
 /// Joins a line with those behind it, if it is cut. `behind` begins with the end of the line.
 pub(super) fn join(line: &[u8], behind: &[u8]) -> Option<Joined> {
-    let is_wrapped = is_wrapped(line);
-    if !is_wrapped && !is_cut(line) {
+    if !may_go_on(line) {
         return None;
     }
+    let is_wrapped = is_wrapped(line);
     let mut joined = Joined {
         text: line.trim_ascii_end().to_vec(),
         size: 0,
@@ -72,6 +74,11 @@ pub(super) fn join(line: &[u8], behind: &[u8]) -> Option<Joined> {
     }
     let is_whole = is_cut(line) || tells_error(&joined.text);
     (joined.lines > 0 && is_whole).then_some(joined)
+}
+
+/// Whether a line shows that it is not whole: the same for all lines that differ in the values of digits only.
+pub(super) fn may_go_on(line: &[u8]) -> bool {
+    is_wrapped(line) || is_cut(line)
 }
 
 /// The start of the line in which the one at `start` begins, at or behind `from`.
@@ -141,20 +148,18 @@ fn tells_error(text: &[u8]) -> bool {
 
 /// Whether an indented line has the status, or more, of the completion of a transfer of NCCL.
 fn is_more_of_completion(text: &[u8], raw: &[u8]) -> bool {
-    let has = |line: &[u8], word: &[u8]| memchr::memmem::find(line, word).is_some();
     let is_indented = raw.starts_with(b" ") || raw.starts_with(b"\t");
-    is_indented && is_completion(text) && (has(raw, b"=") || has(raw, b"Gid"))
+    is_indented && is_completion(text) && (has!(raw, b"=") || has!(raw, b"Gid"))
 }
 
 /// Whether a line is one of NCCL on the completion of a transfer with a peer.
 fn is_completion(line: &[u8]) -> bool {
-    memchr::memmem::find(line, b"Got completion from peer ").is_some()
+    has!(line, b"Got completion from peer ")
 }
 
 /// Whether a line of PyTorch's watchdog or of UCX ends before what it tells.
 fn is_cut(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
-    let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
     let Some(last) = line.last() else {
         return false;
     };
@@ -162,50 +167,48 @@ fn is_cut(line: &[u8]) -> bool {
         return true;
     }
     if is_completion(line) {
-        return !has(b"status") && !has(b"error");
+        return !has!(line, b"status") && !has!(line, b"error");
     }
     let may_be = matches!(last, b':' | b',' | b'g');
-    if !may_be || !(has(b"atchdog") || has(b"UCX  ERROR ")) {
+    if !may_be || !(has!(line, b"atchdog") || has!(line, b"UCX  ERROR ")) {
         return false;
     }
     let count = |byte: u8| memchr::memchr_iter(byte, line).count();
     line.ends_with(b"operation timeout:")
-        || line.ends_with(b"] Watchdog") && has(b"ProcessGroupNCCL.cpp")
+        || line.ends_with(b"] Watchdog") && has!(line, b"ProcessGroupNCCL.cpp")
         || matches!(last, b',') && count(b'(') > count(b')')
 }
 
 /// Whether a line of a network of Open MPI, `[node-a][[50702,1],0][btl_tcp_endpoint.c:655:function] message`, has no
 /// message, or is one on a completion of openib, which ends with the number of the queue pair.
 fn is_cut_of_open_mpi(line: &[u8]) -> bool {
-    let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
-    if !line.starts_with(b"[") || !has(b"btl_") {
+    if !line.starts_with(b"[") || !has!(line, b"btl_") {
         return false;
     }
     let last = memchr::memrchr(b'[', line).map_or(line, |open| &line[open..]);
-    let is_header = memchr::memmem::find(last, b".c:").is_some();
+    let is_header = has!(last, b".c:");
     let is_without_message = line.ends_with(b"]") || line.ends_with(b".c:");
     is_header && is_without_message
         || line.ends_with(b"] connect() failed:")
-        || has(b":handle_wc] from") && !has(b" qp_idx ")
+        || has!(line, b":handle_wc] from") && !has!(line, b" qp_idx ")
 }
 
 /// Whether a line of Gloo ends with its place in the source, `[…/gloo/transport/tcp/pair.cc:538]`: its message is below.
 fn ends_with_source(line: &[u8]) -> bool {
     let last = memchr::memrchr(b'[', line).map_or(line, |open| &line[open..]);
-    line.ends_with(b"]") && memchr::memmem::find(last, b"/gloo/").is_some()
+    line.ends_with(b"]") && has!(last, b"/gloo/")
 }
 
 /// Whether a line may be the rest of one: it has no header of its own.
 fn goes_on(line: &[u8]) -> bool {
     let is_header = line.starts_with(b"[") || line.starts_with(b"Traceback");
-    let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
     let is_rule = line.ends_with(b"----");
     !line.is_empty()
         && !is_header
         && !is_rule
-        && !has(b"UCX  ")
-        && !has(b"NCCL ")
-        && !has(b"atchdog")
+        && !has!(line, b"UCX  ")
+        && !has!(line, b"NCCL ")
+        && !has!(line, b"atchdog")
 }
 
 #[cfg(test)]
