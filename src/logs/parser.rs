@@ -73,7 +73,7 @@ pub(super) struct ParsedRecord {
     error: Option<Span>,
     /// The message of a warning that a program logged.
     notice: Option<Span>,
-    /// What a line in no logger's form states.
+    /// What a line in no logger's form, or at the level DEBUG, states.
     stated: Option<Span>,
     /// For a line of a program that drives the plugin itself.
     pub harness: Option<HarnessReading>,
@@ -339,7 +339,7 @@ impl<'a> Parser<'a> {
         let is_label = |index: &usize| counting(index).is_label;
         let is_plain = self.found.iter().all(is_label) && error.is_none() && notice.is_none();
         let stated = (is_plain && !record.has_level())
-            .then(|| stated::stated(line))
+            .then(|| stated::stated_at_any(line))
             .flatten();
         let is_harness = |index: &usize| counting(index).fact == Some(Fact::Harness);
         let harness = self.found.iter().any(is_harness);

@@ -12,6 +12,7 @@ use super::seen::Place;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::LazyLock;
 
 /// Pieces of the words; a line without one is not looked at.
@@ -49,6 +50,8 @@ pub(super) const PIECES: [&[u8]; 30] = [
 ];
 /// Lines that are kept from the start and from the end.
 const KEPT: usize = 16;
+/// Shapes of which the lines are counted.
+const SHAPES_MAX: usize = 128;
 /// Longest text of a line that is kept, in bytes.
 const TEXT_MAX: usize = 512;
 /// The text is searched up to here.
@@ -62,9 +65,12 @@ static WORDS: LazyLock<Regex> = LazyLock::new(|| {
 /// Lines of stack traces and tables, and what a logger says below a warning.
 static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^(?:\s*\d+: ?|\[[\w,]+\](?:<\w+>)?: ?)?\s*#|^\s*(?:[>|]|File "|at |frame #|raise |\{'\w+': \{)|\]:? {2,}File "|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID](?:\d{4})?\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|DEBUG|TRACE|info|debug)\b|:(?:INFO|DEBUG):"#,
+        r#"^(?:\s*\d+: ?|\[[\w,]+\](?:<\w+>)?: ?)?\s*#|^\s*(?:[>|]|File "|at |frame #|raise |\{'\w+': \{)|\]:? {2,}File "|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID](?:\d{4})?\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|TRACE|info)\b|:INFO:"#,
     )
 });
+/// The level of what a program logs for its developers.
+static DEBUG: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"(?:^|[\s\[(|<"])(?:DEBUG|debug)\b|:DEBUG:"#));
 /// A heading of what follows: `Command error:`.
 static HEADING: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"^\s*(?:[A-Z]\w+ )?(?:[Ee]rrors?|[Ee]rror output|[Ff]ailures?|[Ee]xceptions?):?\s*$")
@@ -97,6 +103,21 @@ static WARNING: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// The level of a program that writes its letter in brackets.
+static LETTER: LazyLock<Regex> = LazyLock::new(|| regex(r"\[[EWIF]\]"));
+
+/// The name of a process of Open MPI: `[[546,1],2]`.
+static PROCESS: LazyLock<Regex> = LazyLock::new(|| regex(r"\[\[\d+,\d+\],\d+\]"));
+
+/// What tells the process that wrote a line, if each writes its name.
+fn writer(line: &[u8]) -> &[u8] {
+    let front = &line[..line.len().min(FRONT)];
+    match PROCESS.find(front) {
+        Some(name) => name.as_bytes(),
+        None => super::traceback::writer(line),
+    }
+}
+
 /// An exception by its class, whatever else the sentence supposes.
 static RAISED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\bwith exception \w+|^(?:\[\w+\]: )?(?:[a-z_]\w*\.)+[A-Z]\w+: "));
@@ -105,6 +126,16 @@ static SENTENCE_END: LazyLock<Finder> = LazyLock::new(|| Finder::new(". "));
 
 /// What a line states, if one of its sentences says that something failed. Digits do not decide it.
 pub(super) fn stated(line: &[u8]) -> Option<&[u8]> {
+    stated_at_any(line).filter(|line| !is_debug(line))
+}
+
+/// Whether a line has the level of what a program logs for its developers.
+pub(super) fn is_debug(line: &[u8]) -> bool {
+    DEBUG.is_match(&line[..line.len().min(FRONT)])
+}
+
+/// The same of a line at the level DEBUG too.
+pub(super) fn stated_at_any(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(FRONT)];
     let states = |sentence: &[u8]| WORDS.is_match(sentence) && !OTHER_SENTENCES.is_match(sentence);
     let ends = SENTENCE_END.find_iter(front).map(|end| end + 2);
@@ -139,6 +170,28 @@ pub(super) fn is_warning(line: &str) -> bool {
 pub(super) struct StatedLines {
     first: BTreeMap<Place, Stated>,
     last: BTreeMap<Place, Stated>,
+    /// By writer and shape, those at the level DEBUG too.
+    counted: BTreeMap<Vec<u8>, Counted>,
+}
+
+/// The lines of one shape that a process wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Counted {
+    pub count: u64,
+    pub first: Place,
+    pub last: Place,
+    /// Text of the first one.
+    pub text: Vec<u8>,
+}
+
+impl Counted {
+    fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.last = self.last.max(other.last);
+        if other.first < self.first {
+            (self.first, self.text) = (other.first, other.text);
+        }
+    }
 }
 
 /// One line.
@@ -174,12 +227,41 @@ impl StatedLines {
             shape: super::fields::message_shape(line, TEXT_MAX),
             text: kept_text(line),
         };
+        let counted = Counted {
+            count: 1,
+            first: place,
+            last: place,
+            text: one.text.clone(),
+        };
+        let is_levelled = LETTER.is_match(&line[..line.len().min(FRONT)]);
+        if !is_levelled {
+            self.count([writer(line), &one.shape].concat(), counted);
+        }
+        if is_debug(line) {
+            return;
+        }
         keep(&mut self.first, place, one.clone(), End::First);
         keep(&mut self.last, place, one, End::Last);
     }
 
+    fn count(&mut self, shape: Vec<u8>, counted: Counted) {
+        let is_full = self.counted.len() >= SHAPES_MAX;
+        match self.counted.entry(shape) {
+            Entry::Occupied(mut known) => known.get_mut().merge(counted),
+            Entry::Vacant(_) if is_full => {}
+            Entry::Vacant(free) => _ = free.insert(counted),
+        }
+    }
+
+    /// The lines of each shape, as far as they are counted.
+    pub(super) fn counted(&self) -> impl Iterator<Item = &Counted> {
+        self.counted.values()
+    }
+
     /// Adds the lines of another thread or file.
     pub(super) fn merge(&mut self, other: Self) {
+        let counted = other.counted.into_iter();
+        counted.for_each(|(shape, one)| self.count(shape, one));
         let (first, last) = (other.first.into_iter(), other.last.into_iter());
         first.for_each(|(place, one)| keep(&mut self.first, place, one, End::First));
         last.for_each(|(place, one)| keep(&mut self.last, place, one, End::Last));
@@ -190,6 +272,9 @@ impl StatedLines {
         for lines in [&mut self.first, &mut self.last] {
             let all = std::mem::take(lines).into_iter();
             *lines = all.map(|(place, one)| (resolved(place), one)).collect();
+        }
+        for one in self.counted.values_mut() {
+            (one.first, one.last) = (resolved(one.first), resolved(one.last));
         }
     }
 

@@ -8,6 +8,7 @@ use crate::report::{
     LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine, UnknownWarning,
 };
 use crate::signature::{Role, Severity};
+use crate::stated::Counted;
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
@@ -243,6 +244,37 @@ fn first_told(stated: &[StatedLine]) -> Option<usize> {
     };
     let mut near = stated.iter().take_while(is_near);
     Some(number + near.position(tells).unwrap_or(0))
+}
+
+/// Times from which on a failure that a program states is one that it did not get over.
+const REPEATED_MIN: u64 = 2;
+
+impl Compose<'_> {
+    /// The first failure that a program states more than once, at any level below INFO or at none, where no line behind
+    /// the last shows that the job went on.
+    pub(super) fn repeated_failure(&self) -> Option<SignatureFinding> {
+        let fails = |one: &&Counted| {
+            let text = shown(&one.text);
+            let last = self.place(one.last, None);
+            one.count >= REPEATED_MIN && !crate::stated::is_warning(&text) && !self.goes_on(&last)
+        };
+        let repeated = self.tally.stated.counted().filter(fails);
+        let one = repeated.min_by_key(|one| one.first)?;
+        let (sample, count) = (shown(&one.text), one.count);
+        let finding = stated_finding(StatedLine {
+            place: self.place(one.first, None),
+            sample,
+        });
+        Some(SignatureFinding {
+            count,
+            last: self.place(one.last, None),
+            meaning: format!(
+                "a program states a failure {count} times, and no line shows that it went on; tcpxctl has no signature for it: {}",
+                super::headline(&finding.sample)
+            ),
+            ..finding
+        })
+    }
 }
 
 /// A line that states an error in words as a finding.

@@ -24,6 +24,13 @@ static FAILS: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A program that finds no device of a fast network.
+static NO_DEVICE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?i)\bno (?:active |usable |available )?(?:rdma|infiniband|ib|roce|efa|verbs|hca)(?: \w+)? (?:was |were )?(?:found|detected|available)\b|\bno (?:hca|rdma nic)s? ",
+    )
+});
+
 impl Compose<'_> {
     /// Makes findings of warnings that stopped nothing, where the log has no other finding.
     pub(super) fn tell_of_what_went_on(&self, report: &mut LogReport) {
@@ -65,7 +72,30 @@ impl Compose<'_> {
             };
         }
         told.extend(crate::waits_at_end::open_tables(self));
+        if told.is_empty() {
+            let failures = self
+                .without_device(report)
+                .or_else(|| self.repeated_failure());
+            told.extend(failures);
+            crate::reasons::explain(&mut told, &self.catalogue.signatures);
+        }
         report.findings = told;
+    }
+
+    /// The warning of a program that finds no device for its fast network, where sockets move the data.
+    fn without_device(&self, report: &mut LogReport) -> Option<SignatureFinding> {
+        if report.transport.verdict != "socket" {
+            return None;
+        }
+        let lacks =
+            |one: &UnknownWarning| !one.survived && NO_DEVICE.is_match(one.sample.as_bytes());
+        let number = report.unknown.iter().position(lacks)?;
+        let finding = super::unknown_finding(&report.unknown.remove(number));
+        let because = &report.transport.because;
+        Some(SignatureFinding {
+            meaning: format!("{}; so data go over sockets: {because}", finding.meaning),
+            ..finding
+        })
     }
 
     /// Whether channels use networks of this kind, and no other.
