@@ -29,7 +29,15 @@ static INTERFACE: LazyLock<Regex> = LazyLock::new(|| {
 /// A frame that has no more than its library, and libraries of the system, which the handling of a signal passes.
 static NAMELESS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?:^|[\s\]/])(?P<library>lib[\w+-]+\.so[\w.]*)\(\+0x[0-9a-f]+\)"));
-const OF_SYSTEM: [&str; 5] = ["libc.", "libpthread.", "libm.", "libdl.", "libgcc_s."];
+const OF_SYSTEM: [&str; 6] = [
+    "libc.",
+    "libpthread.",
+    "libm.",
+    "libdl.",
+    "libgcc_s.",
+    // UCX handles signals there.
+    "libucs.",
+];
 
 pub(super) const CUDA_DRIVER: &str = "CUDA's driver";
 /// Whose functions begin so, where a frame has no library.

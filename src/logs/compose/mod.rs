@@ -6,6 +6,7 @@ mod claims;
 mod collectives;
 mod connections;
 mod facts;
+mod first_process;
 mod hosts;
 pub(super) mod losses;
 mod meeting;
@@ -274,6 +275,7 @@ impl Compose<'_> {
         follow_named(&mut report.findings, &self.catalogue.signatures);
         follow(&mut report.findings);
         follow_warnings(&mut report.findings);
+        self.tell_of_first_process(&mut report.findings);
         self.state(report);
         super::waits_at_end::add(self, report);
         super::reasons::explain(&mut report.findings, &self.catalogue.signatures);
@@ -880,7 +882,7 @@ impl Compose<'_> {
                 below.causes.clone()
             },
             next_step: Some(values.fill(&below.next)),
-            after: Some(shown(&text.text)),
+            after: Some(shown(own_part(&text.text))),
             ..finding
         }
     }
@@ -1282,6 +1284,13 @@ fn unknown_finding(warning: &UnknownWarning) -> SignatureFinding {
         before: warning.before.clone(),
         after: warning.after.clone(),
     }
+}
+
+/// What is below a line up to the next error of a program, which is another event.
+fn own_part(text: &[u8]) -> &[u8] {
+    let ends = memchr::memchr_iter(b'\n', text);
+    let mut ends = ends.filter(|end| text[end + 1..].starts_with(crate::loggers::LOWER_WORD));
+    &text[..ends.next().unwrap_or(text.len())]
 }
 
 /// The indented line below an error that ends with a colon, or counts errors: its message goes on there.

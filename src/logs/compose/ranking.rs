@@ -492,8 +492,10 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
     let proxy = &findings[number];
     let is_inner = |one: &SignatureFinding| INNER_CALLS.contains(&one.signature.as_str());
     let is_before = |one: &&SignatureFinding| is_later(&proxy.first, &one.first);
-    let calls = findings.iter().filter(is_before).find(|one| {
-        let distance = proxy.first.line - one.first.line.min(proxy.first.line);
+    // The proxy warns again behind the calls of what it had to do next.
+    let is_before_last = |one: &&SignatureFinding| is_later(&proxy.last, &one.first);
+    let calls = findings.iter().filter(is_before_last).find(|one| {
+        let distance = proxy.first.line.abs_diff(one.first.line);
         is_inner(one) && is_of_one(proxy, one) && distance <= ENDING_LINES
     });
     let tells = |one: &SignatureFinding| {
@@ -512,6 +514,9 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
                 Some(causes @ [_, ..]) => causes.to_vec(),
                 _ if calls.meaning.contains(OF_NET_SOCKET) && what.contains("Connect") => {
                     vec![OF_NET_CONNECT.to_owned()]
+                }
+                _ if calls.meaning.contains(OF_NET_IB) && what.contains("Connect") => {
+                    vec![OF_IB_CONNECT.to_owned()]
                 }
                 _ => vec![OF_CONNECT.to_owned()],
             },
@@ -532,9 +537,14 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
 
 /// What the proxy could not do, in which sockets, and the facts of both findings.
 fn of_sockets(what: &str, calls: &str, proxy: &str) -> String {
-    let place = match calls.contains(OF_NET_SOCKET) {
-        true => "on a connection of NET/Socket, which carries data to another node",
-        false => "in its sockets",
+    let place = match () {
+        () if calls.contains(OF_NET_SOCKET) => {
+            "on a connection of NET/Socket, which carries data to another node"
+        }
+        () if calls.contains(OF_NET_IB) => {
+            "on a connection of NET/IB, which carries data to another node"
+        }
+        () => "in its sockets",
     };
     let mut facts = Vec::<&str>::new();
     let parts =
@@ -560,13 +570,16 @@ const OF_CONNECT: &str = "the proxy's own connection to a peer failed: the lines
 
 /// NCCL's source of the sockets that carry data.
 const OF_NET_SOCKET: &str = "net_socket.c";
+/// That of InfiniBand and RoCE.
+const OF_NET_IB: &str = "net_ib.c";
+const OF_IB_CONNECT: &str = "a queue pair to the other node could not be made or connected: the port is down, the GID index or the network of the two NICs differs, or the peer ended";
 const OF_NET_CONNECT: &str = "an interface that NCCL takes for data has no way to the other node, or the peer ended: NCCL_SOCKET_IFNAME chooses those that all nodes share";
 
 /// A connection that its peer closed.
-const PEER_CLOSED: &str = "socket-peer-closed";
+pub(super) const PEER_CLOSED: &str = "socket-peer-closed";
 
 /// Whether the peer that a line names is on the host that logged it.
-fn is_of_own_host(finding: &SignatureFinding) -> bool {
+pub(super) fn is_of_own_host(finding: &SignatureFinding) -> bool {
     let peer = finding.sample.split_once("remote peer ");
     let host = peer.and_then(|(_, peer)| peer.split(['.', '<', ':']).next());
     let is_own = |name: &String| name.split(['.', ':']).next() == host;
@@ -587,7 +600,8 @@ pub(super) fn follow_deaths(findings: &mut [SignatureFinding]) {
     let deaths = findings.iter();
     let deaths = deaths.filter(|one| DEATHS.contains(&one.signature.as_str()));
     let deaths: Vec<LinePlace> = deaths.map(|one| one.first.clone()).collect();
-    for finding in findings {
+    let mut before = Vec::<(LinePlace, String)>::new();
+    for finding in findings.iter_mut() {
         let is_general = finding.role == Role::General && finding.signature != UNKNOWN_WARNING;
         let is_other = !DEATHS.contains(&finding.signature.as_str());
         let is_later = deaths.iter().any(|death| is_later(&finding.first, death));
@@ -595,9 +609,22 @@ pub(super) fn follow_deaths(findings: &mut [SignatureFinding]) {
         let is_loss = crate::reasons::is_of_network(&finding.sample);
         if is_other && is_loss && (is_later || is_general && is_of_file) {
             finding.role = Role::Consequence;
+            if !is_later {
+                before.push((finding.first.clone(), super::headline(&finding.sample)));
+            }
         }
     }
+    let death = findings.iter_mut();
+    let death = death.filter(|one| DEATHS.contains(&one.signature.as_str()));
+    let death = death.min_by(|one, other| one.first.cmp(&other.first));
+    let earliest = before.into_iter().min();
+    if let Some((death, (_, said))) = death.zip(earliest) {
+        death.meaning = format!("{}; {}", death.meaning, BEFORE.replace("{word}", &said));
+    }
 }
+
+/// What a report of Ray's may be late for.
+const BEFORE: &str = "before it the log says: {word}";
 
 /// Most microseconds by which a later line of a file is earlier: ranks write late, and clocks
 /// differ a little.

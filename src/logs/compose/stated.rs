@@ -5,7 +5,8 @@ use super::ranking::is_later;
 use super::{Compose, ENDING_LINES, read_around, shown};
 use crate::reasons::Telling;
 use crate::report::{
-    LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine, UnknownWarning,
+    LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING,
+    UnknownWarning,
 };
 use crate::signature::{Role, Severity};
 use crate::stated::Counted;
@@ -71,7 +72,14 @@ impl Compose<'_> {
         };
         let number = number.filter(|number| !is_got_over(number));
         let telling = crate::reasons::telling(first, &self.catalogue.signatures);
-        number.filter(|_| telling != Telling::Why)
+        let is_exact = |line: &str| crate::reasons::exact_cause(line).is_some();
+        // A wording that names one failure tells more than words that programs use alike.
+        let tells_more = |number: &usize| {
+            first.signature == UNKNOWN_WARNING
+                && is_exact(&report.stated[*number].sample)
+                && !is_exact(&first.sample)
+        };
+        number.filter(|number| telling != Telling::Why || tells_more(number))
     }
 
     /// The number of a file's last line.

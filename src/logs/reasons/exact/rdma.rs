@@ -20,6 +20,16 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "read the other side's log up to this time; `curl` the address in the line from both nodes; both sides must use one metadata server, and an address that the other one reaches",
     },
     Reason {
+        words: "ibverbs init qp failed",
+        cause: "the two ends of a connection of Mooncake's RPC did not exchange the data of their queue pairs: one of them speaks TCP where the other one speaks RDMA, or it ended",
+        next: "give both sides one protocol for RPC (MC_RPC_PROTOCOL), and read the other side's log of the same moment",
+    },
+    Reason {
+        words: "invalid request descriptor",
+        cause: "the NIC found the description of a request invalid: the memory that it names is not registered any more, or is of a GPU and cannot be read by the NIC, or what took the request was released",
+        next: "repeat the call with buffers in the memory of the host; FI_LOG_LEVEL=warn prints the provider's own lines before it",
+    },
+    Reason {
         words: "gloo/transport/*bad address",
         cause: "Gloo sends over TCP from memory that the CPU cannot read: mostly a tensor of a GPU was given to a group of Gloo, or memory that is freed already",
         next: "give the group tensors in the memory of the host (`tensor.cpu()`), or make the group with the backend nccl; the traceback names the call",
