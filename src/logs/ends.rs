@@ -11,6 +11,7 @@
 
 use super::benchmarks;
 use super::by_hand::ByHand;
+use super::fields;
 use super::loggers::regex;
 use super::seen::Place;
 use super::shape::{self, Record};
@@ -96,6 +97,8 @@ pub(super) struct Ends {
     rows: BTreeSet<u32>,
     /// For each file: what a person did in the part that was read last.
     by_hand: BTreeMap<u32, ByHand>,
+    /// The ranks of communicators that processes destroyed, with the size of each: process, rank, ranks.
+    destroyed: BTreeSet<(u32, u32, u64)>,
 }
 
 /// The last table of a benchmark in a file.
@@ -272,6 +275,7 @@ impl Ends {
         } else {
             line
         };
+        self.destroy(speaker, message);
         let front = &message[..message.len().min(FRONT)];
         let kind = waits(front);
         let is_neutral = kind.is_none() && NEUTRAL.is_match(front) && !CONNECTED.is_match(front);
@@ -321,6 +325,22 @@ impl Ends {
                 });
             }
         }
+    }
+
+    /// Notes the rank of a communicator that a process destroyed.
+    fn destroy(&mut self, speaker: u32, message: &[u8]) {
+        let of = message.ends_with(b" - Destroy COMPLETE").then_some(message);
+        let rank = of
+            .and_then(fields::rank_of_comm)
+            .zip(of.and_then(fields::ranks));
+        if let Some((rank, ranks)) = rank.filter(|_| self.destroyed.len() < ENDS_MAX) {
+            self.destroyed.insert((speaker, rank, ranks));
+        }
+    }
+
+    /// The ranks of communicators that processes destroyed, with the size of each: process, rank, ranks.
+    pub(super) fn destroyed(&self) -> impl Iterator<Item = (u32, u32, u64)> {
+        self.destroyed.iter().copied()
     }
 
     /// Notes that the table of a file has a row, if a line is one.
@@ -423,6 +443,9 @@ impl Ends {
             }));
         self.last.extend(other.last);
         self.rows.extend(other.rows);
+        let destroyed = other.destroyed.into_iter();
+        self.destroyed
+            .extend(destroyed.map(|(speaker, rank, ranks)| (number(speaker), rank, ranks)));
         let tables = other.tables.into_iter();
         self.tables.extend(tables.map(|(file, table)| {
             let speaker = number(table.speaker);

@@ -38,6 +38,34 @@ impl Compose<'_> {
         (!has_others).then(|| shown(host))
     }
 
+    /// The one host of the log's processes of NCCL and the size of the largest communicator, if lines on communicators
+    /// that are complete or destroyed tell every rank of it.
+    pub(super) fn ranks_of_one_host(&self) -> Option<(String, u32)> {
+        let (hosts, _) = self.processes();
+        let host = hosts.first().filter(|_| hosts.len() == 1)?;
+        let destroyed = || self.tally.ends.destroyed();
+        let ready = self.tally.ready_ranks.iter().map(|(_, rank)| *rank);
+        let ranks: BTreeSet<u32> = ready.chain(destroyed().map(|(_, rank, _)| rank)).collect();
+        let most = destroyed()
+            .map(|(.., ranks)| ranks)
+            .chain(self.tally.most_ranks)
+            .max()?;
+        let is_whole = most > 1
+            && ranks.len() as u64 == most
+            && ranks
+                .last()
+                .is_some_and(|last| u64::from(*last) + 1 == most);
+        // Lines with the id of a communicator tell more: they are not asked twice.
+        let has_ids = !self.tally.members.is_empty() || self.tally.claims.gpus().next().is_some();
+        let has_others = has_ids
+            || !self.tally.nodes.is_empty()
+            || self.tally.commands.has_other_jobs()
+            || self.tally.fronts.has_several_nodes()
+            || self.tally.claims.lists_hosts()
+            || self.names_other_end(host);
+        (is_whole && !has_others).then(|| (shown(host), ranks.len() as u32))
+    }
+
     /// Whether a connection goes to another host, or to several addresses.
     fn names_other_end(&self, host: &[u8]) -> bool {
         let mut addresses = BTreeSet::new();

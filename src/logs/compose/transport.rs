@@ -396,6 +396,16 @@ impl Compose<'_> {
         variables.collect()
     }
 
+    /// Whether a call of the source of NCCL's sockets for data failed in a process.
+    fn connects_by_sockets(&self, speaker: u32) -> bool {
+        let signatures = self.catalogue.signatures.iter().zip(0_u32..);
+        let mut its = signatures.filter(|(one, _)| one.name == super::NET_CHAIN);
+        its.any(|(_, number)| {
+            let seen = self.tally.seen.get(&(number, speaker));
+            seen.is_some_and(|seen| memchr::memmem::find(&seen.sample, b"net_socket").is_some())
+        })
+    }
+
     /// Whether the data of the log's communicators stays within a node, over peer access or shared memory.
     fn is_within_node(&self, proof: Option<Proof>) -> bool {
         if proof > Some(Proof::Chosen) || self.tally.most_ranks == Some(1) {
@@ -477,11 +487,18 @@ impl Compose<'_> {
                 let why = format!("the table of the job's ranks has all {ranks} on {host}");
                 (ranks, why)
             }
-            None => {
-                let ranks = self.tally.commands.ranks_on_one_host()?;
-                let why = format!("torchrun starts all {ranks} ranks of the job on this host");
-                (ranks, why)
-            }
+            None => match self.tally.commands.ranks_on_one_host() {
+                Some(ranks) => {
+                    let why = format!("torchrun starts all {ranks} ranks of the job on this host");
+                    (ranks, why)
+                }
+                None => {
+                    let (host, ranks) = self.ranks_of_one_host()?;
+                    let why =
+                        format!("all {ranks} ranks of the largest communicator are on {host}");
+                    (ranks, why)
+                }
+            },
         };
         let has_all = self
             .tally
@@ -655,9 +672,11 @@ impl Compose<'_> {
             let is_told = |other: &&str| !is_unnamed(other) && library(other) == its;
             let is_under_ucc = *name == UCX_UNNAMED && named.contains(&UCC_UCX);
             let is_told = is_unnamed(name) && named.iter().any(is_told) || is_under_ucc;
-            if known.contains(&its) || is_told {
+            let is_named = |other: &String| library(other) == its && !is_unnamed(other);
+            if is_told || known.contains(&its) && (is_unnamed(name) || of.keys().any(is_named)) {
                 continue;
             }
+            of.retain(|other, _| library(other) != its || is_named(other));
             let is_nixl_over_ucx = name.starts_with("NIXL ")
                 && (known.contains(&Some("UCX".into())) || named.contains(&UCX_IB));
             let name = match is_unnamed(name).then_some(its).flatten() {
@@ -741,7 +760,15 @@ impl Compose<'_> {
         if strongest <= Some(Proof::Up) {
             let rank = |name: &[u8]| preference(&shown(name));
             let best = all.iter().map(|(_, name, _)| rank(name)).min();
-            all.retain(|(_, name, _)| Some(rank(name)) == best);
+            let of_best = all.iter().filter(|(_, name, _)| Some(rank(name)) == best);
+            let of_best: BTreeSet<u32> = of_best.map(|(speaker, ..)| *speaker).collect();
+            all.retain(|(speaker, name, _)| {
+                // A process whose connections for data are of sockets has lost the network of the others.
+                let is_of_sockets = !of_best.contains(speaker)
+                    && kind(&shown(name)) == "socket"
+                    && self.connects_by_sockets(*speaker);
+                Some(rank(name)) == best || is_of_sockets
+            });
         }
         all.sort_unstable();
         all.dedup();
