@@ -14,6 +14,7 @@ mod names;
 mod nearby;
 mod one_host;
 mod ranking;
+mod runs;
 mod stated;
 mod steps;
 mod transport;
@@ -329,6 +330,7 @@ impl Compose<'_> {
             .map(|one| super::reasons::telling(one, signatures))
             .collect();
         order(&mut report.findings, &telling);
+        self.put_first_run_first(report);
         promote(&mut report.findings, |place| self.has_ended(place));
         beside::join_event(&mut report.findings);
         self.name_host(&mut report.findings);

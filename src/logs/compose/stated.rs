@@ -286,7 +286,7 @@ impl Compose<'_> {
 }
 
 /// A line that states an error in words as a finding.
-fn stated_finding(line: StatedLine) -> SignatureFinding {
+pub(super) fn stated_finding(line: StatedLine) -> SignatureFinding {
     SignatureFinding {
         signature: STATED_ERROR.to_owned(),
         severity: Severity::Warning,
