@@ -82,6 +82,10 @@ static FALLBACK: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A process, a time and a place in a source with nothing behind them: `HCCL(71,python3):2026-11-20-08:14:04.113 [a.cc:7]`.
+static ONLY_PLACE: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^\s*\w{1,16}\(\d+(?:,[\w.-]+)?\):[\d:.-]+ *\[[\w./-]+:\d+\]\s*$"));
+
 /// The message of an error that a program logged, unless it says how it went on.
 ///
 /// Lines of a traceback, which some loggers repeat the word before, have none.
@@ -102,7 +106,7 @@ fn error_of_any(line: &[u8]) -> Option<&[u8]> {
         .or_else(|| fields(line))
         .or_else(|| exception(line))?;
     let is_traceback = message.starts_with(b"  ") || has!(message, b"Traceback (most");
-    let has_text = message.iter().any(u8::is_ascii_alphabetic);
+    let has_text = message.iter().any(u8::is_ascii_alphabetic) && !ONLY_PLACE.is_match(message);
     // A regex for NCCL's header would be too large for a lazy DFA.
     let is_wrapped = || begins_as_nccl(message) || WRAPPED.is_match(message);
     (has_text && !is_traceback && !is_wrapped()).then_some(message)

@@ -35,6 +35,30 @@ fn with_exception_above(
     Some((first, exception))
 }
 
+/// An exception on a call of NCCL that quotes the first finding's warning follows it.
+pub(super) fn follow_quoted(findings: &mut [SignatureFinding]) {
+    let Some((first, others)) = findings.split_first_mut() else {
+        return;
+    };
+    let message = first.sample.split_once("NCCL WARN ");
+    let Some(message) = message
+        .map(|(_, message)| message.trim())
+        .filter(|one| !one.is_empty())
+    else {
+        return;
+    };
+    let quotes = |one: &&mut SignatureFinding| {
+        one.signature == NCCL_ERROR
+            && one.first.file == first.first.file
+            && one.first.line > first.first.line
+            && one.meaning.contains(message)
+    };
+    others
+        .iter_mut()
+        .filter(quotes)
+        .for_each(|one| one.role = Role::Consequence);
+}
+
 /// Tells the places of an exception on a call of NCCL where the error that PyTorch quotes below it is the first
 /// finding.
 pub(super) fn tell_of_last_error(findings: &mut [SignatureFinding]) {

@@ -336,6 +336,7 @@ impl Compose<'_> {
         self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);
         beside::tell_of_last_error(&mut report.findings);
+        beside::follow_quoted(&mut report.findings);
         beside::tell_of_exception(&mut report.findings);
         beside::tell_of_neighbors(report);
         beside::tell_of_leads(report, &self.catalogue.signatures);
@@ -357,7 +358,7 @@ impl Compose<'_> {
         all.into_iter().flatten().for_each(shorten);
     }
 
-    /// The last line of a file may be cut: one that begins as a harmless line does is harmless too.
+    /// The last line of a file may be cut: one that begins as a line of a signature does tells no more than that one.
     fn leave_to_whole_lines(&self, report: &mut LogReport) {
         let last_line = |file: &str| {
             let mut lasts = self.tally.ends.last_lines();
@@ -366,14 +367,17 @@ impl Compose<'_> {
                 is_its.then_some(*last)
             })
         };
-        let harmless: Vec<String> = report.benign.iter().map(|one| said(&one.sample)).collect();
+        let known = report.findings.iter();
+        let known = known.filter(|one| one.signature != UNKNOWN_WARNING);
+        let whole = report.benign.iter().chain(known);
+        let whole: Vec<String> = whole.map(|one| said(&one.sample)).collect();
         report.findings.retain(|one| {
             let text = said(&one.sample);
             let is_cut = one.count == 1
                 && text.len() >= CUT_MIN
                 && last_line(&one.last.file) == Some(one.last.line);
             let is_head = |whole: &String| whole.len() > text.len() && whole.starts_with(&text);
-            !(is_cut && harmless.iter().any(is_head))
+            !(is_cut && whole.iter().any(is_head))
         });
     }
 

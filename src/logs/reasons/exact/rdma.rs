@@ -20,6 +20,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "read the other side's log up to this time; `curl` the address in the line from both nodes; both sides must use one metadata server, and an address that the other one reaches",
     },
     Reason {
+        words: "listen on ip*specific port*fail",
+        cause: "HCCL could not listen on its port: another process holds it, on the host or on the NPU that it uses, or the address is not of this node",
+        next: "`ss -ltnp` names the process that holds the port in the line, and `npu-smi info` those that use the NPU; end it, or give the job other ports (HCCL_IF_BASE_PORT, HCCL_NPU_SOCKET_PORT_RANGE)",
+    },
+    Reason {
         words: "ibverbs init qp failed",
         cause: "the two ends of a connection of Mooncake's RPC did not exchange the data of their queue pairs: one of them speaks TCP where the other one speaks RDMA, or it ended",
         next: "give both sides one protocol for RPC (MC_RPC_PROTOCOL), and read the other side's log of the same moment",
