@@ -13,6 +13,7 @@ use super::below::BelowText;
 use super::benchmarks;
 use super::catalogue::SignatureCatalogue;
 use super::ends;
+use super::got_over;
 use super::harness;
 use super::help_text::{LINES_MAX, is_dashes};
 use super::input;
@@ -22,13 +23,15 @@ use super::seen::{Around, Place};
 use super::shape;
 use super::signature::Fact;
 use super::traceback::{
-    COUNTS_WITHIN, MORE_LINES, SOURCE_MAX, done_with, in_front, is_before_writing,
+    COUNTS_WITHIN, MORE_LINES, SOURCE_MAX, begins, done_with, in_front, is_before_writing,
     is_count_of_zero, is_frame, is_more, is_of_actor, is_rest, is_source, path_of,
 };
 use std::io::{self, Cursor, Read};
 
 /// What stands for a line that is not known.
 const LEFT_OUT: &[u8] = b"[left out]";
+/// The same beside a traceback, where the line says that the program got over it.
+const GOT_OVER: &[u8] = b"[left out: retry]";
 /// Longest text of a log, in bytes.
 const TEXT_MAX: u64 = 64 << 20;
 /// Numbers that a row of numbers has at least: the tables of benchmarks have more, a code or a date has fewer.
@@ -91,8 +94,9 @@ impl KnownLines {
         let log = &*super::source::without_differences(&log);
         let lines: Vec<&[u8]> = log.split(|byte| *byte == b'\n').collect();
         let known = Search::new(catalogue, log, &lines).known();
+        let has_tracebacks = begins(log);
         let (mut text, mut all, mut left_out) = (Vec::new(), 0, 0);
-        for (number, (line, is_known)) in lines.iter().zip(known).enumerate() {
+        for (number, (line, is_known)) in lines.iter().zip(&known).enumerate() {
             if number > 0 {
                 text.push(b'\n');
             }
@@ -101,7 +105,17 @@ impl KnownLines {
             }
             all += 1;
             left_out += usize::from(!is_known);
-            text.extend_from_slice(if is_known { line } else { LEFT_OUT });
+            let is_beside = || {
+                let next = lines.get(number + 1);
+                let is_above = next.is_some_and(|next| begins(next));
+                let is_behind = number.checked_sub(1).is_some_and(|before| known[before]);
+                (is_above || is_behind) && got_over::says(line)
+            };
+            text.extend_from_slice(match is_known {
+                true => line,
+                false if has_tracebacks && is_beside() => GOT_OVER,
+                false => LEFT_OUT,
+            });
         }
         Self {
             text,

@@ -37,6 +37,7 @@ mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gaps;
+mod got_over;
 mod harness;
 mod help_text;
 mod input;

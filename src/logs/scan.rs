@@ -19,6 +19,7 @@ use super::catalogue::SignatureCatalogue;
 use super::claims::{RankOfComm, RankOfJob};
 use super::fields;
 use super::filter::LogFilter;
+use super::got_over;
 use super::harness::{BlockLines, Harness};
 use super::help_text::HelpText;
 use super::networks::{self, Proof};
@@ -461,7 +462,8 @@ impl Counter<'_> {
                 }
                 Some(Level::Info) => None,
                 None => {
-                    let error = parsed.error(text).map(|error| (error, false));
+                    let error = parsed.error(text);
+                    let error = error.map(|error| (error, got_over::opens(text, around)));
                     error.or_else(|| Some((parsed.notice(text)?, true)))
                 }
             };

@@ -460,6 +460,12 @@ impl SeenLines {
         new
     }
 
+    /// Whether all of them are exceptions that the program says to have got over: the first line is the first one that
+    /// is not, if there is one.
+    pub(super) fn is_got_over(&self) -> bool {
+        is_got_over(&self.traceback)
+    }
+
     /// The lines beside the first one.
     pub(super) fn near_lines(&self) -> impl Iterator<Item = &Vec<u8>> + Clone {
         self.near.iter().flat_map(|near| &near.lines)
@@ -486,11 +492,22 @@ impl SeenLines {
     pub(super) fn again(&mut self, line: CountedLine<'_>, polls: Option<Polls>) -> usize {
         self.count += 1;
         let is_final = self.near.as_ref().is_some_and(|near| near.is_final);
-        if line.has_frames && !is_final && tells_more(&self.sample, line.text) {
+        let was_got_over = self.is_got_over();
+        let traceback = was_got_over.then(|| line.traceback());
+        if let Some(traceback) = traceback.filter(|one| !is_got_over(one)) {
+            self.first = line.place;
+            self.sample = sample(line.text, line.at, line.sample_max);
+            self.traceback = traceback;
+            self.replace_near(line.near());
+            (self.first_us, self.first_line_us) = (line.time_us, line.time_us);
+        } else if line.has_frames && !is_final && tells_more(&self.sample, line.text) {
             // The exception of a worker is below the line that passes it on.
             self.first = line.place;
             self.sample = sample(line.text, line.at, line.sample_max);
             self.traceback = line.traceback();
+            if let Some(traceback) = &mut self.traceback {
+                traceback.is_got_over &= was_got_over;
+            }
             self.replace_near(line.near());
         }
         // A thread reads its blocks, and their lines, in order.
@@ -585,7 +602,16 @@ impl SeenLines {
     /// Adds the lines of another thread or file. Returns the bytes that it takes more.
     pub(super) fn merge(&mut self, other: Self) -> usize {
         self.count += other.count;
-        if other.first < self.first {
+        // What was got over is not the first where something else was not.
+        let (is_first, first_us) = match (self.is_got_over(), other.is_got_over()) {
+            (true, false) => (true, other.first_us),
+            (false, true) => (false, self.first_us),
+            _ => {
+                let earlier = [self.first_us, other.first_us].into_iter().flatten().min();
+                (other.first < self.first, earlier)
+            }
+        };
+        if is_first {
             (self.first, self.sample) = (other.first, other.sample);
             self.traceback = other.traceback;
             self.replace_near(other.near);
@@ -598,7 +624,8 @@ impl SeenLines {
         for gpu in other.gpus {
             add_value(&mut self.gpus, gpu);
         }
-        self.times(other.first_us, other.last_us);
+        self.first_us = first_us;
+        self.times(None, other.last_us);
         self.polls(other.slowest, other.longest);
         let below = self.add_below(other.below);
         let sites = other.sites.iter();
@@ -609,6 +636,10 @@ impl SeenLines {
             .sum::<usize>()
             + below
     }
+}
+
+fn is_got_over(traceback: &Option<Box<Traceback>>) -> bool {
+    traceback.as_ref().is_some_and(|one| one.is_got_over)
 }
 
 /// Bytes of lines below a line.

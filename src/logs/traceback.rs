@@ -11,7 +11,7 @@ use regex::bytes::Regex;
 use std::sync::LazyLock;
 
 /// Bytes of the lines that are searched for frames, and lines between an exception and its nearest frame.
-const WITHIN: usize = 16 << 10;
+pub(super) const WITHIN: usize = 16 << 10;
 const GAP_MAX: usize = 6;
 /// Lines of a frame's source that Python 3.13 writes below it, with marks below each, at most.
 pub(super) const SOURCE_MAX: usize = 24;
@@ -143,6 +143,8 @@ pub(super) struct Traceback {
     rest: Option<Vec<u8>>,
     /// What the log says before that was done with the path in the message.
     path: Option<Vec<u8>>,
+    /// Whether the program says beside it that it got over it.
+    pub is_got_over: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -191,6 +193,7 @@ impl Traceback {
             worker: worker(above).or_else(|| passed_by(text, below)),
             rest: rest(text, below).or_else(|| more(text, below)),
             path: path_before(text, above),
+            is_got_over: super::got_over::is_got_over(around),
         }
     }
 
@@ -498,15 +501,22 @@ const RAISED_FOR_IT: [&[u8]; 2] = [
     b"The above exception was the direct cause",
 ];
 
+/// Whether a line is between an exception and one that was raised for it.
+pub(super) fn joins(line: &[u8]) -> bool {
+    let has = |words: &&[u8]| memchr::memmem::find(line, words).is_some();
+    RAISED_FOR_IT.iter().any(has)
+}
+
+/// Whether a line is the last one of a traceback.
+pub(super) fn ends(line: &[u8]) -> bool {
+    LAST_LINE.is_match(line)
+}
+
 /// The last of the exceptions that were raised while the one above these lines was handled.
 fn passed_on(below: &[u8]) -> Option<Vec<u8>> {
     let below = &below[..below.len().min(WITHIN)];
     let lines = below.split(|byte| *byte == b'\n');
     let mut lines = lines.filter(|line| !line.trim_ascii().is_empty());
-    let joins = |line: &[u8]| {
-        let has = |words: &&[u8]| memchr::memmem::find(line, words).is_some();
-        RAISED_FOR_IT.iter().any(has)
-    };
     let mut last = None;
     while lines.next().is_some_and(joins) {
         let found = lines.find_map(|line| LAST_LINE.captures(line))?;

@@ -188,8 +188,8 @@ impl Compose<'_> {
 
     fn findings(&self, report: &mut LogReport) {
         let phases = self.phases();
-        // By signature, and whether its lines are harmless in their phase.
-        let mut kinds = BTreeMap::<(u32, bool), Vec<Part<'_>>>::new();
+        // By signature, and whether its lines are harmless in their phase, or were got over.
+        let mut kinds = BTreeMap::<(u32, bool, bool), Vec<Part<'_>>>::new();
         for ((number, speaker), seen) in &self.tally.seen {
             let Some(signature) = self.catalogue.signatures.get(*number as usize) else {
                 continue;
@@ -197,21 +197,21 @@ impl Compose<'_> {
             let phase = phases.get(speaker).and_then(|ends| ends.phase_of(seen));
             let harmless = phase.is_some_and(|phase| signature.benign.contains(&phase));
             kinds
-                .entry((*number, harmless))
+                .entry((*number, harmless, seen.is_got_over()))
                 .or_default()
                 .push((*speaker, seen, phase));
         }
         let context = self.context(report);
-        let mut follow_ups = Vec::new();
-        let kinds = kinds.into_iter().filter_map(|((number, harmless), parts)| {
-            let signature = self.catalogue.signatures.get(number as usize)?;
-            Some((number, harmless, signature, parts))
+        let (mut follow_ups, mut got_over) = (Vec::new(), Vec::new());
+        let kinds = kinds.into_iter().filter_map(|(key, parts)| {
+            let signature = self.catalogue.signatures.get(key.0 as usize)?;
+            Some((key, signature, parts))
         });
-        let groups = kinds.flat_map(|(number, harmless, signature, parts)| {
+        let groups = kinds.flat_map(|(key, signature, parts)| {
             let groups = by_reason(signature, parts).into_iter();
-            groups.map(move |parts| (number, harmless, signature, parts))
+            groups.map(move |parts| (key, signature, parts))
         });
-        for (number, harmless, signature, parts) in groups {
+        for ((number, harmless, is_got_over), signature, parts) in groups {
             let finding = self.finding(number, signature, &parts);
             match signature.severity {
                 Severity::Info => report.seen.push(finding),
@@ -224,6 +224,12 @@ impl Compose<'_> {
                 },
                 Severity::Benign => report.benign.push(finding),
                 _ if harmless => report.benign.push(finding),
+                _ if is_got_over => {
+                    let is_last = parts
+                        .iter()
+                        .any(|(speaker, seen, _)| self.is_end_of(*speaker, seen));
+                    got_over.push((finding, is_last));
+                }
                 _ if self.was_settled(signature, &parts) => report.seen.push(finding),
                 _ if signature.needs == Some(Need::OtherFindings) => {
                     let place = if self.has_survived(&parts) {
@@ -259,6 +265,7 @@ impl Compose<'_> {
             &mut report.findings
         };
         company.append(&mut follow_ups);
+        self.tell_of_got_over(got_over, report);
         report.findings.extend(self.mixed());
         report.findings.extend(self.plugin_on_some_hosts());
         report.findings.extend(self.rank_announced_twice());

@@ -4,10 +4,13 @@
 #![forbid(unsafe_code)]
 
 use super::Compose;
+use crate::ends::End;
 use crate::loggers::regex;
 use crate::networks::{Proof, kind};
 use crate::report::{LogReport, SignatureFinding, UnknownWarning};
-use crate::signature::{Need, Severity, Signature};
+use crate::seen::{Place, SeenLines};
+use crate::signature::{Need, Role, Severity, Signature};
+use crate::tally::Speaker;
 use regex::bytes::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -96,6 +99,50 @@ impl Compose<'_> {
             meaning: format!("{}; so data go over sockets: {because}", finding.meaning),
             ..finding
         })
+    }
+
+    /// Exceptions that programs say they got over are findings where one ended all the same: the log ends with it, it is
+    /// the last that its rank or its process wrote of a job that failed, or nothing else tells why a job failed. The
+    /// others are told as info.
+    pub(super) fn tell_of_got_over(
+        &self,
+        got_over: Vec<(SignatureFinding, bool)>,
+        report: &mut LogReport,
+    ) {
+        let fails = |one: &&SignatureFinding| one.severity < Severity::Warning;
+        let has_failed = report.findings.iter().any(|one| fails(&one));
+        let is_explained = report.findings.iter().filter(fails).any(|one| {
+            let is_of_launcher = self
+                .signature(&one.signature)
+                .is_some_and(|its| its.launcher);
+            one.role != Role::Consequence && !is_of_launcher
+        });
+        for (mut finding, is_last) in got_over {
+            let is_end = has_failed && (is_last || !is_explained);
+            if is_end || self.has_ended(&finding.last) {
+                report.findings.push(finding);
+            } else {
+                finding.severity = Severity::Info;
+                report.seen.push(finding);
+            }
+        }
+    }
+
+    /// Whether lines are the last of a rank or a process.
+    pub(super) fn is_end_of(&self, speaker: u32, seen: &SeenLines) -> bool {
+        let is_file = matches!(
+            self.tally.speakers.get_index(speaker as usize),
+            Some(Speaker::File(_)) | None
+        );
+        let mut ends = self.tally.ends.iter();
+        let ends_with = |end: &End| {
+            end.last.place
+                <= Place {
+                    line: seen.last.line + 1,
+                    ..seen.last
+                }
+        };
+        !is_file && ends.any(|(_, of, end)| of == speaker && ends_with(end))
     }
 
     /// Whether channels use networks of this kind, and no other.
