@@ -22,6 +22,7 @@ use super::parser::{ParsedLine, Parser};
 use super::seen::{Around, Place};
 use super::shape;
 use super::signature::Fact;
+use super::source::is_quoted;
 use super::traceback::{
     COUNTS_WITHIN, MORE_LINES, SOURCE_MAX, begins, done_with, in_front, is_before_writing,
     is_count_of_zero, is_frame, is_more, is_of_actor, is_rest, is_source, path_of,
@@ -154,6 +155,11 @@ impl<'a> Search<'a> {
         for (number, raw) in self.lines.iter().enumerate() {
             let line = raw.strip_suffix(b"\r").unwrap_or(raw);
             let line = shape::without_escapes(line, &mut scratch);
+            // Without the lines around it, of which most are not known, it would be taken for an error.
+            if is_quoted(self.log, start, line) {
+                start += raw.len() + 1;
+                continue;
+            }
             let joined = super::wrapped::join(line, &self.log[start + raw.len()..]);
             let (line, more) = match &joined {
                 Some(joined) => (joined.text.as_slice(), joined.lines),

@@ -1,11 +1,12 @@
-//! Lines of a program's source in its log: a difference that `git diff` prints, and the code below the frames of a
-//! traceback. They hold the texts of errors that the program may write one day, and state none.
+//! Lines of a program's source in its log: a difference that `git diff` prints, and the code that a traceback quotes,
+//! below its frames, in a box of rich, or with numbers as IPython does. They hold the texts of errors that the program
+//! may write one day, and state none.
 //!
 //! Not here: differences between two logs, whose lines are lines of a log behind their mark (`markup`).
 #![forbid(unsafe_code)]
 
-use super::shape::record_at;
-use super::traceback::is_frame;
+use super::shape::{record_at, without_escapes};
+use super::traceback::{begins, is_frame, writer};
 use memchr::memmem::{self, Finder};
 use memchr::{memchr, memrchr};
 use std::borrow::Cow;
@@ -121,8 +122,93 @@ fn is_logged(line: &[u8]) -> bool {
     record.level().is_some() && record.host.is_some()
 }
 
-/// Whether the line that begins at `start` is code below a frame of a traceback. Asked of every line with a literal.
+/// Whether the line that begins at `start` is code that a traceback quotes. Asked of every line with a literal.
 pub(super) fn is_code(block: &[u8], start: usize, line: &[u8]) -> bool {
+    is_below_frame(block, start, line) || is_quoted(block, start, line)
+}
+
+/// Whether a line is code in a box, or one of numbered lines of code.
+pub(super) fn is_quoted(block: &[u8], start: usize, line: &[u8]) -> bool {
+    let end = block.len().min(start + line.len());
+    is_boxed(&block[..start], line) || is_numbered(&block[..start], &block[end..], line)
+}
+
+/// What rich draws around a traceback, and what it writes before the line that raised.
+const BAR: &[u8] = "│".as_bytes();
+const CORNER: &[u8] = "╭".as_bytes();
+const ARROW: &[u8] = "❱".as_bytes();
+/// Bytes above a line in which the head of its box is.
+const BOX_WITHIN: usize = 32 << 10;
+/// Lines around a line of code that have numbers too, and digits of one.
+const NUMBERED_LINES: usize = 10;
+const NUMBER_DIGITS: usize = 6;
+
+/// Whether a line has a number, or no more than blanks, in a box that is headed as a traceback: `│ ❱ 42 │ raise E │`.
+fn is_boxed(above: &[u8], line: &[u8]) -> bool {
+    static BARS: LazyLock<Finder> = LazyLock::new(|| Finder::new(BAR));
+    let behind = |text: &[u8]| Some(BARS.find(text)? + BAR.len());
+    let Some(cell) = behind(&line[..line.len().min(INDENTED_WITHIN)]).map(|at| &line[at..]) else {
+        return false;
+    };
+    let Some(cell) = behind(cell).map(|end| &cell[..end - BAR.len()]) else {
+        return false;
+    };
+    let cell = cell.trim_ascii();
+    let number = cell.strip_prefix(ARROW).unwrap_or(cell).trim_ascii();
+    if !number.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    let above = &above[above.len().saturating_sub(BOX_WITHIN)..];
+    let mut above = above.rsplit(|byte| *byte == b'\n');
+    let head = above.find(|one| {
+        let corner = memmem::find(one, CORNER);
+        corner.is_some_and(|corner| BARS.find(one).is_none_or(|bar| corner < bar))
+    });
+    head.is_some_and(begins)
+}
+
+/// Whether a line is one of several with numbers that follow each other, of which an arrow marks one: `----> 42 f(x)`.
+fn is_numbered(above: &[u8], below: &[u8], line: &[u8]) -> bool {
+    let Some((own, is_marked)) = number_of_code(line) else {
+        return false;
+    };
+    let above = above.strip_suffix(b"\n").unwrap_or(above);
+    let above = above.rsplit(|byte| *byte == b'\n');
+    let below = below.split(|byte| *byte == b'\n').skip(1);
+    // The marks of the lines beside it whose numbers go on.
+    let before = above.map_while(number_of_code).zip(1..);
+    let before = before.take_while(|((number, _), by)| number + by == own);
+    let behind = below.map_while(number_of_code).zip(1..);
+    let behind = behind.take_while(|((number, _), by)| own + by == *number);
+    let mut beside = before
+        .take(NUMBERED_LINES)
+        .chain(behind.take(NUMBERED_LINES));
+    beside.any(|((_, is_other), _)| is_marked || is_other)
+}
+
+/// The number before a line of code, and whether an arrow marks it.
+fn number_of_code(line: &[u8]) -> Option<(u64, bool)> {
+    let mut scratch = Vec::new();
+    let line = without_escapes(line, &mut scratch);
+    let prefix = writer(line);
+    let line = line[prefix.len()..]
+        .strip_prefix(b":")
+        .unwrap_or(&line[prefix.len()..]);
+    let line = line.trim_ascii_start();
+    let dashes = line.iter().take_while(|byte| **byte == b'-').count();
+    let line = match dashes {
+        0 => line,
+        _ => line[dashes..].strip_prefix(b"> ")?.trim_ascii_start(),
+    };
+    let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_number = (1..=NUMBER_DIGITS).contains(&digits)
+        && matches!(line.get(digits), None | Some(b' ' | b'\r'));
+    let number = is_number.then(|| std::str::from_utf8(&line[..digits]).ok()?.parse().ok());
+    Some((number??, dashes > 0))
+}
+
+/// Whether a line is code below a frame.
+fn is_below_frame(block: &[u8], start: usize, line: &[u8]) -> bool {
     static INDENT: LazyLock<Finder> = LazyLock::new(|| Finder::new(INDENTATION));
     let front = &line[..line.len().min(INDENTED_WITHIN)];
     let Some(blanks) = INDENT.find(front) else {
@@ -186,6 +272,30 @@ mod tests {
     }
 
     #[test]
+    fn code_in_a_box_or_with_numbers_is_found() {
+        let is_code = |text: &str, line: &str| {
+            let start = text.find(line).unwrap();
+            let start = text[..start].rfind('\n').map_or(0, |end| end + 1);
+            let end = start + text[start..].find('\n').unwrap();
+            super::is_code(text.as_bytes(), start, &text.as_bytes()[start..end])
+        };
+        let text = "[rank1]: ╭──── Traceback (most recent call last) ────╮\n[rank1]: │ /w/t.py:92 in f: out of memory │\n[rank1]: │    91 │   if \"out of memory\" in e:   │\n[rank1]: │ ❱  92 │ │  raise E(\"x\") │\n[rank1]: │       │ │   \"or more\" │\n╰────╯\n";
+        assert!(is_code(text, "if \"out"));
+        assert!(is_code(text, "raise E"));
+        assert!(is_code(text, "or more"));
+        assert!(!is_code(text, "/w/t.py"));
+        let table = text.replace("Traceback (most recent call last)", "ranks");
+        assert!(!is_code(&table, "raise E"));
+        let text = "Cell In[7], line 3\n      1 def f(e):\n      2     if \"out of memory\" in e:\n----> 3         raise E(\"x\")\n      4     g(\"timed out\")\n\nE: x\n      9 ranks: timed out too\n";
+        for code in ["out of memory", "raise E", "timed out\")"] {
+            assert!(is_code(text, code), "{code}");
+        }
+        for other in ["Cell", "E: x", "out too"] {
+            assert!(!is_code(text, other), "{other}");
+        }
+    }
+
+    #[test]
     fn code_below_a_frame_is_found() {
         let code = |text: &str, line: &str| {
             let start = text.find(line).unwrap();
@@ -200,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_keeps_its_lines(text in "(@@ -|1|,|2| \\+|@@|\n|\\+\\+\\+ |a\\.py|\\+|-| |File \"a\", line 1, in f){0,40}") {
+        fn any_text_keeps_its_lines(text in "(@@ -|1|,|2| \\+|@@|\x1b\\[31m|│|❱|╭ Traceback|-> |\n|\\+\\+\\+ |a\\.py|\\+|-| |File \"a\", line 1, in f){0,40}") {
             let out = without_differences(text.as_bytes());
             prop_assert_eq!(out.len(), text.len());
             let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
