@@ -34,12 +34,15 @@ pub(super) fn without_differences(text: &[u8]) -> Cow<'_, [u8]> {
     while let Some(at) = memmem::find(&text[from..], HUNK).map(|at| from + at) {
         let start = memrchr(b'\n', &text[..at]).map_or(0, |end| end + 1);
         from = line_end(text, at);
-        let prefix = &text[start..at];
-        let Some((old, new)) = counts(&text[at..from]).filter(|_| prefix.len() <= PREFIX_MAX)
-        else {
+        let mut scratch = Vec::new();
+        let head = without_escapes(&text[start..from], &mut scratch);
+        let at = memmem::find(head, HUNK).unwrap_or_default();
+        let marks = head[..at].iter().rev().take_while(|byte| **byte == b'@');
+        let (prefix, head) = head.split_at(at - marks.count());
+        let Some(counts) = counts(head).filter(|_| prefix.len() <= PREFIX_MAX) else {
             continue;
         };
-        let hunk = from..hunk_end(text, from, prefix, old, new);
+        let hunk = from..hunk_end(text, from, prefix, counts);
         let is_next = |(end, _): &(usize, _)| start == end + 1;
         let is_log = match before.filter(is_next) {
             Some((_, is_log)) => is_log,
@@ -70,34 +73,57 @@ fn line_end(text: &[u8], from: usize) -> usize {
     memchr(b'\n', &text[from..]).map_or(text.len(), |size| from + size)
 }
 
-/// How many lines of either file a hunk has.
-fn counts(head: &[u8]) -> Option<(u64, u64)> {
-    let head = std::str::from_utf8(head.get(..memmem::find(head, b" @@")?)?).ok()?;
-    let mut ranges = head.strip_prefix("@@ -")?.split(" +");
-    let mut count = || {
-        let range = ranges.next()?;
+/// Most files that a merge has one of; more are no difference.
+const PARENTS_MAX: usize = 8;
+
+/// How many lines a hunk has of each file before, of which a merge has several, and of the one behind.
+fn counts(head: &[u8]) -> Option<(Vec<u64>, u64)> {
+    let parents = head.iter().take_while(|byte| **byte == b'@').count() - 1;
+    let (marks, rest) = head.split_at(parents + 1);
+    let rest = rest.get(..memmem::find(rest, marks)?)?;
+    let mut ranges = std::str::from_utf8(rest).ok()?.trim().split(' ');
+    let count = |range: Option<&str>, mark: char| {
+        let range = range?.strip_prefix(mark)?;
         let (first, count) = range.split_once(',').unwrap_or((range, "1"));
         first.parse::<u64>().ok()?;
         count.parse::<u64>().ok()
     };
-    Some((count()?, count()?))
+    let old = ranges.by_ref().take(parents.min(PARENTS_MAX));
+    let old: Option<Vec<u64>> = old.map(|range| count(Some(range), '-')).collect();
+    let new = count(ranges.next(), '+')?;
+    let old = old.filter(|old| old.len() == parents && ranges.next().is_none())?;
+    Some((old, new))
 }
 
 /// Where the lines of a hunk end, of which the line before ends at `end`.
-fn hunk_end(text: &[u8], mut end: usize, prefix: &[u8], mut old: u64, mut new: u64) -> usize {
-    while end < text.len() && (old > 0 || new > 0) {
+fn hunk_end(
+    text: &[u8],
+    mut end: usize,
+    prefix: &[u8],
+    (mut old, mut new): (Vec<u64>, u64),
+) -> usize {
+    let mut scratch = Vec::new();
+    while end < text.len() && (new > 0 || old.iter().any(|left| *left > 0)) {
         let next = line_end(text, end + 1);
-        let Some(line) = text[end + 1..next].strip_prefix(prefix) else {
+        let line = without_escapes(&text[end + 1..next], &mut scratch);
+        let Some(line) = line.strip_prefix(prefix) else {
             return end;
         };
-        match line.first() {
-            Some(b'+') => new = new.saturating_sub(1),
-            Some(b'-') => old = old.saturating_sub(1),
-            Some(b'\\') => {}
-            None | Some(b' ' | b'\r') => {
-                (old, new) = (old.saturating_sub(1), new.saturating_sub(1));
+        // A page takes the blanks off the end of a line.
+        let marks = &line[..line.len().min(old.len())];
+        let is_mark = |mark: &u8| matches!(mark, b'+' | b'-' | b' ' | b'\r');
+        if !line.starts_with(b"\\") {
+            if !marks.iter().all(is_mark) {
+                return end;
             }
-            Some(_) => return end,
+            let is_removed = marks.contains(&b'-');
+            let unmarked = if is_removed { b'-' } else { b' ' };
+            for (number, left) in old.iter_mut().enumerate() {
+                let mark = marks.get(number).map_or(b' ', |mark| *mark);
+                let mark = if mark == b'\r' { b' ' } else { mark };
+                *left = left.saturating_sub(u64::from(mark == unmarked));
+            }
+            new = new.saturating_sub(u64::from(!is_removed));
         }
         end = next;
     }
@@ -108,6 +134,8 @@ fn hunk_end(text: &[u8], mut end: usize, prefix: &[u8], mut old: u64, mut new: u
 fn file_above(text: &[u8], start: usize, prefix: &[u8]) -> Option<bool> {
     let above = text[..start].strip_suffix(b"\n")?;
     let line = &above[memrchr(b'\n', above).map_or(0, |end| end + 1)..];
+    let mut scratch = Vec::new();
+    let line = without_escapes(line, &mut scratch);
     let path = line.strip_prefix(prefix)?.strip_prefix(b"+++ ")?;
     let path = path.trim_ascii_end();
     let name = &path[memrchr(b'/', path).map_or(0, |at| at + 1)..];
@@ -117,7 +145,10 @@ fn file_above(text: &[u8], start: usize, prefix: &[u8]) -> Option<bool> {
 
 /// Whether a line of a hunk is one that NCCL logged.
 fn is_logged(line: &[u8]) -> bool {
-    let line = line.get(1..).unwrap_or_default();
+    let mut scratch = Vec::new();
+    let line = without_escapes(line, &mut scratch)
+        .get(1..)
+        .unwrap_or_default();
     let record = record_at(line, line.len()).0;
     record.level().is_some() && record.host.is_some()
 }
@@ -272,6 +303,19 @@ mod tests {
     }
 
     #[test]
+    fn colored_differences_and_those_of_merges_are_blank() {
+        let hunk = "\x1b[36m@@ -1,2 +1,3 @@\x1b[m f\n a\n\x1b[32m+\x1b[m\x1b[32mraise E(\"x\")\x1b[m\n\x1b[31m-b\x1b[m\n+c\n";
+        let of = |path: &str| format!("\x1b[1m+++ b/{path}\x1b[m\n{hunk}node-a: it failed\n");
+        assert_eq!(blank(&of("t.py")), ".#####..");
+        assert_eq!(blank(&of("t.log")), "........");
+        let merge = "+++ b/t.py\n@@@ -1,3 -1,2 +1,3 @@@ f\n  a\n- b\n -c\n++d\n +e\n f failed\n";
+        assert_eq!(blank(merge), ".######..");
+        // Its last lines are missing.
+        let merge = "@@@ -1,9 -1,9 +1,9 @@@ f\n  a\n++d\nnode-a: it failed\n";
+        assert_eq!(blank(merge), "###..");
+    }
+
+    #[test]
     fn code_in_a_box_or_with_numbers_is_found() {
         let is_code = |text: &str, line: &str| {
             let start = text.find(line).unwrap();
@@ -310,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_keeps_its_lines(text in "(@@ -|1|,|2| \\+|@@|\x1b\\[31m|│|❱|╭ Traceback|-> |\n|\\+\\+\\+ |a\\.py|\\+|-| |File \"a\", line 1, in f){0,40}") {
+        fn any_text_keeps_its_lines(text in "(@@ -|1|,|2| \\+|@@|@|\x1b\\[31m|│|❱|╭ Traceback|-> |\n|\\+\\+\\+ |a\\.py|\\+|-| |File \"a\", line 1, in f){0,40}") {
             let out = without_differences(text.as_bytes());
             prop_assert_eq!(out.len(), text.len());
             let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
