@@ -1195,6 +1195,9 @@ struct GoldenCase {
     next: String,
     #[serde(default)]
     followed: Vec<String>,
+    /// Signatures of findings that follow no other.
+    #[serde(default)]
+    own: Vec<String>,
     /// The number of findings.
     findings: Option<usize>,
     /// The number of causes of the first one.
@@ -1253,17 +1256,20 @@ fn logs_of_many_jobs_name_their_cause_first() {
         }
         let next = first.next_step.as_deref().unwrap_or_default();
         assert!(next.contains(&case.next), "{name}: {next}");
+        let follows = |signature: &String| {
+            let mut findings = report.findings.iter();
+            let finding = findings.find(|one| one.signature == *signature);
+            finding.map(|finding| finding.role == Role::Consequence)
+        };
         for followed in &case.followed {
-            let finding = report
-                .findings
-                .iter()
-                .find(|one| one.signature == *followed);
-            let role = finding.map(|finding| finding.role);
             assert_eq!(
-                role,
-                Some(Role::Consequence),
+                follows(followed),
+                Some(true),
                 "{name}: {followed} in {found:?}"
             );
+        }
+        for own in &case.own {
+            assert_eq!(follows(own), Some(false), "{name}: {own} in {found:?}");
         }
     }
 }

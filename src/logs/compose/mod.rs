@@ -22,8 +22,8 @@ mod went_on;
 
 use self::ranking::{
     drop_advice, drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
-    follow_last_warning, follow_named, follow_own_end, follow_warnings, follow_wrapped, order,
-    promote,
+    follow_last_warning, follow_lost_peer, follow_named, follow_own_end, follow_warnings,
+    follow_wrapped, order, promote,
 };
 use super::below::{BelowText, SAID, telling};
 use super::catalogue::{SignatureCatalogue, Values};
@@ -313,6 +313,7 @@ impl Compose<'_> {
         self.tell_own_words(&mut report.findings);
         self.tell_of_nearby(&mut report.findings);
         follow_own_end(&mut report.findings, &self.catalogue.signatures);
+        follow_lost_peer(&mut report.findings);
         follow_errors(&mut report.findings, &self.catalogue.signatures);
         follow_ends(&mut report.findings);
         follow_deaths(&mut report.findings);

@@ -163,7 +163,10 @@ static RANK: LazyLock<Regex> =
 /// The signal of a process that its own runtime ended follows the error for which that was. A launcher's line on a
 /// rank counts only for the same one: another may have crashed first.
 pub(super) fn follow_own_end(findings: &mut [SignatureFinding], signatures: &[Signature]) {
-    let is_signal = |one: &SignatureFinding| SIGNALLED.is_match(one.sample.as_bytes());
+    let is_table =
+        |one: &SignatureFinding| one.signature == ROOT_CAUSE && one.meaning.ends_with(ABORT_CODE);
+    let is_signal =
+        |one: &SignatureFinding| SIGNALLED.is_match(one.sample.as_bytes()) || is_table(one);
     let rank = |text: &str| Some(RANK.captures(text.as_bytes())?["rank"].to_vec());
     let is_end = |one: &SignatureFinding| ENDS_ITSELF.contains(&one.signature.as_str());
     let ends = findings.iter().filter(|one| is_end(one));
@@ -174,8 +177,22 @@ pub(super) fn follow_own_end(findings: &mut [SignatureFinding], signatures: &[Si
     let errors: Vec<LinePlace> = errors.map(|one| one.first.clone()).collect();
     for finding in findings.iter_mut().filter(|one| is_signal(one)) {
         let is_of_launcher = is_of_launcher(finding, signatures);
+        let told = match is_table(finding) {
+            true => rank(&finding.meaning),
+            false => None,
+        };
+        let names_rank = |end: &SignatureFinding| {
+            let mut texts = end.processes.iter().chain([&end.sample]);
+            texts.find_map(|text| rank(text))
+        };
+        // A line on its end that names a rank tells whose the others are.
+        let ranks: Vec<Vec<u8>> = ends.iter().filter_map(&names_rank).collect();
         let follows = |end: &SignatureFinding| {
             let is_same = match rank(&finding.sample) {
+                None if told.is_some() => match &told {
+                    Some(of) if !ranks.is_empty() => ranks.contains(of),
+                    _ => is_of_one(finding, end),
+                },
                 Some(of) if is_of_launcher => {
                     let mut names = end.processes.iter();
                     names.any(|name| rank(name).as_ref() == Some(&of))
@@ -186,8 +203,10 @@ pub(super) fn follow_own_end(findings: &mut [SignatureFinding], signatures: &[Si
                 }
             };
             let behind = finding.first.line.saturating_sub(end.last.line);
-            let is_before =
-                |error: &LinePlace| error.file == end.first.file && error.line <= end.first.line;
+            // What an exception says is in the line behind that on its end.
+            let is_before = |error: &LinePlace| {
+                error.file == end.first.file && error.line <= end.first.line + 1
+            };
             is_same
                 && finding.first.file == end.first.file
                 && finding.first.line > end.first.line
@@ -195,6 +214,44 @@ pub(super) fn follow_own_end(findings: &mut [SignatureFinding], signatures: &[Si
                 && errors.iter().any(is_before)
         };
         if finding.role == Role::General && ends.iter().any(follows) {
+            finding.role = Role::Consequence;
+        }
+    }
+}
+
+/// The table in which torchrun names the rank whose end it saw first, and what it says of one that `abort` ended.
+const ROOT_CAUSE: &str = "torchrun-root-cause";
+const ABORT_CODE: &str = "fail first, with exit code -6";
+
+/// Errors in which a program passes on a result of NCCL.
+const PASSES_ON: [&str; 2] = ["nccl-error-text", "python-exception"];
+/// The result that NCCL has where a peer is lost, in the words of PyTorch and as its own line below them.
+const LOST: &str = "remote process exited or there was a network error";
+const LOST_RESULT: &str = "nccl-remote-error";
+const LOST_WITHIN: u64 = 4;
+
+/// A program's error that NCCL lost a peer follows any error before it: the peer, or the network to it, failed first.
+pub(super) fn follow_lost_peer(findings: &mut [SignatureFinding]) {
+    let places = |is_its: &dyn Fn(&SignatureFinding) -> bool| -> Vec<LinePlace> {
+        let its = findings.iter().filter(|one| is_its(one));
+        its.map(|one| one.first.clone()).collect()
+    };
+    let passes_on = |one: &SignatureFinding| {
+        PASSES_ON.contains(&one.signature.as_str()) && one.sample.contains("NCCL error")
+    };
+    let results = places(&|one| one.signature == LOST_RESULT);
+    let errors = places(&|one| {
+        one.severity < Severity::Warning && one.role != Role::Consequence && !passes_on(one)
+    });
+    for finding in findings.iter_mut().filter(|one| passes_on(one)) {
+        let is_result = |place: &LinePlace| {
+            let behind = place.line.saturating_sub(finding.first.line);
+            place.file == finding.first.file && (1..=LOST_WITHIN).contains(&behind)
+        };
+        let is_lost = finding.sample.contains(LOST) || results.iter().any(is_result);
+        let is_before =
+            |place: &LinePlace| place.file == finding.first.file && place.line < finding.first.line;
+        if is_lost && finding.role == Role::General && errors.iter().any(is_before) {
             finding.role = Role::Consequence;
         }
     }
