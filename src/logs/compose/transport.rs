@@ -5,6 +5,7 @@ use super::{Compose, shown};
 use crate::front::{RDMA_VERBS, UCC_UCX};
 use crate::networks::{Proof, kind, kind_of_library, preference};
 use crate::report::{LinePlace, SignatureFinding, Transport};
+use crate::seen::{Place, SeenLines};
 use crate::signature::{Need, Role, Severity, Signature};
 use crate::tally::Speaker;
 use regex::bytes::Regex;
@@ -811,13 +812,54 @@ impl Compose<'_> {
         let of_host = |(kind, hosts): (&&'static str, &BTreeSet<String>)| {
             format!("{kind} on {}", list(hosts.iter().take(HOSTS_NAMED)))
         };
+        let said = self.said_of_networks(&hosts);
         let hosts: Vec<String> = hosts.iter().map(of_host).collect();
         let hosts = hosts.join("; ");
+        let mut meaning = format!("the hosts of one job use different networks: {hosts}");
+        for said in said {
+            let beside = crate::reasons::BESIDE.replace("{word}", &said);
+            meaning = format!("{meaning}; {beside}");
+        }
         Some(SignatureFinding {
-            meaning: format!("the hosts of one job use different networks: {hosts}"),
+            meaning,
             sample: hosts,
             ..hosts_differ("networks-mixed", place)
         })
+    }
+
+    /// Warnings of networks on hosts of one kind of network alone, of which hosts of another have none: why they use it.
+    fn said_of_networks(&self, hosts: &BTreeMap<&'static str, BTreeSet<String>>) -> Vec<String> {
+        let mut said = BTreeMap::<String, (Place, BTreeSet<&'static str>)>::new();
+        let mut add = |lines: &SeenLines, speaker: u32| {
+            let text = shown(&lines.sample);
+            let message = text.split_once(OF_NETWORK).map(|(_, message)| message);
+            let host = self.host(speaker);
+            let kind = hosts.iter().find(|(_, hosts)| hosts.contains(&host));
+            if let Some((message, (kind, _))) = message.zip(kind) {
+                let message = format!("NET/{message}");
+                let of = said
+                    .entry(message)
+                    .or_insert((lines.first, BTreeSet::new()));
+                of.0 = of.0.min(lines.first);
+                of.1.insert(kind);
+            }
+        };
+        for ((_, speaker), lines) in &self.tally.seen {
+            add(lines, *speaker);
+        }
+        for shape in self.tally.shapes.values() {
+            shape
+                .last
+                .keys()
+                .for_each(|speaker| add(&shape.lines, *speaker));
+        }
+        let said = said.into_iter().filter(|(_, (_, kinds))| kinds.len() == 1);
+        let mut said: Vec<(Place, String)> = said.map(|(text, (place, _))| (place, text)).collect();
+        said.sort_unstable();
+        said.into_iter()
+            .map(|(_, text)| text)
+            .take(SAID_MAX)
+            .collect()
     }
 
     /// Hosts that have an external network plugin beside hosts that do not find one.
@@ -859,6 +901,10 @@ impl Compose<'_> {
         })
     }
 }
+
+/// How the warning of a network goes on behind its place, and warnings that are quoted of hosts with another network.
+const OF_NETWORK: &str = " NCCL WARN NET/";
+const SAID_MAX: usize = 2;
 
 /// A finding on hosts of one job that use different networks; what differs is to be added.
 fn hosts_differ(signature: &str, place: LinePlace) -> SignatureFinding {
